@@ -30,6 +30,8 @@
 #include <shardkit/step/loss_scale.hpp>
 #include <shardkit/step/reduce.hpp>
 
+#include "files_in_cache.hpp"
+
 /// A state with all that a checkpoint may hold, of any element type, on any engine, mesh and policy.
 namespace checkpoint_training {
 
@@ -55,12 +57,7 @@ using Block = sk::Params<Rows<T>, Narrow<T>, Wide<T>, Two<T>, Tied<T>, Fixed<T>>
 template <class T>
 struct Alone : sk::Param<"alone", T, 1> {};
 
-/// What was written need not survive the machine.
-class InCache : public sk::PosixFiles {
-  public:
-    int sync(int) override { return 0; }
-    int sync_folder(const std::string&) override { return 0; }
-};
+using files_in_cache::InCache;
 
 /// Optimizer::make(model), and whether there is a loss scale.
 struct WithAdamW {

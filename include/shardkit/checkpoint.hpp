@@ -8,8 +8,10 @@
 #include <shardkit/checkpoint/checkpoint_state.hpp>
 #include <shardkit/checkpoint/file_calls.hpp>
 #include <shardkit/checkpoint/load.hpp>
+#include <shardkit/checkpoint/roll_back.hpp>
 #include <shardkit/checkpoint/safetensors_file.hpp>
 #include <shardkit/checkpoint/save.hpp>
+#include <shardkit/checkpoint/save_model.hpp>
 #include <shardkit/checkpoint/stored_as.hpp>
 
 #include <shardkit/detail/show_macros.inc>

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -14,8 +15,9 @@
 #include <shardkit/checkpoint/checkpoint_folder.hpp>
 #include <shardkit/checkpoint/crc32c.hpp>
 #include <shardkit/checkpoint/file_calls.hpp>
-#include <shardkit/checkpoint/json_reader.hpp>
+#include <shardkit/checkpoint/file_names.hpp>
 #include <shardkit/checkpoint/manifest.hpp>
+#include <shardkit/checkpoint/model_files.hpp>
 #include <shardkit/checkpoint/open_file.hpp>
 #include <shardkit/checkpoint/read_header.hpp>
 #include <shardkit/checkpoint/safetensors.hpp>
@@ -53,31 +55,18 @@ class CheckpointFiles {
                 }
                 continue;
             }
-            files.add(std::move(opened), kind_of(file.name), &file);
+            files.add(std::move(opened), kind_of_file(file.name), &file, nullptr);
         }
         return files;
     }
-    /// A model's file, or a folder with model.safetensors or the index of several. @throws FileError
+    /// A model's file, an index, or a folder with either. @throws FileError
     static CheckpointFiles of_model(FileCalls& calls, const std::string& path, SourceLocation where) {
         CheckpointFiles files(calls, where);
-        std::vector<std::string> names;
-        if (calls.list(path, names) != 0) {
-            files.add(OpenFile::to_read(calls, path, where), "model", nullptr);
-            return files;
+        const ModelFiles model = ModelFiles::of(calls, path, where);
+        for (const std::string& file : model.paths) {
+            files.add(OpenFile::to_read(calls, file, where), "model", nullptr, &model);
         }
-        const auto has = [&](std::string_view name) {
-            return std::find(names.begin(), names.end(), name) != names.end();
-        };
-        if (has(index_name)) {
-            for (const std::string& file : files.indexed(concat(path, "/", index_name))) {
-                files.add(OpenFile::to_read(calls, concat(path, "/", file), where), "model", nullptr);
-            }
-            files.check_index();
-        } else if (has("model.safetensors")) {
-            files.add(OpenFile::to_read(calls, concat(path, "/model.safetensors"), where), "model", nullptr);
-        } else {
-            throw FileError(path, concat("is a folder without model.safetensors or ", index_name), where);
-        }
+        files.check_index(model);
         return files;
     }
 
@@ -85,7 +74,8 @@ class CheckpointFiles {
     const std::vector<std::pair<std::string, std::string>>& strings() const noexcept { return strings_; }
     /// Whether there are digests to compare with.
     bool verified() const noexcept { return verified_; }
-    const std::vector<OpenFile>& files() const noexcept { return files_; }
+    /// The path of a file; none of a state without any.
+    std::string first_path() const { return files_.empty() ? std::string() : files_.front().path; }
     /// What tells these files from others, whatever they are called.
     void add_to(Fnv& identity) const {
         identity.add(step_);
@@ -97,34 +87,70 @@ class CheckpointFiles {
         }
     }
     std::vector<Stored>& tensors() noexcept { return tensors_; }
-    const std::string& kind(const Stored& stored) const noexcept { return kinds_[stored.file]; }
-    const OpenFile& file(const Stored& stored) const noexcept { return files_[stored.file]; }
-    /// The tensor of a kind ("model", "exp_avg", "scalars") and name; null when there is none.
+    const std::string& kind(const Stored& stored) const noexcept { return files_[stored.file].kind; }
+    const std::string& path(const Stored& stored) const noexcept { return files_[stored.file].path; }
+    /// The file of a tensor, open until `most_open` others were asked for.
+    /// @throws FileError when it is not what it was
+    const OpenFile& file(const Stored& stored) {
+        File& file = files_[stored.file];
+        if (!file.open) {
+            file.open = OpenFile::to_read(*calls_, file.path, where_);
+            if (file.open->size() != file.bytes) {
+                throw FileError(file.path, concat("has ", file.open->size(), " bytes, and had ", file.bytes), where_);
+            }
+            keep_open(stored.file);
+        }
+        return *file.open;
+    }
+    /// The tensor of a kind ("model", "state/exp_avg", "state/scalars") and name; null when there is none.
     Stored* find(std::string_view kind, const std::string& name) {
         const auto found = known_.find(std::pair(std::string(kind), name));
         return found == known_.end() ? nullptr : &tensors_[found->second];
+    }
+    /// What a file's metadata say that a name stands for which it does not have; null where they do not.
+    Stored* find_alias(std::string_view kind, const std::string& name) {
+        const auto found = aliases_.find(std::pair(std::string(kind), name));
+        return found == aliases_.end() ? nullptr : find(kind, found->second);
     }
 
   private:
     CheckpointFiles(FileCalls& calls, SourceLocation where) : calls_(&calls), where_(where) {}
 
-    /// "state/exp_avg-00001-of-00002.safetensors" -> "exp_avg"
-    static std::string kind_of(std::string_view name) {
-        name = name.substr(0, name.rfind(".safetensors"));
-        if (name.substr(0, 6) == "state/") { name = name.substr(6); }
-        const std::size_t part = name.rfind("-of-");
-        return std::string(part == std::string_view::npos || part < 6 ? name : name.substr(0, part - 6));
+    /// One of the files, of which there may be more than a process may have open.
+    struct File {
+        std::string path;
+        std::string kind;
+        std::uint64_t bytes = 0;
+        std::optional<OpenFile> open;
+    };
+    static constexpr std::size_t most_open = 16;
+    void keep_open(std::size_t number) {
+        open_.push_back(number);
+        if (open_.size() <= most_open) { return; }
+        files_[open_.front()].open.reset();
+        open_.pop_front();
     }
-    void add(OpenFile&& file, const std::string& kind, const Manifest::File* expected) {
-        files_.push_back(std::move(file));
-        kinds_.push_back(kind);
-        const std::string& path = files_.back().path();
+
+    /// @param expected  what the manifest says of it; null for a model's file
+    /// @param model     whose index may say which of several tensors of one name is meant; null for a checkpoint's
+    void add(OpenFile&& file, const std::string& kind, const Manifest::File* expected, const ModelFiles* model) {
+        const std::string path = file.path();
+        files_.push_back({path, kind, file.size(), std::move(file)});
+        keep_open(files_.size() - 1);
         const safetensors::Header header =
-            read_header(files_.back(), expected == nullptr ? nullptr : &expected->header_crc32c, where_);
+            read_header(*files_.back().open, expected == nullptr ? nullptr : &expected->header_crc32c, where_);
         if (expected != nullptr && expected->tensors.size() != header.tensors.size()) {
             throw FileError(
                 path, concat("has ", header.tensors.size(), " tensors, the manifest ", expected->tensors.size()),
                 where_);
+        }
+        for (const auto& [key, value] : header.metadata) {
+            if (key == kind_key && value != kind) {
+                throw FileError(
+                    path,
+                    concat("holds '", safetensors::detail::shown(value), "' of a checkpoint, expected '", kind, "'"),
+                    where_);
+            }
         }
         if (expected == nullptr) { strings_.insert(strings_.end(), header.metadata.begin(), header.metadata.end()); }
         // Tensors of no bytes may stand in another order than they were written in.
@@ -137,63 +163,43 @@ class CheckpointFiles {
             if (expected != nullptr && digest == digests.end()) {
                 throw FileError(path, concat("tensor '", tensor.name, "' is not in the manifest"), where_);
             }
+            if (model != nullptr) {
+                const auto place = model->place.find(tensor.name);
+                if (place != model->place.end() && place->second != path) { continue; }
+            }
             if (!known_.emplace(std::pair(kind, tensor.name), tensors_.size()).second) {
                 throw FileError(path, concat("tensor '", tensor.name, "' is in another file too"), where_);
             }
             tensors_.push_back({tensor, files_.size() - 1, header.data_begin + tensor.bytes.begin,
                                 expected != nullptr ? digest->second : 0});
         }
+        add_aliases(header, kind);
     }
-    /// The files that an index names, each once.
-    std::vector<std::string> indexed(const std::string& path) {
-        const std::string text = read_file(*calls_, path, safetensors::max_header_bytes, where_);
-        std::vector<std::string> names;
-        try {
-            JsonReader json(text);
-            json.object([&](const std::string& key, std::size_t) {
-                if (key == "weight_map") {
-                    json.object([&](const std::string& tensor, std::size_t at) {
-                        const std::string name = json.string();
-                        if (!stays_inside(name) || name.find('/') != std::string::npos) {
-                            JsonReader::fail_at(at, concat("'", safetensors::detail::shown(tensor),
-                                                           "' in a file outside of the folder"));
-                        }
-                        if (!index_.emplace(tensor, name).second) { JsonReader::fail_at(at, "a tensor twice"); }
-                        names.push_back(name);
-                    });
-                } else {
-                    json.skip_value();
-                }
-            });
-            json.end();
-        } catch (const JsonError& error) {
-            throw FileError(path, concat("no valid index: byte ", error.at, ": ", error.what), where_);
+    /// Names that stand for others: our own metadata say "alias:b" -> "a"; safetensors' writers drop what shares
+    /// memory, and say "b" -> "a".
+    void add_aliases(const safetensors::Header& header, const std::string& kind) {
+        constexpr std::string_view mark = "alias:";
+        for (const auto& [key, value] : header.metadata) {
+            aliases_.emplace(std::pair(kind, key.starts_with(mark) ? key.substr(mark.size()) : key), value);
         }
-        std::sort(names.begin(), names.end());
-        names.erase(std::unique(names.begin(), names.end()), names.end());
-        return names;
     }
     /// That each tensor is where the index says.
-    void check_index() const {
-        for (const auto& [tensor, name] : index_) {
-            const auto found = known_.find(std::pair(std::string("model"), tensor));
-            const std::string* const path =
-                found == known_.end() ? nullptr : &files_[tensors_[found->second].file].path();
-            if (path == nullptr || path->substr(path->rfind('/') + 1) != name) {
-                throw FileError(
-                    name, concat("lacks '", safetensors::detail::shown(tensor), "', which the index says it has"),
-                    where_);
-            }
+    void check_index(const ModelFiles& model) const {
+        for (const auto& [tensor, path] : model.place) {
+            if (known_.contains(std::pair(std::string("model"), tensor))) { continue; }
+            throw FileError(path,
+                            concat("lacks '", safetensors::detail::shown(tensor), "', which the index says it has"),
+                            where_);
         }
     }
 
     FileCalls* calls_;
     SourceLocation where_;
-    std::vector<OpenFile> files_;
-    std::vector<std::string> kinds_;  // of each file
+    std::vector<File> files_;
+    std::deque<std::size_t> open_;  // numbers of those that are, the oldest first
     std::vector<Stored> tensors_;
     std::map<std::pair<std::string, std::string>, std::size_t> known_;
-    std::map<std::string, std::string> index_;
+    std::map<std::pair<std::string, std::string>, std::string> aliases_;  // as metadata say
     std::uint64_t step_ = 0;
     std::vector<std::pair<std::string, std::string>> strings_;
     bool verified_ = false;

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include <shardkit/checkpoint/file_calls.hpp>
+#include <shardkit/checkpoint/file_names.hpp>
 #include <shardkit/checkpoint/manifest.hpp>
 #include <shardkit/checkpoint/open_file.hpp>
 #include <shardkit/checkpoint/safetensors.hpp>
@@ -34,11 +35,6 @@ struct CheckpointFolder {
 
 namespace detail {
 
-/// With zeros in front, up to so many digits.
-inline std::string padded(std::uint64_t number, std::size_t width) {
-    const std::string digits = concat(number);
-    return std::string(width - std::min(width, digits.size()), '0') + digits;
-}
 /// "step-00001000"
 inline std::string step_name(std::uint64_t step) { return concat("step-", padded(step, 8)); }
 /// The step of such a name.
@@ -79,19 +75,6 @@ inline void make_folders(FileCalls& calls, const std::string& path, SourceLocati
         }
     }
 }
-/// Removes a folder and all that is in it; the first error ends it.
-inline int remove_all(FileCalls& calls, const std::string& path) {
-    std::vector<std::string> names;
-    if (const int error = calls.list(path, names); error != 0) { return error; }
-    for (const std::string& name : names) {
-        const std::string inside = concat(path, "/", name);
-        int error = calls.remove_file(inside);
-        if (error == EISDIR || error == EPERM) { error = remove_all(calls, inside); }
-        if (error != 0) { return error; }
-    }
-    return calls.remove_folder(path);
-}
-
 /// A file of a checkpoint, open. @throws FileError when it is not there, or has another size than the manifest says
 inline OpenFile open_listed(FileCalls& calls, const std::string& folder, const Manifest::File& file,
                             SourceLocation where) {

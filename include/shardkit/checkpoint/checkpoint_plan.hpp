@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <map>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -15,6 +16,7 @@
 #include <shardkit/checkpoint/checkpoint_state.hpp>
 #include <shardkit/checkpoint/convert_elements.hpp>
 #include <shardkit/checkpoint/crc32c.hpp>
+#include <shardkit/checkpoint/file_names.hpp>
 #include <shardkit/checkpoint/manifest.hpp>
 #include <shardkit/checkpoint/safetensors.hpp>
 #include <shardkit/checkpoint/saved_group.hpp>
@@ -100,21 +102,32 @@ class CheckpointPlan {
     CheckpointPlan(const SavedState& state, const TensorNames& names, std::uint64_t max_file_bytes,
                    SourceLocation where)
         : max_file_bytes_(max_file_bytes), where_(where) {
-        std::vector<std::string_view> kinds;
+        std::vector<StoredKind> kinds;
         for (const auto& group : state.groups) {
             for (const auto& values : group->values) {
-                if (std::find(kinds.begin(), kinds.end(), values->kind) == kinds.end()) {
-                    kinds.push_back(values->kind);
+                if (std::find(kinds.begin(), kinds.end(), values->kind) != kinds.end()) { continue; }
+                if (!values->kind.has_file()) {
+                    throw_invalid_argument(where_, "save: '", safetensors::detail::shown(values->kind.state),
+                                           "' is what the optimizer calls a state, and no name of a file of its own: "
+                                           "expected UTF-8 of at most 200 bytes without '/', other than 'master', "
+                                           "'scalars' and 'x-00001-of-00002'");
                 }
+                kinds.push_back(values->kind);
             }
         }
-        for (const std::string_view kind : kinds) { add_kind(state, names, kind); }
+        for (const StoredKind& kind : kinds) { add_kind(state, names, kind); }
         add_scalars(state);
     }
 
     std::vector<PlannedFile> files;
     std::string index;  ///< of the model's files, where there are several
 
+    /// How many tensors of parameters there are in all files.
+    std::size_t tensors() const {
+        std::size_t count = 0;
+        for (const PlannedFile& file : files) { count += file.tensors.size(); }
+        return count;
+    }
     /// Equal on ranks that will write the same.
     std::uint64_t hash() const {
         Fnv fnv;
@@ -126,15 +139,12 @@ class CheckpointPlan {
         return fnv.hash;
     }
 
-    /// "model", "state/exp_avg"
-    static std::string file_of(std::string_view kind) {
-        return kind == "parameter" ? "model" : concat("state/", kind);
-    }
-
   private:
-    void add_kind(const SavedState& state, const TensorNames& names, std::string_view kind) {
+    void add_kind(const SavedState& state, const TensorNames& names, const StoredKind& kind) {
         std::vector<PlannedTensor> tensors;
         std::vector<std::pair<std::string, std::string>> metadata{{"format", "pt"}};
+        // A model's files say nothing of it: they are what every other library writes.
+        if (kind.role != Role::parameters) { metadata.emplace_back(kind_key, kind.file()); }
         for (std::size_t g = 0; g < state.groups.size(); ++g) {
             const SavedGroup& group = *state.groups[g];
             const GroupGeometry& geometry = group.geometry();
@@ -146,10 +156,12 @@ class CheckpointPlan {
                 for (std::size_t p = 0; p < geometry.parameters.size(); ++p) {
                     const PlacedParameter& parameter = geometry.parameters[p];
                     if (parameter.frozen && !values.of_frozen) { continue; }
-                    const StoredAs stored = names(geometry.path, parameter);
-                    tensors.push_back({g, v, p, StoredOrder(stored, geometry.path, parameter, where_), stored.name,
-                                       values.type, 0, parameter.shape.numel() * size_of(values.type)});
-                    stored_names[p] = stored.name;
+                    for (auto& [name, order] :
+                         StoredOrder::of(names(geometry.path, parameter), geometry.path, parameter, where_)) {
+                        stored_names[p] += concat(stored_names[p].empty() ? "" : " ", name);
+                        const std::uint64_t bytes = order.shape().numel() * size_of(values.type);
+                        tensors.push_back({g, v, p, std::move(order), std::move(name), values.type, 0, bytes});
+                    }
                 }
                 if (first == tensors.size()) { continue; }
                 for (const ParameterName& alias : geometry.aliases) {
@@ -160,15 +172,31 @@ class CheckpointPlan {
             }
         }
         if (tensors.empty()) { return; }
+        refuse_twice(state, tensors);
         // Larger elements first: every tensor is aligned then.
         std::stable_sort(tensors.begin(), tensors.end(), [](const PlannedTensor& a, const PlannedTensor& b) {
             return size_of(a.type) > size_of(b.type);
         });
         cut(std::move(tensors), metadata, kind);
     }
+    /// That no two tensors of a kind have one name, in whichever files they will lie.
+    void refuse_twice(const SavedState& state, const std::vector<PlannedTensor>& tensors) const {
+        std::map<std::string_view, const PlannedTensor*> known;
+        for (const PlannedTensor& tensor : tensors) {
+            const auto [first, is_new] = known.emplace(tensor.name, &tensor);
+            if (is_new) { continue; }
+            const auto what = [&](const PlannedTensor& of) {
+                const GroupGeometry& geometry = state.groups[of.group]->geometry();
+                return concat("'", geometry.path, ".", geometry.parameters[of.parameter].name, "'");
+            };
+            throw_invalid_argument(where_, "checkpoint: ", what(*first->second), " and ", what(tensor),
+                                   " are both stored as '", safetensors::detail::shown(tensor.name),
+                                   "': expected a name for each tensor");
+        }
+    }
     /// Into files of at most max_file_bytes, or one tensor.
     void cut(std::vector<PlannedTensor>&& tensors, const std::vector<std::pair<std::string, std::string>>& metadata,
-             std::string_view kind) {
+             const StoredKind& kind) {
         std::vector<std::vector<PlannedTensor>> parts(1);
         std::uint64_t bytes = 0;
         std::uint64_t total = 0;
@@ -181,18 +209,17 @@ class CheckpointPlan {
             total += tensor.bytes;
             parts.back().push_back(std::move(tensor));
         }
-        const std::string base = file_of(kind);
+        const std::string base = kind.file();
         std::string map;
         for (std::size_t i = 0; i < parts.size(); ++i) {
-            const std::string name =
-                parts.size() == 1 ? base : concat(base, "-", padded(i + 1, 5), "-of-", padded(parts.size(), 5));
-            add_file(name + ".safetensors", std::move(parts[i]), metadata);
+            const std::string name = parts.size() == 1 ? base : NumberedName::of(base, i + 1, parts.size());
+            add_file(concat(name, tensors_ending), std::move(parts[i]), metadata);
             for (const PlannedTensor& tensor : files.back().tensors) {
                 map += concat(map.empty() ? "\n  " : ",\n  ", json_string(tensor.name), ": ",
                               json_string(files.back().name));
             }
         }
-        if (kind == "parameter" && parts.size() > 1) {
+        if (kind.role == Role::parameters && parts.size() > 1) {
             index = concat("{\n \"metadata\": {\"total_size\": ", total, "},\n \"weight_map\": {", map, "\n }\n}\n");
         }
     }
@@ -214,7 +241,8 @@ class CheckpointPlan {
     void add_scalars(const SavedState& state) {
         if (state.scalars.empty() && state.blobs.empty()) { return; }
         HeaderWriter header;
-        PlannedFile file{"state/scalars.safetensors", {}, 0, {}, {}, {}};
+        header.metadata({{std::string(kind_key), std::string(scalars_file)}});
+        PlannedFile file{concat(scalars_file, tensors_ending), {}, 0, {}, {}, {}};
         const auto add = [&](const std::string& name, ElementType type, const TensorShape& shape,
                              std::span<const std::byte> bytes) {
             header.tensor(name, type, shape, file.scalars.size(), bytes.size());

@@ -58,7 +58,8 @@ class CaptureStates final : public StateVisitor<Engine> {
     template <class T>
     void add(std::string_view name, std::span<T> values) {
         saved().values.push_back(std::make_unique<SavedValuesOf<Engine, T>>(group_->context(), group_->geometry(),
-                                                                            group_->communicators(), name, values,
+                                                                            group_->communicators(),
+                                                                            StoredKind{Role::states, name}, values,
                                                                             group_->geometry().updated));
     }
 

@@ -53,14 +53,22 @@ class FileCalls {
     virtual int list(const std::string& path, std::vector<std::string>& names) = 0;
     /// At once for whoever looks. EEXIST when there is something called `to`.
     virtual int rename(const std::string& from, const std::string& to) = 0;
-    /// Both names at once for the other's folder.
+    /// Both names at once for the other's folder. EINVAL, ENOSYS or ENOTSUP where that cannot be done: then one is
+    /// renamed after the other.
     virtual int exchange(const std::string& a, const std::string& b) = 0;
     /// EISDIR or EPERM for a folder.
     virtual int remove_file(const std::string& path) = 0;
     virtual int remove_folder(const std::string& path) = 0;
-    /// Marks a folder as in use by this process until `unlock` or the process' end, however that comes; EWOULDBLOCK
-    /// when another one uses it.
-    virtual int lock(const std::string& folder, int& held) = 0;
+    /// Whether a name is a link to what lies elsewhere, of which nothing is ever removed. ENOENT where nothing has
+    /// the name. A store without links leaves this as it is.
+    virtual int is_link(const std::string& /*path*/, bool& link) {
+        link = false;
+        return 0;
+    }
+    /// Marks a file as in use by this process until `unlock` or the process' end, however that comes; EWOULDBLOCK
+    /// when another one uses it. ENOSYS, ENOTSUP, ENOLCK or EINVAL where nobody can: saves go on without, and remove
+    /// what others left only where they know better (see docs/checkpoints.md).
+    virtual int lock(const std::string& file, int& held) = 0;
     virtual void unlock(int held) = 0;
 };
 
@@ -94,7 +102,7 @@ class PosixFiles : public FileCalls {
         if (bytes == 0) { return 0; }
         const int error = result(::fallocate(file, 0, 0, static_cast<off_t>(bytes)));
         // A file system that cannot reserve finds out when it is written. Nobody writes past `bytes`: nothing is cut.
-        return error == EOPNOTSUPP ? result(::ftruncate(file, static_cast<off_t>(bytes))) : error;
+        return error == EOPNOTSUPP || error == ENOSYS ? result(::ftruncate(file, static_cast<off_t>(bytes))) : error;
     }
     int write(int file, std::uint64_t offset, std::span<const std::byte> bytes, std::size_t& written) override {
         const auto count = ::pwrite(file, bytes.data(), bytes.size(), static_cast<off_t>(offset));
@@ -106,13 +114,12 @@ class PosixFiles : public FileCalls {
         count = got < 0 ? 0 : static_cast<std::size_t>(got);
         return got < 0 ? errno : 0;
     }
-    int sync(int file) override { return result(::fdatasync(file)); }
+    int sync(int file) override { return unless_nothing_to_sync(result(::fdatasync(file))); }
     int close(int file) override { return result(::close(file)); }
     int sync_folder(const std::string& path) override {
         const int folder = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         if (folder < 0) { return errno; }
-        int error = result(::fsync(folder));
-        if (error == EINVAL) { error = 0; }  // a file system that has nothing to sync there
+        const int error = unless_nothing_to_sync(result(::fsync(folder)));
         ::close(folder);
         return error;
     }
@@ -140,8 +147,15 @@ class PosixFiles : public FileCalls {
     }
     int remove_file(const std::string& path) override { return result(::unlink(path.c_str())); }
     int remove_folder(const std::string& path) override { return result(::rmdir(path.c_str())); }
-    int lock(const std::string& folder, int& held) override {
-        held = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int is_link(const std::string& path, bool& link) override {
+        struct stat status {};
+        const int error = result(::lstat(path.c_str(), &status));
+        link = error == 0 && S_ISLNK(status.st_mode);
+        return error;
+    }
+    int lock(const std::string& file, int& held) override {
+        // Open for writing: of others NFS locks nothing on its server.
+        held = ::open(file.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW);
         if (held < 0) { return errno; }
         const int error = result(::flock(held, LOCK_EX | LOCK_NB));
         if (error != 0) { unlock(held); }
@@ -151,6 +165,9 @@ class PosixFiles : public FileCalls {
 
   private:
     static int result(int returned) noexcept { return returned == 0 ? 0 : errno; }
+    static int unless_nothing_to_sync(int error) noexcept {
+        return error == EINVAL || error == ENOSYS || error == EOPNOTSUPP ? 0 : error;
+    }
 };
 
 namespace detail {

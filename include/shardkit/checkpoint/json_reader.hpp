@@ -8,6 +8,7 @@
 #include <string_view>
 #include <utility>
 
+#include <shardkit/core/json_string.hpp>
 #include <shardkit/detail/concat.hpp>
 
 namespace shardkit::detail {
@@ -85,6 +86,13 @@ class JsonReader {
         return value;
     }
 
+    /// Passes over `null`. @return whether it stands here
+    bool null() {
+        skip_space();
+        const bool there = text_.substr(at_, 4) == "null";
+        if (there) { at_ += 4; }
+        return there;
+    }
     /// Passes over a value of whatever form, of which nothing but the end is looked for.
     void skip_value() {
         std::size_t open = 0;
@@ -233,5 +241,13 @@ class JsonReader {
     std::string_view text_;
     std::size_t at_ = 0;
 };
+
+/// Whether a text can stand in a file that JsonReader reads.
+inline bool is_utf8(std::string_view text) {
+    try {
+        const std::string json = json_string(text);
+        return JsonReader(json).string() == text;
+    } catch (const JsonError&) { return false; }
+}
 
 }  // namespace shardkit::detail

@@ -69,8 +69,9 @@ LoadReport load(Context<Engine>& context, const std::string& folder, const Check
     return report;
 }
 
-/// Loads a model's parameters from a safetensors file of whoever wrote it, or a folder with `model.safetensors` or
-/// the index of several. As load otherwise; there are no digests.
+/// Loads a model's parameters from what anyone wrote: a safetensors file, an index of several, or a folder with
+/// either (docs/checkpoints.md says which). As load otherwise; there are no digests.
+/// @throws  FileError as load does, also for a folder with a model in several forms, and a file of something else
 template <class Engine, class Precision>
 LoadReport load_model(Context<Engine>& context, const std::string& path, const Model<Engine, Precision>& model,
                       LoadOptions options = {}, SourceLocation where = SourceLocation::current()) {

@@ -4,7 +4,10 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <exception>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -14,6 +17,7 @@
 #include <shardkit/checkpoint/checkpoint_files.hpp>
 #include <shardkit/checkpoint/checkpoint_plan.hpp>
 #include <shardkit/checkpoint/checkpoint_state.hpp>
+#include <shardkit/checkpoint/file_names.hpp>
 #include <shardkit/checkpoint/load_options.hpp>
 #include <shardkit/checkpoint/read_tensor.hpp>
 #include <shardkit/checkpoint/together.hpp>
@@ -50,11 +54,12 @@ class LoadRun {
         for (const Target& target : targets_) {
             identity.add(target.tensor.name);
             identity.add(target.tensor.order.hash());
+            identity.add(target.from->tensor.name);
         }
         for (const SavedScalar& scalar : scalars_) { identity.add(scalar.name); }
         for (const auto& [name, bytes] : state_.blobs) { identity.add(name); }
         require_same(world_, "load",
-                     concat(files_->files().empty() ? "nothing" : files_->files().front().path(),
+                     concat(files_->first_path().empty() ? "nothing" : files_->first_path(),
                             targets_.empty() ? ""
                                              : concat(", ", targets_.size(), " tensors, first '",
                                                       targets_.front().tensor.name, "'"),
@@ -83,64 +88,130 @@ class LoadRun {
         PlannedTensor tensor;  ///< as it lies in the file
         Stored* from = nullptr;
         bool digests = false;  ///< the first that reads `from`
+        TensorReader::Rest rest{};
         std::uint32_t digest = 0;
     };
+    static constexpr std::string_view model_file = "model";
 
     TornValues& torn(const Target& target) const noexcept { return state_.groups[target.tensor.group]->torn(); }
     std::string_view kind(const Target& target) const noexcept {
-        const std::string_view its = state_.groups[target.tensor.group]->values[target.tensor.values]->kind;
-        return its == "master" ? TornValues::parameters : its;
+        const StoredKind& its = state_.groups[target.tensor.group]->values[target.tensor.values]->kind;
+        return its.role == Role::states ? its.state : TornValues::parameters;
+    }
+    /// The names under which a tensor may lie in the files: its own first, then those of the parameter's aliases.
+    struct Names {
+        std::string own;
+        std::vector<std::string> aliases;
+    };
+    /// A tensor of a kind's file by any of its names; all that are there are spoken for.
+    Stored* find(std::string_view file, const Names& names) {
+        Stored* found = files_->find(file, names.own);
+        for (const std::string& alias : names.aliases) {
+            Stored* const other = files_->find(file, alias);
+            if (other == nullptr) { continue; }
+            other->used = true;
+            if (found == nullptr) { found = other; }
+            if (found != other) { require_equal(*found, *other); }
+        }
+        if (found == nullptr) { found = files_->find_alias(file, names.own); }
+        if (found != nullptr) { found->used = true; }
+        return found;
+    }
+    /// That two tensors which the state holds as one have the same bytes; rank 0 reads them, and tells.
+    void require_equal(const Stored& one, const Stored& other) const {
+        const auto refuse = [&](std::string_view what) {
+            throw FileError(files_->path(one),
+                            concat("tensors '", safetensors::detail::shown(one.tensor.name), "' and '",
+                                   safetensors::detail::shown(other.tensor.name),
+                                   "' are one parameter of the state, and ", what, " in the files"),
+                            where_);
+        };
+        if (one.tensor.type != other.tensor.type || !(one.tensor.shape == other.tensor.shape)) {
+            refuse("have other types or shapes");
+        }
+        if (world_.rank() != 0) { return; }
+        std::vector<std::byte> bytes(chunk_bytes);
+        std::vector<std::byte> others(chunk_bytes);
+        for (std::uint64_t at = 0; at < one.tensor.bytes.size(); at += chunk_bytes) {
+            const std::size_t count = std::min<std::size_t>(chunk_bytes, one.tensor.bytes.size() - at);
+            files_->file(one).read(one.begin + at, std::span(bytes).first(count));
+            files_->file(other).read(other.begin + at, std::span(others).first(count));
+            if (std::memcmp(bytes.data(), others.data(), count) != 0) { refuse("have other values"); }
+        }
     }
     /// The tensor from which values come: their own kind's, or what holds the same numbers best.
-    Stored* source(const SavedValues& values, const std::string& name) {
-        Stored* const model = files_->find("model", name);
-        Stored* const master = files_->find("master", name);
-        if (values.kind == "parameter") {
-            return model != nullptr && (master == nullptr || same_elements(model->tensor.type, values.type)) ? model
-                                                                                                             : master;
-        }
-        if (values.kind == "master") { return master != nullptr ? master : model; }
-        return files_->find(values.kind, name);
+    Stored* source(const SavedValues& values, const Names& names) {
+        if (values.kind.role == Role::states) { return find(values.kind.file(), names); }
+        // A master beside the model's 16 bits says the same with more digits: both are spoken for.
+        Stored* const model = find(model_file, names);
+        Stored* const master = find(StoredKind{Role::master, {}}.file(), names);
+        if (values.kind.role == Role::master) { return master != nullptr ? master : model; }
+        return model != nullptr && (master == nullptr || same_elements(model->tensor.type, values.type)) ? model
+                                                                                                         : master;
     }
     void find_tensors() {
         for (std::size_t g = 0; g < state_.groups.size(); ++g) {
             const SavedGroup& group = *state_.groups[g];
-            const GroupGeometry& geometry = group.geometry();
             for (std::size_t v = 0; v < group.values.size(); ++v) {
-                const SavedValues& values = *group.values[v];
-                const bool is_state = values.kind != "parameter" && values.kind != "master";
+                const bool is_state = group.values[v]->kind.role == Role::states;
                 if (is_state && !options_.states) { continue; }
-                for (std::size_t p = 0; p < geometry.parameters.size(); ++p) {
-                    const PlacedParameter& parameter = geometry.parameters[p];
-                    if (parameter.frozen && is_state) { continue; }
-                    const StoredAs stored = options_.names(geometry.path, parameter);
-                    const StoredOrder order(stored, geometry.path, parameter, where_);
-                    // A master beside the model's 16 bits says the same with more digits: both are spoken for.
-                    for (const char* kind : {"model", "master"}) {
-                        Stored* const known = is_state ? nullptr : files_->find(kind, stored.name);
-                        if (known != nullptr) { known->used = true; }
-                    }
-                    add_target(g, v, p, stored.name, order, source(values, stored.name));
+                for (std::size_t p = 0; p < group.geometry().parameters.size(); ++p) {
+                    if (!group.geometry().parameters[p].frozen || !is_state) { find_tensors_of(g, v, p); }
                 }
             }
         }
     }
-    void add_target(std::size_t g, std::size_t v, std::size_t p, const std::string& name, const StoredOrder& order,
+    void find_tensors_of(std::size_t g, std::size_t v, std::size_t p) {
+        const GroupGeometry& geometry = state_.groups[g]->geometry();
+        const PlacedParameter& parameter = geometry.parameters[p];
+        auto tensors = StoredOrder::of(options_.names(geometry.path, parameter), geometry.path, parameter, where_);
+        std::vector<Names> names(tensors.size());
+        for (std::size_t t = 0; t < tensors.size(); ++t) { names[t].own = tensors[t].first; }
+        for (const ParameterName& alias : geometry.aliases) {
+            if (alias.number != p || alias.name == parameter.name) { continue; }
+            ParameterRecord called = parameter;
+            called.name = alias.name;
+            const std::vector<std::string> others = names_of(geometry.path, called);
+            for (std::size_t t = 0; t < names.size() && others.size() == names.size(); ++t) {
+                if (others[t] != names[t].own) { names[t].aliases.push_back(others[t]); }
+            }
+        }
+        for (std::size_t t = 0; t < tensors.size(); ++t) {
+            add_target(g, v, p, names[t].own, tensors[t].second, source(*state_.groups[g]->values[v], names[t]));
+        }
+    }
+    /// What the user's names call an alias; nothing where they know parameters alone.
+    std::vector<std::string> names_of(const std::string& path, const ParameterRecord& alias) const {
+        std::vector<std::string> names;
+        try {
+            for (auto& [name, order] : StoredOrder::of(options_.names(path, alias), path, alias, where_)) {
+                names.push_back(std::move(name));
+            }
+        } catch (const std::exception&) { names.clear(); }
+        return names;
+    }
+    void add_target(std::size_t g, std::size_t v, std::size_t p, const std::string& name, StoredOrder order,
                     Stored* from) {
         const SavedValues& values = *state_.groups[g]->values[v];
         if (from == nullptr) {
             // A master that the files lack comes from the parameter's own tensor, or is missing with it.
-            if (values.kind != "master") {
-                report_.left.push_back(values.kind == "parameter" ? name : concat(values.kind, " of ", name));
-            }
+            if (values.kind.role != Role::master) { report_.left.push_back(values.kind.of(name)); }
             return;
         }
-        const std::string& path = files_->file(*from).path();
+        const std::string& path = files_->path(*from);
+        auto rest = TensorReader::Rest::none;
         if (!(from->tensor.shape == order.shape())) {
-            throw FileError(path,
-                            concat("tensor '", name, "' has shape ", from->tensor.shape.describe(), ", expected ",
-                                   order.shape().describe()),
-                            where_);
+            const auto fewer =
+                options_.grown && options_.grown(name) ? order.of_fewer_rows(from->tensor.shape) : std::nullopt;
+            if (!fewer) {
+                throw FileError(path,
+                                concat("tensor '", name, "' has shape ", from->tensor.shape.describe(), ", expected ",
+                                       order.shape().describe()),
+                                where_);
+            }
+            order = *fewer;
+            rest = values.kind.role == Role::states ? TensorReader::Rest::zero : TensorReader::Rest::stays;
+            report_.grown.push_back(values.kind.of(name));
         }
         if (!is_read(from->tensor.type)) {
             throw FileError(path,
@@ -149,21 +220,20 @@ class LoadRun {
                             where_);
         }
         const bool first = !std::exchange(from->read, true);
-        from->used = true;
         targets_.push_back(
-            {{g, v, p, order, name, values.type, from->begin, from->tensor.bytes.size()}, from, first, 0});
+            {{g, v, p, order, name, values.type, from->begin, from->tensor.bytes.size()}, from, first, rest, 0});
     }
     void find_scalars() {
         if (options_.states) {
             for (const SavedScalar& scalar : state_.scalars) {
-                Stored* const from = files_->find("scalars", scalar.name);
+                Stored* const from = files_->find(scalars_file, scalar.name);
                 if (from == nullptr) {
                     report_.left.push_back(scalar.name);
                     continue;
                 }
                 const auto type = scalar.real ? safetensors::DType::f64 : safetensors::DType::u64;
                 if (from->tensor.type != type || from->tensor.numel() != 1) {
-                    throw FileError(files_->file(*from).path(),
+                    throw FileError(files_->path(*from),
                                     concat("'", scalar.name, "' is no ", safetensors::name(type)), where_);
                 }
                 SavedScalar read = scalar;
@@ -174,7 +244,7 @@ class LoadRun {
             if (scalars_.size() != state_.scalars.size()) { scalars_.clear(); }
         }
         for (const auto& [name, bytes] : state_.blobs) {
-            Stored* const from = files_->find("scalars", concat("blob.", name));
+            Stored* const from = files_->find(scalars_file, concat("blob.", name));
             if (from == nullptr) {
                 report_.left.push_back(concat("blob.", name));
                 continue;
@@ -188,19 +258,18 @@ class LoadRun {
     void check(Stored& stored, std::span<const std::byte> bytes) const {
         stored.used = true;
         if (files_->verified() && crc32c::of(bytes) != stored.crc32c) {
-            throw_damaged(files_->file(stored).path(), concat("'", stored.tensor.name, "'"), where_);
+            throw_damaged(files_->path(stored), concat("'", stored.tensor.name, "'"), where_);
         }
     }
     void refuse_unmatched() {
         for (const Stored& stored : files_->tensors()) {
             const std::string& kind = files_->kind(stored);
-            if (stored.used || (!options_.states && kind != "model" && kind != "master")) { continue; }
-            report_.unused.push_back(kind == "model" || kind == "scalars" ? stored.tensor.name
-                                                                          : concat(kind, " of ", stored.tensor.name));
+            const bool is_state = kind != model_file && kind != StoredKind{Role::master, {}}.file();
+            if (stored.used || (!options_.states && is_state)) { continue; }
+            report_.unused.push_back(StoredKind::in_words(kind, stored.tensor.name));
         }
         if (options_.subset || (report_.left.empty() && report_.unused.empty())) { return; }
-        const std::string& path =
-            files_->tensors().empty() ? std::string("load") : files_->file(files_->tensors().front()).path();
+        const std::string path = files_->first_path().empty() ? std::string("load") : files_->first_path();
         throw FileError(path,
                         concat("and the files beside it lack ", safetensors::listed(report_.left), ", and have ",
                                safetensors::listed(report_.unused), " besides: see LoadOptions::states and subset"),
@@ -214,7 +283,7 @@ class LoadRun {
             const SavedValues& values = *group.values[target.tensor.values];
             if (copies == nullptr && !values.on_host) { copies = values.copies(where_); }
             const TensorReader reader(target.tensor, group, files_->file(*target.from), target.from->tensor.type,
-                                      {world_.rank(), world_.size()}, copies.get());
+                                      {world_.rank(), world_.size()}, copies.get(), target.rest);
             target.digest = reader.read(target.digests && files_->verified());
             ++report_.tensors;
         }
@@ -231,7 +300,7 @@ class LoadRun {
             for (std::size_t rank = 0; rank < world_.size(); ++rank) { sum ^= all[rank * own.size() + t]; }
             const Stored& from = *targets_[t].from;
             if (crc32c::finished(sum, from.tensor.bytes.size()) != from.crc32c) {
-                throw_damaged(files_->file(from).path(), concat("tensor '", from.tensor.name, "'"), where_);
+                throw_damaged(files_->path(from), concat("tensor '", from.tensor.name, "'"), where_);
             }
         }
     }

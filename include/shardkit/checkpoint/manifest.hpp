@@ -41,6 +41,9 @@ inline constexpr std::string_view manifest_name = "manifest.json";
 inline constexpr std::string_view index_name = "model.safetensors.index.json";
 inline constexpr std::uint64_t manifest_version = 1;
 
+/// What every manifest begins with.
+inline constexpr std::string_view manifest_begin = "{\"format\": \"shardkit checkpoint\", \"version\": ";
+
 /// "0a1b2c3d"
 inline std::string digest_text(std::uint32_t digest) {
     constexpr std::string_view digits = "0123456789abcdef";
@@ -55,8 +58,7 @@ inline std::string manifest_end(std::string_view before) {
 }
 
 inline std::string manifest_text(const Manifest& manifest) {
-    std::string text = concat("{\"format\": \"shardkit checkpoint\", \"version\": ", manifest_version,
-                              ", \"step\": ", manifest.step, ",\n\"strings\": {");
+    std::string text = concat(manifest_begin, manifest_version, ", \"step\": ", manifest.step, ",\n\"strings\": {");
     std::string_view comma;
     for (const auto& [key, value] : manifest.strings) {
         text += concat(comma, json_string(key), ": ", json_string(value));

@@ -34,6 +34,10 @@ inline safetensors::Header read_header(const OpenFile& file, const std::uint32_t
     file.read(0, std::as_writable_bytes(std::span(&length, 1)), where);
     const std::uint64_t behind = file.size() - sizeof length;
     if (length > safetensors::max_header_bytes || length > behind) {
+        // Eight bytes of text are a number beyond every file's size.
+        char first = 0;
+        file.read(0, std::as_writable_bytes(std::span(&first, 1)), where);
+        if (first == '{') { refuse("no safetensors file: JSON, as an index of several is: `load_model` takes one"); }
         refuse(concat("no safetensors file: a header of ", length, " bytes, expected at most ",
                       std::min(behind, safetensors::max_header_bytes)));
     }

@@ -24,9 +24,12 @@ class TensorReader {
         std::size_t rank = 0;
         std::size_t ranks = 1;
     };
+    /// What becomes of a parameter's elements that the file's tensor does not have. Where it is one of several
+    /// tensors of the parameter, they stay.
+    enum class Rest : std::uint8_t { none, stays, zero };
     /// `tensor` lies in `file` with elements of type `stored`. @param copies  write memory that the host cannot
     TensorReader(const PlannedTensor& tensor, const SavedGroup& group, const OpenFile& file,
-                 safetensors::DType stored, Place place, MemoryCopies* copies)
+                 safetensors::DType stored, Place place, MemoryCopies* copies, Rest rest)
         : as_stored_(with_size(tensor, stored)),
           values_(*group.values[tensor.values]),
           file_(file),
@@ -34,7 +37,8 @@ class TensorReader {
           convert_(stored, tensor.type),
           pieces_(as_stored_, group),
           place_(place),
-          copies_(copies) {}
+          copies_(copies),
+          rest_(rest) {}
 
     /// Order: `copies` may still be under way. @return this rank's part of the tensor's digest; 0 unless wanted
     std::uint32_t read(bool digests) const {
@@ -113,6 +117,11 @@ class TensorReader {
         std::byte* const own_memory = held.empty() ? nullptr : host(held.begin);
         std::vector<std::byte> beside(own_memory == nullptr ? held.size() * to_size : 0);
         std::byte* const memory = own_memory == nullptr ? beside.data() : own_memory;
+        if (rest_ == Rest::zero) {
+            std::fill_n(memory, held.size() * to_size, std::byte{});
+        } else if (own_memory == nullptr && !held.empty() && as_stored_.bytes < parameter_bytes()) {
+            copy_out(held, beside);
+        }
         const std::size_t first_held = held.begin - pieces_.parameter().range.begin;
         const IndexRange local{first_held, first_held + held.size()};
         const FileRange all{as_stored_.begin, as_stored_.begin + as_stored_.bytes};
@@ -146,6 +155,19 @@ class TensorReader {
             for_each_chunk(held, [&](std::size_t done, std::span<std::byte> to) {
                 std::memcpy(to.data(), beside.data() + done * to_size, to.size());
             });
+        }
+    }
+    /// Of the whole parameter, as the file's elements.
+    std::uint64_t parameter_bytes() const noexcept { return pieces_.parameter().shape.numel() * file_size(); }
+    /// What a device's memory holds of the elements `flat`.
+    void copy_out(IndexRange flat, std::span<std::byte> to) const {
+        const std::size_t size = size_of(values_.type);
+        const std::size_t most = copies_->capacity() / size;
+        for (std::size_t slot = 0; slot < MemoryCopies::slots; ++slot) { copies_->finish(slot); }
+        for (std::size_t at = 0; at < flat.size(); at += most) {
+            const std::span<std::byte> part = to.subspan(at * size, std::min(most, flat.size() - at) * size);
+            copies_->begin_read(0, {values_.memory(flat.begin + at), part.size()});
+            std::memcpy(part.data(), copies_->finish(0).data(), part.size());
         }
     }
     /// Which of a chunk's places are read: those of the elements `held` of this rank's part and of the bytes `own`,
@@ -218,6 +240,7 @@ class TensorReader {
     TensorPieces pieces_;
     Place place_;
     MemoryCopies* copies_;
+    Rest rest_;
 };
 
 }  // namespace shardkit::detail

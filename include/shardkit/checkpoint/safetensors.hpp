@@ -204,6 +204,7 @@ inline Header parse_header(std::string_view text, std::size_t data_bytes) {
             return;
         }
         if (std::exchange(has_metadata, true)) { JsonReader::fail_at(at, "two __metadata__"); }
+        if (json.null()) { return; }  // what some writers say for none
         json.object([&](const std::string& name, std::size_t) { header.metadata.emplace_back(name, json.string()); });
     });
     json.end();

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <numeric>
 #include <span>
 #include <string>
 #include <string_view>
@@ -31,7 +32,12 @@ class SafetensorsFile {
     /// @throws FileError that says the file and what is wrong with it
     explicit SafetensorsFile(std::string path, SourceLocation where = SourceLocation::current())
         : file_(detail::OpenFile::to_read(detail::posix_files(), std::move(path), where)),
-          header_(detail::read_header(file_, nullptr, where)) {}
+          header_(detail::read_header(file_, nullptr, where)),
+          by_name_(header_.tensors.size()) {
+        std::iota(by_name_.begin(), by_name_.end(), std::size_t{0});
+        std::sort(by_name_.begin(), by_name_.end(),
+                  [&](std::size_t a, std::size_t b) { return header_.tensors[a].name < header_.tensors[b].name; });
+    }
 
     const std::string& path() const noexcept { return file_.path(); }
     /// In the order of their bytes.
@@ -41,11 +47,12 @@ class SafetensorsFile {
     std::span<const std::pair<std::string, std::string>> metadata() const& noexcept { return header_.metadata; }
     void metadata() && = delete;
 
-    /// The tensor of that name; null when there is none.
+    /// The tensor of that name; null when there is none. Cost: the logarithm of the number of tensors.
     const safetensors::Tensor* find(std::string_view name) const noexcept {
-        const auto at = std::find_if(header_.tensors.begin(), header_.tensors.end(),
-                                     [&](const safetensors::Tensor& tensor) { return tensor.name == name; });
-        return at == header_.tensors.end() ? nullptr : &*at;
+        const auto at = std::lower_bound(
+            by_name_.begin(), by_name_.end(), name,
+            [&](std::size_t number, std::string_view wanted) { return header_.tensors[number].name < wanted; });
+        return at == by_name_.end() || header_.tensors[*at].name != name ? nullptr : &header_.tensors[*at];
     }
     /// @throws std::invalid_argument when there is none
     const safetensors::Tensor& at(std::string_view name, SourceLocation where = SourceLocation::current()) const {
@@ -124,6 +131,7 @@ class SafetensorsFile {
 
     detail::OpenFile file_;
     safetensors::Header header_;
+    std::vector<std::size_t> by_name_;  // numbers of tensors
 };
 
 }  // namespace shardkit

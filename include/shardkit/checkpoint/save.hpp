@@ -59,12 +59,12 @@ std::unique_ptr<SaveRun> begin_save_run(Context<Engine>& context, std::string&& 
 ///     save(rank, "runs/7", step, CheckpointState{model, optimizer});
 /// Order:   collective over the world; after the work given to the compute stream. Returns when committed: the folder
 ///          has its name, and its bytes are on the disk.
-/// Cost:    each byte of the state is written once; no copy, and no communication besides 4 bytes for each tensor and
-///          rank, but for tensors whose runs are shorter than a page (tp along the last dimensions, transposed
-///          names): those go through the group's full buffer.
+/// Cost:    each byte of the state is written once, and headers are read back; no copy, and no communication besides
+///          4 bytes for each tensor and rank, but for tensors whose runs are shorter than a page (tp along the last
+///          dimensions, transposed names) or that are parts of a parameter: those go through the group's full buffer.
 /// @throws  FileError (path, errno), the same on every rank, when a file call fails anywhere: nothing temporary is
 ///          left, and older checkpoints are as they were. std::invalid_argument when ranks would write different
-///          things, or names make no file; UsageError within an accumulation
+///          things, or names and texts make no files that load reads; UsageError within an accumulation
 template <class Engine>
 CheckpointFolder save(Context<Engine>& context, std::string folder, std::uint64_t step,
                       const CheckpointState<Engine>& state, SaveOptions options = {},

@@ -23,6 +23,7 @@ struct SaveOptions {
     TensorNames names = stored_by_path;
     std::vector<std::pair<std::string, std::string>> strings{};  ///< the user's own texts, given back by load
     std::size_t keep = 0;                                        ///< newest steps that stay; 0: all
+    std::uint64_t keep_every = 0;                                ///< besides them multiples of it stay; 0: none
     bool replace = false;                                        ///< a step that is there already
     std::uint64_t max_file_bytes = 5'000'000'000;                ///< more are cut, as Hugging Face's libraries cut
     Staging staging = Staging::none;

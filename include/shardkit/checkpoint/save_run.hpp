@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <chrono>
@@ -16,11 +17,16 @@
 #include <utility>
 #include <vector>
 
+#include <shardkit/checkpoint/checkpoint_files.hpp>
 #include <shardkit/checkpoint/checkpoint_folder.hpp>
 #include <shardkit/checkpoint/checkpoint_plan.hpp>
+#include <shardkit/checkpoint/convert_elements.hpp>
+#include <shardkit/checkpoint/file_names.hpp>
 #include <shardkit/checkpoint/manifest.hpp>
 #include <shardkit/checkpoint/same_updates.hpp>
 #include <shardkit/checkpoint/save_options.hpp>
+#include <shardkit/checkpoint/saving_process.hpp>
+#include <shardkit/checkpoint/step_folders.hpp>
 #include <shardkit/checkpoint/together.hpp>
 #include <shardkit/checkpoint/write_jobs.hpp>
 
@@ -64,6 +70,7 @@ class SaveRun final : public MemoryReader {
                 group->require_whole("save", where_);
             }
             plan_.emplace(state_, options_.names, options_.max_file_bytes, where_);
+            check_manifest();
         });
         require_same_updates(*world_, "save", state_.groups, where_);
         agree();
@@ -101,7 +108,7 @@ class SaveRun final : public MemoryReader {
         require_same(*world_, "commit", concat(folder_, "/", step_name(step_)), identity.hash, where);
         give_up_on(std::exchange(failure_, {}));
         const Manifest manifest = gather_digests();
-        CheckpointFolder made{concat(folder_, "/", step_name(step_)), step_, {}};
+        CheckpointFolder made{concat(folder_, "/", step_name(step_)), step_, std::move(told_)};
         on_first([&] { finish(manifest, made); });
         return made;
     }
@@ -113,7 +120,8 @@ class SaveRun final : public MemoryReader {
             std::uint64_t hash;
             std::uint64_t token;
         };
-        const std::array<std::size_t, 4> numbers{plan_->hash(), step_, options_.keep, options_.replace ? 1U : 0U};
+        const std::array<std::size_t, 5> numbers{plan_->hash(), step_, options_.keep, options_.keep_every,
+                                                 options_.replace ? 1U : 0U};
         Fnv fnv;
         fnv.add(numbers);
         fnv.add(folder_);
@@ -131,17 +139,18 @@ class SaveRun final : public MemoryReader {
                                    "), expected the same folder, step, groups, names, scalars, blobs and options on "
                                    "every rank");
         }
-        temporary_ = concat(folder_, "/", step_name(step_), temporary_mark,
-                            digest_text(static_cast<std::uint32_t>(first.token >> 32U)),
-                            digest_text(static_cast<std::uint32_t>(first.token)));
+        temporary_ = concat(folder_, "/", temporary_name(step_, first.token));
     }
 
     void make_files() {
         make_folders(calls_, folder_, where_);
-        remove_stale();
+        steps().remove_stale(where_);
         const std::string target = concat(folder_, "/", step_name(step_));
-        if (std::vector<std::string> names; !options_.replace && calls_.list(target, names) != ENOENT) {
-            throw FileError(target, "exists, and SaveOptions::replace was not given", where_);
+        if (std::vector<std::string> names; calls_.list(target, names) != ENOENT) {
+            if (!options_.replace) {
+                throw FileError(target, "exists, and SaveOptions::replace was not given", where_);
+            }
+            require_replaceable();
         }
         make_temporary();
         for (const PlannedFile& file : plan_->files) {
@@ -157,33 +166,39 @@ class SaveRun final : public MemoryReader {
             const int made = calls_.make_folder(temporary_);
             require(made == EEXIST && tries > 1 ? 0 : made, temporary_, "cannot be made", where_);
             made_ = true;
-            int held = -1;
-            int error = calls_.lock(temporary_, held);
-            if (error == 0) {
-                lock_ = held;
-                error = calls_.make_folder(concat(temporary_, "/state"));
-                if (error == 0) { return; }
-                calls_.unlock(*std::exchange(lock_, std::nullopt));
-            }
+            const int error = take_temporary();
+            if (error == 0) { return; }
+            if (lock_) { calls_.unlock(*std::exchange(lock_, std::nullopt)); }
             if ((error != ENOENT && error != EWOULDBLOCK) || tries == 1000) {
                 require(error, temporary_, "cannot be locked, or has no room for a folder", where_);
             }
             std::this_thread::sleep_for(std::chrono::milliseconds(1));
         }
     }
-    /// What a process left that ended within a save: nobody holds its lock.
-    void remove_stale() {
-        std::vector<std::string> names;
-        require(calls_.list(folder_, names), folder_, "cannot be listed", where_);
-        for (const std::string& name : names) {
-            const std::size_t mark = name.find(temporary_mark);
-            if (mark == std::string::npos || !step_of(std::string_view(name).substr(0, mark))) { continue; }
-            const std::string path = concat(folder_, "/", name);
-            int held = -1;
-            if (calls_.lock(path, held) != 0) { continue; }
-            remove_all(calls_, path);  // what cannot be removed is told by `latest`
-            calls_.unlock(held);
+    /// Puts the mark into the folder, and locks it where locks are to be had.
+    int take_temporary() {
+        const std::string mark = concat(temporary_, "/", mark_name);
+        int error = calls_.create_file(mark);
+        if (error != 0 && error != EEXIST) { return error; }
+        try {
+            const std::string text = SavingProcess::text();
+            OpenFile::to_write(calls_, mark, where_).write(0, std::as_bytes(std::span(text)));
+        } catch (const FileError&) {
+            if (!has_mark()) { return ENOENT; }
+            throw;
         }
+        int held = -1;
+        error = calls_.lock(mark, held);
+        if (error == 0) { lock_ = held; }
+        if (error != 0 && !has_no_locks(error)) { return error; }
+        error = calls_.make_folder(concat(temporary_, "/state"));
+        if (error != 0 && error != EEXIST) { return error; }
+        // The file that is locked may be one that another job has removed meanwhile.
+        return has_mark() ? 0 : ENOENT;
+    }
+    bool has_mark() {
+        std::vector<std::string> names;
+        return calls_.list(temporary_, names) == 0 && std::find(names.begin(), names.end(), mark_name) != names.end();
     }
 
     void end_writing() noexcept {
@@ -193,6 +208,32 @@ class SaveRun final : public MemoryReader {
         for (const auto& group : state_.groups) { group->set_reader(nullptr); }
     }
 
+    /// That the manifest will be one that is read again, whatever the digests are.
+    void check_manifest() const {
+        const auto check_size = [&](std::size_t bytes) {
+            if (bytes <= safetensors::max_header_bytes) { return; }
+            throw_invalid_argument(where_, "save: names and SaveOptions::strings make a manifest of more than ",
+                                   safetensors::max_header_bytes, " bytes, which no load reads");
+        };
+        std::size_t bytes = 0;
+        for (const auto& [key, text] : options_.strings) { bytes += key.size() + text.size(); }
+        check_size(bytes);
+        for (const auto& [key, text] : options_.strings) {
+            if (!is_utf8(key) || !is_utf8(text)) {
+                throw_invalid_argument(where_, "save: SaveOptions::strings: '", safetensors::detail::shown(key),
+                                       is_utf8(key) ? "' has a text that is not UTF-8" : "' is not UTF-8",
+                                       ": expected texts; bytes are a blob's (CheckpointState::blob)");
+            }
+        }
+        const std::vector<std::uint32_t> no_digests(plan_->tensors(), 0);
+        const std::string text = manifest_text(manifest_of(no_digests));
+        check_size(text.size());
+        try {
+            ManifestReader::read(text);
+        } catch (const JsonError& error) {
+            throw_invalid_argument(where_, "save: names and texts make no valid manifest: ", error.what);
+        }
+    }
     /// Every rank's digests, added up into the manifest. Collective over the world.
     Manifest gather_digests() {
         std::vector<std::uint32_t> own;
@@ -200,6 +241,10 @@ class SaveRun final : public MemoryReader {
         const auto all = world_->gather(std::span<const std::uint32_t>(own), where_);
         std::vector<std::uint32_t> sums(own.size(), 0);
         for (std::size_t i = 0; i < all.size(); ++i) { sums[i % sums.size()] ^= all[i]; }
+        return manifest_of(sums);
+    }
+    /// @param sums  of each tensor of all files
+    Manifest manifest_of(const std::vector<std::uint32_t>& sums) const {
         Manifest manifest{step_, {}, options_.strings};
         std::size_t next = 0;
         for (const PlannedFile& file : plan_->files) {
@@ -221,39 +266,62 @@ class SaveRun final : public MemoryReader {
         for (const std::string& made_here : {concat(temporary_, "/state"), temporary_}) {
             require(calls_.sync_folder(made_here), made_here, "cannot be made durable", where_);
         }
-        int error = calls_.rename(temporary_, made.path);
-        if (error == EEXIST && options_.replace) {
-            // The old one is there until the new one is, and goes as what was never committed.
-            error = calls_.exchange(temporary_, made.path);
-            require(error, made.path, "cannot be replaced", where_);
-        } else {
-            require(error, made.path, "cannot take its name", where_);
-            made_ = false;
-        }
+        // What a load will ask of it, before it has a name and before older steps go.
+        require_loadable(CheckpointFiles::of_checkpoint(calls_, temporary_, where_));
+        take_name(made.path);
         require(calls_.sync_folder(folder_), folder_, "cannot be made durable", where_);
+        const std::string mark = concat(made.path, "/", mark_name);
+        const int error = calls_.remove_file(mark);
+        if (error != 0) { made.skipped.push_back(concat(mark, ": ", errno_text(error))); }
         abandon();
-        if (options_.keep > 0) { remove_old(made); }
+        if (options_.keep == 0) { return; }
+        try {
+            StepFolders(calls_, folder_, made.skipped)
+                .keep(step_, options_.keep, options_.keep_every, new_token(), where_);
+        } catch (const FileError& error) {
+            // The save itself is committed.
+            made.skipped.push_back(concat(error.path(), " ", error.what_happened()));
+        }
     }
-    /// All but the newest steps. What cannot be removed is told: the save itself is committed.
-    void remove_old(CheckpointFolder& made) {
-        std::vector<std::string> names;
-        if (const int error = calls_.list(folder_, names); error != 0) {
-            made.skipped.push_back(concat(folder_, ": ", errno_text(error)));
+    /// That every tensor is found by its name, as what it is.
+    void require_loadable(CheckpointFiles&& files) const {
+        bool same = files.step() == step_ && files.strings() == options_.strings;
+        for (const PlannedFile& file : plan_->files) {
+            for (const PlannedTensor& tensor : file.tensors) {
+                const auto* const found = files.find(kind_of_file(file.name), tensor.name);
+                same = same && found != nullptr && found->tensor.type == dtype_of(tensor.type) &&
+                       found->tensor.shape == tensor.order.shape() && found->begin == tensor.begin;
+            }
+        }
+        if (!same) { throw FileError(temporary_, "has not what was written, when it is read back", where_); }
+    }
+    void require_replaceable() {
+        const std::string why = steps().refusal(step_, where_);
+        if (!why.empty()) {
+            throw FileError(concat(folder_, "/", step_name(step_)), concat("is not replaced: ", why), where_);
+        }
+    }
+    void take_name(const std::string& path) {
+        int error = calls_.rename(temporary_, path);
+        if (error != EEXIST || !options_.replace) {
+            require(error, path, "cannot take its name", where_);
+            made_ = false;
             return;
         }
-        std::vector<std::uint64_t> steps;
-        for (const std::string& name : names) {
-            if (const auto step = step_of(name)) { steps.push_back(*step); }
+        require_replaceable();
+        // The old one is there until the new one is, and goes as what was never committed.
+        error = calls_.exchange(temporary_, path);
+        if (error != EINVAL && error != ENOSYS && error != ENOTSUP && error != EOPNOTSUPP) {
+            require(error, path, "cannot be replaced", where_);
+            return;
         }
-        std::sort(steps.rbegin(), steps.rend());
-        for (std::size_t i = steps.size(); i-- > options_.keep;) {
-            if (steps[i] == step_) { continue; }
-            const std::string old = concat(folder_, "/", step_name(steps[i]));
-            const std::string going = concat(old, temporary_.substr(temporary_.rfind(temporary_mark)));
-            int error = calls_.rename(old, going);
-            if (error == 0) { error = remove_all(calls_, going); }
-            if (error != 0) { made.skipped.push_back(concat(old, ": ", errno_text(error))); }
-        }
+        // One after the other: a process that is killed in between leaves neither under the step's name.
+        const std::string old = concat(folder_, "/", temporary_name(step_, new_token()));
+        require(calls_.rename(path, old), path, "cannot be replaced", where_);
+        error = calls_.rename(temporary_, path);
+        if (error != 0) { calls_.rename(old, path); }
+        require(error, path, "cannot be replaced", where_);
+        temporary_ = old;
     }
 
     /// Removes what has not been committed.
@@ -277,6 +345,7 @@ class SaveRun final : public MemoryReader {
         world_->gather('\0', where_);
         first.raise(where_);
     }
+    StepFolders steps() { return {calls_, folder_, told_}; }
     static std::uint32_t text_digest(const std::string& text) { return crc32c::of(std::as_bytes(std::span(text))); }
 
     std::unique_ptr<RankWorld> world_;
@@ -289,11 +358,12 @@ class SaveRun final : public MemoryReader {
     std::optional<CheckpointPlan> plan_;
     std::optional<WriteJobs> jobs_;
     std::string temporary_;
-    bool beside_ = false;      // written beside the rank's own work
-    bool made_ = false;        // by rank 0
-    std::optional<int> lock_;  // which holds it
-    Failure failure_;          // of the writer, until it is told
-    bool holds_ = false;       // the groups' updates
+    std::vector<std::string> told_;  // of what other saves left: why it stays
+    bool beside_ = false;            // written beside the rank's own work
+    bool made_ = false;              // by rank 0
+    std::optional<int> lock_;        // which holds it
+    Failure failure_;                // of the writer, until it is told
+    bool holds_ = false;             // the groups' updates
     bool writing_ = false;
     std::mutex mutex_;
     std::condition_variable done_;

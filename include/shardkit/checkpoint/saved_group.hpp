@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include <shardkit/checkpoint/file_names.hpp>
 #include <shardkit/checkpoint/memory_copies.hpp>
 #include <shardkit/comm/all_gather.hpp>
 #include <shardkit/core/element.hpp>
@@ -33,7 +34,7 @@ inline constexpr bool host_reads =
 
 /// What values of one kind (parameters, masters, a state) of a group are, on one rank.
 struct SavedKind {
-    std::string_view kind;  ///< "parameter", "master", "exp_avg", ...
+    StoredKind kind;
     ElementType type{};
     bool on_host = true;     ///< in memory that the host reads and writes
     IndexRange saved;        ///< elements of the flat buffer that this rank has to give, as others may do too
@@ -65,9 +66,10 @@ class SavedValuesOf final : public SavedValues {
   public:
     /// `memory` holds the elements `held`.
     SavedValuesOf(Context<Engine>& context, const GroupGeometry& group,
-                  const GroupCommunicators<Engine>& communicators, std::string_view of_kind, std::span<T> memory,
+                  const GroupCommunicators<Engine>& communicators, StoredKind of_kind, std::span<T> memory,
                   IndexRange held)
-        : SavedValues({of_kind, element_type_of<T>, host_reads<Engine>, group.updated, held, of_kind == "parameter"}),
+        : SavedValues({of_kind, element_type_of<T>, host_reads<Engine>, group.updated, held,
+                       of_kind.role == Role::parameters}),
           context_(context),
           group_(group),
           communicators_(communicators),
@@ -147,13 +149,20 @@ class SavedGroupOf final : public SavedGroup {
   public:
     explicit SavedGroupOf(GroupState<Engine, Precision>& state) : state_(state) {
         auto& parameters = state.parameters();
-        add("parameter", parameters.loaded(), parameters.loaded_range());
+        add(StoredKind{Role::parameters, {}}, parameters.loaded(), parameters.loaded_range());
         if constexpr (Precision::has_master) {
-            if (state.geometry().keeps_master()) { add("master", parameters.master(), state.geometry().updated); }
+            if (state.geometry().keeps_master()) {
+                add(StoredKind{Role::master, {}}, parameters.master(), state.geometry().updated);
+            }
         }
     }
+    /// An optimizer's state.
     template <class T>
-    void add(std::string_view kind, std::span<T> memory, IndexRange loaded) {
+    void add(std::string_view state, std::span<T> memory, IndexRange loaded) {
+        add(StoredKind{Role::states, state}, memory, loaded);
+    }
+    template <class T>
+    void add(StoredKind kind, std::span<T> memory, IndexRange loaded) {
         values.push_back(std::make_unique<SavedValuesOf<Engine, T>>(state_.context(), state_.geometry(),
                                                                     state_.communicators(), kind, memory, loaded));
     }

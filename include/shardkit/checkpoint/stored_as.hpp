@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -26,11 +27,20 @@ namespace shardkit {
 ///     {"qkv", {8, 24}, {2, 3, 4, 8}, {3, 1, 0, 2}}
 ///         a [24, 8] parameter of 2 heads x (query, key, value) x 4, as Conv1D of GPT-2 holds it: [in, all queries,
 ///         all keys, all values]
+/// A parameter may be several tensors of the file, whose elements follow each other in that order:
+///     {"", {}, {}, {}, {{"q", {8, 8}}, {"k", {4, 8}}, {"v", {4, 8}}}}
+///         a [16, 8] parameter whose first 8 rows are "q", as stored_rows says it
 struct StoredAs {
+    /// One tensor of several.
+    struct Part {
+        std::string name;
+        std::vector<std::size_t> shape;
+    };
     std::string name;
     std::vector<std::size_t> shape;      ///< extents of the tensor in the file; none for a scalar
     std::vector<std::size_t> extents{};  ///< empty: the elements stand as they are
     std::vector<std::size_t> order{};    ///< dimension order[k] of `extents` is the file's k-th
+    std::vector<Part> parts{};           ///< instead of `name` and `shape`, where there are several tensors
 };
 
 /// Names and forms in files for parameters of the groups at `path`: a function of both, the same on every rank.
@@ -38,7 +48,7 @@ using TensorNames = std::function<StoredAs(std::string_view path, const Paramete
 
 /// A parameter as it is.
 inline StoredAs stored(std::string name, const TensorShape& shape) {
-    return {std::move(name), {shape.extents.begin(), shape.extents.begin() + shape.rank}, {}, {}};
+    return {std::move(name), {shape.extents.begin(), shape.extents.begin() + shape.rank}, {}, {}, {}};
 }
 /// A matrix [rows, columns] as [columns, rows].
 /// @throws std::invalid_argument for a tensor that is no matrix
@@ -48,7 +58,20 @@ inline StoredAs stored_transposed(std::string name, const TensorShape& shape,
         throw_invalid_argument(where, "stored_transposed: '", name, "' has shape ", shape.describe(),
                                ", expected a matrix");
     }
-    return {std::move(name), {shape.extents[1], shape.extents[0]}, {shape.extents[0], shape.extents[1]}, {1, 0}};
+    return {std::move(name), {shape.extents[1], shape.extents[0]}, {shape.extents[0], shape.extents[1]}, {1, 0}, {}};
+}
+/// A parameter of several tensors, each so many of its rows: queries, keys and values, a gate and what it gates.
+///     stored_rows({{"q_proj.weight", 4096}, {"k_proj.weight", 1024}, {"v_proj.weight", 1024}}, parameter.shape)
+/// @throws std::invalid_argument for a scalar; what the rows do not add up to is found where the names are used
+inline StoredAs stored_rows(const std::vector<std::pair<std::string, std::size_t>>& tensors, const TensorShape& shape,
+                            SourceLocation where = SourceLocation::current()) {
+    if (shape.rank == 0) { throw_invalid_argument(where, "stored_rows: a scalar has no rows"); }
+    StoredAs made;
+    for (const auto& [name, rows] : tensors) {
+        made.parts.push_back({name, {shape.extents.begin(), shape.extents.begin() + shape.rank}});
+        made.parts.back().shape.front() = rows;
+    }
+    return made;
 }
 /// "path.parameter", as it is: the names where nothing else is asked for.
 inline StoredAs stored_by_path(std::string_view path, const ParameterRecord& parameter) {
@@ -57,27 +80,128 @@ inline StoredAs stored_by_path(std::string_view path, const ParameterRecord& par
 
 namespace detail {
 
-/// Which element of a parameter stands where in its file: both row-major.
+/// Which element of a parameter stands where in its file: both row-major. Of a parameter in several tensors, those of
+/// one tensor.
 class StoredOrder {
   public:
+    /// The tensors that hold a parameter, one behind the other.
     /// @throws std::invalid_argument when what is said of the parameter cannot be
-    StoredOrder(const StoredAs& stored, std::string_view path, const ParameterRecord& parameter,
-                SourceLocation where) {
-        shape_.rank = std::min(stored.shape.size(), most);
-        std::copy_n(stored.shape.begin(), shape_.rank, shape_.extents.begin());
-        const auto refuse = [&](const std::string& what) {
+    static std::vector<std::pair<std::string, StoredOrder>> of(const StoredAs& stored, std::string_view path,
+                                                               const ParameterRecord& parameter,
+                                                               SourceLocation where) {
+        const auto refuse = [&](std::string_view name, const std::string& what) {
             throw_invalid_argument(where, "'", path, "' parameter '", parameter.name, "' of shape ",
-                                   parameter.shape.describe(), " as '", stored.name, "' of shape ", shape_.describe(),
-                                   ": ", what);
+                                   parameter.shape.describe(), " as '", name, "': ", what);
         };
         const std::size_t numel = parameter.shape.numel();
-        if (stored.name.empty() || stored.name == "__metadata__") { refuse("expected a name"); }
-        if (stored.shape.size() > most || !shape_.countable() || shape_.numel() != numel) {
-            refuse("expected at most 8 extents of as many elements");
+        std::vector<StoredAs::Part> parts = stored.parts;
+        if (parts.empty()) {
+            parts.push_back({stored.name, stored.shape});
+        } else if (!stored.name.empty() || !stored.shape.empty()) {
+            refuse(stored.name, "expected either a tensor or parts");
         }
+        const StoredOrder whole(stored, numel, [&](const std::string& what) { refuse(parts.front().name, what); });
+        std::vector<std::pair<std::string, StoredOrder>> tensors;
+        std::size_t next = 0;
+        for (StoredAs::Part& part : parts) {
+            const auto refuse_part = [&](std::string_view what) {
+                std::string shape;
+                for (const std::size_t extent : part.shape) { shape += concat(shape.empty() ? "" : ", ", extent); }
+                refuse(part.name, concat("shape [", shape, "]: ", what));
+            };
+            StoredOrder& order = tensors.emplace_back(std::string(), whole).second;
+            order.shape_.rank = std::min(part.shape.size(), most);
+            std::copy_n(part.shape.begin(), order.shape_.rank, order.shape_.extents.begin());
+            if (part.name.empty() || part.name == "__metadata__") { refuse_part("expected a name"); }
+            if (part.shape.size() > most || !order.shape_.countable() || order.shape_.numel() == 0 ||
+                order.shape_.numel() > numel - next) {
+                refuse_part("expected at most 8 extents of as many elements");
+            }
+            order.first_ = next;
+            next += order.shape_.numel();
+            tensors.back().first = std::move(part.name);
+        }
+        if (next != numel) {
+            refuse(tensors.back().first, concat("expected ", numel, " elements in its tensors, they have ", next));
+        }
+        if (tensors.size() > 1) {
+            for (auto& [name, order] : tensors) { order.plain_ = false; }
+        }
+        return tensors;
+    }
+    /// The same of a tensor that has fewer rows than this one; none where a shape is none of those.
+    std::optional<StoredOrder> of_fewer_rows(const TensorShape& shape) const {
+        TensorShape longer = shape;
+        if (longer.rank == 0 || longer.rank != shape_.rank || shape.extents[0] > shape_.extents[0]) {
+            return std::nullopt;
+        }
+        longer.extents[0] = shape_.extents[0];
+        if (!plain_ || !(longer == shape_)) { return std::nullopt; }
+        StoredOrder fewer = *this;
+        fewer.shape_ = shape;
+        fewer.plain_ = false;
+        return fewer;
+    }
+
+    /// In the file.
+    const TensorShape& shape() const noexcept { return shape_; }
+    /// Equal for equal orders of elements.
+    std::uint64_t hash() const noexcept {
+        Fnv fnv;
+        fnv.add(first_);
+        for (std::size_t d = 0; d < rank_; ++d) {
+            fnv.add(extents_[d]);
+            fnv.add(strides_[d]);
+        }
+        return fnv.hash;
+    }
+    /// Whether the tensor is the whole parameter, and the elements stand in the file as there.
+    bool plain() const noexcept { return plain_; }
+
+    /// f(place in the file, element of the parameter) for places [first, first + count) of the file, in order.
+    template <class F>
+    void for_each(std::size_t first, std::size_t count, F&& f) const {
+        for_each_run(first, count, [&](std::size_t place, std::size_t element, std::size_t run) {
+            for (const std::size_t end = place + run; place < end; ++place, element += stride()) {
+                f(place, element);
+            }
+        });
+    }
+    /// f(place, element, run) for runs of places that follow each other, whose elements are a stride apart.
+    template <class F>
+    void for_each_run(std::size_t first, std::size_t count, F&& f) const {
+        std::size_t place = first_ + first;
+        const std::size_t end = place + count;
+        while (place < end) {
+            std::size_t rest = place / extents_[0];
+            std::size_t element = 0;
+            for (std::size_t d = 1; d < rank_; ++d) {
+                element += rest % extents_[d] * strides_[d];
+                rest /= extents_[d];
+            }
+            const std::size_t at = place % extents_[0];
+            const std::size_t run = std::min(extents_[0] - at, end - place);
+            f(place - first_, element + at * stride(), run);
+            place += run;
+        }
+    }
+    std::size_t stride() const noexcept { return strides_[0]; }
+
+  private:
+    static constexpr std::size_t most = TensorShape::max_rank;
+
+    /// Of all tensors of a parameter together. refuse(what) throws.
+    template <class Refuse>
+    StoredOrder(const StoredAs& stored, std::size_t numel, const Refuse& refuse) {
         const std::size_t rank = stored.extents.size();
         if (rank != stored.order.size() || rank > most) {
             refuse("expected extents and an order of as many, at most 8");
+        }
+        TensorShape seen_as;
+        seen_as.rank = rank;
+        std::copy_n(stored.extents.begin(), rank, seen_as.extents.begin());
+        if (rank > 0 && (!seen_as.countable() || seen_as.numel() != numel)) {
+            refuse(concat("seen as ", seen_as.describe(), ": expected extents of as many elements"));
         }
         std::size_t product = 1;
         std::array<std::size_t, most> strides{};  // of `extents`, in the parameter
@@ -85,7 +209,6 @@ class StoredOrder {
             strides[d] = product;
             product *= stored.extents[d];
         }
-        if (rank > 0 && product != numel) { refuse("expected extents of as many elements"); }
         std::array<bool, most> seen{};
         for (const std::size_t d : stored.order) {
             if (d >= rank || seen[d]) { refuse("expected an order that names each dimension once"); }
@@ -110,52 +233,8 @@ class StoredOrder {
         plain_ = rank_ == 1;
     }
 
-    /// In the file.
-    const TensorShape& shape() const noexcept { return shape_; }
-    /// Equal for equal orders of elements.
-    std::uint64_t hash() const noexcept {
-        Fnv fnv;
-        for (std::size_t d = 0; d < rank_; ++d) {
-            fnv.add(extents_[d]);
-            fnv.add(strides_[d]);
-        }
-        return fnv.hash;
-    }
-    /// Whether the elements stand in the file as in the parameter.
-    bool plain() const noexcept { return plain_; }
-
-    /// f(place in the file, element of the parameter) for places [first, first + count) of the file, in order.
-    template <class F>
-    void for_each(std::size_t first, std::size_t count, F&& f) const {
-        for_each_run(first, count, [&](std::size_t place, std::size_t element, std::size_t run) {
-            for (const std::size_t end = place + run; place < end; ++place, element += stride()) {
-                f(place, element);
-            }
-        });
-    }
-    /// f(place, element, run) for runs of places that follow each other, whose elements are a stride apart.
-    template <class F>
-    void for_each_run(std::size_t first, std::size_t count, F&& f) const {
-        std::size_t place = first;
-        const std::size_t end = first + count;
-        while (place < end) {
-            std::size_t rest = place / extents_[0];
-            std::size_t element = 0;
-            for (std::size_t d = 1; d < rank_; ++d) {
-                element += rest % extents_[d] * strides_[d];
-                rest /= extents_[d];
-            }
-            const std::size_t at = place % extents_[0];
-            const std::size_t run = std::min(extents_[0] - at, end - place);
-            f(place, element + at * stride(), run);
-            place += run;
-        }
-    }
-    std::size_t stride() const noexcept { return strides_[0]; }
-
-  private:
-    static constexpr std::size_t most = TensorShape::max_rank;
     TensorShape shape_;
+    std::size_t first_ = 0;  // place of its first element among those of all tensors of the parameter
     std::array<std::size_t, most> extents_{};  // of the file, the last one first
     std::array<std::size_t, most> strides_{};  // of each, in the parameter
     std::size_t rank_ = 0;

@@ -487,7 +487,11 @@ TEST_CASE("latest, keep, replace, and what is refused") {
         for (std::uint64_t step = 1; step <= 4; ++step) { sk::save(rank, run, step, state, {.keep = 2}); }
         CHECK(sk::latest(rank, run)->step == 4);
         // What was killed within a save; the next one removes it.
-        if (rank.rank() == 0) { fs::create_directories(run + "/step-00000009.tmp-0123/state"); }
+        if (rank.rank() == 0) {
+            const std::string killed = run + "/step-00000009.tmp-0123456789abcdef";
+            fs::create_directories(killed + "/state");
+            std::ofstream(killed + "/uncommitted.shardkit") << "";
+        }
         sk::save(rank, run, 5, state, {.keep = 2});
         const std::string exists = thrown_message<sk::FileError>([&] { sk::save(rank, run, 5, state); });
         CHECK(exists.find("exists") != std::string::npos);

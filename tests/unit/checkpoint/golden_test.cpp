@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <shardkit/checkpoint.hpp>
 
+#include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -31,8 +32,9 @@
 
 #include "temporary_folder.hpp"
 
-// tests/golden/checkpoint_1 is what the first version of the format wrote, and is never written anew: every later
-// version has to read it. The test that is skipped below made it; a second format gets a folder of its own.
+// tests/golden/checkpoint_N is what the N-th form of the format wrote, and is never written anew: every later version
+// has to read it. In the second one files of states and scalars say in their metadata what they are. The test that is
+// skipped below made the newest; another form gets a folder of its own.
 namespace golden_test {
 
 namespace sk = shardkit;
@@ -48,7 +50,9 @@ struct Fixed : sk::Param<"fixed", sk::bf16, 2>, sk::Frozen {};
 using Block = sk::Params<Rows, Columns, Bias, Tied, Fixed>;
 using Mixed = sk::Precision<sk::bf16, float>;
 
-const std::string golden = std::string(SHARDKIT_GOLDEN_DIR) + "/checkpoint_1";
+const std::array<std::string, 2> all_golden{std::string(SHARDKIT_GOLDEN_DIR) + "/checkpoint_1",
+                                            std::string(SHARDKIT_GOLDEN_DIR) + "/checkpoint_2"};
+const std::string& newest = all_golden.back();
 constexpr std::uint64_t step_number = 12;
 constexpr double learning_rate = 0.125;
 constexpr double gradient = 0.5;
@@ -120,8 +124,9 @@ void write(const std::string& folder) {
     });
 }
 
-/// Loads the golden folder on a mesh, and saves what it has then in `to`.
-void load_and_save(const Mesh& mesh, const sk::DynamicPolicy& policy, const std::string& to) {
+/// Loads a golden folder on a mesh, and saves what it has then in `to`.
+void load_and_save(const std::string& golden, const Mesh& mesh, const sk::DynamicPolicy& policy,
+                   const std::string& to) {
     sk::threads::run(mesh, [&](auto& rank) {
         Training<sk::threads::Engine> training(rank, policy);
         const sk::LoadReport report = sk::load(rank, golden + "/step-00000012", training.state);
@@ -142,7 +147,7 @@ void load_and_save(const Mesh& mesh, const sk::DynamicPolicy& policy, const std:
 }
 
 /// A whole tensor, from the one of a set's files that has it.
-std::vector<double> tensor(const std::string& set, const std::string& name) {
+std::vector<double> tensor(const std::string& golden, const std::string& set, const std::string& name) {
     std::vector<double> found;
     for (const auto& [file, bytes] : contents(golden)) {
         const std::string base = file.substr(file.rfind('/') + 1);
@@ -157,7 +162,13 @@ std::vector<double> tensor(const std::string& set, const std::string& name) {
     return found;
 }
 
-TEST_CASE("what the first version of the format wrote has the values that were saved") {
+TEST_CASE("what every version of the format wrote has the values that were saved") {
+    std::string golden;
+    SUBCASE("first") { golden = all_golden[0]; }
+    SUBCASE("second") { golden = all_golden[1]; }
+    const auto tensor = [&](const std::string& set, const std::string& name) {
+        return golden_test::tensor(golden, set, name);
+    };
     // By hand: with one gradient throughout, two steps of AdamW without decay are two learning rates.
     const std::vector<std::pair<std::string, std::size_t>> trained{
         {"layer.rows", 30}, {"layer.columns", 12}, {"layer.bias", 3}, {"listed.a", 15}, {"listed.b", 2}};
@@ -186,8 +197,11 @@ TEST_CASE("what the first version of the format wrote has the values that were s
 }
 
 TEST_CASE(
-    "what the first version of the format wrote is loaded on every mesh and policy, and written again as it was") {
-    const auto expected = contents(golden);
+    "what every version of the format wrote is loaded on every mesh and policy, and written again as the newest") {
+    std::string golden;
+    SUBCASE("first") { golden = all_golden[0]; }
+    SUBCASE("second") { golden = all_golden[1]; }
+    const auto expected = contents(newest);
     REQUIRE(expected.size() > 10);
     const std::vector<std::pair<Mesh, sk::DynamicPolicy>> places{
         {Mesh(1, 1, 1), sk::DynamicPolicy(sk::NoShard{})},
@@ -200,11 +214,13 @@ TEST_CASE(
     for (const auto& place : places) {
         CAPTURE(place.first.size());
         const Folder folder;
-        load_and_save(place.first, place.second, folder.path());
+        load_and_save(golden, place.first, place.second, folder.path());
         CHECK(contents(folder.path()) == expected);
     }
 }
 
-TEST_CASE("writes tests/golden/checkpoint_1, for who takes the skip away" * doctest::skip()) { write(golden); }
+TEST_CASE("writes the newest of tests/golden/checkpoint_N, for who takes the skip away" * doctest::skip()) {
+    write(newest);
+}
 
 }  // namespace golden_test

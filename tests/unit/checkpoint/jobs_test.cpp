@@ -120,9 +120,9 @@ class SlowToLock : public sk::PosixFiles {
         made_ = path;
         return PosixFiles::make_folder(path);
     }
-    int lock(const std::string& folder, int& held) override {
-        if (folder == made_) { std::this_thread::sleep_for(std::chrono::milliseconds(3)); }
-        return PosixFiles::lock(folder, held);
+    int lock(const std::string& file, int& held) override {
+        if (file.starts_with(made_ + "/")) { std::this_thread::sleep_for(std::chrono::milliseconds(3)); }
+        return PosixFiles::lock(file, held);
     }
 
   private:
@@ -304,10 +304,11 @@ TEST_CASE("ranks that commit or load different things find out, and a save is co
     CHECK(fs::exists(folder.file("z/step-00000004/manifest.json")));
 }
 
-/// No write succeeds.
+/// No page can be written: the mark of a save can.
 class Full : public sk::PosixFiles {
   public:
-    int write(int, std::uint64_t, std::span<const std::byte>, std::size_t& written) override {
+    int write(int file, std::uint64_t at, std::span<const std::byte> bytes, std::size_t& written) override {
+        if (bytes.size() < 4096) { return PosixFiles::write(file, at, bytes, written); }
         written = 0;
         return ENOSPC;
     }

@@ -293,7 +293,7 @@ TEST_CASE("safetensors: every rule of the header is held against it, by name") {
         {"{\"__metadata__\":{\"k\":\"1\",\"k\":\"2\"}}", 0, "the metadata have 'k' twice"},
         {"{\"__metadata__\":{\"k\":1}}", 0, "byte 21 of its header: expected '\"'"},
         {"{\"__metadata__\":{},\"__metadata__\":{}}", 0, "two __metadata__"},
-        {"{\"__metadata__\":null}", 0, "expected '{'"},
+        {"{\"__metadata__\":nul}", 0, "expected '{'"},
         {" {}", 0, "expected '{' as the first byte"},
         {"{", 0, "expected '\"', but the text ends"},
         {"{\"a", 0, "the text ends within a string"},

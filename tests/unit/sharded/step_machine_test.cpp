@@ -57,8 +57,8 @@ class Driven {
         : rank_(rank),
           a_(rank, "a", {}, options(policy, frozen)),
           b_(rank, "b", {}, options(policy, false)),
-          model_(sk::groups(a_)),
-          beside_(sk::groups(b_)),
+          model_(sk::Model{a_}),
+          beside_(sk::Model{b_}),
           optimizer_(model_, {.learning_rate = 0.5}),
           numbers_(seed),
           rows_(state().geometry().table) {
@@ -262,8 +262,8 @@ class Driven {
     Rank& rank_;
     Layer a_;
     Layer b_;
-    decltype(sk::groups(std::declval<Layer&>())) model_;
-    decltype(sk::groups(std::declval<Layer&>())) beside_;
+    decltype(sk::Model{std::declval<Layer&>()}) model_;
+    decltype(sk::Model{std::declval<Layer&>()}) beside_;
     decltype(sk::SGD{std::declval<decltype(model_)&>(), {}}) optimizer_;
     std::mt19937_64 numbers_;
     // What the user has.

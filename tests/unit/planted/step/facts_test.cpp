@@ -236,7 +236,7 @@ std::string calls_of(const Policy& policy, bool follows, const sk::Schedule& sch
                          std::string text;
                          Layer a{rank, "a", {}, {policy}};
                          Layer b{rank, "b", {}, {policy}};
-                         auto model = sk::groups(a, b);
+                         sk::Model model{a, b};
                          sk::SGD optimizer{model, {.learning_rate = 1}};
                          const auto step = [&] {
                              sk::Accumulation accumulation{model};

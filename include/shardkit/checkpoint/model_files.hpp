@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <shardkit/checkpoint/file_calls.hpp>
+#include <shardkit/checkpoint/file_names.hpp>
+#include <shardkit/checkpoint/json_reader.hpp>
+#include <shardkit/checkpoint/manifest.hpp>
+#include <shardkit/checkpoint/open_file.hpp>
+#include <shardkit/checkpoint/safetensors.hpp>
+#include <shardkit/core/error.hpp>
+#include <shardkit/detail/concat.hpp>
+
+namespace shardkit::detail {
+
+/// The files of a model of whoever wrote it, found from a path that a user gives: a file, an index, or a folder.
+struct ModelFiles {
+    std::vector<std::string> paths;
+    std::map<std::string, std::string> place;  ///< of a tensor, the path where an index says it is; else empty
+
+    /// @throws FileError that says what there is, where that is no model or several
+    static ModelFiles of(FileCalls& calls, const std::string& path, SourceLocation where) {
+        std::vector<std::string> names;
+        if (calls.list(path, names) == 0) { return in_folder(calls, path, names, where); }
+        if (path.ends_with(".json")) { return of_index(calls, path, where); }
+        return {{path}, {}};
+    }
+
+  private:
+    /// What a folder holds of a model whose files begin with one stem: "model", say.
+    struct Forms {
+        std::string file;                                           // model.safetensors
+        std::string index;                                          // model.safetensors.index.json
+        std::map<std::uint64_t, std::set<std::uint64_t>> numbered;  // model-0000i-of-0000K.safetensors: i, by K
+
+        std::size_t count() const { return (file.empty() ? 0U : 1U) + (index.empty() ? numbered.size() : 1U); }
+        std::string listed(std::string_view stem) const {
+            std::vector<std::string> all;
+            if (!file.empty()) { all.push_back(file); }
+            if (!index.empty()) { all.push_back(index); }
+            if (index.empty()) {
+                for (const auto& [pieces, numbers] : numbered) {
+                    all.push_back(concat(NumberedName::of(stem, *numbers.begin(), pieces), tensors_ending));
+                }
+            }
+            return safetensors::listed(all);
+        }
+    };
+
+    static ModelFiles in_folder(FileCalls& calls, const std::string& folder, const std::vector<std::string>& names,
+                                SourceLocation where) {
+        std::map<std::string, Forms> stems;
+        for (const std::string& name : names) {
+            if (name.ends_with(index_ending)) {
+                stems[name.substr(0, name.size() - index_ending.size())].index = name;
+            } else if (name.ends_with(tensors_ending)) {
+                const std::string stem = name.substr(0, name.size() - tensors_ending.size());
+                if (const auto piece = NumberedName::read(stem)) {
+                    stems[std::string(piece->base)].numbered[piece->count].insert(piece->number);
+                } else {
+                    stems[stem].file = name;
+                }
+            }
+        }
+        // What libraries call it is the model, whatever lies beside it.
+        const auto usual = stems.find("model");
+        if (usual == stems.end() && stems.size() != 1) {
+            std::vector<std::string> known;
+            for (const auto& [stem, forms] : stems) { known.push_back(stem); }
+            throw FileError(
+                folder,
+                concat("is a folder without model.safetensors or ", index_name, ", and with ",
+                       safetensors::listed(known), ": expected the files of one model, or the path of one"),
+                where);
+        }
+        const auto& [stem, forms] = usual == stems.end() ? *stems.begin() : *usual;
+        if (forms.count() > 1) {
+            throw FileError(folder,
+                            concat("has a model in several forms, of which others read one or another: ",
+                                   forms.listed(stem), ": expected the path of one of them"),
+                            where);
+        }
+        if (!forms.index.empty()) { return of_index(calls, concat(folder, "/", forms.index), where); }
+        if (!forms.file.empty()) { return {{concat(folder, "/", forms.file)}, {}}; }
+        ModelFiles files;
+        const auto& [count, numbers] = *forms.numbered.begin();
+        for (std::uint64_t number = 1; number <= std::max(count, *numbers.rbegin()); ++number) {
+            const std::string name = concat(NumberedName::of(stem, number, count), tensors_ending);
+            if (!numbers.contains(number) || number > count) {
+                throw FileError(folder,
+                                concat("has no index, and ", numbers.size(), " files of a model's ", count, ": '",
+                                       name, number > count ? "' is one too many" : "' is not there"),
+                                where);
+            }
+            files.paths.push_back(concat(folder, "/", name));
+        }
+        return files;
+    }
+    static ModelFiles of_index(FileCalls& calls, const std::string& path, SourceLocation where) {
+        const std::string text = read_file(calls, path, safetensors::max_header_bytes, where);
+        const std::size_t slash = path.rfind('/');
+        const std::string folder = slash == std::string::npos ? "" : path.substr(0, slash + 1);
+        ModelFiles files;
+        bool has_map = false;
+        try {
+            JsonReader json(text);
+            json.object([&](const std::string& key, std::size_t begin) {
+                if (key != "weight_map") {
+                    json.skip_value();
+                    return;
+                }
+                if (std::exchange(has_map, true)) { JsonReader::fail_at(begin, "two weight_map"); }
+                json.object([&](const std::string& tensor, std::size_t at) {
+                    const std::string name = json.string();
+                    if (!stays_inside(name)) {
+                        JsonReader::fail_at(
+                            at, concat("'", safetensors::detail::shown(tensor), "' in a file outside of the folder"));
+                    }
+                    if (!files.place.emplace(tensor, folder + name).second) {
+                        JsonReader::fail_at(at, "a tensor twice");
+                    }
+                    files.paths.push_back(folder + name);
+                });
+            });
+            json.end();
+            if (!has_map) { json.fail("expected a weight_map, which says where each tensor is"); }
+        } catch (const JsonError& error) {
+            throw FileError(path, concat("no valid index: byte ", error.at, ": ", error.what), where);
+        }
+        std::sort(files.paths.begin(), files.paths.end());
+        files.paths.erase(std::unique(files.paths.begin(), files.paths.end()), files.paths.end());
+        return files;
+    }
+};
+
+}  // namespace shardkit::detail

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cerrno>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <shardkit/checkpoint/checkpoint_folder.hpp>
+#include <shardkit/checkpoint/checkpoint_plan.hpp>
+#include <shardkit/checkpoint/checkpoint_state.hpp>
+#include <shardkit/checkpoint/file_calls.hpp>
+#include <shardkit/checkpoint/open_file.hpp>
+#include <shardkit/checkpoint/read_header.hpp>
+#include <shardkit/checkpoint/same_updates.hpp>
+#include <shardkit/checkpoint/save_options.hpp>
+#include <shardkit/checkpoint/together.hpp>
+#include <shardkit/checkpoint/write_jobs.hpp>
+#include <shardkit/core/error.hpp>
+#include <shardkit/detail/access.hpp>
+#include <shardkit/detail/concat.hpp>
+#include <shardkit/detail/fnv.hpp>
+
+namespace shardkit {
+
+namespace detail {
+
+/// One file of a model, on one rank: written beside its place, which it takes by one rename.
+class ModelFileRun {
+  public:
+    ModelFileRun(RankWorld& world, std::string path, SaveOptions options, SourceLocation where)
+        : world_(world),
+          options_(std::move(options)),
+          calls_(options_.files != nullptr ? *options_.files : posix_files()),
+          path_(std::move(path)),
+          where_(where) {}
+
+    /// Collective over the world. `capture()` gives the state.
+    template <class Capture>
+    void run(const Capture& capture) {
+        SavedState state;
+        std::optional<CheckpointPlan> plan;
+        together(world_, where_, [&] {
+            state = capture();
+            for (const auto& group : state.groups) {
+                group->require_idle("save_model", where_);
+                std::erase_if(group->values,
+                              [](const auto& values) { return values->kind.role != Role::parameters; });
+            }
+            plan.emplace(state, options_.names, std::numeric_limits<std::uint64_t>::max(), where_);
+            if (plan->files.size() != 1) { throw_invalid_argument(where_, "save_model: a model without parameters"); }
+        });
+        require_same_updates(world_, "save_model", state.groups, where_);
+        PlannedFile& file = plan->files.front();
+        const std::uint64_t token = agree(*plan);
+        const std::size_t slash = path_.rfind('/');
+        const std::string folder = slash == std::string::npos ? "." : slash == 0 ? "/" : path_.substr(0, slash);
+        file.name =
+            concat(path_.substr(slash + 1), temporary_mark, digest_text(static_cast<std::uint32_t>(token >> 32U)),
+                   digest_text(static_cast<std::uint32_t>(token)));
+        const std::string temporary = concat(folder, "/", file.name);
+        bool made = false;
+        const auto go = [&](const Failure& own) {
+            const Failure first = Failure::first(world_, own, where_);
+            if (!first.happened()) { return; }
+            if (made) { calls_.remove_file(temporary); }
+            world_.gather('\0', where_);
+            first.raise(where_);
+        };
+        go(attempt([&] {
+            if (world_.rank() != 0) { return; }
+            require_free();
+            require(calls_.create_file(temporary), temporary, "cannot be made", where_);
+            made = true;
+            OpenFile::to_write(calls_, temporary, where_).reserve(file.bytes);
+        }));
+        WriteJobs jobs(*plan, state, world_.rank(), world_.size(), false, where_);
+        go(attempt([&] { jobs.run(calls_, folder, false, where_); }));
+        go(attempt([&] {
+            if (world_.rank() != 0) { return; }
+            read_header(OpenFile::to_read(calls_, temporary, where_), nullptr, where_);
+            take_name(temporary);
+            made = false;
+            require(calls_.sync_folder(folder), folder, "cannot be made durable", where_);
+        }));
+    }
+
+  private:
+    /// That all ranks write the same; what the file is called until it is whole.
+    std::uint64_t agree(const CheckpointPlan& plan) {
+        Fnv identity;
+        identity.add(path_);
+        identity.add(plan.hash());
+        identity.add(options_.replace ? 1 : 0);
+        require_same(world_, "save_model", path_, identity.hash, where_);
+        return world_.gather(new_token(), where_).front();
+    }
+    void require_free() {
+        std::vector<std::string> names;
+        bool link = false;
+        if (calls_.list(path_, names) == 0) { throw FileError(path_, "is a folder, expected a file's path", where_); }
+        if (!options_.replace && calls_.is_link(path_, link) == 0 && is_there()) {
+            throw FileError(path_, "exists, and SaveOptions::replace was not given", where_);
+        }
+    }
+    bool is_there() {
+        int file = -1;
+        std::uint64_t bytes = 0;
+        const int error = calls_.open_to_read(path_, file, bytes);
+        if (error == 0) { calls_.close(file); }
+        return error != ENOENT;
+    }
+    void take_name(const std::string& temporary) {
+        int error = calls_.rename(temporary, path_);
+        if (error == EEXIST && options_.replace) {
+            error = calls_.exchange(temporary, path_);
+            if (error == 0) { error = calls_.remove_file(temporary); }
+            if (error == EINVAL || error == ENOSYS || error == ENOTSUP || error == EOPNOTSUPP) {
+                error = calls_.remove_file(path_);
+                if (error == 0) { error = calls_.rename(temporary, path_); }
+            }
+        }
+        require(error, path_, "cannot take its name", where_);
+    }
+
+    RankWorld& world_;
+    SaveOptions options_;
+    FileCalls& calls_;
+    std::string path_;
+    SourceLocation where_;
+};
+
+}  // namespace detail
+
+/// Saves a model's parameters as one safetensors file, for whoever opens those: no folder of a step, no manifest, no
+/// optimizer. Written by all ranks beside its place, which it takes by one rename. Of the options `names`, `replace`
+/// and `files` count.
+///     save_model(rank, "export/model.safetensors", model, {.names = names, .replace = true});
+/// Order:   collective over the world; after the work given to the compute stream. Returns when the bytes are on the
+///          disk.
+/// @throws  FileError (path, errno), the same on every rank, when a file call fails anywhere: what was at `path` is
+///          there, and nothing else is left; std::invalid_argument and UsageError as `save` does
+template <class Engine, class Precision>
+void save_model(Context<Engine>& context, std::string path, const Model<Engine, Precision>& model, SaveOptions options = {},
+                SourceLocation where = SourceLocation::current()) {
+    const CheckpointState<Engine> state(model, where);
+    context.require_same("save_model", state.context(), "model", where);
+    detail::RankWorldOf<Engine> world(context, "save_model");
+    detail::ModelFileRun(world, std::move(path), std::move(options), where).run([&] {
+        return detail::Access::capture(state, where);
+    });
+}
+
+}  // namespace shardkit

@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <shardkit/checkpoint/checkpoint_folder.hpp>
+#include <shardkit/checkpoint/file_calls.hpp>
+#include <shardkit/checkpoint/manifest.hpp>
+#include <shardkit/checkpoint/open_file.hpp>
+#include <shardkit/checkpoint/saving_process.hpp>
+#include <shardkit/core/error.hpp>
+#include <shardkit/detail/concat.hpp>
+
+namespace shardkit::detail {
+
+/// What lies in a step's folder until it is committed: locked by who saves, and the text of SavingProcess.
+inline constexpr std::string_view mark_name = "uncommitted.shardkit";
+
+/// Whether no process can lock anything there.
+inline bool has_no_locks(int error) noexcept {
+    return error == ENOSYS || error == ENOTSUP || error == EOPNOTSUPP || error == ENOLCK || error == EINVAL;
+}
+
+/// "step-00001000.tmp-0123456789abcdef": `step` is made, or goes, under it.
+inline std::string temporary_name(std::uint64_t step, std::uint64_t token) {
+    return concat(step_name(step), temporary_mark, digest_text(static_cast<std::uint32_t>(token >> 32U)),
+                  digest_text(static_cast<std::uint32_t>(token)));
+}
+/// The step of such a name.
+inline std::optional<std::uint64_t> step_of_temporary(std::string_view name) {
+    const std::size_t mark = name.find(temporary_mark);
+    if (mark == std::string_view::npos) { return std::nullopt; }
+    const std::string_view token = name.substr(mark + temporary_mark.size());
+    if (token.size() != 16 || token.find_first_not_of("0123456789abcdef") != std::string_view::npos) {
+        return std::nullopt;
+    }
+    return step_of(name.substr(0, mark));
+}
+
+/// Removes a folder and all that is in it, and nothing that is only linked there; the first error ends it. What says
+/// that the folder is a save's goes last, so that what is left after a kill is known as one. @pre no link itself
+inline int remove_all(FileCalls& calls, const std::string& path) {
+    std::vector<std::string> names;
+    if (const int error = calls.list(path, names); error != 0) { return error; }
+    const auto is_last = [](const std::string& name) { return name == mark_name || name == manifest_name; };
+    std::stable_partition(names.begin(), names.end(), [&](const std::string& name) { return !is_last(name); });
+    for (const std::string& name : names) {
+        const std::string inside = concat(path, "/", name);
+        int error = calls.remove_file(inside);
+        if (error == EISDIR || error == EPERM) { error = remove_all(calls, inside); }
+        if (error != 0 && error != ENOENT) { return error; }  // another one may remove it too
+    }
+    const int error = calls.remove_folder(path);
+    return error == ENOENT ? 0 : error;
+}
+
+/// The steps of a run's folder: what goes, and why what stays does. Nothing goes that no save has made, and nothing
+/// through a link.
+class StepFolders {
+  public:
+    /// @param skipped  is told what stays, and why
+    StepFolders(FileCalls& calls, std::string folder, std::vector<std::string>& skipped)
+        : calls_(calls), folder_(std::move(folder)), skipped_(skipped) {}
+
+    /// Committed or not, the greatest first.
+    /// @throws FileError when the folder cannot be listed
+    std::vector<std::uint64_t> steps(SourceLocation where) const {
+        std::vector<std::uint64_t> steps;
+        for (const std::string& name : names(where)) {
+            if (const auto step = step_of(name)) { steps.push_back(*step); }
+        }
+        std::sort(steps.rbegin(), steps.rend());
+        return steps;
+    }
+    /// Why the folder of a step is none that a save has made; nothing where it is one.
+    std::string refusal(std::uint64_t step, SourceLocation where) const { return refusal(path(step), step, where); }
+    /// Removes a step. @return why that could not be done; nothing when it is gone
+    std::string remove(std::uint64_t step, std::uint64_t token, SourceLocation where) const {
+        if (const std::string why = refusal(step, where); !why.empty()) { return why; }
+        const std::string going = concat(folder_, "/", temporary_name(step, token));
+        int error = calls_.rename(path(step), going);
+        if (error == 0) { error = remove_all(calls_, going); }
+        return error == 0 ? "" : errno_text(error);
+    }
+    /// Removes all steps up to `newest` but the newest `keep` of them that are whole, and multiples of `every`.
+    void keep(std::uint64_t newest, std::size_t keep, std::uint64_t every, std::uint64_t token,
+              SourceLocation where) const {
+        std::size_t kept = 0;
+        for (const std::uint64_t step : steps(where)) {
+            if (step > newest) {
+                tell(step_name(step), "a later step, which `latest` finds first: see roll_back");
+            } else if (kept < keep) {
+                const std::string why = step == newest ? "" : damage(step, where);
+                if (why.empty()) { ++kept; }
+                if (!why.empty()) { tell(step_name(step), why); }
+            } else if (every == 0 || step % every != 0) {
+                const std::string why = remove(step, token, where);
+                if (!why.empty()) { tell(step_name(step), why); }
+            }
+        }
+    }
+    /// Removes all steps above `step`, which is whole; see the public verb.
+    void roll_back(std::uint64_t step, std::uint64_t token, SourceLocation where) const {
+        if (const Manifest manifest = read_whole_manifest(calls_, path(step), where); manifest.step != step) {
+            throw FileError(path(step), concat("has a manifest of step ", manifest.step), where);
+        }
+        std::vector<std::uint64_t> later = steps(where);
+        later.erase(std::lower_bound(later.begin(), later.end(), step, std::greater<>{}), later.end());
+        for (const std::uint64_t each : later) {
+            bool link = false;
+            require(calls_.is_link(path(each), link), path(each), "cannot be looked at", where);
+            if (link) { throw FileError(path(each), "is a link, behind which nothing is removed", where); }
+        }
+        for (const std::uint64_t each : later) {
+            if (const std::string why = refusal(each, where); !why.empty()) {
+                tell(step_name(each), why);
+            } else if (const std::string failed = remove(each, token, where); !failed.empty()) {
+                throw FileError(path(each), concat("cannot be removed: ", failed), where);
+            }
+        }
+    }
+    /// Removes what processes left that ended within a save or a removal.
+    void remove_stale(SourceLocation where) const {
+        for (const std::string& name : names(where)) {
+            const auto step = step_of_temporary(name);
+            if (!step) { continue; }
+            const std::string why = remove_stale(concat(folder_, "/", name), *step, where);
+            if (!why.empty()) { tell(name, why); }
+        }
+    }
+
+  private:
+    static constexpr const char* under_way = "a save that may be under way";
+
+    std::string path(std::uint64_t step) const { return concat(folder_, "/", step_name(step)); }
+    void tell(std::string_view name, std::string_view why) const { skipped_.push_back(concat(name, ": ", why)); }
+    std::vector<std::string> names(SourceLocation where) const {
+        std::vector<std::string> names;
+        require(calls_.list(folder_, names), folder_, "cannot be listed", where);
+        return names;
+    }
+    /// Why a step does not count as one of those that are kept; nothing where it does.
+    std::string damage(std::uint64_t step, SourceLocation where) const {
+        try {
+            read_manifest(calls_, path(step), where);
+        } catch (const FileError& error) { return concat(error.path(), " ", error.what_happened()); }
+        return refusal(step, where);
+    }
+    std::string refusal(const std::string& path, std::uint64_t step, SourceLocation where) const {
+        bool link = false;
+        if (const int error = calls_.is_link(path, link); error != 0) { return errno_text(error); }
+        if (link) { return "a link: what is behind it is no save's to remove"; }
+        const std::string manifest = concat(path, "/", manifest_name);
+        std::string text;
+        try {
+            text = read_file(calls_, manifest, safetensors::max_header_bytes, where);
+            const std::uint64_t said = ManifestReader::read(text).step;
+            return said == step ? "" : concat("its manifest is of step ", said);
+        } catch (const FileError& error) {
+            return concat("nothing that a save has made: ", error.path(), " ", error.what_happened());
+        } catch (const JsonError& error) {
+            // One that was damaged is a save's still.
+            if (text.starts_with(manifest_begin)) { return ""; }
+            return concat("nothing that a save has made: ", manifest, " ", error.what);
+        }
+    }
+    std::string remove_stale(const std::string& path, std::uint64_t step, SourceLocation where) const {
+        bool link = false;
+        if (calls_.is_link(path, link) != 0) { return ""; }  // another job has removed it
+        if (link) { return "a link: what is behind it is no save's to remove"; }
+        std::vector<std::string> inside;
+        if (const int error = calls_.list(path, inside); error != 0) {
+            return error == ENOENT ? "" : errno_text(error);
+        }
+        if (inside.empty()) {
+            // Just made, or left before anything was written: who made it makes it again.
+            const int error = calls_.remove_folder(path);
+            return error == 0 || error == ENOENT ? "" : errno_text(error);
+        }
+        std::optional<int> held;
+        if (std::find(inside.begin(), inside.end(), mark_name) == inside.end()) {
+            // An old step that was being removed, or nothing of ours.
+            if (const std::string why = refusal(path, step, where); !why.empty()) { return why; }
+        } else {
+            const std::string mark = concat(path, "/", mark_name);
+            int lock = -1;
+            const int error = calls_.lock(mark, lock);
+            if (error == EWOULDBLOCK || error == ENOENT) { return ""; }
+            if (error == 0) { held = lock; }
+            if (error != 0 && !(has_no_locks(error) && has_ended(mark, where))) {
+                return has_no_locks(error) ? under_way : errno_text(error);
+            }
+        }
+        const int error = remove_all(calls_, path);
+        if (held) { calls_.unlock(*held); }
+        return error == 0 ? "" : errno_text(error);
+    }
+    bool has_ended(const std::string& mark, SourceLocation where) const {
+        try {
+            return SavingProcess::has_ended(read_file(calls_, mark, 4096, where));
+        } catch (const FileError&) { return false; }
+    }
+
+    FileCalls& calls_;
+    std::string folder_;
+    std::vector<std::string>& skipped_;
+};
+
+}  // namespace shardkit::detail
