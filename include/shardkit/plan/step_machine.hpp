@@ -20,7 +20,7 @@ namespace shardkit::detail {
 class BrokenRules {
   public:
     constexpr void require(bool holds, StepRule rule) {
-        if (!holds) { rules_.at(count_++) = rule; }
+        if (!holds) { rules_[count_++] = rule; }  // not at(): what could throw is computed though nobody asks
     }
     constexpr bool has(StepRule rule) const noexcept {
         for (std::size_t i = 0; i < count_; ++i) {
