@@ -8,8 +8,8 @@
 #include <string_view>
 
 #include <shardkit/core/source_location.hpp>
-#include <shardkit/optim/optimizer.hpp>
-#include <shardkit/step/groups.hpp>
+#include <shardkit/optim/rule_optimizer.hpp>
+#include <shardkit/step/model.hpp>
 
 /// An optimizer with two states, called as a test says at run time: what a user may call them.
 namespace named_states {
@@ -54,10 +54,10 @@ struct Rule {
 };
 
 /// @pre the names outlive it
-template <class... T>
-auto optimizer(const sk::Groups<T...>& groups, std::string_view first, std::string_view second) {
+template <class Engine, class Precision>
+auto optimizer(const sk::Model<Engine, Precision>& model, std::string_view first, std::string_view second) {
     Rule::state_names = {first, second};
-    return sk::Optimizer<Rule, T...>(groups, {}, {}, sk::SourceLocation::current());
+    return sk::RuleOptimizer<Rule, Engine, Precision>(model, {}, {}, sk::SourceLocation::current());
 }
 
 }  // namespace named_states

@@ -275,4 +275,17 @@ class CheckpointPlan {
     SourceLocation where_;
 };
 
+/// Refuses texts of SaveOptions::strings that no load could give back.
+/// @throws std::invalid_argument that names the text
+template <class Strings>
+void require_texts(const Strings& strings, SourceLocation where) {
+    for (const auto& [key, text] : strings) {
+        if (!is_utf8(key) || !is_utf8(text)) {
+            throw_invalid_argument(where, "save: SaveOptions::strings: '", safetensors::detail::shown(key),
+                                   is_utf8(key) ? "' has a text that is not UTF-8" : "' is not UTF-8",
+                                   ": expected texts; bytes are a blob's (CheckpointState::blob)");
+        }
+    }
+}
+
 }  // namespace shardkit::detail

@@ -57,10 +57,9 @@ class CaptureStates final : public StateVisitor<Engine> {
     SavedGroup& saved() const { return *to_.groups[number_]; }
     template <class T>
     void add(std::string_view name, std::span<T> values) {
-        saved().values.push_back(std::make_unique<SavedValuesOf<Engine, T>>(group_->context(), group_->geometry(),
-                                                                            group_->communicators(),
-                                                                            StoredKind{Role::states, name}, values,
-                                                                            group_->geometry().updated));
+        saved().values.push_back(std::make_unique<SavedValuesOf<Engine, T>>(
+            group_->context(), group_->geometry(), group_->communicators(), StoredKind{Role::states, name}, values,
+            group_->geometry().updated));
     }
 
     SavedState& to_;

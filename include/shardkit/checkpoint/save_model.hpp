@@ -146,8 +146,8 @@ class ModelFileRun {
 /// @throws  FileError (path, errno), the same on every rank, when a file call fails anywhere: what was at `path` is
 ///          there, and nothing else is left; std::invalid_argument and UsageError as `save` does
 template <class Engine, class Precision>
-void save_model(Context<Engine>& context, std::string path, const Model<Engine, Precision>& model, SaveOptions options = {},
-                SourceLocation where = SourceLocation::current()) {
+void save_model(Context<Engine>& context, std::string path, const Model<Engine, Precision>& model,
+                SaveOptions options = {}, SourceLocation where = SourceLocation::current()) {
     const CheckpointState<Engine> state(model, where);
     context.require_same("save_model", state.context(), "model", where);
     detail::RankWorldOf<Engine> world(context, "save_model");

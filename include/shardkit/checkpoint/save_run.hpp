@@ -218,13 +218,7 @@ class SaveRun final : public MemoryReader {
         std::size_t bytes = 0;
         for (const auto& [key, text] : options_.strings) { bytes += key.size() + text.size(); }
         check_size(bytes);
-        for (const auto& [key, text] : options_.strings) {
-            if (!is_utf8(key) || !is_utf8(text)) {
-                throw_invalid_argument(where_, "save: SaveOptions::strings: '", safetensors::detail::shown(key),
-                                       is_utf8(key) ? "' has a text that is not UTF-8" : "' is not UTF-8",
-                                       ": expected texts; bytes are a blob's (CheckpointState::blob)");
-            }
-        }
+        require_texts(options_.strings, where_);
         const std::vector<std::uint32_t> no_digests(plan_->tensors(), 0);
         const std::string text = manifest_text(manifest_of(no_digests));
         check_size(text.size());

@@ -282,8 +282,8 @@ template <class EngineType>
 void Context<EngineType>::require_same(std::string_view path, const Context& other, std::string_view other_path,
                                        SourceLocation where) const {
     if (&other == this) { return; }
-    throw_usage_error(where, "Model: '", path, "' is on mesh ", grid_.describe(), ", '", other_path,
-                      "' on mesh ", other.grid_.describe(),
+    throw_usage_error(where, "Model: '", path, "' is on mesh ", grid_.describe(), ", '", other_path, "' on mesh ",
+                      other.grid_.describe(),
                       grid_.describe() == other.grid_.describe() ? " of another rank object" : "",
                       "; expected the groups of one model to be made with one rank");
 }

@@ -28,9 +28,8 @@ double processor_seconds() {
 
 TEST_CASE("threads: with deadlock_check = milliseconds::max() the launching thread sleeps until its ranks end") {
     const double before = processor_seconds();
-    sk::threads::launch(
-        2, [](auto& /*world*/) { std::this_thread::sleep_for(milliseconds(500)); },
-        {.deadlock_check = milliseconds::max()});
+    sk::threads::launch(2, [](auto& /*world*/) { std::this_thread::sleep_for(milliseconds(500)); },
+                        {.deadlock_check = milliseconds::max()});
     CHECK(processor_seconds() - before < 0.1);
 }
 
