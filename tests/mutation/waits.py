@@ -30,7 +30,9 @@ WAIT = re.compile(r"(?<=[\s{;])(?:\w+|(?:context_|state_|state)(?:->|\.)\w+\(\))
 
 
 # Of a cursor, for what it measures alone.
-MEASURED_WAIT = re.compile(r"(?<=[\s{;])group<State>\(s\)\.\w+\(\)\.wait\((?P<event>)\);")
+MEASURED_WAIT = re.compile(r"(?<=[\s{;])led_\[g\]->await_reduced\((?P<event>)\);")
+# Of a norm, for what is reduced.
+NORM_WAIT = re.compile(r"(?<=[\s{;])group\.await_reduced\((?P<event>)\);")
 
 # Of the host for the streams, and of what runs later for a gather that nobody waits for.
 END = re.compile(r"(?<=[\s{;])(?:(?:context_|streams_|stream|context_(?:->|\.)compute_stream\(\))(?:->|\.))?"
@@ -129,7 +131,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         objects = build_standin(options.compiler, folder, options.jobs, flags)
         targets = [
-            Waits("containers", ROOT / "include", {WAIT: ["sharded", "optim", "mesh", "memory", "schedule"]},
+            Waits("containers", ROOT / "include", {WAIT: ["sharded", "optim", "mesh", "memory", "schedule"], NORM_WAIT: ["optim"]},
                   "waits_killer.cpp", objects, [*flags, "-DSHARDKIT_CHECKED=1"]),
             Waits("ends", ROOT / "include", {END: ["sharded", "schedule", "rank"], FORK: ["rank"]}, "ends_killer.cpp", [],
                   [*flags, "-DSHARDKIT_CHECKED=1"]),
