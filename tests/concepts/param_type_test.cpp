@@ -7,7 +7,6 @@
 
 #include <shardkit/mesh/axes.hpp>
 #include <shardkit/param/params.hpp>
-#include <shardkit/step/divisor.hpp>
 
 namespace param_type_test {
 
@@ -55,19 +54,6 @@ struct Numbered {
     static constexpr int name = 3;
 };
 static_assert(MeshAxis<Expert> && MeshAxis<Dp> && MeshAxis<DpShard> && !MeshAxis<Nameless> && !MeshAxis<Numbered>);
-
-// Divisors: how a sum over the data ranks is divided.
-struct Halves {
-    double divisor(std::size_t ranks) const { return static_cast<double>(ranks) * 0.5; }
-};
-struct Integral {
-    int divisor(std::size_t) const { return 1; }
-};
-struct NotConst {
-    double divisor(std::size_t) { return 1; }
-};
-static_assert(Divisor<Sum> && Divisor<Mean> && Divisor<DivideBy> && Divisor<Halves>);
-static_assert(!Divisor<Integral> && !Divisor<NotConst> && !Divisor<double> && !Divisor<Nameless>);
 
 }  // namespace
 

@@ -34,15 +34,15 @@ struct NumberedName {
     }
     /// None for a name that `of` does not make.
     static std::optional<NumberedName> read(std::string_view name) {
-        const auto number_behind = [&](std::string_view mark, std::uint64_t& number) {
+        const auto number_behind = [&](std::string_view mark, std::uint64_t& value) {
             std::size_t digits = name.size();
             while (digits > 0 && name[digits - 1] >= '0' && name[digits - 1] <= '9') { --digits; }
-            const std::size_t count = name.size() - digits;
-            if (count < 5 || count > 18 || digits < mark.size() ||
+            const std::size_t length = name.size() - digits;
+            if (length < 5 || length > 18 || digits < mark.size() ||
                 name.substr(digits - mark.size(), mark.size()) != mark) {
                 return false;
             }
-            for (const char c : name.substr(digits)) { number = 10 * number + static_cast<std::uint64_t>(c - '0'); }
+            for (const char c : name.substr(digits)) { value = 10 * value + static_cast<std::uint64_t>(c - '0'); }
             name = name.substr(0, digits - mark.size());
             return true;
         };

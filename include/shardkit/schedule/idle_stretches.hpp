@@ -16,7 +16,9 @@ inline constexpr std::size_t no_op = static_cast<std::size_t>(-1);
 
 /// The most of `held` bytes that exist during an operation from `begin` to the one before `end`.
 constexpr std::size_t most_held(std::span<const std::size_t> held, std::size_t begin, std::size_t end) {
-    return begin < end ? *std::max_element(held.begin() + begin, held.begin() + end) : 0;
+    if (begin >= end) { return 0; }
+    const auto during = held.subspan(begin, end - begin);
+    return *std::max_element(during.begin(), during.end());
 }
 
 /// A stretch in which a slot is held and not needed, and what ends that.

@@ -5,7 +5,7 @@
 
 #include <doctest/doctest.h>
 
-#include <shardkit/backend/nccl/socket.hpp>
+#include <shardkit/backend/nccl/rendezvous.hpp>
 #include <shardkit/backend/threads/launch.hpp>
 #include <shardkit/detail/bounded_wait.hpp>
 

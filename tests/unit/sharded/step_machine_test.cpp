@@ -147,9 +147,11 @@ class Driven {
     }
     void end_step() { begun_ = false; }
 
+    /// Before the microbatch that the machine has added: whether it is the last one.
+    void say_which(bool last) { accumulation_->set_microbatches(a_, its_.added + (last ? 0U : 100U)); }
+
     void one(std::size_t verb) {
         const bool last = below(3) == 0;
-        const sk::Microbatch microbatch = last ? sk::Microbatch::last : sk::Microbatch::more;
         switch (verb) {
             case 0:  // a step begins
                 if (accumulation_ || reduced_) {
@@ -157,10 +159,10 @@ class Driven {
                     break;
                 }
                 if (its_.out) {
-                    call(true, [&] { accumulation_.emplace(model_); });
+                    call(true, [&] { accumulation_.emplace(model_, sk::until_reduced); });
                     break;
                 }
-                call(false, [&] { accumulation_.emplace(model_); });
+                call(false, [&] { accumulation_.emplace(model_, sk::until_reduced); });
                 begun_ = true;
                 its_ = {.current = its_.current, .unused = its_.unused, .windows = its_.windows};
                 gradients_ = false;
@@ -199,7 +201,10 @@ class Driven {
                     take_on(Act::add);
                     reduce_due();
                     const bool refused = last && refuses_finish();
-                    call(refused, [&] { accumulation_->add(std::move(*handle_), microbatch); });
+                    call(refused, [&] {
+                        say_which(last);
+                        accumulation_->add(std::move(*handle_));
+                    });
                     handle_.reset();
                 } else if (handle_ && below(2) == 0) {  // it has outlived its step
                     its_.out = false;
@@ -208,13 +213,17 @@ class Driven {
                     call(false, [&] { handle_.reset(); });
                 } else if (accumulation_) {
                     bool refused = refuses_gradients();
-                    if (!refused) {
+                    const bool adds = !refused;
+                    if (adds) {
                         take_on(Act::zero);
                         take_on(Act::add);
                         reduce_due();
                         refused = last && refuses_finish();
                     }
-                    call(refused, [&] { accumulation_->add_zero(a_, microbatch); });
+                    call(refused, [&] {
+                        if (adds) { say_which(last); }
+                        accumulation_->add_zero(a_);
+                    });
                 }
                 break;
             case 7:
