@@ -5,7 +5,6 @@
 
 #include <doctest/doctest.h>
 
-#include <shardkit/backend/nccl/rendezvous.hpp>
 #include <shardkit/backend/threads/launch.hpp>
 #include <shardkit/detail/bounded_wait.hpp>
 
@@ -41,12 +40,6 @@ TEST_CASE("bounded_wait: what is short stays as it is; the longest is later than
     CHECK(std::chrono::system_clock::now() + longest > std::chrono::system_clock::now());
     CHECK(std::chrono::steady_clock::now() + longest > std::chrono::steady_clock::now());
     CHECK(std::chrono::nanoseconds(1) < longest);
-}
-
-TEST_CASE("nccl: a deadline after milliseconds::max() is not over") {
-    const sk::nccl::detail::Deadline deadline(milliseconds::max());
-    CHECK_FALSE(deadline.over());
-    CHECK(deadline.milliseconds(milliseconds(200)) == 200);
 }
 
 }  // namespace long_waits_test

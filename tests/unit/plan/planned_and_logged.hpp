@@ -126,9 +126,9 @@ inline std::string difference(const PlannedAndLogged& result, std::size_t ranks)
     Rows all = result.planned;
     all.insert(result.logged.begin(), result.logged.end());
     for (const auto& [key, ignored] : all) {
-        const auto of = [&key = key](const Rows& rows) {
-            const auto found = rows.find(key);
-            return found == rows.end() ? Row{} : found->second;
+        const auto of = [&key = key](const Rows& listed) {
+            const auto found = listed.find(key);
+            return found == listed.end() ? Row{} : found->second;
         };
         const Row planned = of(result.planned);
         const Row logged = of(result.logged);

@@ -239,16 +239,15 @@ std::string calls_of(const Policy& policy, bool follows, const sk::Schedule& sch
                          sk::Model model{a, b};
                          sk::SGD optimizer{model, {.learning_rate = 1}};
                          const auto step = [&] {
-                             sk::Accumulation accumulation{model};
+                             sk::Accumulation accumulation{model, 2};
                              for (int m = 0; m < 2; ++m) {
-                                 const auto last = m == 1 ? sk::Microbatch::last : sk::Microbatch::more;
                                  { const auto window = a.unshard(); }
                                  for (Layer* layer : {&b, &a}) {
                                      auto window = layer->unshard();
                                      auto gradients = accumulation.gradients(*layer);
                                      for (auto& gradient : gradients[Weight{}]) { gradient = sk::bf16(1.0F); }
                                      layer->reshard(std::move(window));
-                                     accumulation.add(std::move(gradients), last);
+                                     accumulation.add(std::move(gradients));
                                  }
                              }
                              auto reduced = sk::reduce(std::move(accumulation), sk::mean);
