@@ -243,7 +243,10 @@ class Driven {
                 if (!accumulation_) { break; }
                 const bool finishes = rows_.trainable && !its_.skipped && !its_.finished;
                 const bool refused = finishes && refuses_finish();
-                call(refused, [&] { reduced_.emplace(sk::reduce(std::move(*accumulation_), sk::mean)); });
+                call(refused, [&] {
+                    if (finishes && its_.added > 0) { say_which(true); }
+                    reduced_.emplace(sk::reduce(std::move(*accumulation_), sk::mean));
+                });
                 if (!refused) { accumulation_.reset(); }
                 break;
             }
