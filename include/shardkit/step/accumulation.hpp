@@ -21,9 +21,9 @@ namespace shardkit::detail::inline SHARDKIT_BUILD {
 template <class Engine>
 class StepScope {
   public:
-    /// `microbatches`: of every group; 0: as many as are added until the step is reduced.
+    /// `count`: microbatches of every group; 0: as many as are added until the step is reduced.
     /// @throws UsageError when one of the groups is in another step; none is touched then
-    StepScope(const Groups<Engine>& groups, std::size_t microbatches, SourceLocation where);
+    StepScope(const Groups<Engine>& groups, std::size_t count, SourceLocation where);
     StepScope(StepScope&& other) noexcept
         : groups_(std::exchange(other.groups_, std::nullopt)), number_(std::exchange(other.number_, 0)) {}
     StepScope& operator=(StepScope&& other) noexcept {
@@ -48,7 +48,7 @@ class StepScope {
 };
 
 template <class Engine>
-StepScope<Engine>::StepScope(const Groups<Engine>& groups, std::size_t microbatches, SourceLocation where)
+StepScope<Engine>::StepScope(const Groups<Engine>& groups, std::size_t count, SourceLocation where)
     : groups_(groups) {
     static_cast<void>(groups.context(where));
     StepDirector* const director = director_of(groups, where);
@@ -57,7 +57,7 @@ StepScope<Engine>::StepScope(const Groups<Engine>& groups, std::size_t microbatc
         Access::walk(
             groups,
             [&](Group<Engine>& group) {
-                group.begin_step(number_, microbatches, where);
+                group.begin_step(number_, count, where);
                 ++begun;
             },
             where);
@@ -125,13 +125,13 @@ class Accumulation {
   public:
     using Engine = EngineType;
 
-    /// `microbatches`: how often each group is added to before its gradients are complete.
+    /// `count`: microbatches, how often each group is added to before its gradients are complete.
     /// @throws std::invalid_argument for no microbatches; UsageError when another accumulation over one of the groups
     ///         has not ended
     template <std::integral Count = std::size_t>
-    [[nodiscard]] explicit Accumulation(const Groups<Engine>& model, Count microbatches = 1,
+    [[nodiscard]] explicit Accumulation(const Groups<Engine>& model, Count count = 1,
                                         SourceLocation where = SourceLocation::current())
-        : scope_(model, count_of(microbatches, where), where) {}
+        : scope_(model, count_of(count, where), where) {}
     /// The same where their number is not known yet: until `set_microbatches` says it, or `reduce` ends them.
     /// Reductions that a policy makes once per step begin then, and not beside the backward pass.
     [[nodiscard]] Accumulation(const Groups<Engine>& model, UntilReduced,
@@ -143,16 +143,16 @@ class Accumulation {
     /// Order:   collective over the data ranks for these
     /// @throws  std::invalid_argument for none; UsageError when a group has more of them already
     template <std::integral Count>
-    void set_microbatches(Count microbatches, SourceLocation where = SourceLocation::current()) {
-        set_all(count_of(microbatches, where), where);
+    void set_microbatches(Count count, SourceLocation where = SourceLocation::current()) {
+        set_all(count_of(count, where), where);
     }
     /// The same of one group: for a layer that is added to more than once in a microbatch, or left out of some.
     template <class Layer, std::integral Count>
-    void set_microbatches(Layer& layer, Count microbatches, SourceLocation where = SourceLocation::current()) {
+    void set_microbatches(Layer& layer, Count count, SourceLocation where = SourceLocation::current()) {
         detail::Group<Engine>& group = group_of(layer, "set_microbatches", where);
-        const std::size_t count = count_of(microbatches, where);
-        check_number(group, count, where);
-        set_number(group, count, where);
+        const std::size_t number = count_of(count, where);
+        check_number(group, number, where);
+        set_number(group, number, where);
     }
 
     /// Hands out the gradients of one microbatch for `layer`; the backward pass adds to their zeroed (or, where the
@@ -202,12 +202,12 @@ class Accumulation {
     friend detail::Access;
 
     template <std::integral Count>
-    static std::size_t count_of(Count microbatches, SourceLocation where) {
-        if (!std::in_range<std::size_t>(microbatches) || microbatches == 0) {
-            throw_invalid_argument(where, "Accumulation: ", microbatches,
+    static std::size_t count_of(Count count, SourceLocation where) {
+        if (!std::in_range<std::size_t>(count) || count == 0) {
+            throw_invalid_argument(where, "Accumulation: ", count,
                                    " microbatches given, expected at least 1, or until_reduced");
         }
-        return static_cast<std::size_t>(microbatches);
+        return static_cast<std::size_t>(count);
     }
     /// What stands behind a layer of the model.
     template <class Layer>
@@ -224,11 +224,11 @@ class Accumulation {
         state.add_gradients(where, verb);
         if (state.has_all_microbatches()) { state.finish_gradients(where, verb); }
     }
-    void set_all(std::size_t microbatches, SourceLocation where);
-    static void check_number(const detail::Group<Engine>& group, std::size_t microbatches, SourceLocation where);
-    static void set_number(detail::Group<Engine>& group, std::size_t microbatches, SourceLocation where) {
+    void set_all(std::size_t count, SourceLocation where);
+    static void check_number(const detail::Group<Engine>& group, std::size_t count, SourceLocation where);
+    static void set_number(detail::Group<Engine>& group, std::size_t count, SourceLocation where) {
         if (!group.trainable() || !group.step().accumulating()) { return; }
-        group.set_microbatches(microbatches);
+        group.set_microbatches(count);
         if (group.has_all_microbatches()) { group.finish_gradients(where, "set_microbatches"); }
     }
 
@@ -245,24 +245,23 @@ class Accumulation {
 };
 
 template <class Engine>
-void Accumulation<Engine>::check_number(const detail::Group<Engine>& group, std::size_t microbatches,
-                                        SourceLocation where) {
+void Accumulation<Engine>::check_number(const detail::Group<Engine>& group, std::size_t count, SourceLocation where) {
     if (!group.trainable() || group.step().skipped()) { return; }
     const std::size_t added = group.step().added();
-    if (added > microbatches || (added < microbatches && !group.step().accumulating())) {
-        throw_usage_error(where, "'", group.path(), "': set_microbatches(", microbatches, ") after ", added,
-                          " were added", group.step().accumulating() ? "" : " and reduced");
+    if (added > count || (added < count && !group.step().accumulating())) {
+        throw_usage_error(where, "'", group.path(), "': set_microbatches(", count, ") after ", added, " were added",
+                          group.step().accumulating() ? "" : " and reduced");
     }
 }
 
 template <class Engine>
-void Accumulation<Engine>::set_all(std::size_t microbatches, SourceLocation where) {
+void Accumulation<Engine>::set_all(std::size_t count, SourceLocation where) {
     const Groups<Engine>& model = groups(where);
     using detail::Access;
     Access::walk(
-        model, [&](detail::Group<Engine>& group) { check_number(group, microbatches, where); }, where);
+        model, [&](detail::Group<Engine>& group) { check_number(group, count, where); }, where);
     Access::walk(
-        model, [&](detail::Group<Engine>& group) { set_number(group, microbatches, where); }, where);
+        model, [&](detail::Group<Engine>& group) { set_number(group, count, where); }, where);
 }
 
 template <class Engine>
