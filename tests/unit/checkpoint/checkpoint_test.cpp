@@ -248,6 +248,12 @@ TEST_CASE("a value that the narrower type cannot hold is refused on every rank, 
             sk::CheckpointState state{narrow};
             told[rank.rank()] =
                 thrown_message<sk::FileError>([&] { sk::load(rank, folder.file("run/step-00000001"), state); });
+            if (told[rank.rank()] != "nothing was thrown") {
+                // Of two states, perhaps others on each rank: nothing shows them.
+                CHECK(thrown_message<sk::UsageError>([&] { static_cast<void>(half.unshard()); })
+                          .find("ended with an error before 'weight' had its parameter") != std::string::npos);
+                return;
+            }
             const auto window = half.unshard();
             seen[rank.rank()] = static_cast<float>(window[Wider<sk::fp16>{}][40]);
         });
