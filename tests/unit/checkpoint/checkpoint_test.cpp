@@ -250,8 +250,9 @@ TEST_CASE("a value that the narrower type cannot hold is refused on every rank, 
                 thrown_message<sk::FileError>([&] { sk::load(rank, folder.file("run/step-00000001"), state); });
             if (told[rank.rank()] != "nothing was thrown") {
                 // Of two states, perhaps others on each rank: nothing shows them.
-                CHECK(thrown_message<sk::UsageError>([&] { static_cast<void>(half.unshard()); })
-                          .find("ended with an error before 'weight' had its parameter") != std::string::npos);
+                CHECK(thrown_message<sk::UsageError>([&] {
+                          static_cast<void>(half.unshard());
+                      }).find("ended with an error before 'weight' had its parameter") != std::string::npos);
                 return;
             }
             const auto window = half.unshard();
