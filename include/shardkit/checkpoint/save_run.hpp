@@ -265,8 +265,8 @@ class SaveRun final : public MemoryReader {
         take_name(made.path);
         require(calls_.sync_folder(folder_), folder_, "cannot be made durable", where_);
         const std::string mark = concat(made.path, "/", mark_name);
-        const int error = calls_.remove_file(mark);
-        if (error != 0) { made.skipped.push_back(concat(mark, ": ", errno_text(error))); }
+        const int left = calls_.remove_file(mark);
+        if (left != 0) { made.skipped.push_back(concat(mark, ": ", errno_text(left))); }
         abandon();
         if (options_.keep == 0) { return; }
         try {
