@@ -152,7 +152,7 @@ def check_ended_and_saved(folder):
     flags = [*SMALL[2:], "--engine", "mpi", "--save", saves, "--json"]
     with subprocess.Popen([*LAUNCHER, "-n", "2", PROGRAM, *flags, folder / "a.json", "--steps", "100000000"],
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as started:
-        next((line for line in started.stdout if line.startswith("step")), None)
+        next((line for line in started.stdout if line.startswith("step ")), None)
         os.kill(ranks_below(started.pid)[-1], signal.SIGTERM)
         output = started.communicate(timeout=60)
         done = subprocess.CompletedProcess([], started.returncode, *output)
