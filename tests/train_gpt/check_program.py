@@ -132,7 +132,7 @@ def check_unfinished(folder):
         (folder / "old.json").write_text("old", encoding="utf-8")
         started = subprocess.Popen([PROGRAM, *SMALL, "--steps", "1000000", "--json", "old.json", "--plot", "new.svg"],
                                    cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        while not started.stdout.readline().startswith(b"step"):
+        while not started.stdout.readline().startswith(b"step "):
             time.sleep(0.01)
         started.send_signal(end)
         said = started.communicate()[1].decode()
@@ -173,7 +173,7 @@ def end_by_signal(folder, *signals):
     """A run of many steps that saves, ended once it has made some."""
     flags = ["--steps", "1000000", "--save", "run", "--resume", "run", "--keep", "2", "--json", "run.json", "--mesh", "2x1x1"]
     started = subprocess.Popen([PROGRAM, *SMALL, *flags], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    while not started.stdout.readline().startswith(b"step"):
+    while not started.stdout.readline().startswith(b"step "):
         time.sleep(0.01)
     for end in signals:
         started.send_signal(end)
