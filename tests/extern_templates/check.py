@@ -12,7 +12,7 @@ import tempfile
 APART = ("Context<shardkit::threads::Engine>::Context(", "::GroupState(", "::GroupOptimizer(", "::NormTable(",
          "threads::detail::World::World(", "::PlacedGroup shardkit::detail::place_group<")
 # And of a second optimizer.
-SECOND = "::GroupOptimizer<shardkit::SgdRule, shardkit::threads::Engine"
+SECOND = "::GroupOptimizer<shardkit::SgdRule, shardkit::threads::Engine, float>::"
 MISSING = "undefined reference to `shardkit::"
 
 

@@ -160,7 +160,7 @@ class CheckpointPlan {
                          StoredOrder::of(names(geometry.path, parameter), geometry.path, parameter, where_)) {
                         stored_names[p] += concat(stored_names[p].empty() ? "" : " ", name);
                         const std::uint64_t bytes = order.shape().numel() * size_of(values.type);
-                        tensors.push_back({g, v, p, std::move(order), std::move(name), values.type, 0, bytes});
+                        tensors.push_back({g, v, p, order, std::move(name), values.type, 0, bytes});
                     }
                 }
                 if (first == tensors.size()) { continue; }

@@ -9,7 +9,6 @@
 #include <string>
 #include <string_view>
 
-#include <signal.h>
 #include <unistd.h>
 
 #include <shardkit/detail/concat.hpp>

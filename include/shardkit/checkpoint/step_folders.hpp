@@ -85,7 +85,7 @@ class StepFolders {
     std::string refusal(std::uint64_t step, SourceLocation where) const { return refusal(path(step), step, where); }
     /// Removes a step. @return why that could not be done; nothing when it is gone
     std::string remove(std::uint64_t step, std::uint64_t token, SourceLocation where) const {
-        if (const std::string why = refusal(step, where); !why.empty()) { return why; }
+        if (std::string why = refusal(step, where); !why.empty()) { return why; }
         const std::string going = concat(folder_, "/", temporary_name(step, token));
         int error = calls_.rename(path(step), going);
         if (error == 0) { error = remove_all(calls_, going); }
@@ -121,7 +121,7 @@ class StepFolders {
             if (link) { throw FileError(path(each), "is a link, behind which nothing is removed", where); }
         }
         for (const std::uint64_t each : later) {
-            if (const std::string why = refusal(each, where); !why.empty()) {
+            if (std::string why = refusal(each, where); !why.empty()) {
                 tell(step_name(each), why);
             } else if (const std::string failed = remove(each, token, where); !failed.empty()) {
                 throw FileError(path(each), concat("cannot be removed: ", failed), where);
@@ -189,7 +189,7 @@ class StepFolders {
         std::optional<int> held;
         if (std::find(inside.begin(), inside.end(), mark_name) == inside.end()) {
             // An old step that was being removed, or nothing of ours.
-            if (const std::string why = refusal(path, step, where); !why.empty()) { return why; }
+            if (std::string why = refusal(path, step, where); !why.empty()) { return why; }
         } else {
             const std::string mark = concat(path, "/", mark_name);
             int lock = -1;

@@ -92,13 +92,13 @@ class Optimizer {
     template <class X>
     void step(X&& reduced, SourceLocation where = SourceLocation::current()) {
         check_type<X>();
-        if constexpr (accepts<X>) { step_alone(std::move(reduced), where); }
+        if constexpr (accepts<X>) { step_alone(std::forward<X>(reduced), where); }
     }
     /// The same with a clip coefficient that the gradients are multiplied by.
     template <class X>
     void step(X&& reduced, ClipCoefficient coefficient, SourceLocation where = SourceLocation::current()) {
         check_type<X>();
-        if constexpr (accepts<X>) { step_clipped(std::move(reduced), coefficient, where); }
+        if constexpr (accepts<X>) { step_clipped(std::forward<X>(reduced), coefficient, where); }
     }
     /// What this rank holds of every optimizer state.
     virtual std::vector<ShardInfo> shards() = 0;

@@ -89,7 +89,7 @@ TEST_CASE("LossScaleState: DeepSpeed's scales, and those of PyTorch with Apex, t
     std::mt19937 random(5);
     for (int round = 0; round < 200; ++round) {
         const std::uint32_t hysteresis = 1 + random() % 4;
-        const std::uint32_t window = 1 + random() % 6;
+        const auto window = static_cast<std::uint32_t>(1 + random() % 6);
         const bool consecutive = random() % 2 == 0;
         sk::LossScaleState scale(
             {.initial = 64,
