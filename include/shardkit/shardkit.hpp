@@ -50,6 +50,7 @@
 // Groups of parameters, and a training step over them.
 #include <shardkit/sharded/sharded.hpp>
 #include <shardkit/step/accumulation.hpp>
+#include <shardkit/step/local_shards.hpp>
 #include <shardkit/step/loss_scale.hpp>
 #include <shardkit/step/model.hpp>
 #include <shardkit/step/reduce.hpp>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -26,11 +25,6 @@
 #include <shardkit/sharded/whole_tensor.hpp>
 
 namespace shardkit::detail {
-
-/// Whether the host reads and writes an engine's buffers.
-template <class Engine>
-inline constexpr bool host_reads =
-    std::same_as<typename Engine::template Buffer<std::uint8_t>, HostBuffer<std::uint8_t>>;
 
 /// What values of one kind (parameters, masters, a state) of a group are, on one rank.
 struct SavedKind {

@@ -48,6 +48,16 @@ struct Access {
     static auto* loss_scale(const Scaled& scaled) noexcept {
         return scaled.loss_scale();
     }
+    /// The number of the step that reduced gradients are of.
+    template <class Reduced>
+    static std::uint64_t number(const Reduced& reduced) noexcept {
+        return reduced.scope_.number();
+    }
+    /// What sums in memory are multiplied by to be gradients.
+    template <class Reduced, class Context>
+    static double scale(const Reduced& reduced, Context& context) {
+        return reduced.scale(context);
+    }
     /// Calls f(detail::Group<Engine>&) for every group of a model, in order.
     template <class Groups, class F, class Location>
     static void walk(const Groups& groups, const F& f, Location where) {

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <concepts>
 #include <cstddef>
+#include <cstdint>
 #include <limits>
 #include <memory>
 #include <new>
@@ -66,5 +68,12 @@ class HostBuffer {
     T* data_ = nullptr;
     std::size_t size_ = 0;
 };
+
+namespace detail {
+/// Whether the host reads and writes an engine's buffers.
+template <class Engine>
+inline constexpr bool host_reads =
+    std::same_as<typename Engine::template Buffer<std::uint8_t>, HostBuffer<std::uint8_t>>;
+}  // namespace detail
 
 }  // namespace shardkit

@@ -21,6 +21,7 @@
 #include <shardkit/sharded/group_state.hpp>
 
 namespace shardkit::detail {
+inline namespace SHARDKIT_BUILD {
 
 /// Parameters of one launch, in bytes, from which on more groups go to another launch: enough to keep a device busy,
 /// and few enough that the next gathers begin while others are still updated.
@@ -290,4 +291,5 @@ void UpdateBatches<Rule, Engine, Precision>::run(Context<Engine>& context, const
     for_each([&](auto& launches) { launches.run(context, table_.updates(), &scalars->skip); });
 }
 
+}  // namespace SHARDKIT_BUILD
 }  // namespace shardkit::detail

@@ -38,6 +38,8 @@ struct NoCheck {
     void operator()() const noexcept {}
     SourceLocation opened() const noexcept { return {}; }
 };
+/// What a view of memory that ends asks before it shows it.
+using ViewCheck = std::conditional_t<checked, GenerationCheck, NoCheck>;
 }  // namespace detail
 
 inline namespace SHARDKIT_BUILD {
@@ -93,11 +95,9 @@ class TensorView {
                           "; its window or handle was opened here");
     }
 
-    using Check = std::conditional_t<checked, detail::GenerationCheck, detail::NoCheck>;
-
     T* data_;
     const TensorShape* shape_;
-    [[no_unique_address]] Check check_;
+    [[no_unique_address]] detail::ViewCheck check_;
 };
 
 }  // namespace SHARDKIT_BUILD

@@ -114,6 +114,7 @@ class Group {
     }
     void end_step() noexcept {
         step_.end();
+        ++gradient_generation_;
         accumulation_ = 0;
     }
     /// Refuses a verb of an accumulation that this group is no part of.

@@ -104,6 +104,24 @@ class GroupState : public Group<EngineType> {
         return parameters_.shows_held() || (step_.busy() && gradients_.placed());
     }
 
+    /// f(values) with what this rank updates, elements `geometry.updated` of the flat order: master weights where the
+    /// group keeps them.
+    template <class F>
+    void show_updated(const F& f) {
+        if constexpr (Precision::has_master) {
+            if (geometry_.keeps_master()) { return f(parameters_.master()); }
+        }
+        f(parameters_.gather_source());
+    }
+    /// After the masters were written by other means than an update.
+    void renew_gather_source() {
+        if constexpr (Precision::has_master) {
+            if (!geometry_.keeps_master()) { return; }
+            Engine::Kernels::convert(context_.compute_stream(), std::span<const Master>(parameters_.master()),
+                                     parameters_.gather_source());
+        }
+    }
+
     /// Copies one whole tensor into `values`, on the ranks that want it; collective as unshard, and over tp where
     /// that splits it.
     /// @throws std::invalid_argument when their number is not the tensor's

@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <iterator>
 #include <span>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -264,7 +263,7 @@ void GroupState<Engine, Precision>::write_range(std::size_t parameter, std::span
 
 template <class Engine, class Precision>
 void GroupState<Engine, Precision>::digest_reduced(StatedGradients& stated) {
-    if constexpr (std::is_same_v<typename Engine::template Buffer<std::uint8_t>, HostBuffer<std::uint8_t>>) {
+    if constexpr (host_reads<Engine>) {
         if (context_.world_size() == 1 || !trainable() || geometry_.table.reduced != Extent::full) { return; }
         context_.compute_stream().synchronize();
         for (const PlacedParameter& parameter : geometry_.parameters) {
@@ -280,7 +279,7 @@ void GroupState<Engine, Precision>::digest_reduced(StatedGradients& stated) {
 
 template <class Engine, class Precision>
 void GroupState<Engine, Precision>::digest_adopted() {
-    if constexpr (std::is_same_v<typename Engine::template Buffer<std::uint8_t>, HostBuffer<std::uint8_t>>) {
+    if constexpr (host_reads<Engine>) {
         context_.compute_stream().synchronize();
         for (std::size_t p = 0; p < geometry_.parameters.size(); ++p) {
             const IndexRange range = geometry_.parameters[p].range;

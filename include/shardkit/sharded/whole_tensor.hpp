@@ -2,9 +2,7 @@
 #pragma once
 
 #include <algorithm>
-#include <concepts>
 #include <cstddef>
-#include <cstdint>
 #include <span>
 #include <string>
 #include <vector>
@@ -22,8 +20,7 @@ namespace shardkit::detail {
 /// Elements that pass through the host's memory at once between a user's values and an engine's buffers. Where those
 /// are the host's own, a copy costs nothing to start, and what it takes counts beside the plan's memory: few.
 template <class Engine>
-inline constexpr std::size_t staged_elements =
-    std::same_as<typename Engine::template Buffer<std::uint8_t>, HostBuffer<std::uint8_t>> ? 1024 : 65536;
+inline constexpr std::size_t staged_elements = host_reads<Engine> ? 1024 : 65536;
 
 /// One whole tensor of a group, out of a full buffer of this rank; where tp splits it, gathered over tp.
 /// Order:   after what `stream` was given. Collective over tp where that splits the tensor.

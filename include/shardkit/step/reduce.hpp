@@ -48,12 +48,8 @@ class Reduced {
         static_cast<void>(groups(where));
         auto& state = detail::Access::state(layer, where);
         state.require_accumulation(scope_.number(), "read_full", where);
-        double scale = divisor_scale();
-        if (loss_scale_ != nullptr) {
-            const LossScaleState now = layer.context().read(loss_scale_);
-            scale = detail::unscale(divisor_scale(), &now);
-        }
-        state.read_full_gradient(layer.number_of(parameter, where), scale, detail::elements_of(values), where);
+        state.read_full_gradient(layer.number_of(parameter, where), scale(state.context()),
+                                 detail::elements_of(values), where);
     }
 
   private:
@@ -62,6 +58,13 @@ class Reduced {
         : scope_(std::move(scope)), divisor_(divisor), loss_scale_(loss_scale) {}
     /// In the engine's memory; null without one.
     LossScaleState* loss_scale() const noexcept { return loss_scale_; }
+    /// What the sums in memory are multiplied by to be gradients. Waits for the compute stream where there is a loss
+    /// scale.
+    double scale(Context<Engine>& context) const {
+        if (loss_scale_ == nullptr) { return divisor_scale(); }
+        const LossScaleState now = context.read(loss_scale_);
+        return detail::unscale(divisor_scale(), &now);
+    }
 
     detail::StepScope<Engine> scope_;
     double divisor_;
@@ -175,7 +178,7 @@ template <class Engine>
 }
 
 /// For adopters whose own kernels have already reduced over every data axis: declares the model's gradient
-/// memory (NoShard: the full buffers; sharded gradients: `gradient_shard`) to hold the reduced sums.
+/// memory (see gradient_shard) to hold the reduced sums.
 /// No communication. `divisor` says what is still to be divided by; `sum` if nothing is.
 /// Cost:    of what every rank holds alike (NoShard's, but what tp splits) up to 1,024 spaced elements of each
 ///          parameter are read, where the engine's memory is the host's: ranks compare them within the next call that
@@ -196,13 +199,6 @@ template <class Engine>
                                              SourceLocation where = SourceLocation::current()) {
     detail::bind_loss_scale(loss_scale, groups, where);
     return detail::assume_reduced(groups, divisor, detail::Access::use(loss_scale), where);
-}
-
-/// The memory that holds this rank's reduced gradients of `layer` (its shard, or everything where gradients
-/// are replicated), for adopters to write before assume_reduced.
-template <class Layer>
-std::span<typename Layer::Precision::Reduction> gradient_shard(Layer& layer) {
-    return detail::Access::state(layer).gradients().reduced();
 }
 
 }  // namespace shardkit

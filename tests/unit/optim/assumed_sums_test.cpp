@@ -11,6 +11,7 @@
 #include <shardkit/policy/full_shard.hpp>
 #include <shardkit/policy/no_shard.hpp>
 #include <shardkit/sharded/sharded.hpp>
+#include <shardkit/step/local_shards.hpp>
 #include <shardkit/step/reduce.hpp>
 
 #include "unit/thrown_message.hpp"

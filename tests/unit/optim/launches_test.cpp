@@ -20,6 +20,7 @@
 #include <shardkit/param/tensor_list.hpp>
 #include <shardkit/policy/full_shard.hpp>
 #include <shardkit/sharded/sharded.hpp>
+#include <shardkit/step/local_shards.hpp>
 #include <shardkit/step/loss_scale.hpp>
 #include <shardkit/step/reduce.hpp>
 

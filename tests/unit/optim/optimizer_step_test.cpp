@@ -16,6 +16,7 @@
 #include <shardkit/policy/full_shard.hpp>
 #include <shardkit/policy/no_shard.hpp>
 #include <shardkit/policy/shard_optimizer.hpp>
+#include <shardkit/step/local_shards.hpp>
 
 #include "unit/sharded/custom_policies.hpp"
 #include "unit/sharded/linear_layer.hpp"

@@ -58,7 +58,7 @@ std::vector<Held> memory_of_all_ranks(const sk::DynamicPolicy& policy) {
             hold(handle[toy::Weight{}].data(), 35 * sizeof(typename Precision::Gradient));
             hold(handle[toy::Bias{}].data(), 7 * sizeof(typename Precision::Gradient));
             accumulation.add(std::move(handle));
-            const auto reduced = sk::gradient_shard(*layer);
+            const auto reduced = sk::detail::Access::state(*layer).gradients().reduced();
             hold(reduced.data(), reduced.size_bytes());
             hold_listed(layer->shards());
         }

@@ -17,6 +17,7 @@
 #include <shardkit/policy/no_shard.hpp>
 #include <shardkit/policy/shard_grad_op.hpp>
 #include <shardkit/policy/shard_optimizer.hpp>
+#include <shardkit/step/local_shards.hpp>
 #include <shardkit/step/loss_scale.hpp>
 
 #include "unit/sharded/custom_policies.hpp"
