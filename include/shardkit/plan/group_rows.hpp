@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include <shardkit/core/constexpr_vector.hpp>
 #include <shardkit/plan/act.hpp>
 #include <shardkit/plan/group_description.hpp>
 #include <shardkit/policy/placement_table.hpp>
@@ -75,7 +76,7 @@ struct GroupRows : PlacementTable {
     Rows gather_, first_, later_, further_;  // of the collectives
 };
 
-constexpr std::vector<GroupRows> rows_of(std::span<const GroupDescription> groups) {
+SHARDKIT_CONSTEXPR_VECTOR std::vector<GroupRows> rows_of(std::span<const GroupDescription> groups) {
     std::vector<GroupRows> rows;
     for (const GroupDescription& group : groups) { rows.emplace_back(group); }
     return rows;

@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include <shardkit/core/constexpr_vector.hpp>
 #include <shardkit/plan/step_machine.hpp>
 
 namespace shardkit::detail {
@@ -14,21 +15,21 @@ namespace shardkit::detail {
 class ModelStep {
   public:
     /// In steady state.
-    constexpr explicit ModelStep(std::span<const GroupDescription> groups) : rows_(rows_of(groups)) {
+    SHARDKIT_CONSTEXPR_VECTOR explicit ModelStep(std::span<const GroupDescription> groups) : rows_(rows_of(groups)) {
         for (const GroupRows& rows : rows_) { groups_.push_back({.current = rows.rests_current()}); }
     }
 
     constexpr std::size_t size() const noexcept { return rows_.size(); }
-    constexpr const GroupRows& rows(std::size_t group) const noexcept { return rows_[group]; }
-    constexpr GroupStep& operator[](std::size_t group) noexcept { return groups_[group]; }
-    constexpr const GroupStep& operator[](std::size_t group) const noexcept { return groups_[group]; }
+    SHARDKIT_CONSTEXPR_VECTOR const GroupRows& rows(std::size_t group) const noexcept { return rows_[group]; }
+    SHARDKIT_CONSTEXPR_VECTOR GroupStep& operator[](std::size_t group) noexcept { return groups_[group]; }
+    SHARDKIT_CONSTEXPR_VECTOR const GroupStep& operator[](std::size_t group) const noexcept { return groups_[group]; }
 
-    constexpr Applied apply(Act act, std::size_t group, std::uint32_t microbatch) {
+    SHARDKIT_CONSTEXPR_VECTOR Applied apply(Act act, std::size_t group, std::uint32_t microbatch) {
         const Applied made = apply_act(groups_[group], act, rows_[group], microbatch);
         groups_[group] = made.next;
         return made;
     }
-    constexpr Applied apply(Act act, std::size_t group) {
+    SHARDKIT_CONSTEXPR_VECTOR Applied apply(Act act, std::size_t group) {
         const Applied made = apply_act(groups_[group], act, rows_[group]);
         groups_[group] = made.next;
         return made;

@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include <shardkit/core/constexpr_vector.hpp>
 #include <shardkit/core/counts.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/concat.hpp>
@@ -24,14 +25,14 @@ namespace detail {
 /// One pass over a step, from the state that the step before left.
 class StepChecker {
   public:
-    constexpr StepChecker(const Schedule& schedule, std::span<const GroupDescription> groups)
+    SHARDKIT_CONSTEXPR_VECTOR StepChecker(const Schedule& schedule, std::span<const GroupDescription> groups)
         : schedule_(schedule), step_(groups), has_update_(filled(groups.size(), char{0})) {
         for (const Op& op : schedule.ops()) {
             if (op.act == Act::update && op.group < groups.size()) { has_update_[op.group] = 1; }
         }
     }
 
-    constexpr std::vector<Violation> check() {
+    SHARDKIT_CONSTEXPR_VECTOR std::vector<Violation> check() {
         pass();  // whatever rests current in steady state, rests so
         found_.clear();
         pass();
@@ -76,8 +77,9 @@ class StepChecker {
 
 /// Where what `peak` counts comes to more than `limit`, the arena counted up to the end of the highest buffer that
 /// exists: the first operation of each such stretch.
-constexpr std::vector<Violation> over_limit(const Schedule& schedule, std::span<const GroupDescription> groups,
-                                            ByteCount limit, std::size_t optimizer_states) {
+SHARDKIT_CONSTEXPR_VECTOR std::vector<Violation> over_limit(const Schedule& schedule,
+                                                            std::span<const GroupDescription> groups, ByteCount limit,
+                                                            std::size_t optimizer_states) {
     const ByteCount resting = resting_bytes(schedule, groups, optimizer_states);
     const SlotPlan plan = place_slots(slots_of(schedule, groups));
     const auto held_with = [&](const ScheduledSlot& slot) { return resting + ByteCount(slot.offset + slot.bytes); };
@@ -106,7 +108,8 @@ constexpr std::vector<Violation> over_limit(const Schedule& schedule, std::span<
 /// evaluation's, begins as a step that trains may have ended: what that updates is out of date.
 ///     static_assert(check(schedule(), groups).empty());
 /// Cost:    operations times groups at most; works in constant expressions
-constexpr std::vector<Violation> check(const Schedule& schedule, std::span<const GroupDescription> groups) {
+SHARDKIT_CONSTEXPR_VECTOR std::vector<Violation> check(const Schedule& schedule,
+                                                       std::span<const GroupDescription> groups) {
     return detail::StepChecker(schedule, groups).check();
 }
 /// The same, and every place from which on the library's buffers take more than `limit` bytes on a rank: those that
@@ -114,8 +117,9 @@ constexpr std::vector<Violation> check(const Schedule& schedule, std::span<const
 /// every operation exactly where peak(schedule, groups, optimizer_states) <= limit.
 ///     static_assert(check(schedule(), groups, ByteCount(80'000'000'000)).empty());
 /// Cost:    and that of peak
-constexpr std::vector<Violation> check(const Schedule& schedule, std::span<const GroupDescription> groups,
-                                       ByteCount limit, std::size_t optimizer_states = 2) {
+SHARDKIT_CONSTEXPR_VECTOR std::vector<Violation> check(const Schedule& schedule,
+                                                       std::span<const GroupDescription> groups, ByteCount limit,
+                                                       std::size_t optimizer_states = 2) {
     const std::vector<Violation> of_order = check(schedule, groups);
     const std::vector<Violation> of_bytes = detail::over_limit(schedule, groups, limit, optimizer_states);
     std::vector<Violation> all;

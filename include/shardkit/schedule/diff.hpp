@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include <shardkit/core/constexpr_vector.hpp>
 #include <shardkit/core/counts.hpp>
 #include <shardkit/core/human_bytes.hpp>
 #include <shardkit/core/source_location.hpp>
@@ -48,7 +49,7 @@ constexpr int ordered(const Op& x, const Op& y) noexcept {
     return of(x.lane, y.lane);
 }
 /// For each operation of `b` its number in `a`, where it is one: equal ones in their order.
-constexpr std::vector<std::size_t> numbers_in(const Schedule& a, const Schedule& b) {
+SHARDKIT_CONSTEXPR_VECTOR std::vector<std::size_t> numbers_in(const Schedule& a, const Schedule& b) {
     const auto sorted = [](const Schedule& schedule) {
         std::vector<std::size_t> numbers;
         for (std::size_t i = 0; i < schedule.size(); ++i) { numbers.push_back(i); }
@@ -74,8 +75,9 @@ constexpr std::vector<std::size_t> numbers_in(const Schedule& a, const Schedule&
 /// Cost:    the square of the operations; works in constant expressions
 /// Source:  heaviest increasing subsequence: what keeps its order was not moved
 /// @throws  std::invalid_argument when one has a group that is not described
-constexpr ScheduleDiff diff(const Schedule& a, const Schedule& b, std::span<const GroupDescription> groups,
-                            SourceLocation where = SourceLocation::current()) {
+SHARDKIT_CONSTEXPR_VECTOR ScheduleDiff diff(const Schedule& a, const Schedule& b,
+                                            std::span<const GroupDescription> groups,
+                                            SourceLocation where = SourceLocation::current()) {
     constexpr std::size_t none = ScheduleChange::none;
     const std::vector<std::size_t> in_a = detail::numbers_in(a, b);
     std::vector<char> taken = detail::filled(a.size(), char{0});

@@ -7,6 +7,7 @@
 #include <limits>
 #include <span>
 
+#include <shardkit/core/constexpr_vector.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/core/until_reduced.hpp>
 #include <shardkit/plan/model_step.hpp>
@@ -25,53 +26,55 @@ namespace shardkit {
 class DryStep {
   public:
     /// `microbatches`: how often each group is added to.
-    constexpr explicit DryStep(std::span<const GroupDescription> groups, std::size_t microbatches = 1)
+    SHARDKIT_CONSTEXPR_VECTOR explicit DryStep(std::span<const GroupDescription> groups, std::size_t microbatches = 1)
         : groups_(groups), microbatches_(microbatches) {}
 
     /// Where their number is not known: `finish` and `reduce` end them.
-    constexpr DryStep(std::span<const GroupDescription> groups, UntilReduced) : DryStep(groups, 0) {}
+    SHARDKIT_CONSTEXPR_VECTOR DryStep(std::span<const GroupDescription> groups, UntilReduced) : DryStep(groups, 0) {}
 
     /// A window is asked for: its gather starts, where the full copy is not current. It keeps the copy until it ends.
-    constexpr DryStep& begin_unshard(std::size_t group, SourceLocation where = SourceLocation::current()) {
+    SHARDKIT_CONSTEXPR_VECTOR DryStep& begin_unshard(std::size_t group,
+                                                     SourceLocation where = SourceLocation::current()) {
         const detail::GroupStep& its = of(group, where);
         if (detail::due_gather(its, groups_.rows(group))) { add_op(Act::gather, group, window_microbatch(group)); }
         ++groups_[group].asked;
         return *this;
     }
     /// It shows the full parameters.
-    constexpr DryStep& wait(std::size_t group, SourceLocation where = SourceLocation::current()) {
+    SHARDKIT_CONSTEXPR_VECTOR DryStep& wait(std::size_t group, SourceLocation where = SourceLocation::current()) {
         static_cast<void>(of(group, where));
         return add_op(Act::use, group, window_microbatch(group));
     }
     /// Both.
-    constexpr DryStep& unshard(std::size_t group, SourceLocation where = SourceLocation::current()) {
+    SHARDKIT_CONSTEXPR_VECTOR DryStep& unshard(std::size_t group, SourceLocation where = SourceLocation::current()) {
         return begin_unshard(group, where).wait(group, where);
     }
     /// It ends.
-    constexpr DryStep& reshard(std::size_t group, SourceLocation where = SourceLocation::current()) {
+    SHARDKIT_CONSTEXPR_VECTOR DryStep& reshard(std::size_t group, SourceLocation where = SourceLocation::current()) {
         static_cast<void>(of(group, where));
         return add_op(Act::close, group, window_microbatch(group));
     }
     /// A gradient buffer is taken for a microbatch.
-    constexpr DryStep& gradients(std::size_t group, SourceLocation where = SourceLocation::current()) {
+    SHARDKIT_CONSTEXPR_VECTOR DryStep& gradients(std::size_t group,
+                                                 SourceLocation where = SourceLocation::current()) {
         return add_op(Act::zero, group, of(group, where).added);
     }
     /// It is handed back; behind the last one the rest of the group's reduction runs too.
-    constexpr DryStep& add(std::size_t group, SourceLocation where = SourceLocation::current()) {
+    SHARDKIT_CONSTEXPR_VECTOR DryStep& add(std::size_t group, SourceLocation where = SourceLocation::current()) {
         add_op(Act::add, group, of(group, where).added).reduce_due(group);
         return groups_[group].added == microbatches_ ? finish(group) : *this;
     }
     /// A microbatch in which the rank did not use the group.
-    constexpr DryStep& add_zero(std::size_t group, SourceLocation where = SourceLocation::current()) {
+    SHARDKIT_CONSTEXPR_VECTOR DryStep& add_zero(std::size_t group, SourceLocation where = SourceLocation::current()) {
         return gradients(group, where).add(group, where);
     }
     /// The group has no gradient in this step.
-    constexpr DryStep& skip(std::size_t group, SourceLocation where = SourceLocation::current()) {
+    SHARDKIT_CONSTEXPR_VECTOR DryStep& skip(std::size_t group, SourceLocation where = SourceLocation::current()) {
         static_cast<void>(of(group, where));
         return add_op(Act::skip, group, 0);
     }
     /// Every microbatch of the group is in.
-    constexpr DryStep& finish(std::size_t group, SourceLocation where = SourceLocation::current()) {
+    SHARDKIT_CONSTEXPR_VECTOR DryStep& finish(std::size_t group, SourceLocation where = SourceLocation::current()) {
         if (of(group, where).added == 0) { return *this; }
         groups_[group] = detail::apply_finish(groups_[group]).next;
         return reduce_due(group);
@@ -81,12 +84,12 @@ class DryStep {
         for (std::size_t group = 0; group < groups_.size(); ++group) { finish(group); }
         return *this;
     }
-    constexpr DryStep& global_norm() {
+    SHARDKIT_CONSTEXPR_VECTOR DryStep& global_norm() {
         schedule_.add({Act::norm});
         return *this;
     }
     /// The optimizer's step for one group.
-    constexpr DryStep& update(std::size_t group, SourceLocation where = SourceLocation::current()) {
+    SHARDKIT_CONSTEXPR_VECTOR DryStep& update(std::size_t group, SourceLocation where = SourceLocation::current()) {
         static_cast<void>(of(group, where));
         return add_op(Act::update, group, 0);
     }
@@ -98,33 +101,33 @@ class DryStep {
         return *this;
     }
 
-    constexpr Schedule schedule() const { return schedule_; }
+    SHARDKIT_CONSTEXPR_VECTOR Schedule schedule() const { return schedule_; }
 
   private:
-    constexpr const detail::GroupStep& of(std::size_t group, SourceLocation where) const {
+    SHARDKIT_CONSTEXPR_VECTOR const detail::GroupStep& of(std::size_t group, SourceLocation where) const {
         if (group >= groups_.size()) {
             throw_invalid_argument(where, "DryStep: group ", group, " given, expected one below ", groups_.size());
         }
         return groups_[group];
     }
     /// What is not led gives its copy back with the last window.
-    constexpr DryStep& add_op(Act act, std::size_t group, std::uint32_t microbatch) {
+    SHARDKIT_CONSTEXPR_VECTOR DryStep& add_op(Act act, std::size_t group, std::uint32_t microbatch) {
         schedule_.add({act, static_cast<std::uint32_t>(group), microbatch});
         const detail::Applied applied = groups_.apply(act, group);
         if (act == Act::close && applied.gives_back) { groups_[group] = detail::given_back(applied.next); }
         return *this;
     }
-    constexpr DryStep& reduce_due(std::size_t group) {
+    SHARDKIT_CONSTEXPR_VECTOR DryStep& reduce_due(std::size_t group) {
         while (const auto act = detail::due_reduction(groups_[group], groups_.rows(group))) {
             add_op(*act, group, groups_[group].added - 1);
         }
         return *this;
     }
-    constexpr bool has_gradients(std::size_t group) const {
+    SHARDKIT_CONSTEXPR_VECTOR bool has_gradients(std::size_t group) const {
         return groups_.rows(group).trainable && !groups_[group].skipped;
     }
     /// Of a group without gradients: the one that not all others have added.
-    constexpr std::uint32_t window_microbatch(std::size_t group) const {
+    SHARDKIT_CONSTEXPR_VECTOR std::uint32_t window_microbatch(std::size_t group) const {
         if (has_gradients(group)) { return groups_[group].added; }
         constexpr std::uint32_t none = std::numeric_limits<std::uint32_t>::max();
         std::uint32_t least = none;
@@ -148,7 +151,8 @@ struct LayeredStep {
 /// The step of a model whose groups are used in order and then, for the backward pass, in reverse: what
 /// most trainers do. The last group's forward and backward pass share a window; the backward pass ends with the first
 /// group that trains, and goes through frozen ones above it without gradients.
-constexpr Schedule layered_step(std::span<const GroupDescription> groups, const LayeredStep& options = {}) {
+SHARDKIT_CONSTEXPR_VECTOR Schedule layered_step(std::span<const GroupDescription> groups,
+                                                const LayeredStep& options = {}) {
     DryStep step(groups, options.microbatches);
     std::size_t lowest = 0;
     while (lowest < groups.size() && !groups[lowest].trainable) { ++lowest; }

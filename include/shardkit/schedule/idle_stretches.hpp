@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include <shardkit/core/constexpr_vector.hpp>
 #include <shardkit/schedule/peak.hpp>
 #include <shardkit/schedule/schedule.hpp>
 #include <shardkit/schedule/slots.hpp>
@@ -32,7 +33,7 @@ struct IdleStretch {
 };
 
 /// For each operation the next one of its group; no_op where there is none, and for norms.
-constexpr std::vector<std::size_t> next_of_group(const Schedule& schedule, std::size_t groups) {
+SHARDKIT_CONSTEXPR_VECTOR std::vector<std::size_t> next_of_group(const Schedule& schedule, std::size_t groups) {
     std::vector<std::size_t> next = filled(schedule.size(), no_op);
     std::vector<std::size_t> first = filled(groups, no_op);
     for (std::size_t i = schedule.size(); i-- > 0;) {
@@ -45,8 +46,9 @@ constexpr std::vector<std::size_t> next_of_group(const Schedule& schedule, std::
 
 /// The stretches of a slot: of parameters before their first use and between windows, of gradients between
 /// microbatches and before their reduction.
-constexpr void add_idle_stretches(const Schedule& schedule, const ScheduledSlot& slot,
-                                  const std::vector<std::size_t>& next, std::vector<IdleStretch>& found) {
+SHARDKIT_CONSTEXPR_VECTOR void add_idle_stretches(const Schedule& schedule, const ScheduledSlot& slot,
+                                                  const std::vector<std::size_t>& next,
+                                                  std::vector<IdleStretch>& found) {
     std::size_t since = slot.begin;
     bool needed = slot.use == SlotUse::full_gradients;
     bool used = needed;
@@ -84,8 +86,8 @@ constexpr void add_idle_stretches(const Schedule& schedule, const ScheduledSlot&
 /// A schedule's idle stretches, in the order in which they are best left out. The first is one where most is held, of
 /// these the one of most bytes; the next one likewise without it.
 /// Cost:    the square of the operations
-constexpr std::vector<IdleStretch> idle_stretches(const Schedule& schedule,
-                                                  std::span<const GroupDescription> groups) {
+SHARDKIT_CONSTEXPR_VECTOR std::vector<IdleStretch> idle_stretches(const Schedule& schedule,
+                                                                  std::span<const GroupDescription> groups) {
     const std::vector<ScheduledSlot> slots = slots_of(schedule, groups);
     const std::vector<std::size_t> next = next_of_group(schedule, groups.size());
     std::vector<IdleStretch> found;
@@ -113,7 +115,7 @@ constexpr std::vector<IdleStretch> idle_stretches(const Schedule& schedule,
 }
 
 /// The schedule without these of its idle stretches.
-constexpr Schedule without_idle(const Schedule& schedule, std::span<const IdleStretch> idle) {
+SHARDKIT_CONSTEXPR_VECTOR Schedule without_idle(const Schedule& schedule, std::span<const IdleStretch> idle) {
     std::vector<IdleStretch> by_place(idle.begin(), idle.end());
     std::sort(by_place.begin(), by_place.end(), [](const IdleStretch& a, const IdleStretch& b) {
         return a.at != b.at ? a.at < b.at : a.begin < b.begin;

@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include <shardkit/core/constexpr_vector.hpp>
 #include <shardkit/core/counts.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/mesh/axis_grid.hpp>
@@ -25,7 +26,7 @@ namespace shardkit {
 namespace detail {
 
 /// The last operation of that act, by group; no_op where there is none.
-constexpr std::vector<std::size_t> last_ops(const Schedule& schedule, std::size_t groups, Act act) {
+SHARDKIT_CONSTEXPR_VECTOR std::vector<std::size_t> last_ops(const Schedule& schedule, std::size_t groups, Act act) {
     std::vector<std::size_t> last = filled(groups, no_op);
     for (std::size_t i = 0; i < schedule.size(); ++i) {
         if (schedule[i].act == act && schedule[i].group < groups) { last[schedule[i].group] = i; }
@@ -52,7 +53,8 @@ constexpr std::size_t behind_group(const Schedule& schedule, std::size_t at, std
 /// pass before the reduction of the group before it. Gathers keep their order and stay in their step.
 /// Memory:  as many full groups more as `depth`, where parameters are released; bits are unchanged
 /// Source:  FSDP's forward and backward prefetch, arXiv 2304.11277, section 3.3.2, from an order that is known
-constexpr Schedule prefetch(Schedule schedule, std::span<const GroupDescription> /*groups*/, std::size_t depth = 1) {
+SHARDKIT_CONSTEXPR_VECTOR Schedule prefetch(Schedule schedule, std::span<const GroupDescription> /*groups*/,
+                                            std::size_t depth = 1) {
     if (depth == 0) { return schedule; }
     std::vector<std::size_t> gathers;  // by their operation
     for (std::size_t i = 0; i < schedule.size(); ++i) {
@@ -81,8 +83,9 @@ constexpr Schedule prefetch(Schedule schedule, std::span<const GroupDescription>
 /// pass.
 /// Memory:  up to `limit`, see peak; bits are unchanged
 /// Source:  reshard_after_forward of FSDP2, decided by memory instead of by hand
-constexpr Schedule keep_gathered(const Schedule& schedule, std::span<const GroupDescription> groups, ByteCount limit,
-                                 std::size_t optimizer_states = 2, SourceLocation where = SourceLocation::current()) {
+SHARDKIT_CONSTEXPR_VECTOR Schedule keep_gathered(const Schedule& schedule, std::span<const GroupDescription> groups,
+                                                 ByteCount limit, std::size_t optimizer_states = 2,
+                                                 SourceLocation where = SourceLocation::current()) {
     struct Candidate {
         std::size_t operation = 0;
         std::size_t idle = 0;
@@ -156,8 +159,9 @@ constexpr Schedule keep_gathered(const Schedule& schedule, std::span<const Group
 /// Copies that an update makes stale and the next window would gather (ShardOptimizer, ShardGradOp) are gathered
 /// behind the updates, in the order in which the next step needs them.
 /// Memory:  none; bits are unchanged
-constexpr Schedule gather_after_update(const Schedule& schedule, std::span<const GroupDescription> groups,
-                                       SourceLocation where = SourceLocation::current()) {
+SHARDKIT_CONSTEXPR_VECTOR Schedule gather_after_update(const Schedule& schedule,
+                                                       std::span<const GroupDescription> groups,
+                                                       SourceLocation where = SourceLocation::current()) {
     const std::vector<detail::GroupRows> rows = detail::rows_of(schedule, groups, where);
     const std::vector<std::size_t> updates = detail::last_ops(schedule, groups.size(), Act::update);
     Schedule made;
@@ -179,7 +183,7 @@ constexpr Schedule gather_after_update(const Schedule& schedule, std::span<const
 /// Microbatches are added up unreduced and reduced once, with the last one.
 /// Memory:  the full gradients of every group, from the first microbatch to the last
 /// Numbers: sums are taken in another order: the bits of a policy with Accumulate::unreduced
-constexpr Schedule reduce_last(const Schedule& schedule, std::span<const GroupDescription> groups) {
+SHARDKIT_CONSTEXPR_VECTOR Schedule reduce_last(const Schedule& schedule, std::span<const GroupDescription> groups) {
     const std::vector<std::size_t> reductions = detail::last_ops(schedule, groups.size(), Act::reduce);
     Schedule made;
     for (std::size_t i = 0; i < schedule.size(); ++i) {
@@ -194,7 +198,8 @@ constexpr Schedule reduce_last(const Schedule& schedule, std::span<const GroupDe
 /// backward pass does not wait until the reduction is done.
 /// Memory:  one more full gradient; bits are unchanged
 /// Source:  FSDP, whose reduce-scatter runs beside the next layer's backward pass, arXiv 2304.11277, section 3.3
-constexpr Schedule overlap_reductions(Schedule schedule, std::span<const GroupDescription> /*groups*/) {
+SHARDKIT_CONSTEXPR_VECTOR Schedule overlap_reductions(Schedule schedule,
+                                                      std::span<const GroupDescription> /*groups*/) {
     for (std::size_t i = schedule.size(); i-- > 0;) {
         const Op op = schedule[i];
         if (op.act != Act::reduce && op.act != Act::all_reduce) { continue; }
@@ -227,9 +232,10 @@ constexpr Schedule overlap_reductions(Schedule schedule, std::span<const GroupDe
 /// pass begins: where one takes them later, the gather waits for that.
 /// Memory:  none; bits are unchanged
 /// Cost:    two simulations
-constexpr Schedule gather_after_zero(const Schedule& schedule, std::span<const GroupDescription> groups,
-                                     const AxisGrid& mesh, const StepCosts& costs,
-                                     SourceLocation where = SourceLocation::current()) {
+SHARDKIT_CONSTEXPR_VECTOR Schedule gather_after_zero(const Schedule& schedule,
+                                                     std::span<const GroupDescription> groups, const AxisGrid& mesh,
+                                                     const StepCosts& costs,
+                                                     SourceLocation where = SourceLocation::current()) {
     Schedule moved = schedule;
     for (std::size_t i = 0; i < moved.size(); ++i) {
         if (moved[i].act != Act::zero) { continue; }
@@ -245,8 +251,9 @@ constexpr Schedule gather_after_zero(const Schedule& schedule, std::span<const G
 /// starts right before its use, a group that stayed gathered is released and gathered again, unreduced microbatches
 /// are reduced, a reduction starts right behind its last addend.
 /// @throws std::invalid_argument, with the bytes that are needed at least, where nothing is left to undo
-constexpr Schedule memory_limit(Schedule schedule, std::span<const GroupDescription> groups, ByteCount limit,
-                                std::size_t optimizer_states = 2, SourceLocation where = SourceLocation::current()) {
+SHARDKIT_CONSTEXPR_VECTOR Schedule memory_limit(Schedule schedule, std::span<const GroupDescription> groups,
+                                                ByteCount limit, std::size_t optimizer_states = 2,
+                                                SourceLocation where = SourceLocation::current()) {
     const auto needed = [&](const Schedule& step) { return peak(step, groups, optimizer_states, where); };
     while (needed(schedule) > limit) {
         const std::vector<detail::IdleStretch> idle = detail::idle_stretches(schedule, groups);

@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include <shardkit/core/constexpr_vector.hpp>
 #include <shardkit/core/counts.hpp>
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/plan/memory_plan.hpp>
@@ -18,8 +19,8 @@ namespace shardkit {
 /// needed: buffers of any sizes share it, and each has the same address in every step.
 /// Cost:    close to a sort of the buffers where sizes repeat; works in constant expressions
 /// @throws  std::invalid_argument when the schedule has a group that is not described
-constexpr ByteCount arena_bytes(const Schedule& schedule, std::span<const GroupDescription> groups,
-                                SourceLocation where = SourceLocation::current()) {
+SHARDKIT_CONSTEXPR_VECTOR ByteCount arena_bytes(const Schedule& schedule, std::span<const GroupDescription> groups,
+                                                SourceLocation where = SourceLocation::current()) {
     detail::require_described(schedule, groups, where);
     return ByteCount(detail::place_slots(detail::slots_of(schedule, groups)).arena_bytes);
 }
@@ -38,15 +39,17 @@ constexpr ByteCount resting_bytes(const Schedule& schedule, std::span<const Grou
 /// states and the norm hold all the time, and the arena.
 /// @post   equals what they allocate, to the byte
 /// @throws std::invalid_argument as arena_bytes
-constexpr ByteCount peak(const Schedule& schedule, std::span<const GroupDescription> groups,
-                         std::size_t optimizer_states = 2, SourceLocation where = SourceLocation::current()) {
+SHARDKIT_CONSTEXPR_VECTOR ByteCount peak(const Schedule& schedule, std::span<const GroupDescription> groups,
+                                         std::size_t optimizer_states = 2,
+                                         SourceLocation where = SourceLocation::current()) {
     return detail::resting_bytes(schedule, groups, optimizer_states) + arena_bytes(schedule, groups, where);
 }
 
 namespace detail {
 
 /// Leased bytes that exist during each operation.
-constexpr std::vector<std::size_t> bytes_held(const Schedule& schedule, std::span<const ScheduledSlot> slots) {
+SHARDKIT_CONSTEXPR_VECTOR std::vector<std::size_t> bytes_held(const Schedule& schedule,
+                                                              std::span<const ScheduledSlot> slots) {
     std::vector<std::size_t> taken = filled(schedule.size(), std::size_t{0});
     std::vector<std::size_t> given_back = taken;
     for (const ScheduledSlot& slot : slots) {

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include <shardkit/core/constexpr_vector.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/detail/concat.hpp>
@@ -57,21 +58,23 @@ struct Op {
 ///     static_assert(peak(step(), groups) <= ByteCount(80'000'000'000));
 class Schedule {
   public:
-    constexpr Schedule() = default;
-    constexpr explicit Schedule(std::vector<Op> ops) : ops_(static_cast<std::vector<Op>&&>(ops)) {}
+    SHARDKIT_CONSTEXPR_VECTOR Schedule() = default;
+    SHARDKIT_CONSTEXPR_VECTOR explicit Schedule(std::vector<Op> ops) : ops_(static_cast<std::vector<Op>&&>(ops)) {}
 
     constexpr std::span<const Op> ops() const& noexcept { return {ops_.data(), ops_.size()}; }
     void ops() const&& = delete;  // of a schedule that ends before they are looked at
     constexpr std::size_t size() const noexcept { return ops_.size(); }
-    constexpr const Op& operator[](std::size_t number) const noexcept { return ops_[number]; }
+    SHARDKIT_CONSTEXPR_VECTOR const Op& operator[](std::size_t number) const noexcept { return ops_[number]; }
 
-    constexpr void add(const Op& op) { ops_.push_back(op); }
-    constexpr void insert(std::size_t before, const Op& op) {
+    SHARDKIT_CONSTEXPR_VECTOR void add(const Op& op) { ops_.push_back(op); }
+    SHARDKIT_CONSTEXPR_VECTOR void insert(std::size_t before, const Op& op) {
         ops_.insert(ops_.begin() + static_cast<std::ptrdiff_t>(before), op);
     }
-    constexpr void erase(std::size_t number) { ops_.erase(ops_.begin() + static_cast<std::ptrdiff_t>(number)); }
+    SHARDKIT_CONSTEXPR_VECTOR void erase(std::size_t number) {
+        ops_.erase(ops_.begin() + static_cast<std::ptrdiff_t>(number));
+    }
     /// Takes operation `from` out and puts it in front of what is then operation `to`.
-    constexpr void move(std::size_t from, std::size_t to) {
+    SHARDKIT_CONSTEXPR_VECTOR void move(std::size_t from, std::size_t to) {
         const auto at = [&](std::size_t number) { return ops_.begin() + static_cast<std::ptrdiff_t>(number); };
         if (to < from) {
             std::rotate(at(to), at(from), at(from + 1));
@@ -79,9 +82,9 @@ class Schedule {
             std::rotate(at(from), at(from + 1), at(to + 1));
         }
     }
-    constexpr void set_lane(std::size_t number, Lane lane) noexcept { ops_[number].lane = lane; }
+    SHARDKIT_CONSTEXPR_VECTOR void set_lane(std::size_t number, Lane lane) noexcept { ops_[number].lane = lane; }
 
-    friend constexpr bool operator==(const Schedule&, const Schedule&) noexcept = default;
+    friend SHARDKIT_CONSTEXPR_VECTOR bool operator==(const Schedule&, const Schedule&) noexcept = default;
 
   private:
     std::vector<Op> ops_;
@@ -141,8 +144,9 @@ constexpr void require_described(const Schedule& schedule, std::span<const Group
 }
 /// Rows of all groups of a schedule.
 /// @throws as require_described
-constexpr std::vector<GroupRows> rows_of(const Schedule& schedule, std::span<const GroupDescription> groups,
-                                         SourceLocation where) {
+SHARDKIT_CONSTEXPR_VECTOR std::vector<GroupRows> rows_of(const Schedule& schedule,
+                                                         std::span<const GroupDescription> groups,
+                                                         SourceLocation where) {
     require_described(schedule, groups, where);
     return rows_of(groups);
 }

@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include <shardkit/core/constexpr_vector.hpp>
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/plan/plan.hpp>
 #include <shardkit/plan/step_counts.hpp>
@@ -20,8 +21,9 @@ namespace shardkit {
 /// @post    memory.total() is peak(schedule, groups), the bytes that the rank's buffers take; traffic is what its log
 ///          says of a steady step, and the most of one that gathers a group which it does not update
 /// @throws  std::invalid_argument when the schedule has a group that is not described
-constexpr Plan plan(const Schedule& schedule, std::span<const GroupDescription> groups, const AxisGrid& mesh,
-                    PlanOptions options = {}, SourceLocation where = SourceLocation::current()) {
+SHARDKIT_CONSTEXPR_VECTOR Plan plan(const Schedule& schedule, std::span<const GroupDescription> groups,
+                                    const AxisGrid& mesh, PlanOptions options = {},
+                                    SourceLocation where = SourceLocation::current()) {
     detail::require_described(schedule, groups, where);
     options.norms_per_step = 0;
     detail::ModelStep step(groups);

@@ -10,6 +10,7 @@
 
 #include <shardkit/comm/cost.hpp>
 #include <shardkit/comm/moved.hpp>
+#include <shardkit/core/constexpr_vector.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/mesh/axis_grid.hpp>
@@ -90,8 +91,8 @@ class CommunicationSeconds {
 /// Plays a step's operations on three lanes, each in its order, with the waits that follow from what they need.
 class StepSimulation {
   public:
-    constexpr StepSimulation(const Schedule& schedule, std::span<const GroupDescription> groups, const AxisGrid& mesh,
-                             const StepCosts& costs, SourceLocation where)
+    SHARDKIT_CONSTEXPR_VECTOR StepSimulation(const Schedule& schedule, std::span<const GroupDescription> groups,
+                                             const AxisGrid& mesh, const StepCosts& costs, SourceLocation where)
         : schedule_(schedule),
           costs_(costs),
           described_(groups),
@@ -117,7 +118,7 @@ class StepSimulation {
         }
     }
 
-    constexpr StepTimes run() {
+    SHARDKIT_CONSTEXPR_VECTOR StepTimes run() {
         round();
         round();  // from here on a step begins with what the one before left under way
         return round();
@@ -134,9 +135,9 @@ class StepSimulation {
         double due = 0;              // computation that the next operation of the group ends
     };
 
-    constexpr double& lane(Lane lane) noexcept { return free_[static_cast<std::size_t>(lane)]; }
+    SHARDKIT_CONSTEXPR_VECTOR double& lane(Lane lane) noexcept { return free_[static_cast<std::size_t>(lane)]; }
 
-    constexpr StepTimes round() {
+    SHARDKIT_CONSTEXPR_VECTOR StepTimes round() {
         const double begin = lane(Lane::compute);
         StepTimes times;
         ModelStep step(described_);
@@ -171,7 +172,7 @@ class StepSimulation {
         return at;
     }
 
-    constexpr OpTime compute(std::size_t i, const Op& op, const Applied& applied, StepTimes& times) {
+    SHARDKIT_CONSTEXPR_VECTOR OpTime compute(std::size_t i, const Op& op, const Applied& applied, StepTimes& times) {
         Group& group = groups_[op.group];
         const GroupSeconds& seconds = costs_.groups[op.group];
         double& now = lane(op.lane);
@@ -202,7 +203,7 @@ class StepSimulation {
         ended_[i] = now;
         return {begin, now};
     }
-    constexpr OpTime communicate(std::size_t i, const Op& op, double takes, StepTimes& times) {
+    SHARDKIT_CONSTEXPR_VECTOR OpTime communicate(std::size_t i, const Op& op, double takes, StepTimes& times) {
         Group& group = groups_[op.group];
         double& now = lane(op.lane);
         double begin = now;
@@ -218,7 +219,7 @@ class StepSimulation {
         return {begin, now};
     }
     /// The partial sums travel in the reductions' lane, behind them, and the rank waits.
-    constexpr OpTime norm(StepTimes& times) {
+    SHARDKIT_CONSTEXPR_VECTOR OpTime norm(StepTimes& times) {
         double& now = lane(Lane::compute);
         double begin = now;
         for (const Group& group : groups_) { begin = std::max(begin, group.reduced); }
@@ -249,8 +250,9 @@ class StepSimulation {
 /// @throws  std::invalid_argument unless every group is described and has costs, all of them finite and >= 0, and the
 ///          links have some bandwidth
 /// Source:  for the collectives as communication_seconds
-constexpr StepTimes simulate(const Schedule& schedule, std::span<const GroupDescription> groups, const AxisGrid& mesh,
-                             const StepCosts& costs, SourceLocation where = SourceLocation::current()) {
+SHARDKIT_CONSTEXPR_VECTOR StepTimes simulate(const Schedule& schedule, std::span<const GroupDescription> groups,
+                                             const AxisGrid& mesh, const StepCosts& costs,
+                                             SourceLocation where = SourceLocation::current()) {
     return detail::StepSimulation(schedule, groups, mesh, costs, where).run();
 }
 
@@ -261,7 +263,7 @@ enum class CommunicationLanes : std::uint8_t {
     two          ///< nccl, and threads and mpi with threads of the engine's own for them
 };
 /// The same operations in the lanes that an engine has.
-constexpr Schedule on_lanes(Schedule schedule, CommunicationLanes lanes) {
+SHARDKIT_CONSTEXPR_VECTOR Schedule on_lanes(Schedule schedule, CommunicationLanes lanes) {
     for (std::size_t i = 0; i < schedule.size(); ++i) {
         const Lane usual = lane_of(schedule[i].act);
         const Lane chosen = lanes == CommunicationLanes::two || usual == Lane::compute ? usual

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include <shardkit/core/constexpr_vector.hpp>
 #include <shardkit/schedule/schedule.hpp>
 #include <shardkit/schedule/slots.hpp>
 
@@ -19,7 +20,7 @@ struct SlotPlan {
     std::size_t arena_bytes = 0;
 
     /// The slot that operation `op` takes; `none` where it takes none.
-    constexpr std::size_t taken_by(std::size_t op, SlotUse use) const noexcept {
+    SHARDKIT_CONSTEXPR_VECTOR std::size_t taken_by(std::size_t op, SlotUse use) const noexcept {
         const auto found =
             std::lower_bound(slots.begin(), slots.end(), op,
                              [](const ScheduledSlot& slot, std::size_t at) { return slot.begin < at; });
@@ -35,11 +36,11 @@ struct SlotPlan {
 /// Source:  greedy by size, as in Pisarchyk and Lee, arXiv 2001.03288
 class SlotPlacement {
   public:
-    constexpr explicit SlotPlacement(std::vector<ScheduledSlot>& slots)
+    SHARDKIT_CONSTEXPR_VECTOR explicit SlotPlacement(std::vector<ScheduledSlot>& slots)
         : slots_(slots), next_(filled(slots.size(), none)) {}
 
     /// @returns the bytes of the arena
-    constexpr std::size_t run() {
+    SHARDKIT_CONSTEXPR_VECTOR std::size_t run() {
         std::vector<std::size_t> order;
         for (std::size_t i = 0; i < slots_.size(); ++i) { order.push_back(i); }
         std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
@@ -107,7 +108,7 @@ class SlotPlacement {
         return slot.begin <= scan.end_most && slot.end >= scan.end_least && slot.end < scan.end_before;
     }
     /// Behind all others of its place, in time.
-    constexpr void put(std::size_t number) {
+    SHARDKIT_CONSTEXPR_VECTOR void put(std::size_t number) {
         const ScheduledSlot& slot = slots_[number];
         auto place = std::lower_bound(places_.begin(), places_.end(), slot.offset,
                                       [](const Place& a, std::size_t offset) { return a.offset < offset; });
@@ -134,7 +135,7 @@ class SlotPlacement {
 /// Cost:    slots times the places that share bytes with theirs
 class SlotOrder {
   public:
-    constexpr explicit SlotOrder(std::vector<ScheduledSlot>& slots) : slots_(slots) {
+    SHARDKIT_CONSTEXPR_VECTOR explicit SlotOrder(std::vector<ScheduledSlot>& slots) : slots_(slots) {
         std::vector<std::size_t> by_place = numbers();
         std::sort(by_place.begin(), by_place.end(), [&](std::size_t a, std::size_t b) {
             return slots_[a].offset != slots_[b].offset ? slots_[a].offset < slots_[b].offset
@@ -159,7 +160,7 @@ class SlotOrder {
         std::sort(shared_.begin(), shared_.end());
     }
 
-    constexpr void run() {
+    SHARDKIT_CONSTEXPR_VECTOR void run() {
         std::vector<std::size_t> by_end = numbers();
         std::sort(by_end.begin(), by_end.end(), [&](std::size_t a, std::size_t b) { return later(b, a); });
         for (const std::size_t number : by_end) { places_[place_of_[number]].in_all[lane(number)] = number; }
@@ -186,18 +187,18 @@ class SlotOrder {
         std::array<std::size_t, 2> in_all{none, none};
     };
 
-    constexpr std::vector<std::size_t> numbers() const {
+    SHARDKIT_CONSTEXPR_VECTOR std::vector<std::size_t> numbers() const {
         std::vector<std::size_t> all;
         for (std::size_t i = 0; i < slots_.size(); ++i) { all.push_back(i); }
         return all;
     }
-    constexpr std::size_t lane(std::size_t number) const noexcept {
+    SHARDKIT_CONSTEXPR_VECTOR std::size_t lane(std::size_t number) const noexcept {
         return slots_[number].given_back_by_compute() ? 0 : 1;
     }
-    constexpr bool later(std::size_t a, std::size_t b) const noexcept {
+    SHARDKIT_CONSTEXPR_VECTOR bool later(std::size_t a, std::size_t b) const noexcept {
         return slots_[a].end != slots_[b].end ? slots_[a].end > slots_[b].end : a > b;
     }
-    constexpr void find(std::size_t number) {
+    SHARDKIT_CONSTEXPR_VECTOR void find(std::size_t number) {
         std::array<std::size_t, 2> in_step{none, none};
         std::array<std::size_t, 2> in_last_step{none, none};
         const auto take = [&](std::size_t& latest, std::size_t other) {
@@ -224,13 +225,13 @@ class SlotOrder {
 };
 
 /// Where a schedule's leased buffers lie.
-constexpr SlotPlan place_slots(std::vector<ScheduledSlot> slots) {
+SHARDKIT_CONSTEXPR_VECTOR SlotPlan place_slots(std::vector<ScheduledSlot> slots) {
     SlotPlan plan{std::move(slots), 0};
     plan.arena_bytes = SlotPlacement(plan.slots).run();
     return plan;
 }
 /// And what each of them waits for.
-constexpr SlotPlan plan_slots(const Schedule& schedule, std::span<const GroupDescription> groups) {
+SHARDKIT_CONSTEXPR_VECTOR SlotPlan plan_slots(const Schedule& schedule, std::span<const GroupDescription> groups) {
     SlotPlan plan = place_slots(slots_of(schedule, groups));
     SlotOrder(plan.slots).run();
     return plan;

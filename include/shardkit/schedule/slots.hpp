@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include <shardkit/core/constexpr_vector.hpp>
 #include <shardkit/schedule/schedule.hpp>
 
 namespace shardkit::detail {
@@ -42,7 +43,8 @@ inline constexpr std::size_t slot_alignment = 256;
 
 /// When a step's leased buffers exist. Of full parameters: from their gather to the last window that ends before the
 /// next gather, or the step's end. Of gradients: from the first microbatch that adds to them to their reduction.
-constexpr std::vector<ScheduledSlot> slots_of(const Schedule& schedule, std::span<const GroupDescription> groups) {
+SHARDKIT_CONSTEXPR_VECTOR std::vector<ScheduledSlot> slots_of(const Schedule& schedule,
+                                                              std::span<const GroupDescription> groups) {
     ModelStep step(groups);
     std::array latest{filled(groups.size(), ScheduledSlot::none), filled(groups.size(), ScheduledSlot::none)};
     std::vector<ScheduledSlot> slots;
