@@ -17,6 +17,7 @@
 #include <shardkit/param/tensor_list.hpp>
 #include <shardkit/policy/no_shard.hpp>
 #include <shardkit/sharded/sharded.hpp>
+#include <shardkit/step/local_shards.hpp>
 #include <shardkit/step/model.hpp>
 #include <shardkit/step/reduce.hpp>
 

@@ -43,7 +43,7 @@ class Products {
     void add(const Product& product) {
         const auto fill = [](std::vector<float>& data, std::size_t size, std::size_t step, std::size_t values) {
             for (std::size_t i = data.size(); i < size; ++i) {
-                data.push_back(static_cast<float>(i * step % values) - static_cast<float>(values / 2));
+                data.push_back(static_cast<float>(i * step % values) - static_cast<float>(values - 1) / 2);
             }
         };
         fill(left_, product.m * product.k, 7, 5);

@@ -13,6 +13,7 @@
 #include <shardkit/comm/reduce_scatter.hpp>
 #include <shardkit/rank/context.hpp>
 #include <shardkit/step/accumulation.hpp>
+#include <shardkit/step/local_shards.hpp>
 #include <shardkit/step/model.hpp>
 #include <shardkit/step/reduce.hpp>
 

@@ -22,7 +22,7 @@ STANDIN = TESTS / "standin"
 NOTHING = "static_cast<void>(0);"
 # Waits that nothing can observe: file and statement, and why.
 EXCUSED = {
-    ("group_state_members.hpp", "context_.compute_stream().synchronize();"):
+    ("context.hpp", "context.compute_stream().synchronize();"):
         "of engines with the host's memory, and none of the library's computes beside the host",
 }
 # Of a stream, or of a store whose `wait` makes the compute stream wait; Window's own `wait` returns something.
@@ -33,9 +33,11 @@ WAIT = re.compile(r"(?<=[\s{;])(?:\w+|(?:context_|state_|state)(?:->|\.)\w+\(\))
 MEASURED_WAIT = re.compile(r"(?<=[\s{;])led_\[g\]->await_reduced\((?P<event>)\);")
 # Of a norm, for what is reduced.
 NORM_WAIT = re.compile(r"(?<=[\s{;])group\.await_reduced\((?P<event>)\);")
+# Of whoever reads what is reduced.
+SUMS_WAIT = re.compile(r"(?<=[\s{;])state\.await_reduced\((?P<event>)\);")
 
 # Of the host for the streams, and of what runs later for a gather that nobody waits for.
-END = re.compile(r"(?<=[\s{;])(?:(?:context_|streams_|stream|context_(?:->|\.)compute_stream\(\))(?:->|\.))?"
+END = re.compile(r"(?<=[\s{;])(?:(?:context_|streams_|stream|context_?(?:->|\.)compute_stream\(\))(?:->|\.))?"
                  r"(?:settle|synchronize)\((?P<event>)[^;{]*\);")
 # Of a rank's streams for each other, around what captures and launches them.
 FORK = re.compile(r"(?<=[\s{;])(?:compute|communication|reduction)\.wait\((?P<event>[^;]*)\);")
@@ -131,7 +133,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         objects = build_standin(options.compiler, folder, options.jobs, flags)
         targets = [
-            Waits("containers", ROOT / "include", {WAIT: ["sharded", "optim", "mesh", "memory", "schedule"], NORM_WAIT: ["optim"]},
+            Waits("containers", ROOT / "include", {WAIT: ["sharded", "optim", "mesh", "memory", "schedule"], NORM_WAIT: ["optim"], SUMS_WAIT: ["step"]},
                   "waits_killer.cpp", objects, [*flags, "-DSHARDKIT_CHECKED=1"]),
             Waits("ends", ROOT / "include", {END: ["sharded", "schedule", "rank"], FORK: ["rank"]}, "ends_killer.cpp", [],
                   [*flags, "-DSHARDKIT_CHECKED=1"]),

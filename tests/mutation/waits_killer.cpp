@@ -2,15 +2,20 @@
 // Trains on the NCCL engine over the stand-in, each stream as early and as late as it may work, and on threads: 1
 // when a bit differs. Built against headers in which one wait between streams is missing.
 #include <atomic>
+#include <chrono>
 #include <cmath>
 #include <cstddef>
 #include <cstdio>
 #include <stdexcept>
 #include <string>
+#include <thread>
+#include <utility>
 
+#include <shardkit/backend/threads/run.hpp>
 #include <shardkit/policy/full_shard.hpp>
 #include <shardkit/policy/no_shard.hpp>
 #include <shardkit/policy/shard_grad_op.hpp>
+#include <shardkit/step/local_shards.hpp>
 
 #include "unit/backend/nccl/small_trainer_runs.hpp"
 #include "unit/schedule/written_between_steps.hpp"
@@ -87,11 +92,40 @@ bool writes_do_not_wait() {
     return false;
 }
 
+/// Reduced gradients that a program reads are there, whatever the streams still do.
+bool sums_are_read_early() {
+    std::atomic<bool> early = false;
+    sk::threads::run(sk::DeviceMesh<2>{},
+                     [&](auto& rank) {
+                         using Weight = small_trainer::Weight<float>;
+                         sk::Sharded<Weight, sk::ShardGradOp, sk::threads::Engine> layer{rank, "layer"};
+                         sk::Model model{layer};
+                         sk::Accumulation accumulation{model};
+                         auto gradients = accumulation.gradients(layer);
+                         for (float& element : gradients[Weight{}]) { element = 1; }
+                         accumulation.add(std::move(gradients));
+                         if (rank.rank() == 1) { std::this_thread::sleep_for(std::chrono::milliseconds(20)); }
+                         const auto reduced = sk::reduce(std::move(accumulation), sk::sum);
+                         const auto shard = sk::gradient_shard(reduced, layer);
+                         sk::read_shards(layer, [&](const auto& run) {
+                             for (const float sum : shard.of(run)) {
+                                 if (sum != 2) { early = true; }
+                             }
+                         });
+                     },
+                     {}, {.overlap = sk::threads::Overlap::threads});
+    if (early) { std::printf("reduced gradients were read before they were reduced\n"); }
+    return early;
+}
+
 }  // namespace
 
 int main() {
     static_assert(sk::checked);
-    if (dropped_window_is_not_cleared() || different_groups_are_taken() || writes_do_not_wait()) { return 1; }
+    if (sums_are_read_early() || dropped_window_is_not_cleared() || different_groups_are_taken() ||
+        writes_do_not_wait()) {
+        return 1;
+    }
     const Mesh mesh(2, 1, 1);
     for (const Training& training :
          {Training{.microbatches = 3, .in_flight = 1}, Training{.microbatches = 3}, Training{.prefetch = true},

@@ -20,6 +20,7 @@
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/access.hpp>
 #include <shardkit/detail/end_program.hpp>
+#include <shardkit/memory/host_buffer.hpp>
 #include <shardkit/memory/slot_pool.hpp>
 #include <shardkit/mesh/axes.hpp>
 #include <shardkit/mesh/axes_label.hpp>
@@ -295,5 +296,14 @@ void Context<EngineType>::compare_calls(SourceLocation where) const {
         for (const Made& made : made_) { made.communicator.compare_calls(where); }
     }
 }
+
+namespace detail {
+/// The host may read what the compute stream has written so far where the engine's memory is the host's; on a device
+/// later work of the stream may anyway.
+template <class Engine>
+void await_host_memory(const Context<Engine>& context) {
+    if constexpr (host_reads<Engine>) { context.compute_stream().synchronize(); }
+}
+}  // namespace detail
 
 }  // namespace shardkit

@@ -10,7 +10,6 @@
 #include <utility>
 #include <vector>
 
-#include <shardkit/memory/host_buffer.hpp>
 #include <shardkit/sharded/group_state.hpp>
 
 // What group_state.hpp declares: outside of its class, so that `extern template` keeps it out of a file.
@@ -265,7 +264,7 @@ template <class Engine, class Precision>
 void GroupState<Engine, Precision>::digest_reduced(StatedGradients& stated) {
     if constexpr (host_reads<Engine>) {
         if (context_.world_size() == 1 || !trainable() || geometry_.table.reduced != Extent::full) { return; }
-        context_.compute_stream().synchronize();
+        await_host_memory(context_);
         for (const PlacedParameter& parameter : geometry_.parameters) {
             if (parameter.frozen || parameter.split_over_tp()) { continue; }
             const std::span<const Reduction> sums = gradients_.reduced();
@@ -280,7 +279,7 @@ void GroupState<Engine, Precision>::digest_reduced(StatedGradients& stated) {
 template <class Engine, class Precision>
 void GroupState<Engine, Precision>::digest_adopted() {
     if constexpr (host_reads<Engine>) {
-        context_.compute_stream().synchronize();
+        await_host_memory(context_);
         for (std::size_t p = 0; p < geometry_.parameters.size(); ++p) {
             const IndexRange range = geometry_.parameters[p].range;
             ValuesDigest digest(range.size());

@@ -11,8 +11,8 @@
 #include <shardkit/detail/access.hpp>
 #include <shardkit/layout/index_range.hpp>
 #include <shardkit/layout/segments.hpp>
-#include <shardkit/memory/host_buffer.hpp>
 #include <shardkit/param/tensor_view.hpp>
+#include <shardkit/rank/context.hpp>
 #include <shardkit/sharded/torn_values.hpp>
 #include <shardkit/step/reduce.hpp>
 
@@ -75,10 +75,12 @@ class GradientShard {
 
 namespace detail {
 
-/// The host may read what the engine's streams have written; later work of the compute stream may anyway.
-template <class Engine>
-void await_host_memory(Context<Engine>& context) {
-    if constexpr (host_reads<Engine>) { context.compute_stream().synchronize(); }
+/// The reduced gradients of a group, where every reduction has reached them.
+template <class State>
+auto await_sums(State& state) {
+    state.await_reduced();
+    await_host_memory(state.context());
+    return state.gradients().reduced();
 }
 
 /// f(run) for every parameter with elements among those that this rank updates; the runs are const where `Shown` is.
@@ -129,10 +131,7 @@ template <class Engine, class Layer>
     if (!state.trainable() || state.step().skipped()) {
         state.refuse_group(where, "gradient_shard of a group without gradients");
     }
-    state.await_reduced();
-    detail::await_host_memory(state.context());
-    auto& gradients = state.gradients();
-    return GradientShard<Sum>(gradients.reduced(), gradients.reduced_range(),
+    return GradientShard<Sum>(detail::await_sums(state), state.gradients().reduced_range(),
                               detail::Access::scale(reduced, state.context()), {state.gradient_generation(), where});
 }
 
@@ -149,9 +148,7 @@ template <class Layer>
             "gradient_shard(layer) is for sums of the program's own, before assume_reduced, and a step "
             "over the group is under way; read its gradients by gradient_shard(reduced, layer)");
     }
-    state.await_reduced();
-    detail::await_host_memory(state.context());
-    return state.gradients().reduced();
+    return detail::await_sums(state);
 }
 
 /// Shows what this rank updates of `layer`, parameter by parameter: f(ShardRun<const T>), where T is the master's
