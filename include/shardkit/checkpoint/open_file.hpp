@@ -104,9 +104,9 @@ class OpenFile {
         return error;
     }
     /// call(offset, bytes, count), which moves `count` of them, until all are moved. @param none  says that none were
-    template <class Byte, class Call, class None>
+    template <class Byte, class Call, class OnEnd>
     void in_parts(std::uint64_t offset, std::span<Byte> bytes, std::string_view verb, SourceLocation where,
-                  const Call& call, const None& none) const {
+                  const Call& call, const OnEnd& none) const {
         while (!bytes.empty()) {
             std::size_t count = 0;
             const int error = uninterrupted([&] { return call(offset, bytes, count); });

@@ -19,14 +19,14 @@ struct Factor {
     constexpr Factor() noexcept = default;
     constexpr explicit Factor(double number) noexcept : first(static_cast<A>(number)) {
         if constexpr (sizeof(A) < sizeof(double)) {
-            constexpr double far = 0x1p126;
+            constexpr double half_way = 0x1p126;
             const double magnitude = number < 0 ? -number : number;
             if (magnitude < static_cast<double>(std::numeric_limits<A>::min())) {
-                first = static_cast<A>(number * far);
-                second = static_cast<A>(1 / far);
+                first = static_cast<A>(number * half_way);
+                second = static_cast<A>(1 / half_way);
             } else if (magnitude > static_cast<double>(std::numeric_limits<A>::max())) {
-                first = static_cast<A>(number / far);
-                second = static_cast<A>(far);
+                first = static_cast<A>(number / half_way);
+                second = static_cast<A>(half_way);
             }
         }
     }

@@ -16,7 +16,7 @@ struct fp16 {
     constexpr explicit fp16(float value) noexcept : bits(round(value)) {}
     constexpr explicit operator float() const noexcept {
         const std::uint32_t magnitude = bits & 0x7fffU;
-        const std::uint32_t sign = static_cast<std::uint32_t>(bits & 0x8000U) << 16U;
+        const std::uint32_t sign = (bits & 0x8000U) << 16U;
         // The exponent is 112 too small, that of infinity and NaN by another 112. A subnormal is read as one that
         // begins with 1, which is then taken away: no float on the way is subnormal, and so taken for zero by a
         // processor that -ffast-math has told to.

@@ -2,7 +2,7 @@
 #pragma once
 
 // Nearly every header begins with this one.
-#include <shardkit/detail/needs_cxx20.inc>
+#include <shardkit/detail/needs_compiler.inc>
 
 #include <cstdint>
 

@@ -224,7 +224,7 @@ class UpdateBatches {
     const Table& table() const noexcept { return table_; }
 
   private:
-    struct None {};
+    struct NoLaunches {};
     template <class F>
     void for_each(const F& f) {
         f(own_);
@@ -236,7 +236,7 @@ class UpdateBatches {
     Table table_;
     UpdateLaunches<Rule, Engine, Precision, typename Precision::Master> own_;
     std::conditional_t<can_drop_master<Precision>,
-                       UpdateLaunches<Rule, Engine, Precision, typename Precision::Gather>, None>
+                       UpdateLaunches<Rule, Engine, Precision, typename Precision::Gather>, NoLaunches>
         stored_;
     std::size_t listed_ = 0;  // of the groups
 };

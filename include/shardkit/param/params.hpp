@@ -131,8 +131,8 @@ struct Params {
     static_assert((detail::chosen_as_target<P> && ...),
                   "Params<...>: an alias and the parameter it names disagree on Frozen or NoDecay");
 
-    template <std::size_t I>
-    using At = std::tuple_element_t<I, Stored>;
+    template <std::size_t Index>
+    using At = std::tuple_element_t<Index, Stored>;
 
     /// Gives the position of Q, or of the parameter that the alias Q stands for; `count` when it is not in the group.
     template <class Q>

@@ -60,10 +60,10 @@ class Shapes {
         static_assert((Group::template contains<Q> && ...),
                       "Shapes: a shape for a parameter that is not in the group");
         static_assert((given_once<Q, Q...>() && ...), "Shapes: two shapes for one parameter");
-        [&]<std::size_t... I>(std::index_sequence<I...>) {
-            static_assert((given_or_static<typename Group::template At<I>, Q...>() && ...),
+        [&]<std::size_t... Index>(std::index_sequence<Index...>) {
+            static_assert((given_or_static<typename Group::template At<Index>, Q...>() && ...),
                           "Shapes: a parameter with a dynamic extent has no shape; give shape<P>(...) for it");
-            (set_static<typename Group::template At<I>>(I), ...);
+            (set_static<typename Group::template At<Index>>(Index), ...);
         }
         (std::make_index_sequence<Group::count>{});
         (set<Q>(Group::template index<Q>, given), ...);
@@ -78,8 +78,9 @@ class Shapes {
     /// @throws std::invalid_argument that names path and parameter for an extent of zero, one that differs from its
     ///         static value, or a shape whose element count overflows
     constexpr void check(std::string_view path, SourceLocation where = SourceLocation::current()) const {
-        [&]<std::size_t... I>(std::index_sequence<I...>) {
-            (detail::check_shape(path, Group::names[I], shapes_[I], Group::template At<I>::static_extents, where),
+        [&]<std::size_t... Index>(std::index_sequence<Index...>) {
+            (detail::check_shape(path, Group::names[Index], shapes_[Index], Group::template At<Index>::static_extents,
+                                 where),
              ...);
         }
         (std::make_index_sequence<Group::count>{});

@@ -64,18 +64,18 @@ class TensorView {
 
     T* begin() const { return data(); }
     T* end() const { return data() + size(); }
-    template <std::integral I>
-    T& operator[](I i) const {
+    template <std::integral Integer>
+    T& operator[](Integer i) const {
         return data()[i];
     }
     /// Returns the element at row-major indices, one for each dimension: view(i, j).
     /// @throws UsageError, in checked builds, for another number of indices, or one outside of its extent
-    template <std::integral... I>
-    requires(sizeof...(I) > 0) T& operator()(I... indices) const {
+    template <std::integral... Integer>
+    requires(sizeof...(Integer) > 0) T& operator()(Integer... indices) const {
         const std::size_t at[] = {static_cast<std::size_t>(indices)...};
         if constexpr (checked) { check_indices(at); }
         std::size_t offset = 0;
-        for (std::size_t d = 0; d < sizeof...(I); ++d) { offset = offset * shape_->extents[d] + at[d]; }
+        for (std::size_t d = 0; d < sizeof...(Integer); ++d) { offset = offset * shape_->extents[d] + at[d]; }
         return data()[offset];
     }
     /// Returns the pointer for C functions that take `float*` and promise not to write: what they write anyway is a

@@ -45,8 +45,8 @@ struct BlockInt8 {
         // Not by adding and subtracting 2^23: -ffast-math takes that for nothing.
         const int whole = static_cast<int>(held);
         const float rest = held - static_cast<float>(whole);
-        const float far = rest < 0 ? -rest : rest;
-        const bool away = far > 0.5F || (far == 0.5F && whole % 2 != 0);
+        const float distance = rest < 0 ? -rest : rest;
+        const bool away = distance > 0.5F || (distance == 0.5F && whole % 2 != 0);
         return static_cast<std::int8_t>(away ? (rest < 0 ? whole - 1 : whole + 1) : whole);
     }
     static constexpr float decode(std::int8_t code, float scale) noexcept { return static_cast<float>(code) * scale; }

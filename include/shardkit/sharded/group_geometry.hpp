@@ -75,8 +75,8 @@ struct GroupGeometry : GroupDescription {
     }
     /// That number itself.
     /// @throws std::invalid_argument when there are fewer parameters
-    template <std::integral I>
-    std::size_t number_of(I number, SourceLocation where) const {
+    template <std::integral Integer>
+    std::size_t number_of(Integer number, SourceLocation where) const {
         if (std::cmp_greater_equal(number, 0) && std::cmp_less(number, parameters.size())) {
             return static_cast<std::size_t>(number);
         }

@@ -32,7 +32,7 @@ class StepScope {
         std::swap(number_, taken.number_);
         return *this;
     }
-    ~StepScope();
+    ~StepScope();  // NOLINT(bugprone-exception-escape): its groups live, so that walking them throws nothing
 
     bool live() const noexcept { return groups_.has_value(); }
     const Groups<Engine>& groups() const { return *groups_; }

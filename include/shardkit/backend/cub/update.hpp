@@ -29,8 +29,8 @@ struct UpdatePass {
     using A = Arithmetic<Master>;
     static constexpr std::size_t lanes = lanes_for<Master, Gather, Gradient, A>;
     static constexpr bool may_draw = sizeof(Master) == 2;
-    struct None {};
-    using Draws = std::conditional_t<may_draw, UpdateDraws, None>;
+    struct NoDraws {};
+    using Draws = std::conditional_t<may_draw, UpdateDraws, NoDraws>;
 
     Master* master;
     Gather* gathered;

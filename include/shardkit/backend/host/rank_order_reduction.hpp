@@ -86,7 +86,7 @@ struct Tile {
     /// walks over lies in memory.
     template <class Step>
     static void unrolled(Step step) noexcept {
-        [&]<std::size_t... I>(std::index_sequence<I...>) { (step(I), ...); }
+        [&]<std::size_t... Index>(std::index_sequence<Index...>) { (step(Index), ...); }
         (std::make_index_sequence<registers>());
     }
     static Register read(const T* from, std::size_t i) noexcept {
