@@ -159,6 +159,9 @@ class AdamW : public RuleOptimizer<AdamWRule, Engine, Precision> {
                    std::vector<ParamGroup> param_groups = {}, SourceLocation where = SourceLocation::current())
         : RuleOptimizer<AdamWRule, Engine, Precision>(model, options, std::move(param_groups), where) {}
 };
+template <class G, class P, class E, class R>
+AdamW(Sharded<G, P, E, R>&, AdamWOptions = {}, std::vector<ParamGroup> = {})
+    -> AdamW<typename detail::NeedsModel<E>::Engine>;
 
 }  // namespace SHARDKIT_BUILD
 

@@ -69,6 +69,9 @@ class AMSGrad : public RuleOptimizer<AmsgradRule, Engine, Precision> {
                      std::vector<ParamGroup> param_groups = {}, SourceLocation where = SourceLocation::current())
         : RuleOptimizer<AmsgradRule, Engine, Precision>(model, options, std::move(param_groups), where) {}
 };
+template <class G, class P, class E, class R>
+AMSGrad(Sharded<G, P, E, R>&, AdamWOptions = {}, std::vector<ParamGroup> = {})
+    -> AMSGrad<typename detail::NeedsModel<E>::Engine>;
 
 }  // namespace SHARDKIT_BUILD
 

@@ -119,6 +119,9 @@ class Lion : public RuleOptimizer<LionRule, Engine, Precision> {
                   std::vector<ParamGroup> param_groups = {}, SourceLocation where = SourceLocation::current())
         : RuleOptimizer<LionRule, Engine, Precision>(model, options, std::move(param_groups), where) {}
 };
+template <class G, class P, class E, class R>
+Lion(Sharded<G, P, E, R>&, LionOptions = {}, std::vector<ParamGroup> = {})
+    -> Lion<typename detail::NeedsModel<E>::Engine>;
 
 }  // namespace SHARDKIT_BUILD
 

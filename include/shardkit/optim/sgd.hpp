@@ -125,6 +125,9 @@ class SGD : public RuleOptimizer<SgdRule, Engine, Precision> {
                  std::vector<ParamGroup> param_groups = {}, SourceLocation where = SourceLocation::current())
         : RuleOptimizer<SgdRule, Engine, Precision>(model, options, std::move(param_groups), where) {}
 };
+template <class G, class P, class E, class R>
+SGD(Sharded<G, P, E, R>&, SgdOptions = {}, std::vector<ParamGroup> = {})
+    -> SGD<typename detail::NeedsModel<E>::Engine>;
 
 }  // namespace SHARDKIT_BUILD
 

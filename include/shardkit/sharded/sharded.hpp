@@ -69,6 +69,15 @@ class Sharded {
             SourceLocation where = SourceLocation::current())
         : state_(make(context, path, tensors, options, {}, where)) {}
 
+    /// Says what to write instead.
+    template <ShardPolicy Given>
+    Sharded(Context<Engine>& /*context*/, std::string /*path*/, Given /*policy*/) {
+        constexpr bool is_tensors = sizeof(Given) == 0;
+        static_assert(is_tensors,
+                      "Sharded{rank, path, policy}: the policy is an option, and shapes stand before options: write "
+                      "Sharded{rank, path, {}, {policy}}");
+    }
+
     /// Wraps values that the user already holds in full: each rank keeps its shard. One full_values<P>(span)
     /// for every parameter, in any order.
     /// @throws std::invalid_argument when a span's size is not the parameter's
@@ -166,6 +175,12 @@ class Sharded {
                                                       : "reshard of a window that has already ended");
         }
         const Window<State> ends_here(std::move(window));
+    }
+
+    template <class Given>
+    void reshard(Given& /*window*/, SourceLocation /*where*/ = SourceLocation::current()) {
+        constexpr bool consumed = sizeof(Given) == 0;
+        static_assert(consumed, "reshard consumes the window: write reshard(std::move(window))");
     }
 
     /// Sets every element from value(path, parameter name, index in the whole parameter) -> floating point;

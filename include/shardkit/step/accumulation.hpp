@@ -182,6 +182,11 @@ class Accumulation {
         }
         add_to(*state, "add", where);
     }
+    template <class Handle>
+    void add(Handle& /*handle*/, SourceLocation /*where*/ = SourceLocation::current()) {
+        constexpr bool consumed = sizeof(Handle) == 0;
+        static_assert(consumed, "add consumes the gradients: write add(std::move(gradients))");
+    }
 
     /// Adds zeros for a microbatch in which this rank did not use `layer`, so that the collective still runs.
     template <class Layer>
@@ -243,6 +248,9 @@ class Accumulation {
 
     detail::StepScope<Engine> scope_;
 };
+
+template <class G, class P, class E, class R>
+Accumulation(Sharded<G, P, E, R>&, auto&&...) -> Accumulation<typename detail::NeedsModel<E>::Engine>;
 
 template <class Engine>
 void Accumulation<Engine>::check_number(const detail::Group<Engine>& group, std::size_t count, SourceLocation where) {

@@ -30,6 +30,13 @@ struct Precisions {};
 namespace detail {
 template <class T>
 struct IsSharded : std::false_type {};
+/// Says what stands where a layer was given for the model of one.
+template <class LayersEngine>
+struct NeedsModel {
+    static constexpr bool is_model = sizeof(LayersEngine) == 0;
+    static_assert(is_model, "expected a Model and not a layer: write Model model{layer} before");
+    using Engine = LayersEngine;
+};
 template <class G, class P, class E, class R>
 struct IsSharded<Sharded<G, P, E, R>> : std::true_type {};
 
