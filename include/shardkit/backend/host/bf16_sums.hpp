@@ -91,7 +91,7 @@ SHARDKIT_TARGET_CODE inline void round_any(const Bf16Sums& sums, Words& rounded)
 }
 
 SHARDKIT_TARGET_CODE inline void stream(const Words& words, bf16* target) {
-    asm volatile("vmovntdq {%1, %0|%0, %1}" : "=m"(*reinterpret_cast<Words*>(target)) : "v"(words));
+    asm volatile("vmovntdq {%1, %0|%0, %1}" : "=m"(*static_cast<Words*>(static_cast<void*>(target))) : "v"(words));
 }
 
 /// Sums as sum_lanes does.
