@@ -13,13 +13,13 @@
 #include <vector>
 
 #include <shardkit/checkpoint/checkpoint_folder.hpp>
-#include <shardkit/checkpoint/checkpoint_state.hpp>
 #include <shardkit/checkpoint/convert_elements.hpp>
 #include <shardkit/checkpoint/crc32c.hpp>
 #include <shardkit/checkpoint/file_names.hpp>
 #include <shardkit/checkpoint/manifest.hpp>
 #include <shardkit/checkpoint/safetensors.hpp>
 #include <shardkit/checkpoint/saved_group.hpp>
+#include <shardkit/checkpoint/saved_state.hpp>
 #include <shardkit/checkpoint/stored_as.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/core/json_string.hpp>
@@ -116,7 +116,7 @@ class CheckpointPlan {
             }
         }
         for (const StoredKind& kind : kinds) { add_kind(state, names, kind); }
-        add_scalars(state);
+        add_scalars(state, names);
     }
 
     std::vector<PlannedFile> files;
@@ -238,8 +238,9 @@ class CheckpointPlan {
         for (PlannedTensor& tensor : file.tensors) { tensor.begin += file.begin.size(); }
         files.push_back(std::move(file));
     }
-    void add_scalars(const SavedState& state) {
-        if (state.scalars.empty() && state.blobs.empty()) { return; }
+    void add_scalars(const SavedState& state, const TensorNames& names) {
+        const std::vector<SavedScalar> scalars = state.all_scalars(names, where_);
+        if (scalars.empty() && state.blobs.empty()) { return; }
         HeaderWriter header;
         header.metadata({{std::string(kind_key), std::string(scalars_file)}});
         PlannedFile file{concat(scalars_file, tensors_ending), {}, 0, {}, {}, {}};
@@ -249,7 +250,7 @@ class CheckpointPlan {
             file.scalars.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
             file.digests.push_back({name, crc32c::of(bytes)});
         };
-        for (const SavedScalar& scalar : state.scalars) {
+        for (const SavedScalar& scalar : scalars) {
             add(scalar.name, scalar.real ? ElementType::fp64 : ElementType::uint64, {},
                 std::as_bytes(std::span(&scalar.bits, 1)));
         }

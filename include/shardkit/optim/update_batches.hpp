@@ -49,10 +49,12 @@ class UpdateLaunches {
         listed_.push_back({&group, &state, steps, taken});
     }
 
-    /// Makes the tables for the groups that were listed, once. `updates`, `skip`: in the engine's memory, the same in
+    /// Makes the tables for the groups that were listed. `updates`, `skip`: in the engine's memory, the same in
     /// all calls.
     void prepare(Context<Engine>& context, const Update* updates, const std::uint32_t* skip) {
         if constexpr (batches) {
+            order_.clear();
+            batches_.clear();
             plan();
             with_states([&](auto n) { make_table<n>(context, updates, skip); });
         }
@@ -209,6 +211,12 @@ class UpdateBatches {
 
     /// One more group, in the model's order.
     void add(State& state, const Options& options, std::span<const ParamGroup> param_groups);
+    /// Begins the table anew, into which `choose` takes all groups again, in order, each as far as `progress` says.
+    void restart();
+    void choose(State& state, const Options& options, std::span<const ParamGroup> param_groups,
+                const GroupProgress& progress);
+    /// Whether a graph has captured a step, whose work refers to the tables.
+    bool captured() const noexcept { return captured_; }
     /// Once there are all of them, which are listed; `skip`: in the engine's memory, the same in all calls.
     void prepare(Context<Engine>& context, const std::uint32_t* skip);
     /// Begins to list the model's groups, all and in order.
@@ -238,6 +246,7 @@ class UpdateBatches {
                        UpdateLaunches<Rule, Engine, Precision, typename Precision::Gather>, None>
         stored_;
     std::size_t listed_ = 0;  // of the groups
+    bool captured_ = false;
 };
 
 // Out of the class, so that `extern template` keeps them out of a file.
@@ -255,8 +264,22 @@ UpdateBatches<Rule, Engine, Precision>::~UpdateBatches() = default;
 template <class Rule, class Engine, class Precision>
 void UpdateBatches<Rule, Engine, Precision>::add(State& state, const Options& options,
                                                  std::span<const ParamGroup> param_groups) {
-    groups_.emplace_back(state.context(), state.geometry(), options, param_groups, table_);
+    groups_.emplace_back(state.context(), state.geometry(), options);
+    groups_.back().choose(state.context(), state.geometry(), options, param_groups, nullptr, table_);
     state.torn().end_states();
+}
+
+template <class Rule, class Engine, class Precision>
+void UpdateBatches<Rule, Engine, Precision>::restart() {
+    table_ = Table{};
+    start();
+}
+
+template <class Rule, class Engine, class Precision>
+void UpdateBatches<Rule, Engine, Precision>::choose(State& state, const Options& options,
+                                                    std::span<const ParamGroup> param_groups,
+                                                    const GroupProgress& progress) {
+    next().choose(state.context(), state.geometry(), options, param_groups, &progress, table_);
 }
 
 template <class Rule, class Engine, class Precision>
@@ -286,6 +309,7 @@ void UpdateBatches<Rule, Engine, Precision>::list(State& state) {
 template <class Rule, class Engine, class Precision>
 void UpdateBatches<Rule, Engine, Precision>::run(Context<Engine>& context, const StepScalars* scalars,
                                                  const Options* options) {
+    captured_ = captured_ || capture_of(context.compute_stream()) != 0;
     table_.begin(context.compute_stream(), scalars, options);
     for_each([&](auto& launches) { launches.run(context, table_.updates(), &scalars->skip); });
 }
