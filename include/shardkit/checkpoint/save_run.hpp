@@ -24,8 +24,8 @@
 #include <shardkit/checkpoint/file_names.hpp>
 #include <shardkit/checkpoint/manifest.hpp>
 #include <shardkit/checkpoint/same_updates.hpp>
+#include <shardkit/checkpoint/save_mark.hpp>
 #include <shardkit/checkpoint/save_options.hpp>
-#include <shardkit/checkpoint/saving_process.hpp>
 #include <shardkit/checkpoint/step_folders.hpp>
 #include <shardkit/checkpoint/together.hpp>
 #include <shardkit/checkpoint/write_jobs.hpp>
@@ -175,30 +175,13 @@ class SaveRun final : public MemoryReader {
             std::this_thread::sleep_for(std::chrono::milliseconds(1));
         }
     }
-    /// Puts the mark into the folder, and locks it where locks are to be had.
+    /// Puts the mark into the folder, and a folder for states.
     int take_temporary() {
-        const std::string mark = concat(temporary_, "/", mark_name);
-        int error = calls_.create_file(mark);
-        if (error != 0 && error != EEXIST) { return error; }
-        try {
-            const std::string text = SavingProcess::text();
-            OpenFile::to_write(calls_, mark, where_).write(0, std::as_bytes(std::span(text)));
-        } catch (const FileError&) {
-            if (!has_mark()) { return ENOENT; }
-            throw;
+        if (const int error = set_mark(calls_, concat(temporary_, "/", mark_name), lock_, where_); error != 0) {
+            return error;
         }
-        int held = -1;
-        error = calls_.lock(mark, held);
-        if (error == 0) { lock_ = held; }
-        if (error != 0 && !has_no_locks(error)) { return error; }
-        error = calls_.make_folder(concat(temporary_, "/state"));
-        if (error != 0 && error != EEXIST) { return error; }
-        // The file that is locked may be one that another job has removed meanwhile.
-        return has_mark() ? 0 : ENOENT;
-    }
-    bool has_mark() {
-        std::vector<std::string> names;
-        return calls_.list(temporary_, names) == 0 && std::find(names.begin(), names.end(), mark_name) != names.end();
+        const int error = calls_.make_folder(concat(temporary_, "/state"));
+        return error == EEXIST ? 0 : error;
     }
 
     void end_writing() noexcept {
