@@ -24,7 +24,6 @@
 #include <shardkit/checkpoint/write_jobs.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/access.hpp>
-#include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/fnv.hpp>
 
 namespace shardkit {

@@ -27,17 +27,13 @@ inline constexpr std::string_view mark_name = "uncommitted.shardkit";
 
 /// "step-00001000.tmp-0123456789abcdef": `step` is made, or goes, under it.
 inline std::string temporary_name(std::uint64_t step, std::uint64_t token) {
-    return concat(step_name(step), temporary_mark, digest_text(static_cast<std::uint32_t>(token >> 32U)),
-                  digest_text(static_cast<std::uint32_t>(token)));
+    return concat(step_name(step), temporary_mark, token_text(token));
 }
 /// The step of such a name.
 inline std::optional<std::uint64_t> step_of_temporary(std::string_view name) {
     const std::size_t mark = name.find(temporary_mark);
     if (mark == std::string_view::npos) { return std::nullopt; }
-    const std::string_view token = name.substr(mark + temporary_mark.size());
-    if (token.size() != 16 || token.find_first_not_of("0123456789abcdef") != std::string_view::npos) {
-        return std::nullopt;
-    }
+    if (!is_token_text(name.substr(mark + temporary_mark.size()))) { return std::nullopt; }
     return step_of(name.substr(0, mark));
 }
 

@@ -29,8 +29,7 @@ class TemporaryFile {
         const std::size_t slash = path.rfind('/');
         folder_ = slash == std::string::npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
         begin_ = concat(path.substr(slash + 1), temporary_mark);
-        name_ = concat(begin_, digest_text(static_cast<std::uint32_t>(token >> 32U)),
-                       digest_text(static_cast<std::uint32_t>(token)));
+        name_ = concat(begin_, token_text(token));
     }
     TemporaryFile(const TemporaryFile&) = delete;
     TemporaryFile& operator=(const TemporaryFile&) = delete;
@@ -47,10 +46,7 @@ class TemporaryFile {
         for (std::string& name : names) {
             if (!name.starts_with(begin_) || !name.ends_with(mark_ending)) { continue; }
             name.resize(name.size() - mark_ending.size());
-            const std::string_view token = std::string_view(name).substr(begin_.size());
-            if (token.size() != 16 || token.find_first_not_of("0123456789abcdef") != std::string_view::npos) {
-                continue;
-            }
+            if (!is_token_text(std::string_view(name).substr(begin_.size()))) { continue; }
             std::optional<int> held;
             if (take_mark(calls_, concat(in_folder(name), mark_ending), held, where)) { continue; }
             remove(in_folder(name));
