@@ -5,6 +5,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <tuple>
@@ -170,18 +171,11 @@ class RuleOptimizer : public Optimizer<EngineType> {
     detail::StatementHash choices(std::size_t number) const noexcept override { return numbers_.choices(number); }
 
     std::uint64_t steps_of(const detail::Group<Engine>& wanted, SourceLocation where) const override {
-        std::uint64_t steps = 0;
-        bool found = false;
-        // A walk over the groups changes nothing but where it is.
-        const_cast<RuleOptimizer*>(this)->for_each_group(
-            [&](auto& state, auto& group, auto& table) {
-                if (state.identity() != wanted.identity()) { return; }
-                found = true;
-                if (group.number()) { steps = table.steps(*group.number()); }
-            },
-            where);
-        if (!found) { wanted.refuse_group(where, "steps() of a group that is not one of the optimizer's model"); }
-        return steps;
+        std::optional<std::uint64_t> steps;
+        std::apply([&](const auto&... batches) { ((steps = steps ? steps : batches.steps(wanted.identity())), ...); },
+                   batches_);
+        if (!steps) { wanted.refuse_group(where, "steps() of a group that is not one of the optimizer's model"); }
+        return *steps;
     }
 
     void visit(detail::StateVisitor<Engine>& visitor, SourceLocation where) override {

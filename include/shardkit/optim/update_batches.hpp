@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <map>
+#include <optional>
 #include <span>
 #include <tuple>
 #include <type_traits>
@@ -215,6 +217,8 @@ class UpdateBatches {
     void restart();
     void choose(State& state, const Options& options, std::span<const ParamGroup> param_groups,
                 const GroupProgress& progress);
+    /// Steps that a group of that identity has taken; none where it has no such group. Waits for the compute stream.
+    std::optional<std::uint64_t> steps(std::uint64_t identity) const;
     /// Whether a graph has captured a step, whose work refers to the tables.
     bool captured() const noexcept { return captured_; }
     /// Once there are all of them, which are listed; `skip`: in the engine's memory, the same in all calls.
@@ -239,6 +243,7 @@ class UpdateBatches {
     }
 
     std::vector<Group> groups_;
+    std::map<std::uint64_t, std::size_t> numbers_;  // of them, by identity
     // Their ends wait for the kernels that use what is above.
     Table table_;
     UpdateLaunches<Rule, Engine, Precision, typename Precision::Master> own_;
@@ -266,7 +271,16 @@ void UpdateBatches<Rule, Engine, Precision>::add(State& state, const Options& op
                                                  std::span<const ParamGroup> param_groups) {
     groups_.emplace_back(state.context(), state.geometry(), options);
     groups_.back().choose(state.context(), state.geometry(), options, param_groups, nullptr, table_);
+    numbers_.emplace(state.identity(), groups_.size() - 1);
     state.torn().end_states();
+}
+
+template <class Rule, class Engine, class Precision>
+std::optional<std::uint64_t> UpdateBatches<Rule, Engine, Precision>::steps(std::uint64_t identity) const {
+    const auto found = numbers_.find(identity);
+    if (found == numbers_.end()) { return std::nullopt; }
+    const auto number = groups_[found->second].number();
+    return number ? table_.steps(*number) : 0;
 }
 
 template <class Rule, class Engine, class Precision>
