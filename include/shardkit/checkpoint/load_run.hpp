@@ -46,6 +46,7 @@ class LoadRun {
                 group->begin_load(where_);
             }
             find_tensors();
+            require_shared();
             find_numbers();
             refuse_unmatched();
         });
@@ -238,9 +239,24 @@ class LoadRun {
                                    ", expected F64, F32, BF16 or F16"),
                             where_);
         }
-        const bool first = !std::exchange(from->read, true);
-        targets_.push_back(
-            {{g, v, p, order, name, values.type, from->begin, from->tensor.bytes.size()}, from, first, rest, 0});
+        const std::size_t size = from->tensor.bytes.size() / order.shape().numel();
+        const std::uint64_t begin = from->begin + order.begin() * size;
+        const bool first = order.shares() ? shared_[from].emplace(begin, order.numel() * size).second
+                                          : !std::exchange(from->read, true);
+        targets_.push_back({{g, v, p, order, name, values.type, begin, order.numel() * size}, from, first, rest, 0});
+    }
+    /// That of tensors which parameters share every element is read: no digest could be compared otherwise.
+    void require_shared() const {
+        for (const auto& [from, parts] : shared_) {
+            std::uint64_t next = from->begin;
+            for (const auto& [begin, bytes] : parts) { next = begin == next ? begin + bytes : 0; }
+            if (next == from->begin + from->tensor.bytes.size()) { continue; }
+            throw FileError(
+                files_->path(*from),
+                concat("tensor '", safetensors::detail::shown(from->tensor.name), "' is shared by ", parts.size(),
+                       " parameters of the state, which are not one for each of its elements"),
+                where_);
+        }
     }
     void find_numbers() {
         FindNumbers numbers(*files_, where_);
@@ -300,13 +316,18 @@ class LoadRun {
         std::vector<std::uint32_t> own;
         for (const Target& target : targets_) { own.push_back(target.digest); }
         const auto all = world_.gather(std::span<const std::uint32_t>(own), where_);
+        std::map<const Stored*, std::uint32_t> sums;  // of those that share a tensor
         for (std::size_t t = 0; t < targets_.size(); ++t) {
             if (!targets_[t].digests) { continue; }
             std::uint32_t sum = 0;
             for (std::size_t rank = 0; rank < world_.size(); ++rank) { sum ^= all[rank * own.size() + t]; }
             const Stored& from = *targets_[t].from;
-            if (crc32c::finished(sum, from.tensor.bytes.size()) != from.crc32c) {
-                throw_damaged(files_->path(from), concat("tensor '", from.tensor.name, "'"), where_);
+            const PlannedTensor& its = targets_[t].tensor;
+            sums[&from] ^= crc32c::behind(sum, from.begin + from.tensor.bytes.size() - (its.begin + its.bytes));
+        }
+        for (const auto& [from, sum] : sums) {
+            if (crc32c::finished(sum, from->tensor.bytes.size()) != from->crc32c) {
+                throw_damaged(files_->path(*from), concat("tensor '", from->tensor.name, "'"), where_);
             }
         }
     }
@@ -318,6 +339,8 @@ class LoadRun {
     SavedState state_;
     std::unique_ptr<CheckpointFiles> files_;
     std::vector<Target> targets_;
+    /// Of tensors that parameters share: where the parameters' bytes begin in the file, and how many they are.
+    std::map<Stored*, std::map<std::uint64_t, std::uint64_t>> shared_;
     std::vector<std::pair<std::vector<std::uint8_t>*, std::vector<std::uint8_t>>> blobs_;
     LoadReport report_;
 };

@@ -225,8 +225,13 @@ class SaveRun final : public MemoryReader {
         std::size_t next = 0;
         for (const PlannedFile& file : plan_->files) {
             manifest.files.push_back({file.name, file.bytes, text_digest(file.begin), file.digests});
+            std::uint32_t sum = 0;  // of all that share a tensor
             for (const PlannedTensor& tensor : file.tensors) {
-                manifest.files.back().tensors.push_back({tensor.name, crc32c::finished(sums[next++], tensor.bytes)});
+                const std::size_t size = size_of(tensor.type);
+                sum ^= crc32c::behind(sums[next++], tensor.behind(size));
+                if (tensor.behind(size) > 0) { continue; }
+                manifest.files.back().tensors.push_back(
+                    {tensor.name, crc32c::finished(std::exchange(sum, 0U), tensor.tensor_bytes(size))});
             }
         }
         if (!plan_->index.empty()) {
@@ -266,7 +271,8 @@ class SaveRun final : public MemoryReader {
             for (const PlannedTensor& tensor : file.tensors) {
                 const auto* const found = files.find(kind_of_file(file.name), tensor.name);
                 same = same && found != nullptr && found->tensor.type == dtype_of(tensor.type) &&
-                       found->tensor.shape == tensor.order.shape() && found->begin == tensor.begin;
+                       found->tensor.shape == tensor.order.shape() &&
+                       found->begin + tensor.order.begin() * size_of(tensor.type) == tensor.begin;
             }
         }
         if (!same) { throw FileError(temporary_, "has not what was written, when it is read back", where_); }

@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -12,6 +14,7 @@
 
 #include <shardkit/checkpoint/saved_group.hpp>
 #include <shardkit/checkpoint/stored_as.hpp>
+#include <shardkit/core/error.hpp>
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/optim/group_progress.hpp>
@@ -49,30 +52,60 @@ struct SavedState {
     std::vector<std::pair<std::string, std::vector<std::uint8_t>*>> blobs;
 
     /// All numbers as a file has them, `progress` first. @param names  of tensors
+    /// @throws std::invalid_argument for parameters that share a tensor and are not as far as each other
     std::vector<SavedScalar> all_scalars(const TensorNames& names, SourceLocation where) const {
         std::vector<SavedScalar> all;
+        bool differ = false;
+        for (const SavedProgress& saved : progress) {
+            for (std::size_t n = 0; n < saved.progress.numbers.size(); ++n) {
+                const auto& number = saved.progress.numbers[n];
+                all.push_back({SavedProgress::of_group(groups[saved.group]->geometry().path, number.name),
+                               number.real, saved.progress.own[n]});
+            }
+            for (std::size_t p = 0; p < saved.progress.param_groups.size(); ++p) {
+                const auto its = saved.progress.of(p);
+                differ = differ || !std::equal(its.begin(), its.end(), saved.progress.own.begin());
+            }
+        }
+        if (differ) { add_of_tensors(all, names, where); }
+        all.insert(all.end(), scalars.begin(), scalars.end());
+        return all;
+    }
+
+  private:
+    void add_of_tensors(std::vector<SavedScalar>& all, const TensorNames& names, SourceLocation where) const {
+        struct Known {
+            std::string parameter;
+            std::span<const std::uint64_t> numbers;
+        };
+        std::map<std::string, Known> known;  // by tensor
         for (const SavedProgress& saved : progress) {
             const GroupGeometry& geometry = groups[saved.group]->geometry();
             const auto& numbers = saved.progress.numbers;
-            for (std::size_t n = 0; n < numbers.size(); ++n) {
-                all.push_back({SavedProgress::of_group(geometry.path, numbers[n].name), numbers[n].real,
-                               saved.progress.own[n]});
-            }
             for (std::size_t p = 0; p < geometry.parameters.size(); ++p) {
                 const PlacedParameter& parameter = geometry.parameters[p];
+                if (parameter.frozen) { continue; }
                 const auto its = saved.progress.of(p);
-                if (std::equal(its.begin(), its.end(), saved.progress.own.begin())) { continue; }
                 for (const auto& [tensor, order] :
                      StoredOrder::of(names(geometry.path, parameter), geometry.path, parameter, where)) {
+                    const Known own{concat(geometry.path, ".", parameter.name), its};
+                    const auto [first, is_new] = known.emplace(tensor, own);
+                    const auto& others = first->second.numbers;
                     for (std::size_t n = 0; n < numbers.size(); ++n) {
-                        if (its[n] == saved.progress.own[n]) { continue; }
-                        all.push_back({SavedProgress::of_tensor(tensor, numbers[n].name), numbers[n].real, its[n]});
+                        if (others[n] != its[n]) {
+                            throw_invalid_argument(where, "save: '", first->second.parameter, "' and '",
+                                                   own.parameter, "' share the tensor '", tensor,
+                                                   "' and have not the same ", numbers[n].name,
+                                                   ": expected a tensor for each");
+                        }
+                        if (is_new && its[n] != saved.progress.own[n]) {
+                            all.push_back(
+                                {SavedProgress::of_tensor(tensor, numbers[n].name), numbers[n].real, its[n]});
+                        }
                     }
                 }
             }
         }
-        all.insert(all.end(), scalars.begin(), scalars.end());
-        return all;
     }
 };
 
