@@ -263,11 +263,9 @@ class LoadRun {
         if (options_.states) { numbers.find(state_, tensors_of_states(), report_.left); }
         for (const auto& [name, bytes] : state_.blobs) {
             const std::string stored = concat("blob.", name);
-            if (auto read = numbers.blob(stored)) {
-                blobs_.emplace_back(bytes, std::move(*read));
-            } else {
-                report_.left.push_back(stored);
-            }
+            auto read = numbers.blob(stored);
+            if (read) { blobs_.emplace_back(bytes, std::move(*read)); }
+            if (!read) { report_.left.push_back(stored); }
         }
     }
     FindNumbers::Tensors tensors_of_states() const {
