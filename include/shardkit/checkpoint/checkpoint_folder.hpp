@@ -56,6 +56,14 @@ inline std::uint64_t new_token() {
     if (::getrandom(&token, sizeof token, 0) == sizeof token) { return token; }
     return static_cast<std::uint64_t>(::getpid()) << 32U ^ static_cast<std::uint64_t>(std::time(nullptr));
 }
+/// That as a text: 16 digits.
+inline std::string token_text(std::uint64_t token) {
+    return concat(digest_text(static_cast<std::uint32_t>(token >> 32U)),
+                  digest_text(static_cast<std::uint32_t>(token)));
+}
+inline bool is_token_text(std::string_view text) noexcept {
+    return text.size() == 16 && text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
+}
 
 /// Makes a folder and those above it.
 inline void make_folders(FileCalls& calls, const std::string& path, SourceLocation where) {

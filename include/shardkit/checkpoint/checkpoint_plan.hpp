@@ -13,13 +13,13 @@
 #include <vector>
 
 #include <shardkit/checkpoint/checkpoint_folder.hpp>
-#include <shardkit/checkpoint/checkpoint_state.hpp>
 #include <shardkit/checkpoint/convert_elements.hpp>
 #include <shardkit/checkpoint/crc32c.hpp>
 #include <shardkit/checkpoint/file_names.hpp>
 #include <shardkit/checkpoint/manifest.hpp>
 #include <shardkit/checkpoint/safetensors.hpp>
 #include <shardkit/checkpoint/saved_group.hpp>
+#include <shardkit/checkpoint/saved_state.hpp>
 #include <shardkit/checkpoint/stored_as.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/core/json_string.hpp>
@@ -40,7 +40,15 @@ struct PlannedTensor {
     std::string name;
     ElementType type{};
     std::uint64_t begin = 0;  ///< byte of the file
-    std::uint64_t bytes = 0;
+    std::uint64_t bytes = 0;  ///< of the parameter's elements in it
+
+    /// Bytes of the tensor in the file, and how many stand behind the parameter's, with elements of this size.
+    std::uint64_t tensor_bytes(std::size_t size) const noexcept { return order.shape().numel() * size; }
+    std::uint64_t behind(std::size_t size) const noexcept {
+        return (order.shape().numel() - order.begin() - order.numel()) * size;
+    }
+    /// Whether it is the first parameter in its tensor, or the only one.
+    bool begins() const noexcept { return order.begin() == 0; }
 };
 
 /// One file of a checkpoint, before anything is written.
@@ -48,7 +56,7 @@ struct PlannedFile {
     std::string name;                       ///< in the folder
     std::string begin;                      ///< everything before the first tensor
     std::uint64_t bytes = 0;                ///< of the whole file
-    std::vector<PlannedTensor> tensors;     ///< in the order of their bytes
+    std::vector<PlannedTensor> tensors;     ///< in the order of their bytes; those that share one follow each other
     std::string scalars;                    ///< of a file without tensors of parameters: what follows `begin`
     std::vector<Manifest::Tensor> digests;  ///< of these
 };
@@ -116,7 +124,7 @@ class CheckpointPlan {
             }
         }
         for (const StoredKind& kind : kinds) { add_kind(state, names, kind); }
-        add_scalars(state);
+        add_scalars(state, names);
     }
 
     std::vector<PlannedFile> files;
@@ -159,7 +167,7 @@ class CheckpointPlan {
                     for (auto& [name, order] :
                          StoredOrder::of(names(geometry.path, parameter), geometry.path, parameter, where_)) {
                         stored_names[p] += concat(stored_names[p].empty() ? "" : " ", name);
-                        const std::uint64_t bytes = order.shape().numel() * size_of(values.type);
+                        const std::uint64_t bytes = order.numel() * size_of(values.type);
                         tensors.push_back({g, v, p, order, std::move(name), values.type, 0, bytes});
                     }
                 }
@@ -172,27 +180,66 @@ class CheckpointPlan {
             }
         }
         if (tensors.empty()) { return; }
-        refuse_twice(state, tensors);
+        join(state, kind, tensors);
         // Larger elements first: every tensor is aligned then.
         std::stable_sort(tensors.begin(), tensors.end(), [](const PlannedTensor& a, const PlannedTensor& b) {
             return size_of(a.type) > size_of(b.type);
         });
         cut(std::move(tensors), metadata, kind);
     }
-    /// That no two tensors of a kind have one name, in whichever files they will lie.
-    void refuse_twice(const SavedState& state, const std::vector<PlannedTensor>& tensors) const {
-        std::map<std::string_view, const PlannedTensor*> known;
+    /// Brings parameters that share a tensor behind each other.
+    /// @throws std::invalid_argument where two tensors of a kind have one name, in whichever files they will lie, or
+    ///         some elements of one are no parameter's or two parameters'
+    void join(const SavedState& state, const StoredKind& kind, std::vector<PlannedTensor>& tensors) const {
+        const auto what = [&](const PlannedTensor& of) {
+            const GroupGeometry& geometry = state.groups[of.group]->geometry();
+            return concat("'", geometry.path, ".", geometry.parameters[of.parameter].name, "'");
+        };
+        std::map<std::string_view, std::vector<const PlannedTensor*>> known;
         for (const PlannedTensor& tensor : tensors) {
-            const auto [first, is_new] = known.emplace(tensor.name, &tensor);
-            if (is_new) { continue; }
-            const auto what = [&](const PlannedTensor& of) {
-                const GroupGeometry& geometry = state.groups[of.group]->geometry();
-                return concat("'", geometry.path, ".", geometry.parameters[of.parameter].name, "'");
-            };
-            throw_invalid_argument(where_, "checkpoint: ", what(*first->second), " and ", what(tensor),
-                                   " are both stored as '", safetensors::detail::shown(tensor.name),
-                                   "': expected a name for each tensor");
+            auto& sharers = known[tensor.name];
+            sharers.push_back(&tensor);
+            const PlannedTensor& first = *sharers.front();
+            if (sharers.size() == 1) { continue; }
+            if (!first.order.shares() || !tensor.order.shares()) {
+                throw_invalid_argument(where_, "checkpoint: ", what(first), " and ", what(tensor),
+                                       " are both stored as '", safetensors::detail::shown(tensor.name),
+                                       "': expected a name for each tensor");
+            }
+            if (!(first.order.shape() == tensor.order.shape()) || first.type != tensor.type) {
+                throw_invalid_argument(where_, "checkpoint: ", what(first), " and ", what(tensor), " share '",
+                                       safetensors::detail::shown(tensor.name), "', as ", name(first.type), " ",
+                                       first.order.shape().describe(), " and ", name(tensor.type), " ",
+                                       tensor.order.shape().describe(), ": expected one type and shape");
+            }
         }
+        std::vector<PlannedTensor> joined;
+        for (const PlannedTensor& tensor : tensors) {
+            auto sharers = std::exchange(known[tensor.name], {});
+            if (sharers.empty()) { continue; }
+            std::sort(sharers.begin(), sharers.end(), [](const PlannedTensor* a, const PlannedTensor* b) {
+                return a->order.begin() < b->order.begin();
+            });
+            std::size_t next = 0;
+            std::string before = "its beginning";
+            const auto expect = [&](std::size_t begin, const std::string& behind) {
+                if (begin == next) { return; }
+                throw_invalid_argument(where_, "checkpoint: of '", kind.of(safetensors::detail::shown(tensor.name)),
+                                       "' ", before, " ends at element ", next, " and ", behind, " begins at ", begin,
+                                       ": expected one parameter for each element", values_hint(kind));
+            };
+            for (const PlannedTensor* const each : sharers) {
+                expect(each->order.begin(), what(*each));
+                next = each->order.begin() + each->order.numel();
+                before = what(*each);
+                joined.push_back(*each);
+            }
+            if (tensor.order.shares()) { expect(tensor.order.shape().numel(), "its end"); }
+        }
+        tensors = std::move(joined);
+    }
+    static std::string_view values_hint(const StoredKind& kind) {
+        return kind.role == Role::parameters ? "" : "; a frozen one has no state or master to put there";
     }
     /// Into files of at most max_file_bytes, or one tensor.
     void cut(std::vector<PlannedTensor>&& tensors, const std::vector<std::pair<std::string, std::string>>& metadata,
@@ -201,12 +248,15 @@ class CheckpointPlan {
         std::uint64_t bytes = 0;
         std::uint64_t total = 0;
         for (PlannedTensor& tensor : tensors) {
-            if (!parts.back().empty() && tensor.bytes > max_file_bytes_ - std::min(bytes, max_file_bytes_)) {
-                parts.emplace_back();
-                bytes = 0;
+            if (tensor.begins()) {
+                const std::uint64_t size = tensor.tensor_bytes(size_of(tensor.type));
+                if (!parts.back().empty() && size > max_file_bytes_ - std::min(bytes, max_file_bytes_)) {
+                    parts.emplace_back();
+                    bytes = 0;
+                }
+                bytes += size;
+                total += size;
             }
-            bytes += tensor.bytes;
-            total += tensor.bytes;
             parts.back().push_back(std::move(tensor));
         }
         const std::string base = kind.file();
@@ -215,6 +265,7 @@ class CheckpointPlan {
             const std::string name = parts.size() == 1 ? base : NumberedName::of(base, i + 1, parts.size());
             add_file(concat(name, tensors_ending), std::move(parts[i]), metadata);
             for (const PlannedTensor& tensor : files.back().tensors) {
+                if (!tensor.begins()) { continue; }
                 map += concat(map.empty() ? "\n  " : ",\n  ", json_string(tensor.name), ": ",
                               json_string(files.back().name));
             }
@@ -229,7 +280,10 @@ class CheckpointPlan {
         header.metadata(metadata);
         std::uint64_t at = 0;
         for (PlannedTensor& tensor : tensors) {
-            header.tensor(tensor.name, tensor.type, tensor.order.shape(), at, tensor.bytes);
+            if (tensor.begins()) {
+                header.tensor(tensor.name, tensor.type, tensor.order.shape(), at,
+                              tensor.tensor_bytes(size_of(tensor.type)));
+            }
             tensor.begin = at;
             at += tensor.bytes;
         }
@@ -238,8 +292,9 @@ class CheckpointPlan {
         for (PlannedTensor& tensor : file.tensors) { tensor.begin += file.begin.size(); }
         files.push_back(std::move(file));
     }
-    void add_scalars(const SavedState& state) {
-        if (state.scalars.empty() && state.blobs.empty()) { return; }
+    void add_scalars(const SavedState& state, const TensorNames& names) {
+        const std::vector<SavedScalar> scalars = state.all_scalars(names, where_);
+        if (scalars.empty() && state.blobs.empty()) { return; }
         HeaderWriter header;
         header.metadata({{std::string(kind_key), std::string(scalars_file)}});
         PlannedFile file{concat(scalars_file, tensors_ending), {}, 0, {}, {}, {}};
@@ -249,7 +304,7 @@ class CheckpointPlan {
             file.scalars.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
             file.digests.push_back({name, crc32c::of(bytes)});
         };
-        for (const SavedScalar& scalar : state.scalars) {
+        for (const SavedScalar& scalar : scalars) {
             add(scalar.name, scalar.real ? ElementType::fp64 : ElementType::uint64, {},
                 std::as_bytes(std::span(&scalar.bits, 1)));
         }

@@ -15,9 +15,9 @@
 #include <vector>
 
 #include <shardkit/checkpoint/saved_group.hpp>
+#include <shardkit/checkpoint/saved_state.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/access.hpp>
-#include <shardkit/detail/concat.hpp>
 #include <shardkit/optim/optimizer.hpp>
 #include <shardkit/step/loss_scale.hpp>
 #include <shardkit/step/model.hpp>
@@ -25,13 +25,6 @@
 namespace shardkit {
 
 namespace detail {
-
-/// What is saved or loaded, as it is at the moment.
-struct SavedState {
-    std::vector<std::unique_ptr<SavedGroup>> groups;
-    std::vector<SavedScalar> scalars;
-    std::vector<std::pair<std::string, std::vector<std::uint8_t>*>> blobs;
-};
 
 inline namespace SHARDKIT_BUILD {
 
@@ -48,9 +41,7 @@ class CaptureStates final : public StateVisitor<Engine> {
     }
     void state(std::string_view name, std::span<float> values) override { add(name, values); }
     void state(std::string_view name, std::span<double> values) override { add(name, values); }
-    void number(const std::string& name, bool real, std::uint64_t& bits) override {
-        to_.scalars.push_back({concat("group.", group_->path(), ".", name), real, bits});
-    }
+    void progress(GroupProgress& progress) override { to_.progress.push_back({number_, progress}); }
     bool restores() const noexcept override { return false; }
 
   private:
@@ -66,25 +57,23 @@ class CaptureStates final : public StateVisitor<Engine> {
     std::size_t number_ = 0;  // of the group
     Group<Engine>* group_ = nullptr;
 };
-/// Sets an optimizer's numbers from scalars in the order of CaptureStates.
+/// Sets an optimizer's numbers, in the order of CaptureStates.
 template <class Engine>
 class RestoreStates final : public StateVisitor<Engine> {
   public:
-    explicit RestoreStates(std::span<const SavedScalar> scalars) : left_(scalars) {}
+    explicit RestoreStates(std::span<const SavedProgress> progress) : left_(progress) {}
 
     void group(Group<Engine>& /*group*/, MemoryReader*& /*reader*/) override {}
     void state(std::string_view /*name*/, std::span<float> /*values*/) override {}
     void state(std::string_view /*name*/, std::span<double> /*values*/) override {}
-    void number(const std::string& /*name*/, bool /*real*/, std::uint64_t& bits) override {
-        bits = left_.front().bits;
+    void progress(GroupProgress& progress) override {
+        progress = left_.front().progress;
         left_ = left_.subspan(1);
     }
     bool restores() const noexcept override { return true; }
-    /// Those behind the optimizer's.
-    std::span<const SavedScalar> left() const noexcept { return left_; }
 
   private:
-    std::span<const SavedScalar> left_;
+    std::span<const SavedProgress> left_;
 };
 
 }  // namespace SHARDKIT_BUILD
@@ -186,12 +175,12 @@ class CheckpointState {
         context_->compute_stream().synchronize();
         return state;
     }
-    /// Sets what is no tensor from scalars in the order of `capture`.
-    void restore(std::span<const detail::SavedScalar> scalars, SourceLocation where) const {
+    /// Sets what is no tensor, in the order of `capture`.
+    void restore(std::span<const detail::SavedProgress> progress, std::span<const detail::SavedScalar> scalars,
+                 SourceLocation where) const {
         if (optimizer_ != nullptr) {
-            detail::RestoreStates<Engine> states(scalars);
+            detail::RestoreStates<Engine> states(progress);
             detail::Access::visit(*optimizer_, states, where);
-            scalars = states.left();
         }
         if (loss_scale_ != nullptr) {
             detail::Access::restore(*loss_scale_, std::bit_cast<double>(scalars[0].bits),

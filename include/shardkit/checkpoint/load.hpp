@@ -63,9 +63,7 @@ LoadReport load(Context<Engine>& context, const std::string& folder, const Check
     LoadReport report =
         run.run([&](FileCalls& calls) { return detail::CheckpointFiles::of_checkpoint(calls, folder, where); },
                 [&] { return detail::Access::capture(state, where); });
-    if (!run.scalars().empty()) {
-        detail::Access::restore_scalars(state, std::span<const detail::SavedScalar>(run.scalars()), where);
-    }
+    if (run.loads_states()) { detail::Access::restore_numbers(state, run.progress(), run.scalars(), where); }
     return report;
 }
 

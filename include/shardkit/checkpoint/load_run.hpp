@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstring>
 #include <exception>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -18,6 +19,7 @@
 #include <shardkit/checkpoint/checkpoint_plan.hpp>
 #include <shardkit/checkpoint/checkpoint_state.hpp>
 #include <shardkit/checkpoint/file_names.hpp>
+#include <shardkit/checkpoint/find_numbers.hpp>
 #include <shardkit/checkpoint/load_options.hpp>
 #include <shardkit/checkpoint/read_tensor.hpp>
 #include <shardkit/checkpoint/together.hpp>
@@ -44,7 +46,8 @@ class LoadRun {
                 group->begin_load(where_);
             }
             find_tensors();
-            find_scalars();
+            require_shared();
+            find_numbers();
             refuse_unmatched();
         });
         Fnv identity;
@@ -56,7 +59,7 @@ class LoadRun {
             identity.add(target.tensor.order.hash());
             identity.add(target.from->tensor.name);
         }
-        for (const SavedScalar& scalar : scalars_) { identity.add(scalar.name); }
+        for (const SavedScalar& scalar : state_.scalars) { identity.add(scalar.name); }
         for (const auto& [name, bytes] : state_.blobs) { identity.add(name); }
         require_same(world_, "load",
                      concat(files_->first_path().empty() ? "nothing" : files_->first_path(),
@@ -79,8 +82,10 @@ class LoadRun {
         report_.strings = files_->strings();
         return report_;
     }
-    /// Scalars in the order of the state's; empty where none were asked for, or one is not there.
-    const std::vector<SavedScalar>& scalars() const noexcept { return scalars_; }
+    bool loads_states() const noexcept { return options_.states; }
+    /// The state's, with what the files have of them.
+    const std::vector<SavedProgress>& progress() const noexcept { return state_.progress; }
+    const std::vector<SavedScalar>& scalars() const noexcept { return state_.scalars; }
 
   private:
     using Stored = CheckpointFiles::Stored;
@@ -176,8 +181,23 @@ class LoadRun {
                 if (others[t] != names[t].own) { names[t].aliases.push_back(others[t]); }
             }
         }
+        const SavedValues& values = *state_.groups[g]->values[v];
+        std::vector<Stored*> from;
+        for (const Names& each : names) { from.push_back(source(values, each)); }
+        const auto lacks = std::find(from.begin(), from.end(), nullptr);
+        const auto has =
+            std::find_if(from.begin(), from.end(), [](const Stored* stored) { return stored != nullptr; });
+        if (values.kind.role == Role::states && lacks != from.end() && has != from.end()) {
+            throw FileError(
+                files_->path(**has),
+                concat("and the files beside it have '", values.kind.of((**has).tensor.name), "' and not '",
+                       values.kind.of(names[static_cast<std::size_t>(lacks - from.begin())].own),
+                       "', which are one parameter here: its updates could not go on from half of a state; "
+                       "LoadOptions::states = false loads the parameters alone"),
+                where_);
+        }
         for (std::size_t t = 0; t < tensors.size(); ++t) {
-            add_target(g, v, p, names[t].own, tensors[t].second, source(*state_.groups[g]->values[v], names[t]));
+            add_target(g, v, p, names[t].own, tensors[t].second, from[t]);
         }
     }
     /// What the user's names call an alias; nothing where they know parameters alone.
@@ -219,47 +239,47 @@ class LoadRun {
                                    ", expected F64, F32, BF16 or F16"),
                             where_);
         }
-        const bool first = !std::exchange(from->read, true);
-        targets_.push_back(
-            {{g, v, p, order, name, values.type, from->begin, from->tensor.bytes.size()}, from, first, rest, 0});
+        const std::size_t size = from->tensor.bytes.size() / order.shape().numel();
+        const std::uint64_t begin = from->begin + order.begin() * size;
+        const bool first = order.shares() ? shared_[from].emplace(begin, order.numel() * size).second
+                                          : !std::exchange(from->read, true);
+        targets_.push_back({{g, v, p, order, name, values.type, begin, order.numel() * size}, from, first, rest, 0});
     }
-    void find_scalars() {
-        if (options_.states) {
-            for (const SavedScalar& scalar : state_.scalars) {
-                Stored* const from = files_->find(scalars_file, scalar.name);
-                if (from == nullptr) {
-                    report_.left.push_back(scalar.name);
-                    continue;
-                }
-                const auto type = scalar.real ? safetensors::DType::f64 : safetensors::DType::u64;
-                if (from->tensor.type != type || from->tensor.numel() != 1) {
-                    throw FileError(files_->path(*from),
-                                    concat("'", scalar.name, "' is no ", safetensors::name(type)), where_);
-                }
-                SavedScalar read = scalar;
-                files_->file(*from).read(from->begin, std::as_writable_bytes(std::span(&read.bits, 1)));
-                check(*from, std::as_bytes(std::span(&read.bits, 1)));
-                scalars_.push_back(read);
-            }
-            if (scalars_.size() != state_.scalars.size()) { scalars_.clear(); }
+    /// That of tensors which parameters share every element is read: no digest could be compared otherwise.
+    void require_shared() const {
+        for (const auto& [from, parts] : shared_) {
+            std::uint64_t next = from->begin;
+            for (const auto& [begin, bytes] : parts) { next = begin == next ? begin + bytes : 0; }
+            if (next == from->begin + from->tensor.bytes.size()) { continue; }
+            throw FileError(
+                files_->path(*from),
+                concat("tensor '", safetensors::detail::shown(from->tensor.name), "' is shared by ", parts.size(),
+                       " parameters of the state, which are not one for each of its elements"),
+                where_);
         }
+    }
+    void find_numbers() {
+        FindNumbers numbers(*files_, where_);
+        if (options_.states) { numbers.find(state_, tensors_of_states(), report_.left); }
         for (const auto& [name, bytes] : state_.blobs) {
-            Stored* const from = files_->find(scalars_file, concat("blob.", name));
-            if (from == nullptr) {
-                report_.left.push_back(concat("blob.", name));
-                continue;
-            }
-            std::vector<std::uint8_t> read(from->tensor.bytes.size());
-            files_->file(*from).read(from->begin, std::as_writable_bytes(std::span(read)));
-            check(*from, std::as_bytes(std::span(read)));
-            blobs_.emplace_back(bytes, std::move(read));
+            const std::string stored = concat("blob.", name);
+            auto read = numbers.blob(stored);
+            if (read) { blobs_.emplace_back(bytes, std::move(*read)); }
+            if (!read) { report_.left.push_back(stored); }
         }
     }
-    void check(Stored& stored, std::span<const std::byte> bytes) const {
-        stored.used = true;
-        if (files_->verified() && crc32c::of(bytes) != stored.crc32c) {
-            throw_damaged(files_->path(stored), concat("'", stored.tensor.name, "'"), where_);
+    FindNumbers::Tensors tensors_of_states() const {
+        FindNumbers::Tensors tensors;
+        std::map<std::pair<std::size_t, std::size_t>, std::size_t> first;  // of whose values they are
+        for (const Target& target : targets_) {
+            const PlannedTensor& its = target.tensor;
+            if (state_.groups[its.group]->values[its.values]->kind.role != Role::states) { continue; }
+            const std::pair of(its.group, its.parameter);
+            if (first.emplace(of, its.values).first->second == its.values) {
+                tensors[of].push_back(target.from->tensor.name);
+            }
         }
+        return tensors;
     }
     void refuse_unmatched() {
         for (const Stored& stored : files_->tensors()) {
@@ -294,13 +314,18 @@ class LoadRun {
         std::vector<std::uint32_t> own;
         for (const Target& target : targets_) { own.push_back(target.digest); }
         const auto all = world_.gather(std::span<const std::uint32_t>(own), where_);
+        std::map<const Stored*, std::uint32_t> sums;  // of those that share a tensor
         for (std::size_t t = 0; t < targets_.size(); ++t) {
             if (!targets_[t].digests) { continue; }
             std::uint32_t sum = 0;
             for (std::size_t rank = 0; rank < world_.size(); ++rank) { sum ^= all[rank * own.size() + t]; }
             const Stored& from = *targets_[t].from;
-            if (crc32c::finished(sum, from.tensor.bytes.size()) != from.crc32c) {
-                throw_damaged(files_->path(from), concat("tensor '", from.tensor.name, "'"), where_);
+            const PlannedTensor& its = targets_[t].tensor;
+            sums[&from] ^= crc32c::behind(sum, from.begin + from.tensor.bytes.size() - (its.begin + its.bytes));
+        }
+        for (const auto& [from, sum] : sums) {
+            if (crc32c::finished(sum, from->tensor.bytes.size()) != from->crc32c) {
+                throw_damaged(files_->path(*from), concat("tensor '", from->tensor.name, "'"), where_);
             }
         }
     }
@@ -312,7 +337,8 @@ class LoadRun {
     SavedState state_;
     std::unique_ptr<CheckpointFiles> files_;
     std::vector<Target> targets_;
-    std::vector<SavedScalar> scalars_;
+    /// Of tensors that parameters share: where the parameters' bytes begin in the file, and how many they are.
+    std::map<Stored*, std::map<std::uint64_t, std::uint64_t>> shared_;
     std::vector<std::pair<std::vector<std::uint8_t>*, std::vector<std::uint8_t>>> blobs_;
     LoadReport report_;
 };

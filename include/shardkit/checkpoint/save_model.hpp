@@ -11,19 +11,19 @@
 #include <utility>
 #include <vector>
 
-#include <shardkit/checkpoint/checkpoint_folder.hpp>
 #include <shardkit/checkpoint/checkpoint_plan.hpp>
 #include <shardkit/checkpoint/checkpoint_state.hpp>
 #include <shardkit/checkpoint/file_calls.hpp>
 #include <shardkit/checkpoint/open_file.hpp>
 #include <shardkit/checkpoint/read_header.hpp>
 #include <shardkit/checkpoint/same_updates.hpp>
+#include <shardkit/checkpoint/save_mark.hpp>
 #include <shardkit/checkpoint/save_options.hpp>
+#include <shardkit/checkpoint/temporary_file.hpp>
 #include <shardkit/checkpoint/together.hpp>
 #include <shardkit/checkpoint/write_jobs.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/access.hpp>
-#include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/fnv.hpp>
 
 namespace shardkit {
@@ -58,35 +58,30 @@ class ModelFileRun {
         require_same_updates(world_, "save_model", state.groups, where_);
         PlannedFile& file = plan->files.front();
         const std::uint64_t token = agree(*plan);
-        const std::size_t slash = path_.rfind('/');
-        const std::string folder = slash == std::string::npos ? "." : slash == 0 ? "/" : path_.substr(0, slash);
-        file.name =
-            concat(path_.substr(slash + 1), temporary_mark, digest_text(static_cast<std::uint32_t>(token >> 32U)),
-                   digest_text(static_cast<std::uint32_t>(token)));
-        const std::string temporary = concat(folder, "/", file.name);
-        bool made = false;
+        TemporaryFile temporary(calls_, path_, token);
+        file.name = temporary.name();
         const auto go = [&](const Failure& own) {
             const Failure first = Failure::first(world_, own, where_);
             if (!first.happened()) { return; }
-            if (made) { calls_.remove_file(temporary); }
+            temporary.end();
             world_.gather('\0', where_);
             first.raise(where_);
         };
         go(attempt([&] {
             if (world_.rank() != 0) { return; }
             require_free();
-            require(calls_.create_file(temporary), temporary, "cannot be made", where_);
-            made = true;
-            OpenFile::to_write(calls_, temporary, where_).reserve(file.bytes);
+            temporary.remove_stale(where_);
+            temporary.make(where_);
+            OpenFile::to_write(calls_, temporary.path(), where_).reserve(file.bytes);
         }));
         WriteJobs jobs(*plan, state, world_.rank(), world_.size(), false, where_);
-        go(attempt([&] { jobs.run(calls_, folder, false, where_); }));
+        go(attempt([&] { jobs.run(calls_, temporary.folder(), false, where_); }));
         go(attempt([&] {
             if (world_.rank() != 0) { return; }
-            read_header(OpenFile::to_read(calls_, temporary, where_), nullptr, where_);
-            take_name(temporary);
-            made = false;
-            require(calls_.sync_folder(folder), folder, "cannot be made durable", where_);
+            read_header(OpenFile::to_read(calls_, temporary.path(), where_), nullptr, where_);
+            take_name(temporary.path());
+            temporary.end();
+            require(calls_.sync_folder(temporary.folder()), temporary.folder(), "cannot be made durable", where_);
         }));
     }
 
@@ -104,16 +99,9 @@ class ModelFileRun {
         std::vector<std::string> names;
         bool link = false;
         if (calls_.list(path_, names) == 0) { throw FileError(path_, "is a folder, expected a file's path", where_); }
-        if (!options_.replace && calls_.is_link(path_, link) == 0 && is_there()) {
+        if (!options_.replace && calls_.is_link(path_, link) == 0 && has_file(calls_, path_)) {
             throw FileError(path_, "exists, and SaveOptions::replace was not given", where_);
         }
-    }
-    bool is_there() {
-        int file = -1;
-        std::uint64_t bytes = 0;
-        const int error = calls_.open_to_read(path_, file, bytes);
-        if (error == 0) { calls_.close(file); }
-        return error != ENOENT;
     }
     void take_name(const std::string& temporary) {
         int error = calls_.rename(temporary, path_);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <chrono>
@@ -24,8 +23,8 @@
 #include <shardkit/checkpoint/file_names.hpp>
 #include <shardkit/checkpoint/manifest.hpp>
 #include <shardkit/checkpoint/same_updates.hpp>
+#include <shardkit/checkpoint/save_mark.hpp>
 #include <shardkit/checkpoint/save_options.hpp>
-#include <shardkit/checkpoint/saving_process.hpp>
 #include <shardkit/checkpoint/step_folders.hpp>
 #include <shardkit/checkpoint/together.hpp>
 #include <shardkit/checkpoint/write_jobs.hpp>
@@ -175,30 +174,13 @@ class SaveRun final : public MemoryReader {
             std::this_thread::sleep_for(std::chrono::milliseconds(1));
         }
     }
-    /// Puts the mark into the folder, and locks it where locks are to be had.
+    /// Puts the mark into the folder, and a folder for states.
     int take_temporary() {
-        const std::string mark = concat(temporary_, "/", mark_name);
-        int error = calls_.create_file(mark);
-        if (error != 0 && error != EEXIST) { return error; }
-        try {
-            const std::string text = SavingProcess::text();
-            OpenFile::to_write(calls_, mark, where_).write(0, std::as_bytes(std::span(text)));
-        } catch (const FileError&) {
-            if (!has_mark()) { return ENOENT; }
-            throw;
+        if (const int error = set_mark(calls_, concat(temporary_, "/", mark_name), lock_, where_); error != 0) {
+            return error;
         }
-        int held = -1;
-        error = calls_.lock(mark, held);
-        if (error == 0) { lock_ = held; }
-        if (error != 0 && !has_no_locks(error)) { return error; }
-        error = calls_.make_folder(concat(temporary_, "/state"));
-        if (error != 0 && error != EEXIST) { return error; }
-        // The file that is locked may be one that another job has removed meanwhile.
-        return has_mark() ? 0 : ENOENT;
-    }
-    bool has_mark() {
-        std::vector<std::string> names;
-        return calls_.list(temporary_, names) == 0 && std::find(names.begin(), names.end(), mark_name) != names.end();
+        const int error = calls_.make_folder(concat(temporary_, "/state"));
+        return error == EEXIST ? 0 : error;
     }
 
     void end_writing() noexcept {
@@ -243,8 +225,13 @@ class SaveRun final : public MemoryReader {
         std::size_t next = 0;
         for (const PlannedFile& file : plan_->files) {
             manifest.files.push_back({file.name, file.bytes, text_digest(file.begin), file.digests});
+            std::uint32_t sum = 0;  // of all that share a tensor
             for (const PlannedTensor& tensor : file.tensors) {
-                manifest.files.back().tensors.push_back({tensor.name, crc32c::finished(sums[next++], tensor.bytes)});
+                const std::size_t size = size_of(tensor.type);
+                sum ^= crc32c::behind(sums[next++], tensor.behind(size));
+                if (tensor.behind(size) > 0) { continue; }
+                manifest.files.back().tensors.push_back(
+                    {tensor.name, crc32c::finished(std::exchange(sum, 0U), tensor.tensor_bytes(size))});
             }
         }
         if (!plan_->index.empty()) {
@@ -284,7 +271,8 @@ class SaveRun final : public MemoryReader {
             for (const PlannedTensor& tensor : file.tensors) {
                 const auto* const found = files.find(kind_of_file(file.name), tensor.name);
                 same = same && found != nullptr && found->tensor.type == dtype_of(tensor.type) &&
-                       found->tensor.shape == tensor.order.shape() && found->begin == tensor.begin;
+                       found->tensor.shape == tensor.order.shape() &&
+                       found->begin + tensor.order.begin() * size_of(tensor.type) == tensor.begin;
             }
         }
         if (!same) { throw FileError(temporary_, "has not what was written, when it is read back", where_); }

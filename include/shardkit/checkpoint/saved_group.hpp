@@ -189,11 +189,4 @@ class SavedGroupOf final : public SavedGroup {
     GroupState<Engine, Precision>& state_;
 };
 
-/// A number that is the same on every rank: a group's steps, say.
-struct SavedScalar {
-    std::string name;
-    bool real = false;
-    std::uint64_t bits = 0;  ///< of the double, or the number itself
-};
-
 }  // namespace shardkit::detail

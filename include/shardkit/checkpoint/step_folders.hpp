@@ -16,33 +16,24 @@
 #include <shardkit/checkpoint/file_calls.hpp>
 #include <shardkit/checkpoint/manifest.hpp>
 #include <shardkit/checkpoint/open_file.hpp>
-#include <shardkit/checkpoint/saving_process.hpp>
+#include <shardkit/checkpoint/save_mark.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/concat.hpp>
 
 namespace shardkit::detail {
 
-/// What lies in a step's folder until it is committed: locked by who saves, and the text of SavingProcess.
+/// The mark in a step's folder until it is committed.
 inline constexpr std::string_view mark_name = "uncommitted.shardkit";
-
-/// Whether no process can lock anything there.
-inline bool has_no_locks(int error) noexcept {
-    return error == ENOSYS || error == ENOTSUP || error == EOPNOTSUPP || error == ENOLCK || error == EINVAL;
-}
 
 /// "step-00001000.tmp-0123456789abcdef": `step` is made, or goes, under it.
 inline std::string temporary_name(std::uint64_t step, std::uint64_t token) {
-    return concat(step_name(step), temporary_mark, digest_text(static_cast<std::uint32_t>(token >> 32U)),
-                  digest_text(static_cast<std::uint32_t>(token)));
+    return concat(step_name(step), temporary_mark, token_text(token));
 }
 /// The step of such a name.
 inline std::optional<std::uint64_t> step_of_temporary(std::string_view name) {
     const std::size_t mark = name.find(temporary_mark);
     if (mark == std::string_view::npos) { return std::nullopt; }
-    const std::string_view token = name.substr(mark + temporary_mark.size());
-    if (token.size() != 16 || token.find_first_not_of("0123456789abcdef") != std::string_view::npos) {
-        return std::nullopt;
-    }
+    if (!is_token_text(name.substr(mark + temporary_mark.size()))) { return std::nullopt; }
     return step_of(name.substr(0, mark));
 }
 
@@ -139,8 +130,6 @@ class StepFolders {
     }
 
   private:
-    static constexpr const char* under_way = "a save that may be under way";
-
     std::string path(std::uint64_t step) const { return concat(folder_, "/", step_name(step)); }
     void tell(std::string_view name, std::string_view why) const { skipped_.push_back(concat(name, ": ", why)); }
     std::vector<std::string> names(SourceLocation where) const {
@@ -191,23 +180,11 @@ class StepFolders {
             // An old step that was being removed, or nothing of ours.
             if (std::string why = refusal(path, step, where); !why.empty()) { return why; }
         } else {
-            const std::string mark = concat(path, "/", mark_name);
-            int lock = -1;
-            const int error = calls_.lock(mark, lock);
-            if (error == EWOULDBLOCK || error == ENOENT) { return ""; }
-            if (error == 0) { held = lock; }
-            if (error != 0 && !(has_no_locks(error) && has_ended(mark, where))) {
-                return has_no_locks(error) ? under_way : errno_text(error);
-            }
+            if (const auto why = take_mark(calls_, concat(path, "/", mark_name), held, where)) { return *why; }
         }
         const int error = remove_all(calls_, path);
         if (held) { calls_.unlock(*held); }
         return error == 0 ? "" : errno_text(error);
-    }
-    bool has_ended(const std::string& mark, SourceLocation where) const {
-        try {
-            return SavingProcess::has_ended(read_file(calls_, mark, 4096, where));
-        } catch (const FileError&) { return false; }
     }
 
     FileCalls& calls_;

@@ -30,6 +30,9 @@ namespace shardkit {
 /// A parameter may be several tensors of the file, whose elements follow each other in that order:
 ///     {"", {}, {}, {}, {{"q", {8, 8}}, {"k", {4, 8}}, {"v", {4, 8}}}}
 ///         a [16, 8] parameter whose first 8 rows are "q", as stored_rows says it
+/// And several parameters may be one tensor, of which each has the elements from `begin` on:
+///     {"gate_up", {8, 4}, {}, {}, {}, 16}
+///         a [4, 4] parameter that is the last 4 rows of "gate_up", as stored_within says it
 struct StoredAs {
     /// One tensor of several.
     struct Part {
@@ -41,6 +44,7 @@ struct StoredAs {
     std::vector<std::size_t> extents{};  ///< empty: the elements stand as they are
     std::vector<std::size_t> order{};    ///< dimension order[k] of `extents` is the file's k-th
     std::vector<Part> parts{};           ///< instead of `name` and `shape`, where there are several tensors
+    std::optional<std::size_t> begin{};  ///< element of the tensor, where it has other parameters' elements too
 };
 
 /// Names and forms in files for parameters of the groups at `path`: a function of both, the same on every rank.
@@ -48,7 +52,7 @@ using TensorNames = std::function<StoredAs(std::string_view path, const Paramete
 
 /// A parameter as it is.
 inline StoredAs stored(std::string name, const TensorShape& shape) {
-    return {std::move(name), {shape.extents.begin(), shape.extents.begin() + shape.rank}, {}, {}, {}};
+    return {std::move(name), {shape.extents.begin(), shape.extents.begin() + shape.rank}, {}, {}, {}, {}};
 }
 /// A matrix [rows, columns] as [columns, rows].
 /// @throws std::invalid_argument for a tensor that is no matrix
@@ -58,7 +62,8 @@ inline StoredAs stored_transposed(std::string name, const TensorShape& shape,
         throw_invalid_argument(where, "stored_transposed: '", name, "' has shape ", shape.describe(),
                                ", expected a matrix");
     }
-    return {std::move(name), {shape.extents[1], shape.extents[0]}, {shape.extents[0], shape.extents[1]}, {1, 0}, {}};
+    return {
+        std::move(name), {shape.extents[1], shape.extents[0]}, {shape.extents[0], shape.extents[1]}, {1, 0}, {}, {}};
 }
 /// A parameter of several tensors, each so many of its rows: queries, keys and values, a gate and what it gates.
 ///     stored_rows({{"q_proj.weight", 4096}, {"k_proj.weight", 1024}, {"v_proj.weight", 1024}}, parameter.shape)
@@ -71,6 +76,18 @@ inline StoredAs stored_rows(const std::vector<std::pair<std::string, std::size_t
         made.parts.push_back({name, {shape.extents.begin(), shape.extents.begin() + shape.rank}});
         made.parts.back().shape.front() = rows;
     }
+    return made;
+}
+/// A parameter whose rows are some of a tensor's, from row `first` on; the tensor has `rows`, and other parameters
+/// have the others. Every element is one parameter's, of whichever groups.
+///     stored_within("gate_up_proj.weight", 2 * 11008, 11008, parameter.shape)
+/// @throws std::invalid_argument for a scalar; what does not fit is found where the names are used
+inline StoredAs stored_within(std::string name, std::size_t rows, std::size_t first, const TensorShape& shape,
+                              SourceLocation where = SourceLocation::current()) {
+    if (shape.rank == 0) { throw_invalid_argument(where, "stored_within: a scalar has no rows"); }
+    StoredAs made = stored(std::move(name), shape);
+    made.shape.front() = rows;
+    made.begin = first * (shape.numel() / shape.extents[0]);
     return made;
 }
 /// "path.parameter", as it is: the names where nothing else is asked for.
@@ -97,14 +114,14 @@ class StoredOrder {
         std::vector<StoredAs::Part> parts = stored.parts;
         if (parts.empty()) {
             parts.push_back({stored.name, stored.shape});
-        } else if (!stored.name.empty() || !stored.shape.empty()) {
+        } else if (!stored.name.empty() || !stored.shape.empty() || stored.begin) {
             refuse(stored.name, "expected either a tensor or parts");
         }
         const StoredOrder whole(stored, numel, [&](const std::string& what) { refuse(parts.front().name, what); });
         std::vector<std::pair<std::string, StoredOrder>> tensors;
         std::size_t next = 0;
         for (StoredAs::Part& part : parts) {
-            const auto refuse_part = [&](std::string_view what) {
+            const auto refuse_part = [&](const std::string& what) {
                 std::string shape;
                 for (const std::size_t extent : part.shape) { shape += concat(shape.empty() ? "" : ", ", extent); }
                 refuse(part.name, concat("shape [", shape, "]: ", what));
@@ -113,12 +130,22 @@ class StoredOrder {
             order.shape_.rank = std::min(part.shape.size(), most);
             std::copy_n(part.shape.begin(), order.shape_.rank, order.shape_.extents.begin());
             if (part.name.empty() || part.name == "__metadata__") { refuse_part("expected a name"); }
-            if (part.shape.size() > most || !order.shape_.countable() || order.shape_.numel() == 0 ||
-                order.shape_.numel() > numel - next) {
+            const bool counted = part.shape.size() <= most && order.shape_.countable() && order.shape_.numel() > 0;
+            if (stored.begin) {
+                if (!counted || *stored.begin > order.shape_.numel() ||
+                    numel > order.shape_.numel() - *stored.begin) {
+                    refuse_part(
+                        concat("expected at most 8 extents, and as many elements from ", *stored.begin, " on"));
+                }
+                order.begin_ = stored.begin;
+                order.numel_ = numel;
+            } else if (!counted || order.shape_.numel() > numel - next) {
                 refuse_part("expected at most 8 extents of as many elements");
+            } else {
+                order.numel_ = order.shape_.numel();
             }
             order.first_ = next;
-            next += order.shape_.numel();
+            next += order.numel_;
             tensors.back().first = std::move(part.name);
         }
         if (next != numel) {
@@ -136,26 +163,33 @@ class StoredOrder {
             return std::nullopt;
         }
         longer.extents[0] = shape_.extents[0];
-        if (!plain_ || !(longer == shape_)) { return std::nullopt; }
+        if (!plain_ || begin_ || !(longer == shape_)) { return std::nullopt; }
         StoredOrder fewer = *this;
         fewer.shape_ = shape;
+        fewer.numel_ = shape.numel();
         fewer.plain_ = false;
         return fewer;
     }
 
-    /// In the file.
+    /// Of the tensor in the file.
     const TensorShape& shape() const noexcept { return shape_; }
+    /// How many of the tensor's elements are the parameter's, and from which on: all but where `shares`.
+    std::size_t numel() const noexcept { return numel_; }
+    std::size_t begin() const noexcept { return begin_.value_or(0); }
+    /// Whether the tensor has elements of other parameters too.
+    bool shares() const noexcept { return begin_.has_value(); }
     /// Equal for equal orders of elements.
     std::uint64_t hash() const noexcept {
         Fnv fnv;
         fnv.add(first_);
+        fnv.add(begin());
         for (std::size_t d = 0; d < rank_; ++d) {
             fnv.add(extents_[d]);
             fnv.add(strides_[d]);
         }
         return fnv.hash;
     }
-    /// Whether the tensor is the whole parameter, and the elements stand in the file as there.
+    /// Whether the whole parameter is in the tensor, and the elements stand in the file as there.
     bool plain() const noexcept { return plain_; }
 
     /// f(place in the file, element of the parameter) for places [first, first + count) of the file, in order.
@@ -234,6 +268,8 @@ class StoredOrder {
     }
 
     TensorShape shape_;
+    std::size_t numel_ = 0;
+    std::optional<std::size_t> begin_;
     std::size_t first_ = 0;  // place of its first element among those of all tensors of the parameter
     std::array<std::size_t, most> extents_{};  // of the file, the last one first
     std::array<std::size_t, most> strides_{};  // of each, in the parameter

@@ -83,9 +83,11 @@ struct Access {
     static auto capture(const State& state, Location where) {
         return state.capture(where);
     }
-    template <class State, class Scalars, class Location>
-    static void restore_scalars(const State& state, Scalars scalars, Location where) {
-        state.restore(scalars, where);
+    /// Sets how far an optimizer is, and a loss scale.
+    template <class State, class Progress, class Scalars, class Location>
+    static void restore_numbers(const State& state, const Progress& progress, const Scalars& scalars,
+                                Location where) {
+        state.restore(progress, scalars, where);
     }
     static bool moved_from(const auto& layer) noexcept { return layer.state_ == nullptr; }
     /// Paths of the groups that were made with a context and live.

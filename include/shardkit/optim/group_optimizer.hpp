@@ -14,6 +14,7 @@
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/end_program.hpp>
 #include <shardkit/layout/segments.hpp>
+#include <shardkit/optim/group_progress.hpp>
 #include <shardkit/optim/param_group.hpp>
 #include <shardkit/optim/update.hpp>
 #include <shardkit/optim/update_table.hpp>
@@ -40,18 +41,22 @@ class GroupOptimizer {
     struct Choice {
         double learning_rate_scale = 1;
         double weight_decay = 0;
-        std::size_t param_group = none;  ///< which one it is of, where steps count otherwise for it than for the rest
-        std::size_t counts_as = 0;       ///< the first choice whose steps count as this one's
+        std::size_t param_group = GroupProgress::none;  ///< which one it is of, where that has betas, say, of its own
+        std::vector<std::uint64_t> progress{};          ///< how far they were when it was made
 
-        static constexpr std::size_t none = static_cast<std::size_t>(-1);
+        friend bool operator==(const Choice&, const Choice&) = default;
     };
 
-    /// Takes its place among `updates`.
-    GroupOptimizer(Context<Engine>& context, const GroupGeometry& group, const Options& options,
-                   std::span<const ParamGroup> param_groups, UpdateTable<Rule, Engine, Element>& updates);
+    /// Makes the states.
+    GroupOptimizer(Context<Engine>& context, const GroupGeometry& group, const Options& options);
     GroupOptimizer(GroupOptimizer&&) noexcept;
     GroupOptimizer& operator=(GroupOptimizer&&) noexcept;
     ~GroupOptimizer();
+
+    /// Takes its place among `updates`. `progress`: how far each parameter is; null: at the beginning.
+    void choose(Context<Engine>& context, const GroupGeometry& group, const Options& options,
+                std::span<const ParamGroup> param_groups, const GroupProgress* progress,
+                UpdateTable<Rule, Engine, Element>& updates);
 
     std::size_t states_used() const noexcept { return states_used_; }
     /// Which elements, relative to those that this rank updates, take which of the optimizer's updates; sorted.
@@ -95,8 +100,10 @@ class GroupOptimizer {
 
     /// Its place in the UpdateTable; none where every parameter is frozen.
     std::optional<std::size_t> number() const noexcept { return number_; }
-    /// What its hypers in the UpdateTable were chosen by, in order; the same on every rank.
-    std::span<const Choice> choices() const noexcept { return {choices_.data(), choices_.size()}; }
+    /// How far its updates in `table` are.
+    GroupProgress progress(const UpdateTable<Rule, Engine, Element>& table) const;
+    /// Sets that, where parameters that share a choice are as far as each other. @return whether they are
+    bool set_progress(const GroupProgress& progress, UpdateTable<Rule, Engine, Element>& table) const;
 
   private:
     /// Whether the rule's update can be called with `count` states; compiled for N states and more.
@@ -114,17 +121,17 @@ class GroupOptimizer {
             const ParamGroup& group = param_groups[g];
             if (!group.matches(path, parameter.name)) { continue; }
             return {group.learning_rate_scale, group.weight_decay.value_or(weight_decay),
-                    counts_by_itself(group) ? g : Choice::none};
+                    counts_by_itself(group) ? g : GroupProgress::none};
         }
         return {1, weight_decay};
     }
     static ParameterHypers<Rule> hypers_of(const Choice& choice, Options options,
                                            std::span<const ParamGroup> param_groups) {
-        if (choice.param_group != Choice::none) {
+        if (choice.param_group != GroupProgress::none) {
             options = options_of(param_groups[choice.param_group], options, SourceLocation::current());
         }
         options.weight_decay = choice.weight_decay;
-        return {choice.learning_rate_scale, options};
+        return {choice.learning_rate_scale, options, progress_of<Rule>(choice.progress)};
     }
 
     /// f(parameter, its elements in the flat buffer, the first one's number in the order of whole parameters) for all
@@ -155,15 +162,14 @@ class GroupOptimizer {
     std::size_t states_used_ = 0;
     EngineTable<Engine, UpdateRange> ranges_;  // of what this rank updates
     std::optional<std::size_t> number_;
-    std::vector<Choice> choices_;
+    std::vector<Choice> choices_;      // what its hypers in the UpdateTable were chosen by; the same on every rank
+    std::vector<std::size_t> chosen_;  // by each parameter, of these; none where it is frozen
     MemoryReader* reader_ = nullptr;
 };
 
 template <class Rule, class Engine, class ElementType>
 GroupOptimizer<Rule, Engine, ElementType>::GroupOptimizer(Context<Engine>& context, const GroupGeometry& group,
-                                                          const Options& options,
-                                                          std::span<const ParamGroup> param_groups,
-                                                          UpdateTable<Rule, Engine, Element>& updates) {
+                                                          const Options& options) {
     if (!group.trainable) { return; }
     states_used_ = Rule::state_count(options);
     if (!update_takes(states_used_)) {
@@ -173,37 +179,71 @@ GroupOptimizer<Rule, Engine, ElementType>::GroupOptimizer(Context<Engine>& conte
     for (std::size_t s = 0; s < states_used_; ++s) {
         states_[s] = group_buffer<Element>(context, group.path, Rule::state_names[s], group.updated.size());
     }
-    const std::uint32_t first = updates.size();
-    std::vector<ParameterHypers<Rule>> hypers;
-    const auto number_of = [&](Choice choice) {
-        choice.counts_as = choice.param_group == Choice::none ? 0 : choices_.size();
-        for (std::size_t c = 0; c < choices_.size(); ++c) {
-            const Choice& known = choices_[c];
-            if (known.param_group != choice.param_group) { continue; }
-            if (known.learning_rate_scale == choice.learning_rate_scale &&
-                known.weight_decay == choice.weight_decay) {
-                return first + static_cast<std::uint32_t>(c);
-            }
-            choice.counts_as = known.counts_as;
-        }
-        choices_.push_back(choice);
-        hypers.push_back(hypers_of(choice, options, param_groups));
-        return first + static_cast<std::uint32_t>(choices_.size() - 1);
-    };
-    number_of({1, options.weight_decay});
-    std::vector<std::uint32_t> chosen;  // of all parameters, so that every rank has the same choices
-    for (const PlacedParameter& parameter : group.parameters) {
-        chosen.push_back(parameter.frozen ? first
-                                          : number_of(choice_of(group.path, parameter, options, param_groups)));
+}
+
+template <class Rule, class Engine, class ElementType>
+void GroupOptimizer<Rule, Engine, ElementType>::choose(Context<Engine>& context, const GroupGeometry& group,
+                                                       const Options& options,
+                                                       std::span<const ParamGroup> param_groups,
+                                                       const GroupProgress* progress,
+                                                       UpdateTable<Rule, Engine, Element>& updates) {
+    if (!group.trainable) { return; }
+    const std::vector<std::uint64_t> beginning = numbers_of<Rule>({});
+    choices_ = {{1, options.weight_decay, GroupProgress::none, progress != nullptr ? progress->own : beginning}};
+    chosen_.clear();
+    // Of all parameters, so that every rank has the same choices.
+    for (std::size_t p = 0; p < group.parameters.size(); ++p) {
+        chosen_.push_back(GroupProgress::none);
+        if (group.parameters[p].frozen) { continue; }
+        Choice choice = choice_of(group.path, group.parameters[p], options, param_groups);
+        choice.progress = beginning;
+        if (progress != nullptr) { choice.progress.assign(progress->of(p).begin(), progress->of(p).end()); }
+        const auto known = std::find(choices_.begin(), choices_.end(), choice);
+        chosen_.back() = static_cast<std::size_t>(known - choices_.begin());
+        if (known == choices_.end()) { choices_.push_back(std::move(choice)); }
     }
+    std::vector<ParameterHypers<Rule>> hypers;
+    for (const Choice& choice : choices_) { hypers.push_back(hypers_of(choice, options, param_groups)); }
     std::vector<UpdateRange> ranges;
     for_each_updated_run(group, [&](std::size_t parameter, IndexRange flat, std::uint64_t element) {
         const IndexRange range = relative_to(flat, group.updated.begin);
-        const UpdateRange next{range.begin, range.end, chosen[parameter], element};
+        const UpdateRange next{range.begin, range.end,
+                               updates.size() + static_cast<std::uint32_t>(chosen_[parameter]), element};
         append_merged(ranges, next, !ranges.empty() && continues(ranges.back(), next));
     });
     number_ = updates.add(hypers);
     ranges_ = {context, std::span<const UpdateRange>(ranges.data(), ranges.size())};
+}
+
+template <class Rule, class Engine, class ElementType>
+GroupProgress GroupOptimizer<Rule, Engine, ElementType>::progress(
+    const UpdateTable<Rule, Engine, Element>& table) const {
+    GroupProgress progress;
+    progress.numbers = progress_numbers<Rule>();
+    std::vector<std::vector<std::uint64_t>> of;
+    for (std::size_t c = 0; c < choices_.size(); ++c) { of.push_back(numbers_of<Rule>(table.progress(*number_, c))); }
+    progress.own = of.front();
+    for (const std::size_t chosen : chosen_) {
+        const std::size_t choice = chosen == GroupProgress::none ? 0 : chosen;
+        progress.parameters.insert(progress.parameters.end(), of[choice].begin(), of[choice].end());
+        progress.param_groups.push_back(choices_[choice].param_group);
+    }
+    return progress;
+}
+
+template <class Rule, class Engine, class ElementType>
+bool GroupOptimizer<Rule, Engine, ElementType>::set_progress(const GroupProgress& progress,
+                                                             UpdateTable<Rule, Engine, Element>& table) const {
+    std::vector<std::vector<std::uint64_t>> of(choices_.size());
+    of.front() = progress.own;
+    for (std::size_t p = 0; p < chosen_.size(); ++p) {
+        if (chosen_[p] == GroupProgress::none) { continue; }
+        std::vector<std::uint64_t>& its = of[chosen_[p]];
+        if (its.empty()) { its.assign(progress.of(p).begin(), progress.of(p).end()); }
+        if (!std::equal(its.begin(), its.end(), progress.of(p).begin())) { return false; }
+    }
+    for (std::size_t c = 0; c < of.size(); ++c) { table.set_progress(*number_, c, progress_of<Rule>(of[c])); }
+    return true;
 }
 
 template <class Rule, class Engine, class ElementType>

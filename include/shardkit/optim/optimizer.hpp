@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <shardkit/optim/clip.hpp>
+#include <shardkit/optim/group_progress.hpp>
 #include <shardkit/optim/norm.hpp>
 #include <shardkit/sharded/shard_info.hpp>
 #include <shardkit/step/accumulation.hpp>
@@ -43,8 +44,8 @@ class StateVisitor {
     /// A state of the elements that this rank updates, in the engine's memory.
     virtual void state(std::string_view name, std::span<float> values) = 0;
     virtual void state(std::string_view name, std::span<double> values) = 0;
-    /// A number that is the same on every rank: a double's bits where `real`. One who restores replaces it.
-    virtual void number(const std::string& name, bool real, std::uint64_t& bits) = 0;
+    /// How far its updates are; one who restores replaces it.
+    virtual void progress(GroupProgress& progress) = 0;
     virtual bool restores() const noexcept = 0;
 
   protected:

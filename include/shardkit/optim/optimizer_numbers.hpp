@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <set>
 #include <span>
 #include <string>
 #include <utility>
@@ -57,7 +57,7 @@ class OptimizerNumbers {
     Options options_;
     Context<Engine>* context_ = nullptr;
     std::vector<ParamGroup> param_groups_;
-    std::vector<std::string> paths_;         // of the groups, sorted
+    std::set<std::string> paths_;            // of the groups
     StatementsHandle stated_;                // of the options
     std::vector<StatementsHandle> choices_;  // of each group
     std::uint64_t steps_ = 0;
@@ -86,11 +86,9 @@ OptimizerNumbers<Rule, Engine>::~OptimizerNumbers() = default;
 template <class Rule, class Engine>
 void OptimizerNumbers<Rule, Engine>::add_group(Context<Engine>& context, const GroupGeometry& group,
                                                SourceLocation where) {
-    const auto at = std::lower_bound(paths_.begin(), paths_.end(), group.path);
-    if (at != paths_.end() && *at == group.path) {
+    if (!paths_.insert(group.path).second) {
         throw_invalid_argument(where, "optimizer: two groups have the path '", group.path, "'");
     }
-    paths_.insert(at, group.path);
     choices_.emplace_back();
     StatementBook* const book = context.world_size() > 1 ? book_of(context.world()) : nullptr;
     if (book == nullptr) { return; }

@@ -2,20 +2,19 @@
 #pragma once
 
 #include <array>
-#include <bit>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
-#include <string>
 #include <string_view>
 #include <tuple>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
-#include <shardkit/detail/concat.hpp>
 #include <shardkit/optim/group_optimizer.hpp>
+#include <shardkit/optim/group_progress.hpp>
 #include <shardkit/optim/optimizer.hpp>
 #include <shardkit/optim/optimizer_numbers.hpp>
 #include <shardkit/optim/param_group.hpp>
@@ -102,10 +101,8 @@ class RuleOptimizer : public Optimizer<EngineType> {
                 batches_of(state).add(state, options, numbers_.param_groups());
             },
             where);
-        for_each_batches([&](auto& batches) { batches.table().upload(context); });
         numbers_.begin(context);
-        list(where);
-        for_each_batches([&](auto& batches) { batches.prepare(context, &numbers_.scalars()->skip); });
+        make_tables(where);
     }
 
     const Options& options() const noexcept { return numbers_.options(); }
@@ -154,6 +151,14 @@ class RuleOptimizer : public Optimizer<EngineType> {
         model_.for_each_state([&](auto& state) { batches_of(state).list(state); }, where);
     }
 
+    /// Once all groups have chosen their hyper-parameters.
+    void make_tables(SourceLocation where) {
+        auto& context = numbers_.context();
+        for_each_batches([&](auto& batches) { batches.table().upload(context); });
+        list(where);
+        for_each_batches([&](auto& batches) { batches.prepare(context, &numbers_.scalars()->skip); });
+    }
+
     detail::StatementHash run(const Reduced<Engine>& reduced, const ClipCoefficient& coefficient,
                               detail::StatementHash gradients, SourceLocation where) override {
         list(where);
@@ -166,60 +171,49 @@ class RuleOptimizer : public Optimizer<EngineType> {
     detail::StatementHash choices(std::size_t number) const noexcept override { return numbers_.choices(number); }
 
     std::uint64_t steps_of(const detail::Group<Engine>& wanted, SourceLocation where) const override {
-        std::uint64_t steps = 0;
-        bool found = false;
-        // A walk over the groups changes nothing but where it is.
-        const_cast<RuleOptimizer*>(this)->for_each_group(
-            [&](auto& state, auto& group, auto& table) {
-                if (state.identity() != wanted.identity()) { return; }
-                found = true;
-                if (group.number()) { steps = table.steps(*group.number()); }
-            },
-            where);
-        if (!found) { wanted.refuse_group(where, "steps() of a group that is not one of the optimizer's model"); }
-        return steps;
+        std::optional<std::uint64_t> steps;
+        std::apply([&](const auto&... batches) { ((steps = steps ? steps : batches.steps(wanted.identity())), ...); },
+                   batches_);
+        if (!steps) { wanted.refuse_group(where, "steps() of a group that is not one of the optimizer's model"); }
+        return *steps;
     }
 
     void visit(detail::StateVisitor<Engine>& visitor, SourceLocation where) override {
+        std::vector<detail::GroupProgress> restored;
+        bool as_chosen = true;
         for_each_group(
             [&](auto& state, auto& group, auto& table) {
+                detail::GroupProgress& progress = restored.emplace_back();
                 if (!group.number()) { return; }
                 visitor.group(state, group.reader());
                 for (std::size_t s = 0; s < group.states_used(); ++s) {
                     visitor.state(Rule::state_names[s], group.state(s));
                 }
-                visit_progress(visitor, group, table);
+                progress = group.progress(table);
+                visitor.progress(progress);
+                if (visitor.restores()) { as_chosen = group.set_progress(progress, table) && as_chosen; }
             },
             where);
+        if (!as_chosen) { choose_again(restored, where); }
     }
-    /// Steps, and the products of each of a group's choices of hyper-parameters that count by themselves: the
-    /// optimizer's own, and those of a ParamGroup with betas, say, of its own.
-    template <class Group, class Table>
-    static void visit_progress(detail::StateVisitor<Engine>& visitor, Group& group, Table& table) {
-        using Progress = typename Rule::Progress;
-        const auto choices = group.choices();
-        std::vector<Progress> counts(choices.size());
-        std::uint64_t steps = table.progress(*group.number()).steps;
-        visitor.number("steps", false, steps);
-        if constexpr (requires { Rule::products; }) {
-            for (std::size_t c = 0; c < choices.size(); ++c) {
-                if (choices[c].counts_as != c) { continue; }
-                const std::string of =
-                    c == 0 ? std::string() : detail::concat("param_group_", choices[c].param_group, ".");
-                counts[c] = table.progress(*group.number(), c);
-                for (const auto& product : Rule::products) {
-                    auto bits = std::bit_cast<std::uint64_t>(counts[c].*product.member);
-                    visitor.number(detail::concat(of, product.name), true, bits);
-                    counts[c].*product.member = std::bit_cast<double>(bits);
-                }
-            }
-        }
-        if (!visitor.restores()) { return; }
-        for (std::size_t c = 0; c < counts.size(); ++c) {
-            Progress progress = counts[choices[c].counts_as];
-            progress.steps = steps;
-            table.set_progress(*group.number(), c, progress);
-        }
+    /// For parameters that had one choice of hyper-parameters and are not as far as each other any more.
+    void choose_again(const std::vector<detail::GroupProgress>& progress, SourceLocation where) {
+        for_each_batches([&](auto& batches) {
+            if (!batches.captured()) { return; }
+            detail::Group<Engine>::refuse_use(
+                where,
+                "load: parameters of one group have taken different numbers of steps, for which the optimizer makes "
+                "its "
+                "tables anew, and a graph has captured a step with the old ones: make a new optimizer before");
+        });
+        for_each_batches([](auto& batches) { batches.restart(); });
+        std::size_t number = 0;
+        model_.for_each_state(
+            [&](auto& state) {
+                batches_of(state).choose(state, options(), numbers_.param_groups(), progress[number++]);
+            },
+            where);
+        make_tables(where);
     }
 
     Model<Engine, PrecisionType> model_;

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <map>
+#include <optional>
 #include <span>
 #include <tuple>
 #include <type_traits>
@@ -50,10 +52,12 @@ class UpdateLaunches {
         listed_.push_back({&group, &state, steps, taken});
     }
 
-    /// Makes the tables for the groups that were listed, once. `updates`, `skip`: in the engine's memory, the same in
+    /// Makes the tables for the groups that were listed. `updates`, `skip`: in the engine's memory, the same in
     /// all calls.
     void prepare(Context<Engine>& context, const Update* updates, const std::uint32_t* skip) {
         if constexpr (batches) {
+            order_.clear();
+            batches_.clear();
             plan();
             with_states([&](auto n) { make_table<n>(context, updates, skip); });
         }
@@ -210,6 +214,14 @@ class UpdateBatches {
 
     /// One more group, in the model's order.
     void add(State& state, const Options& options, std::span<const ParamGroup> param_groups);
+    /// Begins the table anew, into which `choose` takes all groups again, in order, each as far as `progress` says.
+    void restart();
+    void choose(State& state, const Options& options, std::span<const ParamGroup> param_groups,
+                const GroupProgress& progress);
+    /// Steps that a group of that identity has taken; none where it has no such group. Waits for the compute stream.
+    std::optional<std::uint64_t> steps(std::uint64_t identity) const;
+    /// Whether a graph has captured a step, whose work refers to the tables.
+    bool captured() const noexcept { return captured_; }
     /// Once there are all of them, which are listed; `skip`: in the engine's memory, the same in all calls.
     void prepare(Context<Engine>& context, const std::uint32_t* skip);
     /// Begins to list the model's groups, all and in order.
@@ -232,6 +244,7 @@ class UpdateBatches {
     }
 
     std::vector<Group> groups_;
+    std::map<std::uint64_t, std::size_t> numbers_;  // of them, by identity
     // Their ends wait for the kernels that use what is above.
     Table table_;
     UpdateLaunches<Rule, Engine, Precision, typename Precision::Master> own_;
@@ -239,6 +252,7 @@ class UpdateBatches {
                        UpdateLaunches<Rule, Engine, Precision, typename Precision::Gather>, NoLaunches>
         stored_;
     std::size_t listed_ = 0;  // of the groups
+    bool captured_ = false;
 };
 
 // Out of the class, so that `extern template` keeps them out of a file.
@@ -256,8 +270,31 @@ UpdateBatches<Rule, Engine, Precision>::~UpdateBatches() = default;
 template <class Rule, class Engine, class Precision>
 void UpdateBatches<Rule, Engine, Precision>::add(State& state, const Options& options,
                                                  std::span<const ParamGroup> param_groups) {
-    groups_.emplace_back(state.context(), state.geometry(), options, param_groups, table_);
+    groups_.emplace_back(state.context(), state.geometry(), options);
+    groups_.back().choose(state.context(), state.geometry(), options, param_groups, nullptr, table_);
+    numbers_.emplace(state.identity(), groups_.size() - 1);
     state.torn().end_states();
+}
+
+template <class Rule, class Engine, class Precision>
+std::optional<std::uint64_t> UpdateBatches<Rule, Engine, Precision>::steps(std::uint64_t identity) const {
+    const auto found = numbers_.find(identity);
+    if (found == numbers_.end()) { return std::nullopt; }
+    const auto number = groups_[found->second].number();
+    return number ? table_.steps(*number) : 0;
+}
+
+template <class Rule, class Engine, class Precision>
+void UpdateBatches<Rule, Engine, Precision>::restart() {
+    table_ = Table{};
+    start();
+}
+
+template <class Rule, class Engine, class Precision>
+void UpdateBatches<Rule, Engine, Precision>::choose(State& state, const Options& options,
+                                                    std::span<const ParamGroup> param_groups,
+                                                    const GroupProgress& progress) {
+    next().choose(state.context(), state.geometry(), options, param_groups, &progress, table_);
 }
 
 template <class Rule, class Engine, class Precision>
@@ -287,6 +324,7 @@ void UpdateBatches<Rule, Engine, Precision>::list(State& state) {
 template <class Rule, class Engine, class Precision>
 void UpdateBatches<Rule, Engine, Precision>::run(Context<Engine>& context, const StepScalars* scalars,
                                                  const Options* options) {
+    captured_ = captured_ || capture_of(context.compute_stream()) != 0;
     table_.begin(context.compute_stream(), scalars, options);
     for_each([&](auto& launches) { launches.run(context, table_.updates(), &scalars->skip); });
 }

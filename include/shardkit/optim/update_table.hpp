@@ -26,7 +26,7 @@ class UpdateTable {
     /// Takes a group in, with its different hyper-parameters, the optimizer's own first.
     /// @return the group's number; its updates are those from size(), as it was before, on
     std::size_t add(std::span<const Hypers> hypers) {
-        listed_groups_.push_back({size(), static_cast<std::uint32_t>(hypers.size())});
+        listed_groups_.push_back({size(), static_cast<std::uint32_t>(hypers.size()), hypers.front().progress.steps});
         listed_hypers_.insert(listed_hypers_.end(), hypers.begin(), hypers.end());
         return listed_groups_.size() - 1;
     }
@@ -52,11 +52,12 @@ class UpdateTable {
     }
     /// Order:   in the compute stream's
     void set_progress(std::size_t group, std::size_t choice, const Progress& progress) {
-        GroupUpdates whole = groups_.read(group);
-        const std::size_t at = whole.first + choice;
+        const std::size_t at = listed_groups_[group].first + choice;
         Hypers hypers = hypers_.read(at);
         hypers.progress = progress;
         hypers_.write(hypers, at);
+        if (choice > 0) { return; }
+        GroupUpdates whole = groups_.read(group);
         whole.steps = progress.steps;
         groups_.write(whole, group);
     }

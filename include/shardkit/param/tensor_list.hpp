@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <initializer_list>
 #include <iterator>
+#include <map>
 #include <span>
 #include <string>
 #include <string_view>
@@ -116,6 +117,7 @@ class TensorList {
             throw_invalid_argument(where, "'", path, "': the list has no tensor, expected at least one");
         }
         std::vector<ParameterRecord> records;
+        std::map<std::string_view, std::size_t> known;
         for (std::size_t i = 0; i < size(); ++i) { records.push_back(record(i)); }
         for (std::size_t i = 0; i < records.size(); ++i) {
             const ParameterRecord& tensor = records[i];
@@ -123,9 +125,9 @@ class TensorList {
                 throw_invalid_argument(where, "'", path, "': tensor ", i,
                                        " has an empty name, expected one as 'weight'");
             }
-            for (std::size_t j = 0; j < i; ++j) {
-                if (records[j].name != tensor.name) { continue; }
-                throw_invalid_argument(where, "'", path, "': tensors ", j, " and ", i, " have the name '",
+            const auto [first, is_new] = known.emplace(tensor.name, i);
+            if (!is_new) {
+                throw_invalid_argument(where, "'", path, "': tensors ", first->second, " and ", i, " have the name '",
                                        tensor.name, "', expected distinct names");
             }
             detail::check_shape(path, tensor.name, tensor.shape, {}, where);

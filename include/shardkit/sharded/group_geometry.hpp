@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <concepts>
 #include <cstddef>
 #include <optional>
@@ -25,6 +26,7 @@ struct GroupGeometry : GroupDescription {
     GroupRows table;
     std::optional<StochasticRounding> stochastic_rounding;  ///< its seed is this group's own
     std::vector<PlacedParameter> parameters;
+    std::vector<std::size_t> by_name;        ///< their numbers, sorted by their names
     std::vector<std::string> owned_names;    ///< where `parameters` refers to names that no type holds
     std::span<const ParameterName> aliases;  ///< further names; a type's
     std::size_t shard_index = 0;
@@ -60,12 +62,13 @@ struct GroupGeometry : GroupDescription {
     /// Shard `index` of the full buffer.
     IndexRange shard(std::size_t index) const noexcept { return shard_range(index, shard_numel, buffer_numel); }
 
-    /// The number of the parameter (or what the alias stands for) of that name.
+    /// The number of the parameter (or what the alias stands for) of that name. Cost: the logarithm of their number.
     /// @throws std::invalid_argument when there is none
     std::size_t number_of(std::string_view name, SourceLocation where) const {
-        for (std::size_t p = 0; p < parameters.size(); ++p) {
-            if (parameters[p].name == name) { return p; }
-        }
+        const auto at =
+            std::lower_bound(by_name.begin(), by_name.end(), name,
+                             [&](std::size_t p, std::string_view wanted) { return parameters[p].name < wanted; });
+        if (at != by_name.end() && parameters[*at].name == name) { return *at; }
         for (const ParameterName& alias : aliases) {
             if (alias.name == name) { return alias.number; }
         }

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
+#include <numeric>
 #include <optional>
 #include <span>
 #include <string>
@@ -56,6 +58,10 @@ PlacedGroup place_group(Context<Engine>& context, const GroupCommunicators<Engin
         for (const PlacedParameter& p : g.parameters) { g.owned_names.emplace_back(p.name); }
         for (std::size_t p = 0; p < g.parameters.size(); ++p) { g.parameters[p].name = g.owned_names[p]; }
     }
+    g.by_name.resize(g.parameters.size());
+    std::iota(g.by_name.begin(), g.by_name.end(), std::size_t{0});
+    std::sort(g.by_name.begin(), g.by_name.end(),
+              [&](std::size_t a, std::size_t b) { return g.parameters[a].name < g.parameters[b].name; });
     g.tp_index = grid.coordinate(Tp::name, context.rank());
     const DescribedGroup described = describe_on_mesh(
         values.path, g.parameters, grid, g.tp_index,

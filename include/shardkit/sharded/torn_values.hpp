@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
-#include <functional>
+#include <set>
 #include <span>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include <shardkit/core/error.hpp>
 #include <shardkit/core/source_location.hpp>
@@ -25,21 +23,14 @@ class BasicTornValues {
     static constexpr std::string_view parameters = "parameter";
 
     bool empty() const noexcept { return torn_.empty(); }
-    /// `verb`, called at `where`, writes values of that kind from here on. Cheapest from the last parameter down.
+    /// `verb`, called at `where`, writes values of that kind from here on.
     void begin(std::size_t parameter, std::string_view kind, std::string_view verb, SourceLocation where) {
-        const Values values{parameter, kind};
-        const auto at = place(values);
-        if (at != torn_.end() && *at == values) { return; }  // as a part of what has begun to write them
-        torn_.insert(at, values);
+        if (!torn_.emplace(parameter, kind).second) { return; }  // as a part of what has begun to write them
         verb_ = verb;
         where_ = where;
     }
     /// It has written all of them.
-    void end(std::size_t parameter, std::string_view kind) noexcept {
-        const Values values{parameter, kind};
-        const auto at = place(values);
-        if (at != torn_.end() && *at == values) { torn_.erase(at); }
-    }
+    void end(std::size_t parameter, std::string_view kind) noexcept { torn_.erase({parameter, kind}); }
     /// An optimizer with states of its own is there.
     void end_states() noexcept {
         std::erase_if(torn_, [](const Values& values) { return values.second != parameters; });
@@ -48,7 +39,7 @@ class BasicTornValues {
     void require_whole(std::string_view path, std::span<const PlacedParameter> of, std::string_view verb,
                        SourceLocation where) const {
         if (empty()) [[likely]] { return; }
-        const auto& [parameter, kind] = torn_.back();
+        const auto& [parameter, kind] = *torn_.begin();
         throw_usage_error(where, "'", path, "': ", verb, ", but the ", verb_, " at ", where_.file, ":", where_.line,
                           " ended with an error before '", of[parameter].name, "' had its ", kind,
                           torn_.size() > 1 ? " and others theirs" : "",
@@ -59,11 +50,7 @@ class BasicTornValues {
   private:
     using Values = std::pair<std::size_t, std::string_view>;
 
-    auto place(const Values& values) noexcept {
-        return std::lower_bound(torn_.begin(), torn_.end(), values, std::greater<>());
-    }
-
-    std::vector<Values> torn_;  // the last parameter first
+    std::set<Values> torn_;
     std::string_view verb_;
     SourceLocation where_{};
 };

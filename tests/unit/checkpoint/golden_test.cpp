@@ -33,8 +33,9 @@
 #include "temporary_folder.hpp"
 
 // tests/golden/checkpoint_N is what the N-th form of the format wrote, and is never written anew: every later version
-// has to read it. In the second one files of states and scalars say in their metadata what they are. The test that is
-// skipped below made the newest; another form gets a folder of its own.
+// has to read it. In the second one files of states and scalars say in their metadata what they are; in the third one
+// running products are told apart by the tensors whose states they go with. The test that is skipped below made the
+// newest; another form gets a folder of its own.
 namespace golden_test {
 
 namespace sk = shardkit;
@@ -50,8 +51,9 @@ struct Fixed : sk::Param<"fixed", sk::bf16, 2>, sk::Frozen {};
 using Block = sk::Params<Rows, Columns, Bias, Tied, Fixed>;
 using Mixed = sk::Precision<sk::bf16, float>;
 
-const std::array<std::string, 2> all_golden{std::string(SHARDKIT_GOLDEN_DIR) + "/checkpoint_1",
-                                            std::string(SHARDKIT_GOLDEN_DIR) + "/checkpoint_2"};
+const std::array<std::string, 3> all_golden{std::string(SHARDKIT_GOLDEN_DIR) + "/checkpoint_1",
+                                            std::string(SHARDKIT_GOLDEN_DIR) + "/checkpoint_2",
+                                            std::string(SHARDKIT_GOLDEN_DIR) + "/checkpoint_3"};
 const std::string& newest = all_golden.back();
 constexpr std::uint64_t step_number = 12;
 constexpr double learning_rate = 0.125;
@@ -166,6 +168,7 @@ TEST_CASE("what every version of the format wrote has the values that were saved
     std::string golden;
     SUBCASE("first") { golden = all_golden[0]; }
     SUBCASE("second") { golden = all_golden[1]; }
+    SUBCASE("third") { golden = all_golden[2]; }
     const auto tensor = [&](const std::string& set, const std::string& name) {
         return golden_test::tensor(golden, set, name);
     };
@@ -201,6 +204,7 @@ TEST_CASE(
     std::string golden;
     SUBCASE("first") { golden = all_golden[0]; }
     SUBCASE("second") { golden = all_golden[1]; }
+    SUBCASE("third") { golden = all_golden[2]; }
     const auto expected = contents(newest);
     REQUIRE(expected.size() > 10);
     const std::vector<std::pair<Mesh, sk::DynamicPolicy>> places{

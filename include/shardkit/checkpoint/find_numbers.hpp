@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <shardkit/checkpoint/checkpoint_files.hpp>
+#include <shardkit/checkpoint/crc32c.hpp>
+#include <shardkit/checkpoint/file_names.hpp>
+#include <shardkit/checkpoint/read_header.hpp>
+#include <shardkit/checkpoint/safetensors.hpp>
+#include <shardkit/checkpoint/saved_state.hpp>
+#include <shardkit/core/error.hpp>
+#include <shardkit/detail/concat.hpp>
+
+namespace shardkit::detail {
+
+/// Finds a state's numbers and blobs in a checkpoint's file of scalars.
+class FindNumbers {
+  public:
+    /// Names of the tensors from which a parameter's states are loaded, by the number of its group and its own.
+    using Tensors = std::map<std::pair<std::size_t, std::size_t>, std::vector<std::string>>;
+
+    FindNumbers(CheckpointFiles& files, SourceLocation where) : files_(files), where_(where) {}
+
+    /// Replaces the numbers of `state` that the files have; the others' names are added to `left`. A parameter is as
+    /// far as its states are that are loaded, and where none are, it stays where it is.
+    /// @throws FileError where what is loaded of a parameter cannot be told how far it is, or is not in one place
+    void find(SavedState& state, const Tensors& tensors, std::vector<std::string>& left) {
+        list();
+        for (SavedProgress& saved : state.progress) {
+            find_progress(*state.groups[saved.group], saved, tensors, left);
+        }
+        for (SavedScalar& scalar : state.scalars) {
+            if (!read(scalar)) { left.push_back(scalar.name); }
+        }
+    }
+    /// The bytes of a blob; none where there is no such one.
+    std::optional<std::vector<std::uint8_t>> blob(const std::string& name) {
+        Stored* const from = files_.find(scalars_file, name);
+        if (from == nullptr) { return std::nullopt; }
+        std::vector<std::uint8_t> bytes(from->tensor.bytes.size());
+        read(*from, std::as_writable_bytes(std::span(bytes)));
+        return bytes;
+    }
+
+  private:
+    using Stored = CheckpointFiles::Stored;
+    /// What an older file calls "group.PATH.param_group_N.NAME", by path and N.
+    using Numbered = std::map<std::string, std::map<std::string, std::vector<std::pair<std::string, Stored*>>>>;
+
+    void read(Stored& from, std::span<std::byte> bytes) {
+        files_.file(from).read(from.begin, bytes);
+        from.used = true;
+        if (files_.verified() && crc32c::of(bytes) != from.crc32c) {
+            throw_damaged(files_.path(from), concat("'", from.tensor.name, "'"), where_);
+        }
+    }
+    void read(Stored& from, SavedScalar& scalar) {
+        const auto type = scalar.real ? safetensors::DType::f64 : safetensors::DType::u64;
+        if (from.tensor.type != type || from.tensor.numel() != 1) {
+            throw FileError(files_.path(from), concat("'", scalar.name, "' is no ", safetensors::name(type)), where_);
+        }
+        read(from, std::as_writable_bytes(std::span(&scalar.bits, 1)));
+    }
+    /// @return whether there is one of that name
+    bool read(SavedScalar& scalar) {
+        Stored* const from = files_.find(scalars_file, scalar.name);
+        if (from != nullptr) { read(*from, scalar); }
+        return from != nullptr;
+    }
+    [[noreturn]] void refuse(std::string_view what) const {
+        throw FileError(
+            files_.first_path(),
+            concat("and the files beside it ", what, "; LoadOptions::states = false ", "loads the parameters alone"),
+            where_);
+    }
+
+    void list() {
+        constexpr std::string_view begin = "group.";
+        constexpr std::string_view mark = ".param_group_";
+        for (Stored& stored : files_.tensors()) {
+            if (files_.kind(stored) != scalars_file) { continue; }
+            const std::string& name = stored.tensor.name;
+            of_tensors_ = of_tensors_ || name.starts_with("tensor.");
+            const std::size_t at = name.rfind(mark);
+            if (!name.starts_with(begin) || at == std::string::npos) { continue; }
+            const std::size_t number = at + mark.size();
+            const std::size_t end = name.find('.', number);
+            if (end == std::string::npos) { continue; }
+            numbered_[name.substr(begin.size(), at - begin.size())][name.substr(number, end - number)].emplace_back(
+                name.substr(end + 1), &stored);
+        }
+    }
+
+    void find_progress(const SavedGroup& group, SavedProgress& saved, const Tensors& tensors,
+                       std::vector<std::string>& left) {
+        const GroupGeometry& geometry = group.geometry();
+        GroupProgress& progress = saved.progress;
+        std::vector<std::string> missing;
+        for (std::size_t n = 0; n < progress.numbers.size(); ++n) {
+            const auto& number = progress.numbers[n];
+            SavedScalar scalar{SavedProgress::of_group(geometry.path, number.name), number.real, progress.own[n]};
+            if (!read(scalar)) { missing.push_back(scalar.name); }
+            progress.own[n] = scalar.bits;
+        }
+        left.insert(left.end(), missing.begin(), missing.end());
+        const bool has_states = std::any_of(group.values.begin(), group.values.end(),
+                                            [](const auto& values) { return values->kind.role == Role::states; });
+        std::vector<std::size_t> loaded;
+        for (std::size_t p = 0; p < geometry.parameters.size(); ++p) {
+            const auto its = progress.of(p);
+            const auto from = tensors.find({saved.group, p});
+            // As the group is where nothing of the parameter's own is kept or trained.
+            if (geometry.parameters[p].frozen || !has_states) {
+                std::copy(progress.own.begin(), progress.own.end(), its.begin());
+            } else if (from != tensors.end()) {
+                if (!missing.empty()) {
+                    refuse(concat("have states of '", from->second.front(), "' and not '", missing.front(),
+                                  "', without which it is not known how many steps they are of"));
+                }
+                find_parameter(progress, p, from->second);
+                loaded.push_back(p);
+            }
+        }
+        find_numbered(geometry, progress, loaded);
+    }
+    /// One parameter's, by the tensors that its states come from.
+    void find_parameter(GroupProgress& progress, std::size_t p, const std::vector<std::string>& tensors) {
+        const auto its = progress.of(p);
+        for (std::size_t t = 0; t < (of_tensors_ ? tensors.size() : 1); ++t) {
+            for (std::size_t n = 0; n < progress.numbers.size(); ++n) {
+                const auto& number = progress.numbers[n];
+                SavedScalar scalar{SavedProgress::of_tensor(tensors[t], number.name), number.real, progress.own[n]};
+                if (of_tensors_) { read(scalar); }
+                if (t > 0 && scalar.bits != its[n]) {
+                    refuse(concat("have '", number.name, "' of '", tensors.front(), "' and another one of '",
+                                  tensors[t], "', which are one parameter here"));
+                }
+                its[n] = scalar.bits;
+            }
+        }
+    }
+    /// The products of an older file, which says by the place of a ParamGroup in a list whose they are: read where
+    /// there is one on either side.
+    void find_numbered(const GroupGeometry& geometry, GroupProgress& progress,
+                       const std::vector<std::size_t>& loaded) {
+        const auto of_group = numbered_.find(geometry.path);
+        if (of_group == numbered_.end()) { return; }
+        std::set<std::size_t> own;  // of this optimizer's
+        for (const std::size_t number : progress.param_groups) { own.insert(number); }
+        own.erase(GroupProgress::none);
+        if (own.size() != 1 || of_group->second.size() != 1) {
+            std::string there;
+            std::string here;
+            for (const auto& each : of_group->second) { there += concat(there.empty() ? "" : ", ", each.first); }
+            for (const std::size_t number : own) { here += concat(here.empty() ? "" : ", ", number); }
+            refuse(
+                concat("are of a version that told running products apart by the place of a ParamGroup in its list: "
+                       "'",
+                       geometry.path, "' has those of number ", there, ", this optimizer ParamGroups with betas of ",
+                       "their own with number ", here.empty() ? "none" : here, ", and whose are whose is not known"));
+        }
+        for (const auto& [name, stored] : of_group->second.begin()->second) {
+            for (std::size_t n = 0; n < progress.numbers.size(); ++n) {
+                if (progress.numbers[n].name != name) { continue; }
+                SavedScalar scalar{stored->tensor.name, progress.numbers[n].real, 0};
+                read(*stored, scalar);
+                for (const std::size_t p : loaded) {
+                    if (progress.param_groups[p] == *own.begin()) { progress.of(p)[n] = scalar.bits; }
+                }
+            }
+        }
+    }
+
+    CheckpointFiles& files_;
+    SourceLocation where_;
+    Numbered numbered_;
+    bool of_tensors_ = false;  // whether there are numbers of parameters' own
+};
+
+}  // namespace shardkit::detail

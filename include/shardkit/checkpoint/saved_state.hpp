@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <shardkit/checkpoint/saved_group.hpp>
+#include <shardkit/checkpoint/stored_as.hpp>
+#include <shardkit/core/error.hpp>
+#include <shardkit/core/source_location.hpp>
+#include <shardkit/detail/concat.hpp>
+#include <shardkit/optim/group_progress.hpp>
+
+namespace shardkit::detail {
+
+/// A number that is the same on every rank: a group's steps, say.
+struct SavedScalar {
+    std::string name;
+    bool real = false;
+    std::uint64_t bits = 0;  ///< of the double, or the number itself
+};
+
+/// How far an optimizer is with a group.
+struct SavedProgress {
+    std::size_t group = 0;  ///< of the state's
+    GroupProgress progress;
+
+    /// What a number of the group's is called in the file of scalars: "group.layer.steps".
+    static std::string of_group(std::string_view path, std::string_view number) {
+        return concat("group.", path, ".", number);
+    }
+    /// What one is called of the parameter that is, or has some of its elements in, the tensor of that name:
+    /// "tensor.layer.bias.steps". It is there where it is another than the group's.
+    static std::string of_tensor(std::string_view tensor, std::string_view number) {
+        return concat("tensor.", tensor, ".", number);
+    }
+};
+
+/// What is saved or loaded, as it is at the moment.
+struct SavedState {
+    std::vector<std::unique_ptr<SavedGroup>> groups;
+    std::vector<SavedProgress> progress;  ///< of the groups that an optimizer updates
+    std::vector<SavedScalar> scalars;     ///< further ones
+    std::vector<std::pair<std::string, std::vector<std::uint8_t>*>> blobs;
+
+    /// All numbers as a file has them, `progress` first. @param names  of tensors
+    /// @throws std::invalid_argument for parameters that share a tensor and are not as far as each other
+    std::vector<SavedScalar> all_scalars(const TensorNames& names, SourceLocation where) const {
+        std::vector<SavedScalar> all;
+        bool differ = false;
+        for (const SavedProgress& saved : progress) {
+            for (std::size_t n = 0; n < saved.progress.numbers.size(); ++n) {
+                const auto& number = saved.progress.numbers[n];
+                all.push_back({SavedProgress::of_group(groups[saved.group]->geometry().path, number.name),
+                               number.real, saved.progress.own[n]});
+            }
+            for (std::size_t p = 0; p < saved.progress.param_groups.size(); ++p) {
+                const auto its = saved.progress.of(p);
+                differ = differ || !std::equal(its.begin(), its.end(), saved.progress.own.begin());
+            }
+        }
+        if (differ) { add_of_tensors(all, names, where); }
+        all.insert(all.end(), scalars.begin(), scalars.end());
+        return all;
+    }
+
+  private:
+    void add_of_tensors(std::vector<SavedScalar>& all, const TensorNames& names, SourceLocation where) const {
+        struct Known {
+            std::string parameter;
+            std::span<const std::uint64_t> numbers;
+        };
+        std::map<std::string, Known> known;  // by tensor
+        for (const SavedProgress& saved : progress) {
+            const GroupGeometry& geometry = groups[saved.group]->geometry();
+            const auto& numbers = saved.progress.numbers;
+            for (std::size_t p = 0; p < geometry.parameters.size(); ++p) {
+                const PlacedParameter& parameter = geometry.parameters[p];
+                if (parameter.frozen) { continue; }
+                const auto its = saved.progress.of(p);
+                for (const auto& [tensor, order] :
+                     StoredOrder::of(names(geometry.path, parameter), geometry.path, parameter, where)) {
+                    const Known own{concat(geometry.path, ".", parameter.name), its};
+                    const auto [first, is_new] = known.emplace(tensor, own);
+                    const auto& others = first->second.numbers;
+                    for (std::size_t n = 0; n < numbers.size(); ++n) {
+                        if (others[n] != its[n]) {
+                            throw_invalid_argument(where, "save: '", first->second.parameter, "' and '",
+                                                   own.parameter, "' share the tensor '", tensor,
+                                                   "' and have not the same ", numbers[n].name,
+                                                   ": expected a tensor for each");
+                        }
+                        if (is_new && its[n] != saved.progress.own[n]) {
+                            all.push_back(
+                                {SavedProgress::of_tensor(tensor, numbers[n].name), numbers[n].real, its[n]});
+                        }
+                    }
+                }
+            }
+        }
+    }
+};
+
+}  // namespace shardkit::detail

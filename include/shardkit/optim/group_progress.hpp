@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+namespace shardkit::detail {
+
+/// How far the updates of a group and of each of its parameters are, as numbers that a checkpoint keeps; the same on
+/// every rank.
+struct GroupProgress {
+    struct Number {
+        std::string_view name;
+        bool real = false;  ///< a double's bits
+    };
+    static constexpr std::size_t none = static_cast<std::size_t>(-1);
+
+    std::vector<Number> numbers;            ///< what there is of each: its steps, and running products
+    std::vector<std::uint64_t> own;         ///< the group's: of the steps that it took part in
+    std::vector<std::uint64_t> parameters;  ///< of each parameter, one's numbers behind the other's
+    /// Which ParamGroup with betas, say, of its own each parameter has; none: no such one.
+    std::vector<std::size_t> param_groups;
+
+    std::span<std::uint64_t> of(std::size_t parameter) noexcept {
+        return std::span(parameters).subspan(parameter * numbers.size(), numbers.size());
+    }
+    std::span<const std::uint64_t> of(std::size_t parameter) const noexcept {
+        return std::span(parameters).subspan(parameter * numbers.size(), numbers.size());
+    }
+};
+
+/// What there is of a rule's Progress.
+template <class Rule>
+std::vector<GroupProgress::Number> progress_numbers() {
+    std::vector<GroupProgress::Number> numbers{{"steps", false}};
+    if constexpr (requires { Rule::products; }) {
+        for (const auto& product : Rule::products) { numbers.push_back({product.name, true}); }
+    }
+    return numbers;
+}
+/// A Progress as these numbers.
+template <class Rule>
+std::vector<std::uint64_t> numbers_of(const typename Rule::Progress& progress) {
+    std::vector<std::uint64_t> bits{progress.steps};
+    if constexpr (requires { Rule::products; }) {
+        for (const auto& product : Rule::products) {
+            bits.push_back(std::bit_cast<std::uint64_t>(progress.*product.member));
+        }
+    }
+    return bits;
+}
+/// And back.
+template <class Rule>
+typename Rule::Progress progress_of(std::span<const std::uint64_t> bits) {
+    typename Rule::Progress progress;
+    progress.steps = static_cast<decltype(progress.steps)>(bits[0]);
+    if constexpr (requires { Rule::products; }) {
+        std::size_t next = 1;
+        for (const auto& product : Rule::products) { progress.*product.member = std::bit_cast<double>(bits[next++]); }
+    }
+    return progress;
+}
+
+}  // namespace shardkit::detail

@@ -1,0 +1,372 @@
+// SPDX-License-Identifier: Apache-2.0
+// How far each parameter's updates are, in checkpoints: with one gradient throughout AdamW moves every element by the
+// learning rate in each step, whatever its betas, as long as its running products are those of its moments.
+#include <shardkit/checkpoint.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include <shardkit/backend/threads/run.hpp>
+#include <shardkit/core/bf16.hpp>
+#include <shardkit/mesh/device_mesh.hpp>
+#include <shardkit/optim/adamw.hpp>
+#include <shardkit/optim/lion.hpp>
+#include <shardkit/optim/param_group.hpp>
+#include <shardkit/param/tensor_list.hpp>
+#include <shardkit/policy/dynamic_policy.hpp>
+#include <shardkit/policy/full_shard.hpp>
+#include <shardkit/policy/no_shard.hpp>
+#include <shardkit/policy/shard_optimizer.hpp>
+#include <shardkit/sharded/sharded.hpp>
+#include <shardkit/step/accumulation.hpp>
+#include <shardkit/step/loss_scale.hpp>
+#include <shardkit/step/reduce.hpp>
+
+#include "temporary_folder.hpp"
+#include "unit/thrown_message.hpp"
+
+namespace progress_test {
+
+namespace {
+
+namespace sk = shardkit;
+using temporary_folder::Folder;
+using Engine = sk::threads::Engine;
+using Mesh = sk::DeviceMesh<sk::dynamic>;
+using Layer = sk::Sharded<sk::TensorList<double>, sk::DynamicPolicy, Engine>;
+
+constexpr double rate = 0.1;
+constexpr double scale = 32;
+
+sk::TensorList<double> tensors(const std::vector<std::string>& names, const std::vector<std::string>& frozen = {}) {
+    std::vector<sk::NamedTensor> list;
+    for (const std::string& name : names) {
+        const bool is_frozen = std::find(frozen.begin(), frozen.end(), name) != frozen.end();
+        list.push_back({name, {5, 3}, {.frozen = is_frozen}});
+    }
+    return sk::TensorList<double>(list);
+}
+Layer layer_of(sk::Context<Engine>& rank, std::string path, const std::vector<std::string>& names,
+               const std::vector<std::string>& frozen = {}) {
+    Layer layer(
+        rank, std::move(path), tensors(names, frozen),
+        {rank.world_size() == 2 ? sk::DynamicPolicy(sk::FullShard{}) : sk::DynamicPolicy(sk::ShardOptimizer{})});
+    layer.initialize([](auto, auto, std::uint64_t i) { return static_cast<double>(i); });
+    return layer;
+}
+template <class Model>
+auto optimizer_of(const Model& model, std::vector<sk::ParamGroup> param_groups = {}) {
+    return sk::AdamW{model, {.learning_rate = rate, .epsilon = 1e-30, .weight_decay = 0}, std::move(param_groups)};
+}
+sk::ParamGroup own(std::vector<std::string> names, double beta1) {
+    return {.matches =
+                [names = std::move(names)](std::string_view, std::string_view name) {
+                    return std::find(names.begin(), names.end(), name) != names.end();
+                },
+            .beta1 = beta1};
+}
+
+std::vector<double> values(Layer& layer, std::size_t p) {
+    std::vector<double> whole(layer.parameters()[p].shape.numel());
+    layer.read_full(p, whole);
+    return whole;
+}
+/// `steps` steps of all groups, in each of which every element that trains moves by the learning rate.
+template <class Model, class Optimizer>
+void train(const Model& model, Optimizer& optimizer, std::vector<Layer*> layers, int steps,
+           sk::LossScale<Engine>* loss_scale = nullptr) {
+    for (int step = 0; step < steps; ++step) {
+        std::vector<std::vector<double>> before;
+        sk::Accumulation accumulation{model};
+        for (Layer* layer : layers) {
+            for (std::size_t p = 0; p < layer->parameters().size(); ++p) { before.push_back(values(*layer, p)); }
+            auto gradients = accumulation.gradients(*layer);
+            for (std::size_t p = 0; p < layer->parameters().size(); ++p) {
+                for (double& g : gradients.view(p)) { g = loss_scale == nullptr ? 0.5 : 0.5 * scale; }
+            }
+            accumulation.add(std::move(gradients));
+        }
+        optimizer.step(std::move(accumulation), {.loss_scale = loss_scale});
+        std::size_t next = 0;
+        for (Layer* layer : layers) {
+            for (std::size_t p = 0; p < layer->parameters().size(); ++p) {
+                const std::string name = layer->path() + "." + std::string(layer->parameters()[p].name);
+                CAPTURE(name);
+                CAPTURE(step);
+                const auto after = values(*layer, p);
+                const double moved = layer->parameters()[p].frozen ? 0 : rate;
+                for (std::size_t i = 0; i < after.size(); ++i) {
+                    CHECK(std::abs(before[next][i] - after[i] - moved) < 1e-12);
+                }
+                ++next;
+            }
+        }
+    }
+}
+bool holds(const std::vector<std::string>& list, std::string_view text) {
+    return std::find(list.begin(), list.end(), text) != list.end();
+}
+/// Names of the scalars in a step that begin so.
+std::vector<std::string> scalars(const std::string& step, std::string_view begin) {
+    std::vector<std::string> names;
+    const sk::SafetensorsFile file(step + "/state/scalars.safetensors");
+    for (const auto& tensor : file.tensors()) {
+        if (tensor.name.starts_with(begin)) { names.push_back(tensor.name); }
+    }
+    return names;
+}
+
+}  // namespace
+
+TEST_CASE(
+    "ParamGroups with betas of their own in another order, split, joined or gone: each parameter goes on with its "
+    "own running products") {
+    const std::vector<std::string> names{"a", "b", "c", "d"};
+    const std::vector<std::vector<sk::ParamGroup>> lists{
+        {own({"a"}, 0.5), own({"b", "c"}, 0.8)},
+        {own({"b", "c"}, 0.8), own({"a"}, 0.5)},
+        {own({"a", "b"}, 0.5), own({"c", "d"}, 0.8)},
+        {own({"a", "b", "c", "d"}, 0.6)},
+        {own({"d"}, 0.3), own({"a"}, 0.5), own({"b"}, 0.7), own({"c"}, 0.2)},
+        {},
+    };
+    for (std::size_t from = 0; from < lists.size(); ++from) {
+        for (std::size_t to = 0; to < lists.size(); ++to) {
+            CAPTURE(from);
+            CAPTURE(to);
+            const Folder folder;
+            sk::threads::run(Mesh(2), [&](auto& rank) {
+                auto layer = layer_of(rank, "layer", names);
+                sk::Model model{layer};
+                auto optimizer = optimizer_of(model, lists[from]);
+                train(model, optimizer, {&layer}, 3);
+                sk::save(rank, folder.path(), 3, sk::CheckpointState{model, optimizer});
+            });
+            sk::threads::run(Mesh(3), [&](auto& rank) {
+                auto layer = layer_of(rank, "layer", names);
+                sk::Model model{layer};
+                auto optimizer = optimizer_of(model, lists[to]);
+                train(model, optimizer, {&layer}, 1);  // what it was before is gone
+                sk::CheckpointState state{model, optimizer};
+                sk::load(rank, folder.file("step-00000003"), state);
+                CHECK(optimizer.steps(layer) == 3);
+                train(model, optimizer, {&layer}, 2);
+                sk::save(rank, folder.path(), 5, state);
+                sk::load(rank, folder.file("step-00000005"), state);
+                train(model, optimizer, {&layer}, 1);
+            });
+        }
+    }
+}
+
+TEST_CASE("a subset of a state: every number that is there is loaded, and each that is not is said to be left") {
+    const Folder folder;
+    const auto loss_scale_of = [](auto& rank) { return sk::LossScale<Engine>(rank, {.initial = scale}); };
+    sk::threads::run(Mesh(2), [&](auto& rank) {
+        auto layer = layer_of(rank, "one", {"a", "b"});
+        sk::Model model{layer};
+        auto optimizer = optimizer_of(model);
+        auto loss_scale = loss_scale_of(rank);
+        train(model, optimizer, {&layer}, 3, &loss_scale);
+        sk::save(rank, folder.path(), 3, sk::CheckpointState{model, optimizer, loss_scale});
+        sk::save(rank, folder.path(), 4, sk::CheckpointState{model, optimizer});
+    });
+    sk::threads::run(Mesh(2), [&](auto& rank) {
+        auto layer = layer_of(rank, "one", {"a", "b"});
+        auto further = layer_of(rank, "two", {"a"});
+        sk::Model model{layer, further};
+        auto optimizer = optimizer_of(model);
+        sk::LossScale<Engine> loss_scale(rank, {.initial = 1024});
+        sk::CheckpointState state{model, optimizer, loss_scale};
+        const auto report = sk::load(rank, folder.file("step-00000003"), state, {.subset = true});
+        for (const char* left : {"two.a", "exp_avg of two.a", "group.two.steps", "group.two.beta1_power"}) {
+            CHECK(holds(report.left, left));
+        }
+        for (const char* there : {"group.one.steps", "loss_scale.value", "loss_scale.clean_steps"}) {
+            CHECK_FALSE(holds(report.left, there));
+        }
+        CHECK(report.unused.empty());
+        CHECK(optimizer.steps(layer) == 3);
+        CHECK(optimizer.steps(further) == 0);
+        CHECK(loss_scale.value() == scale);
+        CHECK(loss_scale.clean_steps() == 3);
+        train(model, optimizer, {&layer, &further}, 2, &loss_scale);
+
+        // Of a state without a loss scale that is the only thing left.
+        auto alone = layer_of(rank, "one", {"a", "b"});
+        sk::Model one{alone};
+        auto other = optimizer_of(one);
+        auto further_scale = loss_scale_of(rank);
+        sk::CheckpointState without{one, other, further_scale};
+        const auto second = sk::load(rank, folder.file("step-00000004"), without, {.subset = true});
+        CHECK(second.left == std::vector<std::string>{"loss_scale.value", "loss_scale.clean_steps"});
+        CHECK(further_scale.value() == scale);
+        CHECK(other.steps(alone) == 3);
+        train(one, other, {&alone}, 2, &further_scale);
+    });
+}
+
+TEST_CASE("a parameter that was frozen, or that the group did not have, counts from its own first step") {
+    const Folder folder;
+    sk::threads::run(Mesh(2), [&](auto& rank) {
+        auto layer = layer_of(rank, "layer", {"a", "b"}, {"b"});
+        sk::Model model{layer};
+        auto optimizer = optimizer_of(model);
+        train(model, optimizer, {&layer}, 3);
+        sk::save(rank, folder.path(), 3, sk::CheckpointState{model, optimizer});
+    });
+    CHECK(scalars(folder.file("step-00000003"), "tensor.").empty());
+    sk::threads::run(Mesh(3), [&](auto& rank) {
+        auto layer = layer_of(rank, "layer", {"a", "new", "b"});
+        sk::Model model{layer};
+        auto optimizer = optimizer_of(model);
+        sk::CheckpointState state{model, optimizer};
+        CHECK(has(thrown_message<sk::FileError>([&] { sk::load(rank, folder.file("step-00000003"), state); }),
+                  "exp_avg of layer.b"));
+        const auto report = sk::load(rank, folder.file("step-00000003"), state, {.subset = true});
+        CHECK(holds(report.left, "exp_avg of layer.b"));
+        CHECK(holds(report.left, "exp_avg of layer.new"));
+        CHECK(optimizer.steps(layer) == 3);
+        train(model, optimizer, {&layer}, 4);
+        CHECK(optimizer.steps(layer) == 7);
+        sk::save(rank, folder.path(), 7, state);
+    });
+    CHECK(scalars(folder.file("step-00000007"), "tensor.").size() == 6);
+    sk::threads::run(Mesh(2), [&](auto& rank) {
+        // In another order, with betas of its own for one of them, and one more.
+        auto layer = layer_of(rank, "layer", {"b", "last", "a", "new"});
+        sk::Model model{layer};
+        auto optimizer = optimizer_of(model, {own({"new"}, 0.5)});
+        sk::CheckpointState state{model, optimizer};
+        sk::load(rank, folder.file("step-00000007"), state, {.subset = true});
+        train(model, optimizer, {&layer}, 2);
+        sk::save(rank, folder.path(), 9, state);
+        sk::load(rank, folder.file("step-00000009"), state);
+        train(model, optimizer, {&layer}, 2);
+        // Back to where all are as far as each other.
+        auto first = layer_of(rank, "layer", {"a", "b"}, {"b"});
+        sk::Model old{first};
+        auto second = optimizer_of(old);
+        sk::CheckpointState frozen{old, second};
+        sk::load(rank, folder.file("step-00000009"), frozen, {.subset = true});
+        CHECK(second.steps(first) == 9);
+        train(old, second, {&first}, 2);
+    });
+}
+
+TEST_CASE(
+    "parameters that become one go on where they are as far as each other, and are refused where they are not") {
+    const Folder folder;
+    const auto joined = [](std::string_view, const sk::ParameterRecord& parameter) {
+        return sk::stored_rows({{"layer.a", 5}, {"layer.b", 5}}, parameter.shape);
+    };
+    sk::threads::run(Mesh(2), [&](auto& rank) {
+        auto layer = layer_of(rank, "layer", {"a", "b"});
+        sk::Model model{layer};
+        auto alike = optimizer_of(model, {own({"a", "b"}, 0.5)});
+        train(model, alike, {&layer}, 3);
+        sk::save(rank, folder.path(), 1, sk::CheckpointState{model, alike});
+        auto apart = optimizer_of(model, {own({"b"}, 0.5)});
+        train(model, apart, {&layer}, 3);
+        sk::save(rank, folder.path(), 2, sk::CheckpointState{model, apart});
+        auto first = layer_of(rank, "layer", {"a", "b"}, {"b"});
+        sk::Model half{first};
+        auto of_half = optimizer_of(half);
+        train(half, of_half, {&first}, 3);
+        sk::save(rank, folder.path(), 3, sk::CheckpointState{half, of_half});
+    });
+    sk::threads::run(Mesh(3), [&](auto& rank) {
+        Layer layer(rank, "layer", sk::TensorList<double>{{"ab", {10, 3}}}, {sk::DynamicPolicy(sk::FullShard{})});
+        sk::Model model{layer};
+        auto optimizer = optimizer_of(model);
+        sk::CheckpointState state{model, optimizer};
+        sk::load(rank, folder.file("step-00000001"), state, {.names = joined});
+        train(model, optimizer, {&layer}, 2);
+        sk::save(rank, folder.path(), 4, state, {.names = joined});
+        sk::load(rank, folder.file("step-00000004"), state, {.names = joined});
+        train(model, optimizer, {&layer}, 2);
+        const auto refused = [&](const char* step) {
+            return thrown_message<sk::FileError>(
+                [&] { sk::load(rank, folder.file(step), state, {.names = joined, .subset = true}); });
+        };
+        CHECK(has(refused("step-00000002"),
+                  "have 'beta1_power' of 'layer.a' and another one of 'layer.b', which are one parameter here"));
+        CHECK(has(refused("step-00000003"), "have 'exp_avg of layer.a' and not 'exp_avg of layer.b'"));
+        // Nothing was changed.
+        train(model, optimizer, {&layer}, 2);
+    });
+    sk::threads::run(Mesh(2), [&](auto& rank) {
+        auto layer = layer_of(rank, "layer", {"a", "b"});
+        sk::Model model{layer};
+        auto optimizer = optimizer_of(model);
+        sk::load(rank, folder.file("step-00000004"), sk::CheckpointState{model, optimizer});
+        train(model, optimizer, {&layer}, 2);
+    });
+}
+
+TEST_CASE("states without the numbers that they go with are refused, whatever wrote them") {
+    const Folder folder;
+    sk::threads::run(Mesh(2), [&](auto& rank) {
+        auto layer = layer_of(rank, "layer", {"a", "b"});
+        sk::Model model{layer};
+        sk::Lion lion{model};
+        sk::save(rank, folder.path(), 1, sk::CheckpointState{model, lion});
+        auto optimizer = optimizer_of(model);
+        sk::CheckpointState state{model, optimizer};
+        CHECK(has(thrown_message<sk::FileError>(
+                      [&] { sk::load(rank, folder.file("step-00000001"), state, {.subset = true}); }),
+                  "have states of 'layer.a' and not 'group.layer.beta1_power'"));
+        sk::load(rank, folder.file("step-00000001"), state, {.states = false});
+        train(model, optimizer, {&layer}, 2);
+    });
+}
+
+TEST_CASE(
+    "running products by the numbers of ParamGroups, as older versions wrote them: read where there is one, else "
+    "refused") {
+    // golden_test reads it as it was; here its only ParamGroup has become the second one, and then two.
+    struct Rows : sk::Param<"rows", sk::bf16, 6, 5> {};
+    struct Columns : sk::Param<"columns", sk::bf16, 3, 4> {};
+    struct Bias : sk::Param<"bias", sk::bf16, 3> {};
+    struct Fixed : sk::Param<"fixed", sk::bf16, 2>, sk::Frozen {};
+    using Mixed = sk::Precision<sk::bf16, float>;
+    const std::string step = std::string(SHARDKIT_GOLDEN_DIR) + "/checkpoint_2/step-00000012";
+    const Folder folder;
+    sk::threads::run(Mesh(2), [&](auto& rank) {
+        sk::Sharded<sk::Params<Rows, Columns, Bias, Fixed>, sk::FullShard, Engine, Mixed> layer{rank, "layer"};
+        sk::Model model{layer};
+        sk::ParamGroup decayed{.matches = [](auto, auto) { return false; }, .weight_decay = 0.5};
+        sk::AdamW one{model, {}, {decayed, own({"bias"}, 0.5)}};
+        const sk::CheckpointState state{model, one};
+        sk::load(rank, step, state, {.subset = true});
+        CHECK(one.steps(layer) == 2);
+        sk::save(rank, folder.path(), 1, state);
+        if (rank.rank() == 0) {
+            const sk::SafetensorsFile file(folder.file("step-00000001/state/scalars.safetensors"));
+            CHECK(file.read<double>("tensor.layer.bias.beta1_power")[0] == 0.25);
+            CHECK(file.find("tensor.layer.rows.beta1_power") == nullptr);
+        }
+        sk::AdamW two{model, {}, {own({"bias"}, 0.5), own({"rows"}, 0.5)}};
+        sk::AdamW none{model};
+        for (auto* optimizer : {&two, &none}) {
+            CHECK(has(thrown_message<sk::FileError>([&] {
+                          sk::load(rank, step, sk::CheckpointState{model, *optimizer}, {.subset = true});
+                      }),
+                      optimizer == &two ? "'layer' has those of number 0, this optimizer ParamGroups with betas of "
+                                          "their own with number 0, 1, and whose are whose is not known"
+                                        : "'layer' has those of number 0, this optimizer ParamGroups with betas of "
+                                          "their own with number none"));
+        }
+    });
+}
+
+}  // namespace progress_test
