@@ -28,14 +28,14 @@ namespace detail {
 
 inline namespace SHARDKIT_BUILD {
 
-/// Takes an optimizer's states and numbers into a state that has the model's groups, in their order.
+/// Takes an optimizer's states and numbers into a state that has its groups, fastest in their order.
 template <class Engine>
 class CaptureStates final : public StateVisitor<Engine> {
   public:
     explicit CaptureStates(SavedState& to) : to_(to) {}
 
     void group(Group<Engine>& group, MemoryReader*& reader) override {
-        while (to_.groups[number_]->geometry().path != group.path()) { ++number_; }
+        while (to_.groups[number_]->geometry().path != group.path()) { number_ = (number_ + 1) % to_.groups.size(); }
         group_ = &group;
         saved().also_block(reader);
     }
@@ -82,9 +82,11 @@ class RestoreStates final : public StateVisitor<Engine> {
 
 inline namespace SHARDKIT_BUILD {
 
-/// What a checkpoint holds: a model's parameters, and the states of its optimizer, a loss scale, bytes of the user's.
+/// What a checkpoint holds: a model's parameters, and the states of optimizers, a loss scale, bytes of the user's.
 ///     CheckpointState state{model, optimizer, loss_scale};
 ///     state.blob("sampler", bytes);
+/// An optimizer may be that of some of the groups: the model can hold a moving average of the weights besides, or be
+/// trained by several optimizers, of which `add` takes the second.
 /// It refers to all of them, which outlive it; every rank makes the same.
 template <class EngineType>
 class CheckpointState {
@@ -99,16 +101,13 @@ class CheckpointState {
           add_groups_([model](detail::SavedState& state, SourceLocation at) { add_groups(state, model, at); }) {
         check_paths(model, where);
     }
-    /// With its optimizer.
-    /// @throws std::invalid_argument as above, or when the optimizer is another model's
+    /// With an optimizer of all its groups, or of some.
+    /// @throws std::invalid_argument as above, or when the optimizer has a group that is not the model's
     template <class Precision>
     CheckpointState(const Model<Engine, Precision>& model, Optimizer<Engine>& optimizer,
                     SourceLocation where = SourceLocation::current())
         : CheckpointState(model, where) {
-        if (!(optimizer.model() == model_)) {
-            throw_invalid_argument(where, "CheckpointState: the optimizer is that of other groups than the model's");
-        }
-        optimizer_ = &optimizer;
+        add(optimizer, where);
     }
     /// And a loss scale.
     template <class Precision>
@@ -118,6 +117,33 @@ class CheckpointState {
         loss_scale_ = &loss_scale;
     }
 
+    /// One more optimizer, of other groups of the model.
+    /// @throws std::invalid_argument when it has a group that is not the model's, or another optimizer's too
+    CheckpointState& add(Optimizer<Engine>& optimizer, SourceLocation where = SourceLocation::current()) {
+        const auto identities = [&](const Groups<Engine>& groups) {
+            std::vector<std::uint64_t> list;
+            detail::Access::walk(
+                groups, [&](const detail::Group<Engine>& group) { list.push_back(group.identity()); }, where);
+            std::sort(list.begin(), list.end());
+            return list;
+        };
+        const auto require = [&](const Groups<Engine>& among, bool expected, const char* text) {
+            const std::vector<std::uint64_t> known = identities(among);
+            detail::Access::walk(
+                optimizer.model(),
+                [&](const detail::Group<Engine>& group) {
+                    if (std::binary_search(known.begin(), known.end(), group.identity()) == expected) { return; }
+                    throw_invalid_argument(where, "CheckpointState: '", group.path(), "' of the optimizer ", text);
+                },
+                where);
+        };
+        require(model_, true, "is no group of the model");
+        for (Optimizer<Engine>* const other : optimizers_) {
+            require(other->model(), false, "is another optimizer's too: a group has the states of one");
+        }
+        optimizers_.push_back(&optimizer);
+        return *this;
+    }
     /// Bytes of the user's under a name: written from the vector, the same on every rank, and replaced by what is
     /// loaded.
     /// @throws std::invalid_argument for a name that is there
@@ -159,10 +185,8 @@ class CheckpointState {
     detail::SavedState capture(SourceLocation where) const {
         detail::SavedState state;
         add_groups_(state, where);
-        if (optimizer_ != nullptr) {
-            detail::CaptureStates<Engine> states(state);
-            detail::Access::visit(*optimizer_, states, where);
-        }
+        detail::CaptureStates<Engine> states(state);
+        for (Optimizer<Engine>* const optimizer : optimizers_) { detail::Access::visit(*optimizer, states, where); }
         if (loss_scale_ != nullptr) {
             const LossScaleState scale = detail::Access::now(*loss_scale_);
             state.scalars.push_back({"loss_scale.value", true, std::bit_cast<std::uint64_t>(scale.value())});
@@ -178,10 +202,8 @@ class CheckpointState {
     /// Sets what is no tensor, in the order of `capture`.
     void restore(std::span<const detail::SavedProgress> progress, std::span<const detail::SavedScalar> scalars,
                  SourceLocation where) const {
-        if (optimizer_ != nullptr) {
-            detail::RestoreStates<Engine> states(progress);
-            detail::Access::visit(*optimizer_, states, where);
-        }
+        detail::RestoreStates<Engine> states(progress);
+        for (Optimizer<Engine>* const optimizer : optimizers_) { detail::Access::visit(*optimizer, states, where); }
         if (loss_scale_ != nullptr) {
             detail::Access::restore(*loss_scale_, std::bit_cast<double>(scalars[0].bits),
                                     static_cast<std::uint32_t>(scalars[1].bits),
@@ -192,7 +214,7 @@ class CheckpointState {
     Context<Engine>* context_;
     Groups<Engine> model_;
     std::function<void(detail::SavedState&, SourceLocation)> add_groups_;
-    Optimizer<Engine>* optimizer_ = nullptr;
+    std::vector<Optimizer<Engine>*> optimizers_;
     LossScale<Engine>* loss_scale_ = nullptr;
     std::vector<std::pair<std::string, std::vector<std::uint8_t>*>> blobs_;
 };

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <shardkit/checkpoint/checkpoint_state.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include <shardkit/backend/threads/run.hpp>
+#include <shardkit/checkpoint/load.hpp>
+#include <shardkit/checkpoint/save.hpp>
+#include <shardkit/mesh/device_mesh.hpp>
+#include <shardkit/optim/adamw.hpp>
+#include <shardkit/optim/lion.hpp>
+#include <shardkit/policy/full_shard.hpp>
+#include <shardkit/step/local_shards.hpp>
+
+#include "temporary_folder.hpp"
+
+namespace sk = shardkit;
+
+namespace several_models_test {
+
+namespace {
+
+using Layer = sk::Sharded<sk::TensorList<float>, sk::FullShard, sk::threads::Engine>;
+
+/// Two layers that train by optimizers of their own, and a moving average of the first one's weights.
+struct Trainer {
+    Layer first, second, average;
+    sk::Model<sk::threads::Engine> firsts{first}, seconds{second};
+    sk::Model<sk::threads::Engine> both{first, second};
+    sk::Model<sk::threads::Engine> all{average, second, first};
+    sk::AdamW<sk::threads::Engine> adamw{firsts, {.learning_rate = 0.1}};
+    sk::Lion<sk::threads::Engine> lion{seconds, {.learning_rate = 0.01}};
+    sk::CheckpointState<sk::threads::Engine> state{all, adamw};
+
+    template <class Rank>
+    explicit Trainer(Rank& rank)
+        : first(rank, "first", {{"weight", {11, 3}}}),
+          second(rank, "second", {{"weight", {7}}}),
+          average(rank, "average.first", {{"weight", {11, 3}}}) {
+        for (Layer* const layer : {&first, &second, &average}) {
+            layer->initialize([](auto, auto, std::uint64_t i) { return static_cast<double>(i) / 4; });
+        }
+        state.add(lion);
+    }
+
+    void step(int number) {
+        const auto run = [&](sk::Optimizer<sk::threads::Engine>& optimizer, Layer& layer, auto& model) {
+            sk::Accumulation accumulation{model};
+            auto gradients = accumulation.gradients(layer);
+            for (std::size_t i = 0; i < gradients.view(0).size(); ++i) {
+                gradients.view(0)[i] += static_cast<float>(number + 1) * (i % 3 == 0 ? -0.5F : 0.25F);
+            }
+            accumulation.add(std::move(gradients));
+            optimizer.step(std::move(accumulation));
+        };
+        run(adamw, first, firsts);
+        run(lion, second, seconds);
+        std::vector<std::span<const float>> now;
+        sk::read_shards(first, [&](sk::ShardRun<const float> shard) { now.push_back(shard.values); });
+        sk::update_shards(average, [&](sk::ShardRun<float> shard) {
+            for (std::size_t i = 0; i < shard.values.size(); ++i) {
+                shard.values[i] = 0.5F * shard.values[i] + 0.5F * now.front()[i];
+            }
+        });
+    }
+
+    std::vector<float> values() {
+        std::vector<float> values;
+        for (Layer* const layer : {&first, &second, &average}) {
+            const auto window = layer->unshard();
+            values.insert(values.end(), window.view(0).begin(), window.view(0).end());
+        }
+        return values;
+    }
+};
+
+std::vector<float> trained(std::size_t ranks, const std::string& folder, int from, int until) {
+    std::vector<float> values;
+    sk::threads::run(sk::DeviceMesh{ranks}, [&](auto& rank) {
+        Trainer trainer(rank);
+        if (from > 0) { CHECK(sk::load(rank, folder + "/step-00000002", trainer.state).left.empty()); }
+        for (int step = from; step < until; ++step) { trainer.step(step); }
+        if (!folder.empty() && from == 0) { sk::save(rank, folder, 2, trainer.state); }
+        const std::vector<float> own = trainer.values();
+        if (rank.rank() == 0) { values = own; }
+    });
+    return values;
+}
+
+}  // namespace
+
+TEST_CASE(
+    "two optimizers over a part of the model each, and an average that none updates, go on from one checkpoint") {
+    const temporary_folder::Folder folder;
+    const std::vector<float> straight = trained(1, "", 0, 5);
+    trained(3, folder.path(), 0, 2);
+    CHECK(trained(2, folder.path(), 2, 5) == straight);
+}
+
+TEST_CASE("a state takes an optimizer of its own groups, and one for each group") {
+    sk::threads::run(sk::DeviceMesh<2>{}, [](auto& rank) {
+        Trainer trainer(rank);
+        using State = sk::CheckpointState<sk::threads::Engine>;
+        CHECK_THROWS_WITH_AS(State(trainer.seconds, trainer.adamw),
+                             doctest::Contains("'first' of the optimizer is no group of the model"),
+                             std::invalid_argument);
+        sk::AdamW<sk::threads::Engine> again{trainer.both};
+        CHECK_THROWS_WITH_AS(trainer.state.add(again),
+                             doctest::Contains("'first' of the optimizer is another optimizer's too"),
+                             std::invalid_argument);
+    });
+}
+
+}  // namespace several_models_test
