@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include <shardkit/comm/agreement.hpp>
 #include <shardkit/comm/all_gather.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/access.hpp>
@@ -186,26 +187,45 @@ void together(RankWorld& world, SourceLocation where, F&& work) {
     Failure::first(world, attempt(work), where).raise(where);
 }
 
-/// That every rank means the same: `what`, told from others by `identity`. Collective over the world.
+/// Refuses what ranks do not mean alike: `what`, told from others by `identity`. Collective over the world.
 /// @throws std::invalid_argument on every rank, with what two of them mean
 inline void require_same(RankWorld& world, std::string_view verb, std::string_view what, std::uint64_t identity,
                          SourceLocation where) {
     struct Meant {
         std::uint64_t identity = 0;
         std::array<char, 256> what{};
+
+        bool operator==(const Meant& other) const noexcept { return identity == other.identity; }
     } own;
     own.identity = identity;
     const std::string_view end = what.substr(what.size() - std::min(what.size(), own.what.size() - 1));
     std::copy_n(end.data(), end.size(), own.what.data());
     const auto all = world.gather(own, where);
-    for (std::size_t rank = 1; rank < all.size(); ++rank) {
-        if (all[rank].identity == all[0].identity) { continue; }
-        // Which of many names or orders differ is more than fits: then the texts may be the same.
-        const bool alike = std::string_view(all[0].what.data()) == all[rank].what.data();
-        throw_invalid_argument(where, verb, ": rank 0 means '", all[0].what.data(), "', rank ", rank, " '",
-                               all[rank].what.data(), alike ? "' with other names or orders" : "'",
-                               ": expected the same on every rank, in the same order");
+    const std::size_t rank = first_apart(all);
+    if (rank == all.size()) { return; }
+    // Which of many names or orders differ is more than fits: then the texts may be the same.
+    const bool alike = std::string_view(all[0].what.data()) == all[rank].what.data();
+    throw_invalid_argument(where, verb, ": rank 0 means '", all[0].what.data(), "', rank ", rank, " '",
+                           all[rank].what.data(), alike ? "' with other names or orders" : "'",
+                           ": expected the same on every rank, in the same order");
+}
+
+/// Refuses to save groups that ranks have updated differently, of which it would write a mixture. Collective over the
+/// world. @throws UsageError, on every rank, with what differs and two ranks' values
+template <class Groups>
+void require_same_updates(RankWorld& world, std::string_view verb, const Groups& groups, SourceLocation where) {
+    StatementHash mine = 0;
+    for (const auto& group : groups) { mine = statement_hash(mine, {group->statements().updates()}); }
+    const std::size_t other = first_apart(world.gather(mine, where));
+    if (other == world.size()) { return; }
+    Statements own;
+    for (const auto& group : groups) {
+        for (Statement& one : group->statements().list_updates()) { own.push_back(std::move(one)); }
     }
+    const auto [first, second] =
+        stated_apart(0, other, where, [&](std::size_t i) { return world.gather(StatementRecord(own, i), where); });
+    throw_usage_error(where, verb, ": the ranks disagree in what was updated before: rank 0 saves", first, ", rank ",
+                      other, " saves", second);
 }
 
 }  // namespace shardkit::detail

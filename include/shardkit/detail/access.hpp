@@ -48,6 +48,11 @@ struct Access {
     static auto* loss_scale(const Scaled& scaled) noexcept {
         return scaled.loss_scale();
     }
+    /// What a rank states of reduced gradients.
+    template <class Reduced>
+    static const auto& stated(const Reduced& reduced) noexcept {
+        return reduced.stated_;
+    }
     /// Calls f(detail::Group<Engine>&) for every group of a model, in order.
     template <class Groups, class F, class Location>
     static void walk(const Groups& groups, const F& f, Location where) {

@@ -221,7 +221,7 @@ void GroupState<Engine, Precision>::write(std::size_t parameter, const ValuesAt&
                 statements_.compares_values() ? &digest : nullptr);
     parameters_.end_write();
     torn_.end(parameter, TornValues::parameters);
-    if (statements_.compares_values()) { statements_.set_values(parameter, geometry_.parameters.size(), digest); }
+    if (statements_.compares_values()) { statements_.set_values(parameter, digest); }
 }
 
 template <class Engine, class Precision>
@@ -263,7 +263,7 @@ void GroupState<Engine, Precision>::write_range(std::size_t parameter, std::span
 }
 
 template <class Engine, class Precision>
-void GroupState<Engine, Precision>::digest_reduced(StatedGradients& stated) {
+void GroupState<Engine, Precision>::digest_reduced(StatedStep& stated) {
     if constexpr (std::is_same_v<typename Engine::template Buffer<std::uint8_t>, HostBuffer<std::uint8_t>>) {
         if (context_.world_size() == 1 || !trainable() || geometry_.table.reduced != Extent::full) { return; }
         context_.compute_stream().synchronize();
@@ -272,7 +272,7 @@ void GroupState<Engine, Precision>::digest_reduced(StatedGradients& stated) {
             const std::span<const Reduction> sums = gradients_.reduced();
             ValuesDigest digest(parameter.range.size());
             digest.add(0, sums.subspan(parameter.range.begin, parameter.range.size()));
-            stated.assumed = statement_hash(stated.assumed, digest.hash());
+            stated.assumed = statement_hash(stated.assumed, {digest.hash()});
             stated.assumed_sum += digest.sum();
         }
     }
@@ -286,7 +286,7 @@ void GroupState<Engine, Precision>::digest_adopted() {
             const IndexRange range = geometry_.parameters[p].range;
             ValuesDigest digest(range.size());
             digest.add(0, parameters_.full().subspan(range.begin, range.size()));
-            statements_.set_values(p, geometry_.parameters.size(), digest);
+            statements_.set_values(p, digest);
         }
     }
 }

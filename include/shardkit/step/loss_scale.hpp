@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <string>
 
+#include <shardkit/comm/agreement.hpp>
 #include <shardkit/comm/journal.hpp>
-#include <shardkit/comm/statement_book.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/access.hpp>
 #include <shardkit/detail/number_text.hpp>

@@ -117,11 +117,10 @@ class Message {
         if (offer.signature.in == request.signature.in && offer.signature.count == request.signature.count) {
             return;
         }
-        throw CommError(
-            "mpi", call.doing(),
-            shardkit::detail::concat("the ranks disagree: rank ", call.group.world_ranks[from], " calls ",
-                                     offer.text(), ", rank ", call.group.world_ranks[to], " calls ", request.text()),
-            call.where);
+        throw CommError("mpi", call.doing(),
+                        shardkit::detail::disagreement("", call.group.world_ranks[from], offer.text(),
+                                                       call.group.world_ranks[to], request.text()),
+                        call.where);
     }
 
     const Call& call_;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -15,8 +16,8 @@
 #include <shardkit/backend/threads/message.hpp>
 #include <shardkit/backend/threads/wait_record.hpp>
 #include <shardkit/backend/threads/world.hpp>
+#include <shardkit/comm/agreement.hpp>
 #include <shardkit/comm/call.hpp>
-#include <shardkit/comm/statement.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/concat.hpp>
 
@@ -63,13 +64,16 @@ class Seat {
         return meeting_.say_once(found.sequence, [&] {
             std::pair<std::string, std::string> stated;
             if (shardkit::detail::differ_in_statements(found.first.signature, found.second.signature)) {
-                stated = shardkit::detail::stated_apart(statements(0, found.first),
-                                                        statements(found.other, found.second), found.first.where);
+                const auto first = statements(0, found.first);
+                const auto second = statements(found.other, found.second);
+                stated = shardkit::detail::stated_apart(0, 1, found.first.where, [&](std::size_t i) {
+                    return std::array{shardkit::detail::StatementRecord(first, i),
+                                      shardkit::detail::StatementRecord(second, i)};
+                });
             }
-            return shardkit::detail::concat("the ranks disagree in call ", found.sequence, ": rank ",
-                                            handle_.world_rank(0), " calls ", text(found.first, stated.first),
-                                            ", rank ", handle_.world_rank(found.other), " calls ",
-                                            text(found.second, stated.second));
+            return shardkit::detail::disagreement(shardkit::detail::concat(" in call ", found.sequence),
+                                                  handle_.world_rank(0), found.first.text(stated.first),
+                                                  handle_.world_rank(found.other), found.second.text(stated.second));
         });
     }
     template <class Disagreement>
@@ -79,12 +83,8 @@ class Seat {
     }
 
   private:
-    static std::string text(const shared::detail::Call& call, const std::string& stated) {
-        return describe(call.signature, call.where, shardkit::detail::text_of(call.subject), stated);
-    }
-    /// Returns what a rank stated in that call. A template, so that a file without collectives compiles none of it.
-    template <class Call>
-    shardkit::detail::Statements statements(std::size_t rank, const Call& call) const {
+    /// Returns what a rank stated in that call.
+    shardkit::detail::Statements statements(std::size_t rank, const shared::detail::Call& call) const {
         return handle_.world->state(handle_.world_rank(rank)).journal.statements().list(call.signature.argument);
     }
     Waiting waiting(const shardkit::Call& call, std::uint64_t sequence) const noexcept {
@@ -102,9 +102,8 @@ using Round = shared::detail::Round<Seat>;
                                        std::size_t to, SourceLocation where) {
     throw CommError(
         "threads", shardkit::detail::concat(name(verb), " over ", handle.axes()),
-        shardkit::detail::concat("the ranks disagree: rank ", handle.world_rank(from), " calls ",
-                                 describe(message.signature, message.where), ", rank ", handle.world_rank(to),
-                                 " calls ", describe(message.expected, message.expected_at)),
+        shardkit::detail::disagreement("", handle.world_rank(from), describe(message.signature, message.where),
+                                       handle.world_rank(to), describe(message.expected, message.expected_at)),
         where);
 }
 
