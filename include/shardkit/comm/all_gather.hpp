@@ -13,12 +13,11 @@
 
 namespace shardkit {
 
-/// The engine behind C can all-gather elements of type T.
+/// The engine behind C can all-gather elements of type T. A shard may lie at its rank's place in `full`.
 template <class C, class T>
 concept AllGathers = Communicator<C> && Element<T> &&
     requires(const C comm, std::span<const T> shard, std::span<T> full, typename C::Stream stream, const Call& call) {
     comm.all_gather(shard, full, stream, call);
-    comm.all_gather_in_place(full, stream, call);
 };
 
 /// Gathers every rank's shard into `full`, in rank order.
@@ -45,9 +44,11 @@ void all_gather_in_place(const C& comm, std::span<T> full, typename C::Stream st
                          CallSite site = SourceLocation::current()) {
     detail::check_multiple(comm, "all_gather_in_place", full.size(), site.where);
     if (comm.size() == 1) { return; }
-    const Call call = detail::call_of<T>(Verb::all_gather, full.size() / comm.size(), full.size_bytes(), site);
+    const std::size_t k = full.size() / comm.size();
+    const std::span<const T> shard = full.subspan(comm.rank() * k, k);
+    const Call call = detail::call_of<T>(Verb::all_gather, k, full.size_bytes(), site);
     detail::make_call(
-        comm, call, nullptr, full.data(), [&] { return comm.all_gather_in_place(full, stream, call); },
+        comm, call, nullptr, full.data(), [&] { return comm.all_gather(shard, full, stream, call); },
         [&] { return detail::gathered(comm, call); });
 }
 

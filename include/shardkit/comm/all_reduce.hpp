@@ -14,13 +14,13 @@
 
 namespace shardkit {
 
-/// The engine behind C can all-reduce from elements of type In into type Out, adding in Out's arithmetic.
+/// The engine behind C can all-reduce from elements of type In into type Out, adding in Out's arithmetic. Where they
+/// are one type, input and output may be the same.
 template <class C, class In, class Out>
 concept AllReduces = Communicator<C> && Element<In> && Element<Out> &&
     requires(const C comm, std::span<const In> input, std::span<Out> output, typename C::Stream stream,
              const Call& call) {
     comm.all_reduce(ReduceOp::sum, input, output, stream, call);
-    comm.all_reduce_in_place(ReduceOp::sum, output, stream, call);
 };
 
 /// Reduces `input` over the ranks; every rank receives the whole result in `output`.
@@ -48,7 +48,7 @@ void all_reduce_in_place(const C& comm, ReduceOp op, std::span<T> values, typena
     if (comm.size() == 1) { return; }
     const Call call = detail::call_of<T>(Verb::all_reduce, values.size(), values.size_bytes(), site, op);
     detail::make_call(comm, call, nullptr, values.data(),
-                      [&] { return comm.all_reduce_in_place(op, values, stream, call); });
+                      [&] { return comm.all_reduce(op, std::span<const T>(values), values, stream, call); });
 }
 
 }  // namespace shardkit

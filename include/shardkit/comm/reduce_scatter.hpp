@@ -13,13 +13,13 @@
 
 namespace shardkit {
 
-/// The engine behind C can reduce-scatter from elements of type In into type Out, adding in Out's arithmetic.
+/// The engine behind C can reduce-scatter from elements of type In into type Out, adding in Out's arithmetic. Where
+/// they are one type, a shard may lie at its rank's place in `full`.
 template <class C, class In, class Out>
 concept ReduceScatters = Communicator<C> && Element<In> && Element<Out> &&
-    requires(const C comm, std::span<const In> full, std::span<Out> shard, std::span<Out> in_place,
-             typename C::Stream stream, const Call& call) {
+    requires(const C comm, std::span<const In> full, std::span<Out> shard, typename C::Stream stream,
+             const Call& call) {
     comm.reduce_scatter(ReduceOp::sum, full, shard, stream, call);
-    comm.reduce_scatter_in_place(ReduceOp::sum, in_place, stream, call);
 };
 
 /// Reduces `full` over the ranks; rank r keeps piece r in `shard`.
@@ -45,9 +45,11 @@ void reduce_scatter_in_place(const C& comm, ReduceOp op, std::span<T> full, type
                              CallSite site = SourceLocation::current()) {
     detail::check_multiple(comm, "reduce_scatter_in_place", full.size(), site.where);
     if (comm.size() == 1) { return; }
+    const std::size_t k = full.size() / comm.size();
+    const std::span<T> shard = full.subspan(comm.rank() * k, k);
     const Call call = detail::call_of<T>(Verb::reduce_scatter, full.size(), full.size_bytes(), site, op);
     detail::make_call(comm, call, nullptr, full.data(),
-                      [&] { return comm.reduce_scatter_in_place(op, full, stream, call); });
+                      [&] { return comm.reduce_scatter(op, std::span<const T>(full), shard, stream, call); });
 }
 
 }  // namespace shardkit
