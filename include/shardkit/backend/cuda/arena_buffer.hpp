@@ -48,7 +48,7 @@ class ArenaBuffer {
           size_(size) {}
 
     struct Free {
-        Arena* arena = nullptr;
+        Arena* arena;
         void operator()(T* data) const noexcept { arena->free(data); }
     };
     std::unique_ptr<T, Free> data_;

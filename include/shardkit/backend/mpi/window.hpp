@@ -53,7 +53,7 @@ class Mapping {
 
   private:
     struct Unmap {
-        std::size_t bytes = 0;
+        std::size_t bytes;
         void operator()([[maybe_unused]] std::byte* data) const noexcept {
 #if defined(__linux__)
             munmap(data, bytes);
