@@ -6,7 +6,7 @@
 
 struct Violating : least::VerbsOfGroups<Violating> {
 #ifdef REJECT
-    void all_gather_in_place() const {}
+    void all_gather() const {}
 #endif
 };
 struct Violator : least::Trainer {

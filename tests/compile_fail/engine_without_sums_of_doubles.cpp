@@ -6,7 +6,7 @@
 
 struct Violating : least::VerbsOfGroups<Violating> {
 #ifdef REJECT
-    void all_reduce_in_place(sk::ReduceOp, std::span<float>, least::Stream, least::Where) const {}
+    void all_reduce(sk::ReduceOp, std::span<const float>, std::span<float>, least::Stream, least::Where) const {}
 #endif
 };
 struct Violator : least::Trainer {

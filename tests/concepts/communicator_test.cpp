@@ -74,20 +74,15 @@ static_assert(!Communicator<NoAxes> && !Communicator<SplitsToAnother> && !Commun
 static_assert(!Communicator<NamesAnother> && !Communicator<BarrierWithoutStream> && !Communicator<NotCopyable>);
 static_assert(!Communicator<int>);
 
-// Capabilities: a communicator has those whose two members it has, for those types alone.
+// Capabilities: a communicator has those whose member it has, for those types alone.
 struct Gathers : Minimal<Gathers> {
-    void all_gather(std::span<const float>, std::span<float>, Stream, Where) const {}
-    void all_gather_in_place(std::span<float>, Stream, Where) const {}
-};
-struct GathersOutOfPlace : Minimal<GathersOutOfPlace> {
     void all_gather(std::span<const float>, std::span<float>, Stream, Where) const {}
 };
 static_assert(Communicator<Gathers> && AllGathers<Gathers, float>);
-static_assert(!AllGathers<Gathers, double> && !AllGathers<GathersOutOfPlace, float> && !AllGathers<Least, float>);
+static_assert(!AllGathers<Gathers, double> && !AllGathers<Least, float>);
 
 struct Scatters : Minimal<Scatters> {
     void reduce_scatter(ReduceOp, std::span<const bf16>, std::span<float>, Stream, Where) const {}
-    void reduce_scatter_in_place(ReduceOp, std::span<float>, Stream, Where) const {}
 };
 static_assert(ReduceScatters<Scatters, bf16, float>);
 static_assert(!ReduceScatters<Scatters, float, float> && !ReduceScatters<Scatters, bf16, double>);
@@ -95,7 +90,6 @@ static_assert(!ReduceScatters<Gathers, bf16, float>);
 
 struct Reduces : Minimal<Reduces> {
     void all_reduce(ReduceOp, std::span<const bf16>, std::span<float>, Stream, Where) const {}
-    void all_reduce_in_place(ReduceOp, std::span<float>, Stream, Where) const {}
 };
 static_assert(AllReduces<Reduces, bf16, float> && !AllReduces<Reduces, float, float>);
 static_assert(!AllReduces<Scatters, bf16, float>);

@@ -132,14 +132,13 @@ struct GathersNothing : least::VerbsOfGroups<GathersNothing> {
     void all_gather(std::span<float>, least::Stream, SourceLocation) const {}
 };
 struct ScattersNothing : least::VerbsOfGroups<ScattersNothing> {
-    void reduce_scatter_in_place(std::span<float>, least::Stream, SourceLocation) const {}
+    void reduce_scatter(std::span<float>, least::Stream, SourceLocation) const {}
 };
 struct ReducesNothing : least::VerbsOfGroups<ReducesNothing> {
     void all_reduce(std::span<float>, least::Stream, SourceLocation) const {}
 };
 struct ReducesFloats : least::VerbsOfGroups<ReducesFloats> {
     void all_reduce(ReduceOp, std::span<const float>, std::span<float>, least::Stream, SourceLocation) const {}
-    void all_reduce_in_place(ReduceOp, std::span<float>, least::Stream, SourceLocation) const {}
 };
 static_assert(GroupVerbs<Speaking<least::Communicator>>);
 static_assert(!GroupVerbs<Speaking<GathersNothing>> && !GroupVerbs<Speaking<ScattersNothing>>);

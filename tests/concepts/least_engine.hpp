@@ -53,13 +53,9 @@ struct Talker {
 template <class Self>
 struct VerbsOfGroups : SilentCommunicator<Self> {
     void all_gather(std::span<const float>, std::span<float>, Stream, Where) const {}
-    void all_gather_in_place(std::span<float>, Stream, Where) const {}
     void reduce_scatter(sk::ReduceOp, std::span<const float>, std::span<float>, Stream, Where) const {}
-    void reduce_scatter_in_place(sk::ReduceOp, std::span<float>, Stream, Where) const {}
     void all_reduce(sk::ReduceOp, std::span<const float>, std::span<float>, Stream, Where) const {}
-    void all_reduce_in_place(sk::ReduceOp, std::span<float>, Stream, Where) const {}
     void all_reduce(sk::ReduceOp, std::span<const double>, std::span<double>, Stream, Where) const {}
-    void all_reduce_in_place(sk::ReduceOp, std::span<double>, Stream, Where) const {}
 };
 struct Communicator : VerbsOfGroups<Communicator> {};
 

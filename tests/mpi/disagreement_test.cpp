@@ -86,10 +86,10 @@ TEST_CASE("mpi: ranks that state different things beside the same call are told 
             static const std::string path = "'blocks.0'";
             const auto group = book.add_group();
             const SourceLocation here = SourceLocation::current();
-            const detail::StatedGradients gradients{divisor, 0, 0, here};
-            book.note(gradients.hash(), gradients);
+            const detail::StatedStep step{divisor, 0, 0, here};
+            book.note(step);
             detail::StatedGroup stated;
-            stated.gradients = gradients.hash();
+            stated.gradients = step.gradients_hash();
             stated.path = &path;
             book.note(*group, stated);
             all_reduce(c, ReduceOp::sum, b.in(), b.out.span(), {}, {here, nullptr, stated.plain_hash()});

@@ -16,7 +16,6 @@
 #include <shardkit/checkpoint/file_calls.hpp>
 #include <shardkit/checkpoint/open_file.hpp>
 #include <shardkit/checkpoint/read_header.hpp>
-#include <shardkit/checkpoint/same_updates.hpp>
 #include <shardkit/checkpoint/save_mark.hpp>
 #include <shardkit/checkpoint/save_options.hpp>
 #include <shardkit/checkpoint/temporary_file.hpp>

@@ -22,7 +22,6 @@
 #include <shardkit/checkpoint/convert_elements.hpp>
 #include <shardkit/checkpoint/file_names.hpp>
 #include <shardkit/checkpoint/manifest.hpp>
-#include <shardkit/checkpoint/same_updates.hpp>
 #include <shardkit/checkpoint/save_mark.hpp>
 #include <shardkit/checkpoint/save_options.hpp>
 #include <shardkit/checkpoint/step_folders.hpp>

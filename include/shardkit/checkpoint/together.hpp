@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include <shardkit/comm/agreement.hpp>
 #include <shardkit/comm/all_gather.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/access.hpp>
@@ -25,15 +26,15 @@ namespace shardkit::detail {
 
 class Failure;
 
-/// The ranks that save or load together, free of their engine's type: what works with files is compiled once.
+/// Names the ranks that save or load together, without their engine's type: what works with files is compiled once.
 class RankWorld {
   public:
     virtual ~RankWorld() = default;
     virtual std::size_t rank() const noexcept = 0;
     virtual std::size_t size() const noexcept = 0;
-    /// What a save of this rank failed with that was dropped, and that nobody was told yet.
+    /// Returns what a dropped save of this rank failed with, if nobody was told yet.
     virtual Failure& untold() = 0;
-    /// All ranks' values in rank order, each gives as many. Collective over the world; the host waits.
+    /// Gathers all ranks' values in rank order; each gives as many. Collective over the world; the host waits.
     template <class T>
     std::vector<T> gather(std::span<const T> mine, SourceLocation where) {
         static_assert(std::is_trivially_copyable_v<T>);
@@ -41,7 +42,7 @@ class RankWorld {
         gather_bytes(std::as_bytes(mine), std::as_writable_bytes(std::span(all)), where);
         return all;
     }
-    /// The same, one of each rank.
+    /// Gathers one value of each rank.
     template <class T>
     std::vector<T> gather(const T& mine, SourceLocation where) {
         return gather(std::span<const T>(&mine, 1), where);
@@ -51,12 +52,12 @@ class RankWorld {
     virtual void gather_bytes(std::span<const std::byte> mine, std::span<std::byte> all, SourceLocation where) = 0;
 };
 
-/// What went wrong on a rank, in a form that travels: the first of them is thrown on every rank.
+/// Holds what went wrong on a rank, in a form that travels: the first of them is thrown on every rank.
 class Failure {
   public:
-    /// Nothing.
+    /// Makes one that says that nothing went wrong.
     Failure() = default;
-    /// The exception that is being handled.
+    /// Takes the exception that is being handled.
     static Failure current() {
         try {
             throw;
@@ -71,8 +72,8 @@ class Failure {
 
     bool happened() const noexcept { return kind_ != Kind::none; }
 
-    /// The failure of the first rank that has one, none where all went well; the same on every rank. Collective over
-    /// the world: what makes sure that no rank goes on where another cannot, and that all say the same.
+    /// Returns the failure of the first rank that has one, none where all went well; the same on every rank.
+    /// Collective over the world: no rank goes on where another cannot, and all say the same.
     static Failure first(RankWorld& world, const Failure& own, SourceLocation where) {
         auto all = world.gather(own, where);
         for (std::size_t rank = 0; rank < all.size(); ++rank) {
@@ -88,7 +89,7 @@ class Failure {
     void raise_own(std::string_view before, SourceLocation where) const {
         raise(concat(before, what_.data()), where);
     }
-    /// Path and what happened.
+    /// Returns the path and what happened.
     std::string text() const {
         return path_[0] == '\0' ? std::string(what_.data()) : concat("'", path_.data(), "' ", what_.data());
     }
@@ -172,7 +173,7 @@ class RankWorldOf final : public RankWorld {
     std::string verb_;
 };
 
-/// What `work` throws, if it does.
+/// Runs `work` and returns what it throws, if it does.
 template <class F>
 Failure attempt(F&& work) {
     try {
@@ -186,26 +187,45 @@ void together(RankWorld& world, SourceLocation where, F&& work) {
     Failure::first(world, attempt(work), where).raise(where);
 }
 
-/// That every rank means the same: `what`, told from others by `identity`. Collective over the world.
+/// Refuses what ranks do not mean alike: `what`, told from others by `identity`. Collective over the world.
 /// @throws std::invalid_argument on every rank, with what two of them mean
 inline void require_same(RankWorld& world, std::string_view verb, std::string_view what, std::uint64_t identity,
                          SourceLocation where) {
     struct Meant {
         std::uint64_t identity = 0;
         std::array<char, 256> what{};
+
+        bool operator==(const Meant& other) const noexcept { return identity == other.identity; }
     } own;
     own.identity = identity;
     const std::string_view end = what.substr(what.size() - std::min(what.size(), own.what.size() - 1));
     std::copy_n(end.data(), end.size(), own.what.data());
     const auto all = world.gather(own, where);
-    for (std::size_t rank = 1; rank < all.size(); ++rank) {
-        if (all[rank].identity == all[0].identity) { continue; }
-        // Which of many names or orders differ is more than fits: then the texts may be the same.
-        const bool alike = std::string_view(all[0].what.data()) == all[rank].what.data();
-        throw_invalid_argument(where, verb, ": rank 0 means '", all[0].what.data(), "', rank ", rank, " '",
-                               all[rank].what.data(), alike ? "' with other names or orders" : "'",
-                               ": expected the same on every rank, in the same order");
+    const std::size_t rank = first_apart(all);
+    if (rank == all.size()) { return; }
+    // Which of many names or orders differ is more than fits: then the texts may be the same.
+    const bool alike = std::string_view(all[0].what.data()) == all[rank].what.data();
+    throw_invalid_argument(where, verb, ": rank 0 means '", all[0].what.data(), "', rank ", rank, " '",
+                           all[rank].what.data(), alike ? "' with other names or orders" : "'",
+                           ": expected the same on every rank, in the same order");
+}
+
+/// Refuses to save groups that ranks have updated differently, of which it would write a mixture. Collective over the
+/// world. @throws UsageError, on every rank, with what differs and two ranks' values
+template <class Groups>
+void require_same_updates(RankWorld& world, std::string_view verb, const Groups& groups, SourceLocation where) {
+    StatementHash mine = 0;
+    for (const auto& group : groups) { mine = statement_hash(mine, group->statements().updates()); }
+    const std::size_t other = first_apart(world.gather(mine, where));
+    if (other == world.size()) { return; }
+    Statements own;
+    for (const auto& group : groups) {
+        for (Statement& one : group->statements().list_updates()) { own.push_back(std::move(one)); }
     }
+    const auto [first, second] =
+        stated_apart(0, other, where, [&](std::size_t i) { return world.gather(StatementRecord(own, i), where); });
+    throw_usage_error(where, verb, ": the ranks disagree in what was updated before: rank 0 saves", first, ", rank ",
+                      other, " saves", second);
 }
 
 }  // namespace shardkit::detail

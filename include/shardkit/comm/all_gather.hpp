@@ -13,28 +13,12 @@
 
 namespace shardkit {
 
-/// The engine behind C can all-gather elements of type T.
+/// The engine behind C can all-gather elements of type T. A shard may lie at its rank's place in `full`.
 template <class C, class T>
 concept AllGathers = Communicator<C> && Element<T> &&
     requires(const C comm, std::span<const T> shard, std::span<T> full, typename C::Stream stream, const Call& call) {
     comm.all_gather(shard, full, stream, call);
-    comm.all_gather_in_place(full, stream, call);
 };
-
-namespace detail {
-/// Describes the call in which every rank gives `k` elements of type T.
-template <class T>
-constexpr Call gather_call(std::size_t k, std::size_t ranks, CallSite site) noexcept {
-    return {{Verb::all_gather, element_type_of<T>, element_type_of<T>, ReduceOp::sum, site.hash(), k, site.stated},
-            ranks * k * sizeof(T),
-            site.where,
-            site.subject};
-}
-template <class C>
-constexpr Moved gathered(const C& comm, const Call& call) {
-    return gather_moved(call.payload, comm.size(), {}, host_spread(comm));
-}
-}  // namespace detail
 
 /// Gathers every rank's shard into `full`, in rank order.
 /// Shapes:  shard [k], full [size * k]; elements, not bytes. The two must not overlap.
@@ -45,15 +29,11 @@ constexpr Moved gathered(const C& comm, const Call& call) {
 template <Element T, AllGathers<T> C>
 void all_gather(const C& comm, std::span<const T> shard, std::span<T> full, typename C::Stream stream,
                 CallSite site = SourceLocation::current()) {
-    if (full.size() != shard.size() * comm.size()) {
-        throw_invalid_argument(site.where, "all_gather over ", comm.axes(), ": full has ", full.size(),
-                               " elements, expected ", comm.size(), " ranks x ", shard.size(), " of shard");
-    }
-    const Call call = detail::gather_call<T>(shard.size(), comm.size(), site);
-    if (!detail::begin(comm, call, shard.data(), full.data())) { return; }
-    const Moved moved = detail::moved_by([&] { return comm.all_gather(shard, full, stream, call); },
-                                         [&] { return detail::gathered(comm, call); });
-    detail::end(comm, call, shard.data(), full.data(), moved);
+    detail::check_full(comm, "all_gather", full.size(), shard.size(), site.where);
+    const Call call = detail::call_of<T>(Verb::all_gather, shard.size(), full.size_bytes(), site);
+    detail::make_call(
+        comm, call, shard.data(), full.data(), [&] { return comm.all_gather(shard, full, stream, call); },
+        [&] { return detail::gathered(comm, call); });
 }
 
 /// Gathers likewise where rank r's shard already lies at its place in `full`; over one rank there is nothing to do.
@@ -62,17 +42,14 @@ void all_gather(const C& comm, std::span<const T> shard, std::span<T> full, type
 template <Element T, AllGathers<T> C>
 void all_gather_in_place(const C& comm, std::span<T> full, typename C::Stream stream,
                          CallSite site = SourceLocation::current()) {
-    if (full.size() % comm.size() != 0) {
-        throw_invalid_argument(site.where, "all_gather_in_place over ", comm.axes(), ": ", full.size(),
-                               " elements, expected a multiple of ", comm.size(), " ranks");
-    }
+    detail::check_multiple(comm, "all_gather_in_place", full.size(), site.where);
     if (comm.size() == 1) { return; }
     const std::size_t k = full.size() / comm.size();
-    const Call call = detail::gather_call<T>(k, comm.size(), site);
-    if (!detail::begin(comm, call, nullptr, full.data())) { return; }
-    const Moved moved = detail::moved_by([&] { return comm.all_gather_in_place(full, stream, call); },
-                                         [&] { return detail::gathered(comm, call); });
-    detail::end(comm, call, nullptr, full.data(), moved);
+    const std::span<const T> shard = full.subspan(comm.rank() * k, k);
+    const Call call = detail::call_of<T>(Verb::all_gather, k, full.size_bytes(), site);
+    detail::make_call(
+        comm, call, nullptr, full.data(), [&] { return comm.all_gather(shard, full, stream, call); },
+        [&] { return detail::gathered(comm, call); });
 }
 
 }  // namespace shardkit

@@ -14,24 +14,14 @@
 
 namespace shardkit {
 
-/// The engine behind C can all-reduce from elements of type In into type Out, adding in Out's arithmetic.
+/// The engine behind C can all-reduce from elements of type In into type Out, adding in Out's arithmetic. Where they
+/// are one type, input and output may be the same.
 template <class C, class In, class Out>
 concept AllReduces = Communicator<C> && Element<In> && Element<Out> &&
     requires(const C comm, std::span<const In> input, std::span<Out> output, typename C::Stream stream,
              const Call& call) {
     comm.all_reduce(ReduceOp::sum, input, output, stream, call);
-    comm.all_reduce_in_place(ReduceOp::sum, output, stream, call);
 };
-
-namespace detail {
-template <class In, class Out>
-constexpr Call all_reduce_call(ReduceOp op, std::size_t count, CallSite site) noexcept {
-    return {{Verb::all_reduce, element_type_of<In>, element_type_of<Out>, op, site.hash(), count, site.stated},
-            count * sizeof(In),
-            site.where,
-            site.subject};
-}
-}  // namespace detail
 
 /// Reduces `input` over the ranks; every rank receives the whole result in `output`.
 /// Shapes:  input [k], output [k]; elements, not bytes. The two must not overlap.
@@ -46,13 +36,9 @@ void all_reduce(const C& comm, ReduceOp op, std::span<const In> input, std::span
         throw_invalid_argument(site.where, "all_reduce over ", comm.axes(), ": output has ", output.size(),
                                " elements, expected ", input.size(), " as input has");
     }
-    const Call call = detail::all_reduce_call<In, Out>(op, input.size(), site);
-    if (!detail::begin(comm, call, input.data(), output.data())) { return; }
-    if constexpr (KeepsJournal<C>) {
-        detail::end(comm, call, input.data(), output.data(), comm.all_reduce(op, input, output, stream, call));
-    } else {
-        comm.all_reduce(op, input, output, stream, call);
-    }
+    const Call call = detail::call_of<In, Out>(Verb::all_reduce, input.size(), input.size_bytes(), site, op);
+    detail::make_call(comm, call, input.data(), output.data(),
+                      [&] { return comm.all_reduce(op, input, output, stream, call); });
 }
 
 /// Reduces likewise where the result replaces the input; over one rank there is nothing to do.
@@ -60,13 +46,9 @@ template <Element T, AllReduces<T, T> C>
 void all_reduce_in_place(const C& comm, ReduceOp op, std::span<T> values, typename C::Stream stream,
                          CallSite site = SourceLocation::current()) {
     if (comm.size() == 1) { return; }
-    const Call call = detail::all_reduce_call<T, T>(op, values.size(), site);
-    if (!detail::begin(comm, call, nullptr, values.data())) { return; }
-    if constexpr (KeepsJournal<C>) {
-        detail::end(comm, call, nullptr, values.data(), comm.all_reduce_in_place(op, values, stream, call));
-    } else {
-        comm.all_reduce_in_place(op, values, stream, call);
-    }
+    const Call call = detail::call_of<T>(Verb::all_reduce, values.size(), values.size_bytes(), site, op);
+    detail::make_call(comm, call, nullptr, values.data(),
+                      [&] { return comm.all_reduce(op, std::span<const T>(values), values, stream, call); });
 }
 
 }  // namespace shardkit

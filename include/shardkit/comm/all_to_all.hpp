@@ -33,13 +33,10 @@ void all_to_all(const C& comm, std::span<const T> sent, std::span<T> received, t
         throw_invalid_argument(where, "all_to_all over ", comm.axes(), ": sends ", sent.size(), " and receives ",
                                received.size(), " elements, expected the same multiple of ", comm.size(), " ranks");
     }
-    const Call call{{Verb::all_to_all, element_type_of<T>, element_type_of<T>, ReduceOp::sum, 0, sent.size(), 0},
-                    sent.size_bytes(),
-                    where};
-    if (!detail::begin(comm, call, sent.data(), received.data())) { return; }
-    comm.all_to_all(sent, received, stream, call);
-    detail::end(comm, call, sent.data(), received.data(),
-                detail::gather_moved(sent.size_bytes(), comm.size(), {}, detail::host_spread(comm)));
+    const Call call = detail::call_of<T>(Verb::all_to_all, sent.size(), sent.size_bytes(), where);
+    detail::make_call(
+        comm, call, sent.data(), received.data(), [&] { comm.all_to_all(sent, received, stream, call); },
+        [&] { return detail::gathered(comm, call); });
 }
 
 }  // namespace shardkit

@@ -12,9 +12,8 @@ namespace shardkit {
 template <Communicator C>
 void barrier(const C& comm, typename C::Stream stream, SourceLocation where = SourceLocation::current()) {
     const Call call{{.verb = Verb::barrier}, 0, where};
-    if (!detail::begin(comm, call, nullptr, nullptr)) { return; }
-    comm.barrier(stream, call);
-    detail::end(comm, call, nullptr, nullptr, 0);
+    detail::make_call(
+        comm, call, nullptr, nullptr, [&] { comm.barrier(stream, call); }, [] { return Moved{}; });
 }
 
 }  // namespace shardkit

@@ -27,17 +27,11 @@ concept Broadcasts = Communicator<C> && Element<T> &&
 template <Element T, Broadcasts<T> C>
 void broadcast(const C& comm, std::span<T> values, std::size_t root, typename C::Stream stream,
                SourceLocation where = SourceLocation::current()) {
-    if (root >= comm.size()) {
-        throw_invalid_argument(where, "broadcast over ", comm.axes(), ": root ", root, ", expected a rank below ",
-                               comm.size());
-    }
-    const Call call{{Verb::broadcast, element_type_of<T>, element_type_of<T>, ReduceOp::sum, 0, values.size(), root},
-                    values.size_bytes(),
-                    where};
-    if (!detail::begin(comm, call, nullptr, values.data())) { return; }
-    const Moved moved = detail::moved_by([&] { return comm.broadcast(values, root, stream, call); },
-                                         [&] { return detail::message_moved(comm, root, values.size_bytes()); });
-    detail::end(comm, call, nullptr, values.data(), moved);
+    detail::check_rank(comm, "broadcast", "root", root, where);
+    const Call call = detail::call_of<T>(Verb::broadcast, values.size(), values.size_bytes(), {where, nullptr, root});
+    detail::make_call(
+        comm, call, nullptr, values.data(), [&] { return comm.broadcast(values, root, stream, call); },
+        [&] { return detail::message_moved(comm, root, values.size_bytes()); });
 }
 
 }  // namespace shardkit

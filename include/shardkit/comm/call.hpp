@@ -69,6 +69,19 @@ struct Call {
     constexpr operator SourceLocation() const noexcept { return where; }
 };
 
+namespace detail {
+/// Describes a call that gives `count` elements of type In and receives elements of type Out, of a buffer of
+/// `payload` bytes.
+template <class In, class Out = In>
+constexpr Call call_of(Verb verb, std::size_t count, std::size_t payload, CallSite site,
+                       ReduceOp op = ReduceOp::sum) noexcept {
+    return {{verb, element_type_of<In>, element_type_of<Out>, op, site.hash(), count, site.stated},
+            payload,
+            site.where,
+            site.subject};
+}
+}  // namespace detail
+
 /// Writes a call for an error message, as "all_reduce sum of 10 bf16 into fp32 for 'blocks.0' gradients with divisor
 /// 2 at train.cpp:12". `stated`: " with divisor 2"
 inline std::string describe(const Signature& s, SourceLocation where, std::string_view subject = {},

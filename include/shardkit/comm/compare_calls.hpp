@@ -14,9 +14,9 @@
 #include <utility>
 #include <vector>
 
+#include <shardkit/comm/agreement.hpp>
 #include <shardkit/comm/call.hpp>
 #include <shardkit/comm/communicator.hpp>
-#include <shardkit/comm/statement_book.hpp>
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/detail/concat.hpp>
 
@@ -45,26 +45,44 @@ void compare_calls(const C& comm, SourceLocation where = SourceLocation::current
 
 namespace detail {
 
-/// Holds a call as it travels to other ranks, for an error's text.
+/// Holds a call as it travels to other ranks, for an error's text; or why there is none.
 struct CallRecord {
+    static constexpr std::uint64_t none = ~std::uint64_t{0};
+
     Signature signature{};
-    std::uint64_t sequence = 0;
+    std::uint64_t sequence = none;
     std::uint32_t line = 0;
     char file[212] = {};
     char subject[128] = {};
 
-    CallRecord() = default;
-    CallRecord(const Signature& what, SourceLocation where, const CallSubject* for_what,
-               std::uint64_t number) noexcept
-        : signature(what), sequence(number), line(where.line) {
-        std::strncpy(file, where.file, sizeof file - 1);
-        const std::string_view given = text_of(for_what);
-        given.copy(subject, sizeof subject - 1);
+    explicit CallRecord(std::string_view instead = {}) noexcept { instead.copy(subject, sizeof subject - 1); }
+    CallRecord(const Call& call, std::uint64_t number) noexcept
+        : signature(call.signature), sequence(number), line(call.where.line) {
+        std::strncpy(file, call.where.file, sizeof file - 1);
+        text_of(call.subject).copy(subject, sizeof subject - 1);
     }
     std::string text(std::string_view stated = {}) const {
-        return describe(signature, {file, line}, subject, stated);
+        return sequence == none ? std::string(subject) : describe(signature, {file, line}, subject, stated);
+    }
+    bool operator==(const CallRecord& other) const noexcept {
+        return signature == other.signature && sequence == other.sequence;
     }
 };
+
+/// Says what rank 0 and rank `other` called, of which `all` is every rank's record, the same on every rank.
+/// `name(rank)`: the rank's number for the text; `own`: this rank's record, `book`: what this rank has stated.
+/// gather(value) returns every rank's value, by rank; all ranks call it equally often.
+template <class All, class Name, class Gather>
+std::string disagreement(std::string_view place, const All& all, std::size_t other, const Name& name,
+                         const CallRecord& own, const StatementBook& book, const Gather& gather) {
+    std::pair<std::string, std::string> stated;
+    if (all[0].sequence == all[other].sequence && differ_in_statements(all[0].signature, all[other].signature)) {
+        const Statements said = book.list(own.signature.argument);
+        stated = stated_apart(0, other, {all[0].file, all[0].line},
+                              [&](std::size_t i) { return gather(StatementRecord(said, i)); });
+    }
+    return disagreement(place, name(0), all[0].text(stated.first), name(other), all[other].text(stated.second));
+}
 
 /// Remembers what one rank has called over one group: a hash of all, and the last calls one by one. Fixed in size.
 class CallTrace {
@@ -84,7 +102,7 @@ class CallTrace {
     void add(const Call& call) noexcept {
         state_.hash = call_hash(call.signature, state_.hash);
         hashes_[state_.count % kept] = state_.hash;
-        calls_[state_.count % kept] = {call.signature, call.where, call.subject};
+        calls_[state_.count % kept] = call;
         ++state_.count;
     }
 
@@ -92,27 +110,20 @@ class CallTrace {
     const Hashes& hashes() const noexcept { return hashes_; }
     bool has(std::uint64_t call) const noexcept { return call < state_.count && call + kept >= state_.count; }
     /// Returns one of the last calls by its number.
-    /// @pre has(call)
     CallRecord record(std::uint64_t call) const noexcept {
-        const Kept& one = calls_[call % kept];
-        return {one.signature, one.where, one.subject, call};
+        if (!has(call)) { return CallRecord(call < state_.count ? "what it no longer knows" : "nothing more"); }
+        return {calls_[call % kept], call};
     }
 
   private:
-    struct Kept {
-        Signature signature{};
-        SourceLocation where{};
-        const CallSubject* subject = nullptr;
-    };
-
     State state_;
     Hashes hashes_{};
-    std::array<Kept, kept> calls_{};
+    std::array<Call, kept> calls_{};
 };
 
 /// Bounds the bytes of the longest value that find_disagreement gathers from each rank.
 inline constexpr std::size_t trace_bytes =
-    std::max({sizeof(CallTrace::Hashes), sizeof(CallRecord), sizeof(StatementPage)});
+    std::max({sizeof(CallTrace::Hashes), sizeof(CallRecord), sizeof(StatementRecord)});
 
 /// Returns the first call in which two traces differ; the oldest one that both still know, if they differ in that
 /// already.
@@ -128,8 +139,7 @@ inline std::uint64_t first_difference(const CallTrace::State& a, const CallTrace
 /// Finds out, together with all ranks of the group, whether they called alike. It returns nothing when their traces
 /// are equal, else a sentence, the same on all of them. gather(value) returns every rank's value, by rank, as a span;
 /// all ranks call it equally often. `book`: what this rank has stated.
-/// Cost:    a gather of 16 bytes per rank; some
-/// more when there is a difference.
+/// Cost:    a gather of 16 bytes per rank; some more when there is a difference.
 template <class Gather>
 std::optional<std::string> find_disagreement(const CallTrace& trace, const StatementBook& book,
                                              const Gather& gather) {
@@ -138,27 +148,15 @@ std::optional<std::string> find_disagreement(const CallTrace& trace, const State
         return std::vector<std::remove_cvref_t<decltype(value)>>(all.begin(), all.end());
     };
     const auto states = copies(trace.state());
-    const auto found = std::find_if(states.begin(), states.end(), [&](const auto& s) { return !(s == states[0]); });
-    if (found == states.end()) { return std::nullopt; }
-    const auto other = static_cast<std::size_t>(found - states.begin());
+    const std::size_t other = first_apart(states);
+    if (other == states.size()) { return std::nullopt; }
     const auto hashes = copies(trace.hashes());
     const std::uint64_t call = first_difference(states[0], hashes[0], states[other], hashes[other]);
-    const auto records =
-        copies(trace.has(call) ? trace.record(call) : CallRecord{{}, {}, nullptr, ~std::uint64_t{0}});
-    const auto knows = [&](std::size_t rank) { return records[rank].sequence == call; };
-    std::pair<std::string, std::string> stated;
-    if (knows(0) && knows(other) && differ_in_statements(records[0].signature, records[other].signature)) {
-        const std::uint64_t own = trace.has(call) ? trace.record(call).signature.argument : 0;
-        stated = stated_apart(book.list(own), 0, other, {records[0].file, records[0].line}, copies);
-    }
-    const auto text = [&](std::size_t rank) {
-        if (call >= states[rank].count) { return std::string("nothing more"); }
-        return knows(rank) ? records[rank].text(rank == 0 ? stated.first : stated.second)
-                           : std::string("what it no longer knows");
-    };
+    const CallRecord own = trace.record(call);
     const bool earlier = call > 0 && call + CallTrace::kept == std::max(states[0].count, states[other].count);
-    return concat("the ranks disagree in call ", call, earlier ? " or before: rank 0 calls " : ": rank 0 calls ",
-                  text(0), ", rank ", other, " calls ", text(other));
+    return disagreement(
+        concat(" in call ", call, earlier ? " or before" : ""), copies(own), other,
+        [](std::size_t rank) { return rank; }, own, book, copies);
 }
 
 }  // namespace detail

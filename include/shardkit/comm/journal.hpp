@@ -9,14 +9,16 @@
 #include <forward_list>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
+#include <shardkit/comm/agreement.hpp>
 #include <shardkit/comm/call.hpp>
 #include <shardkit/comm/moved.hpp>
-#include <shardkit/comm/statement_book.hpp>
 #include <shardkit/comm/traffic_log.hpp>
 #include <shardkit/core/counts.hpp>
+#include <shardkit/core/error.hpp>
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/detail/concat.hpp>
 
@@ -221,6 +223,56 @@ template <class C>
         CallObserver* const observer = label.journal.observer();
         if (observer != nullptr) [[unlikely]] { observer->after({call, label.axes, &comm, input, output}); }
     }
+}
+/// Makes an engine's call. What it moved is what the engine's member returns, or, where that returns nothing, what
+/// `otherwise` says.
+template <class C, class Member, class Otherwise>
+[[gnu::always_inline]] inline void make_call(const C& comm, const Call& call, const void* input, void* output,
+                                             const Member& member, const Otherwise& otherwise) {
+    if (!begin(comm, call, input, output)) { return; }
+    if constexpr (std::is_void_v<std::invoke_result_t<const Member&>>) {
+        member();
+        end(comm, call, input, output, otherwise());
+    } else {
+        end(comm, call, input, output, member());
+    }
+}
+
+/// Makes a call whose member returns what it moved, unless the engine keeps no journal.
+template <class C, class Member>
+[[gnu::always_inline]] inline void make_call(const C& comm, const Call& call, const void* input, void* output,
+                                             const Member& member) {
+    if (!begin(comm, call, input, output)) { return; }
+    if constexpr (KeepsJournal<C>) {
+        end(comm, call, input, output, member());
+    } else {
+        member();
+    }
+}
+
+/// Refuses a `full` that is not as long as all ranks' shards.
+template <class C>
+[[gnu::always_inline]] inline void check_full(const C& comm, std::string_view verb, std::size_t full,
+                                              std::size_t shard, SourceLocation where) {
+    if (full == shard * comm.size()) [[likely]] { return; }
+    throw_invalid_argument(where, verb, " over ", comm.axes(), ": full has ", full, " elements, expected ",
+                           comm.size(), " ranks x ", shard, " of shard");
+}
+/// Refuses elements that the ranks' number does not divide.
+template <class C>
+[[gnu::always_inline]] inline void check_multiple(const C& comm, std::string_view verb, std::size_t elements,
+                                                  SourceLocation where) {
+    if (elements % comm.size() == 0) [[likely]] { return; }
+    throw_invalid_argument(where, verb, " over ", comm.axes(), ": ", elements, " elements, expected a multiple of ",
+                           comm.size(), " ranks");
+}
+/// Refuses a rank that `comm` does not have; `what`: "peer"
+template <class C>
+[[gnu::always_inline]] inline void check_rank(const C& comm, std::string_view verb, std::string_view what,
+                                              std::size_t rank, SourceLocation where) {
+    if (rank < comm.size()) [[likely]] { return; }
+    throw_invalid_argument(where, verb, " over ", comm.axes(), ": ", what, " ", rank, ", expected a rank below ",
+                           comm.size());
 }
 
 }  // namespace detail

@@ -4,8 +4,8 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
-#include <type_traits>
 
+#include <shardkit/comm/call.hpp>
 #include <shardkit/comm/cost.hpp>
 
 namespace shardkit {
@@ -121,6 +121,12 @@ constexpr Moved gather_moved(std::uint64_t bytes, std::uint64_t ranks, const Eng
     return {from_peers, part_of(bytes, hosts.to_ranks, ranks * hosts.ranks)};
 }
 
+/// Counts what `call`, which gathers its payload over `comm`, moves where the engine does not say.
+template <class C>
+constexpr Moved gathered(const C& comm, const Call& call) {
+    return gather_moved(call.payload, comm.size(), {}, host_spread(comm));
+}
+
 /// Counts what a reduce-scatter of `bytes` bytes of addends of each rank moves: every rank receives what it adds.
 constexpr Moved scatter_moved(std::uint64_t bytes, std::uint64_t ranks, const EngineTraits& engine = {},
                               const HostSpread& hosts = {}) noexcept {
@@ -142,18 +148,6 @@ constexpr Moved all_reduce_moved(std::uint64_t addends, std::uint64_t result, st
     const Moved added = scatter_moved(addends, ranks, engine, hosts);
     const Moved spread = gather_moved(result, ranks, results, hosts);
     return {added.bytes + spread.bytes, added.between_hosts + spread.between_hosts};
-}
-
-/// Makes an engine's call. What it moved is what the engine's member returns, or, where it returns nothing, what
-/// `otherwise` says.
-template <class Member, class Otherwise>
-[[gnu::always_inline]] inline Moved moved_by(const Member& member, const Otherwise& otherwise) {
-    if constexpr (std::is_void_v<std::invoke_result_t<const Member&>>) {
-        member();
-        return otherwise();
-    } else {
-        return member();
-    }
 }
 
 }  // namespace detail

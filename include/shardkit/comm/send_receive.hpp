@@ -23,21 +23,6 @@ concept SendsAndReceives = Communicator<C> && Element<T> &&
     comm.send_receive(sent, peer, received, peer, stream, call);
 };
 
-namespace detail {
-template <class C>
-void check_peer(const C& comm, std::string_view verb, std::size_t peer, SourceLocation where) {
-    if (peer >= comm.size()) {
-        throw_invalid_argument(where, verb, " over ", comm.axes(), ": peer ", peer, ", expected a rank below ",
-                               comm.size());
-    }
-}
-/// Describes a message of `count` elements of type T, as one of its ends calls it.
-template <class T>
-constexpr Call message_call(Verb verb, std::size_t count, SourceLocation where) noexcept {
-    return {{verb, element_type_of<T>, element_type_of<T>, ReduceOp::sum, 0, count, 0}, count * sizeof(T), where};
-}
-}  // namespace detail
-
 /// Sends `values` to rank `to`, which must call `receive`. Messages between two ranks keep their order.
 /// Order:   stream-ordered; a rendezvous: it completes only once the receiver takes the data, so two ranks
 ///          that both send first wait for each other: use `send_receive`.
@@ -45,22 +30,22 @@ constexpr Call message_call(Verb verb, std::size_t count, SourceLocation where) 
 template <Element T, SendsAndReceives<T> C>
 void send(const C& comm, std::span<const T> values, std::size_t to, typename C::Stream stream,
           SourceLocation where = SourceLocation::current()) {
-    detail::check_peer(comm, "send", to, where);
-    const Call call = detail::message_call<T>(Verb::send, values.size(), where);
-    if (!detail::begin(comm, call, values.data(), nullptr)) { return; }
-    comm.send(values, to, stream, call);
-    detail::end(comm, call, values.data(), nullptr, detail::message_moved(comm, to, values.size_bytes()));
+    detail::check_rank(comm, "send", "peer", to, where);
+    const Call call = detail::call_of<T>(Verb::send, values.size(), values.size_bytes(), where);
+    detail::make_call(
+        comm, call, values.data(), nullptr, [&] { comm.send(values, to, stream, call); },
+        [&] { return detail::message_moved(comm, to, values.size_bytes()); });
 }
 
 /// Receives what rank `from` sends, with the sender's element type and count. Order and errors as of `send`.
 template <Element T, SendsAndReceives<T> C>
 void receive(const C& comm, std::span<T> values, std::size_t from, typename C::Stream stream,
              SourceLocation where = SourceLocation::current()) {
-    detail::check_peer(comm, "receive", from, where);
-    const Call call = detail::message_call<T>(Verb::receive, values.size(), where);
-    if (!detail::begin(comm, call, nullptr, values.data())) { return; }
-    comm.receive(values, from, stream, call);
-    detail::end(comm, call, nullptr, values.data(), detail::message_moved(comm, from, values.size_bytes()));
+    detail::check_rank(comm, "receive", "peer", from, where);
+    const Call call = detail::call_of<T>(Verb::receive, values.size(), values.size_bytes(), where);
+    detail::make_call(
+        comm, call, nullptr, values.data(), [&] { comm.receive(values, from, stream, call); },
+        [&] { return detail::message_moved(comm, from, values.size_bytes()); });
 }
 
 /// Sends to one rank and receives from another, the same or itself at once, so that a ring of ranks cannot block.
@@ -69,10 +54,10 @@ void receive(const C& comm, std::span<T> values, std::size_t from, typename C::S
 template <Element T, SendsAndReceives<T> C>
 void send_receive(const C& comm, std::span<const T> sent, std::size_t to, std::span<T> received, std::size_t from,
                   typename C::Stream stream, SourceLocation where = SourceLocation::current()) {
-    detail::check_peer(comm, "send_receive", to, where);
-    detail::check_peer(comm, "send_receive", from, where);
-    const Call sends = detail::message_call<T>(Verb::send, sent.size(), where);
-    const Call receives = detail::message_call<T>(Verb::receive, received.size(), where);
+    detail::check_rank(comm, "send_receive", "peer", to, where);
+    detail::check_rank(comm, "send_receive", "peer", from, where);
+    const Call sends = detail::call_of<T>(Verb::send, sent.size(), sent.size_bytes(), where);
+    const Call receives = detail::call_of<T>(Verb::receive, received.size(), received.size_bytes(), where);
     if (!detail::begin(comm, receives, nullptr, received.data())) { return; }
     if (!detail::begin(comm, sends, sent.data(), nullptr)) { return; }
     comm.send_receive(sent, to, received, from, stream, sends);

@@ -30,8 +30,7 @@ C split(const C& comm, std::size_t color, std::size_t key, std::string_view axes
         if (comm.size() > 1) {
             comm.label().journal.begin(comm.label(), call);
             C made = comm.split(color, key, axes, call);
-            comm.label().journal.end(comm.label(), call,
-                                     detail::gather_moved(call.payload, comm.size(), {}, detail::host_spread(comm)));
+            comm.label().journal.end(comm.label(), call, detail::gathered(comm, call));
             return made;
         }
     }

@@ -58,6 +58,11 @@ struct Access {
     static double scale(const Reduced& reduced, Context& context) {
         return reduced.scale(context);
     }
+    /// What a rank states of reduced gradients.
+    template <class Reduced>
+    static const auto& stated(const Reduced& reduced) noexcept {
+        return reduced.stated_;
+    }
     /// Calls f(detail::Group<Engine>&) for every group of a model, in order.
     template <class Groups, class F, class Location>
     static void walk(const Groups& groups, const F& f, Location where) {

@@ -16,7 +16,6 @@
 #include <shardkit/plan/norm_numbers.hpp>
 #include <shardkit/rank/rank.hpp>
 #include <shardkit/sharded/group.hpp>
-#include <shardkit/sharded/group_statements.hpp>
 #include <shardkit/step/loss_scale_state.hpp>
 #include <shardkit/step/model.hpp>
 #include <shardkit/step/reduce.hpp>
@@ -57,42 +56,45 @@ struct FinishNorm {
     }
 };
 
-/// A rank's memory for the norms of all its models: what partial sums are added in, and the totals, which take turns.
+/// Holds a rank's memory for the norms of all its models: what partial sums are added in, and the totals, which take
+/// turns.
 template <class Engine>
 class NormMemory {
   public:
     explicit NormMemory(Context<Engine>& context);
-    /// A rank's, where a norm begins.
+    /// Returns a rank's memory, where a norm begins.
     static NormMemory& begin(Context<Engine>& context);
     /// Takes a group into the norm that was begun last.
     void list(Group<Engine>& group) {
         NormList<Engine>& list = group.list_for_norm(begun_);
         if (std::find(lists_.begin(), lists_.end(), &list) == lists_.end()) { lists_.push_back(&list); }
     }
-    /// Of the groups that were taken in, one for each type of reduced gradients.
+    /// Returns the lists of the groups that were taken in, one for each type of reduced gradients.
     std::span<NormList<Engine>* const> lists() const noexcept { return {lists_.data(), lists_.size()}; }
 
-    /// What the norms' all-reduces are for.
+    /// Returns what the norms' all-reduces are for.
     const CallSubject* subject() const noexcept { return subject_; }
 
-    /// What a norm's call states: the sum that its gradients are of, and what each group's updates were.
-    void add_statements(GroupStatements& group);
-    StatementHash stated() {
+    /// Adds what one more group's updates were to what the norm's call states.
+    void add_updates(StatementHash updates) { updates_.push_back(updates); }
+    /// Returns what the norm's call states: the updates of all groups, and its gradients.
+    StatementHash stated(StatementHash gradients) {
         if (context_->world().size() == 1) { return 0; }
-        const StatementHash hash = statement_hash(stated_, gradients_);
-        if (hash == noted_) { return hash; }
-        if (StatementBook* const book = book_of(context_->world())) { book->note_norm(hash, gradients_, updates_); }
-        return noted_ = hash;
+        StatementHash hash = 1;
+        for (const StatementHash updates : updates_) { hash = statement_hash(hash, updates); }
+        hash = statement_hash(hash, gradients);
+        if (StatementBook* const book = book_of(context_->world())) { book->note_norm(hash, gradients, updates_); }
+        return hash;
     }
 
-    /// Where a norm's total lies until `norm_slots` more were taken: two doubles in the engine's memory.
+    /// Returns where a norm's total lies until `norm_slots` more were taken: two doubles in the engine's memory.
     double* take_total() {
         if (totals_.size() == 0) { totals_ = context_->template buffer<double>(NormNumbers::totals()); }
         return totals_.data() + 2 * (taken_++ % norm_slots);
     }
     std::uint64_t taken() const noexcept { return taken_; }
 
-    /// At least `size` doubles of the engine's memory, kept between steps.
+    /// Returns at least `size` doubles of the engine's memory, kept between steps.
     std::span<double> scratch(std::size_t size) {
         if (scratch_.size() < size) {
             context_->compute_stream().synchronize();  // of an earlier, smaller model
@@ -108,10 +110,7 @@ class NormMemory {
     typename Engine::template Buffer<double> scratch_;
     typename Engine::template Buffer<double> totals_;
     std::uint64_t taken_ = 0;
-    StatementHash gradients_ = 0;
-    std::vector<StatementHash> updates_;  // of each group
-    StatementHash stated_ = 0;            // of `updates_`
-    StatementHash noted_ = 0;
+    std::vector<StatementHash> updates_;    // of each group
     std::vector<NormList<Engine>*> lists_;  // of the norm that was begun last
     std::uint64_t begun_ = 0;
 };
@@ -125,18 +124,10 @@ NormMemory<Engine>::NormMemory(Context<Engine>& context)
 template <class Engine>
 NormMemory<Engine>& NormMemory<Engine>::begin(Context<Engine>& context) {
     NormMemory& memory = context.template kept<NormMemory>();
-    memory.stated_ = 1;
     memory.updates_.clear();
     memory.lists_.clear();
     ++memory.begun_;
     return memory;
-}
-
-template <class Engine>
-void NormMemory<Engine>::add_statements(GroupStatements& group) {
-    gradients_ = group.gradients();
-    updates_.push_back(group.updates());
-    stated_ = statement_hash(stated_, updates_.back());
 }
 
 }  // namespace detail
@@ -200,33 +191,6 @@ detail::NormPartial GlobalNorm<Engine>::read(SourceLocation where) const {
 
 namespace detail {
 
-/// The start of a norm over groups that are cut into `shards` at most: where its scale lies, and behind it the sum of
-/// squares and non-finite count of each shard, zero. The engine's memory.
-template <class Engine>
-std::span<double> begin_norm(Context<Engine>& context, std::size_t shards, double divisor_scale,
-                             const LossScaleState* loss_scale) {
-    const std::span<double> scratch =
-        context.template kept<NormMemory<Engine>>().scratch(NormNumbers{shards}.scratch());
-    Engine::Kernels::run_once(context.compute_stream(),
-                              BeginNorm{divisor_scale, loss_scale, scratch.data(), scratch.subspan(1)});
-    return scratch;
-}
-/// Its end, once every group has added its share: the sum over all ranks. Collective over the world.
-template <class Engine>
-GlobalNorm<Engine> finish_norm(Context<Engine>& context, std::span<double> partials, std::uint64_t gradients,
-                               SourceLocation where) {
-    auto& memory = context.template kept<NormMemory<Engine>>();
-    const auto compute = context.compute_stream();
-    const auto reduction = context.reduction_stream();
-    reduction.wait(compute.record());
-    all_reduce_in_place(context.world(), ReduceOp::sum, partials, reduction,
-                        {where, memory.subject(), memory.stated()});
-    compute.wait(reduction.record());
-    double* const total = memory.take_total();
-    Engine::Kernels::run_once(compute, FinishNorm{std::span<const double>(partials), total});
-    return Access::make<GlobalNorm<Engine>>(context, memory, total, gradients);
-}
-
 template <class Engine>
 GlobalNorm<Engine> global_norm(const Reduced<Engine>& reduced, SourceLocation where) {
     const Groups<Engine>& groups = reduced.groups(where);
@@ -235,18 +199,22 @@ GlobalNorm<Engine> global_norm(const Reduced<Engine>& reduced, SourceLocation wh
     // One scratch and one world for the model: taken from whichever group comes first.
     auto& context = groups.context(where);
     auto& memory = NormMemory<Engine>::begin(context);
+    const auto compute = context.compute_stream();
+    const auto reduction = context.reduction_stream();
     Access::walk(
         groups,
         [&](Group<Engine>& group) {
             shards = std::max(shards, group.geometry().shards);
             directed = group.directed();
-            memory.add_statements(group.statements());
+            memory.add_updates(group.statements().updates());
         },
         where);
     directed.before(Act::norm, where);
-    const std::span<double> scratch =
-        begin_norm(context, shards, reduced.divisor_scale(), Access::loss_scale(reduced));
+    // The scale, and behind it the sum of squares and non-finite count of each shard.
+    const std::span<double> scratch = memory.scratch(NormNumbers{shards}.scratch());
     const std::span<double> partials = scratch.subspan(1);
+    Engine::Kernels::run_once(
+        compute, BeginNorm{reduced.divisor_scale(), Access::loss_scale(reduced), scratch.data(), partials});
     Access::walk(
         groups,
         [&](Group<Engine>& group) {
@@ -255,13 +223,16 @@ GlobalNorm<Engine> global_norm(const Reduced<Engine>& reduced, SourceLocation wh
             memory.list(group);
         },
         where);
-    for (NormList<Engine>* const list : memory.lists()) {
-        list->add_to(context.compute_stream(), scratch.data(), partials);
-    }
+    for (NormList<Engine>* const list : memory.lists()) { list->add_to(compute, scratch.data(), partials); }
     directed.communicates(Act::norm);
-    const auto norm = finish_norm(context, partials, reduced.identity(), where);
+    reduction.wait(compute.record());
+    all_reduce_in_place(context.world(), ReduceOp::sum, partials, reduction,
+                        {where, memory.subject(), memory.stated(Access::stated(reduced).gradients_hash())});
+    compute.wait(reduction.record());
+    double* const total = memory.take_total();
+    Engine::Kernels::run_once(compute, FinishNorm{std::span<const double>(partials), total});
     directed.after(Act::norm, where);
-    return norm;
+    return Access::make<GlobalNorm<Engine>>(context, memory, total, reduced.identity());
 }
 
 }  // namespace detail

@@ -153,10 +153,9 @@ class Optimizer {
     /// A step that was checked.
     void update(Reduced<Engine>&& reduced, const ClipCoefficient& coefficient, SourceLocation where);
 
-    /// Gives the updates of the groups that take part to the compute stream. `gradients`: what the ranks state of
-    /// them. @returns what they state of the step
+    /// Gives the updates of the groups that take part to the compute stream. @returns what ranks state of the step
     virtual detail::StatementHash run(const Reduced<Engine>& reduced, const ClipCoefficient& coefficient,
-                                      detail::StatementHash gradients, SourceLocation where) = 0;
+                                      SourceLocation where) = 0;
     /// What its ParamGroups choose for group `number`.
     virtual detail::StatementHash choices(std::size_t number) const noexcept = 0;
     virtual std::uint64_t steps_of(const detail::Group<Engine>& group, SourceLocation where) const = 0;
@@ -225,16 +224,10 @@ void Optimizer<Engine>::check_step(const Groups<Engine>& gradients, Act first, S
 
 template <class Engine>
 void Optimizer<Engine>::update(Reduced<Engine>&& reduced, const ClipCoefficient& coefficient, SourceLocation where) {
-    detail::StatementHash gradients = 0;  // all groups' are the same
     detail::Access::walk(
-        model_,
-        [&](detail::Group<Engine>& group) {
-            group.announce_update(where);
-            gradients = group.statements().gradients();
-        },
-        where);
+        model_, [&](detail::Group<Engine>& group) { group.announce_update(where); }, where);
     const Reduced<Engine> consumed(std::move(reduced));
-    const detail::StatementHash stated = run(consumed, coefficient, gradients, where);
+    const detail::StatementHash stated = run(consumed, coefficient, where);
     std::size_t number = 0;
     detail::Access::walk(
         model_, [&](detail::Group<Engine>& group) { group.end_update(stated, choices(number++), where); }, where);

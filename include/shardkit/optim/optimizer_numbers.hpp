@@ -3,26 +3,81 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
+#include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
+#include <shardkit/comm/agreement.hpp>
 #include <shardkit/comm/journal.hpp>
-#include <shardkit/comm/statement_book.hpp>
+#include <shardkit/detail/access.hpp>
+#include <shardkit/detail/concat.hpp>
+#include <shardkit/detail/number_text.hpp>
 #include <shardkit/optim/clip.hpp>
 #include <shardkit/optim/norm.hpp>
-#include <shardkit/optim/optimizer_statements.hpp>
 #include <shardkit/optim/param_group.hpp>
 #include <shardkit/optim/step_work.hpp>
 #include <shardkit/rank/engine_table.hpp>
 #include <shardkit/sharded/group_geometry.hpp>
-#include <shardkit/step/loss_scale.hpp>
+#include <shardkit/step/reduce.hpp>
 
 namespace shardkit::detail {
 
-/// What an Optimizer has besides its groups' states: its numbers, here and in the engine's memory.
+/// Returns a rule's own name; without one, those of its states.
+template <class Rule>
+std::string name_of_rule() {
+    if constexpr (requires { std::string_view(Rule::name); }) {
+        return std::string(Rule::name);
+    } else {
+        std::string text = "one with";
+        for (const std::string_view state : Rule::state_names) { text += concat(" ", state); }
+        return Rule::state_names.empty() ? "one without states" : text;
+    }
+}
+
+/// Returns what an optimizer states beside each step's learning rate: what it is, and its other hyper-parameters as
+/// far as they have the names of a ParamGroup's.
+template <class Rule>
+Statements optimizer_statements(const typename Rule::Options& options, SourceLocation where) {
+    Statements stated{{"optimizer", name_of_rule<Rule>(), where}};
+    if constexpr (requires { static_cast<unsigned>(options.rule); }) {
+        stated.push_back({"momentum rule", concat("number ", static_cast<unsigned>(options.rule)), where});
+    }
+    for_each_own(ParamGroup{}, [&](std::string_view name, const auto& /*given*/, auto member) {
+        if constexpr (std::is_invocable_v<decltype(member), const typename Rule::Options&>) {
+            stated.push_back({std::string(name), number_text(member(options)), where});
+        }
+    });
+    stated.push_back({"weight_decay", number_text(options.weight_decay), where});
+    return stated;
+}
+
+/// Returns what ParamGroups choose for the parameters of one group.
+inline Statements param_group_statements(const GroupGeometry& in, std::span<const ParamGroup> param_groups,
+                                         SourceLocation where) {
+    Statements stated;
+    for (const PlacedParameter& parameter : in.parameters) {
+        std::string text = "none";
+        for (const ParamGroup& group : param_groups) {
+            if (parameter.frozen || !group.matches(in.path, parameter.name)) { continue; }
+            text = concat("learning_rate_scale ", number_text(group.learning_rate_scale));
+            const auto add = [&](std::string_view name, const std::optional<double>& given, auto /*member*/) {
+                if (given) { text += concat(", ", name, " ", number_text(*given)); }
+            };
+            add("weight_decay", group.weight_decay, 0);
+            for_each_own(group, add);
+            break;
+        }
+        stated.push_back({concat("ParamGroup of '", in.path, "' parameter '", parameter.name, "'"), text, where});
+    }
+    return stated;
+}
+
+/// Holds what an Optimizer has besides its groups' states: its numbers, here and in the engine's memory.
 template <class Rule, class Engine>
 class OptimizerNumbers {
   public:
@@ -34,9 +89,9 @@ class OptimizerNumbers {
     OptimizerNumbers& operator=(OptimizerNumbers&&) noexcept;
     ~OptimizerNumbers();
 
-    /// One more group. @throws std::invalid_argument when another has its path
+    /// Adds one more group. @throws std::invalid_argument when another has its path
     void add_group(Context<Engine>& context, const GroupGeometry& group, SourceLocation where);
-    /// Once there are all of them: takes the engine's memory.
+    /// Takes the engine's memory, once there are all groups.
     void begin(Context<Engine>& context);
     const Options& options() const noexcept { return options_; }
     std::span<const ParamGroup> param_groups() const noexcept { return {param_groups_.data(), param_groups_.size()}; }
@@ -45,10 +100,10 @@ class OptimizerNumbers {
     /// Compares what the ranks called, and begins a step. Collective over the world.
     /// @return what all ranks must state alike of it
     /// @throws CommError as Context::compare_calls
-    StatementHash begin_step(double divisor_scale, const ClipCoefficient& coefficient, LossScaleState* loss_scale,
-                             StatementHash gradients, SourceLocation where);
-    /// What its ParamGroups choose for group `number`.
-    StatementHash choices(std::size_t number) const noexcept;
+    StatementHash begin_step(const Reduced<Engine>& reduced, const ClipCoefficient& coefficient,
+                             SourceLocation where);
+    /// Returns what its ParamGroups choose for group `number`.
+    StatementHash choices(std::size_t number) const noexcept { return hash_of(choices_[number]); }
 
     const Options* engine_options() const noexcept { return engine_options_.data(); }
     const StepScalars* scalars() const noexcept { return scalars_.data(); }
@@ -94,14 +149,8 @@ void OptimizerNumbers<Rule, Engine>::add_group(Context<Engine>& context, const G
     if (book == nullptr) { return; }
     if (stated_ == nullptr) { stated_ = book->keep(optimizer_statements<Rule>(options_, where)); }
     if (!param_groups_.empty()) {
-        choices_.back() =
-            book->keep(param_group_statements<Rule>(group.path, group.parameters, param_groups(), where));
+        choices_.back() = book->keep(param_group_statements(group, param_groups(), where));
     }
-}
-
-template <class Rule, class Engine>
-StatementHash OptimizerNumbers<Rule, Engine>::choices(std::size_t number) const noexcept {
-    return hash_of(choices_[number]);
 }
 
 template <class Rule, class Engine>
@@ -123,16 +172,19 @@ void OptimizerNumbers<Rule, Engine>::set_learning_rate(double learning_rate, Sou
 }
 
 template <class Rule, class Engine>
-StatementHash OptimizerNumbers<Rule, Engine>::begin_step(double divisor_scale, const ClipCoefficient& coefficient,
-                                                         LossScaleState* loss_scale, StatementHash gradients,
-                                                         SourceLocation where) {
+StatementHash OptimizerNumbers<Rule, Engine>::begin_step(const Reduced<Engine>& reduced,
+                                                         const ClipCoefficient& coefficient, SourceLocation where) {
     context_->compare_calls(where);
-    const StatedStep step{++steps_, options_.learning_rate, coefficient.max_norm, hash_of(stated_), gradients, where};
-    const StatementHash hash = step.hash();
-    if (stated_ != nullptr) { book_of(context_->world())->note(hash, step); }
-    Engine::Kernels::run_once(context_->compute_stream(),
-                              BeginStep{divisor_scale, coefficient, loss_scale, scalars_.data()});
-    return hash;
+    StatedStep step = Access::stated(reduced);
+    step.number = ++steps_;
+    step.learning_rate = options_.learning_rate;
+    step.max_norm = coefficient.max_norm;
+    step.optimizer = hash_of(stated_);
+    step.updated = where;
+    if (stated_ != nullptr) { book_of(context_->world())->note(step); }
+    Engine::Kernels::run_once(context_->compute_stream(), BeginStep{reduced.divisor_scale(), coefficient,
+                                                                    Access::loss_scale(reduced), scalars_.data()});
+    return step.update_hash();
 }
 
 }  // namespace shardkit::detail

@@ -160,10 +160,9 @@ class RuleOptimizer : public Optimizer<EngineType> {
     }
 
     detail::StatementHash run(const Reduced<Engine>& reduced, const ClipCoefficient& coefficient,
-                              detail::StatementHash gradients, SourceLocation where) override {
+                              SourceLocation where) override {
         list(where);
-        const detail::StatementHash stated = numbers_.begin_step(
-            reduced.divisor_scale(), coefficient, detail::Access::loss_scale(reduced), gradients, where);
+        const detail::StatementHash stated = numbers_.begin_step(reduced, coefficient, where);
         for_each_batches(
             [&](auto& batches) { batches.run(numbers_.context(), numbers_.scalars(), numbers_.engine_options()); });
         return stated;

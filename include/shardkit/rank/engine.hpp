@@ -179,6 +179,7 @@ template <class E, class Precision = detail::Fp32>
 concept GroupVerbs = AllGathers<typename E::Communicator, typename Precision::Gather> &&
     ReduceScatters<typename E::Communicator, typename Precision::Gradient, typename Precision::Reduction> &&
     AllReduces<typename E::Communicator, typename Precision::Gradient, typename Precision::Reduction> &&
+    AllReduces<typename E::Communicator, typename Precision::Reduction, typename Precision::Reduction> &&
     AllReduces<typename E::Communicator, double, double>;
 
 /// The engine has the kernels of a training step, for a group's element types. They are static members of E::Kernels,
@@ -248,7 +249,8 @@ struct StepRules {
     static_assert(
         ReduceScatters<C, typename P::Gradient, typename P::Reduction>,
         "Sharded<..., Engine>: Engine::Communicator must satisfy ReduceScatters; see comm/reduce_scatter.hpp");
-    static_assert(AllReduces<C, typename P::Gradient, typename P::Reduction>,
+    static_assert(AllReduces<C, typename P::Gradient, typename P::Reduction> &&
+                      AllReduces<C, typename P::Reduction, typename P::Reduction>,
                   "Sharded<..., Engine>: Engine::Communicator must satisfy AllReduces; see comm/all_reduce.hpp");
     static_assert(
         !AllReduces<C, typename P::Gradient, typename P::Reduction> || AllReduces<C, double, double>,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -14,8 +15,8 @@
 #include <shardkit/detail/access.hpp>
 #include <shardkit/detail/end_program.hpp>
 #include <shardkit/rank/context.hpp>
+#include <shardkit/rank/gather_values.hpp>
 #include <shardkit/schedule/measured_step.hpp>
-#include <shardkit/schedule/same_schedule.hpp>
 #include <shardkit/schedule/schedule.hpp>
 #include <shardkit/schedule/step_program.hpp>
 #include <shardkit/schedule/step_ranges.hpp>
@@ -74,9 +75,9 @@ class StepCursor final : public StepDirector {
         if (wish >= programs_.size()) {
             throw_invalid_argument(where, "choose: schedule ", wish, " given, expected one below ", programs_.size());
         }
-        const double mine = static_cast<double>(wish);
         const std::vector<double> all =
-            gather_values(context_, std::span<const double>(&mine, 1), where, "the next step's schedule");
+            gather_values(context_, std::array{static_cast<double>(wish)},
+                          {where, subject_of(context_.world(), "the next step's schedule")});
         const auto chosen = static_cast<std::size_t>(*std::max_element(all.begin(), all.end()));
         if (chosen != current_) {
             context_.settle();  // the slots of the schedules lie in the same memory

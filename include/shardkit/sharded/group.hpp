@@ -203,7 +203,7 @@ class Group {
     /// Later work on the compute stream sees the reduced gradients.
     virtual void await_reduced() = 0;
     /// Adds a digest of the reduced gradients that every rank of the world holds alike to what is stated of them.
-    virtual void digest_reduced(StatedGradients& stated) = 0;
+    virtual void digest_reduced(StatedStep& stated) = 0;
     /// Lists the group for a norm over its model. `norm`: the norm's number on this rank.
     virtual NormList<Engine>& list_for_norm(std::uint64_t norm) = 0;
 
@@ -279,14 +279,10 @@ Group<Engine>::Group(Context<Engine>& context, const GroupCommunicators<Engine>&
       layout_(placed.layout),
       comms_(communicators),
       statements_(context.world().size() > 1, book_of(context.world()),
-                  subject_of(context.world(), concat("'", geometry_.path, "'")), replicas(geometry_, comms_)),
+                  subject_of(context.world(), concat("'", geometry_.path, "'")), geometry_,
+                  replicas(geometry_, comms_)),
       step_(geometry_.table),
       precision_(precision) {
-    if (statements_.compares_values()) {
-        statements_.name_values([this](std::size_t p) {
-            return concat("'", geometry_.path, "' parameter '", geometry_.parameters[p].name, "'");
-        });
-    }
     list_counted_segments(alignment);
 }
 

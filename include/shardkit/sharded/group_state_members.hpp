@@ -219,7 +219,7 @@ void GroupState<Engine, Precision>::write(std::size_t parameter, const ValuesAt&
                 statements_.compares_values() ? &digest : nullptr);
     parameters_.end_write();
     torn_.end(parameter, TornValues::parameters);
-    if (statements_.compares_values()) { statements_.set_values(parameter, geometry_.parameters.size(), digest); }
+    if (statements_.compares_values()) { statements_.set_values(parameter, digest); }
 }
 
 template <class Engine, class Precision>
@@ -261,7 +261,7 @@ void GroupState<Engine, Precision>::write_range(std::size_t parameter, std::span
 }
 
 template <class Engine, class Precision>
-void GroupState<Engine, Precision>::digest_reduced(StatedGradients& stated) {
+void GroupState<Engine, Precision>::digest_reduced(StatedStep& stated) {
     if constexpr (host_reads<Engine>) {
         if (context_.world_size() == 1 || !trainable() || geometry_.table.reduced != Extent::full) { return; }
         await_host_memory(context_);
@@ -284,7 +284,7 @@ void GroupState<Engine, Precision>::digest_adopted() {
             const IndexRange range = geometry_.parameters[p].range;
             ValuesDigest digest(range.size());
             digest.add(0, parameters_.full().subspan(range.begin, range.size()));
-            statements_.set_values(p, geometry_.parameters.size(), digest);
+            statements_.set_values(p, digest);
         }
     }
 }

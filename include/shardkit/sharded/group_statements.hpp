@@ -13,26 +13,27 @@
 #include <utility>
 #include <vector>
 
+#include <shardkit/comm/agreement.hpp>
 #include <shardkit/comm/call.hpp>
-#include <shardkit/comm/statement_book.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/number_text.hpp>
 #include <shardkit/policy/placement.hpp>
 #include <shardkit/policy/placement_table.hpp>
+#include <shardkit/sharded/group_geometry.hpp>
 
 namespace shardkit::detail {
 
-/// Of values that every replica of a parameter must be given alike: of at most `sampled` of them, evenly spread.
+/// Digests at most `sampled` evenly spread values of a parameter, which replicas must be given alike.
 class ValuesDigest {
   public:
     static constexpr std::size_t sampled = 1024;
 
     ValuesDigest() = default;
-    /// Of so many values.
+    /// Begins a digest of so many values.
     explicit ValuesDigest(std::size_t size) noexcept : step_(size / sampled + 1), hash_(5) {}
 
-    /// The values from number `first` on. In ascending order.
+    /// Adds the values from number `first` on; in ascending order.
     template <FloatingElement T>
     void add(std::size_t first, std::span<const T> values) noexcept {
         for (std::size_t i = (step_ - first % step_) % step_; i < values.size(); i += step_) {
@@ -43,7 +44,7 @@ class ValuesDigest {
         }
     }
 
-    /// 0: nothing was given.
+    /// Returns 0 when nothing was given.
     StatementHash hash() const noexcept { return hash_; }
     double sum() const noexcept { return sum_; }
     std::string text() const {
@@ -59,39 +60,41 @@ class ValuesDigest {
 /// What a rank states of a group beside each call that moves its values: what its gradients are divided by, its
 /// updates, the values of replicas. Ranks compare a hash of it within the call and so find out in the next one that
 /// they make anyway. A group that is on one rank states nothing.
-/// A template, so that a file compiles of it what it uses.
-template <class>
-class BasicGroupStatements {
+class GroupStatements {
   public:
     /// `book`: null for an engine that keeps no journal; `subject`: "'blocks.0'". `replicas`: over which ranks the
     /// same values rest.
-    BasicGroupStatements(bool compared, StatementBook* book, const CallSubject* subject, std::array<bool, 4> replicas)
-        : book_(compared && subject != nullptr ? book : nullptr), compared_(compared), replicas_(replicas) {
+    GroupStatements(bool compared, StatementBook* book, const CallSubject* subject, const GroupGeometry& group,
+                    std::array<bool, 4> replicas)
+        : book_(compared && subject != nullptr ? book : nullptr),
+          group_(group),
+          compared_(compared),
+          replicas_(replicas) {
         if (book_ == nullptr) { return; }
         stated_.path = &subject->text;
         stated_.before = subject->hash;
         recent_ = book_->add_group();
     }
-    BasicGroupStatements(const BasicGroupStatements&) = delete;
-    BasicGroupStatements& operator=(const BasicGroupStatements&) = delete;
+    GroupStatements(const GroupStatements&) = delete;
+    GroupStatements& operator=(const GroupStatements&) = delete;
 
-    /// What the step's gradients are divided by.
+    /// Sets what the step's gradients are divided by.
     void set_gradients(StatementHash gradients) noexcept {
         dirty_ = dirty_ || gradients != stated_.gradients;
         stated_.gradients = gradients;
     }
-    /// One more update.
+    /// Adds one more update.
     void add_update(StatementHash step, StatementHash choices) noexcept {
         if (!compared_) { return; }
         stated_.add_update(step, choices);
         dirty_ = true;
     }
 
-    /// Whether replicas' values are compared.
+    /// Says whether replicas' values are compared.
     bool compares_values() const noexcept { return compared_ && (replicas_[0] || replicas_[1] || replicas_[2]); }
-    /// One parameter of `count`, of the name that this group gives it, was given values.
-    void set_values(std::size_t parameter, std::size_t count, const ValuesDigest& digest) {
-        values_.resize(count);
+    /// Sets the values that a parameter was given.
+    void set_values(std::size_t parameter, const ValuesDigest& digest) {
+        values_.resize(group_.parameters.size());
         values_[parameter] = digest;
         dirty_ = new_values_ = true;
     }
@@ -101,74 +104,63 @@ class BasicGroupStatements {
         before_next_ = nullptr;
         dirty_ = new_values_ = true;
     }
-    /// What names parameter number i, for an error's text.
-    void name_values(std::function<std::string(std::size_t)> name) { name_ = std::move(name); }
-    /// `digest` is called before the next call, to set the values that lie in memory then.
+    /// Calls `digest` before the next call, to set the values that lie in memory then.
     void before_next(std::function<void()> digest) {
         before_next_ = std::move(digest);
         dirty_ = true;
     }
 
-    /// What a call over these ranks states.
+    /// Returns what a call over these ranks states.
     StatementHash in_call(Over over) {
         if (dirty_) [[unlikely]] { refresh(); }
-        return hashes_[static_cast<std::size_t>(over)];
+        return replicas_[static_cast<std::size_t>(over)] ? replica_hash_ : plain_hash_;
     }
-    /// Of the updates alone.
+    /// Returns what is stated of the updates alone.
     StatementHash updates() {
         if (dirty_) [[unlikely]] { refresh(); }
         return updates_hash_;
     }
-    StatementHash gradients() const noexcept { return stated_.gradients; }
-    /// What `updates` is of.
+    /// Returns what `updates` is of.
     Statements list_updates() { return book_ == nullptr ? Statements{} : book_->list(updates()); }
 
   private:
-    void refresh();
-    void refresh_values();
+    void refresh() {
+        dirty_ = false;
+        if (!compared_) { return; }
+        if (before_next_) { std::exchange(before_next_, nullptr)(); }
+        dirty_ = false;
+        if (std::exchange(new_values_, false)) { refresh_values(); }
+        updates_hash_ = stated_.updates_hash();
+        plain_hash_ = stated_.plain_hash();
+        replica_hash_ = stated_.replica_hash();
+        if (book_ != nullptr) { book_->note(*recent_, stated_); }
+    }
+    void refresh_values() {
+        stated_.values = 0;
+        Statements said;
+        for (std::size_t p = 0; p < values_.size(); ++p) {
+            stated_.values = statement_hash(stated_.values, values_[p].hash());
+            said.push_back({concat("values of '", group_.path, "' parameter '", group_.parameters[p].name, "'"),
+                            values_[p].text(),
+                            {}});
+        }
+        if (book_ != nullptr) { kept_values_ = book_->keep(stated_.values, std::move(said)); }
+    }
 
     StatementBook* book_;
     std::shared_ptr<RecentlyStated> recent_;
+    const GroupGeometry& group_;
     bool compared_;
     bool dirty_ = false;
     bool new_values_ = false;
     std::array<bool, 4> replicas_;  // by Over
     StatedGroup stated_;
     StatementHash updates_hash_ = 0;
-    std::array<StatementHash, 4> hashes_{};  // by Over
-    std::vector<ValuesDigest> values_;       // of each parameter
+    StatementHash plain_hash_ = 0;
+    StatementHash replica_hash_ = 0;
+    std::vector<ValuesDigest> values_;  // of each parameter
     StatementsHandle kept_values_;
-    std::function<std::string(std::size_t)> name_;
     std::function<void()> before_next_;
 };
-using GroupStatements = BasicGroupStatements<void>;
-
-template <class T>
-void BasicGroupStatements<T>::refresh() {
-    if (!compared_) {
-        dirty_ = false;
-        return;
-    }
-    if (before_next_) { std::exchange(before_next_, nullptr)(); }
-    dirty_ = false;
-    if (std::exchange(new_values_, false)) { refresh_values(); }
-    updates_hash_ = stated_.updates_hash();
-    if (book_ != nullptr) { book_->note(*recent_, stated_); }
-    const StatementHash plain = stated_.plain_hash();
-    const StatementHash replica = stated_.replica_hash();
-    for (std::size_t over = 0; over < hashes_.size(); ++over) { hashes_[over] = replicas_[over] ? replica : plain; }
-}
-
-template <class T>
-void BasicGroupStatements<T>::refresh_values() {
-    stated_.values = 0;
-    for (const ValuesDigest& digest : values_) { stated_.values = statement_hash(stated_.values, digest.hash()); }
-    if (book_ == nullptr) { return; }
-    Statements said;
-    for (std::size_t p = 0; p < values_.size(); ++p) {
-        said.push_back({concat("values of ", name_(p)), values_[p].text(), {}});
-    }
-    kept_values_ = book_->keep(stated_.values, std::move(said));
-}
 
 }  // namespace shardkit::detail

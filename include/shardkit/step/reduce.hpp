@@ -7,6 +7,7 @@
 #include <type_traits>
 #include <utility>
 
+#include <shardkit/comm/agreement.hpp>
 #include <shardkit/core/elements.hpp>
 #include <shardkit/detail/identity.hpp>
 #include <shardkit/step/accumulation.hpp>
@@ -30,9 +31,9 @@ class Reduced {
         }
         return scope_.groups();
     }
-    double divisor() const noexcept { return divisor_; }
+    double divisor() const noexcept { return stated_.divisor; }
     /// One over the divisor; the loss scale comes on top where there is one.
-    double divisor_scale() const noexcept { return 1 / divisor_; }
+    double divisor_scale() const noexcept { return 1 / divisor(); }
     bool has_loss_scale() const noexcept { return loss_scale_ != nullptr; }
     /// Tells these gradients from those of any other step or model of the process.
     std::uint64_t identity() const noexcept { return identity_; }
@@ -54,8 +55,8 @@ class Reduced {
 
   private:
     friend detail::Access;
-    Reduced(detail::StepScope<Engine> scope, double divisor, LossScaleState* loss_scale) noexcept
-        : scope_(std::move(scope)), divisor_(divisor), loss_scale_(loss_scale) {}
+    Reduced(detail::StepScope<Engine> scope, const detail::StatedStep& stated, LossScaleState* loss_scale) noexcept
+        : scope_(std::move(scope)), stated_(stated), loss_scale_(loss_scale) {}
     /// In the engine's memory; null without one.
     LossScaleState* loss_scale() const noexcept { return loss_scale_; }
     /// What the sums in memory are multiplied by to be gradients. Waits for the compute stream where there is a loss
@@ -67,7 +68,7 @@ class Reduced {
     }
 
     detail::StepScope<Engine> scope_;
-    double divisor_;
+    detail::StatedStep stated_;
     LossScaleState* loss_scale_;
     std::uint64_t identity_ = detail::new_identity();
 };
@@ -89,23 +90,22 @@ struct IsReduced<Reduced<Engine>> : std::true_type {};
 /// States what `divisor` is for these groups, and the loss scale, beside what they communicate from now on.
 /// `assumed`: the program has made the sums, which are stated too.
 template <class Engine>
-double set_divisor(const Groups<Engine>& groups, const Divisor& divisor, const LossScaleUse& loss_scale,
-                   SourceLocation where, bool assumed = false) {
+StatedStep state_divisor(const Groups<Engine>& groups, const Divisor& divisor, const LossScaleUse& loss_scale,
+                         SourceLocation where, bool assumed = false) {
     auto& context = groups.context(where);
     std::size_t ranks = 1;
     Access::walk(
         groups, [&](Group<Engine>& group) { ranks = group.data_ranks(); }, where);
-    const double number = divisor.of(ranks);
-    StatedGradients gradients{number, loss_scale.stated, loss_scale.number, where};
+    StatedStep step{divisor.of(ranks), loss_scale.stated, loss_scale.number, where};
     if (assumed) {
         Access::walk(
-            groups, [&](Group<Engine>& group) { group.digest_reduced(gradients); }, where);
+            groups, [&](Group<Engine>& group) { group.digest_reduced(step); }, where);
     }
-    const StatementHash stated = gradients.hash();
-    if (StatementBook* const book = book_of(context.world())) { book->note(stated, gradients); }
+    const StatementHash stated = step.gradients_hash();
+    if (StatementBook* const book = book_of(context.world())) { book->note(step); }
     Access::walk(
         groups, [&](Group<Engine>& group) { group.statements().set_gradients(stated); }, where);
-    return number;
+    return step;
 }
 
 /// Names a model by its first group.
@@ -128,8 +128,8 @@ void bind_loss_scale(LossScale<Engine>& loss_scale, const Groups<Engine>& groups
 template <class Engine>
 Reduced<Engine> reduce(Accumulation<Engine>&& accumulation, const Divisor& divisor, const LossScaleUse& loss_scale,
                        SourceLocation where) {
-    const double number = set_divisor(Access::groups(accumulation, where), divisor, loss_scale, where);
-    return Access::make<Reduced<Engine>>(Access::finish(std::move(accumulation), where), number, loss_scale.state);
+    const StatedStep stated = state_divisor(Access::groups(accumulation, where), divisor, loss_scale, where);
+    return Access::make<Reduced<Engine>>(Access::finish(std::move(accumulation), where), stated, loss_scale.state);
 }
 template <class Engine>
 Reduced<Engine> assume_reduced(const Groups<Engine>& groups, const Divisor& divisor, const LossScaleUse& loss_scale,
@@ -137,8 +137,8 @@ Reduced<Engine> assume_reduced(const Groups<Engine>& groups, const Divisor& divi
     StepScope<Engine> scope(groups, 0, where);
     Access::walk(
         groups, [](Group<Engine>& group) { group.step().assume_reduced(); }, where);
-    const double number = set_divisor(groups, divisor, loss_scale, where, true);
-    return Access::make<Reduced<Engine>>(std::move(scope), number, loss_scale.state);
+    const StatedStep stated = state_divisor(groups, divisor, loss_scale, where, true);
+    return Access::make<Reduced<Engine>>(std::move(scope), stated, loss_scale.state);
 }
 }  // namespace detail
 

@@ -54,11 +54,8 @@ enum class Member {
     named,
     barrier,
     all_gather,
-    all_gather_in_place,
     reduce_scatter,
-    reduce_scatter_in_place,
     all_reduce,
-    all_reduce_in_place,
     broadcast,
     all_to_all,
     send,
@@ -85,14 +82,9 @@ struct Model {
     Model named(std::string_view) const requires(Missing != Member::named) { return *this; }
     void barrier(Stream, Where) const requires(Missing != Member::barrier) {}
     void all_gather(In<float>, Out<float>, Stream, Where) const requires(Missing != Member::all_gather) {}
-    void all_gather_in_place(Out<float>, Stream, Where) const requires(Missing != Member::all_gather_in_place) {}
     void reduce_scatter(ReduceOp, In<float>, Out<float>, Stream, Where) const
         requires(Missing != Member::reduce_scatter) {}
-    void reduce_scatter_in_place(ReduceOp, Out<float>, Stream, Where) const
-        requires(Missing != Member::reduce_scatter_in_place) {}
     void all_reduce(ReduceOp, In<float>, Out<float>, Stream, Where) const requires(Missing != Member::all_reduce) {}
-    void all_reduce_in_place(ReduceOp, Out<float>, Stream, Where) const
-        requires(Missing != Member::all_reduce_in_place) {}
     void broadcast(Out<float>, std::size_t, Stream, Where) const requires(Missing != Member::broadcast) {}
     void all_to_all(In<float>, Out<float>, Stream, Where) const requires(Missing != Member::all_to_all) {}
     void send(In<float>, std::size_t, Stream, Where) const requires(Missing != Member::send) {}
@@ -118,11 +110,8 @@ static_assert(satisfied<Model<Member::named>> == 0U);
 static_assert(satisfied<Model<Member::barrier>> == 0U);
 // Without a verb's member exactly that verb's concept fails.
 static_assert(satisfied<Model<Member::all_gather>> == (127U & ~2U));
-static_assert(satisfied<Model<Member::all_gather_in_place>> == (127U & ~2U));
 static_assert(satisfied<Model<Member::reduce_scatter>> == (127U & ~4U));
-static_assert(satisfied<Model<Member::reduce_scatter_in_place>> == (127U & ~4U));
 static_assert(satisfied<Model<Member::all_reduce>> == (127U & ~8U));
-static_assert(satisfied<Model<Member::all_reduce_in_place>> == (127U & ~8U));
 static_assert(satisfied<Model<Member::broadcast>> == (127U & ~16U));
 static_assert(satisfied<Model<Member::all_to_all>> == (127U & ~32U));
 static_assert(satisfied<Model<Member::send>> == (127U & ~64U));

@@ -50,27 +50,15 @@ class RecordingCommunicator {
     void all_gather(std::span<const T> shard, std::span<T> full, Stream, Where where) const {
         note("all_gather", where, shard, full);
     }
-    template <shardkit::Element T>
-    void all_gather_in_place(std::span<T> full, Stream, Where where) const {
-        note("all_gather_in_place", where, std::span<const T>{}, full);
-    }
     template <shardkit::Element In, shardkit::Element Out>
     void reduce_scatter(shardkit::ReduceOp op, std::span<const In> full, std::span<Out> shard, Stream,
                         Where where) const {
         note("reduce_scatter", where, full, shard).op = op;
     }
-    template <shardkit::Element T>
-    void reduce_scatter_in_place(shardkit::ReduceOp op, std::span<T> full, Stream, Where where) const {
-        note("reduce_scatter_in_place", where, std::span<const T>{}, full).op = op;
-    }
     template <shardkit::Element In, shardkit::Element Out>
     void all_reduce(shardkit::ReduceOp op, std::span<const In> input, std::span<Out> output, Stream,
                     Where where) const {
         note("all_reduce", where, input, output).op = op;
-    }
-    template <shardkit::Element T>
-    void all_reduce_in_place(shardkit::ReduceOp op, std::span<T> values, Stream, Where where) const {
-        note("all_reduce_in_place", where, std::span<const T>{}, values).op = op;
     }
     template <shardkit::Element T>
     void broadcast(std::span<T> values, std::size_t root, Stream, Where where) const {

@@ -35,22 +35,16 @@ class Communicator {
     void all_gather(std::span<const T> shard, std::span<T> full, const Stream& stream, sk::SourceLocation) const {
         copy(shard, full, stream);
     }
-    template <class T>
-    void all_gather_in_place(std::span<T>, const Stream&, sk::SourceLocation) const {}
     template <class In, class Out>
     void reduce_scatter(sk::ReduceOp, std::span<const In> full, std::span<Out> shard, const Stream& stream,
                         sk::SourceLocation) const {
         copy(full, shard, stream);
     }
-    template <class T>
-    void reduce_scatter_in_place(sk::ReduceOp, std::span<T>, const Stream&, sk::SourceLocation) const {}
     template <class In, class Out>
     void all_reduce(sk::ReduceOp, std::span<const In> input, std::span<Out> output, const Stream& stream,
                     sk::SourceLocation) const {
         copy(input, output, stream);
     }
-    template <class T>
-    void all_reduce_in_place(sk::ReduceOp, std::span<T>, const Stream&, sk::SourceLocation) const {}
 
   private:
     template <class In, class Out>

@@ -16,8 +16,8 @@
 #include <shardkit/backend/mpi/group.hpp>
 #include <shardkit/backend/mpi/host.hpp>
 #include <shardkit/backend/mpi/world.hpp>
+#include <shardkit/comm/agreement.hpp>
 #include <shardkit/comm/compare_calls.hpp>
-#include <shardkit/comm/statement.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/concat.hpp>
 
@@ -64,29 +64,18 @@ void exchange_pieces(const Call& call, std::size_t count, Outgoing outgoing, Inc
 
 using shardkit::detail::CallRecord;
 
-inline CallRecord record_of(const Call& call) noexcept {
-    return {call.signature, call.where, call.subject, call.sequence};
-}
-
 /// Throws what every rank tells the others that it called. Collective.
 /// @throws CommError, always
 [[noreturn]] inline void throw_disagreement(const Call& call) {
-    const std::vector<CallRecord> all = call.lane.gather(call, record_of(call));
-    const auto other = std::find_if(all.begin(), all.end(), [&](const CallRecord& record) {
-        return !(record.signature == all[0].signature && record.sequence == all[0].sequence);
-    });
-    const std::size_t second = other == all.end() ? 0 : static_cast<std::size_t>(other - all.begin());
-    std::pair<std::string, std::string> stated;
-    if (shardkit::detail::differ_in_statements(all[0].signature, all[second].signature)) {
-        stated = shardkit::detail::stated_apart(
-            call.world.journal().statements().list(call.signature.argument), 0, second, {all[0].file, all[0].line},
-            [&](const shardkit::detail::StatementPage& page) { return call.lane.gather(call, page); });
-    }
+    const CallRecord own(call, call.sequence);
+    const std::vector<CallRecord> all = call.lane.gather(call, own);
     throw CommError(
         "mpi", call.doing(),
-        shardkit::detail::concat("the ranks disagree in call ", call.sequence, ": rank ", call.group.world_ranks[0],
-                                 " calls ", all[0].text(stated.first), ", rank ", call.group.world_ranks[second],
-                                 " calls ", all[second].text(stated.second)),
+        shardkit::detail::disagreement(
+            shardkit::detail::concat(" in call ", call.sequence), all,
+            shardkit::detail::first_apart(all) % all.size(),
+            [&](std::size_t rank) { return call.group.world_ranks[rank]; }, own, call.world.journal().statements(),
+            [&](const auto& value) { return call.lane.gather(call, value); }),
         call.where);
 }
 
@@ -124,7 +113,7 @@ inline bool begin(const Call& call, bool sees) {
     const bool shares = channel.block != nullptr;
     if (when == CompareCalls::off && !shares) { return true; }
     if (when != CompareCalls::each_step) { return compare(call, sees); }
-    channel.trace->add({call.signature, 0, call.where, call.subject});
+    channel.trace->add(call);
     if (!shares) { return true; }
     if (call.subject == nullptr) { return compare(call, sees); }
     if (const bool* const all = channel.seen.find(call.signature)) {
@@ -271,9 +260,8 @@ Way collective(Call& call, const void* input, std::size_t bytes, void* output, B
     if (call.channel.block == nullptr) {
         if (call.group.size() > 1) { begin(call, true); }
     } else {
-        const shardkit::Call shown{call.signature, 0, call.where, call.subject};
         const Seat seat(call);
-        Round round(seat, shown, input, bytes, output);
+        Round round(seat, call, input, bytes, output);
         const bool spans = call.group.spans_hosts();
         if (!spans && !round.agreed()) { round.leave_and_throw(); }
         bool visible = (round.agreed() || agreed_but_for_statements(round)) && reads_peers<Body> &&

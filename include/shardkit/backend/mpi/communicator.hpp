@@ -97,22 +97,23 @@ class Communicator {
     template <Element T>
     Moved all_gather(std::span<const T> shard, std::span<T> full, const Stream& stream,
                      const shardkit::Call& what) const {
-        return gather(shard.data(), full, stream, what);
-    }
-    template <Element T>
-    Moved all_gather_in_place(std::span<T> full, const Stream& stream, const shardkit::Call& what) const {
-        return gather(static_cast<const T*>(full.data() + rank() * (full.size() / size())), full, stream, what);
+        const detail::Way went = run(what, stream, {shard.data(), shard.size_bytes(), full.data()},
+                                     [=](const auto& way) { detail::all_gather(way, shard.data(), full); });
+        const std::size_t crossing = went == detail::Way::across ? group_->taken : group_->strangers();
+        return {(size() - 1) * shard.size_bytes(), crossing * shard.size_bytes()};
     }
 
     template <Element In, Element Out>
     Moved reduce_scatter(ReduceOp op, std::span<const In> full, std::span<Out> shard, const Stream& stream,
                          const shardkit::Call& what) const {
-        return scatter(op, full, shard.data(), stream, what);
-    }
-    template <Element T>
-    Moved reduce_scatter_in_place(ReduceOp op, std::span<T> full, const Stream& stream,
-                                  const shardkit::Call& what) const {
-        return scatter(op, std::span<const T>(full), full.data() + rank() * (full.size() / size()), stream, what);
+        run_sum(what, stream, {full.data(), full.size_bytes(), nullptr}, [=](const auto& way) {
+            if constexpr (in_one_host<decltype(way)>) {
+                shared::detail::reduce_scatter(way, op, full, shard.data());
+            } else {
+                Sums::template reduce_scatter<In, Out>(way, op, full.data(), shard.size(), shard.data());
+            }
+        });
+        return Sums::template moved_by_reduce_scatter<In, Out>(*group_, op, shard.size());
     }
 
     template <Element In, Element Out>
@@ -127,11 +128,6 @@ class Communicator {
                 }
             });
         return Sums::template moved_by_all_reduce<In, Out>(*world_, *group_, went, op, input.size());
-    }
-    template <Element T>
-    Moved all_reduce_in_place(ReduceOp op, std::span<T> values, const Stream& stream,
-                              const shardkit::Call& what) const {
-        return all_reduce(op, std::span<const T>(values), values, stream, what);
     }
 
     template <Element T>
@@ -218,29 +214,6 @@ class Communicator {
                             fill(message);
                             message.pass();
                         });
-    }
-
-    template <class T>
-    Moved gather(const T* shard, std::span<T> full, const Stream& stream, const shardkit::Call& what) const {
-        const std::size_t bytes = full.size() / size() * sizeof(T);
-        const detail::Way went = run(what, stream, {shard, bytes, full.data()},
-                                     [=](const auto& way) { detail::all_gather(way, shard, full); });
-        const std::size_t crossing = went == detail::Way::across ? group_->taken : group_->strangers();
-        return {(size() - 1) * bytes, crossing * bytes};
-    }
-
-    template <class In, class Out>
-    Moved scatter(ReduceOp op, std::span<const In> full, Out* shard, const Stream& stream,
-                  const shardkit::Call& what) const {
-        const std::size_t k = full.size() / size();
-        run_sum(what, stream, {full.data(), full.size_bytes(), nullptr}, [=](const auto& way) {
-            if constexpr (in_one_host<decltype(way)>) {
-                shared::detail::reduce_scatter(way, op, full, shard);
-            } else {
-                Sums::template reduce_scatter<In, Out>(way, op, full.data(), k, shard);
-            }
-        });
-        return Sums::template moved_by_reduce_scatter<In, Out>(*group_, op, k);
     }
 
     World* world_;

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -14,6 +13,7 @@
 #include <shardkit/backend/mpi/group.hpp>
 #include <shardkit/backend/mpi/world.hpp>
 #include <shardkit/backend/shared/idle_groups.hpp>
+#include <shardkit/backend/shared/split_groups.hpp>
 
 namespace shardkit::mpi::detail {
 
@@ -28,52 +28,31 @@ inline Group& split_group(const Call& call, std::size_t color, std::size_t key) 
         std::uint64_t key;
         std::uint64_t groups;  // made so far by this rank: with its number, a number for the group
     };
-    struct Place {
-        std::uint64_t key;
-        std::size_t rank;
-        auto operator<=>(const Place&) const = default;
-    };
     Group& parent = call.group;
     const std::vector<Wish> wishes = call.lane.gather(call, Wish{color, key, call.world.groups_made()});
 
-    std::vector<std::uint64_t> colors;
-    std::vector<Place> members;
-    for (std::size_t q = 0; q < wishes.size(); ++q) {
-        colors.push_back(wishes[q].color);
-        if (wishes[q].color == color) { members.push_back({wishes[q].key, q}); }
-    }
-    std::sort(members.begin(), members.end());
-    std::sort(colors.begin(), colors.end());
-    colors.erase(std::unique(colors.begin(), colors.end()), colors.end());
-
+    const shared::detail::SplitGroups split(wishes, parent.rank);
     Group made;
-    for (const Place& member : members) { made.world_ranks.push_back(parent.world_ranks[member.rank]); }
-    made.rank = static_cast<std::size_t>(std::find(members.begin(), members.end(), Place{key, parent.rank}) -
-                                         members.begin());
-    made.number = (made.world_ranks.front() + 1) << 32U | wishes[members.front().rank].groups;
+    for (const std::size_t member : split.members) { made.world_ranks.push_back(parent.world_ranks[member]); }
+    made.rank = split.place;
+    made.number = (made.world_ranks.front() + 1) << 32U | wishes[split.members.front()].groups;
 
-    // MPI's colors are ints, so the order of the colors stands for them.
-    const auto color_index = [&](std::uint64_t of) {
-        return static_cast<std::size_t>(std::lower_bound(colors.begin(), colors.end(), of) - colors.begin());
-    };
-    std::vector<std::size_t> groups;  // of each rank
-    for (const Wish& wish : wishes) { groups.push_back(color_index(wish.color)); }
     const auto reused = shared::detail::idle_for_all(
-        groups, colors.size(), call.lane.gather(call, call.world.idle_groups(made.world_ranks)));
-    const std::uint64_t own = reused[color_index(color)];
+        split.group_of, split.count, call.lane.gather(call, call.world.idle_groups(made.world_ranks)));
+    const std::uint64_t own = reused[split.own()];
     if (std::find(reused.begin(), reused.end(), std::uint64_t{0}) == reused.end()) {
         return call.world.group_of(own);
     }
+    // MPI's colors are ints, so the order of the colors stands for them.
     MPI_Comm comm = MPI_COMM_NULL;
-    call.mpi().check(
-        MPI_Comm_split(call.channel.comm, own != 0 ? MPI_UNDEFINED : static_cast<int>(color_index(color)),
-                       static_cast<int>(made.rank), &comm),
-        "MPI_Comm_split");
+    call.mpi().check(MPI_Comm_split(call.channel.comm, own != 0 ? MPI_UNDEFINED : static_cast<int>(split.own()),
+                                    static_cast<int>(made.rank), &comm),
+                     "MPI_Comm_split");
     if (own != 0) { return call.world.group_of(own); }
     call.mpi().check(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
     made.add_channel(OwnedComm(comm));
     Group& added = call.world.add_group(std::move(made), call.doing(), call.where);
-    call.world.meet(call.world.call(call.lane, added, call.axes, {call.signature, 0, call.where, call.subject}));
+    call.world.meet(call.world.call(call.lane, added, call.axes, call));
     return added;
 }
 

@@ -113,14 +113,17 @@ class Communicator {
     template <Element T>
     void all_gather(std::span<const T> shard, std::span<T> full, const Stream& stream,
                     const shardkit::Call& what) const {
-        require(shard, "all_gather: shard", what);
         require(full, "all_gather: full", what);
-        gather(shard.data(), full, stream, what);
-    }
-    template <Element T>
-    void all_gather_in_place(std::span<T> full, const Stream& stream, const shardkit::Call& what) const {
-        require(full, "all_gather_in_place: full", what);
-        gather(static_cast<const T*>(full.data() + rank() * (full.size() / size())), full, stream, what);
+        if (!lies_in(shard, full)) { require(shard, "all_gather: shard", what); }
+        run(what, stream, [&](const detail::Call& call) {
+            const std::size_t k = shard.size();
+            if (size() == 1) { return detail::copy_alone(call, shard.data(), k, full.data(), stream); }
+            if (k > 0) {
+                world_->complete(call, "ncclAllGather",
+                                 ncclAllGather(shard.data(), full.data(), k, detail::datatype<T>(), call.group.comm,
+                                               stream.native()));
+            }
+        });
     }
 
     template <Element In, Element Out>
@@ -129,14 +132,10 @@ class Communicator {
                        const shardkit::Call& what)
     const {
         require(full, "reduce_scatter: full", what);
-        require(shard, "reduce_scatter: shard", what);
-        return scatter(op, full, shard.data(), stream, what);
-    }
-    template <Element T>
-    std::size_t reduce_scatter_in_place(ReduceOp op, std::span<T> full, const Stream& stream,
-                                        const shardkit::Call& what) const {
-        require(full, "reduce_scatter_in_place: full", what);
-        return scatter(op, std::span<const T>(full), full.data() + rank() * (full.size() / size()), stream, what);
+        if (!lies_in(shard, full)) { require(shard, "reduce_scatter: shard", what); }
+        return run(what, stream, [&](const detail::Call& call) {
+            return Reduce::reduce_scatter(call, stream, op, full.data(), shard.size(), shard.data());
+        });
     }
 
     template <Element In, Element Out>
@@ -145,15 +144,10 @@ class Communicator {
                    const shardkit::Call& what)
     const {
         require(input, "all_reduce: input", what);
-        require(output, "all_reduce: output", what);
+        if (!lies_in(output, input)) { require(output, "all_reduce: output", what); }
         return run(what, stream, [&](const detail::Call& call) {
             return Reduce::all_reduce(call, stream, op, input.data(), input.size(), output.data());
         });
-    }
-    template <Element T>
-    std::size_t all_reduce_in_place(ReduceOp op, std::span<T> values, const Stream& stream,
-                                    const shardkit::Call& what) const {
-        return all_reduce(op, std::span<const T>(values), values, stream, what);
     }
 
     template <Element T>
@@ -247,6 +241,13 @@ class Communicator {
     void require(std::span<T> values, std::string_view what, SourceLocation where) const {
         world_->require_memory(values.data(), values.size_bytes(), what, where);
     }
+    /// Says whether a verb is in place, so that `part` needs no check of its own.
+    template <class Part, class Whole>
+    static bool lies_in(std::span<Part> part, std::span<Whole> whole) noexcept {
+        const auto* const begin = reinterpret_cast<const std::byte*>(whole.data());
+        const auto* const at = reinterpret_cast<const std::byte*>(part.data());
+        return at >= begin && at + part.size_bytes() <= begin + whole.size_bytes();
+    }
     void refuse_itself(const detail::Call& call, std::size_t peer) const {
         if (peer == rank()) {
             throw CommError("nccl", call.doing(),
@@ -266,26 +267,6 @@ class Communicator {
                               const Stream& stream) const {
         return ncclRecv(values.data(), values.size(), detail::datatype<T>(), static_cast<int>(from), call.group.comm,
                         stream.native());
-    }
-
-    template <class T>
-    void gather(const T* shard, std::span<T> full, const Stream& stream, const shardkit::Call& what) const {
-        run(what, stream, [&](const detail::Call& call) {
-            const std::size_t k = full.size() / size();
-            if (size() == 1) { return detail::copy_alone(call, shard, k, full.data(), stream); }
-            if (k > 0) {
-                world_->complete(
-                    call, "ncclAllGather",
-                    ncclAllGather(shard, full.data(), k, detail::datatype<T>(), call.group.comm, stream.native()));
-            }
-        });
-    }
-    template <class In, class Out>
-    std::size_t scatter(ReduceOp op, std::span<const In> full, Out* shard, const Stream& stream,
-                        const shardkit::Call& what) const {
-        return run(what, stream, [&](const detail::Call& call) {
-            return Reduce::reduce_scatter(call, stream, op, full.data(), full.size() / size(), shard);
-        });
     }
 
     World* world_;

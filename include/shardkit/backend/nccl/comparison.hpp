@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <vector>
 
 #include <cuda_runtime_api.h>
 
@@ -24,6 +25,32 @@
 #include <shardkit/detail/concat.hpp>
 
 namespace shardkit::nccl::detail {
+
+/// Gathers every rank's record over `group`, in the order of its ranks, by way of memory for all of them. Collective
+/// over it; the host waits.
+/// @throws CommError; gpu::Error
+template <class Record>
+std::vector<Record> gather_records(Connections& connections, const Group& group, const Record& own,
+                                   std::byte* on_host, std::byte* on_device, const gpu::TimelineRef& stream,
+                                   std::string_view doing, SourceLocation where) {
+    static_assert(std::is_trivially_copyable_v<Record>);
+    const std::size_t at = group.rank * sizeof(Record);
+    std::memcpy(on_host + at, &own, sizeof(Record));
+    gpu::detail::check(
+        cudaMemcpyAsync(on_device + at, on_host + at, sizeof(Record), cudaMemcpyHostToDevice, stream.native()),
+        "cudaMemcpyAsync", where);
+    connections.complete(
+        group, "ncclAllGather",
+        ncclAllGather(on_device + at, on_device, sizeof(Record), ncclUint8, group.comm, stream.native()), doing,
+        where);
+    std::vector<Record> records(group.size);
+    gpu::detail::check(
+        cudaMemcpyAsync(on_host, on_device, group.size * sizeof(Record), cudaMemcpyDeviceToHost, stream.native()),
+        "cudaMemcpyAsync", where);
+    stream.synchronize(where);
+    std::memcpy(static_cast<void*>(records.data()), on_host, group.size * sizeof(Record));
+    return records;
+}
 
 /// Lets the ranks of a group tell each other what they called, over a communicator and on a stream that serve nothing
 /// else, so that they get through where the group's own collectives wait for each other.
@@ -52,34 +79,15 @@ class Comparison {
         const std::string doing = shardkit::detail::concat("compare_calls over ", group.made_as);
         connections.require_usable(doing, where);
         const auto disagreement = shardkit::detail::find_disagreement(
-            *group.trace, connections.journal().statements(),
-            [&](const auto& value) { return gather(connections, group, value, doing, where); });
+            *group.trace, connections.journal().statements(), [&](const auto& value) {
+                static_assert(sizeof value <= shardkit::detail::trace_bytes);
+                return gather_records(connections, *group.comparison, value, host_.data(), device_.data(),
+                                      timeline_.ref(), doing, where);
+            });
         if (disagreement) { connections.fail(doing, *disagreement, where); }
     }
 
   private:
-    /// Returns every rank's value.
-    template <class T>
-    std::span<const T> gather(Connections& connections, const Group& group, const T& value, std::string_view doing,
-                              SourceLocation where) {
-        static_assert(std::is_trivially_copyable_v<T> && sizeof(T) <= shardkit::detail::trace_bytes);
-        const gpu::TimelineRef stream = timeline_.ref();
-        const std::size_t own = group.rank * sizeof(T);
-        std::memcpy(host_.data() + own, &value, sizeof(T));
-        gpu::detail::check(cudaMemcpyAsync(device_.data() + own, host_.data() + own, sizeof(T),
-                                           cudaMemcpyHostToDevice, stream.native()),
-                           "cudaMemcpyAsync", where);
-        connections.complete(*group.comparison, "ncclAllGather",
-                             ncclAllGather(device_.data() + own, device_.data(), sizeof(T), ncclUint8,
-                                           group.comparison->comm, stream.native()),
-                             doing, where);
-        gpu::detail::check(cudaMemcpyAsync(host_.data(), device_.data(), group.size * sizeof(T),
-                                           cudaMemcpyDeviceToHost, stream.native()),
-                           "cudaMemcpyAsync", where);
-        stream.synchronize(where);
-        return {reinterpret_cast<const T*>(host_.data()), group.size};
-    }
-
     gpu::Stream stream_;
     gpu::Timeline timeline_;
     gpu::detail::PinnedBuffer<std::byte> host_;

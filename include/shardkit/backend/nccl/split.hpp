@@ -1,13 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
-#include <compare>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <string_view>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -23,6 +19,7 @@
 #include <shardkit/backend/nccl/options.hpp>
 #include <shardkit/backend/nccl/world.hpp>
 #include <shardkit/backend/shared/idle_groups.hpp>
+#include <shardkit/backend/shared/split_groups.hpp>
 #include <shardkit/detail/concat.hpp>
 
 namespace shardkit::nccl::detail {
@@ -30,26 +27,10 @@ namespace shardkit::nccl::detail {
 /// Gathers every rank's record, in the order of the group's ranks. Collective over it; the host waits.
 template <class Record>
 std::vector<Record> tell(const Call& call, const Record& own, const gpu::TimelineRef& stream) {
-    static_assert(std::is_trivially_copyable_v<Record> && sizeof(Record) <= Resources::record_bytes);
+    static_assert(sizeof(Record) <= Resources::record_bytes);
     World& world = call.world;
-    const Group& group = call.group;
-    const auto on_host = world.host_records().first(group.size * sizeof(Record));
-    const auto on_device = world.staging(stream).first(on_host.size());
-    const std::size_t at = group.rank * sizeof(Record);
-    std::memcpy(on_host.data() + at, &own, sizeof(Record));
-    gpu::detail::check(cudaMemcpyAsync(on_device.data() + at, on_host.data() + at, sizeof(Record),
-                                       cudaMemcpyHostToDevice, stream.native()),
-                       "cudaMemcpyAsync", call.where);
-    world.complete(call, "ncclAllGather",
-                   ncclAllGather(on_device.data() + at, on_device.data(), sizeof(Record), ncclUint8, group.comm,
-                                 stream.native()));
-    gpu::detail::check(
-        cudaMemcpyAsync(on_host.data(), on_device.data(), on_device.size(), cudaMemcpyDeviceToHost, stream.native()),
-        "cudaMemcpyAsync", call.where);
-    stream.synchronize(call.where);
-    std::vector<Record> records(group.size);
-    std::memcpy(records.data(), on_host.data(), on_host.size());
-    return records;
+    return gather_records(world, call.group, own, world.host_records().data(), world.staging(stream).data(), stream,
+                          call.doing(), call.where);
 }
 
 /// Splits a group, collectively over `call.group`: ranks with the same color form a group, ordered by key, then by
@@ -67,11 +48,6 @@ inline Group& split_group(const Call& call, std::size_t color, std::size_t key, 
         std::uint64_t number;  // of the group, if this rank is its first and it is new
         std::uint64_t idle;    // 1: this rank has groups of the parent that it does not use
     };
-    struct Place {
-        std::uint64_t key;
-        std::size_t rank;
-        auto operator<=>(const Place&) const = default;
-    };
     World& world = call.world;
     const Group& parent = call.group;
     Groups& groups = world.made();
@@ -79,59 +55,42 @@ inline Group& split_group(const Call& call, std::size_t color, std::size_t key, 
     const std::uint64_t next = (world.world_group().rank + std::uint64_t{1}) << 32U | groups.all().size();
     const std::vector<Wish> wishes = tell(call, Wish{color, key, next, groups.has_idle(parent) ? 1U : 0U}, stream);
 
-    std::vector<std::uint64_t> colors;
-    std::vector<Place> places;
-    for (std::size_t q = 0; q < parent.size; ++q) {
-        colors.push_back(wishes[q].color);
-        if (wishes[q].color == color) { places.push_back({wishes[q].key, q}); }
-    }
-    std::sort(places.begin(), places.end());
-    std::sort(colors.begin(), colors.end());
-    colors.erase(std::unique(colors.begin(), colors.end()), colors.end());
-    std::vector<std::size_t> members;
-    for (const Place& each : places) { members.push_back(each.rank); }
-
     // NCCL's colors and keys are ints, so the order of the colors and of the members stands for them.
-    const auto index_of = [&](std::uint64_t wished) {
-        return static_cast<std::size_t>(std::lower_bound(colors.begin(), colors.end(), wished) - colors.begin());
-    };
-    std::vector<std::size_t> group_of;  // of each rank
-    std::vector<std::size_t> sizes(colors.size());
-    std::vector<std::size_t> idle(colors.size());
-    for (const Wish& wish : wishes) {
-        group_of.push_back(index_of(wish.color));
-        ++sizes[group_of.back()];
-        idle[group_of.back()] += wish.idle;
+    shared::detail::SplitGroups split(wishes, parent.rank);
+    std::vector<std::size_t> sizes(split.count);
+    std::vector<std::size_t> idle(split.count);
+    for (std::size_t q = 0; q < wishes.size(); ++q) {
+        ++sizes[split.group_of[q]];
+        idle[split.group_of[q]] += wishes[q].idle;
     }
-    std::vector<std::uint64_t> again(colors.size());
+    std::vector<std::uint64_t> again(split.count);
     const auto any_group = [&](const auto& is_so) {
-        for (std::size_t g = 0; g < colors.size(); ++g) {
+        for (std::size_t g = 0; g < split.count; ++g) {
             if (sizes[g] > 1 && is_so(g)) { return true; }  // a rank alone has nobody to talk to
         }
         return false;
     };
     if (any_group([&](std::size_t g) { return idle[g] == sizes[g]; })) {
-        again =
-            shared::detail::idle_for_all(group_of, colors.size(), tell(call, groups.idle(parent, members), stream));
+        again = shared::detail::idle_for_all(split.group_of, split.count,
+                                             tell(call, groups.idle(parent, split.members), stream));
     }
 
-    const std::size_t own = index_of(color);
+    const std::size_t own = split.own();
     const bool alone = sizes[own] == 1;
     if (any_group([&](std::size_t g) { return again[g] == 0; })) {
         // All ranks of the parent call, also those that get nothing.
         ncclConfig_t config = config_of(world.options());
         const bool is_new = !alone && again[own] == 0;
-        const auto place = std::find(members.begin(), members.end(), parent.rank) - members.begin();
         Group& made = is_new ? groups.add(axes) : groups.alone();
         world.complete_made(world, parent, made, "ncclCommSplit",
                             ncclCommSplit(parent.comm, is_new ? static_cast<int>(own) : NCCL_SPLIT_NOCOLOR,
-                                          static_cast<int>(place), &made.comm, &config),
+                                          static_cast<int>(split.place), &made.comm, &config),
                             is_new ? Made::communicator : Made::none, call.doing(), call.where);
         if (is_new) {
             world.welcome(made, call.where);
             made.parent = &parent;
-            made.number = wishes[members.front()].number;
-            made.members = std::move(members);
+            made.number = wishes[split.members.front()].number;
+            made.members = std::move(split.members);
             return made;
         }
     }

@@ -44,27 +44,17 @@ class Communicator {
     void all_gather(std::span<const T> shard, std::span<T> full, Stream, SourceLocation) const noexcept {
         host::detail::copy_elements(shard.data(), full.data(), shard.size());
     }
-    template <Element T>
-    void all_gather_in_place(std::span<T>, Stream, SourceLocation) const noexcept {}
 
     template <Element In, Element Out>
     std::size_t reduce_scatter(ReduceOp op, std::span<const In> full, std::span<Out> shard, Stream,
                                SourceLocation) const noexcept {
         return reduce(op, full, shard);
     }
-    template <Element T>
-    std::size_t reduce_scatter_in_place(ReduceOp, std::span<T>, Stream, SourceLocation) const noexcept {
-        return 0;
-    }
 
     template <Element In, Element Out>
     std::size_t all_reduce(ReduceOp op, std::span<const In> input, std::span<Out> output, Stream,
                            SourceLocation) const noexcept {
         return reduce(op, input, output);
-    }
-    template <Element T>
-    std::size_t all_reduce_in_place(ReduceOp, std::span<T>, Stream, SourceLocation) const noexcept {
-        return 0;
     }
 
     template <Element T>

@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <string>
+#include <string_view>
 
 #include <shardkit/backend/shared/wait_word.hpp>
 #include <shardkit/comm/call.hpp>
@@ -19,6 +21,10 @@ struct Call {
     void* output = nullptr;
     SourceLocation where{};
     const CallSubject* subject = nullptr;  ///< of the rank's journal, which outlives the call
+
+    std::string text(std::string_view stated) const {
+        return describe(signature, where, shardkit::detail::text_of(subject), stated);
+    }
 };
 static_assert(sizeof(Call) <= 64, "peers look at one cache line");
 

@@ -79,24 +79,17 @@ class Communicator {
     template <Element T>
     void all_gather(std::span<const T> shard, std::span<T> full, const Stream& stream,
                     const shardkit::Call& call) const {
-        gather(shard.data(), full, stream, call);
-    }
-
-    template <Element T>
-    void all_gather_in_place(std::span<T> full, const Stream& stream, const shardkit::Call& call) const {
-        gather(static_cast<const T*>(full.data() + rank() * (full.size() / size())), full, stream, call);
+        collective(stream, call, {shard.data(), shard.size_bytes(), full.data()},
+                   [=](const detail::Round& round) { shared::detail::all_gather(round, shard.data(), full); });
     }
 
     template <Element In, Element Out>
     std::size_t reduce_scatter(ReduceOp op, std::span<const In> full, std::span<Out> shard, const Stream& stream,
                                const shardkit::Call& call) const {
-        return scatter(op, full, shard.data(), stream, call);
-    }
-
-    template <Element T>
-    std::size_t reduce_scatter_in_place(ReduceOp op, std::span<T> full, const Stream& stream,
-                                        const shardkit::Call& call) const {
-        return scatter(op, std::span<const T>(full), full.data() + rank() * (full.size() / size()), stream, call);
+        collective(stream, call, {full.data(), full.size_bytes(), shard.data()}, [=](const detail::Round& round) {
+            shared::detail::reduce_scatter(round, op, full, shard.data());
+        });
+        return (size() - 1) * shard.size() * sizeof(In);
     }
 
     /// Reduces one chunk per rank and writes it to all ranks, so what a rank moves depends on its chunk's size; the
@@ -116,12 +109,6 @@ class Communicator {
     }
 
     template <Element T>
-    std::size_t all_reduce_in_place(ReduceOp op, std::span<T> values, const Stream& stream,
-                                    const shardkit::Call& call) const {
-        return all_reduce(op, std::span<const T>(values), values, stream, call);
-    }
-
-    template <Element T>
     void broadcast(std::span<T> values, std::size_t root, const Stream& stream, const shardkit::Call& call) const {
         collective(stream, call, {values.data(), values.size_bytes(), values.data()},
                    [=](const detail::Round& round) { shared::detail::broadcast(round, values, root); });
@@ -137,8 +124,7 @@ class Communicator {
     template <Element T>
     void send(std::span<const T> values, std::size_t to, const Stream& stream, const shardkit::Call& call) const {
         execute(stream, call, [=](const detail::GroupHandle& handle, const shardkit::Call& made) {
-            detail::Post(handle, to, {.signature = made.signature, .data = values.data(), .where = made.where})
-                .complete();
+            detail::Post(handle, to, {made, values.data()}).complete();
         });
     }
 
@@ -153,7 +139,7 @@ class Communicator {
     void send_receive(std::span<const T> sent, std::size_t to, std::span<T> received, std::size_t from,
                       const Stream& stream, const shardkit::Call& call) const {
         execute(stream, call, [=](const detail::GroupHandle& handle, const shardkit::Call& made) {
-            detail::Post post(handle, to, {.signature = made.signature, .data = sent.data(), .where = made.where});
+            detail::Post post(handle, to, {made, sent.data()});
             shardkit::Call receives = made;
             receives.signature.verb = Verb::receive;
             receives.signature.count = received.size();
@@ -208,20 +194,6 @@ class Communicator {
             copy(static_cast<const detail::Round&>(round));
             round.leave();
         });
-    }
-
-    template <class T>
-    void gather(const T* shard, std::span<T> full, const Stream& stream, const shardkit::Call& call) const {
-        collective(stream, call, {shard, full.size() / size() * sizeof(T), full.data()},
-                   [=](const detail::Round& round) { shared::detail::all_gather(round, shard, full); });
-    }
-
-    template <class In, class Out>
-    std::size_t scatter(ReduceOp op, std::span<const In> full, Out* shard, const Stream& stream,
-                        const shardkit::Call& call) const {
-        collective(stream, call, {full.data(), full.size_bytes(), shard},
-                   [=](const detail::Round& round) { shared::detail::reduce_scatter(round, op, full, shard); });
-        return (size() - 1) * (full.size() / size()) * sizeof(In);
     }
 
     detail::GroupHandle handle_;

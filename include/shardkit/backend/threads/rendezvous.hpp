@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -12,11 +13,10 @@
 #include <shardkit/backend/shared/round.hpp>
 #include <shardkit/backend/threads/channel.hpp>
 #include <shardkit/backend/threads/group.hpp>
-#include <shardkit/backend/threads/message.hpp>
 #include <shardkit/backend/threads/wait_record.hpp>
 #include <shardkit/backend/threads/world.hpp>
+#include <shardkit/comm/agreement.hpp>
 #include <shardkit/comm/call.hpp>
-#include <shardkit/comm/statement.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/concat.hpp>
 
@@ -63,13 +63,16 @@ class Seat {
         return meeting_.say_once(found.sequence, [&] {
             std::pair<std::string, std::string> stated;
             if (shardkit::detail::differ_in_statements(found.first.signature, found.second.signature)) {
-                stated = shardkit::detail::stated_apart(statements(0, found.first),
-                                                        statements(found.other, found.second), found.first.where);
+                const auto first = statements(0, found.first);
+                const auto second = statements(found.other, found.second);
+                stated = shardkit::detail::stated_apart(0, 1, found.first.where, [&](std::size_t i) {
+                    return std::array{shardkit::detail::StatementRecord(first, i),
+                                      shardkit::detail::StatementRecord(second, i)};
+                });
             }
-            return shardkit::detail::concat("the ranks disagree in call ", found.sequence, ": rank ",
-                                            handle_.world_rank(0), " calls ", text(found.first, stated.first),
-                                            ", rank ", handle_.world_rank(found.other), " calls ",
-                                            text(found.second, stated.second));
+            return shardkit::detail::disagreement(shardkit::detail::concat(" in call ", found.sequence),
+                                                  handle_.world_rank(0), found.first.text(stated.first),
+                                                  handle_.world_rank(found.other), found.second.text(stated.second));
         });
     }
     template <class Disagreement>
@@ -79,12 +82,8 @@ class Seat {
     }
 
   private:
-    static std::string text(const shared::detail::Call& call, const std::string& stated) {
-        return describe(call.signature, call.where, shardkit::detail::text_of(call.subject), stated);
-    }
-    /// Returns what a rank stated in that call. A template, so that a file without collectives compiles none of it.
-    template <class Call>
-    shardkit::detail::Statements statements(std::size_t rank, const Call& call) const {
+    /// Returns what a rank stated in that call.
+    shardkit::detail::Statements statements(std::size_t rank, const shared::detail::Call& call) const {
         return handle_.world->state(handle_.world_rank(rank)).journal.statements().list(call.signature.argument);
     }
     Waiting waiting(const shardkit::Call& call, std::uint64_t sequence) const noexcept {
@@ -100,12 +99,11 @@ using Round = shared::detail::Round<Seat>;
 /// Says on either end that a message was of another type or count than the receiver expected.
 [[noreturn]] inline void throw_refused(const GroupHandle& handle, Verb verb, const Message& message, std::size_t from,
                                        std::size_t to, SourceLocation where) {
-    throw CommError(
-        "threads", shardkit::detail::concat(name(verb), " over ", handle.axes()),
-        shardkit::detail::concat("the ranks disagree: rank ", handle.world_rank(from), " calls ",
-                                 describe(message.signature, message.where), ", rank ", handle.world_rank(to),
-                                 " calls ", describe(message.expected, message.expected_at)),
-        where);
+    throw CommError("threads", shardkit::detail::concat(name(verb), " over ", handle.axes()),
+                    shardkit::detail::disagreement(
+                        "", handle.world_rank(from), describe(message.sent.signature, message.sent.where),
+                        handle.world_rank(to), describe(message.expected.signature, message.expected.where)),
+                    where);
 }
 
 /// Offers a message of this rank to another, through a handle that outlives it; it is taken back if the
@@ -135,11 +133,13 @@ class Post {
         handle_.world->wait_for_entry(handle_, channel_.word(), Channel::claimed(base_), waiting(), needed());
         channel_.word().wait_for_exit(Channel::consumed(base_), budget());
         pending_ = false;
-        if (message_.refused) { throw_refused(handle_, Verb::send, message_, handle_.rank, to_, message_.where); }
+        if (message_.refused) {
+            throw_refused(handle_, Verb::send, message_, handle_.rank, to_, message_.sent.where);
+        }
     }
 
   private:
-    Waiting waiting() const noexcept { return {Verb::send, &handle_.axes(), base_ / 4, message_.where}; }
+    Waiting waiting() const noexcept { return {Verb::send, &handle_.axes(), base_ / 4, message_.sent.where}; }
     SpinBudget& budget() const noexcept { return handle_.thread->spins; }
     std::span<const std::size_t> needed() const noexcept { return handle_.group->world_ranks().subspan(to_, 1); }
 
@@ -168,10 +168,9 @@ inline void take(const GroupHandle& handle, std::size_t from, void* to, const sh
             handle.world->throw_peer_error(handle, waiting, needed);
         }
     }
-    if (message->signature.in != expected.in || message->signature.count != expected.count) {
+    if (message->sent.signature.in != expected.in || message->sent.signature.count != expected.count) {
         message->refused = true;
-        message->expected = expected;
-        message->expected_at = call.where;
+        message->expected = call;
         const Message refused = *message;
         channel.consume(base);
         throw_refused(handle, Verb::receive, refused, from, handle.rank, call.where);

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
-#include <compare>
 #include <cstddef>
 #include <memory>
 #include <utility>
 #include <vector>
 
+#include <shardkit/backend/shared/split_groups.hpp>
 #include <shardkit/backend/threads/group.hpp>
 #include <shardkit/backend/threads/rendezvous.hpp>
 #include <shardkit/comm/call.hpp>
@@ -29,14 +28,6 @@ SplitResult split_group(const Handle& handle, std::size_t color, std::size_t key
         std::size_t color;
         std::size_t key;
     };
-    struct Made {
-        Group* group;
-    };
-    struct Place {
-        std::size_t key;
-        std::size_t rank;
-        auto operator<=>(const Place&) const = default;
-    };
     const std::size_t size = handle.group->size();
     const Wish own{color, key};
     std::vector<Wish> wishes(size);  // made here: nothing may throw inside a round
@@ -51,23 +42,18 @@ SplitResult split_group(const Handle& handle, std::size_t color, std::size_t key
         for (std::size_t q = 0; q < size; ++q) { wishes[q] = *round.input<Wish>(q); }
     });
 
-    std::vector<Place> members;
-    for (std::size_t q = 0; q < size; ++q) {
-        if (wishes[q].color == color) { members.push_back({wishes[q].key, q}); }
-    }
-    std::sort(members.begin(), members.end());
+    const shared::detail::SplitGroups split(wishes, handle.rank);
     SplitResult result;
-    const std::size_t first = members.front().rank;
-    result.rank = static_cast<std::size_t>(std::find(members.begin(), members.end(), Place{key, handle.rank}) -
-                                           members.begin());
-    Made made{nullptr};
+    result.rank = split.place;
+    const std::size_t first = split.members.front();
+    Group* made = nullptr;
     if (first == handle.rank) {
         std::vector<std::size_t> world_ranks;
-        for (const Place& member : members) { world_ranks.push_back(handle.world_rank(member.rank)); }
-        made.group = &handle.world->make_group(std::move(world_ranks));
+        for (const std::size_t member : split.members) { world_ranks.push_back(handle.world_rank(member)); }
+        made = &handle.world->make_group(std::move(world_ranks));
     }
     const Group* group = nullptr;
-    exchange(made, [&](const Round& round) { group = round.input<Made>(first)->group; });
+    exchange(made, [&](const Round& round) { group = *round.input<Group*>(first); });
     result.group = handle.world->take_group(*group);
     return result;
 }

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+namespace shardkit::shared::detail {
+
+/// Says what a split makes of the ranks of a group: those that wish the same color form a group, ordered by key, then
+/// by rank.
+struct SplitGroups {
+    std::vector<std::size_t> group_of;  ///< of each rank: its color's number, in the order of the colors
+    std::size_t count = 0;              ///< groups
+    std::vector<std::size_t> members;   ///< of the caller's group, by their ranks before the split
+    std::size_t place = 0;              ///< the caller's, in it
+
+    /// `wishes[q]` has rank q's color and key; the caller is `rank`.
+    template <class Wish>
+    SplitGroups(const std::vector<Wish>& wishes, std::size_t rank) {
+        std::vector<std::uint64_t> colors;
+        for (const Wish& wish : wishes) { colors.push_back(wish.color); }
+        std::sort(colors.begin(), colors.end());
+        colors.erase(std::unique(colors.begin(), colors.end()), colors.end());
+        count = colors.size();
+        for (std::size_t q = 0; q < wishes.size(); ++q) {
+            const auto found = std::lower_bound(colors.begin(), colors.end(), wishes[q].color);
+            group_of.push_back(static_cast<std::size_t>(found - colors.begin()));
+            if (wishes[q].color == wishes[rank].color) { members.push_back(q); }
+        }
+        const auto before = [&](std::size_t a, std::size_t b) {
+            return std::pair(wishes[a].key, a) < std::pair(wishes[b].key, b);
+        };
+        std::sort(members.begin(), members.end(), before);
+        place = static_cast<std::size_t>(std::find(members.begin(), members.end(), rank) - members.begin());
+    }
+    /// Returns the number of the caller's group.
+    std::size_t own() const noexcept { return group_of[members[place]]; }
+};
+
+}  // namespace shardkit::shared::detail

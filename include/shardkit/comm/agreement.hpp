@@ -1,0 +1,356 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <bit>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <shardkit/core/finite.hpp>
+#include <shardkit/core/source_location.hpp>
+#include <shardkit/detail/concat.hpp>
+#include <shardkit/detail/fnv.hpp>
+
+// How ranks find out that they do not all say the same. What a rank states is hashed, and the hash travels with a
+// call that ranks make anyway, or is gathered when something is made or saved. Where hashes differ, each rank looks
+// up in its StatementBook what the hash is of; the ranks gather that one by one until two of them differ.
+
+namespace shardkit::detail {
+
+/// Hashes what is stated; 0: nothing.
+using StatementHash = std::uint64_t;
+
+/// Returns the hash of some words more than what `before` is the hash of. Never 0.
+/// Source: Fowler, Noll, Vo: FNV-1a, by words
+template <std::same_as<std::uint64_t>... Words>
+constexpr StatementHash statement_hash(StatementHash before, Words... words) noexcept {
+    for (const std::uint64_t word : {words...}) {
+        before = (before ^ 0xcbf29ce484222325ULL ^ word) * 0x100000001b3ULL;
+        before ^= before >> 32U;
+        before += before == 0 ? 1 : 0;
+    }
+    return before;
+}
+
+/// Holds one thing that a rank states and that all ranks must state alike: "learning rate" "0.001".
+struct Statement {
+    std::string name;
+    std::string value;
+    SourceLocation where{};  ///< no file: nowhere in particular
+};
+/// Lists what a rank states, in an order that is the same on every rank.
+using Statements = std::vector<Statement>;
+
+/// Holds what does not change from step to step, with its hash: an optimizer's betas, say.
+struct KeptStatements {
+    StatementHash hash = 0;
+    Statements statements;
+};
+/// Keeps what is stated as long as its owner lives.
+using StatementsHandle = std::shared_ptr<const KeptStatements>;
+inline StatementHash hash_of(const StatementsHandle& kept) noexcept { return kept == nullptr ? 0 : kept->hash; }
+
+/// Records what a rank states of one step of a model: what the gradients are divided by, then the update.
+struct StatedStep {
+    double divisor = 0;
+    StatementHash loss_scale = 0;  ///< its options'; 0: none
+    std::uint64_t uses = 0;        ///< of the loss scale, this one included
+    SourceLocation reduced{};
+    StatementHash assumed = 0;  ///< of sums that the program made and every rank holds; 0: none
+    double assumed_sum = 0;     ///< of what that is of
+
+    std::uint64_t number = 0;  ///< of the optimizer's steps, from 1; 0: the update has not begun
+    double learning_rate = 0;
+    double max_norm = 0;          ///< infinite: gradients are not clipped
+    StatementHash optimizer = 0;  ///< what it is, and its other hyper-parameters
+    SourceLocation updated{};
+
+    StatementHash gradients_hash() const noexcept {
+        const StatementHash made = statement_hash(1, std::bit_cast<std::uint64_t>(divisor), loss_scale, uses);
+        return assumed == 0 ? made : statement_hash(made, assumed);
+    }
+    StatementHash update_hash() const noexcept {
+        return statement_hash(2, number, optimizer, gradients_hash(), std::bit_cast<std::uint64_t>(learning_rate),
+                              std::bit_cast<std::uint64_t>(max_norm));
+    }
+};
+
+/// Records what a rank states of one group beside the group's calls.
+struct StatedGroup {
+    const std::string* path = nullptr;  ///< which the journal keeps
+    std::uint64_t updates = 0;          ///< their number
+    StatementHash step = 0;             ///< the last one's StatedStep::update_hash
+    StatementHash choices = 0;          ///< what its ParamGroups chose in it
+    StatementHash before = 0;           ///< of the updates before the last one; before all, of the path
+    StatementHash gradients = 0;        ///< StatedStep::gradients_hash
+    StatementHash values = 0;           ///< of replicas, as they were given last
+
+    /// Adds one more update.
+    void add_update(StatementHash with, StatementHash chosen) noexcept {
+        if (updates > 0) { before = updates_hash(); }
+        ++updates;
+        step = with;
+        choices = chosen;
+    }
+    StatementHash updates_hash() const noexcept { return updates == 0 ? 0 : statement_hash(before + choices, step); }
+    /// Returns what a call carries between ranks that hold other values.
+    StatementHash plain_hash() const noexcept {
+        return (gradients | updates) == 0 ? 0 : statement_hash(gradients, updates_hash());
+    }
+    /// Returns what a call carries between replicas.
+    StatementHash replica_hash() const noexcept {
+        return values == 0 ? plain_hash() : statement_hash(plain_hash(), values);
+    }
+};
+/// Remembers what one group has stated lately.
+struct RecentlyStated {
+    std::array<StatedGroup, 4> entries;
+    std::size_t noted = 0;
+};
+
+/// Remembers what a rank has stated lately, by its hash: what an error's text is made of.
+/// Written by the rank's thread; read by whoever says why ranks disagree, a stream's thread or a peer.
+/// Memory:  8 kB, 300 bytes for each group, and what groups and optimizers keep
+class StatementBook {
+  public:
+    StatementBook() = default;
+    StatementBook(const StatementBook&) = delete;
+    StatementBook& operator=(const StatementBook&) = delete;
+
+    /// Returns where one more group notes what it states.
+    std::shared_ptr<RecentlyStated> add_group() {
+        const Hold hold(busy_);
+        norm_.reserve(groups_.size() + 1);
+        return add(groups_, std::make_shared<RecentlyStated>(), 0);
+    }
+    /// Remembers statements while someone keeps them, and some time after.
+    StatementsHandle keep(StatementHash hash, Statements statements) {
+        const Hold hold(busy_);
+        return add(kept_, std::make_shared<const KeptStatements>(KeptStatements{hash, std::move(statements)}), 32);
+    }
+    StatementsHandle keep(Statements statements) {
+        Fnv fnv;
+        for (const Statement& one : statements) {
+            fnv.add(one.name);
+            fnv.add(one.value);
+        }
+        return keep(statement_hash(0, fnv.hash), std::move(statements));
+    }
+
+    void note(const StatedStep& step) {
+        const Hold hold(busy_);
+        steps_[noted_++ % steps_.size()] = step;
+    }
+    /// Notes what a group's next calls carry.
+    void note(RecentlyStated& group, const StatedGroup& stated) {
+        const Hold hold(busy_);
+        group.entries[group.noted++ % group.entries.size()] = stated;
+    }
+    /// Notes what a norm's call carries: its gradients, and its groups' updates, whose place is taken.
+    void note_norm(StatementHash hash, StatementHash gradients, std::vector<StatementHash>& updates) {
+        const Hold hold(busy_);
+        norm_hash_ = hash;
+        norm_gradients_ = gradients;
+        norm_.swap(updates);
+    }
+
+    /// Returns everything that `hash` is of, in an order that is the same on every rank; nothing when that is not
+    /// known any more.
+    Statements list(StatementHash hash) const {
+        Statements all;
+        const Hold hold(busy_);
+        if (hash != 0 && hash == norm_hash_) {
+            for (const StatementHash updates : norm_) { add_updates(updates, all); }
+            add_gradients(norm_gradients_, all);
+        } else if (const StatedGroup* const group = find_group(
+                       [hash](const auto& one) { return one.replica_hash() == hash || one.plain_hash() == hash; })) {
+            add_updates(group->updates_hash(), all);
+            add_gradients(group->gradients, all);
+            if (group->replica_hash() == hash) { add_kept(group->values, all); }
+        } else {
+            add_updates(hash, all);
+        }
+        return all;
+    }
+
+  private:
+    /// Holds the spin lock between the rank and the rare reader that builds an error's text.
+    class Hold {
+      public:
+        explicit Hold(std::atomic_flag& busy) noexcept : busy_(busy) {
+            while (busy_.test_and_set(std::memory_order_acquire)) {}
+        }
+        Hold(const Hold&) = delete;
+        Hold& operator=(const Hold&) = delete;
+        ~Hold() { busy_.clear(std::memory_order_release); }
+
+      private:
+        std::atomic_flag& busy_;
+    };
+    /// Writes a number with as few digits as say which it is, without <charconv>, which is a tenth of a light header.
+    static std::string text_of(double number) {
+        char digits[40];
+        for (const int precision : {15, 16, 17}) {
+            std::snprintf(digits, sizeof digits, "%.*g", precision, number);
+            if (std::strtod(digits, nullptr) == number) { break; }
+        }
+        return digits;
+    }
+    /// Appends `one`. Where there is no room, forgets what nobody else keeps any more, but for the last `spared`.
+    template <class T>
+    static std::shared_ptr<T> add(std::vector<std::shared_ptr<T>>& all, std::shared_ptr<T> one, std::size_t spared) {
+        if (all.size() == all.capacity()) {
+            const auto end = all.end() - static_cast<std::ptrdiff_t>(std::min(spared, all.size()));
+            all.erase(std::remove_if(all.begin(), end, [](const auto& old) { return old.use_count() == 1; }), end);
+            all.reserve(2 * all.size() + 1);
+        }
+        all.push_back(one);
+        return one;
+    }
+
+    /// Returns what some group has noted of which `is` holds; null for none.
+    template <class F>
+    const StatedGroup* find_group(const F& is) const {
+        for (const auto& group : groups_) {
+            for (const StatedGroup& stated : group->entries) {
+                if (stated.path != nullptr && is(stated)) { return &stated; }
+            }
+        }
+        return nullptr;
+    }
+    const StatedStep* find_step(StatementHash (StatedStep::*member)() const noexcept, StatementHash hash) const {
+        for (const StatedStep& step : steps_) {
+            if ((step.*member)() == hash) { return &step; }
+        }
+        return nullptr;
+    }
+    void add_kept(StatementHash hash, Statements& all) const {
+        for (const StatementsHandle& one : kept_) {
+            if (one->hash != hash) { continue; }
+            all.insert(all.end(), one->statements.begin(), one->statements.end());
+            return;
+        }
+    }
+    void add_gradients(StatementHash hash, Statements& all) const {
+        const StatedStep* const step = find_step(&StatedStep::gradients_hash, hash);
+        if (step == nullptr) { return; }
+        const SourceLocation where = step->reduced;
+        all.push_back({"divisor", text_of(step->divisor), where});
+        if (step->assumed != 0) {
+            all.push_back({"assumed reduced gradients",
+                           concat("of sum ", text_of(step->assumed_sum), " (hash ", step->assumed, ")"), where});
+        }
+        if (step->loss_scale == 0) {
+            all.push_back({"loss scale", "none", where});
+        } else {
+            add_kept(step->loss_scale, all);
+            all.push_back({"use of the loss scale", concat("number ", step->uses), where});
+        }
+    }
+    void add_updates(StatementHash hash, Statements& all) const {
+        if (hash == 0) {
+            all.push_back({"updates", "0", {}});
+            return;
+        }
+        const StatedGroup* const group = find_group([hash](const auto& one) { return one.updates_hash() == hash; });
+        if (group == nullptr) { return; }
+        const StatedStep* const step = find_step(&StatedStep::update_hash, group->step);
+        const SourceLocation where = step == nullptr ? SourceLocation{} : step->updated;
+        all.push_back({"updates", concat(group->updates, " of ", *group->path), where});
+        if (step != nullptr) {
+            add_kept(step->optimizer, all);
+            add_gradients(step->gradients_hash(), all);
+            all.push_back({"learning rate", text_of(step->learning_rate), where});
+            all.push_back({"max_norm", is_finite(step->max_norm) ? text_of(step->max_norm) : "none", where});
+            all.push_back({"step", concat("number ", step->number, " of the optimizer"), where});
+        }
+        if (group->choices == 0) { all.push_back({"ParamGroups", "none", where}); }
+        add_kept(group->choices, all);
+        all.push_back({"earlier updates", concat("of ", *group->path, " (hash ", group->before, ")"), {}});
+    }
+
+    mutable std::atomic_flag busy_;
+    std::vector<std::shared_ptr<RecentlyStated>> groups_;
+    std::vector<StatementsHandle> kept_;
+    std::array<StatedStep, 64> steps_{};
+    std::size_t noted_ = 0;
+    StatementHash norm_hash_ = 0;
+    StatementHash norm_gradients_ = 0;
+    std::vector<StatementHash> norm_;
+};
+
+/// Holds one statement as it travels to other ranks, for an error's text; behind the last one, none.
+class StatementRecord {
+  public:
+    StatementRecord() = default;
+    StatementRecord(const Statements& all, std::size_t number) noexcept {
+        if (number >= all.size()) { return; }
+        const Statement& one = all[number];
+        one.name.copy(name_, sizeof name_ - 1);
+        one.value.copy(value_, sizeof value_ - 1);
+        std::strncpy(file_, one.where.file, sizeof file_ - 1);
+        line_ = one.where.line;
+    }
+
+    bool none() const noexcept { return name_[0] == '\0'; }
+    bool equals(const StatementRecord& other) const noexcept {
+        return std::strcmp(name_, other.name_) == 0 && std::strcmp(value_, other.value_) == 0;
+    }
+    /// Returns the end of "rank 0 calls ...".
+    /// @param call  where what was stated is not said twice
+    std::string text(const StatementRecord& other, SourceLocation call) const {
+        if (none()) { return concat(" without ", other.name_); }
+        const bool said = file_[0] == '\0' || (line_ == call.line && std::string_view(call.file).starts_with(file_));
+        return concat(" with ", name_, " ", value_, said ? "" : concat(" (stated at ", file_, ":", line_, ")"));
+    }
+
+  private:
+    char name_[104] = {};
+    char value_[88] = {};
+    char file_[104] = {};
+    std::uint32_t line_ = 0;
+};
+
+/// Returns what ranks a and b state where they first differ, each as the end of "rank 0 calls ...". `gather(i)` gives
+/// every rank's statement number i, by rank.
+/// @param call  where what was stated is not said twice
+template <class Gather>
+std::pair<std::string, std::string> stated_apart(std::size_t a, std::size_t b, SourceLocation call,
+                                                 const Gather& gather) {
+    for (std::size_t i = 0;; ++i) {
+        const auto all = gather(i);
+        if (all[a].none() && all[b].none()) {
+            constexpr const char* forgotten = " with what it no longer knows to have stated";
+            return {forgotten, forgotten};
+        }
+        if (!all[a].equals(all[b])) { return {all[a].text(all[b], call), all[b].text(all[a], call)}; }
+    }
+}
+
+/// Says that two ranks called different things. `place`: " in call 7"
+inline std::string disagreement(std::string_view place, std::size_t a, std::string_view a_calls, std::size_t b,
+                                std::string_view b_calls) {
+    return concat("the ranks disagree", place, ": rank ", a, " calls ", a_calls, ", rank ", b, " calls ", b_calls);
+}
+
+/// Returns the first rank that does not say what rank 0 says; their number when all do. Each says `each` values of
+/// `all`.
+template <class All>
+std::size_t first_apart(const All& all, std::size_t each = 1) noexcept {
+    std::size_t i = 0;
+    while (i < all.size() && all[i] == all[i % each]) { ++i; }
+    return i / each;
+}
+
+}  // namespace shardkit::detail
