@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
-#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -27,8 +26,14 @@ namespace shardkit::detail {
 /// Finds a state's numbers and blobs in a checkpoint's file of scalars.
 class FindNumbers {
   public:
-    /// Names of the tensors from which a parameter's states are loaded, by the number of its group and its own.
-    using Tensors = std::map<std::pair<std::size_t, std::size_t>, std::vector<std::string>>;
+    /// The tensors from which a parameter's states are loaded.
+    struct From {
+        std::vector<std::string> names;
+        bool plain = true;         ///< each element where the parameter has it
+        std::size_t elements = 0;  ///< of the parameter that they have: the first ones, where there are more
+    };
+    /// By the number of its group and its own.
+    using Tensors = std::map<std::pair<std::size_t, std::size_t>, From>;
 
     FindNumbers(CheckpointFiles& files, SourceLocation where) : files_(files), where_(where) {}
 
@@ -44,13 +49,22 @@ class FindNumbers {
             if (!read(scalar)) { left.push_back(scalar.name); }
         }
     }
-    /// The bytes of a blob; none where there is no such one.
-    std::optional<std::vector<std::uint8_t>> blob(const std::string& name) {
-        Stored* const from = files_.find(scalars_file, name);
-        if (from == nullptr) { return std::nullopt; }
-        std::vector<std::uint8_t> bytes(from->tensor.bytes.size());
-        read(*from, std::as_writable_bytes(std::span(bytes)));
-        return bytes;
+    /// The blobs that the files have, with where they go; the others' names are added to `left`.
+    std::vector<std::pair<std::vector<std::uint8_t>*, std::vector<std::uint8_t>>> blobs(
+        const SavedState& state, std::vector<std::string>& left) {
+        std::vector<std::pair<std::vector<std::uint8_t>*, std::vector<std::uint8_t>>> found;
+        for (const auto& [name, to] : state.blobs) {
+            const std::string stored = concat("blob.", name);
+            Stored* const from = files_.find(scalars_file, stored);
+            if (from == nullptr) {
+                left.push_back(stored);
+                continue;
+            }
+            std::vector<std::uint8_t>& bytes =
+                found.emplace_back(to, std::vector<std::uint8_t>(from->tensor.bytes.size())).second;
+            read(*from, std::as_writable_bytes(std::span(bytes)));
+        }
+        return found;
     }
 
   private:
@@ -92,6 +106,17 @@ class FindNumbers {
             if (files_.kind(stored) != scalars_file) { continue; }
             const std::string& name = stored.tensor.name;
             of_tensors_ = of_tensors_ || name.starts_with("tensor.");
+            if (name.starts_with(SavedProgress::part_mark)) {
+                // "part.15.wte.steps"
+                const std::size_t element = SavedProgress::part_mark.size();
+                const std::size_t tensor = name.find('.', element) + 1;
+                const std::size_t number = name.rfind('.');
+                const bool counts = tensor > element + 1 && tensor < element + 20 && number >= tensor &&
+                                    name.find_first_not_of("0123456789", element) == tensor - 1;
+                if (counts) {
+                    parts_[name.substr(tensor, number - tensor)].insert(std::stoull(name.substr(element)));
+                }
+            }
             const std::size_t at = name.rfind(mark);
             if (!name.starts_with(begin) || at == std::string::npos) { continue; }
             const std::size_t number = at + mark.size();
@@ -125,10 +150,11 @@ class FindNumbers {
                 std::copy(progress.own.begin(), progress.own.end(), its.begin());
             } else if (from != tensors.end()) {
                 if (!missing.empty()) {
-                    refuse(concat("have states of '", from->second.front(), "' and not '", missing.front(),
+                    refuse(concat("have states of '", from->second.names.front(), "' and not '", missing.front(),
                                   "', without which it is not known how many steps they are of"));
                 }
-                find_parameter(progress, p, from->second);
+                find_parameter(progress, p, from->second.names);
+                find_parts(progress, p, from->second, geometry.parameters[p].shape.numel());
                 loaded.push_back(p);
             }
         }
@@ -149,6 +175,34 @@ class FindNumbers {
                 its[n] = scalar.bits;
             }
         }
+    }
+    /// Those of its elements that are not as far as the first ones: as the files say, and those that they lack.
+    void find_parts(GroupProgress& progress, std::size_t p, const From& from, std::size_t numel) {
+        std::erase_if(progress.parts, [&](const auto& part) { return part.parameter == p; });
+        std::vector<GroupProgress::Part> parts;
+        for (const std::string& name : from.names) {
+            const auto known = parts_.find(name);
+            if (known == parts_.end()) { continue; }
+            if (!from.plain || from.names.size() > 1) {
+                refuse(concat("have rows of '", name,
+                              "' that have taken fewer steps than the others, and it is no "
+                              "parameter here, or one in another order"));
+            }
+            for (const std::size_t begin : known->second) {
+                GroupProgress::Part& part = parts.emplace_back(GroupProgress::Part{p, begin, progress.beginning});
+                for (std::size_t n = 0; n < progress.numbers.size(); ++n) {
+                    const auto& number = progress.numbers[n];
+                    SavedScalar scalar{SavedProgress::of_part(name, begin, number.name), number.real,
+                                       part.numbers[n]};
+                    read(scalar);
+                    part.numbers[n] = scalar.bits;
+                }
+            }
+        }
+        if (from.elements < numel) { parts.push_back({p, from.elements, progress.beginning}); }
+        const auto at = std::find_if(progress.parts.begin(), progress.parts.end(),
+                                     [&](const auto& part) { return part.parameter > p; });
+        progress.parts.insert(at, parts.begin(), parts.end());
     }
     /// The products of an older file, which says by the place of a ParamGroup in a list whose they are: read where
     /// there is one on either side.
@@ -185,7 +239,8 @@ class FindNumbers {
     CheckpointFiles& files_;
     SourceLocation where_;
     Numbered numbered_;
-    bool of_tensors_ = false;  // whether there are numbers of parameters' own
+    std::map<std::string, std::set<std::size_t>> parts_;  // first elements of parts, by their tensor
+    bool of_tensors_ = false;                             // whether there are numbers of parameters' own
 };
 
 }  // namespace shardkit::detail

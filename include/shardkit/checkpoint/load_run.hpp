@@ -261,12 +261,7 @@ class LoadRun {
     void find_numbers() {
         FindNumbers numbers(*files_, where_);
         if (options_.states) { numbers.find(state_, tensors_of_states(), report_.left); }
-        for (const auto& [name, bytes] : state_.blobs) {
-            const std::string stored = concat("blob.", name);
-            auto read = numbers.blob(stored);
-            if (read) { blobs_.emplace_back(bytes, std::move(*read)); }
-            if (!read) { report_.left.push_back(stored); }
-        }
+        blobs_ = numbers.blobs(state_, report_.left);
     }
     FindNumbers::Tensors tensors_of_states() const {
         FindNumbers::Tensors tensors;
@@ -275,9 +270,12 @@ class LoadRun {
             const PlannedTensor& its = target.tensor;
             if (state_.groups[its.group]->values[its.values]->kind.role != Role::states) { continue; }
             const std::pair of(its.group, its.parameter);
-            if (first.emplace(of, its.values).first->second == its.values) {
-                tensors[of].push_back(target.from->tensor.name);
-            }
+            if (first.emplace(of, its.values).first->second != its.values) { continue; }
+            FindNumbers::From& from = tensors[of];
+            from.names.push_back(target.from->tensor.name);
+            from.plain =
+                from.plain && (its.order.plain() || target.rest == TensorReader::Rest::zero) && !its.order.shares();
+            from.elements += its.order.numel();
         }
         return tensors;
     }

@@ -42,6 +42,11 @@ struct SavedProgress {
     static std::string of_tensor(std::string_view tensor, std::string_view number) {
         return concat("tensor.", tensor, ".", number);
     }
+    /// And of a GroupProgress::Part of it, by its first element: "part.15.layer.bias.steps".
+    static std::string of_part(std::string_view tensor, std::size_t begin, std::string_view number) {
+        return concat(part_mark, begin, ".", tensor, ".", number);
+    }
+    static constexpr std::string_view part_mark = "part.";
 };
 
 /// What is saved or loaded, as it is at the moment.
@@ -62,6 +67,7 @@ struct SavedState {
                 all.push_back({SavedProgress::of_group(groups[saved.group]->geometry().path, number.name),
                                number.real, saved.progress.own[n]});
             }
+            differ = differ || !saved.progress.parts.empty();
             for (std::size_t p = 0; p < saved.progress.param_groups.size(); ++p) {
                 const auto its = saved.progress.of(p);
                 differ = differ || !std::equal(its.begin(), its.end(), saved.progress.own.begin());
@@ -82,6 +88,20 @@ struct SavedState {
         for (const SavedProgress& saved : progress) {
             const GroupGeometry& geometry = groups[saved.group]->geometry();
             const auto& numbers = saved.progress.numbers;
+            for (const GroupProgress::Part& part : saved.progress.parts) {
+                const PlacedParameter& parameter = geometry.parameters[part.parameter];
+                const auto tensors =
+                    StoredOrder::of(names(geometry.path, parameter), geometry.path, parameter, where);
+                if (tensors.size() > 1 || tensors.front().second.shares() || !tensors.front().second.plain()) {
+                    throw_invalid_argument(where, "save: the rows that '", geometry.path, ".", parameter.name,
+                                           "' has grown by have taken fewer steps than the others: expected to store "
+                                           "it as one tensor, in its own order");
+                }
+                for (std::size_t n = 0; n < numbers.size(); ++n) {
+                    all.push_back({SavedProgress::of_part(tensors.front().first, part.begin, numbers[n].name),
+                                   numbers[n].real, part.numbers[n]});
+                }
+            }
             for (std::size_t p = 0; p < geometry.parameters.size(); ++p) {
                 const PlacedParameter& parameter = geometry.parameters[p];
                 if (parameter.frozen) { continue; }

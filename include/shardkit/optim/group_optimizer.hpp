@@ -134,16 +134,23 @@ class GroupOptimizer {
         return {choice.learning_rate_scale, options, progress_of<Rule>(choice.progress)};
     }
 
+    /// Elements of a parameter from `begin` on, as in GroupProgress.
+    struct Later {
+        std::size_t parameter;
+        std::size_t begin;
+        std::size_t choice;
+    };
+
     /// f(parameter, its elements in the flat buffer, the first one's number in the order of whole parameters) for all
-    /// that this rank updates. Without stochastic rounding no number is asked for, and none given.
+    /// that this rank updates. No number is given unless `counted`.
     template <class F>
-    static void for_each_updated_run(const GroupGeometry& group, const F& f) {
+    static void for_each_updated_run(const GroupGeometry& group, bool counted, const F& f) {
         std::vector<std::uint64_t> before{0};
         for (const PlacedParameter& p : group.parameters) { before.push_back(before.back() + p.shape.numel()); }
         for_each_segment(group.parameters, group.updated, [&](Segment segment) {
             const PlacedParameter& p = group.parameters[segment.parameter];
             if (p.frozen) { return; }
-            if (!group.stochastic_rounding) { return f(segment.parameter, segment.flat, std::uint64_t{0}); }
+            if (!counted) { return f(segment.parameter, segment.flat, std::uint64_t{0}); }
             p.part.for_each_run(
                 segment.flat.begin - p.range.begin, segment.flat.end - p.range.begin,
                 [&](std::size_t part, std::size_t whole, std::size_t run) {
@@ -164,6 +171,7 @@ class GroupOptimizer {
     std::optional<std::size_t> number_;
     std::vector<Choice> choices_;      // what its hypers in the UpdateTable were chosen by; the same on every rank
     std::vector<std::size_t> chosen_;  // by each parameter, of these; none where it is frozen
+    std::vector<Later> later_;         // of parameters that are not everywhere as far
     MemoryReader* reader_ = nullptr;
 };
 
@@ -191,26 +199,55 @@ void GroupOptimizer<Rule, Engine, ElementType>::choose(Context<Engine>& context,
     const std::vector<std::uint64_t> beginning = numbers_of<Rule>({});
     choices_ = {{1, options.weight_decay, GroupProgress::none, progress != nullptr ? progress->own : beginning}};
     chosen_.clear();
-    // Of all parameters, so that every rank has the same choices.
-    for (std::size_t p = 0; p < group.parameters.size(); ++p) {
-        chosen_.push_back(GroupProgress::none);
-        if (group.parameters[p].frozen) { continue; }
+    later_.clear();
+    const auto chosen = [&](std::size_t p, std::span<const std::uint64_t> its) {
         Choice choice = choice_of(group.path, group.parameters[p], options, param_groups);
-        choice.progress = beginning;
-        if (progress != nullptr) { choice.progress.assign(progress->of(p).begin(), progress->of(p).end()); }
+        choice.progress.assign(its.begin(), its.end());
         const auto known = std::find(choices_.begin(), choices_.end(), choice);
-        chosen_.back() = static_cast<std::size_t>(known - choices_.begin());
+        const auto number = static_cast<std::size_t>(known - choices_.begin());
         if (known == choices_.end()) { choices_.push_back(std::move(choice)); }
+        return number;
+    };
+    // Of all parameters, so that every rank has the same choices.
+    std::vector<std::size_t> before{0};
+    for (std::size_t p = 0; p < group.parameters.size(); ++p) {
+        const bool frozen = group.parameters[p].frozen;
+        const std::span<const std::uint64_t> its(progress != nullptr ? progress->of(p) : beginning);
+        chosen_.push_back(frozen ? GroupProgress::none : chosen(p, its));
+        before.push_back(before.back() + group.parameters[p].shape.numel());
+    }
+    if (progress != nullptr) {
+        for (const auto& part : progress->parts) {
+            later_.push_back({part.parameter, part.begin, chosen(part.parameter, part.numbers)});
+        }
     }
     std::vector<ParameterHypers<Rule>> hypers;
     for (const Choice& choice : choices_) { hypers.push_back(hypers_of(choice, options, param_groups)); }
     std::vector<UpdateRange> ranges;
-    for_each_updated_run(group, [&](std::size_t parameter, IndexRange flat, std::uint64_t element) {
-        const IndexRange range = relative_to(flat, group.updated.begin);
-        const UpdateRange next{range.begin, range.end,
-                               updates.size() + static_cast<std::uint32_t>(chosen_[parameter]), element};
+    const bool rounds = group.stochastic_rounding.has_value();
+    const auto add = [&](std::size_t begin, std::size_t end, std::size_t choice, std::uint64_t element) {
+        const UpdateRange next{begin, end, updates.size() + static_cast<std::uint32_t>(choice), rounds ? element : 0};
         append_merged(ranges, next, !ranges.empty() && continues(ranges.back(), next));
-    });
+    };
+    for_each_updated_run(group, rounds || !later_.empty(),
+                         [&](std::size_t parameter, IndexRange flat, std::uint64_t element) {
+                             const IndexRange range = relative_to(flat, group.updated.begin);
+                             std::size_t begin = range.begin;
+                             std::size_t choice = chosen_[parameter];
+                             // Cut where further elements of the parameter begin.
+                             for (const Later& later : later_) {
+                                 if (later.parameter != parameter) { continue; }
+                                 const std::size_t at = before[parameter] + later.begin;
+                                 if (at >= element + range.size()) { break; }
+                                 if (at > element) {
+                                     const std::size_t end = range.begin + (at - static_cast<std::size_t>(element));
+                                     add(begin, end, choice, element + (begin - range.begin));
+                                     begin = end;
+                                 }
+                                 choice = later.choice;
+                             }
+                             add(begin, range.end, choice, element + (begin - range.begin));
+                         });
     number_ = updates.add(hypers);
     ranges_ = {context, std::span<const UpdateRange>(ranges.data(), ranges.size())};
 }
@@ -223,6 +260,8 @@ GroupProgress GroupOptimizer<Rule, Engine, ElementType>::progress(
     std::vector<std::vector<std::uint64_t>> of;
     for (std::size_t c = 0; c < choices_.size(); ++c) { of.push_back(numbers_of<Rule>(table.progress(*number_, c))); }
     progress.own = of.front();
+    progress.beginning = numbers_of<Rule>({});
+    for (const Later& later : later_) { progress.parts.push_back({later.parameter, later.begin, of[later.choice]}); }
     for (const std::size_t chosen : chosen_) {
         const std::size_t choice = chosen == GroupProgress::none ? 0 : chosen;
         progress.parameters.insert(progress.parameters.end(), of[choice].begin(), of[choice].end());
@@ -236,11 +275,19 @@ bool GroupOptimizer<Rule, Engine, ElementType>::set_progress(const GroupProgress
                                                              UpdateTable<Rule, Engine, Element>& table) const {
     std::vector<std::vector<std::uint64_t>> of(choices_.size());
     of.front() = progress.own;
+    const auto agrees = [&](std::size_t choice, std::span<const std::uint64_t> numbers) {
+        std::vector<std::uint64_t>& its = of[choice];
+        if (its.empty()) { its.assign(numbers.begin(), numbers.end()); }
+        return std::equal(its.begin(), its.end(), numbers.begin());
+    };
     for (std::size_t p = 0; p < chosen_.size(); ++p) {
-        if (chosen_[p] == GroupProgress::none) { continue; }
-        std::vector<std::uint64_t>& its = of[chosen_[p]];
-        if (its.empty()) { its.assign(progress.of(p).begin(), progress.of(p).end()); }
-        if (!std::equal(its.begin(), its.end(), progress.of(p).begin())) { return false; }
+        if (chosen_[p] != GroupProgress::none && !agrees(chosen_[p], progress.of(p))) { return false; }
+    }
+    if (progress.parts.size() != later_.size()) { return false; }
+    for (std::size_t i = 0; i < later_.size(); ++i) {
+        const auto& part = progress.parts[i];
+        const bool same = part.parameter == later_[i].parameter && part.begin == later_[i].begin;
+        if (!same || !agrees(later_[i].choice, part.numbers)) { return false; }
     }
     for (std::size_t c = 0; c < of.size(); ++c) { table.set_progress(*number_, c, progress_of<Rule>(of[c])); }
     return true;

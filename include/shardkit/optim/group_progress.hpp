@@ -19,8 +19,17 @@ struct GroupProgress {
     };
     static constexpr std::size_t none = static_cast<std::size_t>(-1);
 
+    /// The elements of a parameter from `begin` on, row-major, to the next part's: further rows, say.
+    struct Part {
+        std::size_t parameter = 0;
+        std::size_t begin = 0;
+        std::vector<std::uint64_t> numbers;
+    };
+
     std::vector<Number> numbers;            ///< what there is of each: its steps, and running products
     std::vector<std::uint64_t> own;         ///< the group's: of the steps that it took part in
+    std::vector<std::uint64_t> beginning;   ///< what they are before the first step
+    std::vector<Part> parts;                ///< of parameters that are not everywhere as far, in order
     std::vector<std::uint64_t> parameters;  ///< of each parameter, one's numbers behind the other's
     /// Which ParamGroup with betas, say, of its own each parameter has; none: no such one.
     std::vector<std::size_t> param_groups;

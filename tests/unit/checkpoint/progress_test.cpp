@@ -112,6 +112,30 @@ void train(const Model& model, Optimizer& optimizer, std::vector<Layer*> layers,
         }
     }
 }
+/// The same of one group that tp may split.
+template <class Model, class Optimizer>
+void train_split(const Model& model, Optimizer& optimizer, Layer& layer, int steps) {
+    for (int step = 0; step < steps; ++step) {
+        std::vector<std::vector<double>> before;
+        sk::Accumulation accumulation{model};
+        auto gradients = accumulation.gradients(layer);
+        for (std::size_t p = 0; p < layer.parameters().size(); ++p) {
+            before.push_back(values(layer, p));
+            for (double& g : gradients.view(p)) { g = 0.5; }
+        }
+        accumulation.add(std::move(gradients));
+        optimizer.step(std::move(accumulation));
+        for (std::size_t p = 0; p < layer.parameters().size(); ++p) {
+            const auto after = values(layer, p);
+            CAPTURE(step);
+            CAPTURE(p);
+            for (std::size_t i = 0; i < after.size(); ++i) {
+                CAPTURE(i);
+                CHECK(std::abs(before[p][i] - after[i] - rate) < 1e-12);
+            }
+        }
+    }
+}
 bool holds(const std::vector<std::string>& list, std::string_view text) {
     return std::find(list.begin(), list.end(), text) != list.end();
 }
@@ -311,6 +335,51 @@ TEST_CASE(
         sk::load(rank, folder.file("step-00000004"), sk::CheckpointState{model, optimizer});
         train(model, optimizer, {&layer}, 2);
     });
+}
+
+TEST_CASE("rows that a parameter has grown by count from their own first step, on every mesh") {
+    using Grid = sk::DeviceMesh<sk::dynamic, sk::dynamic>;
+    const Folder folder;
+    const auto grown = [](std::string_view tensor) { return tensor != "layer.b"; };
+    const auto turned = [](std::string_view path, const sk::ParameterRecord& parameter) {
+        const std::string name = std::string(path) + "." + std::string(parameter.name);
+        return parameter.name == "b" ? sk::stored(name, parameter.shape)
+                                     : sk::stored_transposed(name, parameter.shape);
+    };
+    std::uint64_t step = 0;
+    const auto go = [&](const Grid& mesh, const sk::DynamicPolicy& policy, std::size_t rows, bool changes_order) {
+        CAPTURE(rows);
+        sk::threads::run(mesh, [&](auto& rank) {
+            const sk::TensorList<double> list{
+                {"row", {rows, 3}}, {"b", {7}}, {"columns", {rows, 4}, {.tp = sk::tp::Split<1>::placement}}};
+            Layer layer(rank, "layer", list, {policy});
+            layer.initialize([](auto, auto, std::uint64_t i) { return static_cast<double>(i); });
+            sk::Model model{layer};
+            auto optimizer = optimizer_of(model, {own({"columns"}, 0.7)});
+            const sk::CheckpointState state{model, optimizer};
+            if (step > 0) {
+                const auto report =
+                    sk::load(rank, folder.file("step-0000000" + std::to_string(step)), state, {.grown = grown});
+                CHECK(report.left.empty());
+            }
+            train_split(model, optimizer, layer, 3);
+            if (changes_order) {
+                CHECK(has(thrown_message<std::invalid_argument>(
+                              [&] { sk::save(rank, folder.path(), step + 1, state, {.names = turned}); }),
+                          "the rows that 'layer.row' has grown by have taken fewer steps"));
+            }
+            sk::save(rank, folder.path(), step + 1, state);
+        });
+        ++step;
+    };
+    go(Grid(3, 1), sk::DynamicPolicy(sk::FullShard{}), 5, false);
+    go(Grid(1, 2), sk::DynamicPolicy(sk::NoShard{}), 7, true);
+    go(Grid(2, 2), sk::DynamicPolicy(sk::FullShard{}), 7, true);
+    go(Grid(4, 1), sk::DynamicPolicy(sk::ShardOptimizer{}), 12, true);
+    go(Grid(1, 1), sk::DynamicPolicy(sk::FullShard{}), 12, true);
+    CHECK(scalars(folder.file("step-00000005"), "part.15.layer.row.").size() == 3);
+    CHECK(scalars(folder.file("step-00000005"), "part.21.layer.row.").size() == 3);
+    CHECK(scalars(folder.file("step-00000001"), "part.").empty());
 }
 
 TEST_CASE("states without the numbers that they go with are refused, whatever wrote them") {
