@@ -7,7 +7,6 @@
 #include <new>
 #include <span>
 #include <stdexcept>
-#include <utility>
 
 #include <shardkit/core/element.hpp>
 #include <shardkit/detail/concat.hpp>
@@ -32,39 +31,28 @@ class HostBuffer {
             throw std::length_error(
                 detail::concat("HostBuffer: ", size, " elements of ", sizeof(T), " bytes exceed the address space"));
         }
-        data_ = static_cast<T*>(::operator new (size * sizeof(T), std::align_val_t{alignment}));
-        for (std::size_t i = 0; i < size; ++i) { ::new (static_cast<void*>(data_ + i)) T{}; }
+        data_.reset(static_cast<T*>(::operator new (size * sizeof(T), std::align_val_t{alignment})));
+        for (std::size_t i = 0; i < size; ++i) { ::new (static_cast<void*>(data() + i)) T{}; }
     }
 
     /// Takes memory whose deleter gives it back.
     /// @pre `size` zeroed elements, aligned to 128 bytes
     HostBuffer(std::shared_ptr<T> placed, std::size_t size) noexcept
-        : placed_(std::move(placed)), data_(placed_.get()), size_(size) {}
+        : data_(placed.get(), Free{placed}), size_(size) {}
 
-    HostBuffer(HostBuffer&& other) noexcept
-        : placed_(std::move(other.placed_)),
-          data_(std::exchange(other.data_, nullptr)),
-          size_(std::exchange(other.size_, 0)) {}
-    HostBuffer& operator=(HostBuffer&& other) noexcept {
-        std::swap(placed_, other.placed_);
-        std::swap(data_, other.data_);
-        std::swap(size_, other.size_);
-        return *this;
-    }
-    HostBuffer(const HostBuffer&) = delete;
-    HostBuffer& operator=(const HostBuffer&) = delete;
-    ~HostBuffer() {
-        if (!placed_) { ::operator delete (data_, std::align_val_t{alignment}); }
-    }
-
-    T* data() const noexcept { return data_; }
-    std::size_t size() const noexcept { return size_; }
-    std::span<T> span() const noexcept { return {data_, size_}; }
+    T* data() const noexcept { return data_.get(); }
+    std::size_t size() const noexcept { return data_ == nullptr ? 0 : size_; }
+    std::span<T> span() const noexcept { return {data(), size()}; }
 
   private:
-    std::shared_ptr<T> placed_;  // null where the memory is this buffer's own
-    T* data_ = nullptr;
-    std::size_t size_ = 0;
+    struct Free {
+        std::shared_ptr<T> placed;  // null where the memory is the buffer's own
+        void operator()(T* data) const noexcept {
+            if (!placed) { ::operator delete (data, std::align_val_t{alignment}); }
+        }
+    };
+    std::unique_ptr<T, Free> data_;
+    std::size_t size_ = 0;  // unless it was moved from
 };
 
 }  // namespace shardkit

@@ -2,8 +2,8 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <span>
-#include <utility>
 
 #include <cuda_runtime_api.h>
 
@@ -33,38 +33,26 @@ class ArenaBuffer {
         : ArenaBuffer(arena, size, where) {
         if (size == 0) { return; }
         const DeviceGuard guard(stream.device(), where);
-        check(cudaMemsetAsync(data_, 0, size * sizeof(T), stream.native()), "cudaMemsetAsync", where);
+        check(cudaMemsetAsync(data(), 0, size * sizeof(T), stream.native()), "cudaMemsetAsync", where);
         stream.synchronize(where);
     }
-    ArenaBuffer(ArenaBuffer&& other) noexcept
-        : arena_(std::exchange(other.arena_, nullptr)),
-          data_(std::exchange(other.data_, nullptr)),
-          size_(std::exchange(other.size_, 0)) {}
-    ArenaBuffer& operator=(ArenaBuffer&& other) noexcept {
-        std::swap(arena_, other.arena_);
-        std::swap(data_, other.data_);
-        std::swap(size_, other.size_);
-        return *this;
-    }
-    ArenaBuffer(const ArenaBuffer&) = delete;
-    ArenaBuffer& operator=(const ArenaBuffer&) = delete;
-    ~ArenaBuffer() {
-        if (arena_ != nullptr) { arena_->free(data_); }
-    }
 
-    T* data() const noexcept { return data_; }
-    std::size_t size() const noexcept { return size_; }
-    std::span<T> span() const noexcept { return {data_, size_}; }
+    T* data() const noexcept { return data_.get(); }
+    std::size_t size() const noexcept { return data_ == nullptr ? 0 : size_; }
+    std::span<T> span() const noexcept { return {data(), size()}; }
 
   private:
     ArenaBuffer(Arena& arena, std::size_t size, SourceLocation where)
-        : arena_(&arena),
-          data_(static_cast<T*>(arena.allocate(byte_count("ArenaBuffer", size, sizeof(T), where), where))),
+        : data_(static_cast<T*>(arena.allocate(byte_count("ArenaBuffer", size, sizeof(T), where), where)),
+                Free{&arena}),
           size_(size) {}
 
-    Arena* arena_ = nullptr;
-    T* data_ = nullptr;
-    std::size_t size_ = 0;
+    struct Free {
+        Arena* arena;
+        void operator()(T* data) const noexcept { arena->free(data); }
+    };
+    std::unique_ptr<T, Free> data_;
+    std::size_t size_ = 0;  // unless it was moved from
 };
 
 }  // namespace shardkit::gpu::detail

@@ -2,9 +2,9 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <span>
 #include <type_traits>
-#include <utility>
 
 #include <cuda_runtime_api.h>
 
@@ -29,24 +29,12 @@ class DeviceBuffer {
     DeviceBuffer(std::size_t size, StreamRef stream, SourceLocation where = SourceLocation::current())
         : DeviceBuffer(size, where) {
         if (size == 0) { return; }
-        check(cudaMemsetAsync(data_, 0, size * sizeof(T), stream.native()), "cudaMemsetAsync", where);
-    }
-    DeviceBuffer(DeviceBuffer&& other) noexcept
-        : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
-    DeviceBuffer& operator=(DeviceBuffer&& other) noexcept {
-        std::swap(data_, other.data_);
-        std::swap(size_, other.size_);
-        return *this;
-    }
-    DeviceBuffer(const DeviceBuffer&) = delete;
-    DeviceBuffer& operator=(const DeviceBuffer&) = delete;
-    ~DeviceBuffer() {
-        if (data_ != nullptr) { static_cast<void>(cudaFree(data_)); }
+        check(cudaMemsetAsync(data(), 0, size * sizeof(T), stream.native()), "cudaMemsetAsync", where);
     }
 
-    T* data() const noexcept { return data_; }
-    std::size_t size() const noexcept { return size_; }
-    std::span<T> span() const noexcept { return {data_, size_}; }
+    T* data() const noexcept { return data_.get(); }
+    std::size_t size() const noexcept { return data_ == nullptr ? 0 : size_; }
+    std::span<T> span() const noexcept { return {data(), size()}; }
 
   private:
     DeviceBuffer(std::size_t size, SourceLocation where) {
@@ -54,12 +42,15 @@ class DeviceBuffer {
         if (bytes == 0) { return; }
         void* memory = nullptr;
         check(cudaMalloc(&memory, bytes), "cudaMalloc", where);
-        data_ = static_cast<T*>(memory);
+        data_.reset(static_cast<T*>(memory));
         size_ = size;
     }
 
-    T* data_ = nullptr;
-    std::size_t size_ = 0;
+    struct Free {
+        void operator()(T* data) const noexcept { static_cast<void>(cudaFree(data)); }
+    };
+    std::unique_ptr<T, Free> data_;
+    std::size_t size_ = 0;  // unless it was moved from
 };
 
 }  // namespace shardkit::gpu::detail

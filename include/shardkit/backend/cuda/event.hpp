@@ -2,7 +2,8 @@
 #pragma once
 
 #include <cstddef>
-#include <utility>
+#include <memory>
+#include <type_traits>
 #include <vector>
 
 #include <cuda_runtime_api.h>
@@ -48,23 +49,18 @@ class Event {
     /// Creates the event.
     /// @throws Error
     explicit Event(SourceLocation where = SourceLocation::current()) {
-        detail::check(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming), "cudaEventCreateWithFlags", where);
-    }
-    Event(Event&& other) noexcept : event_(std::exchange(other.event_, nullptr)) {}
-    Event& operator=(Event&& other) noexcept {
-        std::swap(event_, other.event_);
-        return *this;
-    }
-    Event(const Event&) = delete;
-    Event& operator=(const Event&) = delete;
-    ~Event() {
-        if (event_ != nullptr) { static_cast<void>(cudaEventDestroy(event_)); }
+        cudaEvent_t made = nullptr;
+        detail::check(cudaEventCreateWithFlags(&made, cudaEventDisableTiming), "cudaEventCreateWithFlags", where);
+        event_.reset(made);
     }
 
-    EventRef ref() const noexcept { return EventRef(event_); }
+    EventRef ref() const noexcept { return EventRef(event_.get()); }
 
   private:
-    cudaEvent_t event_ = nullptr;
+    struct End {
+        void operator()(cudaEvent_t event) const noexcept { static_cast<void>(cudaEventDestroy(event)); }
+    };
+    std::unique_ptr<std::remove_pointer_t<cudaEvent_t>, End> event_;
 };
 
 }  // namespace shardkit::gpu

@@ -5,7 +5,6 @@
 #include <memory>
 #include <span>
 #include <type_traits>
-#include <utility>
 
 #include <cuda_runtime_api.h>
 
@@ -31,30 +30,21 @@ class PinnedBuffer {
         if (bytes == 0) { return; }
         void* memory = nullptr;
         check(cudaMallocHost(&memory, bytes), "cudaMallocHost", where);
-        data_ = static_cast<T*>(memory);
+        data_.reset(static_cast<T*>(memory));
         size_ = size;
-        std::uninitialized_value_construct_n(data_, size_);
-    }
-    PinnedBuffer(PinnedBuffer&& other) noexcept
-        : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
-    PinnedBuffer& operator=(PinnedBuffer&& other) noexcept {
-        std::swap(data_, other.data_);
-        std::swap(size_, other.size_);
-        return *this;
-    }
-    PinnedBuffer(const PinnedBuffer&) = delete;
-    PinnedBuffer& operator=(const PinnedBuffer&) = delete;
-    ~PinnedBuffer() {
-        if (data_ != nullptr) { static_cast<void>(cudaFreeHost(data_)); }
+        std::uninitialized_value_construct_n(data(), size_);
     }
 
-    T* data() const noexcept { return data_; }
-    std::size_t size() const noexcept { return size_; }
-    std::span<T> span() const noexcept { return {data_, size_}; }
+    T* data() const noexcept { return data_.get(); }
+    std::size_t size() const noexcept { return data_ == nullptr ? 0 : size_; }
+    std::span<T> span() const noexcept { return {data(), size()}; }
 
   private:
-    T* data_ = nullptr;
-    std::size_t size_ = 0;
+    struct Free {
+        void operator()(T* data) const noexcept { static_cast<void>(cudaFreeHost(data)); }
+    };
+    std::unique_ptr<T, Free> data_;
+    std::size_t size_ = 0;  // unless it was moved from
 };
 
 }  // namespace shardkit::gpu::detail

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <memory>
 #include <string_view>
-#include <utility>
+#include <type_traits>
 
 #include <cuda_runtime_api.h>
 
@@ -63,7 +64,9 @@ class Stream {
     /// Creates a stream of usual priority.
     /// @throws Error
     explicit Stream(SourceLocation where = SourceLocation::current()) {
-        detail::check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags", where);
+        cudaStream_t made = nullptr;
+        detail::check(cudaStreamCreateWithFlags(&made, cudaStreamNonBlocking), "cudaStreamCreateWithFlags", where);
+        stream_.reset(made);
     }
     /// Creates a stream of this priority.
     /// @throws Error
@@ -71,27 +74,22 @@ class Stream {
         int usual = 0;
         int greatest = 0;
         detail::check(cudaDeviceGetStreamPriorityRange(&usual, &greatest), "cudaDeviceGetStreamPriorityRange", where);
-        detail::check(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking,
+        cudaStream_t made = nullptr;
+        detail::check(cudaStreamCreateWithPriority(&made, cudaStreamNonBlocking,
                                                    priority == Priority::greatest ? greatest : usual),
                       "cudaStreamCreateWithPriority", where);
-    }
-    Stream(Stream&& other) noexcept : stream_(std::exchange(other.stream_, nullptr)) {}
-    Stream& operator=(Stream&& other) noexcept {
-        std::swap(stream_, other.stream_);
-        return *this;
-    }
-    Stream(const Stream&) = delete;
-    Stream& operator=(const Stream&) = delete;
-    ~Stream() {
-        if (stream_ != nullptr) { static_cast<void>(cudaStreamDestroy(stream_)); }
+        stream_.reset(made);
     }
 
     /// Returns a reference to the stream.
     /// @throws std::invalid_argument when it was moved from
-    StreamRef ref(SourceLocation where = SourceLocation::current()) const { return StreamRef(stream_, where); }
+    StreamRef ref(SourceLocation where = SourceLocation::current()) const { return StreamRef(stream_.get(), where); }
 
   private:
-    cudaStream_t stream_ = nullptr;
+    struct End {
+        void operator()(cudaStream_t stream) const noexcept { static_cast<void>(cudaStreamDestroy(stream)); }
+    };
+    std::unique_ptr<std::remove_pointer_t<cudaStream_t>, End> stream_;
 };
 
 }  // namespace shardkit::gpu

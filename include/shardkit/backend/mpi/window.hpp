@@ -22,6 +22,7 @@
 #endif
 
 #include <shardkit/detail/concat.hpp>
+#include <shardkit/detail/descriptor.hpp>
 #include <shardkit/memory/piece_list.hpp>
 
 // Memory that processes of one host share. MPI's own windows (MPI_Win_allocate_shared) are made by all ranks
@@ -31,28 +32,7 @@
 
 namespace shardkit::mpi::detail {
 
-/// Owns a file descriptor. Move-only.
-class Descriptor {
-  public:
-    explicit Descriptor(int number = -1) noexcept : number_(number) {}
-    Descriptor(Descriptor&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
-    Descriptor& operator=(Descriptor&& other) noexcept {
-        std::swap(number_, other.number_);
-        return *this;
-    }
-    Descriptor(const Descriptor&) = delete;
-    Descriptor& operator=(const Descriptor&) = delete;
-    ~Descriptor() {
-#if defined(__linux__)
-        if (number_ >= 0) { close(number_); }
-#endif
-    }
-    int get() const noexcept { return number_; }
-    explicit operator bool() const noexcept { return number_ >= 0; }
-
-  private:
-    int number_;
-};
+using shardkit::detail::Descriptor;
 
 /// Maps a file's bytes to addresses of this process; none where it could not be mapped. Move-only.
 class Mapping {
@@ -64,31 +44,23 @@ class Mapping {
         if (at == MAP_FAILED) { return; }
         // A core file would have every rank's memory, and memory for what nobody has touched.
         madvise(at, bytes, MADV_DONTDUMP);
-        data_ = static_cast<std::byte*>(at);
-        bytes_ = bytes;
+        data_ = {static_cast<std::byte*>(at), Unmap{bytes}};
 #endif
     }
-    Mapping(Mapping&& other) noexcept
-        : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
-    Mapping& operator=(Mapping&& other) noexcept {
-        std::swap(data_, other.data_);
-        std::swap(bytes_, other.bytes_);
-        return *this;
-    }
-    Mapping(const Mapping&) = delete;
-    Mapping& operator=(const Mapping&) = delete;
-    ~Mapping() {
-#if defined(__linux__)
-        if (data_ != nullptr) { munmap(data_, bytes_); }
-#endif
-    }
-    std::byte* data() const noexcept { return data_; }
-    std::size_t bytes() const noexcept { return bytes_; }
+    std::byte* data() const noexcept { return data_.get(); }
+    std::size_t bytes() const noexcept { return data_ == nullptr ? 0 : data_.get_deleter().bytes; }
     explicit operator bool() const noexcept { return data_ != nullptr; }
 
   private:
-    std::byte* data_ = nullptr;
-    std::size_t bytes_ = 0;
+    struct Unmap {
+        std::size_t bytes;
+        void operator()([[maybe_unused]] std::byte* data) const noexcept {
+#if defined(__linux__)
+            munmap(data, bytes);
+#endif
+        }
+    };
+    std::unique_ptr<std::byte, Unmap> data_;
 };
 
 /// Says where other processes of the host find a window, and where it lies in its own.

@@ -80,11 +80,8 @@ class Connections : private gpu::Watch {
         require_begun(group, code, nccl_call, doing, where);
         await(group, nccl_call, doing, where);
     }
-    void complete(const Call& call, const Group& group, std::string_view nccl_call, ncclResult_t code) {
-        if (code != ncclSuccess) { complete(group, nccl_call, code, call.doing(), call.where); }
-    }
     void complete(const Call& call, std::string_view nccl_call, ncclResult_t code) {
-        complete(call, call.group, nccl_call, code);
+        if (code != ncclSuccess) { complete(call.group, nccl_call, code, call.doing(), call.where); }
     }
     /// After a call that makes `made` out of `parent`, a group of `of`. NCCL returns ncclSuccess while it is still at
     /// it where the parent does not block, and writes the new communicator when the parent is ready again, or
@@ -145,9 +142,7 @@ class Connections : private gpu::Watch {
                              SourceLocation where) {
         const Clock::time_point begin = Clock::now();
         for (const gpu::detail::Backoff backoff;; backoff.rest()) {
-            ncclResult_t state = ncclSuccess;
-            const ncclResult_t code = ncclCommGetAsyncError(group.comm, &state);
-            if (code != ncclSuccess) { fail(doing, describe(code, "ncclCommGetAsyncError", group.comm), where); }
+            const ncclResult_t state = state_of(group, doing, where);
             if (state != ncclInProgress) { return state; }
             if (Clock::now() - begin > timeout_) {
                 fail(doing,
@@ -226,6 +221,13 @@ class Connections : private gpu::Watch {
             if (group.owner == Group::Owner::world && group.comm != nullptr) { f(group); }
         }
     }
+    /// Returns what NCCL says of the communicator now.
+    ncclResult_t state_of(const Group& group, std::string_view doing, SourceLocation where) {
+        ncclResult_t state = ncclSuccess;
+        const ncclResult_t code = ncclCommGetAsyncError(group.comm, &state);
+        if (code != ncclSuccess) { fail(doing, describe(code, "ncclCommGetAsyncError", group.comm), where); }
+        return state;
+    }
     /// What NCCL answers when it goes on with a call by itself is no error.
     void require_begun(const Group& group, ncclResult_t code, std::string_view nccl_call, std::string_view doing,
                        SourceLocation where) {
@@ -245,9 +247,7 @@ class Connections : private gpu::Watch {
         if (progressed()) { wait_began_ = Clock::now(); }
         for (const Group& group : groups()) {
             if (group.comm == nullptr) { continue; }
-            ncclResult_t state = ncclSuccess;
-            const ncclResult_t code = ncclCommGetAsyncError(group.comm, &state);
-            if (code != ncclSuccess) { fail(doing, describe(code, "ncclCommGetAsyncError", group.comm), where); }
+            const ncclResult_t state = state_of(group, doing, where);
             if (state != ncclSuccess && state != ncclInProgress) {
                 fail(doing,
                      shardkit::detail::concat("an earlier call over ", group.made_as,

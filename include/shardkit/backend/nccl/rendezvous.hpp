@@ -28,6 +28,7 @@
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/bounded_wait.hpp>
 #include <shardkit/detail/concat.hpp>
+#include <shardkit/detail/descriptor.hpp>
 
 namespace shardkit::nccl::detail {
 
@@ -55,36 +56,26 @@ class Socket {
     Socket() noexcept = default;
     /// Takes over a descriptor; one below 0 is none.
     explicit Socket(int descriptor) noexcept : descriptor_(descriptor) {
-        if (descriptor_ >= 0) { static_cast<void>(::fcntl(descriptor_, F_SETFD, FD_CLOEXEC)); }
-        if (descriptor_ >= 0) { static_cast<void>(::fcntl(descriptor_, F_SETFL, O_NONBLOCK)); }
+        if (!descriptor_) { return; }
+        static_cast<void>(::fcntl(native(), F_SETFD, FD_CLOEXEC));
+        static_cast<void>(::fcntl(native(), F_SETFL, O_NONBLOCK));
     }
-    Socket(Socket&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
-    Socket& operator=(Socket&& other) noexcept {
-        std::swap(descriptor_, other.descriptor_);
-        return *this;
-    }
-    Socket(const Socket&) = delete;
-    Socket& operator=(const Socket&) = delete;
-    ~Socket() {
-        if (descriptor_ >= 0) { static_cast<void>(::close(descriptor_)); }
-    }
-
-    explicit operator bool() const noexcept { return descriptor_ >= 0; }
-    int native() const noexcept { return descriptor_; }
+    explicit operator bool() const noexcept { return static_cast<bool>(descriptor_); }
+    int native() const noexcept { return descriptor_.get(); }
 
     /// Whether it can be read or written, as `events` of poll(2) ask, before the deadline.
     bool ready(short events, const Deadline& deadline, std::chrono::milliseconds most) const {
-        pollfd asked{descriptor_, events, 0};
+        pollfd asked{native(), events, 0};
         return ::poll(&asked, 1, deadline.milliseconds(most)) == 1;
     }
     /// Few bytes, which fit into the buffer of a new connection. False: they could not be sent.
     bool send(std::span<const std::byte> bytes) const noexcept {
-        return ::send(descriptor_, bytes.data(), bytes.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(bytes.size());
+        return ::send(native(), bytes.data(), bytes.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(bytes.size());
     }
     enum class Received { all, some, nothing_more };
     /// Reads on until `bytes` is full; `have` counts those that are there.
     Received receive(std::span<std::byte> bytes, std::size_t& have) const noexcept {
-        const ssize_t count = ::recv(descriptor_, bytes.data() + have, bytes.size() - have, 0);
+        const ssize_t count = ::recv(native(), bytes.data() + have, bytes.size() - have, 0);
         if (count > 0) { have += static_cast<std::size_t>(count); }
         if (have == bytes.size()) { return Received::all; }
         const bool later = count > 0 || (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR));
@@ -92,7 +83,7 @@ class Socket {
     }
 
   private:
-    int descriptor_ = -1;
+    shardkit::detail::Descriptor descriptor_;
 };
 
 struct FreeAddresses {

@@ -151,13 +151,7 @@ class WaitWord {
     /// @throws what look() throws
     template <class Look>
     Progress block(std::uint32_t target, Look look) const {
-        std::uint32_t seen = word().load(std::memory_order_acquire);
-        while (classify(seen, target) == Progress::pending) {
-            sleep_.sleep(seen);
-            look();
-            seen = word().load(std::memory_order_acquire);
-        }
-        return classify(seen, target);
+        return sleep_until(target, look, [](Progress seen) { return seen != Progress::pending; });
     }
     Progress block(std::uint32_t target) const noexcept {
         return block(target, [] {});
@@ -168,12 +162,7 @@ class WaitWord {
     template <class Look>
     void wait_for_exit(std::uint32_t target, SpinBudget& budget, Look look) const {
         if (poll(target, budget) == Progress::reached) { return; }
-        std::uint32_t seen = word().load(std::memory_order_acquire);
-        while (classify(seen, target) != Progress::reached) {
-            sleep_.sleep(seen);
-            look();
-            seen = word().load(std::memory_order_acquire);
-        }
+        sleep_until(target, look, [](Progress seen) { return seen == Progress::reached; });
     }
     void wait_for_exit(std::uint32_t target, SpinBudget& budget) const noexcept {
         wait_for_exit(target, budget, [] {});
@@ -183,6 +172,17 @@ class WaitWord {
     static constexpr Progress classify(std::uint32_t word, std::uint32_t target) noexcept {
         if (((word - target) & count_mask) < (count_mask >> 1U)) { return Progress::reached; }
         return (word & poison_bit) != 0 ? Progress::poisoned : Progress::pending;
+    }
+
+    template <class Look, class Over>
+    Progress sleep_until(std::uint32_t target, Look& look, Over is_over) const {
+        while (true) {
+            const std::uint32_t seen = word().load(std::memory_order_acquire);
+            const Progress progress = classify(seen, target);
+            if (is_over(progress)) { return progress; }
+            sleep_.sleep(seen);
+            look();
+        }
     }
 
     std::atomic<std::uint32_t>& word() noexcept { return sleep_.word; }
