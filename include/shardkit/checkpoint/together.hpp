@@ -26,15 +26,15 @@ namespace shardkit::detail {
 
 class Failure;
 
-/// The ranks that save or load together, free of their engine's type: what works with files is compiled once.
+/// Names the ranks that save or load together, without their engine's type: what works with files is compiled once.
 class RankWorld {
   public:
     virtual ~RankWorld() = default;
     virtual std::size_t rank() const noexcept = 0;
     virtual std::size_t size() const noexcept = 0;
-    /// What a save of this rank failed with that was dropped, and that nobody was told yet.
+    /// Returns what a dropped save of this rank failed with, if nobody was told yet.
     virtual Failure& untold() = 0;
-    /// All ranks' values in rank order, each gives as many. Collective over the world; the host waits.
+    /// Gathers all ranks' values in rank order; each gives as many. Collective over the world; the host waits.
     template <class T>
     std::vector<T> gather(std::span<const T> mine, SourceLocation where) {
         static_assert(std::is_trivially_copyable_v<T>);
@@ -42,7 +42,7 @@ class RankWorld {
         gather_bytes(std::as_bytes(mine), std::as_writable_bytes(std::span(all)), where);
         return all;
     }
-    /// The same, one of each rank.
+    /// Gathers one value of each rank.
     template <class T>
     std::vector<T> gather(const T& mine, SourceLocation where) {
         return gather(std::span<const T>(&mine, 1), where);
@@ -52,12 +52,12 @@ class RankWorld {
     virtual void gather_bytes(std::span<const std::byte> mine, std::span<std::byte> all, SourceLocation where) = 0;
 };
 
-/// What went wrong on a rank, in a form that travels: the first of them is thrown on every rank.
+/// Holds what went wrong on a rank, in a form that travels: the first of them is thrown on every rank.
 class Failure {
   public:
-    /// Nothing.
+    /// Makes one that says that nothing went wrong.
     Failure() = default;
-    /// The exception that is being handled.
+    /// Takes the exception that is being handled.
     static Failure current() {
         try {
             throw;
@@ -72,8 +72,8 @@ class Failure {
 
     bool happened() const noexcept { return kind_ != Kind::none; }
 
-    /// The failure of the first rank that has one, none where all went well; the same on every rank. Collective over
-    /// the world: what makes sure that no rank goes on where another cannot, and that all say the same.
+    /// Returns the failure of the first rank that has one, none where all went well; the same on every rank.
+    /// Collective over the world: no rank goes on where another cannot, and all say the same.
     static Failure first(RankWorld& world, const Failure& own, SourceLocation where) {
         auto all = world.gather(own, where);
         for (std::size_t rank = 0; rank < all.size(); ++rank) {
@@ -89,7 +89,7 @@ class Failure {
     void raise_own(std::string_view before, SourceLocation where) const {
         raise(concat(before, what_.data()), where);
     }
-    /// Path and what happened.
+    /// Returns the path and what happened.
     std::string text() const {
         return path_[0] == '\0' ? std::string(what_.data()) : concat("'", path_.data(), "' ", what_.data());
     }
@@ -173,7 +173,7 @@ class RankWorldOf final : public RankWorld {
     std::string verb_;
 };
 
-/// What `work` throws, if it does.
+/// Runs `work` and returns what it throws, if it does.
 template <class F>
 Failure attempt(F&& work) {
     try {

@@ -186,7 +186,7 @@ class StatementBook {
     }
 
   private:
-    /// Locks what the rank's thread and a rare reader both use, one that builds an error's text.
+    /// Holds the spin lock between the rank and the rare reader that builds an error's text.
     class Hold {
       public:
         explicit Hold(std::atomic_flag& busy) noexcept : busy_(busy) {

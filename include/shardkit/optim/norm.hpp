@@ -56,26 +56,28 @@ struct FinishNorm {
     }
 };
 
-/// A rank's memory for the norms of all its models: what partial sums are added in, and the totals, which take turns.
+/// Holds a rank's memory for the norms of all its models: what partial sums are added in, and the totals, which take
+/// turns.
 template <class Engine>
 class NormMemory {
   public:
     explicit NormMemory(Context<Engine>& context);
-    /// A rank's, where a norm begins.
+    /// Returns a rank's memory, where a norm begins.
     static NormMemory& begin(Context<Engine>& context);
     /// Takes a group into the norm that was begun last.
     void list(Group<Engine>& group) {
         NormList<Engine>& list = group.list_for_norm(begun_);
         if (std::find(lists_.begin(), lists_.end(), &list) == lists_.end()) { lists_.push_back(&list); }
     }
-    /// Of the groups that were taken in, one for each type of reduced gradients.
+    /// Returns the lists of the groups that were taken in, one for each type of reduced gradients.
     std::span<NormList<Engine>* const> lists() const noexcept { return {lists_.data(), lists_.size()}; }
 
-    /// What the norms' all-reduces are for.
+    /// Returns what the norms' all-reduces are for.
     const CallSubject* subject() const noexcept { return subject_; }
 
-    /// What a norm's call states: what each group's updates were, and of its gradients.
+    /// Adds what one more group's updates were to what the norm's call states.
     void add_updates(StatementHash updates) { updates_.push_back(updates); }
+    /// Returns what the norm's call states: the updates of all groups, and its gradients.
     StatementHash stated(StatementHash gradients) {
         if (context_->world().size() == 1) { return 0; }
         StatementHash hash = 1;
@@ -85,14 +87,14 @@ class NormMemory {
         return hash;
     }
 
-    /// Where a norm's total lies until `norm_slots` more were taken: two doubles in the engine's memory.
+    /// Returns where a norm's total lies until `norm_slots` more were taken: two doubles in the engine's memory.
     double* take_total() {
         if (totals_.size() == 0) { totals_ = context_->template buffer<double>(NormNumbers::totals()); }
         return totals_.data() + 2 * (taken_++ % norm_slots);
     }
     std::uint64_t taken() const noexcept { return taken_; }
 
-    /// At least `size` doubles of the engine's memory, kept between steps.
+    /// Returns at least `size` doubles of the engine's memory, kept between steps.
     std::span<double> scratch(std::size_t size) {
         if (scratch_.size() < size) {
             context_->compute_stream().synchronize();  // of an earlier, smaller model

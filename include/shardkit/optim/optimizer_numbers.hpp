@@ -27,7 +27,7 @@
 
 namespace shardkit::detail {
 
-/// A rule's own name; without one, those of its states.
+/// Returns a rule's own name; without one, those of its states.
 template <class Rule>
 std::string name_of_rule() {
     if constexpr (requires { std::string_view(Rule::name); }) {
@@ -39,8 +39,8 @@ std::string name_of_rule() {
     }
 }
 
-/// What an optimizer states beside each step's learning rate: what it is, and its other hyper-parameters as far as
-/// they have the names of a ParamGroup's.
+/// Returns what an optimizer states beside each step's learning rate: what it is, and its other hyper-parameters as
+/// far as they have the names of a ParamGroup's.
 template <class Rule>
 Statements optimizer_statements(const typename Rule::Options& options, SourceLocation where) {
     Statements stated{{"optimizer", name_of_rule<Rule>(), where}};
@@ -56,7 +56,7 @@ Statements optimizer_statements(const typename Rule::Options& options, SourceLoc
     return stated;
 }
 
-/// What ParamGroups choose for the parameters of one group.
+/// Returns what ParamGroups choose for the parameters of one group.
 inline Statements param_group_statements(const GroupGeometry& in, std::span<const ParamGroup> param_groups,
                                          SourceLocation where) {
     Statements stated;
@@ -77,7 +77,7 @@ inline Statements param_group_statements(const GroupGeometry& in, std::span<cons
     return stated;
 }
 
-/// What an Optimizer has besides its groups' states: its numbers, here and in the engine's memory.
+/// Holds what an Optimizer has besides its groups' states: its numbers, here and in the engine's memory.
 template <class Rule, class Engine>
 class OptimizerNumbers {
   public:
@@ -89,9 +89,9 @@ class OptimizerNumbers {
     OptimizerNumbers& operator=(OptimizerNumbers&&) noexcept;
     ~OptimizerNumbers();
 
-    /// One more group. @throws std::invalid_argument when another has its path
+    /// Adds one more group. @throws std::invalid_argument when another has its path
     void add_group(Context<Engine>& context, const GroupGeometry& group, SourceLocation where);
-    /// Once there are all of them: takes the engine's memory.
+    /// Takes the engine's memory, once there are all groups.
     void begin(Context<Engine>& context);
     const Options& options() const noexcept { return options_; }
     std::span<const ParamGroup> param_groups() const noexcept { return {param_groups_.data(), param_groups_.size()}; }
@@ -102,7 +102,7 @@ class OptimizerNumbers {
     /// @throws CommError as Context::compare_calls
     StatementHash begin_step(const Reduced<Engine>& reduced, const ClipCoefficient& coefficient,
                              SourceLocation where);
-    /// What its ParamGroups choose for group `number`.
+    /// Returns what its ParamGroups choose for group `number`.
     StatementHash choices(std::size_t number) const noexcept { return hash_of(choices_[number]); }
 
     const Options* engine_options() const noexcept { return engine_options_.data(); }

@@ -94,15 +94,9 @@ class Context {
                               SourceLocation where = SourceLocation::current()) {
         return communicator(split.group(axes.span(), rank(), where), axes_label(split, axes, where), where);
     }
-    /// Returns the communicator over axes of the mesh itself, for example Axes<Dp> or, flattened, Axes<Dp, Cp>.
+    /// Returns the communicator over axes of the mesh itself, for example Axes<Dp>{} or, flattened, Axes<Dp, Cp>{}.
     template <class AxisSet>
-    Communicator sub_mesh(SourceLocation where = SourceLocation::current()) {
-        return communicator(grid_, AxisSet{}, where);
-    }
-
-    /// Returns the same, called as rank.sub_mesh(Axes<Dp>{}).
-    template <class AxisSet>
-    Communicator sub_mesh(AxisSet axes, SourceLocation where = SourceLocation::current()) {
+    Communicator sub_mesh(AxisSet axes = {}, SourceLocation where = SourceLocation::current()) {
         return communicator(grid_, axes, where);
     }
 

@@ -18,7 +18,7 @@
 
 namespace shardkit::detail {
 
-/// The sub-meshes that a group of parameters lives on, as seen from one rank.
+/// Holds the sub-meshes that a group of parameters lives on, as seen from one rank.
 template <class Engine>
 struct GroupCommunicators {
     typename Engine::Communicator shards;    ///< over the policy's shard axes
@@ -27,26 +27,20 @@ struct GroupCommunicators {
     typename Engine::Communicator tp;
 
     const typename Engine::Communicator& operator[](Over over) const noexcept {
-        switch (over) {
-            case Over::shards:
-                return shards;
-            case Over::replicas:
-                return replicas;
-            case Over::data:
-                return data;
-            default:
-                return tp;
-        }
+        using Member = typename Engine::Communicator GroupCommunicators::*;
+        constexpr Member members[] = {&GroupCommunicators::shards, &GroupCommunicators::replicas,
+                                      &GroupCommunicators::data, &GroupCommunicators::tp};
+        return this->*members[static_cast<std::size_t>(over)];
     }
 };
 
-/// The extent of the mesh's axis dp, which a policy cuts into shard groups.
+/// Returns the extent of the mesh's axis dp, which a policy cuts into shard groups.
 template <class Engine>
 std::size_t dp_extent(const Context<Engine>& context) {
     return context.grid().extent(Dp::name);
 }
 
-/// The communicators of a group that `policy` shards. Collective over the mesh on first use.
+/// Makes the communicators of a group that `policy` shards. Collective over the mesh on first use.
 /// @throws std::invalid_argument when the path is empty, or the policy's shard group does not divide dp
 template <class Engine>
 GroupCommunicators<Engine> make_communicators(Context<Engine>& context, std::string_view path,

@@ -15,12 +15,12 @@
 namespace shardkit {
 
 namespace detail {
-/// A model by its first group.
+/// Names a model by its first group.
 struct ModelName {
     std::uint64_t identity = 0;  ///< 0: none
     std::string path;
 };
-/// A loss scale in one step.
+/// Describes a loss scale in one step.
 struct LossScaleUse {
     LossScaleState* state = nullptr;  ///< the engine's memory; null without one
     StatementHash stated = 0;         ///< of its options
