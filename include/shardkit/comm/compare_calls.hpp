@@ -56,12 +56,10 @@ struct CallRecord {
     char subject[128] = {};
 
     explicit CallRecord(std::string_view instead = {}) noexcept { instead.copy(subject, sizeof subject - 1); }
-    CallRecord(const Signature& what, SourceLocation where, const CallSubject* for_what,
-               std::uint64_t number) noexcept
-        : signature(what), sequence(number), line(where.line) {
-        std::strncpy(file, where.file, sizeof file - 1);
-        const std::string_view given = text_of(for_what);
-        given.copy(subject, sizeof subject - 1);
+    CallRecord(const Call& call, std::uint64_t number) noexcept
+        : signature(call.signature), sequence(number), line(call.where.line) {
+        std::strncpy(file, call.where.file, sizeof file - 1);
+        text_of(call.subject).copy(subject, sizeof subject - 1);
     }
     std::string text(std::string_view stated = {}) const {
         return sequence == none ? std::string(subject) : describe(signature, {file, line}, subject, stated);
@@ -104,7 +102,7 @@ class CallTrace {
     void add(const Call& call) noexcept {
         state_.hash = call_hash(call.signature, state_.hash);
         hashes_[state_.count % kept] = state_.hash;
-        calls_[state_.count % kept] = {call.signature, call.where, call.subject};
+        calls_[state_.count % kept] = call;
         ++state_.count;
     }
 
@@ -114,20 +112,13 @@ class CallTrace {
     /// Returns one of the last calls by its number.
     CallRecord record(std::uint64_t call) const noexcept {
         if (!has(call)) { return CallRecord(call < state_.count ? "what it no longer knows" : "nothing more"); }
-        const Kept& one = calls_[call % kept];
-        return {one.signature, one.where, one.subject, call};
+        return {calls_[call % kept], call};
     }
 
   private:
-    struct Kept {
-        Signature signature{};
-        SourceLocation where{};
-        const CallSubject* subject = nullptr;
-    };
-
     State state_;
     Hashes hashes_{};
-    std::array<Kept, kept> calls_{};
+    std::array<Call, kept> calls_{};
 };
 
 /// Bounds the bytes of the longest value that find_disagreement gathers from each rank.

@@ -64,14 +64,10 @@ void exchange_pieces(const Call& call, std::size_t count, Outgoing outgoing, Inc
 
 using shardkit::detail::CallRecord;
 
-inline CallRecord record_of(const Call& call) noexcept {
-    return {call.signature, call.where, call.subject, call.sequence};
-}
-
 /// Throws what every rank tells the others that it called. Collective.
 /// @throws CommError, always
 [[noreturn]] inline void throw_disagreement(const Call& call) {
-    const CallRecord own = record_of(call);
+    const CallRecord own(call, call.sequence);
     const std::vector<CallRecord> all = call.lane.gather(call, own);
     throw CommError(
         "mpi", call.doing(),
@@ -117,7 +113,7 @@ inline bool begin(const Call& call, bool sees) {
     const bool shares = channel.block != nullptr;
     if (when == CompareCalls::off && !shares) { return true; }
     if (when != CompareCalls::each_step) { return compare(call, sees); }
-    channel.trace->add({call.signature, 0, call.where, call.subject});
+    channel.trace->add(call);
     if (!shares) { return true; }
     if (call.subject == nullptr) { return compare(call, sees); }
     if (const bool* const all = channel.seen.find(call.signature)) {
@@ -264,9 +260,8 @@ Way collective(Call& call, const void* input, std::size_t bytes, void* output, B
     if (call.channel.block == nullptr) {
         if (call.group.size() > 1) { begin(call, true); }
     } else {
-        const shardkit::Call shown{call.signature, 0, call.where, call.subject};
         const Seat seat(call);
-        Round round(seat, shown, input, bytes, output);
+        Round round(seat, call, input, bytes, output);
         const bool spans = call.group.spans_hosts();
         if (!spans && !round.agreed()) { round.leave_and_throw(); }
         bool visible = (round.agreed() || agreed_but_for_statements(round)) && reads_peers<Body> &&

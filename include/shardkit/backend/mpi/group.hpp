@@ -162,15 +162,12 @@ struct Group {
 };
 
 /// Describes one call of a verb on one rank.
-struct Call {
+struct Call : shardkit::Call {
     World& world;
     Lane& lane;
     Group& group;
     Channel& channel;  ///< the group's for this lane
     const std::string& axes;
-    Signature signature;
-    SourceLocation where;
-    const CallSubject* subject = nullptr;
     std::uint64_t sequence = 0;  ///< collectives of the group before this one
 
     std::string doing() const { return shardkit::detail::concat(name(signature.verb), " over ", axes); }

@@ -46,11 +46,11 @@ class Message {
         const Call sends = as(Verb::send, outgoing_ ? outgoing_->values.size() : 0);
         const Call receives = as(Verb::receive, incoming_ ? incoming_->values.size() : 0);
         if (outgoing_) {
-            own_offer_ = record_of(sends);
+            own_offer_ = {sends, sends.sequence};
             exchange_records(sends, outgoing_->to, own_offer_, offer_tag, their_request_, request_tag, 0);
         }
         if (incoming_) {
-            own_request_ = record_of(receives);
+            own_request_ = {receives, receives.sequence};
             exchange_records(receives, incoming_->from, own_request_, request_tag, their_offer_, offer_tag, 2);
         }
         if (outgoing_) { finish(sends, outgoing_->to, 0); }

@@ -52,7 +52,7 @@ inline Group& split_group(const Call& call, std::size_t color, std::size_t key) 
     call.mpi().check(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
     made.add_channel(OwnedComm(comm));
     Group& added = call.world.add_group(std::move(made), call.doing(), call.where);
-    call.world.meet(call.world.call(call.lane, added, call.axes, {call.signature, 0, call.where, call.subject}));
+    call.world.meet(call.world.call(call.lane, added, call.axes, call));
     return added;
 }
 

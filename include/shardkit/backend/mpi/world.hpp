@@ -124,7 +124,7 @@ class World {
     /// Describes a verb over the group, made in the lane. The arguments outlive it.
     detail::Call call(detail::Lane& lane, detail::Group& group, const std::string& axes,
                       const shardkit::Call& what) noexcept {
-        return {*this, lane, group, group.channels[lane.number()], axes, what.signature, what.where, what.subject};
+        return {what, *this, lane, group, group.channels[lane.number()], axes};
     }
     /// Runs work(lane), which makes MPI calls, behind what the stream was given before, on whichever thread makes
     /// them. An inline stream's runs behind what all were given, and has ended when this returns.

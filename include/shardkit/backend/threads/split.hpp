@@ -28,9 +28,6 @@ SplitResult split_group(const Handle& handle, std::size_t color, std::size_t key
         std::size_t color;
         std::size_t key;
     };
-    struct Made {
-        Group* group;
-    };
     const std::size_t size = handle.group->size();
     const Wish own{color, key};
     std::vector<Wish> wishes(size);  // made here: nothing may throw inside a round
@@ -49,14 +46,14 @@ SplitResult split_group(const Handle& handle, std::size_t color, std::size_t key
     SplitResult result;
     result.rank = split.place;
     const std::size_t first = split.members.front();
-    Made made{nullptr};
+    Group* made = nullptr;
     if (first == handle.rank) {
         std::vector<std::size_t> world_ranks;
         for (const std::size_t member : split.members) { world_ranks.push_back(handle.world_rank(member)); }
-        made.group = &handle.world->make_group(std::move(world_ranks));
+        made = &handle.world->make_group(std::move(world_ranks));
     }
     const Group* group = nullptr;
-    exchange(made, [&](const Round& round) { group = round.input<Made>(first)->group; });
+    exchange(made, [&](const Round& round) { group = *round.input<Group*>(first); });
     result.group = handle.world->take_group(*group);
     return result;
 }
