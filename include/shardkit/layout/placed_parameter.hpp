@@ -107,12 +107,6 @@ constexpr auto listed_parameters(const Tensors& tensors) {
         return filled(std::vector<PlacedParameter>(tensors.size()));
     }
 }
-/// Checks the tensors and returns the same records.
-template <class Tensors>
-constexpr auto checked_parameters(std::string_view path, const Tensors& tensors, SourceLocation where) {
-    tensors.check(path, where);
-    return listed_parameters(tensors);
-}
 
 }  // namespace detail
 

@@ -29,12 +29,6 @@ struct ScheduledSlot {
     std::array<std::size_t, 2> after{none, none};
 
     constexpr bool given_back_by_compute() const noexcept { return use == SlotUse::full_parameters; }
-    constexpr bool overlaps_in_time(const ScheduledSlot& other) const noexcept {
-        return begin <= other.end && other.begin <= end;
-    }
-    constexpr bool overlaps_in_memory(const ScheduledSlot& other) const noexcept {
-        return offset < other.offset + other.bytes && other.offset < offset + bytes;
-    }
 };
 
 /// Addresses in an arena are multiples of this: what the engines' own buffers are aligned to.

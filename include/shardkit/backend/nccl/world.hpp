@@ -280,8 +280,7 @@ class World final : public detail::Connections {
     /// Takes in a communicator of the user's.
     /// @throws std::invalid_argument when it is of another GPU or has more ranks than the World; CommError
     detail::Group& borrow(Borrow borrowed, std::string_view axes, SourceLocation where) {
-        const detail::RankPlace place = detail::place_of(borrowed.comm, making, where);
-        detail::require_fits(place, device_, ranks_, axes, where);
+        detail::require_fits(detail::place_of(borrowed.comm, making, where), device_, ranks_, axes, where);
         for (detail::Group& known : groups()) {
             if (known.comm == borrowed.comm) { return known; }
         }
@@ -291,13 +290,10 @@ class World final : public detail::Connections {
         detail::Group& group = made().add(axes);
         group.owner = detail::Group::Owner::user;
         group.comm = borrowed.comm;
-        group.rank = place.rank;
-        group.size = place.size;
-        register_memory(where);
-        prepare_comparison(group, where);
+        welcome(group, where);
         return group;
     }
-    /// Notes, after a communicator of the World's own was made, its place in it.
+    /// Notes this rank's place in a communicator that is new.
     void welcome(detail::Group& group, SourceLocation where) {
         const detail::RankPlace place = detail::place_of(group.comm, making, where);
         group.rank = place.rank;

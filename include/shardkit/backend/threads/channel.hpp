@@ -3,10 +3,21 @@
 
 #include <cstdint>
 
-#include <shardkit/backend/threads/message.hpp>
 #include <shardkit/backend/threads/wait_word.hpp>
+#include <shardkit/comm/call.hpp>
 
 namespace shardkit::threads::detail {
+
+/// Holds a message on its way; it lives in the sender's frame, which outlives it because a sender leaves only once
+/// the message is consumed, withdrawn, or can no longer be claimed.
+struct Message {
+    shardkit::Call sent{};
+    const void* data = nullptr;
+    /// Tells the sender that the receiver refused; written by the receiver before it consumes a message that it did
+    /// not expect.
+    bool refused = false;
+    shardkit::Call expected{};
+};
 
 /// Passes messages from one rank to another: a rendezvous for one message at a time.
 /// The word counts four steps per message, so the step of the current message is count % 4: free (0), posted (1)

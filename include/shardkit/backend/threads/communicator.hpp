@@ -124,8 +124,7 @@ class Communicator {
     template <Element T>
     void send(std::span<const T> values, std::size_t to, const Stream& stream, const shardkit::Call& call) const {
         execute(stream, call, [=](const detail::GroupHandle& handle, const shardkit::Call& made) {
-            detail::Post(handle, to, {.signature = made.signature, .data = values.data(), .where = made.where})
-                .complete();
+            detail::Post(handle, to, {made, values.data()}).complete();
         });
     }
 
@@ -140,7 +139,7 @@ class Communicator {
     void send_receive(std::span<const T> sent, std::size_t to, std::span<T> received, std::size_t from,
                       const Stream& stream, const shardkit::Call& call) const {
         execute(stream, call, [=](const detail::GroupHandle& handle, const shardkit::Call& made) {
-            detail::Post post(handle, to, {.signature = made.signature, .data = sent.data(), .where = made.where});
+            detail::Post post(handle, to, {made, sent.data()});
             shardkit::Call receives = made;
             receives.signature.verb = Verb::receive;
             receives.signature.count = received.size();

@@ -13,7 +13,6 @@
 #include <shardkit/backend/shared/round.hpp>
 #include <shardkit/backend/threads/channel.hpp>
 #include <shardkit/backend/threads/group.hpp>
-#include <shardkit/backend/threads/message.hpp>
 #include <shardkit/backend/threads/wait_record.hpp>
 #include <shardkit/backend/threads/world.hpp>
 #include <shardkit/comm/agreement.hpp>
@@ -100,11 +99,11 @@ using Round = shared::detail::Round<Seat>;
 /// Says on either end that a message was of another type or count than the receiver expected.
 [[noreturn]] inline void throw_refused(const GroupHandle& handle, Verb verb, const Message& message, std::size_t from,
                                        std::size_t to, SourceLocation where) {
-    throw CommError(
-        "threads", shardkit::detail::concat(name(verb), " over ", handle.axes()),
-        shardkit::detail::disagreement("", handle.world_rank(from), describe(message.signature, message.where),
-                                       handle.world_rank(to), describe(message.expected, message.expected_at)),
-        where);
+    throw CommError("threads", shardkit::detail::concat(name(verb), " over ", handle.axes()),
+                    shardkit::detail::disagreement(
+                        "", handle.world_rank(from), describe(message.sent.signature, message.sent.where),
+                        handle.world_rank(to), describe(message.expected.signature, message.expected.where)),
+                    where);
 }
 
 /// Offers a message of this rank to another, through a handle that outlives it; it is taken back if the
@@ -134,11 +133,13 @@ class Post {
         handle_.world->wait_for_entry(handle_, channel_.word(), Channel::claimed(base_), waiting(), needed());
         channel_.word().wait_for_exit(Channel::consumed(base_), budget());
         pending_ = false;
-        if (message_.refused) { throw_refused(handle_, Verb::send, message_, handle_.rank, to_, message_.where); }
+        if (message_.refused) {
+            throw_refused(handle_, Verb::send, message_, handle_.rank, to_, message_.sent.where);
+        }
     }
 
   private:
-    Waiting waiting() const noexcept { return {Verb::send, &handle_.axes(), base_ / 4, message_.where}; }
+    Waiting waiting() const noexcept { return {Verb::send, &handle_.axes(), base_ / 4, message_.sent.where}; }
     SpinBudget& budget() const noexcept { return handle_.thread->spins; }
     std::span<const std::size_t> needed() const noexcept { return handle_.group->world_ranks().subspan(to_, 1); }
 
@@ -167,10 +168,9 @@ inline void take(const GroupHandle& handle, std::size_t from, void* to, const sh
             handle.world->throw_peer_error(handle, waiting, needed);
         }
     }
-    if (message->signature.in != expected.in || message->signature.count != expected.count) {
+    if (message->sent.signature.in != expected.in || message->sent.signature.count != expected.count) {
         message->refused = true;
-        message->expected = expected;
-        message->expected_at = call.where;
+        message->expected = call;
         const Message refused = *message;
         channel.consume(base);
         throw_refused(handle, Verb::receive, refused, from, handle.rank, call.where);
