@@ -5,12 +5,12 @@
 #include <array>
 #include <atomic>
 #include <bit>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <initializer_list>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -33,8 +33,9 @@ using StatementHash = std::uint64_t;
 
 /// Returns the hash of some words more than what `before` is the hash of. Never 0.
 /// Source: Fowler, Noll, Vo: FNV-1a, by words
-constexpr StatementHash statement_hash(StatementHash before, std::initializer_list<std::uint64_t> words) noexcept {
-    for (const std::uint64_t word : words) {
+template <std::same_as<std::uint64_t>... Words>
+constexpr StatementHash statement_hash(StatementHash before, Words... words) noexcept {
+    for (const std::uint64_t word : {words...}) {
         before = (before ^ 0xcbf29ce484222325ULL ^ word) * 0x100000001b3ULL;
         before ^= before >> 32U;
         before += before == 0 ? 1 : 0;
@@ -76,12 +77,12 @@ struct StatedStep {
     SourceLocation updated{};
 
     StatementHash gradients_hash() const noexcept {
-        const StatementHash made = statement_hash(1, {std::bit_cast<std::uint64_t>(divisor), loss_scale, uses});
-        return assumed == 0 ? made : statement_hash(made, {assumed});
+        const StatementHash made = statement_hash(1, std::bit_cast<std::uint64_t>(divisor), loss_scale, uses);
+        return assumed == 0 ? made : statement_hash(made, assumed);
     }
     StatementHash update_hash() const noexcept {
-        return statement_hash(2, {number, optimizer, gradients_hash(), std::bit_cast<std::uint64_t>(learning_rate),
-                                  std::bit_cast<std::uint64_t>(max_norm)});
+        return statement_hash(2, number, optimizer, gradients_hash(), std::bit_cast<std::uint64_t>(learning_rate),
+                              std::bit_cast<std::uint64_t>(max_norm));
     }
 };
 
@@ -102,16 +103,14 @@ struct StatedGroup {
         step = with;
         choices = chosen;
     }
-    StatementHash updates_hash() const noexcept {
-        return updates == 0 ? 0 : statement_hash(before + choices, {step});
-    }
+    StatementHash updates_hash() const noexcept { return updates == 0 ? 0 : statement_hash(before + choices, step); }
     /// Returns what a call carries between ranks that hold other values.
     StatementHash plain_hash() const noexcept {
-        return (gradients | updates) == 0 ? 0 : statement_hash(gradients, {updates_hash()});
+        return (gradients | updates) == 0 ? 0 : statement_hash(gradients, updates_hash());
     }
     /// Returns what a call carries between replicas.
     StatementHash replica_hash() const noexcept {
-        return values == 0 ? plain_hash() : statement_hash(plain_hash(), {values});
+        return values == 0 ? plain_hash() : statement_hash(plain_hash(), values);
     }
 };
 /// Remembers what one group has stated lately.
@@ -146,7 +145,7 @@ class StatementBook {
             fnv.add(one.name);
             fnv.add(one.value);
         }
-        return keep(statement_hash(0, {fnv.hash}), std::move(statements));
+        return keep(statement_hash(0, fnv.hash), std::move(statements));
     }
 
     void note(const StatedStep& step) {

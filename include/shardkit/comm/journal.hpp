@@ -252,21 +252,24 @@ template <class C, class Member>
 
 /// Refuses a `full` that is not as long as all ranks' shards.
 template <class C>
-void check_full(const C& comm, std::string_view verb, std::size_t full, std::size_t shard, SourceLocation where) {
+[[gnu::always_inline]] inline void check_full(const C& comm, std::string_view verb, std::size_t full,
+                                              std::size_t shard, SourceLocation where) {
     if (full == shard * comm.size()) [[likely]] { return; }
     throw_invalid_argument(where, verb, " over ", comm.axes(), ": full has ", full, " elements, expected ",
                            comm.size(), " ranks x ", shard, " of shard");
 }
 /// Refuses elements that the ranks' number does not divide.
 template <class C>
-void check_multiple(const C& comm, std::string_view verb, std::size_t elements, SourceLocation where) {
+[[gnu::always_inline]] inline void check_multiple(const C& comm, std::string_view verb, std::size_t elements,
+                                                  SourceLocation where) {
     if (elements % comm.size() == 0) [[likely]] { return; }
     throw_invalid_argument(where, verb, " over ", comm.axes(), ": ", elements, " elements, expected a multiple of ",
                            comm.size(), " ranks");
 }
 /// Refuses a rank that `comm` does not have; `what`: "peer"
 template <class C>
-void check_rank(const C& comm, std::string_view verb, std::string_view what, std::size_t rank, SourceLocation where) {
+[[gnu::always_inline]] inline void check_rank(const C& comm, std::string_view verb, std::string_view what,
+                                              std::size_t rank, SourceLocation where) {
     if (rank < comm.size()) [[likely]] { return; }
     throw_invalid_argument(where, verb, " over ", comm.axes(), ": ", what, " ", rank, ", expected a rank below ",
                            comm.size());

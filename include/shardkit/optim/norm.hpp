@@ -81,8 +81,8 @@ class NormMemory {
     StatementHash stated(StatementHash gradients) {
         if (context_->world().size() == 1) { return 0; }
         StatementHash hash = 1;
-        for (const StatementHash updates : updates_) { hash = statement_hash(hash, {updates}); }
-        hash = statement_hash(hash, {gradients});
+        for (const StatementHash updates : updates_) { hash = statement_hash(hash, updates); }
+        hash = statement_hash(hash, gradients);
         if (StatementBook* const book = book_of(context_->world())) { book->note_norm(hash, gradients, updates_); }
         return hash;
     }

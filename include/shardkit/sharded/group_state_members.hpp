@@ -272,7 +272,7 @@ void GroupState<Engine, Precision>::digest_reduced(StatedStep& stated) {
             const std::span<const Reduction> sums = gradients_.reduced();
             ValuesDigest digest(parameter.range.size());
             digest.add(0, sums.subspan(parameter.range.begin, parameter.range.size()));
-            stated.assumed = statement_hash(stated.assumed, {digest.hash()});
+            stated.assumed = statement_hash(stated.assumed, digest.hash());
             stated.assumed_sum += digest.sum();
         }
     }

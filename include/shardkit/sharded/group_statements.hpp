@@ -39,7 +39,7 @@ class ValuesDigest {
         for (std::size_t i = (step_ - first % step_) % step_; i < values.size(); i += step_) {
             std::uint64_t bits = 0;
             std::memcpy(&bits, &values[i], sizeof(T));
-            hash_ = statement_hash(hash_, {bits});
+            hash_ = statement_hash(hash_, bits);
             sum_ += static_cast<double>(static_cast<Arithmetic<T>>(values[i]));
         }
     }
@@ -139,7 +139,7 @@ class GroupStatements {
         stated_.values = 0;
         Statements said;
         for (std::size_t p = 0; p < values_.size(); ++p) {
-            stated_.values = statement_hash(stated_.values, {values_[p].hash()});
+            stated_.values = statement_hash(stated_.values, values_[p].hash());
             said.push_back({concat("values of '", group_.path, "' parameter '", group_.parameters[p].name, "'"),
                             values_[p].text(),
                             {}});
