@@ -37,7 +37,7 @@ class Step final : public EngineWorkload<Engine> {
 
   public:
     Step(shardkit::Context<Engine>& context, std::size_t n, std::size_t groups)
-        : Base(context), context_(context), n_(n), model_(shardkit::Model{layers_}) {
+        : Base(context), context_(context), n_(n) {
         const std::size_t count = std::min(n, groups);
         layers_.reserve(count);
         for (std::size_t g = 0; g < count; ++g) {
@@ -46,6 +46,7 @@ class Step final : public EngineWorkload<Engine> {
             layers_.emplace_back(context, "groups." + std::to_string(g), shardkit::TensorList<T>{{"weight", {size}}});
         }
         bounds_.push_back(n);
+        model_.emplace(layers_);
     }
     std::size_t groups() const noexcept override { return layers_.size(); }
 
@@ -55,13 +56,13 @@ class Step final : public EngineWorkload<Engine> {
             layers_[g].load(std::size_t{0}, std::span<const float>(values<float>(0, size_of(g), bounds_[g])));
             this->put_values(shardkit::gradient_shard(layers_[g]).first(size_of(g)), 1, bounds_[g]);
         }
-        optimizer_.emplace(model_, options);
+        optimizer_.emplace(*model_, options);
         // What the first norm of a model makes.
-        static_cast<void>(shardkit::global_norm(shardkit::assume_reduced(model_)));
+        static_cast<void>(shardkit::global_norm(shardkit::assume_reduced(*model_)));
         this->stream_.synchronize();
     }
     void once() override {
-        auto reduced = shardkit::assume_reduced(model_);
+        auto reduced = shardkit::assume_reduced(*model_);
         const auto norm = shardkit::global_norm(reduced);
         optimizer_->step(std::move(reduced), shardkit::clip(norm, max_norm));
     }
@@ -92,7 +93,7 @@ class Step final : public EngineWorkload<Engine> {
     shardkit::Context<Engine>& context_;
     std::size_t n_;
     std::vector<Layer> layers_;
-    Model model_;
+    std::optional<Model> model_;
     std::vector<std::size_t> bounds_;  // of the groups among all elements
     std::optional<decltype(shardkit::AdamW(std::declval<const Model&>(), options))> optimizer_;
 };

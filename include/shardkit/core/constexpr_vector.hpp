@@ -3,8 +3,8 @@
 
 #include <vector>
 
-/// Stands for `constexpr` in functions that have a std::vector: in libstdc++'s debug mode (-D_GLIBCXX_DEBUG) that is no
-/// literal type before C++23, and they run at run time alone.
+/// Stands for `constexpr` in functions that have a std::vector: in libstdc++'s debug mode (-D_GLIBCXX_DEBUG) that is
+/// no literal type before C++23, and they run at run time alone.
 #ifdef _GLIBCXX_DEBUG
 #define SHARDKIT_CONSTEXPR_VECTOR inline
 #else
