@@ -71,7 +71,7 @@ class Sharded {
 
     /// Says what to write instead.
     template <ShardPolicy Given>
-    Sharded(Context<Engine>& /*context*/, std::string /*path*/, Given /*policy*/) {
+    Sharded(Context<Engine>& /*context*/, const std::string& /*path*/, Given /*policy*/) {
         constexpr bool is_tensors = sizeof(Given) == 0;
         static_assert(is_tensors,
                       "Sharded{rank, path, policy}: the policy is an option, and shapes stand before options: write "
