@@ -60,7 +60,11 @@ class WatchedBuffer : public sk::HostBuffer<T> {
     using sk::HostBuffer<T>::HostBuffer;
     WatchedBuffer() = default;
     WatchedBuffer(WatchedBuffer&&) noexcept = default;
-    WatchedBuffer& operator=(WatchedBuffer&&) noexcept = default;
+    WatchedBuffer& operator=(WatchedBuffer&& other) noexcept {
+        const WatchedBuffer ending(std::move(*this));
+        sk::HostBuffer<T>::operator=(std::move(other));
+        return *this;
+    }
     ~WatchedBuffer() {
         if (this->data() == nullptr) { return; }
         ++freed.buffers;
