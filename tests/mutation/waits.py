@@ -54,8 +54,8 @@ MPI = "shardkit/backend/mpi"
 LANES = [
     (f"{MPI}/world.hpp", "one lane for all", "lanes_.add(job_, ranks);", "if (i == 0) { lanes_.add(job_, ranks); }"),
     (f"{MPI}/world.hpp", "both lanes over one communicator",
-     "return {*this, lane, group, group.channels[lane.number()], axes, what.signature, what.where, what.subject};",
-     "return {*this, lane, group, group.channels.front(), axes, what.signature, what.where, what.subject};"),
+     "return {what, *this, lane, group, group.channels[lane.number()], axes};",
+     "return {what, *this, lane, group, group.channels.front(), axes};"),
     (f"{MPI}/world.hpp", "both lanes meet in one place",
      "group.channels[i].block = reinterpret_cast<detail::HostBlock*>(blocks + i * bytes);",
      "group.channels[i].block = reinterpret_cast<detail::HostBlock*>(blocks);"),
