@@ -14,7 +14,7 @@ PAGES = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "docs/*.
 CONTENTS = (
     ("Begin", ("../README", "cuda_quickstart", "coming_from", "from_llmc", "launching", "troubleshooting", "glossary")),
     ("Concepts", ("parameters", "layout", "meshes", "windows", "gradients", "policies", "precision", "optimizers",
-                  "communicators", "numerics", "planner", "schedules", "checkpoints")),
+                  "recipes", "communicators", "numerics", "planner", "schedules", "checkpoints")),
     ("Parallel training", ("parallel_training", "tensor_parallel", "context_parallel")),
     ("Engines", ("threads_engine", "mpi_engine", "cuda_engine", "gpu_checklist", "../examples/cuda_trainer/README")),
     ("Benchmarks", ("benchmarks", "benchmarks_collectives", "benchmarks_kernels", "benchmarks_policies",
