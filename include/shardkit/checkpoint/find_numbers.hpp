@@ -95,7 +95,7 @@ class FindNumbers {
     [[noreturn]] void refuse(std::string_view what) const {
         throw FileError(
             files_.first_path(),
-            concat("and the files beside it ", what, "; LoadOptions::states = false ", "loads the parameters alone"),
+            concat("and the files beside it ", what, "; LoadOptions::states = false loads the parameters alone"),
             where_);
     }
 

@@ -48,10 +48,10 @@ struct Access {
     static auto* loss_scale(const Scaled& scaled) noexcept {
         return scaled.loss_scale();
     }
-    /// The number of the step that reduced gradients are of.
-    template <class Reduced>
-    static std::uint64_t number(const Reduced& reduced) noexcept {
-        return reduced.scope_.number();
+    /// What stands behind a layer whose reduced gradients `verb` reads.
+    template <class Reduced, class Layer, class Verb, class Location>
+    static auto& state_of(const Reduced& reduced, Layer& layer, Verb verb, Location where) {
+        return reduced.state_of(layer, verb, where);
     }
     /// What sums in memory are multiplied by to be gradients.
     template <class Reduced, class Context>

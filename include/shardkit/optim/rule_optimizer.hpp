@@ -201,9 +201,9 @@ class RuleOptimizer : public Optimizer<EngineType> {
             if (!batches.captured()) { return; }
             detail::Group<Engine>::refuse_use(
                 where,
-                "load: parameters of one group have taken different numbers of steps, for which the optimizer makes "
-                "its "
-                "tables anew, and a graph has captured a step with the old ones: make a new optimizer before");
+                "load: parameters of one group have taken different numbers of steps, "
+                "for which the optimizer makes its tables anew, "
+                "and a graph has captured a step with the old ones: make a new optimizer before");
         });
         for_each_batches([](auto& batches) { batches.restart(); });
         std::size_t number = 0;

@@ -122,6 +122,12 @@ class Group {
         if (accumulation == accumulation_) [[likely]] { return; }
         refuse_accumulation(verb, where);
     }
+    /// @throws UsageError, which names `verb`, for a frozen group and one that this step has skipped
+    void require_gradients(std::string_view verb, SourceLocation where) const {
+        if (!trainable() || step_.skipped()) {
+            throw_usage_error(where, "'", path(), "': ", verb, " of a group without gradients");
+        }
+    }
     /// Microbatches of this step, 0: as many as are added until it is reduced.
     std::size_t microbatches() const noexcept { return microbatches_; }
     void set_microbatches(std::size_t microbatches) noexcept { microbatches_ = microbatches; }

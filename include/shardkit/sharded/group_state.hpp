@@ -140,9 +140,7 @@ class GroupState : public Group<EngineType> {
     /// @throws std::invalid_argument when their number is not the tensor's; UsageError without a gradient
     template <FloatingElement T>
     void read_full_gradient(std::size_t parameter, double scale, std::span<T> values, SourceLocation where) {
-        if (!trainable() || step_.skipped()) {
-            throw_usage_error(where, "'", path(), "': read_full of a group without gradients");
-        }
+        this->require_gradients("read_full", where);
         check_values("read_full", parameter, std::span<const T>(values), where);
         const auto stream = context_.reduction_stream();
         std::span<const Reduction> full = gradients_.reduced();

@@ -125,12 +125,8 @@ template <class Engine, class Layer>
 [[nodiscard]] auto gradient_shard(const Reduced<Engine>& reduced, Layer& layer,
                                   SourceLocation where = SourceLocation::current()) {
     using Sum = typename Layer::Precision::Reduction;
-    static_cast<void>(reduced.groups(where));
-    auto& state = detail::Access::state(layer, where);
-    state.require_accumulation(detail::Access::number(reduced), "gradient_shard", where);
-    if (!state.trainable() || state.step().skipped()) {
-        state.refuse_group(where, "gradient_shard of a group without gradients");
-    }
+    auto& state = detail::Access::state_of(reduced, layer, "gradient_shard", where);
+    state.require_gradients("gradient_shard", where);
     return GradientShard<Sum>(detail::await_sums(state), state.gradients().reduced_range(),
                               detail::Access::scale(reduced, state.context()), {state.gradient_generation(), where});
 }

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 
@@ -46,9 +47,7 @@ class Reduced {
     void read_full(Layer& layer, const P& parameter, Values&& values,
                    SourceLocation where = SourceLocation::current()) const {
         static_assert(detail::TargetRules<Values>::are_written);
-        static_cast<void>(groups(where));
-        auto& state = detail::Access::state(layer, where);
-        state.require_accumulation(scope_.number(), "read_full", where);
+        auto& state = state_of(layer, "read_full", where);
         state.read_full_gradient(layer.number_of(parameter, where), scale(state.context()),
                                  detail::elements_of(values), where);
     }
@@ -57,6 +56,15 @@ class Reduced {
     friend detail::Access;
     Reduced(detail::StepScope<Engine> scope, const detail::StatedStep& stated, LossScaleState* loss_scale) noexcept
         : scope_(std::move(scope)), stated_(stated), loss_scale_(loss_scale) {}
+    /// What stands behind a layer for `verb`.
+    /// @throws UsageError when the gradients were consumed, or the layer is another model's
+    template <class Layer>
+    auto& state_of(Layer& layer, std::string_view verb, SourceLocation where) const {
+        static_cast<void>(groups(where));
+        auto& state = detail::Access::state(layer, where);
+        state.require_accumulation(scope_.number(), verb, where);
+        return state;
+    }
     /// In the engine's memory; null without one.
     LossScaleState* loss_scale() const noexcept { return loss_scale_; }
     /// What the sums in memory are multiplied by to be gradients. Waits for the compute stream where there is a loss
