@@ -42,7 +42,9 @@ class CaptureStates final : public StateVisitor<Engine> {
     void state(std::string_view name, std::span<float> values) override { add(name, values); }
     void state(std::string_view name, std::span<double> values) override { add(name, values); }
     void progress(GroupProgress& progress) override { to_.progress.push_back({number_, progress}); }
-    bool restores() const noexcept override { return false; }
+    typename StateVisitor<Engine>::Purpose purpose() const noexcept override {
+        return StateVisitor<Engine>::Purpose::capture;
+    }
 
   private:
     SavedGroup& saved() const { return *to_.groups[number_]; }
@@ -57,11 +59,13 @@ class CaptureStates final : public StateVisitor<Engine> {
     std::size_t number_ = 0;  // of the group
     Group<Engine>* group_ = nullptr;
 };
-/// Sets an optimizer's numbers, in the order of CaptureStates.
+/// Gives optimizers their numbers, in the order of CaptureStates: to check whether they can take them, or to set
+/// them.
 template <class Engine>
-class RestoreStates final : public StateVisitor<Engine> {
+class GiveNumbers final : public StateVisitor<Engine> {
   public:
-    explicit RestoreStates(std::span<const SavedProgress> progress) : left_(progress) {}
+    using Purpose = typename StateVisitor<Engine>::Purpose;
+    GiveNumbers(Purpose purpose, std::span<const SavedProgress> progress) : purpose_(purpose), left_(progress) {}
 
     void group(Group<Engine>& /*group*/, MemoryReader*& /*reader*/) override {}
     void state(std::string_view /*name*/, std::span<float> /*values*/) override {}
@@ -70,9 +74,10 @@ class RestoreStates final : public StateVisitor<Engine> {
         progress = left_.front().progress;
         left_ = left_.subspan(1);
     }
-    bool restores() const noexcept override { return true; }
+    Purpose purpose() const noexcept override { return purpose_; }
 
   private:
+    Purpose purpose_;
     std::span<const SavedProgress> left_;
 };
 
@@ -199,11 +204,20 @@ class CheckpointState {
         context_->compute_stream().synchronize();
         return state;
     }
-    /// Sets what is no tensor, in the order of `capture`.
-    void restore(std::span<const detail::SavedProgress> progress, std::span<const detail::SavedScalar> scalars,
-                 SourceLocation where) const {
-        detail::RestoreStates<Engine> states(progress);
+    /// Gives the optimizers their numbers, in the order of `capture`.
+    void give(typename detail::StateVisitor<Engine>::Purpose purpose, const detail::SavedState& numbers,
+              SourceLocation where) const {
+        detail::GiveNumbers<Engine> states(purpose, numbers.progress);
         for (Optimizer<Engine>* const optimizer : optimizers_) { detail::Access::visit(*optimizer, states, where); }
+    }
+    /// @throws UsageError when an optimizer cannot take its numbers; nothing has changed then
+    void check_numbers(const detail::SavedState& numbers, SourceLocation where) const {
+        give(detail::StateVisitor<Engine>::Purpose::check, numbers, where);
+    }
+    /// Sets what is no tensor.
+    void restore_numbers(const detail::SavedState& numbers, SourceLocation where) const {
+        give(detail::StateVisitor<Engine>::Purpose::restore, numbers, where);
+        const std::vector<detail::SavedScalar>& scalars = numbers.scalars;
         if (loss_scale_ != nullptr) {
             detail::Access::restore(*loss_scale_, std::bit_cast<double>(scalars[0].bits),
                                     static_cast<std::uint32_t>(scalars[1].bits),

@@ -60,11 +60,8 @@ LoadReport load(Context<Engine>& context, const std::string& folder, const Check
     context.require_same("load", state.context(), "CheckpointState", where);
     detail::RankWorldOf<Engine> world(context, "load");
     detail::LoadRun run(world, std::move(options), where);
-    LoadReport report =
-        run.run([&](FileCalls& calls) { return detail::CheckpointFiles::of_checkpoint(calls, folder, where); },
-                [&] { return detail::Access::capture(state, where); });
-    if (run.loads_states()) { detail::Access::restore_numbers(state, run.progress(), run.scalars(), where); }
-    return report;
+    return run.run([&](FileCalls& calls) { return detail::CheckpointFiles::of_checkpoint(calls, folder, where); },
+                   state);
 }
 
 /// Loads a model's parameters from what anyone wrote: a safetensors file, an index of several, or a folder with
@@ -77,8 +74,7 @@ LoadReport load_model(Context<Engine>& context, const std::string& path, const M
     context.require_same("load_model", state.context(), "model", where);
     detail::RankWorldOf<Engine> world(context, "load");
     detail::LoadRun run(world, std::move(options), where);
-    return run.run([&](FileCalls& calls) { return detail::CheckpointFiles::of_model(calls, path, where); },
-                   [&] { return detail::Access::capture(state, where); });
+    return run.run([&](FileCalls& calls) { return detail::CheckpointFiles::of_model(calls, path, where); }, state);
 }
 
 }  // namespace shardkit

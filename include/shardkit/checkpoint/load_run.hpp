@@ -35,11 +35,11 @@ class LoadRun {
           calls_(options_.files != nullptr ? *options_.files : posix_files()),
           where_(where) {}
 
-    /// Collective over the world. `open(calls)` gives the files, `capture()` the state.
-    template <class Open, class Capture>
-    LoadReport run(const Open& open, const Capture& capture) {
+    /// Collective over the world. `open(calls)` gives the files.
+    template <class Open, class State>
+    LoadReport run(const Open& open, const State& state) {
         together(world_, where_, [&] {
-            state_ = capture();
+            state_ = Access::capture(state, where_);
             files_ = std::make_unique<CheckpointFiles>(open(calls_));
             for (const auto& group : state_.groups) {
                 group->require_idle("load", where_);
@@ -49,6 +49,7 @@ class LoadRun {
             require_shared();
             find_numbers();
             refuse_unmatched();
+            if (options_.states) { Access::check_numbers(state, state_, where_); }
         });
         Fnv identity;
         files_->add_to(identity);
@@ -76,16 +77,16 @@ class LoadRun {
         for (const auto& group : state_.groups) { group->end_load(); }
         failure.raise(where_);
         if (files_->verified()) { verify(); }
+        // Values are torn until what counts them is theirs.
+        if (options_.states) {
+            together(world_, where_, [&] { Access::restore_numbers(state, state_, where_); });
+        }
         for (const Target& target : targets_) { torn(target).end(target.tensor.parameter, kind(target)); }
         for (auto& [to, bytes] : blobs_) { *to = std::move(bytes); }
         report_.step = files_->step();
         report_.strings = files_->strings();
         return report_;
     }
-    bool loads_states() const noexcept { return options_.states; }
-    /// The state's, with what the files have of them.
-    const std::vector<SavedProgress>& progress() const noexcept { return state_.progress; }
-    const std::vector<SavedScalar>& scalars() const noexcept { return state_.scalars; }
 
   private:
     using Stored = CheckpointFiles::Stored;

@@ -88,11 +88,15 @@ struct Access {
     static auto capture(const State& state, Location where) {
         return state.capture(where);
     }
-    /// Sets how far an optimizer is, and a loss scale.
-    template <class State, class Progress, class Scalars, class Location>
-    static void restore_numbers(const State& state, const Progress& progress, const Scalars& scalars,
-                                Location where) {
-        state.restore(progress, scalars, where);
+    /// Refuses what an optimizer could not be set to, before anything is loaded.
+    template <class State, class Numbers, class Location>
+    static void check_numbers(const State& state, const Numbers& numbers, Location where) {
+        state.check_numbers(numbers, where);
+    }
+    /// Sets how far the optimizers are, and a loss scale.
+    template <class State, class Numbers, class Location>
+    static void restore_numbers(const State& state, const Numbers& numbers, Location where) {
+        state.restore_numbers(numbers, where);
     }
     static bool moved_from(const auto& layer) noexcept { return layer.state_ == nullptr; }
     /// Paths of the groups that were made with a context and live.

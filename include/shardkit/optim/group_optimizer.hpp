@@ -102,10 +102,15 @@ class GroupOptimizer {
     std::optional<std::size_t> number() const noexcept { return number_; }
     /// How far its updates in `table` are.
     GroupProgress progress(const UpdateTable<Rule, Engine, Element>& table) const;
-    /// Sets that, where parameters that share a choice are as far as each other. @return whether they are
-    bool set_progress(const GroupProgress& progress, UpdateTable<Rule, Engine, Element>& table) const;
+    /// Whether parameters that share a choice are as far as each other in `progress`, so that it can be set.
+    bool takes(const GroupProgress& progress) const { return numbers_of_choices(progress).has_value(); }
+    /// Sets what it takes.
+    void set_progress(const GroupProgress& progress, UpdateTable<Rule, Engine, Element>& table) const;
 
   private:
+    /// How far each choice is where those that share one are as far as each other; none where they are not.
+    std::optional<std::vector<std::vector<std::uint64_t>>> numbers_of_choices(const GroupProgress& progress) const;
+
     /// Whether the rule's update can be called with `count` states; compiled for N states and more.
     template <std::size_t N = 0>
     static constexpr bool update_takes(std::size_t count) {
@@ -271,8 +276,8 @@ GroupProgress GroupOptimizer<Rule, Engine, ElementType>::progress(
 }
 
 template <class Rule, class Engine, class ElementType>
-bool GroupOptimizer<Rule, Engine, ElementType>::set_progress(const GroupProgress& progress,
-                                                             UpdateTable<Rule, Engine, Element>& table) const {
+auto GroupOptimizer<Rule, Engine, ElementType>::numbers_of_choices(const GroupProgress& progress) const
+    -> std::optional<std::vector<std::vector<std::uint64_t>>> {
     std::vector<std::vector<std::uint64_t>> of(choices_.size());
     of.front() = progress.own;
     const auto agrees = [&](std::size_t choice, std::span<const std::uint64_t> numbers) {
@@ -281,16 +286,24 @@ bool GroupOptimizer<Rule, Engine, ElementType>::set_progress(const GroupProgress
         return std::equal(its.begin(), its.end(), numbers.begin());
     };
     for (std::size_t p = 0; p < chosen_.size(); ++p) {
-        if (chosen_[p] != GroupProgress::none && !agrees(chosen_[p], progress.of(p))) { return false; }
+        if (chosen_[p] != GroupProgress::none && !agrees(chosen_[p], progress.of(p))) { return std::nullopt; }
     }
-    if (progress.parts.size() != later_.size()) { return false; }
+    if (progress.parts.size() != later_.size()) { return std::nullopt; }
     for (std::size_t i = 0; i < later_.size(); ++i) {
         const auto& part = progress.parts[i];
         const bool same = part.parameter == later_[i].parameter && part.begin == later_[i].begin;
-        if (!same || !agrees(later_[i].choice, part.numbers)) { return false; }
+        if (!same || !agrees(later_[i].choice, part.numbers)) { return std::nullopt; }
     }
-    for (std::size_t c = 0; c < of.size(); ++c) { table.set_progress(*number_, c, progress_of<Rule>(of[c])); }
-    return true;
+    return of;
+}
+
+template <class Rule, class Engine, class ElementType>
+void GroupOptimizer<Rule, Engine, ElementType>::set_progress(const GroupProgress& progress,
+                                                             UpdateTable<Rule, Engine, Element>& table) const {
+    const auto numbers = *numbers_of_choices(progress);
+    for (std::size_t c = 0; c < numbers.size(); ++c) {
+        table.set_progress(*number_, c, progress_of<Rule>(numbers[c]));
+    }
 }
 
 template <class Rule, class Engine, class ElementType>

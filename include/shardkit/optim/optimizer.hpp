@@ -44,9 +44,15 @@ class StateVisitor {
     /// A state of the elements that this rank updates, in the engine's memory.
     virtual void state(std::string_view name, std::span<float> values) = 0;
     virtual void state(std::string_view name, std::span<double> values) = 0;
-    /// How far its updates are; one who restores replaces it.
+    /// How far its updates are; whoever checks or restores replaces it.
     virtual void progress(GroupProgress& progress) = 0;
-    virtual bool restores() const noexcept = 0;
+
+    enum class Purpose : std::uint8_t {
+        capture,  ///< takes what the optimizer has
+        check,    ///< asks whether it can take the progress that it is given, which is all that it does
+        restore   ///< sets that progress
+    };
+    virtual Purpose purpose() const noexcept = 0;
 
   protected:
     ~StateVisitor() = default;

@@ -178,11 +178,13 @@ class RuleOptimizer : public Optimizer<EngineType> {
     }
 
     void visit(detail::StateVisitor<Engine>& visitor, SourceLocation where) override {
-        std::vector<detail::GroupProgress> restored;
+        using Purpose = typename detail::StateVisitor<Engine>::Purpose;
+        const Purpose purpose = visitor.purpose();
+        std::vector<detail::GroupProgress> all;
         bool as_chosen = true;
         for_each_group(
             [&](auto& state, auto& group, auto& table) {
-                detail::GroupProgress& progress = restored.emplace_back();
+                detail::GroupProgress& progress = all.emplace_back();
                 if (!group.number()) { return; }
                 visitor.group(state, group.reader());
                 for (std::size_t s = 0; s < group.states_used(); ++s) {
@@ -190,13 +192,21 @@ class RuleOptimizer : public Optimizer<EngineType> {
                 }
                 progress = group.progress(table);
                 visitor.progress(progress);
-                if (visitor.restores()) { as_chosen = group.set_progress(progress, table) && as_chosen; }
+                as_chosen = (purpose == Purpose::capture || group.takes(progress)) && as_chosen;
             },
             where);
-        if (!as_chosen) { choose_again(restored, where); }
+        if (!as_chosen) { require_not_captured(where); }
+        if (purpose != Purpose::restore) { return; }
+        if (!as_chosen) { return choose_again(all, where); }
+        std::size_t number = 0;
+        for_each_group(
+            [&](auto& /*state*/, auto& group, auto& table) {
+                const detail::GroupProgress& progress = all[number++];
+                if (group.number()) { group.set_progress(progress, table); }
+            },
+            where);
     }
-    /// For parameters that had one choice of hyper-parameters and are not as far as each other any more.
-    void choose_again(const std::vector<detail::GroupProgress>& progress, SourceLocation where) {
+    void require_not_captured(SourceLocation where) {
         for_each_batches([&](auto& batches) {
             if (!batches.captured()) { return; }
             detail::Group<Engine>::refuse_use(
@@ -205,6 +215,10 @@ class RuleOptimizer : public Optimizer<EngineType> {
                 "for which the optimizer makes its tables anew, "
                 "and a graph has captured a step with the old ones: make a new optimizer before");
         });
+    }
+    /// Makes the tables anew for parameters that had one choice of hyper-parameters and are not as far as each other
+    /// any more.
+    void choose_again(const std::vector<detail::GroupProgress>& progress, SourceLocation where) {
         for_each_batches([](auto& batches) { batches.restart(); });
         std::size_t number = 0;
         model_.for_each_state(
