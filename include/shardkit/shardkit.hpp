@@ -36,10 +36,12 @@
 
 // Ranks on a mesh.
 #include <shardkit/mesh/device_mesh.hpp>
+#include <shardkit/rank/all_reduce_value.hpp>
 #include <shardkit/rank/rank.hpp>
 
 // How parameters, gradients and optimizer states are sharded.
 #include <shardkit/policy/dynamic_policy.hpp>
+#include <shardkit/policy/named_policy.hpp>
 #include <shardkit/policy/full_shard.hpp>
 #include <shardkit/policy/hybrid_shard.hpp>
 #include <shardkit/policy/no_shard.hpp>

@@ -3,11 +3,13 @@
 
 #include <cstddef>
 #include <span>
+#include <utility>
 
 #include <shardkit/comm/call.hpp>
 #include <shardkit/comm/communicator.hpp>
 #include <shardkit/comm/journal.hpp>
 #include <shardkit/comm/moved.hpp>
+#include <shardkit/comm/verb_memory.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/core/error.hpp>
 
@@ -26,30 +28,47 @@ concept AllGathers = Communicator<C> && Element<T> &&
 /// Cost:    (size - 1) / size of full's bytes received per rank.
 /// @pre     same k on all ranks   @post full[r * k, (r + 1) * k) is rank r's shard
 /// @throws  std::invalid_argument when full is not size times shard; CommError when the engine fails
-template <Element T, AllGathers<T> C>
-void all_gather(const C& comm, std::span<const T> shard, std::span<T> full, typename C::Stream stream,
+template <class Shard, class Full, AllGathers<detail::ElementIn<Shard>> C>
+void all_gather(const C& comm, Shard&& shard, Full&& full, typename C::Stream stream,
                 CallSite site = SourceLocation::current()) {
-    detail::check_full(comm, "all_gather", full.size(), shard.size(), site.where);
-    const Call call = detail::call_of<T>(Verb::all_gather, shard.size(), full.size_bytes(), site);
+    static_assert(detail::SameElements<Shard, Full>::are_given);
+    const auto from = detail::verb_input(std::forward<Shard>(shard));
+    const auto to = detail::verb_output(std::forward<Full>(full));
+    detail::check_full(comm, "all_gather", to.size(), from.size(), site.where);
+    const Call call = detail::call_of<detail::ElementIn<Shard>>(Verb::all_gather, from.size(), to.size_bytes(), site);
     detail::make_call(
-        comm, call, shard.data(), full.data(), [&] { return comm.all_gather(shard, full, stream, call); },
+        comm, call, from.data(), to.data(), [&] { return comm.all_gather(from, to, stream, call); },
         [&] { return detail::gathered(comm, call); });
+}
+/// The same on the compute stream.
+template <class Shard, class Full, HasComputeStream C>
+void all_gather(const C& comm, Shard&& shard, Full&& full,
+                detail::CallLine line = detail::CallLine(SourceLocation::current())) {
+    all_gather(comm, std::forward<Shard>(shard), std::forward<Full>(full), comm.compute_stream(), line.where);
 }
 
 /// Gathers likewise where rank r's shard already lies at its place in `full`; over one rank there is nothing to do.
 /// Shapes:  full [size * k]; this rank's k elements from rank * k on are the input.
 /// @throws  std::invalid_argument when size does not divide full; CommError when the engine fails
-template <Element T, AllGathers<T> C>
-void all_gather_in_place(const C& comm, std::span<T> full, typename C::Stream stream,
+template <class Full, AllGathers<detail::ElementIn<Full>> C>
+void all_gather_in_place(const C& comm, Full&& full, typename C::Stream stream,
                          CallSite site = SourceLocation::current()) {
-    detail::check_multiple(comm, "all_gather_in_place", full.size(), site.where);
+    using T = detail::ElementIn<Full>;
+    const std::span<T> all = detail::verb_output(std::forward<Full>(full));
+    detail::check_multiple(comm, "all_gather_in_place", all.size(), site.where);
     if (comm.size() == 1) { return; }
-    const std::size_t k = full.size() / comm.size();
-    const std::span<const T> shard = full.subspan(comm.rank() * k, k);
-    const Call call = detail::call_of<T>(Verb::all_gather, k, full.size_bytes(), site);
+    const std::size_t k = all.size() / comm.size();
+    const std::span<const T> shard = all.subspan(comm.rank() * k, k);
+    const Call call = detail::call_of<T>(Verb::all_gather, k, all.size_bytes(), site);
     detail::make_call(
-        comm, call, nullptr, full.data(), [&] { return comm.all_gather(shard, full, stream, call); },
+        comm, call, nullptr, all.data(), [&] { return comm.all_gather(shard, all, stream, call); },
         [&] { return detail::gathered(comm, call); });
+}
+/// The same on the compute stream.
+template <class Full, HasComputeStream C>
+void all_gather_in_place(const C& comm, Full&& full,
+                         detail::CallLine line = detail::CallLine(SourceLocation::current())) {
+    all_gather_in_place(comm, std::forward<Full>(full), comm.compute_stream(), line.where);
 }
 
 }  // namespace shardkit

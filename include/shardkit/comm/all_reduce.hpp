@@ -3,12 +3,14 @@
 
 #include <cstddef>
 #include <span>
+#include <utility>
 
 #include <shardkit/comm/call.hpp>
 #include <shardkit/comm/communicator.hpp>
 #include <shardkit/comm/cost.hpp>
 #include <shardkit/comm/journal.hpp>
 #include <shardkit/comm/reduce_op.hpp>
+#include <shardkit/comm/verb_memory.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/core/error.hpp>
 
@@ -29,26 +31,43 @@ concept AllReduces = Communicator<C> && Element<In> && Element<Out> &&
 /// Cost:    2 (size - 1) / size of the bytes moved per rank.
 /// @post    output[i] is the reduction over ranks q of rank q's input[i], the same bits on every rank
 /// @throws  std::invalid_argument when the sizes differ; CommError when the engine fails
-template <Element In, Element Out, AllReduces<In, Out> C>
-void all_reduce(const C& comm, ReduceOp op, std::span<const In> input, std::span<Out> output,
-                typename C::Stream stream, CallSite site = SourceLocation::current()) {
-    if (input.size() != output.size()) {
-        throw_invalid_argument(site.where, "all_reduce over ", comm.axes(), ": output has ", output.size(),
-                               " elements, expected ", input.size(), " as input has");
+template <class Input, class Output, AllReduces<detail::ElementIn<Input>, detail::ElementIn<Output>> C>
+void all_reduce(const C& comm, ReduceOp op, Input&& input, Output&& output, typename C::Stream stream,
+                CallSite site = SourceLocation::current()) {
+    const auto from = detail::verb_input(std::forward<Input>(input));
+    const auto to = detail::verb_output(std::forward<Output>(output));
+    if (from.size() != to.size()) {
+        throw_invalid_argument(site.where, "all_reduce over ", comm.axes(), ": output has ", to.size(),
+                               " elements, expected ", from.size(), " as input has");
     }
-    const Call call = detail::call_of<In, Out>(Verb::all_reduce, input.size(), input.size_bytes(), site, op);
-    detail::make_call(comm, call, input.data(), output.data(),
-                      [&] { return comm.all_reduce(op, input, output, stream, call); });
+    const Call call = detail::call_of<detail::ElementIn<Input>, detail::ElementIn<Output>>(
+        Verb::all_reduce, from.size(), from.size_bytes(), site, op);
+    detail::make_call(comm, call, from.data(), to.data(),
+                      [&] { return comm.all_reduce(op, from, to, stream, call); });
+}
+/// The same on the compute stream.
+template <class Input, class Output, HasComputeStream C>
+void all_reduce(const C& comm, ReduceOp op, Input&& input, Output&& output,
+                detail::CallLine line = detail::CallLine(SourceLocation::current())) {
+    all_reduce(comm, op, std::forward<Input>(input), std::forward<Output>(output), comm.compute_stream(), line.where);
 }
 
 /// Reduces likewise where the result replaces the input; over one rank there is nothing to do.
-template <Element T, AllReduces<T, T> C>
-void all_reduce_in_place(const C& comm, ReduceOp op, std::span<T> values, typename C::Stream stream,
+template <class Values, AllReduces<detail::ElementIn<Values>, detail::ElementIn<Values>> C>
+void all_reduce_in_place(const C& comm, ReduceOp op, Values&& values, typename C::Stream stream,
                          CallSite site = SourceLocation::current()) {
+    using T = detail::ElementIn<Values>;
+    const std::span<T> all = detail::verb_output(std::forward<Values>(values));
     if (comm.size() == 1) { return; }
-    const Call call = detail::call_of<T>(Verb::all_reduce, values.size(), values.size_bytes(), site, op);
-    detail::make_call(comm, call, nullptr, values.data(),
-                      [&] { return comm.all_reduce(op, std::span<const T>(values), values, stream, call); });
+    const Call call = detail::call_of<T>(Verb::all_reduce, all.size(), all.size_bytes(), site, op);
+    detail::make_call(comm, call, nullptr, all.data(),
+                      [&] { return comm.all_reduce(op, std::span<const T>(all), all, stream, call); });
+}
+/// The same on the compute stream.
+template <class Values, HasComputeStream C>
+void all_reduce_in_place(const C& comm, ReduceOp op, Values&& values,
+                         detail::CallLine line = detail::CallLine(SourceLocation::current())) {
+    all_reduce_in_place(comm, op, std::forward<Values>(values), comm.compute_stream(), line.where);
 }
 
 }  // namespace shardkit

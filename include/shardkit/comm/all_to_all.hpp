@@ -3,11 +3,13 @@
 
 #include <cstddef>
 #include <span>
+#include <utility>
 
 #include <shardkit/comm/call.hpp>
 #include <shardkit/comm/communicator.hpp>
 #include <shardkit/comm/journal.hpp>
 #include <shardkit/comm/moved.hpp>
+#include <shardkit/comm/verb_memory.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/core/error.hpp>
 
@@ -26,17 +28,27 @@ concept ExchangesAllToAll = Communicator<C> && Element<T> &&
 /// Order:   stream-ordered. Collective over `comm`.
 /// Cost:    (size - 1) / size of the bytes received per rank.
 /// @throws  std::invalid_argument when the sizes differ or size does not divide them; CommError on failure
-template <Element T, ExchangesAllToAll<T> C>
-void all_to_all(const C& comm, std::span<const T> sent, std::span<T> received, typename C::Stream stream,
+template <class Sent, class Received, ExchangesAllToAll<detail::ElementIn<Sent>> C>
+void all_to_all(const C& comm, Sent&& sent, Received&& received, typename C::Stream stream,
                 SourceLocation where = SourceLocation::current()) {
-    if (sent.size() != received.size() || sent.size() % comm.size() != 0) {
-        throw_invalid_argument(where, "all_to_all over ", comm.axes(), ": sends ", sent.size(), " and receives ",
-                               received.size(), " elements, expected the same multiple of ", comm.size(), " ranks");
+    static_assert(detail::SameElements<Sent, Received>::are_given);
+    const auto from = detail::verb_input(std::forward<Sent>(sent));
+    const auto to = detail::verb_output(std::forward<Received>(received));
+    if (from.size() != to.size() || from.size() % comm.size() != 0) {
+        throw_invalid_argument(where, "all_to_all over ", comm.axes(), ": sends ", from.size(), " and receives ",
+                               to.size(), " elements, expected the same multiple of ", comm.size(), " ranks");
     }
-    const Call call = detail::call_of<T>(Verb::all_to_all, sent.size(), sent.size_bytes(), where);
+    const Call call =
+        detail::call_of<detail::ElementIn<Sent>>(Verb::all_to_all, from.size(), from.size_bytes(), where);
     detail::make_call(
-        comm, call, sent.data(), received.data(), [&] { comm.all_to_all(sent, received, stream, call); },
+        comm, call, from.data(), to.data(), [&] { comm.all_to_all(from, to, stream, call); },
         [&] { return detail::gathered(comm, call); });
+}
+/// The same on the compute stream.
+template <class Sent, class Received, HasComputeStream C>
+void all_to_all(const C& comm, Sent&& sent, Received&& received,
+                detail::CallLine line = detail::CallLine(SourceLocation::current())) {
+    all_to_all(comm, std::forward<Sent>(sent), std::forward<Received>(received), comm.compute_stream(), line.where);
 }
 
 }  // namespace shardkit

@@ -4,6 +4,7 @@
 #include <shardkit/comm/call.hpp>
 #include <shardkit/comm/communicator.hpp>
 #include <shardkit/comm/journal.hpp>
+#include <shardkit/comm/verb_memory.hpp>
 
 namespace shardkit {
 
@@ -14,6 +15,11 @@ void barrier(const C& comm, typename C::Stream stream, SourceLocation where = So
     const Call call{{.verb = Verb::barrier}, 0, where};
     detail::make_call(
         comm, call, nullptr, nullptr, [&] { comm.barrier(stream, call); }, [] { return Moved{}; });
+}
+/// The same on the compute stream.
+template <HasComputeStream C>
+void barrier(const C& comm, detail::CallLine line = detail::CallLine(SourceLocation::current())) {
+    barrier(comm, comm.compute_stream(), line.where);
 }
 
 }  // namespace shardkit

@@ -3,11 +3,13 @@
 
 #include <cstddef>
 #include <span>
+#include <utility>
 
 #include <shardkit/comm/call.hpp>
 #include <shardkit/comm/communicator.hpp>
 #include <shardkit/comm/journal.hpp>
 #include <shardkit/comm/moved.hpp>
+#include <shardkit/comm/verb_memory.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/core/error.hpp>
 
@@ -24,14 +26,22 @@ concept Broadcasts = Communicator<C> && Element<T> &&
 /// Shapes:  values [k], the same k on all ranks.   Order: stream-ordered. Collective over `comm`.
 /// Cost:    every other rank receives the bytes of `values` once.
 /// @throws  std::invalid_argument when root is no rank of `comm`; CommError when the engine fails
-template <Element T, Broadcasts<T> C>
-void broadcast(const C& comm, std::span<T> values, std::size_t root, typename C::Stream stream,
+template <class Values, Broadcasts<detail::ElementIn<Values>> C>
+void broadcast(const C& comm, Values&& values, std::size_t root, typename C::Stream stream,
                SourceLocation where = SourceLocation::current()) {
+    using T = detail::ElementIn<Values>;
+    const std::span<T> all = detail::verb_output(std::forward<Values>(values));
     detail::check_rank(comm, "broadcast", "root", root, where);
-    const Call call = detail::call_of<T>(Verb::broadcast, values.size(), values.size_bytes(), {where, nullptr, root});
+    const Call call = detail::call_of<T>(Verb::broadcast, all.size(), all.size_bytes(), {where, nullptr, root});
     detail::make_call(
-        comm, call, nullptr, values.data(), [&] { return comm.broadcast(values, root, stream, call); },
-        [&] { return detail::message_moved(comm, root, values.size_bytes()); });
+        comm, call, nullptr, all.data(), [&] { return comm.broadcast(all, root, stream, call); },
+        [&] { return detail::message_moved(comm, root, all.size_bytes()); });
+}
+/// The same on the compute stream.
+template <class Values, HasComputeStream C>
+void broadcast(const C& comm, Values&& values, std::size_t root,
+               detail::CallLine line = detail::CallLine(SourceLocation::current())) {
+    broadcast(comm, std::forward<Values>(values), root, comm.compute_stream(), line.where);
 }
 
 }  // namespace shardkit

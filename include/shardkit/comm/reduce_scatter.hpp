@@ -3,11 +3,13 @@
 
 #include <cstddef>
 #include <span>
+#include <utility>
 
 #include <shardkit/comm/call.hpp>
 #include <shardkit/comm/communicator.hpp>
 #include <shardkit/comm/journal.hpp>
 #include <shardkit/comm/reduce_op.hpp>
+#include <shardkit/comm/verb_memory.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/core/error.hpp>
 
@@ -28,28 +30,45 @@ concept ReduceScatters = Communicator<C> && Element<In> && Element<Out> &&
 /// Cost:    (size - 1) / size of full's bytes received per rank.
 /// @post    shard[i] is the reduction over ranks q of rank q's full[rank * k + i]
 /// @throws  std::invalid_argument when full is not size times shard; CommError when the engine fails
-template <Element In, Element Out, ReduceScatters<In, Out> C>
-void reduce_scatter(const C& comm, ReduceOp op, std::span<const In> full, std::span<Out> shard,
-                    typename C::Stream stream, CallSite site = SourceLocation::current()) {
-    detail::check_full(comm, "reduce_scatter", full.size(), shard.size(), site.where);
-    const Call call = detail::call_of<In, Out>(Verb::reduce_scatter, full.size(), full.size_bytes(), site, op);
-    detail::make_call(comm, call, full.data(), shard.data(),
-                      [&] { return comm.reduce_scatter(op, full, shard, stream, call); });
+template <class Full, class Shard, ReduceScatters<detail::ElementIn<Full>, detail::ElementIn<Shard>> C>
+void reduce_scatter(const C& comm, ReduceOp op, Full&& full, Shard&& shard, typename C::Stream stream,
+                    CallSite site = SourceLocation::current()) {
+    const auto from = detail::verb_input(std::forward<Full>(full));
+    const auto to = detail::verb_output(std::forward<Shard>(shard));
+    detail::check_full(comm, "reduce_scatter", from.size(), to.size(), site.where);
+    const Call call = detail::call_of<detail::ElementIn<Full>, detail::ElementIn<Shard>>(
+        Verb::reduce_scatter, from.size(), from.size_bytes(), site, op);
+    detail::make_call(comm, call, from.data(), to.data(),
+                      [&] { return comm.reduce_scatter(op, from, to, stream, call); });
+}
+/// The same on the compute stream.
+template <class Full, class Shard, HasComputeStream C>
+void reduce_scatter(const C& comm, ReduceOp op, Full&& full, Shard&& shard,
+                    detail::CallLine line = detail::CallLine(SourceLocation::current())) {
+    reduce_scatter(comm, op, std::forward<Full>(full), std::forward<Shard>(shard), comm.compute_stream(), line.where);
 }
 
 /// Reduces likewise where piece r of rank r's own buffer receives the result; the other pieces keep their values.
 /// Over one rank there is nothing to do.
 /// @throws  std::invalid_argument when size does not divide full; CommError when the engine fails
-template <Element T, ReduceScatters<T, T> C>
-void reduce_scatter_in_place(const C& comm, ReduceOp op, std::span<T> full, typename C::Stream stream,
+template <class Full, ReduceScatters<detail::ElementIn<Full>, detail::ElementIn<Full>> C>
+void reduce_scatter_in_place(const C& comm, ReduceOp op, Full&& full, typename C::Stream stream,
                              CallSite site = SourceLocation::current()) {
-    detail::check_multiple(comm, "reduce_scatter_in_place", full.size(), site.where);
+    using T = detail::ElementIn<Full>;
+    const std::span<T> all = detail::verb_output(std::forward<Full>(full));
+    detail::check_multiple(comm, "reduce_scatter_in_place", all.size(), site.where);
     if (comm.size() == 1) { return; }
-    const std::size_t k = full.size() / comm.size();
-    const std::span<T> shard = full.subspan(comm.rank() * k, k);
-    const Call call = detail::call_of<T>(Verb::reduce_scatter, full.size(), full.size_bytes(), site, op);
-    detail::make_call(comm, call, nullptr, full.data(),
-                      [&] { return comm.reduce_scatter(op, std::span<const T>(full), shard, stream, call); });
+    const std::size_t k = all.size() / comm.size();
+    const std::span<T> shard = all.subspan(comm.rank() * k, k);
+    const Call call = detail::call_of<T>(Verb::reduce_scatter, all.size(), all.size_bytes(), site, op);
+    detail::make_call(comm, call, nullptr, all.data(),
+                      [&] { return comm.reduce_scatter(op, std::span<const T>(all), shard, stream, call); });
+}
+/// The same on the compute stream.
+template <class Full, HasComputeStream C>
+void reduce_scatter_in_place(const C& comm, ReduceOp op, Full&& full,
+                             detail::CallLine line = detail::CallLine(SourceLocation::current())) {
+    reduce_scatter_in_place(comm, op, std::forward<Full>(full), comm.compute_stream(), line.where);
 }
 
 }  // namespace shardkit

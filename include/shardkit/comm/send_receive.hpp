@@ -3,11 +3,13 @@
 
 #include <cstddef>
 #include <span>
+#include <utility>
 
 #include <shardkit/comm/call.hpp>
 #include <shardkit/comm/communicator.hpp>
 #include <shardkit/comm/journal.hpp>
 #include <shardkit/comm/moved.hpp>
+#include <shardkit/comm/verb_memory.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/core/error.hpp>
 
@@ -27,42 +29,68 @@ concept SendsAndReceives = Communicator<C> && Element<T> &&
 /// Order:   stream-ordered; a rendezvous: it completes only once the receiver takes the data, so two ranks
 ///          that both send first wait for each other: use `send_receive`.
 /// @throws  std::invalid_argument when `to` is no rank of `comm`; CommError on failure or when sizes disagree
-template <Element T, SendsAndReceives<T> C>
-void send(const C& comm, std::span<const T> values, std::size_t to, typename C::Stream stream,
+template <class Values, SendsAndReceives<detail::ElementIn<Values>> C>
+void send(const C& comm, Values&& values, std::size_t to, typename C::Stream stream,
           SourceLocation where = SourceLocation::current()) {
+    const auto sent = detail::verb_input(std::forward<Values>(values));
     detail::check_rank(comm, "send", "peer", to, where);
-    const Call call = detail::call_of<T>(Verb::send, values.size(), values.size_bytes(), where);
+    const Call call = detail::call_of<detail::ElementIn<Values>>(Verb::send, sent.size(), sent.size_bytes(), where);
     detail::make_call(
-        comm, call, values.data(), nullptr, [&] { comm.send(values, to, stream, call); },
-        [&] { return detail::message_moved(comm, to, values.size_bytes()); });
+        comm, call, sent.data(), nullptr, [&] { comm.send(sent, to, stream, call); },
+        [&] { return detail::message_moved(comm, to, sent.size_bytes()); });
+}
+/// The same on the compute stream.
+template <class Values, HasComputeStream C>
+void send(const C& comm, Values&& values, std::size_t to,
+          detail::CallLine line = detail::CallLine(SourceLocation::current())) {
+    send(comm, std::forward<Values>(values), to, comm.compute_stream(), line.where);
 }
 
 /// Receives what rank `from` sends, with the sender's element type and count. Order and errors as of `send`.
-template <Element T, SendsAndReceives<T> C>
-void receive(const C& comm, std::span<T> values, std::size_t from, typename C::Stream stream,
+template <class Values, SendsAndReceives<detail::ElementIn<Values>> C>
+void receive(const C& comm, Values&& values, std::size_t from, typename C::Stream stream,
              SourceLocation where = SourceLocation::current()) {
+    const auto received = detail::verb_output(std::forward<Values>(values));
     detail::check_rank(comm, "receive", "peer", from, where);
-    const Call call = detail::call_of<T>(Verb::receive, values.size(), values.size_bytes(), where);
+    const Call call =
+        detail::call_of<detail::ElementIn<Values>>(Verb::receive, received.size(), received.size_bytes(), where);
     detail::make_call(
-        comm, call, nullptr, values.data(), [&] { comm.receive(values, from, stream, call); },
-        [&] { return detail::message_moved(comm, from, values.size_bytes()); });
+        comm, call, nullptr, received.data(), [&] { comm.receive(received, from, stream, call); },
+        [&] { return detail::message_moved(comm, from, received.size_bytes()); });
+}
+/// The same on the compute stream.
+template <class Values, HasComputeStream C>
+void receive(const C& comm, Values&& values, std::size_t from,
+             detail::CallLine line = detail::CallLine(SourceLocation::current())) {
+    receive(comm, std::forward<Values>(values), from, comm.compute_stream(), line.where);
 }
 
 /// Sends to one rank and receives from another, the same or itself at once, so that a ring of ranks cannot block.
 /// Seen as a receive around a send by journals and observers; the engine is given the call of the sending end.
 /// Order:   stream-ordered. Errors as of `send`.
-template <Element T, SendsAndReceives<T> C>
-void send_receive(const C& comm, std::span<const T> sent, std::size_t to, std::span<T> received, std::size_t from,
+template <class Sent, class Received, SendsAndReceives<detail::ElementIn<Sent>> C>
+void send_receive(const C& comm, Sent&& sent, std::size_t to, Received&& received, std::size_t from,
                   typename C::Stream stream, SourceLocation where = SourceLocation::current()) {
+    static_assert(detail::SameElements<Sent, Received>::are_given);
+    using T = detail::ElementIn<Sent>;
+    const auto out = detail::verb_input(std::forward<Sent>(sent));
+    const auto in = detail::verb_output(std::forward<Received>(received));
     detail::check_rank(comm, "send_receive", "peer", to, where);
     detail::check_rank(comm, "send_receive", "peer", from, where);
-    const Call sends = detail::call_of<T>(Verb::send, sent.size(), sent.size_bytes(), where);
-    const Call receives = detail::call_of<T>(Verb::receive, received.size(), received.size_bytes(), where);
-    if (!detail::begin(comm, receives, nullptr, received.data())) { return; }
-    if (!detail::begin(comm, sends, sent.data(), nullptr)) { return; }
-    comm.send_receive(sent, to, received, from, stream, sends);
-    detail::end(comm, sends, sent.data(), nullptr, detail::message_moved(comm, to, sent.size_bytes()));
-    detail::end(comm, receives, nullptr, received.data(), detail::message_moved(comm, from, received.size_bytes()));
+    const Call sends = detail::call_of<T>(Verb::send, out.size(), out.size_bytes(), where);
+    const Call receives = detail::call_of<T>(Verb::receive, in.size(), in.size_bytes(), where);
+    if (!detail::begin(comm, receives, nullptr, in.data())) { return; }
+    if (!detail::begin(comm, sends, out.data(), nullptr)) { return; }
+    comm.send_receive(out, to, in, from, stream, sends);
+    detail::end(comm, sends, out.data(), nullptr, detail::message_moved(comm, to, out.size_bytes()));
+    detail::end(comm, receives, nullptr, in.data(), detail::message_moved(comm, from, in.size_bytes()));
+}
+/// The same on the compute stream.
+template <class Sent, class Received, HasComputeStream C>
+void send_receive(const C& comm, Sent&& sent, std::size_t to, Received&& received, std::size_t from,
+                  detail::CallLine line = detail::CallLine(SourceLocation::current())) {
+    send_receive(comm, std::forward<Sent>(sent), to, std::forward<Received>(received), from, comm.compute_stream(),
+                 line.where);
 }
 
 }  // namespace shardkit

@@ -15,6 +15,7 @@
 #include <shardkit/comm/barrier.hpp>
 #include <shardkit/core/elements.hpp>
 #include <shardkit/detail/range.hpp>
+#include <shardkit/mesh/axes.hpp>
 #include <shardkit/param/shapes.hpp>
 #include <shardkit/rank/engine.hpp>
 #include <shardkit/rank/rank.hpp>
@@ -24,7 +25,13 @@
 
 namespace shardkit {
 
+template <class AxisSet>
+struct Partial;
+
 inline namespace SHARDKIT_BUILD {
+
+template <class State, class Placement>
+class Gradients;
 
 /// A group of parameters as flat buffers that a policy shards over the data-parallel ranks of a mesh.
 ///     Sharded<Linear, FullShard, Engine> layer{rank, "layers.0", {shape<Weight>(out, in), shape<Bias>(out)}};
@@ -51,6 +58,10 @@ class Sharded {
     using Options = ShardedOptions<Group, Policy>;
     using Gather = typename Precision::Gather;
     using Gradient = typename Precision::Gradient;
+    using Window = shardkit::Window<State>;
+    using PendingWindow = shardkit::PendingWindow<State>;  ///< a gather that was begun
+    /// What `gradients` of an Accumulation returns; see step/gradients.hpp.
+    using Gradients = shardkit::Gradients<State, Partial<DataAxes>>;
 
     /// @throws std::invalid_argument when a shape cannot be, the policy's shard group does not divide dp, the path is
     ///         empty, or another rank gives another group; std::length_error when the group's bytes overflow;
@@ -150,31 +161,31 @@ class Sharded {
     /// Full parameters, gathered if the full copy is stale: then collective over the shard group. Stream-ordered.
     /// Cost:    (n - 1) / n of the group's gathered bytes received where it gathers; else nothing.
     /// @throws  UsageError when no gather buffer is free; CommError when the engine fails
-    [[nodiscard]] Window<State> unshard(SourceLocation where = SourceLocation::current()) {
+    [[nodiscard]] Window unshard(SourceLocation where = SourceLocation::current()) {
         return begin_unshard(where).wait();
     }
 
     /// The same for work that not all ranks do: with Gathers::never it is local, whatever the policy.
     /// @throws  UsageError when it would have to gather; see summon_full_params
-    [[nodiscard]] Window<State> unshard(Gathers gathers, SourceLocation where = SourceLocation::current()) {
+    [[nodiscard]] Window unshard(Gathers gathers, SourceLocation where = SourceLocation::current()) {
         live(where).open_window(gathers, where);
-        return detail::Access::make<PendingWindow<State>>(*state_, where).wait();
+        return detail::Access::make<PendingWindow>(*state_, where).wait();
     }
 
     /// Starts the gather, with the cost and errors of unshard; `std::move(pending).wait()` gives the window.
-    [[nodiscard]] PendingWindow<State> begin_unshard(SourceLocation where = SourceLocation::current()) {
+    [[nodiscard]] PendingWindow begin_unshard(SourceLocation where = SourceLocation::current()) {
         live(where).open_window(Gathers::when_stale, where);
-        return detail::Access::make<PendingWindow<State>>(*state_, where);
+        return detail::Access::make<PendingWindow>(*state_, where);
     }
 
     /// Ends a window: full parameters are released where the policy says so. Local work.
     /// @throws UsageError when the window is another group's or already ended
-    void reshard(Window<State>&& window, SourceLocation where = SourceLocation::current()) {
+    void reshard(Window&& window, SourceLocation where = SourceLocation::current()) {
         if (!window.belongs_to(live(where))) {
             state_->refuse_group(where, window.open() ? "reshard of a window that belongs to another group"
                                                       : "reshard of a window that has already ended");
         }
-        const Window<State> ends_here(std::move(window));
+        const Window ends_here(std::move(window));
     }
 
     template <class Given>

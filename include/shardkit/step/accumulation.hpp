@@ -162,7 +162,7 @@ class Accumulation {
     [[nodiscard]] auto gradients(Layer& layer, SourceLocation where = SourceLocation::current()) {
         auto& state = group_of(layer, "gradients", where);
         state.take_gradients(where, "gradients");
-        return detail::Access::make<Gradients<typename Layer::State, Partial<DataAxes>>>(state, where);
+        return detail::Access::make<typename Layer::Gradients>(state, where);
     }
 
     /// Takes a microbatch's gradients in and reduces them where the policy does so every microbatch; with the last

@@ -37,6 +37,7 @@ class RecordingCommunicator {
 
     static std::size_t rank() { return 1; }
     static std::size_t size() { return 3; }
+    Stream compute_stream() const { return {}; }
     std::string_view axes() const { return axes_; }
     RecordingCommunicator named(std::string_view axes) const { return RecordingCommunicator(*call_, axes); }
     RecordingCommunicator split(std::size_t, std::size_t, std::string_view axes,

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <array>
 #include <cstddef>
 #include <span>
 #include <stdexcept>
@@ -208,6 +209,39 @@ TEST_CASE("in place over one rank nothing is left to do, and the engine is not a
     CHECK(call.count == 0);
     all_reduce(comm, ReduceOp::sum, std::span<const float>(values), all, {});  // into memory of its own: a copy
     CHECK(call.count == 1);
+}
+
+TEST_CASE_FIXTURE(Three, "verbs take arrays, vectors and spans, and without a stream say the line of their call") {
+    const std::vector<float> constant(5);
+    std::array<double, 15> sums{};
+    const auto line_of = [&](auto&& verb) {
+        verb();
+        CHECK(std::string(call.where.file) == __FILE__);
+        return call.where.line;
+    };
+    CHECK(line_of([&] { all_gather(comm, constant, three_k); }) == __LINE__);
+    CHECK(call.input == constant.data());
+    CHECK(call.output == three_k.data());
+    CHECK(call.output_size == 15);
+    CHECK(line_of([&] { all_gather_in_place(comm, three_k); }) == __LINE__);
+    CHECK(line_of([&] { all_reduce(comm, ReduceOp::max, three_k, sums); }) == __LINE__);
+    CHECK(call.op == ReduceOp::max);
+    CHECK(call.output == sums.data());
+    CHECK(line_of([&] { all_reduce_in_place(comm, ReduceOp::sum, sums); }) == __LINE__);
+    CHECK(line_of([&] { reduce_scatter(comm, ReduceOp::sum, std::span(three_k), shard_out); }) == __LINE__);
+    CHECK(line_of([&] { reduce_scatter_in_place(comm, ReduceOp::sum, three_k); }) == __LINE__);
+    CHECK(line_of([&] { broadcast(comm, k, 2); }) == __LINE__);
+    CHECK(call.from == 2);
+    CHECK(line_of([&] { all_to_all(comm, three_k, full_out); }) == __LINE__);
+    CHECK(line_of([&] { send(comm, constant, 2); }) == __LINE__);
+    CHECK(call.to == 2);
+    CHECK(line_of([&] { receive(comm, k, 0); }) == __LINE__);
+    CHECK(line_of([&] { send_receive(comm, constant, 2, k, 0); }) == __LINE__);
+    CHECK(line_of([&] { barrier(comm); }) == __LINE__);
+    // With a stream as before, whatever holds the elements.
+    call.count = 0;
+    all_gather(comm, constant, three_k, {}, here);
+    check_call(call, "all_gather", std::span<const float>(constant), full_out);
 }
 
 TEST_CASE("verbs on one rank refuse wrong sizes with the same sentences") {

@@ -13,6 +13,7 @@
 #include <shardkit/policy/dynamic_policy.hpp>
 #include <shardkit/policy/full_shard.hpp>
 #include <shardkit/policy/hybrid_shard.hpp>
+#include <shardkit/policy/named_policy.hpp>
 #include <shardkit/policy/no_shard.hpp>
 #include <shardkit/policy/policy_rules.hpp>
 #include <shardkit/policy/shard_grad_op.hpp>
@@ -125,6 +126,26 @@ static_assert(PolicyRules<AllReduceThenShard>::hold && PolicyRules<KeepUntilUpda
               PolicyRules<ReduceOnce>::hold);
 
 }  // namespace
+
+TEST_CASE("named_policy: each policy of the library by its name, and no other") {
+    CHECK(named_policy("no_shard").values(4).parameters == Placement::replicated);
+    for (const std::string_view name : {"no_shard", "shard_optimizer", "shard_grad_op", "full_shard"}) {
+        CHECK(named_policy(name).name() == name);
+        CHECK(named_policy(name).shard_group(6) == 6);
+    }
+    CHECK(named_policy("hybrid_shard:2").name() == "hybrid_shard");
+    CHECK(named_policy("hybrid_shard:2").shard_group(6) == 2);
+    CHECK(named_policy("hybrid_shard:12").shard_group(24) == 12);
+    for (const std::string_view name : {"", "fsdp", "full_shard ", "Full_shard", "hybrid_shard", "hybrid_shard:",
+                                        "hybrid_shard:0", "hybrid_shard:-2", "hybrid_shard:2x", "hybrid_shard:+2",
+                                        "hybrid_shard: 2", "hybrid_shard:99999999999999999999"}) {
+        CAPTURE(name);
+        const std::string refused =
+            thrown_message<std::invalid_argument>([&] { named_policy(name, {"user.cpp", 7}); });
+        CHECK(refused.starts_with("named_policy: no policy is called '" + std::string(name) + "'; expected no_shard"));
+        CHECK(refused.ends_with("(user.cpp:7)"));
+    }
+}
 
 TEST_CASE("DynamicPolicy: has the placements, name and groups of what it holds, whatever dp is") {
     const auto same = [](const auto& policy) {

@@ -15,6 +15,7 @@
 #include <shardkit/comm/all_gather.hpp>
 #include <shardkit/comm/split.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
+#include <shardkit/rank/all_reduce_value.hpp>
 #include <shardkit/rank/rank.hpp>
 
 #include "../comm/recording_communicator.hpp"
@@ -380,6 +381,19 @@ TEST_CASE("a trainer's own run(rank, ...) is not taken for the engine's, which t
     std::size_t times = 3;  // not const: the engine's would take it as it is
     self::run(DeviceMesh<1>{}, [&](auto& rank) { CHECK(run(rank, times) == 3); });
     threads::run(DeviceMesh<2>{}, [&](auto& rank) { CHECK(run(rank, times) == 6); });
+}
+
+TEST_CASE("all_reduce_value: one number of each rank, over all ranks or some") {
+    threads::run(DeviceMesh<3, 2>{}, [](auto& rank) {
+        const auto own = static_cast<double>(rank.rank());
+        CHECK(all_reduce_value(rank, own + 0.5) == 18);
+        CHECK(all_reduce_value(rank, own, ReduceOp::max) == 5);
+        CHECK(all_reduce_value(rank, own, ReduceOp::min) == 0);
+        const auto tp = rank.sub_mesh(Axes<Tp>{});
+        double of_peers = 0;
+        for (const std::uint64_t peer : connected(tp, rank.rank())) { of_peers += static_cast<double>(peer); }
+        CHECK(all_reduce_value(rank, tp, own) == of_peers);
+    });
 }
 
 }  // namespace context_test

@@ -48,6 +48,8 @@ class Communicator {
     const CommunicatorLabel& label() const noexcept { return *label_; }
     /// Returns what this rank has given to its streams, over all its communicators. Waits for nothing.
     TrafficLog& traffic() const noexcept { return label_->journal.traffic(); }
+    /// Returns the stream of verbs that are given none: they are done when they return.
+    Stream compute_stream() const noexcept { return {}; }
     /// Returns a number that ranks of one host share.
     std::size_t host_of(std::size_t rank) const noexcept { return group_->homes[rank].host; }
 

@@ -62,6 +62,8 @@ class Communicator {
     /// Returns what this rank has given to its streams, over all its communicators. Waits for nothing.
     TrafficLog& traffic() const noexcept { return label_->journal.traffic(); }
     Streams<Stream> streams() const noexcept { return world_->streams(); }
+    /// Returns the stream of verbs that are given none.
+    Stream compute_stream() const noexcept { return streams().compute; }
 
     /// Allocates zeroed device memory, which the World's arena keeps.
     template <Element T>

@@ -34,6 +34,8 @@ class Communicator {
     std::string_view axes() const noexcept { return label_->axes; }
     const CommunicatorLabel& label() const noexcept { return *label_; }
     TrafficLog& traffic() const noexcept { return label_->journal.traffic(); }
+    /// Returns the stream of verbs that are given none: they are done when they return.
+    Stream compute_stream() const noexcept { return {}; }
 
     Communicator named(std::string_view axes) const { return Communicator(*world_, axes); }
 

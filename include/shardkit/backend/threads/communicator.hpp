@@ -49,6 +49,8 @@ class Communicator {
     /// Returns what this rank has given to its streams, over all its communicators. Waits for nothing.
     TrafficLog& traffic() const noexcept { return handle_.label->journal.traffic(); }
 
+    /// Returns the stream of verbs that are given none: they are done when they return.
+    Stream compute_stream() const noexcept { return {}; }
     /// Returns the rank's stream on which gathers run while the rank goes on; default ones without
     /// LaunchOptions::overlap.
     Stream communication_stream() const noexcept {

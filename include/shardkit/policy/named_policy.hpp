@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <charconv>
+#include <cstddef>
+#include <string_view>
+#include <system_error>
+
+#include <shardkit/core/error.hpp>
+#include <shardkit/core/source_location.hpp>
+#include <shardkit/policy/dynamic_policy.hpp>
+#include <shardkit/policy/full_shard.hpp>
+#include <shardkit/policy/hybrid_shard.hpp>
+#include <shardkit/policy/no_shard.hpp>
+#include <shardkit/policy/shard_grad_op.hpp>
+#include <shardkit/policy/shard_optimizer.hpp>
+
+namespace shardkit {
+
+/// Returns the library's policy of a name, as a flag or a configuration file gives it: no_shard, shard_optimizer,
+/// shard_grad_op, full_shard, or hybrid_shard:N with the number of ranks that share one copy.
+///     Sharded<Block, DynamicPolicy, Engine> block{rank, "blocks.0", {}, {named_policy(argv[1])}};
+/// @throws std::invalid_argument for any other name, with what was given and what there is
+inline DynamicPolicy named_policy(std::string_view name, SourceLocation where = SourceLocation::current()) {
+    constexpr std::string_view hybrid = "hybrid_shard:";
+    if (name == NoShard::name) { return DynamicPolicy(NoShard{}, where); }
+    if (name == ShardOptimizer::name) { return DynamicPolicy(ShardOptimizer{}, where); }
+    if (name == ShardGradOp::name) { return DynamicPolicy(ShardGradOp{}, where); }
+    if (name == FullShard::name) { return DynamicPolicy(FullShard{}, where); }
+    if (name.starts_with(hybrid)) {
+        const char* const end = name.data() + name.size();
+        std::size_t ranks = 0;
+        const auto [stopped, error] = std::from_chars(name.data() + hybrid.size(), end, ranks);
+        if (error == std::errc{} && stopped == end && ranks > 0) {
+            return DynamicPolicy(HybridShard<dynamic>{ranks}, where);
+        }
+    }
+    throw_invalid_argument(where, "named_policy: no policy is called '", name,
+                           "'; expected no_shard, shard_optimizer, shard_grad_op, full_shard, or hybrid_shard:N for "
+                           "N ranks, at least 1, that share one copy");
+}
+
+}  // namespace shardkit
