@@ -16,6 +16,7 @@
 #include <shardkit/detail/identity.hpp>
 #include <shardkit/layout/flat_layout.hpp>
 #include <shardkit/layout/segments.hpp>
+#include <shardkit/param/initial_values.hpp>
 #include <shardkit/rank/context.hpp>
 #include <shardkit/sharded/adopted_ranges.hpp>
 #include <shardkit/sharded/group_communicators.hpp>
@@ -147,19 +148,23 @@ class Group {
     /// @throws std::invalid_argument when another group does
     void hold(std::span<const std::byte> parameters, std::span<const std::byte> gradients, SourceLocation where);
 
-    /// Sets every element from value(path, parameter name, index in the whole tensor).
+    /// Sets every element from value(path, parameter name, index in the whole tensor), or value(path, name)(index).
     template <class F>
     void initialize(F& value, SourceLocation where) {
-        begin_write(where);
-        for (std::size_t p = geometry_.parameters.size(); p > 0; --p) {
-            torn_.begin(p - 1, TornValues::parameters, "initialize", where);
-        }
+        begin_initialize(where);
         for (std::size_t p = 0; p < geometry_.parameters.size(); ++p) {
-            const auto value_at = [&](std::size_t i) {
-                return static_cast<double>(
-                    value(std::string_view(geometry_.path), geometry_.parameters[p].name, std::uint64_t{i}));
-            };
-            write(p, ValuesAt::of(value_at), where);
+            const std::string_view path = geometry_.path;
+            const std::string_view name = geometry_.parameters[p].name;
+            if constexpr (GivesFunctions<F>) {
+                const auto its = function_of(value, path, name);
+                const auto value_at = [&](std::size_t i) { return static_cast<double>(its(std::uint64_t{i})); };
+                write(p, ValuesAt::of(value_at), where);
+            } else {
+                const auto value_at = [&](std::size_t i) {
+                    return static_cast<double>(value(path, name, std::uint64_t{i}));
+                };
+                write(p, ValuesAt::of(value_at), where);
+            }
         }
     }
     /// Sets one parameter from its full values.
@@ -238,6 +243,13 @@ class Group {
           std::size_t alignment, const char* precision);
     ~Group() = default;
 
+    /// All parameters are torn until they are written.
+    void begin_initialize(SourceLocation where) {
+        begin_write(where);
+        for (std::size_t p = geometry_.parameters.size(); p > 0; --p) {
+            torn_.begin(p - 1, TornValues::parameters, "initialize", where);
+        }
+    }
     virtual void restart_gradients() noexcept = 0;
 
     /// A whole parameter of the user's: its size, and that it is the host's memory.

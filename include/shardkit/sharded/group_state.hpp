@@ -104,6 +104,11 @@ class GroupState : public Group<EngineType> {
         return parameters_.shows_held() || (step_.busy() && gradients_.placed());
     }
 
+    /// Sets every element from value(path, parameter name)(index in the whole tensor), by the engine's kernels, which
+    /// it has by index.
+    template <GivesFunctions F>
+    void fill(F& value, SourceLocation where);
+
     /// f(values) with what this rank updates, elements `geometry.updated` of the flat order: master weights where the
     /// group keeps them.
     template <class F>
@@ -169,6 +174,10 @@ class GroupState : public Group<EngineType> {
     template <class T>
     void write_range(std::size_t parameter, std::span<T> target, std::size_t origin, const ValuesAt& values,
                      bool round_to_master_first, ValuesDigest* digest);
+    /// The same by a kernel.
+    template <class RoundedTo, class T, class F>
+    void fill_range(std::size_t parameter, std::span<T> target, std::size_t origin, const F& value,
+                    ValuesDigest* digest);
     /// States the values of memory that was adopted, as they are now.
     void digest_adopted();
     static Arithmetic<Master> to_master(double value) {

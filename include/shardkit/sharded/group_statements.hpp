@@ -36,12 +36,13 @@ class ValuesDigest {
     /// Adds the values from number `first` on; in ascending order.
     template <FloatingElement T>
     void add(std::size_t first, std::span<const T> values) noexcept {
-        for (std::size_t i = (step_ - first % step_) % step_; i < values.size(); i += step_) {
-            std::uint64_t bits = 0;
-            std::memcpy(&bits, &values[i], sizeof(T));
-            hash_ = statement_hash(hash_, bits);
-            sum_ += static_cast<double>(static_cast<Arithmetic<T>>(values[i]));
-        }
+        for (std::size_t i = (step_ - first % step_) % step_; i < values.size(); i += step_) { add_one(values[i]); }
+    }
+
+    /// Adds value(i) of so many elements from number `first` on, of which only those that are sampled are asked for.
+    template <FloatingElement T, class F>
+    void add_each(std::size_t first, std::size_t count, const F& value) {
+        for (std::size_t i = (step_ - first % step_) % step_; i < count; i += step_) { add_one(T{value(i)}); }
     }
 
     /// Returns 0 when nothing was given.
@@ -52,6 +53,14 @@ class ValuesDigest {
     }
 
   private:
+    template <FloatingElement T>
+    void add_one(const T& value) noexcept {
+        std::uint64_t bits = 0;
+        std::memcpy(&bits, &value, sizeof(T));
+        hash_ = statement_hash(hash_, bits);
+        sum_ += static_cast<double>(static_cast<Arithmetic<T>>(value));
+    }
+
     std::size_t step_ = 1;
     StatementHash hash_ = 0;
     double sum_ = 0;

@@ -16,6 +16,7 @@
 #include <shardkit/core/elements.hpp>
 #include <shardkit/detail/range.hpp>
 #include <shardkit/mesh/axes.hpp>
+#include <shardkit/param/initial_values.hpp>
 #include <shardkit/param/shapes.hpp>
 #include <shardkit/rank/engine.hpp>
 #include <shardkit/rank/rank.hpp>
@@ -194,11 +195,18 @@ class Sharded {
         static_assert(consumed, "reshard consumes the window: write reshard(std::move(window))");
     }
 
-    /// Sets every element from value(path, parameter name, index in the whole parameter) -> floating point;
-    /// the same for every world size and policy. Local work: what this rank holds. @throws UsageError under a window
+    /// Sets every element from value(path, parameter name, index in the whole parameter) -> floating point, which the
+    /// host calls; or from value(path, parameter name)(index), which the engine's kernels call: InitialValues, or a
+    /// trivially copyable functor of the user's. The same for every world size and policy.
+    /// Order:   local work: what this rank holds; in the compute stream's order
+    /// @throws  UsageError under a window
     template <class F>
     void initialize(F value, SourceLocation where = SourceLocation::current()) {
-        live(where).initialize(value, where);
+        if constexpr (detail::GivesFunctions<F> && IndexKernels<Engine>) {
+            live(where).fill(value, where);
+        } else {
+            live(where).initialize(value, where);
+        }
     }
 
     /// Sets one parameter (its type, its name or its number) from its full values, the same on every rank; each rank

@@ -204,8 +204,7 @@ class Groups {
             },
             where);
     }
-    /// Sets every element of every group from value(path, parameter name, index in the whole parameter), as
-    /// Sharded::initialize. Local work.
+    /// Sets every element of every group, as Sharded::initialize, on the host. Local work.
     template <class F>
     void initialize(F value, SourceLocation where = SourceLocation::current()) const {
         walk([&](detail::Group<Engine>& group) { group.initialize(value, where); }, where);
@@ -301,6 +300,16 @@ class Model : public Groups<EngineType> {
     template <class... T>
     requires(!(std::is_base_of_v<Base, T> || ...)) explicit Model(T&... parts) : Base(list(parts...)) {}
 
+    /// Sets every element of every group, as Sharded::initialize: from value(path, parameter name, index in the whole
+    /// parameter), or from value(path, parameter name)(index), which the engine's kernels call. Local work.
+    template <class F>
+    void initialize(F value, SourceLocation where = SourceLocation::current()) const {
+        if constexpr (detail::GivesFunctions<F> && IndexKernels<Engine>) {
+            for_each_state([&](auto& state) { state.fill(value, where); }, where);
+        } else {
+            Base::initialize(value, where);
+        }
+    }
     /// f(detail::GroupState<Engine, P>&) for what stands behind every group, in order: for optimizers, which need the
     /// elements' types.
     template <class F>

@@ -11,12 +11,18 @@
 
 #include <doctest/doctest.h>
 
+#include <shardkit/core/bf16.hpp>
+#include <shardkit/param/initial_values.hpp>
+#include <shardkit/param/tensor_list.hpp>
 #include <shardkit/policy/dynamic_policy.hpp>
 #include <shardkit/policy/full_shard.hpp>
 #include <shardkit/policy/hybrid_shard.hpp>
+#include <shardkit/policy/named_policy.hpp>
 #include <shardkit/policy/no_shard.hpp>
 #include <shardkit/policy/shard_grad_op.hpp>
 #include <shardkit/policy/shard_optimizer.hpp>
+#include <shardkit/step/local_shards.hpp>
+#include <shardkit/step/model.hpp>
 
 #include "unit/sharded/custom_policies.hpp"
 #include "unit/sharded/linear_layer.hpp"
@@ -97,6 +103,56 @@ TEST_CASE("initialize gives the same values for every world size and policy") {
         CHECK(read<double>(layer, Weight{}, 35) == counting(35, 0));
         CHECK(read<double>(layer, Bias{}, 7) == counting(7, 100));
     });
+}
+
+TEST_CASE("initialize by the engine's kernels: the bits that the host gives, under every policy, tp and precision") {
+    const auto values_of = [](std::string_view /*path*/, std::string_view name) {
+        return name == "narrow" ? sk::InitialValues::constant(0.1) : sk::InitialValues::normal(0.25, 0.5, 42);
+    };
+    const auto check = [&]<class Precision>(auto& rank, const sk::DynamicPolicy& policy, Precision /*precision*/) {
+        using Gather = typename Precision::Gather;
+        using Layer = sk::Sharded<sk::TensorList<Gather>, sk::DynamicPolicy, sk::EngineOf<decltype(rank)>, Precision>;
+        const sk::ParameterAttributes split{.tp = {sk::TpPlacement::Kind::split, 1}};
+        const sk::TensorList<Gather> tensors{
+            {"wide", {3, 2008}, split}, {"narrow", {41, 6}, split}, {"tall", {1031}}};
+        Layer by_kernel(rank, "layer", tensors, {policy});
+        Layer by_host(rank, "layer", tensors, {policy});
+        sk::Model{by_kernel}.initialize(values_of);
+        by_host.initialize([&](std::string_view path, std::string_view name, std::uint64_t i) {
+            return values_of(path, name)(path, name)(i);
+        });
+        for (std::size_t p = 0; p < 3; ++p) {
+            const std::size_t numel = by_host.parameters()[p].shape.numel();
+            CHECK(read<double>(by_kernel, p, numel) == read<double>(by_host, p, numel));
+        }
+        // And what an update would begin from: the masters.
+        const auto updated = [](Layer& layer) {
+            std::vector<double> all;
+            sk::read_shards(layer, [&](const auto& run) {
+                for (const auto value : run.values) {
+                    all.push_back(static_cast<double>(
+                        static_cast<sk::Arithmetic<std::remove_const_t<decltype(value)>>>(value)));
+                }
+            });
+            return all;
+        };
+        CHECK(updated(by_kernel) == updated(by_host));
+        const auto wide = read<double>(by_kernel, 0U, 6024);
+        CHECK(wide[6023] != wide[6022]);
+        CHECK(wide[0] != 0);
+    };
+    using Mesh = sk::DeviceMesh<sk::dynamic, sk::dynamic>;
+    for (const auto& [dp, tp] : {std::pair(1U, 1U), std::pair(3U, 1U), std::pair(2U, 2U)}) {
+        CAPTURE(dp);
+        CAPTURE(tp);
+        sk::threads::run(Mesh(dp, tp), [&](auto& rank) {
+            for (const char* policy : {"no_shard", "shard_optimizer", "full_shard", "hybrid_shard:1"}) {
+                CAPTURE(policy);
+                check(rank, sk::named_policy(policy), sk::DefaultPrecision<double>{});
+                check(rank, sk::named_policy(policy), sk::Precision<sk::bf16, sk::bf16, float, float>{});
+            }
+        });
+    }
 }
 
 TEST_CASE("parameters start at zero, also a group whose shards are mostly empty") {
