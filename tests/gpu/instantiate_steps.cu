@@ -27,3 +27,11 @@ BEGIN(sk::SgdRule, float)
 BEGIN(sk::SgdRule, double)
 BEGIN(sk::LionRule, float)
 BEGIN(sk::LionRule, double)
+
+// And to Kernels::for_each_index: first values.
+#define FILL(...)                                                                                   \
+    template void DeviceLaunch::operator()(std::uint64_t, const sk::detail::FillWork<__VA_ARGS__>&, \
+                                           std::string_view) const;
+FILL(float, float, sk::InitialValues)
+FILL(sk::bf16, float, sk::InitialValues)
+FILL(float, void, sk::InitialValues)
