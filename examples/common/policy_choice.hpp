@@ -4,16 +4,10 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <stdexcept>
 #include <string>
 #include <string_view>
 
-#include <shardkit/policy/dynamic_policy.hpp>
-#include <shardkit/policy/full_shard.hpp>
-#include <shardkit/policy/hybrid_shard.hpp>
-#include <shardkit/policy/no_shard.hpp>
-#include <shardkit/policy/shard_grad_op.hpp>
-#include <shardkit/policy/shard_optimizer.hpp>
+#include <shardkit/policy/named_policy.hpp>
 
 #include "parse.hpp"
 
@@ -34,22 +28,7 @@ struct PolicyChoice {
         return kind == PolicyKind::hybrid_shard ? name + ":" + std::to_string(hybrid_group) : name;
     }
 
-    shardkit::DynamicPolicy policy() const {
-        using shardkit::DynamicPolicy;
-        switch (kind) {
-            case PolicyKind::no_shard:
-                return DynamicPolicy(shardkit::NoShard{});
-            case PolicyKind::shard_optimizer:
-                return DynamicPolicy(shardkit::ShardOptimizer{});
-            case PolicyKind::shard_grad_op:
-                return DynamicPolicy(shardkit::ShardGradOp{});
-            case PolicyKind::full_shard:
-                return DynamicPolicy(shardkit::FullShard{});
-            case PolicyKind::hybrid_shard:
-                return DynamicPolicy(shardkit::HybridShard<shardkit::dynamic>{hybrid_group});
-        }
-        throw std::logic_error("PolicyChoice: unknown policy");
-    }
+    shardkit::DynamicPolicy policy() const { return shardkit::named_policy(text()); }
 
     /// @throws InputError when the groups of hybrid_shard do not divide the dp ranks of `mesh`
     void require_fits(const std::string& flag, std::size_t dp, const std::string& mesh) const {

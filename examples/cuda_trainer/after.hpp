@@ -15,11 +15,8 @@
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/optim/adamw.hpp>
 #include <shardkit/policy/dynamic_policy.hpp>
-#include <shardkit/policy/full_shard.hpp>
 #include <shardkit/policy/hybrid_shard.hpp>
-#include <shardkit/policy/no_shard.hpp>
-#include <shardkit/policy/shard_grad_op.hpp>
-#include <shardkit/policy/shard_optimizer.hpp>
+#include <shardkit/policy/named_policy.hpp>
 #include <shardkit/schedule/follow.hpp>
 #include <shardkit/schedule/passes.hpp>
 #include <shardkit/schedule/record.hpp>
@@ -111,10 +108,7 @@ class AbortOnError {
 
 /// The policy that the options name.
 inline sk::DynamicPolicy policy_of(const Options& options, std::size_t ranks) {
-    if (options.policy == "no_shard") { return sk::DynamicPolicy(sk::NoShard{}); }
-    if (options.policy == "shard_optimizer") { return sk::DynamicPolicy(sk::ShardOptimizer{}); }
-    if (options.policy == "shard_grad_op") { return sk::DynamicPolicy(sk::ShardGradOp{}); }
-    if (options.policy == "full_shard") { return sk::DynamicPolicy(sk::FullShard{}); }
+    if (options.policy != "hybrid_shard") { return sk::named_policy(options.policy); }
     if (ranks % options.hybrid_group != 0) {
         throw InputError("--policy hybrid_shard:" + std::to_string(options.hybrid_group) +
                          ": expected a number that divides the " + std::to_string(ranks) + " ranks");
@@ -184,8 +178,7 @@ std::vector<float> train(const Options& options, const std::vector<std::uint8_t>
         } else {  // without a norm
             optimizer.step(sk::reduce(std::move(accumulation), sk::mean));
         }
-        sk::all_reduce_in_place(rank.world(), sk::ReduceOp::sum, std::span<float>(loss.data(), 1),
-                                rank.compute_stream());
+        sk::all_reduce_in_place(rank.world(), sk::ReduceOp::sum, std::span<float>(loss.data(), 1));
     };
     for (std::size_t step = 0; step < options.steps; ++step) {
         inputs.load(step);

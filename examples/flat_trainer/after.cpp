@@ -277,18 +277,6 @@ void train(Rank& rank, const sk::DynamicPolicy& policy, const Text& text, int st
     }
 }
 
-sk::DynamicPolicy policy_of(const std::string& name) {
-    if (name == "no_shard") { return sk::DynamicPolicy(sk::NoShard{}); }
-    if (name == "shard_optimizer") { return sk::DynamicPolicy(sk::ShardOptimizer{}); }
-    if (name == "shard_grad_op") { return sk::DynamicPolicy(sk::ShardGradOp{}); }
-    if (name == "full_shard") { return sk::DynamicPolicy(sk::FullShard{}); }
-    if (name.rfind("hybrid_shard:", 0) == 0) {
-        return sk::DynamicPolicy(sk::HybridShard<sk::dynamic>{std::strtoul(name.c_str() + 13, nullptr, 10)});
-    }
-    std::fprintf(stderr, "unknown policy '%s'\n", name.c_str());
-    std::exit(1);
-}
-
 // `ranks` threads, or the processes of an MPI job: `mpi`.
 template <class Train>
 void launch(const char* ranks, const Train& train) {
@@ -306,6 +294,6 @@ void launch(const char* ranks, const Train& train) {
 int main(int argc, char** argv) {
     const Text text = read_text(argc > 1 ? argv[1] : "LICENSE");
     const int steps = argc > 2 ? std::atoi(argv[2]) : 40;
-    const sk::DynamicPolicy policy = policy_of(argc > 4 ? argv[4] : "full_shard");
+    const sk::DynamicPolicy policy = sk::named_policy(argc > 4 ? argv[4] : "full_shard");
     launch(argc > 3 ? argv[3] : "2", [&](auto& rank) { train(rank, policy, text, steps); });
 }

@@ -40,13 +40,7 @@
 #include <shardkit/rank/rank.hpp>
 
 // How parameters, gradients and optimizer states are sharded.
-#include <shardkit/policy/dynamic_policy.hpp>
 #include <shardkit/policy/named_policy.hpp>
-#include <shardkit/policy/full_shard.hpp>
-#include <shardkit/policy/hybrid_shard.hpp>
-#include <shardkit/policy/no_shard.hpp>
-#include <shardkit/policy/shard_grad_op.hpp>
-#include <shardkit/policy/shard_optimizer.hpp>
 #include <shardkit/policy/shard_over.hpp>
 
 // Groups of parameters, and a training step over them.
@@ -62,6 +56,7 @@
 #include <shardkit/optim/adamw.hpp>
 #include <shardkit/optim/amsgrad.hpp>
 #include <shardkit/optim/lion.hpp>
+#include <shardkit/optim/model_summary.hpp>
 #include <shardkit/optim/optimizer.hpp>
 #include <shardkit/optim/rule_optimizer.hpp>
 #include <shardkit/optim/sgd.hpp>

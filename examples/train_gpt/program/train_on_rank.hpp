@@ -16,6 +16,7 @@
 #include <shardkit/comm/all_gather.hpp>
 #include <shardkit/comm/all_reduce.hpp>
 #include <shardkit/comm/barrier.hpp>
+#include <shardkit/rank/all_reduce_value.hpp>
 #include <shardkit/rank/context.hpp>
 
 #include "../../common/text_format.hpp"
@@ -37,8 +38,7 @@ std::vector<CollectiveCount> mean_collectives(sk::Context<Engine>& context) {
     for (const auto& row : rows) {
         means.insert(means.end(), {row.calls, row.moved.value, row.payload.value, row.between_hosts.value});
     }
-    sk::all_reduce_in_place(context.world(), sk::ReduceOp::sum, std::span<std::uint64_t>(means),
-                            context.compute_stream());
+    sk::all_reduce_in_place(context.world(), sk::ReduceOp::sum, means);
     const std::size_t world = context.world_size();
     for (std::uint64_t& mean : means) { mean = (2 * mean + world) / (2 * world); }
     std::vector<CollectiveCount> list;
@@ -58,7 +58,7 @@ template <class Engine>
 void require_finite(sk::Context<Engine>& context, std::size_t step, double loss, double grad_norm, const Job& job) {
     if (std::isfinite(loss) && std::isfinite(grad_norm)) { return; }
     if (context.rank() == 0 && job.diverged) { job.diverged(); }
-    sk::barrier(context.world(), context.compute_stream());
+    sk::barrier(context.world());
     const auto text = [](double value) {
         return std::isnan(value) ? std::string("nan") : program::formatted("%.4g", value);
     };
@@ -73,11 +73,8 @@ template <class Engine>
 Work work_of_ranks(sk::Context<Engine>& context, const MultiplyAdds& before) {
     const std::uint64_t attention = multiply_adds().attention - before.attention;
     Work work{multiply_adds().all - before.all - attention, attention, attention};
-    const auto agree = [&](sk::ReduceOp op, std::uint64_t& value) {
-        sk::all_reduce_in_place(context.world(), op, std::span<std::uint64_t>(&value, 1), context.compute_stream());
-    };
-    agree(sk::ReduceOp::min, work.attention_least);
-    agree(sk::ReduceOp::max, work.attention_most);
+    work.attention_least = sk::all_reduce_value(context, work.attention_least, sk::ReduceOp::min);
+    work.attention_most = sk::all_reduce_value(context, work.attention_most, sk::ReduceOp::max);
     return work;
 }
 
@@ -91,23 +88,13 @@ std::uint64_t window_bytes(const sk::Context<Engine>& context) {
     }
 }
 
-/// Collective over the world.
-template <class Engine>
-std::uint64_t largest_of_ranks(sk::Context<Engine>& context, std::uint64_t peak) {
-    sk::all_reduce_in_place(context.world(), sk::ReduceOp::max, std::span<std::uint64_t>(&peak, 1),
-                            context.compute_stream());
-    return peak;
-}
-
 /// The signal that came to any rank by now, the same on every rank: they reach ranks at different times. 0 where none
 /// did, or where nobody asks. Collective over the world.
 template <class Engine>
 int agreed_signal(sk::Context<Engine>& context, const Job& job) {
     if (!job.signal) { return 0; }
-    auto signal = static_cast<std::uint64_t>(job.signal());
-    sk::all_reduce_in_place(context.world(), sk::ReduceOp::max, std::span<std::uint64_t>(&signal, 1),
-                            context.compute_stream());
-    return static_cast<int>(signal);
+    return static_cast<int>(
+        sk::all_reduce_value(context, static_cast<std::uint64_t>(job.signal()), sk::ReduceOp::max));
 }
 
 /// The steps of a run on one rank.
@@ -184,7 +171,7 @@ class RankSteps {
         const Work work = work_of_ranks(context_, multiply_adds_before_);
         const TimedSteps timed = mean_times();
         std::string trace = traces() ? trainer_.trace(*job_.chosen.schedule, together_) : std::string();
-        const std::uint64_t peak = largest_of_ranks(context_, own_peak);
+        const std::uint64_t peak = sk::all_reduce_value(context_, own_peak, sk::ReduceOp::max);
         if (!reports()) { return; }
         results_.peak_bytes_per_rank = peak;
         results_.allocations_per_steady_step = (allocations_ + steady_ - 1) / steady_;

@@ -15,9 +15,9 @@
 #include <shardkit/checkpoint/load.hpp>
 #include <shardkit/checkpoint/save.hpp>
 #include <shardkit/comm/all_gather.hpp>
-#include <shardkit/comm/all_reduce.hpp>
 #include <shardkit/optim/clip.hpp>
 #include <shardkit/optim/optimizer.hpp>
+#include <shardkit/rank/all_reduce_value.hpp>
 #include <shardkit/schedule/follow.hpp>
 #include <shardkit/schedule/measured_step.hpp>
 #include <shardkit/schedule/schedule_trace.hpp>
@@ -90,9 +90,7 @@ class Trainer {
         unled_.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - unled_.began).count();
         unled_.communication = calls_.seconds();
         unled_.compute = unled_.seconds - unled_.communication;
-        sk::all_reduce_in_place(data_ranks_, sk::ReduceOp::sum, std::span<double>(&loss.sum, 1),
-                                context_.compute_stream());
-        return {loss.sum / all_tokens, norm.value()};
+        return {sk::all_reduce_value(context_, data_ranks_, loss.sum) / all_tokens, norm.value()};
     }
 
     /// Times the steps to come. Where they follow no schedule each call is made when it is needed, and the rank waits
@@ -122,8 +120,7 @@ class Trainer {
         }
         sent.resize(size);
         std::vector<double> all(size * world);
-        sk::all_gather(context_.world(), std::span<const double>(sent), std::span<double>(all),
-                       context_.compute_stream());
+        sk::all_gather(context_.world(), sent, all, context_.compute_stream());
         if (context_.rank() != 0) { return {}; }
         std::vector<sk::MeasuredStep> ranks(world);
         for (std::size_t rank = 0; rank < world; ++rank) {

@@ -71,10 +71,10 @@ constexpr double cosine_of_turns(double turns) noexcept {
 ///         return name == "gain" ? InitialValues::constant(1) : InitialValues::normal(0, 0.02, seed);
 ///     });
 /// An element's value depends on the seed, the group's path, the parameter's name and its index in the whole
-/// parameter alone: it is the same under every policy and on every mesh. Engines whose compilers contract products
-/// and sums otherwise may differ in the last bit of a double. Source:  Philox4x32-10, see
-/// core/stochastic_rounding.hpp; Box and Muller, A Note on the Generation of Random Normal
-///          Deviates, 1958
+/// parameter alone: it is the same under every policy and on every mesh. Engines whose compilers contract
+/// products and sums otherwise may differ in the last bit of a double.
+/// Source:  Philox4x32-10, see core/stochastic_rounding.hpp; Box and Muller, A Note on the Generation of
+///          Random Normal Deviates, 1958
 class InitialValues {
   public:
     /// Every element is `value`.

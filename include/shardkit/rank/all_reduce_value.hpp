@@ -5,6 +5,7 @@
 
 #include <shardkit/comm/all_reduce.hpp>
 #include <shardkit/comm/reduce_op.hpp>
+#include <shardkit/core/element.hpp>
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/rank/context.hpp>
 
@@ -13,21 +14,21 @@ namespace shardkit {
 /// Reduces one number of each rank of `comm` (a loss to print, a count of tokens) and returns the result.
 ///     const double loss = all_reduce_value(rank, loss_here) / rank.world_size();
 /// Order:   collective over `comm`; after the work given to the compute stream; the host waits
-/// Cost:    the all-reduce of 8 bytes
-/// @returns the same number on every rank, added up in double
-template <class Engine>
-double all_reduce_value(Context<Engine>& rank, const typename Engine::Communicator& comm, double value,
-                        ReduceOp op = ReduceOp::sum, SourceLocation where = SourceLocation::current()) {
+/// Cost:    the all-reduce of one element
+/// @returns the same number on every rank
+template <class Engine, Element T>
+T all_reduce_value(Context<Engine>& rank, const typename Engine::Communicator& comm, T value,
+                   ReduceOp op = ReduceOp::sum, SourceLocation where = SourceLocation::current()) {
     const auto stream = rank.compute_stream();
-    const auto memory = rank.template buffer<double>(1);
-    Engine::Kernels::copy_in(stream, std::span<const double>(&value, 1), memory.span());
+    const auto memory = rank.template buffer<T>(1);
+    Engine::Kernels::copy_in(stream, std::span<const T>(&value, 1), memory.span());
     all_reduce_in_place(comm, op, memory.span(), stream, where);
     return rank.read(memory.data());
 }
 /// The same over all ranks.
-template <class Engine>
-double all_reduce_value(Context<Engine>& rank, double value, ReduceOp op = ReduceOp::sum,
-                        SourceLocation where = SourceLocation::current()) {
+template <class Engine, Element T>
+T all_reduce_value(Context<Engine>& rank, T value, ReduceOp op = ReduceOp::sum,
+                   SourceLocation where = SourceLocation::current()) {
     return all_reduce_value(rank, rank.world(), value, op, where);
 }
 

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include <shardkit/sharded/fill_work.hpp>
 #include <shardkit/sharded/group_state.hpp>
 
 // What group_state.hpp declares: outside of its class, so that `extern template` keeps it out of a file.
@@ -259,26 +260,6 @@ void GroupState<Engine, Precision>::write_range(std::size_t parameter, std::span
         at += count;
     }
 }
-
-/// Sets neighbouring elements of a parameter's part, for Kernels::for_each_index. `Master`: what values are rounded
-/// to before they become T, void: to nothing.
-template <class T, class Master, class F>
-struct FillWork {
-    F value;
-    TensorPart part;
-    std::size_t first;
-    T* to;
-
-    constexpr T operator[](std::uint64_t i) const {
-        auto its = static_cast<double>(value(std::uint64_t{part.whole_index(first + i)}));
-        if constexpr (!std::is_void_v<Master>) {
-            its = static_cast<double>(
-                static_cast<Arithmetic<Master>>(static_cast<Master>(static_cast<Arithmetic<Master>>(its))));
-        }
-        return static_cast<T>(static_cast<Arithmetic<T>>(its));
-    }
-    constexpr void operator()(std::uint64_t i) const { to[i] = (*this)[i]; }
-};
 
 template <class Engine, class Precision>
 template <class RoundedTo, class T, class F>

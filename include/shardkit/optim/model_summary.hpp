@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <shardkit/core/counts.hpp>
+#include <shardkit/core/element.hpp>
+#include <shardkit/core/human_bytes.hpp>
+#include <shardkit/detail/concat.hpp>
+#include <shardkit/optim/optimizer.hpp>
+#include <shardkit/sharded/shard_info.hpp>
+#include <shardkit/step/model.hpp>
+
+namespace shardkit {
+
+namespace detail {
+
+/// Appends `text` and spaces up to `width` columns, before it for numbers.
+inline void append_column(std::string& line, std::string_view text, std::size_t width, bool right) {
+    const std::string spaces(width - std::min(width, text.size()), ' ');
+    line += right ? concat(spaces, text, "  ") : concat(text, spaces, "  ");
+}
+
+/// Writes a model's parameters as lines of a table; `held`: what this rank holds of each.
+template <class Engine>
+std::string model_summary(const Groups<Engine>& model, const std::vector<ShardInfo>& held, SourceLocation where) {
+    std::map<std::pair<std::string, std::string>, std::uint64_t> bytes;
+    for (const ShardInfo& info : held) {
+        bytes[{info.path, info.parameter}] += info.local.size() * size_of(info.type);
+    }
+    std::vector<std::vector<std::string>> rows{{"parameter", "shape", "elements", "bytes on this rank", ""}};
+    std::uint64_t elements = 0;
+    std::uint64_t total = 0;
+    model.for_each(
+        [&](const auto& group) {
+            for (const PlacedParameter& parameter : group.parameters()) {
+                const auto own = bytes.find({group.path(), std::string(parameter.name)});
+                const std::uint64_t here = own == bytes.end() ? 0 : own->second;
+                elements += parameter.shape.numel();
+                total += here;
+                rows.push_back({concat(group.path(), ".", parameter.name), parameter.shape.describe(),
+                                concat(parameter.shape.numel()), human_bytes(ByteCount(here)),
+                                concat(parameter.frozen ? "frozen" : "",
+                                       parameter.frozen && parameter.split_over_tp() ? ", " : "",
+                                       parameter.split_over_tp() ? "split over tp" : "")});
+            }
+        },
+        where);
+    rows.push_back({"total", "", concat(elements), human_bytes(ByteCount(total)), ""});
+    std::string text;
+    for (const auto& row : rows) {
+        for (std::size_t column = 0; column < row.size(); ++column) {
+            std::size_t width = 0;
+            for (const auto& each : rows) { width = std::max(width, each[column].size()); }
+            append_column(text, row[column], width, column == 2 || column == 3);
+        }
+        text.resize(text.find_last_not_of(' ') + 1);
+        text += '\n';
+    }
+    return text;
+}
+
+}  // namespace detail
+
+/// Returns a table of a model's parameters: name, shape, elements of the whole tensor, and the bytes that this rank
+/// holds of it between steps, master weights included. A line for each parameter, and one for the sum.
+/// Order:   local work
+/// @throws  UsageError when a group has ended since the model was made
+template <class Engine>
+std::string model_summary(const Groups<Engine>& model, SourceLocation where = SourceLocation::current()) {
+    std::vector<ShardInfo> held;
+    model.for_each(
+        [&](const auto& group) {
+            for (ShardInfo& info : group.shards()) { held.push_back(std::move(info)); }
+        },
+        where);
+    return detail::model_summary(model, held, where);
+}
+/// The same with the states of the model's optimizer among the bytes.
+template <class Engine>
+std::string model_summary(const Groups<Engine>& model, Optimizer<Engine>& optimizer,
+                          SourceLocation where = SourceLocation::current()) {
+    std::vector<ShardInfo> held = optimizer.shards();
+    model.for_each(
+        [&](const auto& group) {
+            for (ShardInfo& info : group.shards()) { held.push_back(std::move(info)); }
+        },
+        where);
+    return detail::model_summary(model, held, where);
+}
+
+}  // namespace shardkit
