@@ -249,6 +249,33 @@ def check_special_files(folder):
                f"output that is lost is an error: {' '.join(flags)}", done)
 
 
+def check_inputs_stay(folder):
+    """No result is written over what a run reads, whatever the paths are called."""
+    (folder / "text.txt").write_text("abcdefgh" * 100, encoding="utf-8")
+    os.link(folder / "text.txt", folder / "hard.txt")
+    os.symlink("text.txt", folder / "link.txt")
+    os.mkfifo(folder / "fifo")
+    for text in ("fifo", "/dev/zero"):
+        done = run(folder, "--steps", "2", "--text", text)
+        expect(done.returncode == 2 and b"expected a regular file" in done.stderr, f"--text {text} is refused", done)
+    done = run(folder, "--steps", "2", "--save", "run")
+    expect(done.returncode == 0, "a run to begin from", done)
+    step = "run/step-00000002"
+    for flags, said in ((["--text", "text.txt", "--json", "text.txt"], "--json 'text.txt' would be written over --text"),
+                        (["--text", "text.txt", "--trace", "../" + folder.name + "/hard.txt"], "would be written over --text"),
+                        (["--text", "link.txt", "--plot", "text.txt"], "would be written over --text"),
+                        (["--init", f"{step}/model.safetensors", "--schedule-out", f"./{step}/model.safetensors"],
+                         "would be written over --init"),
+                        (["--resume", "run", "--json", f"{step}/model.safetensors"], "written over a file of --resume")):
+        before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+        done = run(folder, "--steps", "2", *flags)
+        expect(done.returncode == 2 and said in done.stderr.decode(), f"refused: {' '.join(flags)}", done)
+        expect(before == {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}, "and nothing changed")
+    done = run(folder, "--steps", "2", "--resume", "run", "--save", "run", "--json", "run/new.json", "--trace", "/dev/null",
+               "--plot", "curve.svg")
+    expect(done.returncode == 0 and (folder / "run/new.json").exists(), "other files beside a run are written", done)
+
+
 def draw(folder, name):
     return subprocess.run([sys.executable, "-B", PICTURE, f"{name}.json", f"{name}.svg", "A < step"], cwd=folder,
                           capture_output=True, check=False)
@@ -418,7 +445,7 @@ def check_plan(folder):
 
 def main():
     for check in (check_lines, check_defaults, check_collectives, check_files, check_pictures, check_unfinished,
-                  check_ended_and_saved, check_small_address_spaces, check_special_files, check_schedules, check_trace, check_plan):
+                  check_ended_and_saved, check_small_address_spaces, check_special_files, check_inputs_stay, check_schedules, check_trace, check_plan):
         with tempfile.TemporaryDirectory(prefix="shardkit-train-gpt-") as name:
             check(pathlib.Path(name).resolve())
     sys.exit(1 if wrong else 0)

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "command_line.hpp"
 
+#include <algorithm>
+#include <filesystem>
+#include <iterator>
 #include <string>
+#include <system_error>
 
 #include <shardkit/backend/host/processor.hpp>
 
@@ -10,6 +14,8 @@
 namespace train_gpt {
 
 namespace {
+
+namespace fs = std::filesystem;
 
 void add_checkpoint_flags(program::Flags& flags) {
     flags.add(
@@ -94,6 +100,44 @@ void read_checkpoint_flags(const program::Flags& flags, Options& o) {
     require("--names", "--save or --init", !o.save.empty() || !o.init.empty());
 }
 
+/// Says whether two paths name one regular file, or one that is not there yet.
+bool same_file(const fs::path& a, const fs::path& b) {
+    std::error_code unknown;
+    if (fs::exists(a, unknown) && !fs::is_regular_file(a, unknown)) { return false; }
+    return fs::equivalent(a, b, unknown) || fs::weakly_canonical(a, unknown) == fs::weakly_canonical(b, unknown);
+}
+/// Says whether `file` is there, somewhere in `folder`.
+bool lies_in(const fs::path& file, const fs::path& folder) {
+    std::error_code unknown;
+    if (!fs::is_directory(folder, unknown) || !fs::is_regular_file(file, unknown)) { return false; }
+    const fs::path above = fs::weakly_canonical(folder, unknown) / "";
+    const fs::path whole = fs::weakly_canonical(file, unknown);
+    return std::mismatch(above.begin(), std::prev(above.end()), whole.begin(), whole.end()).first ==
+           std::prev(above.end());
+}
+/// Refuses to write a result over what is read.
+void validate_files(const Options& o) {
+    struct Named {
+        const char* flag;
+        const std::string& path;
+    };
+    const Named outputs[] = {
+        {"--json", o.json}, {"--plot", o.plot}, {"--schedule-out", o.schedule_out}, {"--trace", o.trace}};
+    const Named inputs[] = {{"--text", o.text}, {"--init", o.init}, {"--resume", o.resume}};
+    const auto refuse = [](const Named& output, const Named& other, const char* what) {
+        throw program::InputError(std::string(output.flag) + " '" + output.path + "' " + what + " " + other.flag +
+                                  " '" + other.path + "': expected a file of its own");
+    };
+    for (const Named& output : outputs) {
+        if (output.path.empty()) { continue; }
+        for (const Named& input : inputs) {
+            if (input.path.empty()) { continue; }
+            if (same_file(output.path, input.path)) { refuse(output, input, "would be written over"); }
+            if (lies_in(output.path, input.path)) { refuse(output, input, "would be written over a file of"); }
+        }
+    }
+}
+
 }  // namespace
 
 std::optional<Options> parse_command_line(int count, const char* const* arguments, std::string& help,
@@ -150,6 +194,7 @@ std::optional<Options> parse_command_line(int count, const char* const* argument
     }
     program::read_count(flags, "--sample", o.sample, 0);
     read_checkpoint_flags(flags, o);
+    validate_files(o);
     o.action = flags.is_given("--plan") ? Options::Action::plan : Options::Action::train;
     if (flags.is_given("--ranks-per-host") && o.engine != EngineKind::mpi && o.action == Options::Action::train) {
         throw program::InputError("--ranks-per-host with --engine " +

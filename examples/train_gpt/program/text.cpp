@@ -53,6 +53,10 @@ Text read_text(const std::string& file, std::size_t sequence) {
     } else {
         std::error_code ignored;
         if (fs::is_directory(file, ignored)) { throw program::bad_flag("--text", file, "a file, this is a folder"); }
+        // Another one may have no end, or make the reader wait for a writer.
+        if (fs::exists(file, ignored) && !fs::is_regular_file(file, ignored)) {
+            throw program::bad_flag("--text", file, "a regular file");
+        }
         if (!std::ifstream(file)) {
             throw program::bad_flag("--text", file,
                                     std::string("a file that can be read (") + std::strerror(errno) + ")");
