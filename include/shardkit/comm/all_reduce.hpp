@@ -14,8 +14,8 @@
 
 namespace shardkit {
 
-/// The engine behind C can all-reduce from elements of type In into type Out, adding in Out's arithmetic. Where they
-/// are one type, input and output may be the same.
+/// The engine behind C can all-reduce elements of type In into type Out, adding in Out's arithmetic. If both are one
+/// type, input and output may be the same memory.
 template <class C, class In, class Out>
 concept AllReduces = Communicator<C> && Element<In> && Element<Out> &&
     requires(const C comm, std::span<const In> input, std::span<Out> output, typename C::Stream stream,
@@ -41,7 +41,7 @@ void all_reduce(const C& comm, ReduceOp op, std::span<const In> input, std::span
                       [&] { return comm.all_reduce(op, input, output, stream, call); });
 }
 
-/// Reduces likewise where the result replaces the input; over one rank there is nothing to do.
+/// Reduces in place: the result replaces the input. Over one rank it does nothing.
 template <Element T, AllReduces<T, T> C>
 void all_reduce_in_place(const C& comm, ReduceOp op, std::span<T> values, typename C::Stream stream,
                          CallSite site = SourceLocation::current()) {

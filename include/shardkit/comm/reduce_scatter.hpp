@@ -13,8 +13,8 @@
 
 namespace shardkit {
 
-/// The engine behind C can reduce-scatter from elements of type In into type Out, adding in Out's arithmetic. Where
-/// they are one type, a shard may lie at its rank's place in `full`.
+/// The engine behind C can reduce-scatter elements of type In into type Out, adding in Out's arithmetic. If both are
+/// one type, a shard may be this rank's part of `full`.
 template <class C, class In, class Out>
 concept ReduceScatters = Communicator<C> && Element<In> && Element<Out> &&
     requires(const C comm, std::span<const In> full, std::span<Out> shard, typename C::Stream stream,
@@ -37,8 +37,8 @@ void reduce_scatter(const C& comm, ReduceOp op, std::span<const In> full, std::s
                       [&] { return comm.reduce_scatter(op, full, shard, stream, call); });
 }
 
-/// Reduces likewise where piece r of rank r's own buffer receives the result; the other pieces keep their values.
-/// Over one rank there is nothing to do.
+/// Reduces in place: piece r of rank r's own buffer receives the result; the other pieces keep their values. Over one
+/// rank it does nothing.
 /// @throws  std::invalid_argument when size does not divide full; CommError when the engine fails
 template <Element T, ReduceScatters<T, T> C>
 void reduce_scatter_in_place(const C& comm, ReduceOp op, std::span<T> full, typename C::Stream stream,

@@ -13,7 +13,7 @@
 
 namespace shardkit {
 
-/// The engine behind C can pass elements of type T from one rank to another.
+/// The engine behind C can send elements of type T from one rank to another.
 template <class C, class T>
 concept SendsAndReceives = Communicator<C> && Element<T> &&
     requires(const C comm, std::span<const T> sent, std::span<T> received, std::size_t peer,
@@ -24,8 +24,8 @@ concept SendsAndReceives = Communicator<C> && Element<T> &&
 };
 
 /// Sends `values` to rank `to`, which must call `receive`. Messages between two ranks keep their order.
-/// Order:   stream-ordered; a rendezvous: it completes only once the receiver takes the data, so two ranks
-///          that both send first wait for each other: use `send_receive`.
+/// Order:   stream-ordered rendezvous: it completes only once the receiver takes the data, so two ranks that both
+///          send first wait for each other forever: use `send_receive`.
 /// @throws  std::invalid_argument when `to` is no rank of `comm`; CommError on failure or when sizes disagree
 template <Element T, SendsAndReceives<T> C>
 void send(const C& comm, std::span<const T> values, std::size_t to, typename C::Stream stream,
@@ -37,7 +37,7 @@ void send(const C& comm, std::span<const T> values, std::size_t to, typename C::
         [&] { return detail::message_moved(comm, to, values.size_bytes()); });
 }
 
-/// Receives what rank `from` sends, with the sender's element type and count. Order and errors as of `send`.
+/// Receives what rank `from` sends, with the sender's element type and count. Order and errors as for `send`.
 template <Element T, SendsAndReceives<T> C>
 void receive(const C& comm, std::span<T> values, std::size_t from, typename C::Stream stream,
              SourceLocation where = SourceLocation::current()) {
@@ -48,9 +48,9 @@ void receive(const C& comm, std::span<T> values, std::size_t from, typename C::S
         [&] { return detail::message_moved(comm, from, values.size_bytes()); });
 }
 
-/// Sends to one rank and receives from another, the same or itself at once, so that a ring of ranks cannot block.
-/// Seen as a receive around a send by journals and observers; the engine is given the call of the sending end.
-/// Order:   stream-ordered. Errors as of `send`.
+/// Sends to one rank and receives from another, or from the same one or itself, at once, so that a ring of ranks
+/// cannot block. Journals and observers see a receive around a send; the engine gets the call of the sending end.
+/// Order:   stream-ordered. Errors as for `send`.
 template <Element T, SendsAndReceives<T> C>
 void send_receive(const C& comm, std::span<const T> sent, std::size_t to, std::span<T> received, std::size_t from,
                   typename C::Stream stream, SourceLocation where = SourceLocation::current()) {
