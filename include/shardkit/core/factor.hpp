@@ -11,7 +11,6 @@ namespace shardkit {
 /// infinite only if value times the number is. For a number in A's normal range `second` is 1 and changes no bits.
 /// Range: for float 2^-252 to 2^253, for double that of double. In kernels `*` takes a value of A, or a short vector
 /// of A, like the functors of optim/.
-/// vector of A, as the functors of optim/ do.
 template <std::floating_point A>
 struct Factor {
     A first = 1;
