@@ -3,7 +3,8 @@
 
 #include <shardkit/detail/hide_macros.inc>
 
-// Checkpoints, and safetensors files: beside shardkit.hpp, so that only files that save or load pay for them.
+// Checkpoints and safetensors files. They are not part of shardkit.hpp, so that only files that save or load compile
+// them.
 
 #include <shardkit/checkpoint/checkpoint_state.hpp>
 #include <shardkit/checkpoint/file_calls.hpp>

@@ -21,29 +21,30 @@
 #include <shardkit/step/model.hpp>
 #include <shardkit/step/reduce.hpp>
 
-// What a trainer's files would each compile again, compiled once: everything that does not depend on the parameters'
-// types, for an engine, a Precision and an optimizer's rule. In a header that all the trainer's files include:
+// Compiles once what each file of a trainer would otherwise compile again: everything that does not depend on the
+// parameters' types, for an engine, a Precision and an optimizer's rule. In a header that all of the trainer's files
+// include:
 //     SHARDKIT_TEMPLATES(extern, shardkit::threads::Engine, shardkit::DefaultPrecision<float>, shardkit::AdamWRule)
 //     SHARDKIT_THREADS_TEMPLATES(extern)
-// and in one source file after it the same without `extern`:
+// and in one source file after it, without `extern`:
 //     SHARDKIT_TEMPLATES(, shardkit::threads::Engine, shardkit::DefaultPrecision<float>, shardkit::AdamWRule)
 //     SHARDKIT_THREADS_TEMPLATES()
-// Another optimizer of the same engine and precision takes SHARDKIT_RULE_TEMPLATES with the same arguments in both
-// places, and not a second line of SHARDKIT_TEMPLATES: compilers refuse to instantiate the rest twice. Another
-// precision of the same engine takes a second source file.
-// Outside of every namespace; a type with a comma needs an alias. Without that source file linking fails with
-// "undefined reference to shardkit::...::GroupState<...>". Nothing else changes: files with and without these lines
-// may be linked together.
+// For another optimizer with the same engine and precision, use SHARDKIT_RULE_TEMPLATES with the same kind of
+// arguments in both places instead of a second line of SHARDKIT_TEMPLATES: compilers refuse to instantiate the rest
+// twice. For another precision of the same engine, use a second source file.
+// Put the lines outside of every namespace; a type with a comma needs an alias. Without that source file, linking
+// fails with "undefined reference to shardkit::...::GroupState<...>". Files with and without these lines may be
+// linked together.
 
-// The arguments are types and a keyword, which take no parentheses.
+// The arguments are types and a keyword, which must not be in parentheses.
 // NOLINTBEGIN(bugprone-macro-parentheses)
-/// The optimizer's part alone, of another rule: see above.
+/// Instantiates only the optimizer's part, for a further rule: see above.
 #define SHARDKIT_RULE_TEMPLATES(prefix, Engine, Precision, Rule)                                                   \
     prefix template class shardkit::detail::GroupOptimizer<Rule, Engine, shardkit::Arithmetic<Precision::Master>>; \
     prefix template class shardkit::detail::UpdateTable<Rule, Engine, shardkit::Arithmetic<Precision::Master>>;    \
     prefix template class shardkit::detail::UpdateBatches<Rule, Engine, Precision>;                                \
     prefix template class shardkit::detail::OptimizerNumbers<Rule, Engine>;
-/// `prefix`: `extern`, or nothing in the one file that has the code.
+/// Instantiates everything. `prefix` is `extern`, or empty in the one file that has the code.
 #define SHARDKIT_TEMPLATES(prefix, Engine, Precision, Rule)                                                      \
     SHARDKIT_RULE_TEMPLATES(prefix, Engine, Precision, Rule)                                                     \
     prefix template class shardkit::Context<Engine>;                                                             \

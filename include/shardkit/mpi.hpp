@@ -3,7 +3,7 @@
 
 #include <shardkit/detail/hide_macros.inc>
 
-// The engine that runs ranks as processes over MPI; it needs <mpi.h>.
+// The engine whose ranks are processes over MPI. It needs <mpi.h>.
 
 #include <shardkit/backend/mpi/engine.hpp>
 #include <shardkit/backend/mpi/environment.hpp>

@@ -3,8 +3,8 @@
 
 #include <shardkit/detail/hide_macros.inc>
 
-// The engine that runs each rank on a GPU of its own, over NCCL; it needs <nccl.h> and the CUDA runtime, and kernels
-// of a step are launched where nvcc compiles (docs/cuda_engine.md).
+// The engine whose ranks are GPUs, one each, over NCCL. It needs <nccl.h> and the CUDA runtime; the kernels of a step
+// are launched from files that nvcc compiles (docs/cuda_engine.md).
 
 #include <shardkit/backend/nccl/engine.hpp>
 #include <shardkit/backend/nccl/launcher.hpp>

@@ -3,10 +3,10 @@
 
 #include <shardkit/detail/hide_macros.inc>
 
-// Everything that needs nothing but a C++20 compiler and threads, by the headers that a reader begins with; what they
-// need they include. docs/reference.md lists the public names. Engines that need a library: mpi.hpp, nccl.hpp.
+// Everything that needs only a C++20 compiler and threads, listed by the headers that a reader begins with; these
+// include the others. docs/reference.md lists the public names. Engines that need a library: mpi.hpp, nccl.hpp.
 
-// What tensors are made of, and what goes wrong.
+// Elements of tensors, and errors.
 #include <shardkit/core/bf16.hpp>
 #include <shardkit/core/counts.hpp>
 #include <shardkit/core/element.hpp>
@@ -14,7 +14,7 @@
 #include <shardkit/core/fp16.hpp>
 #include <shardkit/core/version.hpp>
 
-// Parameters as types, and where they lie in a flat buffer.
+// Parameters as types, and their layout in a flat buffer.
 #include <shardkit/layout/flat_layout.hpp>
 #include <shardkit/param/param.hpp>
 #include <shardkit/param/params.hpp>
@@ -61,7 +61,7 @@
 #include <shardkit/optim/rule_optimizer.hpp>
 #include <shardkit/optim/sgd.hpp>
 
-// Layers that tp splits, attention over a sequence that cp splits, and quantisation.
+// Tensor-parallel layers, context-parallel attention, and quantisation.
 #include <shardkit/context_parallel/attention.hpp>
 #include <shardkit/context_parallel/gather_exchange.hpp>
 #include <shardkit/context_parallel/ring_exchange.hpp>
@@ -72,7 +72,7 @@
 #include <shardkit/tensor_parallel/gather_tokens.hpp>
 #include <shardkit/tensor_parallel/sum_tokens.hpp>
 
-// Memory, traffic and time in advance.
+// Plans of memory, traffic and time.
 #include <shardkit/plan/time_model.hpp>
 #include <shardkit/step/plan_model.hpp>
 

@@ -27,19 +27,19 @@
 
 namespace shardkit::detail {
 
-/// The tensors of a checkpoint, or of a model's files, open to be read.
+/// The tensors of a checkpoint or of a model's files, open for reading.
 class CheckpointFiles {
   public:
     struct Stored {
         safetensors::Tensor tensor;
         std::size_t file = 0;
-        std::uint64_t begin = 0;  ///< byte of the file
+        std::uint64_t begin = 0;  ///< first byte in the file
         std::uint32_t crc32c = 0;
-        bool used = false;  ///< asked for, or spoken for by what is
+        bool used = false;  ///< asked for, or represented by another tensor that was
         bool read = false;
     };
 
-    /// A folder that `save` has written. @throws FileError
+    /// Opens the folder of a checkpoint that `save` has written. @throws FileError
     static CheckpointFiles of_checkpoint(FileCalls& calls, const std::string& folder, SourceLocation where) {
         CheckpointFiles files(calls, where);
         Manifest manifest = read_manifest(calls, folder, where);
@@ -59,7 +59,7 @@ class CheckpointFiles {
         }
         return files;
     }
-    /// A model's file, an index, or a folder with either. @throws FileError
+    /// Opens a model's file, an index, or a folder with either. @throws FileError
     static CheckpointFiles of_model(FileCalls& calls, const std::string& path, SourceLocation where) {
         CheckpointFiles files(calls, where);
         const ModelFiles model = ModelFiles::of(calls, path, where);
@@ -72,11 +72,11 @@ class CheckpointFiles {
 
     std::uint64_t step() const noexcept { return step_; }
     const std::vector<std::pair<std::string, std::string>>& strings() const noexcept { return strings_; }
-    /// Whether there are digests to compare with.
+    /// Returns whether there are digests to compare with.
     bool verified() const noexcept { return verified_; }
-    /// The path of a file; none of a state without any.
+    /// Returns the path of the first file; empty if there is none.
     std::string first_path() const { return files_.empty() ? std::string() : files_.front().path; }
-    /// What tells these files from others, whatever they are called.
+    /// Adds what identifies the content of these files, whatever their names.
     void add_to(Fnv& identity) const {
         identity.add(step_);
         for (const Stored& stored : tensors_) {
@@ -89,8 +89,8 @@ class CheckpointFiles {
     std::vector<Stored>& tensors() noexcept { return tensors_; }
     const std::string& kind(const Stored& stored) const noexcept { return files_[stored.file].kind; }
     const std::string& path(const Stored& stored) const noexcept { return files_[stored.file].path; }
-    /// The file of a tensor, open until `most_open` others were asked for.
-    /// @throws FileError when it is not what it was
+    /// Returns the file of a tensor. It stays open until `most_open` other files were asked for.
+    /// @throws FileError when the size of the file has changed
     const OpenFile& file(const Stored& stored) {
         File& file = files_[stored.file];
         if (!file.open) {
@@ -102,12 +102,13 @@ class CheckpointFiles {
         }
         return *file.open;
     }
-    /// The tensor of a kind ("model", "state/exp_avg", "state/scalars") and name; null when there is none.
+    /// Returns the tensor of that kind ("model", "state/exp_avg", "state/scalars") and name; null when there is none.
     Stored* find(std::string_view kind, const std::string& name) {
         const auto found = known_.find(std::pair(std::string(kind), name));
         return found == known_.end() ? nullptr : &tensors_[found->second];
     }
-    /// What a file's metadata say that a name stands for which it does not have; null where they do not.
+    /// Returns the tensor that a missing name stands for according to the files' metadata; null if they do not list
+    /// it.
     Stored* find_alias(std::string_view kind, const std::string& name) {
         const auto found = aliases_.find(std::pair(std::string(kind), name));
         return found == aliases_.end() ? nullptr : find(kind, found->second);
@@ -116,7 +117,7 @@ class CheckpointFiles {
   private:
     CheckpointFiles(FileCalls& calls, SourceLocation where) : calls_(&calls), where_(where) {}
 
-    /// One of the files, of which there may be more than a process may have open.
+    /// One of the files. There may be more of them than a process may have open.
     struct File {
         std::string path;
         std::string kind;
@@ -131,8 +132,8 @@ class CheckpointFiles {
         open_.pop_front();
     }
 
-    /// @param expected  what the manifest says of it; null for a model's file
-    /// @param model     whose index may say which of several tensors of one name is meant; null for a checkpoint's
+    /// @param expected  the manifest's entry of the file; null for a model's file
+    /// @param model     its index may choose between several tensors of one name; null for a checkpoint's file
     void add(OpenFile&& file, const std::string& kind, const Manifest::File* expected, const ModelFiles* model) {
         const std::string path = file.path();
         files_.push_back({path, kind, file.size(), std::move(file)});
@@ -153,7 +154,7 @@ class CheckpointFiles {
             }
         }
         if (expected == nullptr) { strings_.insert(strings_.end(), header.metadata.begin(), header.metadata.end()); }
-        // Tensors of no bytes may stand in another order than they were written in.
+        // Tensors without bytes may be in another order than they were written in.
         std::map<std::string_view, std::uint32_t> digests;
         if (expected != nullptr) {
             for (const Manifest::Tensor& tensor : expected->tensors) { digests.emplace(tensor.name, tensor.crc32c); }
@@ -175,15 +176,15 @@ class CheckpointFiles {
         }
         add_aliases(header, kind);
     }
-    /// Names that stand for others: our own metadata say "alias:b" -> "a"; safetensors' writers drop what shares
-    /// memory, and say "b" -> "a".
+    /// Reads the names that stand for other tensors. Our own metadata store "alias:b" -> "a". Other writers of
+    /// safetensors drop tensors that share memory, and store "b" -> "a".
     void add_aliases(const safetensors::Header& header, const std::string& kind) {
         constexpr std::string_view mark = "alias:";
         for (const auto& [key, value] : header.metadata) {
             aliases_.emplace(std::pair(kind, key.starts_with(mark) ? key.substr(mark.size()) : key), value);
         }
     }
-    /// That each tensor is where the index says.
+    /// Checks that each tensor is in the file that the index names.
     void check_index(const ModelFiles& model) const {
         for (const auto& [tensor, path] : model.place) {
             if (known_.contains(std::pair(std::string("model"), tensor))) { continue; }
@@ -196,10 +197,10 @@ class CheckpointFiles {
     FileCalls* calls_;
     SourceLocation where_;
     std::vector<File> files_;
-    std::deque<std::size_t> open_;  // numbers of those that are, the oldest first
+    std::deque<std::size_t> open_;  // indices of the open files, the oldest first
     std::vector<Stored> tensors_;
     std::map<std::pair<std::string, std::string>, std::size_t> known_;
-    std::map<std::pair<std::string, std::string>, std::string> aliases_;  // as metadata say
+    std::map<std::pair<std::string, std::string>, std::string> aliases_;  // from the metadata
     std::uint64_t step_ = 0;
     std::vector<std::pair<std::string, std::string>> strings_;
     bool verified_ = false;

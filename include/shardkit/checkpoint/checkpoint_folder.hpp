@@ -25,19 +25,19 @@
 
 namespace shardkit {
 
-/// One step of a run, committed.
+/// A committed checkpoint of a run.
 struct CheckpointFolder {
     std::string path;
     std::uint64_t step = 0;
     std::vector<std::string>
-        skipped{};  ///< what lies beside it and is no checkpoint, or could not be removed, and why
+        skipped{};  ///< entries beside it that are no checkpoint or could not be removed, and why
 };
 
 namespace detail {
 
-/// "step-00001000"
+/// Returns the folder name of a step: "step-00001000".
 inline std::string step_name(std::uint64_t step) { return concat("step-", padded(step, 8)); }
-/// The step of such a name.
+/// Returns the step of such a name, if it is one.
 inline std::optional<std::uint64_t> step_of(std::string_view name) {
     if (name.substr(0, 5) != "step-" || name.size() < 13 || name.size() > 25) { return std::nullopt; }
     std::uint64_t step = 0;
@@ -48,15 +48,16 @@ inline std::optional<std::uint64_t> step_of(std::string_view name) {
     if (step_name(step) != name) { return std::nullopt; }
     return step;
 }
-/// What saves under way are called: "step-00001000.tmp-0123456789abcdef".
+/// Separates the name of an unfinished save from its token: "step-00001000.tmp-0123456789abcdef".
 inline constexpr std::string_view temporary_mark = ".tmp-";
-/// What stands behind the mark: different for two jobs, whatever their process numbers are.
+/// Returns a token for the name of an unfinished save. It is different for two jobs, even if their process numbers
+/// are equal.
 inline std::uint64_t new_token() {
     std::uint64_t token = 0;
     if (::getrandom(&token, sizeof token, 0) == sizeof token) { return token; }
     return static_cast<std::uint64_t>(::getpid()) << 32U ^ static_cast<std::uint64_t>(std::time(nullptr));
 }
-/// That as a text: 16 digits.
+/// Returns the token as text of 16 digits.
 inline std::string token_text(std::uint64_t token) {
     return concat(digest_text(static_cast<std::uint32_t>(token >> 32U)),
                   digest_text(static_cast<std::uint32_t>(token)));
@@ -65,13 +66,13 @@ inline bool is_token_text(std::string_view text) noexcept {
     return text.size() == 16 && text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
 }
 
-/// Makes a folder and those above it.
+/// Makes a folder and its parents.
 inline void make_folders(FileCalls& calls, const std::string& path, SourceLocation where) {
     for (std::size_t end = 1; end <= path.size(); ++end) {
         if (end < path.size() && path[end] != '/') { continue; }
         const std::string part = path.substr(0, end);
         const int error = calls.make_folder(part);
-        // Those above may be there and read-only, or not to be looked at.
+        // Parents may exist and be read-only or inaccessible.
         if (error == 0) {
             const std::size_t slash = part.find_last_of('/');
             require(calls.sync_folder(slash == std::string::npos ? "."
@@ -83,7 +84,7 @@ inline void make_folders(FileCalls& calls, const std::string& path, SourceLocati
         }
     }
 }
-/// A file of a checkpoint, open. @throws FileError when it is not there, or has another size than the manifest says
+/// Opens a file of a checkpoint. @throws FileError when it is missing or has another size than in the manifest
 inline OpenFile open_listed(FileCalls& calls, const std::string& folder, const Manifest::File& file,
                             SourceLocation where) {
     OpenFile opened = OpenFile::to_read(calls, concat(folder, "/", file.name), where);
@@ -92,7 +93,7 @@ inline OpenFile open_listed(FileCalls& calls, const std::string& folder, const M
     }
     return opened;
 }
-/// The manifest of a checkpoint's folder; its files are not looked at.
+/// Reads the manifest of a checkpoint's folder. Its files are not checked.
 /// @throws FileError that says what is missing or wrong
 inline Manifest read_manifest(FileCalls& calls, const std::string& folder, SourceLocation where) {
     const std::string path = concat(folder, "/", manifest_name);
@@ -104,15 +105,15 @@ inline Manifest read_manifest(FileCalls& calls, const std::string& folder, Sourc
     }
 }
 
-/// The same, whose files are there with their sizes.
+/// Reads the manifest, and checks that its files exist with their sizes.
 inline Manifest read_whole_manifest(FileCalls& calls, const std::string& folder, SourceLocation where) {
     Manifest manifest = read_manifest(calls, folder, where);
     for (const Manifest::File& file : manifest.files) { open_listed(calls, folder, file, where); }
     return manifest;
 }
 
-/// The greatest step of a run's folder whose manifest and sizes are right; none in a folder without one, or that is
-/// not there. What looks like a step and is none is told in `skipped`.
+/// Returns the latest step of a run's folder whose manifest and file sizes are right; none if there is no such step
+/// or no folder. Entries that only look like a step are listed in `skipped`.
 inline std::optional<CheckpointFolder> latest_of(FileCalls& calls, const std::string& folder,
                                                  std::vector<std::string>& skipped, SourceLocation where) {
     std::vector<std::string> names;
@@ -144,18 +145,19 @@ inline std::optional<CheckpointFolder> latest_of(FileCalls& calls, const std::st
 
 }  // namespace detail
 
-/// What a checkpoint says of itself.
+/// The contents of a checkpoint's manifest.
 struct CheckpointInfo {
     std::uint64_t step = 0;
-    std::vector<std::pair<std::string, std::string>> strings{};  ///< those of SaveOptions
-    std::uint64_t bytes = 0;                                     ///< of all its files but the manifest
+    std::vector<std::pair<std::string, std::string>> strings{};  ///< SaveOptions::strings
+    std::uint64_t bytes = 0;                                     ///< of all files except the manifest
 };
 
-/// The step, texts and size of the checkpoint in `folder`, as `latest` names one; nothing is loaded.
+/// Returns the step, strings and size of the checkpoint in `folder`, which `latest` may have named. Nothing is
+/// loaded.
 ///     for (const auto& [key, text] : checkpoint_info("runs/7/step-00001000").strings) { ... }
-/// Order:   none: local to whoever calls it.
-/// Cost:    a manifest is read, and each file opened for its size.
-/// @throws  FileError for a folder that is no checkpoint, a manifest that was changed, a file of another size
+/// Order:   not collective: the calling rank works alone.
+/// Cost:    reads the manifest, and opens each file for its size.
+/// @throws  FileError when the folder is no checkpoint, its manifest was changed, or a file has another size
 inline CheckpointInfo checkpoint_info(const std::string& folder, FileCalls* files = nullptr,
                                       SourceLocation where = SourceLocation::current()) {
     detail::Manifest manifest =

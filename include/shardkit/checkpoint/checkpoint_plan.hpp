@@ -28,43 +28,43 @@
 
 namespace shardkit::detail {
 
-/// A multiple of which tensors' bytes begin in a file, and ranks' pieces of one: a page.
+/// The alignment of tensors in a file, and of the ranks' pieces of a tensor: one page.
 inline constexpr std::uint64_t page_bytes = 4096;
 
-/// One tensor of a checkpoint's files.
+/// One parameter's values in a file of a checkpoint.
 struct PlannedTensor {
     std::size_t group = 0;
-    std::size_t values = 0;  ///< which of the group's
+    std::size_t values = 0;  ///< index of the group's values
     std::size_t parameter = 0;
     StoredOrder order;
     std::string name;
     ElementType type{};
-    std::uint64_t begin = 0;  ///< byte of the file
-    std::uint64_t bytes = 0;  ///< of the parameter's elements in it
+    std::uint64_t begin = 0;  ///< first byte in the file
+    std::uint64_t bytes = 0;  ///< of the parameter's elements in the file
 
-    /// Bytes of the tensor in the file, and how many stand behind the parameter's, with elements of this size.
+    /// Return the tensor's bytes in the file, and those behind the parameter's part, for elements of `size` bytes.
     std::uint64_t tensor_bytes(std::size_t size) const noexcept { return order.shape().numel() * size; }
     std::uint64_t behind(std::size_t size) const noexcept {
         return (order.shape().numel() - order.begin() - order.numel()) * size;
     }
-    /// Whether it is the first parameter in its tensor, or the only one.
+    /// Returns whether it is the first, or only, parameter in its tensor.
     bool begins() const noexcept { return order.begin() == 0; }
 };
 
 /// One file of a checkpoint, before anything is written.
 struct PlannedFile {
-    std::string name;                       ///< in the folder
-    std::string begin;                      ///< everything before the first tensor
-    std::uint64_t bytes = 0;                ///< of the whole file
-    std::vector<PlannedTensor> tensors;     ///< in the order of their bytes; those that share one follow each other
-    std::string scalars;                    ///< of a file without tensors of parameters: what follows `begin`
-    std::vector<Manifest::Tensor> digests;  ///< of these
+    std::string name;                       ///< path within the folder
+    std::string begin;                      ///< the bytes before the first tensor
+    std::uint64_t bytes = 0;                ///< size of the whole file
+    std::vector<PlannedTensor> tensors;     ///< in file order; those that share a tensor are adjacent
+    std::string scalars;                    ///< of the file without parameters: the bytes after `begin`
+    std::vector<Manifest::Tensor> digests;  ///< of the tensors in `scalars`
 };
 
-/// The text before the tensors of a safetensors file, its length first; ends at a page.
+/// Writes the header of a safetensors file: its length, then the text. It ends at a page boundary.
 class HeaderWriter {
   public:
-    /// @pre in the order of their bytes
+    /// Adds a tensor. @pre tensors are added in the order of their bytes
     void tensor(std::string_view name, ElementType type, const TensorShape& shape, std::uint64_t begin,
                 std::uint64_t bytes) {
         text_ +=
@@ -83,7 +83,7 @@ class HeaderWriter {
         text_ += "}";
         comma_ = ",";
     }
-    /// @throws JsonError when names make it no valid file
+    /// Returns the header. @throws JsonError when the names make no valid file
     std::string finish(std::uint64_t data_bytes) {
         text_ += "}";
         const std::uint64_t behind = (8 + text_.size() + page_bytes - 1) / page_bytes * page_bytes;
@@ -103,10 +103,11 @@ class HeaderWriter {
     std::string_view comma_;
 };
 
-/// The files of a state: a function of names, shapes and types alone, the same on every rank of every mesh.
+/// The files of a state. They depend only on names, shapes and types, so they are the same on every rank of every
+/// mesh.
 class CheckpointPlan {
   public:
-    /// @throws std::invalid_argument for names that cannot be, or two tensors of one name
+    /// @throws std::invalid_argument for invalid names, or two tensors of one name
     CheckpointPlan(const SavedState& state, const TensorNames& names, std::uint64_t max_file_bytes,
                    SourceLocation where)
         : max_file_bytes_(max_file_bytes), where_(where) {
@@ -128,15 +129,15 @@ class CheckpointPlan {
     }
 
     std::vector<PlannedFile> files;
-    std::string index;  ///< of the model's files, where there are several
+    std::string index;  ///< the model's index, if it has several files
 
-    /// How many tensors of parameters there are in all files.
+    /// Returns the number of parameters' tensors in all files.
     std::size_t tensors() const {
         std::size_t count = 0;
         for (const PlannedFile& file : files) { count += file.tensors.size(); }
         return count;
     }
-    /// Equal on ranks that will write the same.
+    /// Returns a hash that is equal on ranks that will write the same files.
     std::uint64_t hash() const {
         Fnv fnv;
         for (const PlannedFile& file : files) {
@@ -151,7 +152,7 @@ class CheckpointPlan {
     void add_kind(const SavedState& state, const TensorNames& names, const StoredKind& kind) {
         std::vector<PlannedTensor> tensors;
         std::vector<std::pair<std::string, std::string>> metadata{{"format", "pt"}};
-        // A model's files say nothing of it: they are what every other library writes.
+        // A model's file has no such entry: it is written as other libraries write it.
         if (kind.role != Role::parameters) { metadata.emplace_back(kind_key, kind.file()); }
         for (std::size_t g = 0; g < state.groups.size(); ++g) {
             const SavedGroup& group = *state.groups[g];
@@ -181,15 +182,15 @@ class CheckpointPlan {
         }
         if (tensors.empty()) { return; }
         join(state, kind, tensors);
-        // Larger elements first: every tensor is aligned then.
+        // Larger elements come first: then every tensor is aligned.
         std::stable_sort(tensors.begin(), tensors.end(), [](const PlannedTensor& a, const PlannedTensor& b) {
             return size_of(a.type) > size_of(b.type);
         });
         cut(std::move(tensors), metadata, kind);
     }
-    /// Brings parameters that share a tensor behind each other.
-    /// @throws std::invalid_argument where two tensors of a kind have one name, in whichever files they will lie, or
-    ///         some elements of one are no parameter's or two parameters'
+    /// Moves parameters that share a tensor next to each other.
+    /// @throws std::invalid_argument when two tensors of a kind have one name, even in different files, or some
+    ///         elements of a tensor belong to no parameter or to two
     void join(const SavedState& state, const StoredKind& kind, std::vector<PlannedTensor>& tensors) const {
         const auto what = [&](const PlannedTensor& of) {
             const GroupGeometry& geometry = state.groups[of.group]->geometry();
@@ -241,7 +242,7 @@ class CheckpointPlan {
     static std::string_view values_hint(const StoredKind& kind) {
         return kind.role == Role::parameters ? "" : "; a frozen one has no state or master to put there";
     }
-    /// Into files of at most max_file_bytes, or one tensor.
+    /// Distributes tensors over files of at most max_file_bytes or one tensor.
     void cut(std::vector<PlannedTensor>&& tensors, const std::vector<std::pair<std::string, std::string>>& metadata,
              const StoredKind& kind) {
         std::vector<std::vector<PlannedTensor>> parts(1);
@@ -330,7 +331,7 @@ class CheckpointPlan {
     SourceLocation where_;
 };
 
-/// Refuses texts of SaveOptions::strings that no load could give back.
+/// Checks that a load could return SaveOptions::strings unchanged.
 /// @throws std::invalid_argument that names the text
 template <class Strings>
 void require_texts(const Strings& strings, SourceLocation where) {

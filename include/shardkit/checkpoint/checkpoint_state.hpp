@@ -28,7 +28,7 @@ namespace detail {
 
 inline namespace SHARDKIT_BUILD {
 
-/// Takes an optimizer's states and numbers into a state that has its groups, fastest in their order.
+/// Captures an optimizer's states and numbers. The groups of the state are found fastest in the optimizer's order.
 template <class Engine>
 class CaptureStates final : public StateVisitor<Engine> {
   public:
@@ -56,7 +56,7 @@ class CaptureStates final : public StateVisitor<Engine> {
     }
 
     SavedState& to_;
-    std::size_t number_ = 0;  // of the group
+    std::size_t number_ = 0;  // index of the group
     Group<Engine>* group_ = nullptr;
 };
 /// Gives optimizers their numbers, in the order of CaptureStates: to check whether they can take them, or to set
@@ -87,18 +87,18 @@ class GiveNumbers final : public StateVisitor<Engine> {
 
 inline namespace SHARDKIT_BUILD {
 
-/// What a checkpoint holds: a model's parameters, and the states of optimizers, a loss scale, bytes of the user's.
+/// The contents of a checkpoint: a model's parameters, the states of optimizers, a loss scale, and bytes of the user.
 ///     CheckpointState state{model, optimizer, loss_scale};
 ///     state.blob("sampler", bytes);
-/// An optimizer may be that of some of the groups: the model can hold a moving average of the weights besides, or be
-/// trained by several optimizers, of which `add` takes the second.
-/// It refers to all of them, which outlive it; every rank makes the same.
+/// An optimizer may have some of the groups only: the model may also hold a moving average of the weights, or be
+/// trained by several optimizers; `add` takes the second one. A CheckpointState refers to its parts, which must
+/// outlive it. Every rank makes the same one.
 template <class EngineType>
 class CheckpointState {
   public:
     using Engine = EngineType;
 
-    /// A model alone. @throws std::invalid_argument for two groups with one path
+    /// The contents are a model alone. @throws std::invalid_argument for two groups with one path
     template <class Precision>
     explicit CheckpointState(const Model<Engine, Precision>& model, SourceLocation where = SourceLocation::current())
         : context_(&model.context(where)),
@@ -106,15 +106,16 @@ class CheckpointState {
           add_groups_([model](detail::SavedState& state, SourceLocation at) { add_groups(state, model, at); }) {
         check_paths(model, where);
     }
-    /// With an optimizer of all its groups, or of some.
-    /// @throws std::invalid_argument as above, or when the optimizer has a group that is not the model's
+    /// The contents are a model and an optimizer of all or some of its groups.
+    /// @throws std::invalid_argument for two groups with one path, or when the optimizer has a group that is not the
+    /// model's
     template <class Precision>
     CheckpointState(const Model<Engine, Precision>& model, Optimizer<Engine>& optimizer,
                     SourceLocation where = SourceLocation::current())
         : CheckpointState(model, where) {
         add(optimizer, where);
     }
-    /// And a loss scale.
+    /// The contents are a model, an optimizer and a loss scale.
     template <class Precision>
     CheckpointState(const Model<Engine, Precision>& model, Optimizer<Engine>& optimizer,
                     LossScale<Engine>& loss_scale, SourceLocation where = SourceLocation::current())
@@ -122,8 +123,8 @@ class CheckpointState {
         loss_scale_ = &loss_scale;
     }
 
-    /// One more optimizer, of other groups of the model.
-    /// @throws std::invalid_argument when it has a group that is not the model's, or another optimizer's too
+    /// Adds an optimizer of other groups of the model.
+    /// @throws std::invalid_argument when it has a group that is not the model's, or that another optimizer has
     CheckpointState& add(Optimizer<Engine>& optimizer, SourceLocation where = SourceLocation::current()) {
         const auto identities = [&](const Groups<Engine>& groups) {
             std::vector<std::uint64_t> list;
@@ -149,9 +150,9 @@ class CheckpointState {
         optimizers_.push_back(&optimizer);
         return *this;
     }
-    /// Bytes of the user's under a name: written from the vector, the same on every rank, and replaced by what is
-    /// loaded.
-    /// @throws std::invalid_argument for a name that is there
+    /// Adds the user's bytes under a name. They are written from the vector, which must be the same on every rank,
+    /// and a load replaces them.
+    /// @throws std::invalid_argument for a name that exists already
     CheckpointState& blob(std::string name, std::vector<std::uint8_t>& bytes,
                           SourceLocation where = SourceLocation::current()) {
         for (const auto& [known, at] : blobs_) {
@@ -186,7 +187,7 @@ class CheckpointState {
             where);
     }
 
-    /// As things are now. Waits for the compute stream.
+    /// Returns the current state. Waits for the compute stream.
     detail::SavedState capture(SourceLocation where) const {
         detail::SavedState state;
         add_groups_(state, where);
@@ -195,7 +196,7 @@ class CheckpointState {
         if (loss_scale_ != nullptr) {
             const LossScaleState scale = detail::Access::now(*loss_scale_);
             state.scalars.push_back({"loss_scale.value", true, std::bit_cast<std::uint64_t>(scale.value())});
-            // With what a hysteresis counts in the upper half.
+            // The upper half holds the overflows that a hysteresis counts.
             state.scalars.push_back(
                 {"loss_scale.clean_steps", false, scale.clean_steps() | std::uint64_t{scale.overflows()} << 32U});
         }
@@ -214,7 +215,7 @@ class CheckpointState {
     void check_numbers(const detail::SavedState& numbers, SourceLocation where) const {
         give(detail::StateVisitor<Engine>::Purpose::check, numbers, where);
     }
-    /// Sets what is no tensor.
+    /// Sets the numbers that are no tensors.
     void restore_numbers(const detail::SavedState& numbers, SourceLocation where) const {
         give(detail::StateVisitor<Engine>::Purpose::restore, numbers, where);
         const std::vector<detail::SavedScalar>& scalars = numbers.scalars;

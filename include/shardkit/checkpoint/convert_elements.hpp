@@ -15,7 +15,7 @@
 
 namespace shardkit::detail {
 
-/// As what files hold elements.
+/// Returns the type under which files store elements.
 constexpr safetensors::DType dtype_of(ElementType type) noexcept {
     using enum safetensors::DType;
     constexpr std::array types{f64, f32, bf16, f16, i64, i32, u64, u32, u8};
@@ -24,21 +24,21 @@ constexpr safetensors::DType dtype_of(ElementType type) noexcept {
 static_assert(dtype_of(ElementType::fp16) == safetensors::DType::f16);
 static_assert(dtype_of(ElementType::uint8) == safetensors::DType::u8);
 
-/// Whether elements of a file are floating ones that a parameter can be made of.
+/// Returns whether a parameter can be made from elements of this type.
 constexpr bool is_read(safetensors::DType type) noexcept {
     using enum safetensors::DType;
     return type == f64 || type == f32 || type == bf16 || type == f16;
 }
 constexpr bool same_elements(safetensors::DType from, ElementType to) noexcept { return from == dtype_of(to); }
 
-/// Elements of a file as elements of memory: widening is exact; narrowing is rounded to the nearest, ties to even,
-/// F64 to 16 bits by way of float.
+/// Converts elements of a file to elements in memory. Widening is exact; narrowing rounds to nearest, ties to even,
+/// and from F64 to 16 bits through float.
 class ElementConverter {
   public:
-    /// @pre is_read(from), and a floating `to`
+    /// @pre is_read(from), and a floating-point `to`
     ElementConverter(safetensors::DType from, ElementType to) noexcept : convert_(choose(from, to)) {}
-    /// Neither needs to be aligned. @return how many: less than `count` where a finite element comes that is beyond
-    /// the range of the other type, and would be infinite
+    /// Converts `count` elements; neither side needs alignment. @returns the number of converted elements, which is
+    /// less than `count` where a finite element is beyond the range of the target type
     [[nodiscard]] std::size_t operator()(const std::byte* from, std::byte* to, std::size_t count) const {
         return convert_(from, to, count);
     }
@@ -46,7 +46,7 @@ class ElementConverter {
   private:
     using Convert = std::size_t (*)(const std::byte* from, std::byte* to, std::size_t count);
 
-    /// Whether every finite element of From is one of To.
+    /// Whether every finite element of From is representable in To.
     template <class From, class To>
     static constexpr bool widens = std::is_same_v<From, To> || std::is_same_v<To, double> ||
                                    (std::is_same_v<To, float> && sizeof(From) == 2);
@@ -94,7 +94,7 @@ class ElementConverter {
     Convert convert_;
 };
 
-/// What an error says of a tensor with such an element.
+/// Returns the error text for a tensor with such an element.
 inline std::string out_of_range(std::string_view tensor, ElementType type) {
     return concat("tensor '", tensor, "': a finite element is beyond the range of ", name(type));
 }

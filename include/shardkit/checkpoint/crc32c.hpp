@@ -15,14 +15,14 @@
 #endif
 
 /// CRC-32C as a linear function, so that pieces of a tensor can be digested where they are, in any order.
-/// Source: Castagnoli's polynomial, RFC 3720 appendix B.4. Over GF(2), the remainder of a text is the sum of its
-/// pieces' remainders, each times x^(8 * bytes behind the piece).
+/// Source: Castagnoli's polynomial, RFC 3720 appendix B.4. Over GF(2), the remainder of a text is the sum of the
+/// remainders of its pieces, each multiplied by x^(8 * bytes behind the piece).
 namespace shardkit::detail::crc32c {
 
-/// Bits reversed: bit 31 is the coefficient of x^0.
+/// The polynomial with reversed bits: bit 31 is the coefficient of x^0.
 inline constexpr std::uint32_t polynomial = 0x82F63B78U;
 
-/// a * b modulo the polynomial.
+/// Returns a * b modulo the polynomial.
 constexpr std::uint32_t multiply(std::uint32_t a, std::uint32_t b) noexcept {
     std::uint32_t product = 0;
     for (std::uint32_t bit = 0x80000000U; bit != 0; bit >>= 1U) {
@@ -32,7 +32,7 @@ constexpr std::uint32_t multiply(std::uint32_t a, std::uint32_t b) noexcept {
     return product;
 }
 
-/// x^(8 * 2^k) for each bit k of a number of bytes.
+/// The powers x^(8 * 2^k) for each bit k of a number of bytes.
 inline constexpr std::array<std::uint32_t, 64> byte_powers = [] {
     std::array<std::uint32_t, 64> powers{};
     std::uint32_t power = 0x40000000U;  // x
@@ -44,7 +44,7 @@ inline constexpr std::array<std::uint32_t, 64> byte_powers = [] {
     return powers;
 }();
 
-/// remainder * x^(8 * bytes): of the same text with that many zero bytes behind it.
+/// Returns remainder * x^(8 * bytes): the remainder of the text with that many zero bytes appended.
 constexpr std::uint32_t behind(std::uint32_t remainder, std::uint64_t bytes) noexcept {
     for (std::size_t bit = 0; bytes != 0; ++bit, bytes >>= 1U) {
         if ((bytes & 1U) != 0) { remainder = multiply(byte_powers[bit], remainder); }
@@ -52,7 +52,7 @@ constexpr std::uint32_t behind(std::uint32_t remainder, std::uint64_t bytes) noe
     return remainder;
 }
 
-/// Eight tables: what a byte at distance k contributes.
+/// Eight tables: table k holds the contribution of a byte at distance k.
 inline constexpr std::array<std::array<std::uint32_t, 256>, 8> tables = [] {
     std::array<std::array<std::uint32_t, 256>, 8> made{};
     for (std::uint32_t byte = 0; byte < 256; ++byte) {
@@ -71,7 +71,7 @@ inline constexpr std::array<std::array<std::uint32_t, 256>, 8> tables = [] {
     return made;
 }();
 
-/// The remainder of what `remainder` is of with `bytes` behind it. Any machine.
+/// Returns the remainder after appending `bytes` to the text of `remainder`. Works on any machine.
 inline std::uint32_t extend_by_tables(std::uint32_t remainder, const std::byte* bytes, std::size_t count) noexcept {
     for (; count >= 8; count -= 8, bytes += 8) {
         std::uint64_t word = 0;
@@ -87,7 +87,7 @@ inline std::uint32_t extend_by_tables(std::uint32_t remainder, const std::byte* 
 }
 
 #if defined(__x86_64__)
-/// What the processor has.
+/// Return whether the processor has the instructions.
 inline bool has_instruction() noexcept {
     static const bool has = __builtin_cpu_supports("sse4.2") != 0;
     return has;
@@ -98,7 +98,7 @@ inline bool folds() noexcept {
     return has;
 }
 
-/// The same with the processor's instruction, in three chains that do not wait for each other.
+/// Returns the same with the processor's CRC instruction, in three chains that do not wait for each other.
 /// @pre has_instruction()
 __attribute__((target("sse4.2"))) inline std::uint32_t extend_by_instruction(std::uint32_t remainder,
                                                                              const std::byte* bytes,
@@ -134,17 +134,18 @@ __attribute__((target("sse4.2"))) inline std::uint32_t extend_by_instruction(std
     return remainder;
 }
 
-/// The same by folding: 256 bytes, as a polynomial, times a power of the variable are added to the 256 bytes behind
-/// them, until the last 256 have the remainder of all. Carry-less products are of 64 bits with 32, four at a time.
+/// Returns the same by folding: 256 bytes, as a polynomial, are multiplied by a power of the variable and added to
+/// the next 256 bytes, until the last 256 have the remainder of all. Carry-less products are of 64 bits by 32, four
+/// at a time.
 /// Source: Gopal et al., "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ Instruction", Intel 2009.
 /// @pre folds()
 __attribute__((target("avx512f,vpclmulqdq,sse4.2"))) inline std::uint32_t extend_by_folding(
     std::uint32_t remainder, const std::byte* bytes, std::size_t count) noexcept {
-    using Lanes = long long __attribute__((vector_size(64)));  // no intrinsics: their header is long to read
+    using Lanes = long long __attribute__((vector_size(64)));  // the header of intrinsics compiles slowly
     constexpr std::size_t block = 4 * sizeof(Lanes);
     if (count < 2 * block) { return extend_by_instruction(remainder, bytes, count); }
-    // A product of reversed bits is larger by x than theirs: 8 bits less but one. A lane's first half is 64 bits
-    // ahead.
+    // A product of bit-reversed values is too large by a factor of x: hence 8 bits less one. The first half of a lane
+    // is 64 bits ahead.
     constexpr auto times = [](std::size_t ahead) {
         const std::uint64_t factor = std::uint64_t{multiply(behind(0x80000000U, ahead - 1), 0x01000000U)} << 32U;
         return static_cast<long long>(factor);
@@ -172,7 +173,7 @@ __attribute__((target("avx512f,vpclmulqdq,sse4.2"))) inline std::uint32_t extend
 }
 #endif
 
-/// The remainder of what `remainder` is of with `bytes` behind it; of `bytes` alone from 0.
+/// Returns the remainder after appending `bytes` to the text of `remainder`; start with 0.
 inline std::uint32_t extend(std::uint32_t remainder, std::span<const std::byte> bytes) noexcept {
 #if defined(__x86_64__)
     if (folds()) { return extend_by_folding(remainder, bytes.data(), bytes.size()); }
@@ -181,12 +182,12 @@ inline std::uint32_t extend(std::uint32_t remainder, std::span<const std::byte> 
     return extend_by_tables(remainder, bytes.data(), bytes.size());
 }
 
-/// The CRC-32C, as others compute it, of a text of that many bytes with this remainder: it begins and ends with all
-/// bits inverted.
+/// Returns the standard CRC-32C of a text of that many bytes with this remainder. The standard inverts all bits at
+/// the begin and at the end.
 constexpr std::uint32_t finished(std::uint32_t remainder, std::uint64_t bytes) noexcept {
     return ~(remainder ^ behind(0xFFFFFFFFU, bytes));
 }
-/// Of a text that is there as a whole.
+/// Returns the standard CRC-32C of a whole text.
 inline std::uint32_t of(std::span<const std::byte> bytes) noexcept { return ~extend(0xFFFFFFFFU, bytes); }
 
 }  // namespace shardkit::detail::crc32c

@@ -21,58 +21,58 @@
 
 namespace shardkit {
 
-/// What a checkpoint asks of a file system: a store of one's own derives from it (an object store, say), and a test
-/// lets calls fail. Virtual and not a type parameter: each call costs a trip into the kernel, so that nothing is won
-/// by compiling a checkpoint's code for each of them.
-/// Every function returns 0, or the errno that says why not. Files are numbers of the store's own choice. Calls come
-/// from the ranks' threads and from those that write beside them, several at a time.
+/// The file system calls of a checkpoint. Derive from it to use another store, for example an object store, or to
+/// make calls fail in a test. It is virtual and not a type parameter: each call costs a system call anyway, and a
+/// template would compile the checkpoint code once for each store.
+/// Every function returns 0 or an errno. Files are numbers that the store chooses. Calls come from the ranks' threads
+/// and from background writers, several at a time.
 class FileCalls {
   public:
     virtual ~FileCalls() = default;
 
-    /// EEXIST when there is something of that name. Its parent exists.
+    /// Makes a folder whose parent exists. EEXIST when the name exists.
     virtual int make_folder(const std::string& path) = 0;
-    /// A new file without bytes.
+    /// Makes a new, empty file.
     virtual int create_file(const std::string& path) = 0;
     virtual int open_to_write(const std::string& path, int& file) = 0;
     virtual int open_to_read(const std::string& path, int& file, std::uint64_t& bytes) = 0;
-    /// The file has at least that many bytes, zeros where nothing was written, and room for them: ENOSPC here, and
-    /// not while they are written. Others may write into it meanwhile.
+    /// Makes sure that the file has at least that many bytes (zeros where nothing was written) and space for them, so
+    /// that ENOSPC comes here and not during writes. Other writers may write meanwhile.
     virtual int reserve(int file, std::uint64_t bytes) = 0;
-    /// Writes some of `bytes`, at least one, at `offset`, past the file's end too.
+    /// Writes some of `bytes`, at least one, at `offset`, which may lie beyond the file's end.
     virtual int write(int file, std::uint64_t offset, std::span<const std::byte> bytes, std::size_t& written) = 0;
-    /// Reads some of `bytes`; none only at the file's end.
+    /// Reads some of `bytes`; none only at the end of the file.
     virtual int read(int file, std::uint64_t offset, std::span<std::byte> bytes, std::size_t& count) = 0;
-    /// What was written outlives a loss of power.
+    /// Makes the file's contents durable against a loss of power.
     virtual int sync(int file) = 0;
-    /// The file is closed in any case.
+    /// Closes the file, even if it returns an error.
     virtual int close(int file) = 0;
-    /// A folder's names outlive a loss of power.
+    /// Makes the names in a folder durable against a loss of power.
     virtual int sync_folder(const std::string& path) = 0;
-    /// Names of what lies in a folder, in any order.
+    /// Lists the names in a folder, in any order.
     virtual int list(const std::string& path, std::vector<std::string>& names) = 0;
-    /// At once for whoever looks. EEXIST when there is something called `to`.
+    /// Renames atomically. EEXIST when `to` exists.
     virtual int rename(const std::string& from, const std::string& to) = 0;
-    /// Both names at once for the other's folder. EINVAL, ENOSYS or ENOTSUP where that cannot be done: then one is
-    /// renamed after the other.
+    /// Exchanges two names atomically. EINVAL, ENOSYS or ENOTSUP where that is not possible: then they are renamed
+    /// one after the other.
     virtual int exchange(const std::string& a, const std::string& b) = 0;
-    /// EISDIR or EPERM for a folder.
+    /// Removes a file. EISDIR or EPERM for a folder.
     virtual int remove_file(const std::string& path) = 0;
     virtual int remove_folder(const std::string& path) = 0;
-    /// Whether a name is a link to what lies elsewhere, of which nothing is ever removed. ENOENT where nothing has
-    /// the name. A store without links leaves this as it is.
+    /// Sets `link` if a name is a link to a place elsewhere, from which nothing is ever removed. ENOENT if the name
+    /// does not exist. A store without links need not override this.
     virtual int is_link(const std::string& /*path*/, bool& link) {
         link = false;
         return 0;
     }
-    /// Marks a file as in use by this process until `unlock` or the process' end, however that comes; EWOULDBLOCK
-    /// when another one uses it. ENOSYS, ENOTSUP, ENOLCK or EINVAL where nobody can: saves go on without, and remove
-    /// what others left only where they know better (see docs/checkpoints.md).
+    /// Marks a file as used by this process until `unlock` or the end of the process, even a crash. EWOULDBLOCK when
+    /// another process uses it. ENOSYS, ENOTSUP, ENOLCK or EINVAL where locks are not supported: saves then work
+    /// without, and remove what other saves left only if it is known to be abandoned (see docs/checkpoints.md).
     virtual int lock(const std::string& file, int& held) = 0;
     virtual void unlock(int held) = 0;
 };
 
-/// The file system of the machine, through POSIX and Linux.
+/// The machine's file system, through POSIX and Linux calls.
 class PosixFiles : public FileCalls {
   public:
     int make_folder(const std::string& path) override { return result(::mkdir(path.c_str(), 0777)); }
@@ -85,7 +85,7 @@ class PosixFiles : public FileCalls {
         return file < 0 ? errno : 0;
     }
     int open_to_read(const std::string& path, int& file, std::uint64_t& bytes) override {
-        // What is no regular file may make the call wait for a writer.
+        // Opening something else than a regular file might wait for a writer.
         file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
         if (file < 0) { return errno; }
         struct stat status {};
@@ -101,7 +101,8 @@ class PosixFiles : public FileCalls {
     int reserve(int file, std::uint64_t bytes) override {
         if (bytes == 0) { return 0; }
         const int error = result(::fallocate(file, 0, 0, static_cast<off_t>(bytes)));
-        // A file system that cannot reserve finds out when it is written. Nobody writes past `bytes`: nothing is cut.
+        // A file system that cannot reserve reports ENOSPC during writes. No write goes beyond `bytes`, so nothing is
+        // truncated.
         return error == EOPNOTSUPP || error == ENOSYS ? result(::ftruncate(file, static_cast<off_t>(bytes))) : error;
     }
     int write(int file, std::uint64_t offset, std::span<const std::byte> bytes, std::size_t& written) override {
@@ -137,7 +138,7 @@ class PosixFiles : public FileCalls {
     int rename(const std::string& from, const std::string& to) override {
         const int error = result(::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE));
         if (error != EINVAL && error != ENOSYS) { return error; }
-        // A file system without that flag: a folder that is not empty is never replaced.
+        // The file system lacks that flag. A folder that is not empty is never replaced.
         struct stat status {};
         if (::lstat(to.c_str(), &status) == 0) { return EEXIST; }
         return result(::rename(from.c_str(), to.c_str()));
@@ -154,7 +155,7 @@ class PosixFiles : public FileCalls {
         return error;
     }
     int lock(const std::string& file, int& held) override {
-        // Open for writing: of others NFS locks nothing on its server.
+        // Opened for writing, as NFS locks other files only locally.
         held = ::open(file.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW);
         if (held < 0) { return errno; }
         const int error = result(::flock(held, LOCK_EX | LOCK_NB));
@@ -171,7 +172,7 @@ class PosixFiles : public FileCalls {
 };
 
 namespace detail {
-/// Where nothing else was asked for. Immortal: a pending save of static storage ends when the process does.
+/// The default file system. Never destroyed: a pending save of static storage ends when the process does.
 inline FileCalls& posix_files() { return immortal<PosixFiles>(); }
 }  // namespace detail
 

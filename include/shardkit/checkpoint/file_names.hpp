@@ -17,13 +17,13 @@ namespace shardkit::detail {
 inline constexpr std::string_view tensors_ending = ".safetensors";
 inline constexpr std::string_view index_ending = ".safetensors.index.json";
 
-/// A number with zeros in front, up to so many digits.
+/// Returns a number with leading zeros, of at least `width` digits.
 inline std::string padded(std::uint64_t number, std::size_t width) {
     const std::string digits = concat(number);
     return std::string(width - std::min(width, digits.size()), '0') + digits;
 }
 
-/// The name of one of several files that hold a model or a state: "model-00002-of-00003", without the ending.
+/// The name of one of several files of a model or a state, without its ending: "model-00002-of-00003".
 struct NumberedName {
     std::string_view base;
     std::uint64_t number = 0;  ///< from 1
@@ -32,7 +32,7 @@ struct NumberedName {
     static std::string of(std::string_view base, std::uint64_t number, std::uint64_t count) {
         return concat(base, "-", padded(number, 5), "-of-", padded(count, 5));
     }
-    /// None for a name that `of` does not make.
+    /// Parses a name; returns none if `of` does not make such a name.
     static std::optional<NumberedName> read(std::string_view name) {
         const auto number_behind = [&](std::string_view mark, std::uint64_t& value) {
             std::size_t digits = name.size();
@@ -53,42 +53,42 @@ struct NumberedName {
     }
 };
 
-/// The metadata of a checkpoint's file that is no model say under this which it is: "state/exp_avg".
+/// The metadata key under which a checkpoint's file names its kind, unless it is a model: "state/exp_avg".
 inline constexpr std::string_view kind_key = "shardkit.kind";
 
-/// The file that holds what is no group's: see StoredKind::file.
+/// The kind of the file with everything that belongs to no group; see StoredKind::file.
 inline constexpr std::string_view scalars_file = "state/scalars";
 
-/// Which of a group's buffers the tensors of a file are: its parameters, their masters, or an optimizer's state.
+/// The buffer that the tensors of a file come from: the parameters, their master weights, or an optimizer state.
 struct StoredKind {
     Role role{};             ///< parameters, master or states
-    std::string_view state;  ///< its name, where it is one
+    std::string_view state;  ///< name of the state for Role::states, else empty
 
     friend bool operator==(const StoredKind&, const StoredKind&) = default;
 
-    /// The file within a step's folder, without its number among several and its ending: "model", "state/exp_avg".
-    /// Different for different kinds that `has_file`.
+    /// Returns the file's path in the step's folder, without a number among several and the ending: "model",
+    /// "state/exp_avg". Kinds that `has_file` have different files.
     std::string file() const {
         return role == Role::parameters ? "model" : concat("state/", role == Role::master ? "master" : state);
     }
-    /// What messages call a tensor: "w", "master of w", "exp_avg of w".
+    /// Returns a tensor's name in messages: "w", "master of w", "exp_avg of w".
     std::string of(std::string_view tensor) const { return in_words(file(), tensor); }
-    /// The same of a tensor in the file `file`.
+    /// Returns a tensor's name in messages, for a tensor of file `file`.
     static std::string in_words(std::string_view file, std::string_view tensor) {
         if (file == "model" || file == scalars_file) { return std::string(tensor); }
         return concat(file.substr(file.rfind('/') + 1), " of ", tensor);
     }
-    /// Whether a file can be called after it, in its own folder and apart from every other kind's.
+    /// Returns whether the kind's name makes a valid file name, in its folder and different from all other kinds'.
     bool has_file() const {
         if (role != Role::states) { return true; }
-        constexpr std::size_t longest = 200;  // of 255, with a number and the ending
+        constexpr std::size_t longest = 200;  // of 255, to leave room for a number and the ending
         return !state.empty() && state.size() <= longest && state.find('/') == std::string_view::npos &&
                state.find('\0') == std::string_view::npos && is_utf8(state) && state != "master" &&
                file() != scalars_file && !NumberedName::read(state);
     }
 };
 
-/// The file of a tensor's kind, without its number and ending: "state/exp_avg-00001-of-00002.safetensors" ->
+/// Returns the kind of a file's tensors, without its number and ending: "state/exp_avg-00001-of-00002.safetensors" ->
 /// "state/exp_avg".
 inline std::string kind_of_file(std::string_view name) {
     if (name.ends_with(tensors_ending)) { name.remove_suffix(tensors_ending.size()); }

@@ -23,23 +23,24 @@
 
 namespace shardkit::detail {
 
-/// Finds a state's numbers and blobs in a checkpoint's file of scalars.
+/// Finds a state's numbers and blobs in a checkpoint's scalars file.
 class FindNumbers {
   public:
     /// The tensors from which a parameter's states are loaded.
     struct From {
         std::vector<std::string> names;
-        bool plain = true;         ///< each element where the parameter has it
-        std::size_t elements = 0;  ///< of the parameter that they have: the first ones, where there are more
+        bool plain = true;         ///< the elements are in the parameter's own order
+        std::size_t elements = 0;  ///< how many of the parameter's elements they have: the first ones
     };
-    /// By the number of its group and its own.
+    /// Indexed by the numbers of the group and of the parameter.
     using Tensors = std::map<std::pair<std::size_t, std::size_t>, From>;
 
     FindNumbers(CheckpointFiles& files, SourceLocation where) : files_(files), where_(where) {}
 
-    /// Replaces the numbers of `state` that the files have; the others' names are added to `left`. A parameter is as
-    /// far as its states are that are loaded, and where none are, it stays where it is.
-    /// @throws FileError where what is loaded of a parameter cannot be told how far it is, or is not in one place
+    /// Replaces the numbers of `state` that the files have; the names of the others are appended to `left`. A
+    /// parameter takes the step counts of the states that are loaded for it; without any it keeps its own.
+    /// @throws FileError where the files do not say how many steps a parameter's states have taken, or contradict
+    /// each other
     void find(SavedState& state, const Tensors& tensors, std::vector<std::string>& left) {
         list();
         for (SavedProgress& saved : state.progress) {
@@ -49,7 +50,7 @@ class FindNumbers {
             if (!read(scalar)) { left.push_back(scalar.name); }
         }
     }
-    /// The blobs that the files have, with where they go; the others' names are added to `left`.
+    /// Returns the blobs that the files have, with their targets; the names of the others are appended to `left`.
     std::vector<std::pair<std::vector<std::uint8_t>*, std::vector<std::uint8_t>>> blobs(
         const SavedState& state, std::vector<std::string>& left) {
         std::vector<std::pair<std::vector<std::uint8_t>*, std::vector<std::uint8_t>>> found;
@@ -69,7 +70,7 @@ class FindNumbers {
 
   private:
     using Stored = CheckpointFiles::Stored;
-    /// What an older file calls "group.PATH.param_group_N.NAME", by path and N.
+    /// Entries of an older format, named "group.PATH.param_group_N.NAME", by path and N.
     using Numbered = std::map<std::string, std::map<std::string, std::vector<std::pair<std::string, Stored*>>>>;
 
     void read(Stored& from, std::span<std::byte> bytes) {
@@ -86,7 +87,7 @@ class FindNumbers {
         }
         read(from, std::as_writable_bytes(std::span(&scalar.bits, 1)));
     }
-    /// @return whether there is one of that name
+    /// Reads a number by its name. @returns whether the files have it
     bool read(SavedScalar& scalar) {
         Stored* const from = files_.find(scalars_file, scalar.name);
         if (from != nullptr) { read(*from, scalar); }
@@ -145,7 +146,7 @@ class FindNumbers {
         for (std::size_t p = 0; p < geometry.parameters.size(); ++p) {
             const auto its = progress.of(p);
             const auto from = tensors.find({saved.group, p});
-            // As the group is where nothing of the parameter's own is kept or trained.
+            // The parameter has the group's numbers, as it has none of its own or is not trained.
             if (geometry.parameters[p].frozen || !has_states) {
                 std::copy(progress.own.begin(), progress.own.end(), its.begin());
             } else if (from != tensors.end()) {
@@ -160,7 +161,7 @@ class FindNumbers {
         }
         find_numbered(geometry, progress, loaded);
     }
-    /// One parameter's, by the tensors that its states come from.
+    /// Reads one parameter's numbers, from the tensors that its states come from.
     void find_parameter(GroupProgress& progress, std::size_t p, const std::vector<std::string>& tensors) {
         const auto its = progress.of(p);
         for (std::size_t t = 0; t < (of_tensors_ ? tensors.size() : 1); ++t) {
@@ -176,7 +177,8 @@ class FindNumbers {
             }
         }
     }
-    /// Those of its elements that are not as far as the first ones: as the files say, and those that they lack.
+    /// Reads the parts of a parameter whose elements have taken fewer steps than the first ones: those that the files
+    /// list, and elements that the files lack.
     void find_parts(GroupProgress& progress, std::size_t p, const From& from, std::size_t numel) {
         std::erase_if(progress.parts, [&](const auto& part) { return part.parameter == p; });
         std::vector<GroupProgress::Part> parts;
@@ -204,13 +206,13 @@ class FindNumbers {
                                      [&](const auto& part) { return part.parameter > p; });
         progress.parts.insert(at, parts.begin(), parts.end());
     }
-    /// The products of an older file, which says by the place of a ParamGroup in a list whose they are: read where
-    /// there is one on either side.
+    /// Reads the products of an older format, which identifies them by the position of a ParamGroup in a list. This
+    /// is possible where both sides have exactly one.
     void find_numbered(const GroupGeometry& geometry, GroupProgress& progress,
                        const std::vector<std::size_t>& loaded) {
         const auto of_group = numbered_.find(geometry.path);
         if (of_group == numbered_.end()) { return; }
-        std::set<std::size_t> own;  // of this optimizer's
+        std::set<std::size_t> own;  // of this optimizer
         for (const std::size_t number : progress.param_groups) { own.insert(number); }
         own.erase(GroupProgress::none);
         if (own.size() != 1 || of_group->second.size() != 1) {
@@ -239,8 +241,8 @@ class FindNumbers {
     CheckpointFiles& files_;
     SourceLocation where_;
     Numbered numbered_;
-    std::map<std::string, std::set<std::size_t>> parts_;  // first elements of parts, by their tensor
-    bool of_tensors_ = false;                             // whether there are numbers of parameters' own
+    std::map<std::string, std::set<std::size_t>> parts_;  // first elements of parts, by tensor
+    bool of_tensors_ = false;                             // whether there are numbers for single parameters
 };
 
 }  // namespace shardkit::detail

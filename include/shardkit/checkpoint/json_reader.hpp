@@ -13,24 +13,24 @@
 
 namespace shardkit::detail {
 
-/// What is wrong with a text, and at which byte of it.
+/// An error in a text, with its byte position.
 struct JsonError {
     std::size_t at;
     std::string what;
 };
 
-/// Reads the JSON (RFC 8259) that a caller expects, value by value, and nothing else: objects, arrays, strings and
-/// whole numbers below 2^64. Nothing in the text decides how deep it calls. Every function throws JsonError.
+/// Reads only the JSON (RFC 8259) that a caller expects, value by value: objects, arrays, strings and integers below
+/// 2^64. The text cannot choose the depth of recursion. Every function throws JsonError.
 class JsonReader {
   public:
     explicit JsonReader(std::string_view text) noexcept : text_(text) {}
 
     [[noreturn]] void fail(std::string what) const { throw JsonError{at_, std::move(what)}; }
-    /// @throws JsonError about the byte at `at`
+    /// @throws JsonError with the byte at `at`
     [[noreturn]] static void fail_at(std::size_t at, std::string what) { throw JsonError{at, std::move(what)}; }
     std::size_t at() const noexcept { return at_; }
 
-    /// Calls member(key, where the key begins) for each member of an object, behind its colon.
+    /// Calls member(key, begin of the key) after the colon of each member of an object.
     template <class F>
     void object(F&& member) {
         list('{', '}', [&] {
@@ -46,7 +46,7 @@ class JsonReader {
         list('[', ']', element);
     }
 
-    /// A string with its escapes resolved, in UTF-8.
+    /// Reads a string with its escapes resolved, in UTF-8.
     std::string string() {
         expect('"');
         std::string value;
@@ -65,7 +65,7 @@ class JsonReader {
         }
     }
 
-    /// A whole number as JSON writes it: no sign, fraction, exponent or leading zero.
+    /// Reads an integer in JSON's form: no sign, fraction, exponent or leading zero.
     std::uint64_t number() {
         skip_space();
         const std::size_t begin = at_;
@@ -86,14 +86,14 @@ class JsonReader {
         return value;
     }
 
-    /// Passes over `null`. @return whether it stands here
+    /// Skips `null`. @returns whether it was there
     bool null() {
         skip_space();
         const bool there = text_.substr(at_, 4) == "null";
         if (there) { at_ += 4; }
         return there;
     }
-    /// Passes over a value of whatever form, of which nothing but the end is looked for.
+    /// Skips a value of any form, looking only for its end.
     void skip_value() {
         std::size_t open = 0;
         do {
@@ -117,7 +117,7 @@ class JsonReader {
             }
         } while (open > 0);
     }
-    /// Only white space may be left.
+    /// Checks that only white space is left.
     void end() {
         skip_space();
         if (at_ != text_.size()) { fail("expected nothing behind the last brace but spaces"); }
@@ -183,7 +183,7 @@ class JsonReader {
         }
         append_point(value, point);
     }
-    /// Four hexadecimal digits.
+    /// Reads four hexadecimal digits.
     std::uint32_t unit() {
         std::uint32_t value = 0;
         for (int i = 0; i < 4; ++i) {
@@ -217,7 +217,7 @@ class JsonReader {
             continuation(0);
         }
     }
-    /// The rest of a sequence of UTF-8 (RFC 3629): no overlong form, no surrogate, nothing past U+10FFFF.
+    /// Reads the rest of a UTF-8 sequence (RFC 3629): no overlong form, no surrogate, nothing above U+10FFFF.
     void append_sequence(std::string& value, unsigned char lead) {
         const std::size_t begin = at_ - 1;
         const std::size_t length = lead >= 0xC2 && lead < 0xE0   ? 2
@@ -242,7 +242,7 @@ class JsonReader {
     std::size_t at_ = 0;
 };
 
-/// Whether a text can stand in a file that JsonReader reads.
+/// Returns whether a text can be in a file that JsonReader reads.
 inline bool is_utf8(std::string_view text) {
     try {
         const std::string json = json_string(text);

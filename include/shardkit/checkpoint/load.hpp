@@ -17,10 +17,10 @@
 
 namespace shardkit {
 
-/// The greatest step of a run's folder that was committed: its manifest and the sizes of its files are right. Rank 0
-/// looks; every rank gets the same.
+/// Returns the latest committed step of a run's folder, whose manifest and file sizes are right. Rank 0 looks for it,
+/// and every rank gets the same.
 /// Order:   collective over the world; the host waits.
-/// @returns none where there is no step, or no folder
+/// @returns none if there is no step or no folder
 /// @throws  FileError, the same on every rank, when the folder cannot be read
 template <class Engine>
 std::optional<CheckpointFolder> latest(Context<Engine>& context, const std::string& folder,
@@ -43,17 +43,17 @@ std::optional<CheckpointFolder> latest(Context<Engine>& context, const std::stri
                             found ? found->skipped : skipped};
 }
 
-/// Loads what `save` has written, whatever mesh, policy, engine, precision or number of ranks wrote it.
+/// Loads what `save` has written, on any mesh, policy, engine, precision and number of ranks.
 ///     if (const auto found = latest(rank, "runs/7")) { load(rank, found->path, state); }
-/// Each rank reads the bytes that it keeps and converts them on the way: the masters where there are any, since a
-/// 16-bit parameter is made from them. Full copies are gathered by the next window.
+/// Each rank reads the bytes that it keeps, and converts them. A 16-bit parameter with master weights is made from
+/// these. The next window gathers the full copies.
 /// Order:   collective over the world; after the work given to the compute stream; the host waits.
-/// Cost:    the bytes that the rank keeps; of tensors that are stored in another order, or that tp splits into runs
-///          shorter than a page, the pages that have some of them. Digests are compared through 4 bytes for each
+/// Cost:    reads the bytes that the rank keeps; of tensors that are stored in another order, or that tp splits into
+///          runs shorter than a page, the pages that contain some of them. Digests are compared with 4 bytes for each
 ///          tensor and rank.
-/// @throws  FileError, the same on every rank: a file that is missing, damaged or of another shape, or tensors that
-///          the state lacks or has besides, by name; UsageError while a window is open or a save is pending. After a
-///          digest that differs the state is that of damaged files: load another one, or end
+/// @throws  FileError, the same on every rank, for a file that is missing, damaged or of another shape, or tensors
+///          that only the state or only the files have, by name; UsageError while a window is open or a save is
+///          pending. After a wrong digest the state has values of damaged files: load another checkpoint, or end
 template <class Engine>
 LoadReport load(Context<Engine>& context, const std::string& folder, const CheckpointState<Engine>& state,
                 LoadOptions options = {}, SourceLocation where = SourceLocation::current()) {
@@ -64,9 +64,9 @@ LoadReport load(Context<Engine>& context, const std::string& folder, const Check
                    state);
 }
 
-/// Loads a model's parameters from what anyone wrote: a safetensors file, an index of several, or a folder with
-/// either (docs/checkpoints.md says which). As load otherwise; there are no digests.
-/// @throws  FileError as load does, also for a folder with a model in several forms, and a file of something else
+/// Loads a model's parameters from files of any origin: a safetensors file, an index of several, or a folder with
+/// either (docs/checkpoints.md lists them). Otherwise the same as load, but without digests.
+/// @throws  FileError as load, also for a folder with a model in several forms, and for files of another format
 template <class Engine, class Precision>
 LoadReport load_model(Context<Engine>& context, const std::string& path, const Model<Engine, Precision>& model,
                       LoadOptions options = {}, SourceLocation where = SourceLocation::current()) {

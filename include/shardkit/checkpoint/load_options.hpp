@@ -14,25 +14,26 @@
 
 namespace shardkit {
 
-/// What is loaded; the same on every rank.
+/// What to load; the same on every rank.
 struct LoadOptions {
     TensorNames names = stored_by_path;
-    bool states = true;   ///< false: parameters and their masters alone; optimizer and loss scale stay as they are
-    bool subset = false;  ///< what the files lack stays as it is, what they have besides is left out; both are told
-    /// Names of tensors, as the files have them, of which the files may have fewer rows: a vocabulary that grew. The
-    /// parameter's further rows stay as they are, an optimizer's states of them become zero. None: no tensor.
+    bool states = true;   ///< false: only parameters and their masters; optimizer and loss scale stay unchanged
+    bool subset = false;  ///< true: load what both sides have; the report lists the rest
+    /// Returns whether the files may have fewer rows of this tensor (as the files name it), for a vocabulary that has
+    /// grown. The parameter's further rows stay unchanged, an optimizer's states of them become zero. Empty: no
+    /// tensor may.
     std::function<bool(std::string_view tensor)> grown{};
     FileCalls* files = nullptr;  ///< null: the machine's file system
 };
 
-/// What a load found.
+/// The result of a load.
 struct LoadReport {
-    std::uint64_t step = 0;                                      ///< of the checkpoint; 0 for a model's files
-    std::vector<std::pair<std::string, std::string>> strings{};  ///< those of SaveOptions, or a file's metadata
-    std::size_t tensors = 0;                                     ///< read
-    std::vector<std::string> left{};                             ///< asked for and not in the files
-    std::vector<std::string> unused{};                           ///< in the files and not asked for
-    std::vector<std::string> grown{};                            ///< of which the files had fewer rows
+    std::uint64_t step = 0;                                      ///< the checkpoint's step; 0 for a model's files
+    std::vector<std::pair<std::string, std::string>> strings{};  ///< SaveOptions::strings, or a file's metadata
+    std::size_t tensors = 0;                                     ///< number of tensors that were read
+    std::vector<std::string> left{};                             ///< tensors that the files lack
+    std::vector<std::string> unused{};                           ///< tensors of the files that were not asked for
+    std::vector<std::string> grown{};                            ///< tensors of which the files had fewer rows
 };
 
 }  // namespace shardkit

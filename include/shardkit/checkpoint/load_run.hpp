@@ -73,7 +73,7 @@ class LoadRun {
             torn(targets_[t - 1]).begin(targets_[t - 1].tensor.parameter, kind(targets_[t - 1]), "load", where_);
         }
         const Failure failure = Failure::first(world_, attempt([&] { read(); }), where_);
-        // Also after a failure, so that what is stale is stale on every rank.
+        // This follows a failure too, so that the same copies are stale on every rank.
         for (const auto& group : state_.groups) { group->end_load(); }
         failure.raise(where_);
         if (files_->verified()) { verify(); }
@@ -91,9 +91,9 @@ class LoadRun {
   private:
     using Stored = CheckpointFiles::Stored;
     struct Target {
-        PlannedTensor tensor;  ///< as it lies in the file
+        PlannedTensor tensor;  ///< with its place in the file
         Stored* from = nullptr;
-        bool digests = false;  ///< the first that reads `from`
+        bool digests = false;  ///< whether this is the first target that reads `from`
         TensorReader::Rest rest{};
         std::uint32_t digest = 0;
     };
@@ -104,12 +104,12 @@ class LoadRun {
         const StoredKind& its = state_.groups[target.tensor.group]->values[target.tensor.values]->kind;
         return its.role == Role::states ? its.state : TornValues::parameters;
     }
-    /// The names under which a tensor may lie in the files: its own first, then those of the parameter's aliases.
+    /// The names that a tensor may have in the files: first its own, then those of the parameter's aliases.
     struct Names {
         std::string own;
         std::vector<std::string> aliases;
     };
-    /// A tensor of a kind's file by any of its names; all that are there are spoken for.
+    /// Finds a tensor of a kind's file by any of its names. All tensors with these names count as used.
     Stored* find(std::string_view file, const Names& names) {
         Stored* found = files_->find(file, names.own);
         for (const std::string& alias : names.aliases) {
@@ -123,7 +123,8 @@ class LoadRun {
         if (found != nullptr) { found->used = true; }
         return found;
     }
-    /// That two tensors which the state holds as one have the same bytes; rank 0 reads them, and tells.
+    /// Checks that two tensors which are one in the state have the same bytes. Rank 0 reads them, and its error
+    /// reaches all.
     void require_equal(const Stored& one, const Stored& other) const {
         const auto refuse = [&](std::string_view what) {
             throw FileError(files_->path(one),
@@ -145,10 +146,10 @@ class LoadRun {
             if (std::memcmp(bytes.data(), others.data(), count) != 0) { refuse("have other values"); }
         }
     }
-    /// The tensor from which values come: their own kind's, or what holds the same numbers best.
+    /// Returns the tensor to load values from: that of their own kind, or the best one with the same numbers.
     Stored* source(const SavedValues& values, const Names& names) {
         if (values.kind.role == Role::states) { return find(values.kind.file(), names); }
-        // A master beside the model's 16 bits says the same with more digits: both are spoken for.
+        // A master holds the numbers of the 16-bit model with more digits: both count as used.
         Stored* const model = find(model_file, names);
         Stored* const master = find(StoredKind{Role::master, {}}.file(), names);
         if (values.kind.role == Role::master) { return master != nullptr ? master : model; }
@@ -201,7 +202,7 @@ class LoadRun {
             add_target(g, v, p, names[t].own, tensors[t].second, from[t]);
         }
     }
-    /// What the user's names call an alias; nothing where they know parameters alone.
+    /// Returns the user's names for an alias; none where `names` only knows parameters.
     std::vector<std::string> names_of(const std::string& path, const ParameterRecord& alias) const {
         std::vector<std::string> names;
         try {
@@ -215,7 +216,8 @@ class LoadRun {
                     Stored* from) {
         const SavedValues& values = *state_.groups[g]->values[v];
         if (from == nullptr) {
-            // A master that the files lack comes from the parameter's own tensor, or is missing with it.
+            // Without a master in the files, the parameter's own tensor is used; if that is missing too, it is
+            // reported.
             if (values.kind.role != Role::master) { report_.left.push_back(values.kind.of(name)); }
             return;
         }
@@ -246,7 +248,7 @@ class LoadRun {
                                           : !std::exchange(from->read, true);
         targets_.push_back({{g, v, p, order, name, values.type, begin, order.numel() * size}, from, first, rest, 0});
     }
-    /// That of tensors which parameters share every element is read: no digest could be compared otherwise.
+    /// Checks that all elements of tensors which parameters share are read: otherwise no digest could be compared.
     void require_shared() const {
         for (const auto& [from, parts] : shared_) {
             std::uint64_t next = from->begin;
@@ -266,7 +268,7 @@ class LoadRun {
     }
     FindNumbers::Tensors tensors_of_states() const {
         FindNumbers::Tensors tensors;
-        std::map<std::pair<std::size_t, std::size_t>, std::size_t> first;  // of whose values they are
+        std::map<std::pair<std::size_t, std::size_t>, std::size_t> first;  // a parameter's first values
         for (const Target& target : targets_) {
             const PlannedTensor& its = target.tensor;
             if (state_.groups[its.group]->values[its.values]->kind.role != Role::states) { continue; }
@@ -296,7 +298,7 @@ class LoadRun {
     }
 
     void read() {
-        std::unique_ptr<MemoryCopies> copies;  // where there are values that the host cannot write
+        std::unique_ptr<MemoryCopies> copies;  // made if the host cannot write some values
         for (Target& target : targets_) {
             const SavedGroup& group = *state_.groups[target.tensor.group];
             const SavedValues& values = *group.values[target.tensor.values];
@@ -308,12 +310,12 @@ class LoadRun {
         }
         for (std::size_t slot = 0; copies != nullptr && slot < MemoryCopies::slots; ++slot) { copies->finish(slot); }
     }
-    /// That every byte that some rank has read is what was written. Collective over the world.
+    /// Checks that every byte that any rank has read is the byte that was written. Collective over the world.
     void verify() {
         std::vector<std::uint32_t> own;
         for (const Target& target : targets_) { own.push_back(target.digest); }
         const auto all = world_.gather(std::span<const std::uint32_t>(own), where_);
-        std::map<const Stored*, std::uint32_t> sums;  // of those that share a tensor
+        std::map<const Stored*, std::uint32_t> sums;  // over the targets that share a tensor
         for (std::size_t t = 0; t < targets_.size(); ++t) {
             if (!targets_[t].digests) { continue; }
             std::uint32_t sum = 0;
@@ -336,7 +338,7 @@ class LoadRun {
     SavedState state_;
     std::unique_ptr<CheckpointFiles> files_;
     std::vector<Target> targets_;
-    /// Of tensors that parameters share: where the parameters' bytes begin in the file, and how many they are.
+    /// For tensors that parameters share: the first byte in the file and the number of bytes of each parameter.
     std::map<Stored*, std::map<std::uint64_t, std::uint64_t>> shared_;
     std::vector<std::pair<std::vector<std::uint8_t>*, std::vector<std::uint8_t>>> blobs_;
     LoadReport report_;

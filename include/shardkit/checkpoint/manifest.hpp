@@ -18,16 +18,16 @@
 
 namespace shardkit::detail {
 
-/// What a checkpoint's folder holds, and the digests of it: written last.
+/// The contents of a checkpoint's folder with their digests. Written last.
 struct Manifest {
     struct Tensor {
         std::string name;
         std::uint32_t crc32c = 0;
     };
     struct File {
-        std::string name;  ///< within the folder
+        std::string name;  ///< path within the folder
         std::uint64_t bytes = 0;
-        std::uint32_t header_crc32c = 0;  ///< of everything before the first tensor
+        std::uint32_t header_crc32c = 0;  ///< of the bytes before the first tensor
         std::vector<Tensor> tensors;      ///< in the order of their bytes
     };
 
@@ -37,14 +37,15 @@ struct Manifest {
 };
 
 inline constexpr std::string_view manifest_name = "manifest.json";
-/// Which file has which of the model's tensors, where there are several; as Hugging Face's libraries name it.
+/// The index that says which of several model files has which tensor, under the name that Hugging Face's libraries
+/// use.
 inline constexpr std::string_view index_name = "model.safetensors.index.json";
 inline constexpr std::uint64_t manifest_version = 1;
 
-/// What every manifest begins with.
+/// The first bytes of every manifest.
 inline constexpr std::string_view manifest_begin = "{\"format\": \"shardkit checkpoint\", \"version\": ";
 
-/// "0a1b2c3d"
+/// Returns a digest as text: "0a1b2c3d".
 inline std::string digest_text(std::uint32_t digest) {
     constexpr std::string_view digits = "0123456789abcdef";
     std::string text(8, '0');
@@ -52,7 +53,7 @@ inline std::string digest_text(std::uint32_t digest) {
     return text;
 }
 
-/// What the manifest says about itself: a digest of what stands before.
+/// Returns the manifest's last bytes: a digest of everything before them.
 inline std::string manifest_end(std::string_view before) {
     return concat(",\n\"crc32c\": \"", digest_text(crc32c::of(std::as_bytes(std::span(before)))), "\"}\n");
 }
@@ -81,7 +82,7 @@ inline std::string manifest_text(const Manifest& manifest) {
     return text + manifest_end(text);
 }
 
-/// Whether a name may be a file of a checkpoint: nothing that leads out of its folder.
+/// Returns whether a name may be a file of a checkpoint, that is, does not lead out of its folder.
 inline bool stays_inside(std::string_view name) {
     if (name.empty() || name.front() == '/' || name.find('\0') != std::string_view::npos) { return false; }
     for (std::size_t begin = 0; begin <= name.size();) {
@@ -98,7 +99,7 @@ inline bool stays_inside(std::string_view name) {
 class ManifestReader {
   public:
     static Manifest read(std::string_view text) {
-        // The digest first: a flipped bit is named as one, wherever it is.
+        // The digest is checked first, so that any changed bit is reported as damage.
         const std::size_t length = manifest_end("").size();
         if (text.size() < length ||
             text.substr(text.size() - length) != manifest_end(text.substr(0, text.size() - length))) {

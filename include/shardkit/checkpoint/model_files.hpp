@@ -22,12 +22,12 @@
 
 namespace shardkit::detail {
 
-/// The files of a model of whoever wrote it, found from a path that a user gives: a file, an index, or a folder.
+/// The files of a model of any origin, found from the user's path: a file, an index, or a folder.
 struct ModelFiles {
     std::vector<std::string> paths;
-    std::map<std::string, std::string> place;  ///< of a tensor, the path where an index says it is; else empty
+    std::map<std::string, std::string> place;  ///< path of a tensor where an index names it; else empty
 
-    /// @throws FileError that says what there is, where that is no model or several
+    /// @throws FileError that lists what is there, if it is no model or several
     static ModelFiles of(FileCalls& calls, const std::string& path, SourceLocation where) {
         std::vector<std::string> names;
         if (calls.list(path, names) == 0) { return in_folder(calls, path, names, where); }
@@ -36,7 +36,7 @@ struct ModelFiles {
     }
 
   private:
-    /// What a folder holds of a model whose files begin with one stem: "model", say.
+    /// The forms of a model in a folder whose files begin with one stem, for example "model".
     struct Forms {
         std::string file;                                           // model.safetensors
         std::string index;                                          // model.safetensors.index.json
@@ -71,7 +71,7 @@ struct ModelFiles {
                 }
             }
         }
-        // What libraries call it is the model, whatever lies beside it.
+        // Files with the usual name are the model, whatever else is in the folder.
         const auto usual = stems.find("model");
         if (usual == stems.end() && stems.size() != 1) {
             std::vector<std::string> known;

@@ -16,19 +16,19 @@
 
 namespace shardkit::detail {
 
-/// "No space left on device (ENOSPC)"
+/// Returns the text of an errno: "No space left on device (ENOSPC)".
 inline std::string errno_text(int error) {
     const char* const name = ::strerrorname_np(error);
     return concat(::strerrordesc_np(error) != nullptr ? ::strerrordesc_np(error) : "unknown error", " (",
                   name != nullptr ? name : "?", ")");
 }
-/// @throws FileError unless `error` is 0
+/// Checks the result of a call. @throws FileError unless `error` is 0
 inline void require(int error, const std::string& path, std::string_view what, SourceLocation where) {
     if (error != 0) { throw FileError(path, concat(what, ": ", errno_text(error)), where); }
 }
 
-/// A file that is open through FileCalls. What fails is said with the path, and never tried again: after an EIO a
-/// second try may report success for what is lost.
+/// A file that is open through FileCalls. Errors name the path. A failed call is never repeated: after an EIO a
+/// second attempt may report success although data are lost.
 class OpenFile {
   public:
     OpenFile(FileCalls& calls, std::string path, SourceLocation where)
@@ -67,7 +67,7 @@ class OpenFile {
     const std::string& path() const noexcept { return path_; }
     std::uint64_t size() const noexcept { return size_; }  ///< when it was opened to be read
 
-    /// Room for so many bytes.
+    /// Reserves space for that many bytes.
     void reserve(std::uint64_t bytes) const {
         const int error = uninterrupted([&] { return calls_->reserve(file_, bytes); });
         require(error, path_, concat("cannot be made with ", bytes, " bytes"), where_);
@@ -79,7 +79,7 @@ class OpenFile {
             [&](std::uint64_t at) { return concat("writing at byte ", at, ": nothing was written"); });
     }
     void read(std::uint64_t offset, std::span<std::byte> bytes) const { read(offset, bytes, where_); }
-    /// The same on behalf of a call at `where`.
+    /// Reads for a call at `where`.
     void read(std::uint64_t offset, std::span<std::byte> bytes, SourceLocation where) const {
         in_parts(
             offset, bytes, "reading", where,
@@ -88,7 +88,7 @@ class OpenFile {
                 return concat("ends at byte ", at, ", but had ", size_, " bytes when it was opened");
             });
     }
-    /// Everything written is on the disk, and the file closed.
+    /// Makes everything written durable, and closes the file.
     void finish() {
         const int error = uninterrupted([&] { return calls_->sync(file_); });
         require(error, path_, "writing to the disk", where_);
@@ -96,14 +96,15 @@ class OpenFile {
     }
 
   private:
-    /// Again after a signal, and after nothing else.
+    /// Repeats a call after a signal, and after nothing else.
     template <class Call>
     static int uninterrupted(const Call& call) {
         int error = 0;
         do { error = call(); } while (error == EINTR);
         return error;
     }
-    /// call(offset, bytes, count), which moves `count` of them, until all are moved. @param none  says that none were
+    /// Repeats call(offset, bytes, count), which moves `count` bytes, until all are moved. @param none  error text if
+    /// none was moved
     template <class Byte, class Call, class OnEnd>
     void in_parts(std::uint64_t offset, std::span<Byte> bytes, std::string_view verb, SourceLocation where,
                   const Call& call, const OnEnd& none) const {
@@ -124,13 +125,13 @@ class OpenFile {
     std::uint64_t size_ = 0;
 };
 
-/// The whole of a file.
+/// Returns all bytes of an open file.
 inline std::string read_all(const OpenFile& file) {
     std::string text(static_cast<std::size_t>(file.size()), '\0');
     file.read(0, std::as_writable_bytes(std::span(text)));
     return text;
 }
-/// The same of a file by its name. @throws FileError, also when it is larger than `most`
+/// Returns all bytes of the file at `path`. @throws FileError, also when it is larger than `most`
 inline std::string read_file(FileCalls& calls, const std::string& path, std::uint64_t most, SourceLocation where) {
     const OpenFile file = OpenFile::to_read(calls, path, where);
     if (file.size() > most) {
@@ -138,7 +139,7 @@ inline std::string read_file(FileCalls& calls, const std::string& path, std::uin
     }
     return read_all(file);
 }
-/// A new file of these bytes, on the disk.
+/// Makes a new file with these bytes, and makes it durable.
 inline void write_file(FileCalls& calls, const std::string& path, std::string_view text, SourceLocation where) {
     require(calls.create_file(path), path, "cannot be created", where);
     OpenFile file = OpenFile::to_write(calls, path, where);

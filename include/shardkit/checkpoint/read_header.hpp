@@ -21,8 +21,8 @@ namespace shardkit::detail {
     throw FileError(path, concat(what, " has another digest (CRC-32C) than the manifest says: damaged"), where);
 }
 
-/// Reads what stands before the tensors of a safetensors file, and holds it against the file's size and every rule of
-/// the format. `digest`: what the bytes must have; null where nobody knows.
+/// Reads the header of a safetensors file, and checks it against the file's size and the rules of the format.
+/// `digest` is what its bytes must have; null if there is none.
 /// @throws FileError that says what is wrong
 inline safetensors::Header read_header(const OpenFile& file, const std::uint32_t* digest, SourceLocation where) {
     static_assert(std::endian::native == std::endian::little, "the format is little-endian, as are its readers here");
@@ -34,7 +34,7 @@ inline safetensors::Header read_header(const OpenFile& file, const std::uint32_t
     file.read(0, std::as_writable_bytes(std::span(&length, 1)), where);
     const std::uint64_t behind = file.size() - sizeof length;
     if (length > safetensors::max_header_bytes || length > behind) {
-        // Eight bytes of text are a number beyond every file's size.
+        // Eight bytes of text make a number that is larger than any file.
         char first = 0;
         file.read(0, std::as_writable_bytes(std::span(&first, 1)), where);
         if (first == '{') { refuse("no safetensors file: JSON, as an index of several is: `load_model` takes one"); }

@@ -17,17 +17,18 @@
 
 namespace shardkit::detail {
 
-/// Brings what this rank holds of a tensor from a file into its memory, and digests the pieces that it would write.
+/// Reads the elements of a tensor that this rank holds from a file into its memory, and digests the pieces that this
+/// rank would write.
 class TensorReader {
   public:
     struct Place {
         std::size_t rank = 0;
         std::size_t ranks = 1;
     };
-    /// What becomes of a parameter's elements that the file's tensor does not have. Where it is one of several
-    /// tensors of the parameter, they stay.
+    /// What happens to a parameter's elements that the file's tensor lacks. If the tensor is one of several of the
+    /// parameter, they stay unchanged.
     enum class Rest : std::uint8_t { none, stays, zero };
-    /// `tensor` lies in `file` with elements of type `stored`. @param copies  write memory that the host cannot
+    /// `tensor` is in `file` with elements of type `stored`. @param copies  writes memory that the host cannot
     TensorReader(const PlannedTensor& tensor, const SavedGroup& group, const OpenFile& file,
                  safetensors::DType stored, Place place, MemoryCopies* copies, Rest rest)
         : as_stored_(with_size(tensor, stored)),
@@ -40,7 +41,8 @@ class TensorReader {
           copies_(copies),
           rest_(rest) {}
 
-    /// Order: `copies` may still be under way. @return this rank's part of the tensor's digest; 0 unless wanted
+    /// Reads the tensor; `copies` may still be running. @returns this rank's part of the tensor's digest, 0 unless
+    /// asked for
     std::uint32_t read(bool digests) const {
         std::uint32_t digest = 0;
         if (pieces_.scattered()) {
@@ -57,25 +59,25 @@ class TensorReader {
     }
 
   private:
-    /// The size of an element is that of the file's, where its bytes are counted.
+    /// Returns the tensor with the file's element size, in which its bytes are counted.
     static PlannedTensor with_size(PlannedTensor tensor, safetensors::DType stored) {
         tensor.type = stored == safetensors::DType::f64   ? ElementType::fp64
                       : stored == safetensors::DType::f32 ? ElementType::fp32
                                                           : ElementType::bf16;
         return tensor;
     }
-    /// Null where the host cannot write it.
+    /// Returns the address of an element, or null where the host cannot write it.
     std::byte* host(std::size_t flat) const noexcept { return values_.on_host ? values_.memory(flat) : nullptr; }
     std::size_t file_size() const noexcept { return size_of(as_stored_.type); }
 
-    /// @throws FileError where a finite element would become infinite
+    /// Converts elements. @throws FileError where a finite element would become infinite
     void convert(const std::byte* from, std::byte* to, std::size_t count) const {
         if (convert_(from, to, count) < count) {
             throw FileError(file_.path(), out_of_range(as_stored_.name, values_.type), SourceLocation::current());
         }
     }
 
-    /// Elements that follow each other in the file and in memory.
+    /// Reads a run of elements that are contiguous in the file and in memory.
     void read_run(FileRange run, std::size_t flat, const std::vector<FileRange>& own, std::uint32_t& digest) const {
         std::vector<std::byte> staged;
         for_each_chunk({flat, flat + static_cast<std::size_t>(run.size()) / file_size()},
@@ -89,8 +91,8 @@ class TensorReader {
                            if (!same_) { convert(staged.data(), memory.data(), elements); }
                        });
     }
-    /// fill(elements before it, memory) for parts of the elements `flat`: their own memory, or what is copied there
-    /// then.
+    /// Calls fill(number of elements before it, memory) for parts of the elements `flat`. The memory is their own, or
+    /// a slot that is copied to it afterwards.
     template <class Fill>
     void for_each_chunk(IndexRange flat, const Fill& fill) const {
         const std::size_t size = size_of(values_.type);
@@ -110,7 +112,7 @@ class TensorReader {
             at += count;
         }
     }
-    /// The pages are read that have something of this rank's, and what it holds is picked out of them.
+    /// Reads the pages that contain elements of this rank, and picks these out.
     void scan(bool digests, std::uint32_t& digest) const {
         const IndexRange held = intersect(pieces_.parameter().range, values_.loaded);
         const std::size_t to_size = size_of(values_.type);
@@ -141,7 +143,7 @@ class TensorReader {
                 convert(bytes.data(), converted.data(), places.size());
                 with_element_size(to_size, [&](auto element) {
                     as_stored_.order.for_each(places.begin, places.size(), [&](std::size_t place, std::size_t whole) {
-                        // Of another rank's part, the index is past the end.
+                        // For an element of another rank's part, the index is past the end.
                         const std::size_t index = pieces_.part().index_of(whole) - first_held;
                         if (index < held.size()) {
                             std::memcpy(memory + index * sizeof element,
@@ -157,9 +159,9 @@ class TensorReader {
             });
         }
     }
-    /// Of the whole parameter, as the file's elements.
+    /// Returns the bytes of the whole parameter with the file's element size.
     std::uint64_t parameter_bytes() const noexcept { return pieces_.parameter().shape.numel() * file_size(); }
-    /// What a device's memory holds of the elements `flat`.
+    /// Copies the elements `flat` out of a device's memory.
     void copy_out(IndexRange flat, std::span<std::byte> to) const {
         const std::size_t size = size_of(values_.type);
         const std::size_t most = copies_->capacity() / size;
@@ -170,8 +172,8 @@ class TensorReader {
             std::memcpy(part.data(), copies_->finish(0).data(), part.size());
         }
     }
-    /// Which of a chunk's places are read: those of the elements `held` of this rank's part and of the bytes `own`,
-    /// and what lies between two of them for less than a page.
+    /// Returns the places of a chunk to read: those of the elements `held` of this rank's part and of the bytes
+    /// `own`, and gaps between them that are shorter than a page.
     std::vector<IndexRange> wanted(IndexRange chunk, IndexRange held, const std::vector<FileRange>& own) const {
         std::vector<IndexRange> places;
         const auto want = [&](std::size_t begin, std::size_t end) {
@@ -183,10 +185,10 @@ class TensorReader {
             }
         };
         const TensorPart& part = pieces_.part();
-        const bool in_one = part.block() == part.numel();  // then they are one run of the whole tensor's
+        const bool in_one = part.block() == part.numel();  // then they are one run of the whole tensor
         const std::size_t first = held.empty() || !in_one ? 0 : part.whole_index(held.begin);
         const std::size_t stride = as_stored_.order.stride();
-        // How many steps from `element` to the first one that is `bound` or behind it.
+        // The number of steps from `element` to the first element at or behind `bound`.
         const auto steps = [&](std::size_t element, std::size_t bound) {
             return element >= bound ? 0 : (bound - element - 1) / stride + 1;
         };
@@ -217,13 +219,14 @@ class TensorReader {
         for (const IndexRange& each : sorted) { want(each.begin, each.end); }
         return places;
     }
-    /// Counts those of the bytes, which stand at `begin` of the file, that lie in pieces of this rank; sorted.
+    /// Adds to the digest those of the bytes, which begin at `begin` in the file, that are in pieces of this rank;
+    /// `own` is sorted.
     void add(std::uint32_t& digest, const std::vector<FileRange>& own, std::uint64_t begin,
              std::span<const std::byte> bytes) const {
         const std::uint64_t end = begin + bytes.size();
         auto at = std::lower_bound(own.begin(), own.end(), begin,
                                    [](const FileRange& each, std::uint64_t first) { return each.end <= first; });
-        for (; at != own.end() && end > at->begin; ++at) {  // nvcc 13.0 takes `begin <` for a template
+        for (; at != own.end() && end > at->begin; ++at) {  // nvcc 13.0 parses `begin <` as a template
             const FileRange common{std::max(at->begin, begin), std::min(at->end, end)};
             if (common.empty()) { continue; }
             const auto counted = bytes.subspan(static_cast<std::size_t>(common.begin - begin),

@@ -17,17 +17,16 @@
 
 namespace shardkit {
 
-/// Removes all steps of a run's folder above `step`, for a run that goes back to it: `latest` finds it then, and the
-/// steps that are saved next are the newest.
+/// Removes all steps of a run's folder above `step`, for a run that goes back to it. `latest` then finds `step`, and
+/// the next saves are the newest.
 ///     const CheckpointFolder from = roll_back(rank, "runs/7", 100);
 ///     load(rank, from.path, state);
-/// Rank 0 removes, from the greatest step down; nothing is removed before `step` was found whole. What lies there and
-/// no save has made stays, and is told in `skipped`.
-/// Order:   collective over the world; the host waits. No other job saves into the folder meanwhile.
-/// @throws  FileError, the same on every rank: `step` is not there or not whole, a greater one is a link (then
-/// nothing
-///          was removed), or one cannot be removed (then those above it were); std::invalid_argument when ranks mean
-///          different folders or steps
+/// Rank 0 removes, from the latest step down, after it has checked that `step` is complete. Entries that no save has
+/// made stay, and are listed in `skipped`.
+/// Order:   collective over the world; the host waits. No other job may save into the folder meanwhile.
+/// @throws  FileError, the same on every rank: `step` is missing or incomplete, a later step is a link (then nothing
+///          was removed), or a step cannot be removed (then those above it were); std::invalid_argument when ranks
+///          give different folders or steps
 template <class Engine>
 CheckpointFolder roll_back(Context<Engine>& context, const std::string& folder, std::uint64_t step,
                            FileCalls* files = nullptr, SourceLocation where = SourceLocation::current()) {

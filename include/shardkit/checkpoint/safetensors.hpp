@@ -18,9 +18,9 @@
 #include <shardkit/layout/index_range.hpp>
 #include <shardkit/param/tensor_shape.hpp>
 
-/// The format of Hugging Face's safetensors files: a little-endian 64-bit N, N bytes of JSON, the tensors' bytes.
-/// Source: the format's description and its reader (github.com/huggingface/safetensors), which this one is stricter
-/// than.
+/// The format of Hugging Face's safetensors files: a little-endian 64-bit N, N bytes of JSON, the bytes of the
+/// tensors.
+/// Source: the format's description and its reader (github.com/huggingface/safetensors); this reader is stricter.
 namespace shardkit::safetensors {
 
 /// The element types of the format; not all of them are read as numbers.
@@ -63,9 +63,9 @@ static_assert(dtypes[static_cast<std::size_t>(DType::u64)].name == "U64");
 static_assert(dtypes[static_cast<std::size_t>(DType::bf16)].name == "BF16");
 }  // namespace detail
 
-/// The element type as files name it: "BF16".
+/// Returns the element type's name in files: "BF16".
 constexpr std::string_view name(DType type) noexcept { return detail::dtypes[static_cast<std::size_t>(type)].name; }
-/// Bits of one element.
+/// Returns the bits of one element.
 constexpr std::size_t bits_of(DType type) noexcept { return detail::dtypes[static_cast<std::size_t>(type)].bits; }
 
 /// One tensor of a file.
@@ -73,23 +73,23 @@ struct Tensor {
     std::string name;
     DType type{};
     TensorShape shape;
-    IndexRange bytes;  ///< behind the header, row-major
+    IndexRange bytes;  ///< range behind the header, row-major
 
     std::size_t numel() const noexcept { return shape.numel(); }
 };
 
-/// What stands before the tensors' bytes.
+/// The header of a file: everything before the bytes of the tensors.
 struct Header {
     std::vector<Tensor> tensors;                                ///< in the order of their bytes
     std::vector<std::pair<std::string, std::string>> metadata;  ///< sorted by key
-    std::size_t data_begin = 0;  ///< of the first tensor, counted from the file's begin
+    std::size_t data_begin = 0;                                 ///< offset of the first tensor in the file
 };
 
-/// The most that a header may have; what the format's own reader accepts.
+/// The largest size of a header, as the format's own reader accepts it.
 inline constexpr std::uint64_t max_header_bytes = 100'000'000;
 
 namespace detail {
-/// A name out of a stranger's file, for a message: cut, control characters replaced.
+/// Returns a name from an untrusted file for a message: shortened, with control characters replaced.
 inline std::string shown(std::string_view name) {
     constexpr std::size_t longest = 120;
     std::string text(name.substr(0, longest));
@@ -100,8 +100,8 @@ inline std::string shown(std::string_view name) {
 }
 }  // namespace detail
 
-/// Names of tensors as a message lists them: in quotes, none that would take a terminal over, and of many the first
-/// eight. "nothing" for none.
+/// Returns names of tensors as a list for a message: quoted, without control characters, the first eight of many.
+/// "nothing" if there are none.
 inline std::string listed(std::span<const std::string> names) {
     std::string text = names.empty() ? "nothing" : "";
     for (std::size_t i = 0; i < names.size(); ++i) {
@@ -126,7 +126,8 @@ inline DType dtype(JsonReader& json) {
     return static_cast<DType>(row - dtypes.begin());
 }
 
-/// {"dtype": ..., "shape": [...], "data_offsets": [begin, end]} in any order, each once, and nothing else.
+/// Reads {"dtype": ..., "shape": [...], "data_offsets": [begin, end]}: these keys in any order, each once, and no
+/// others.
 inline Tensor tensor(JsonReader& json, const std::string& name) {
     Tensor made{name, {}, {}, {}};
     bool has_type = false;
@@ -171,8 +172,8 @@ inline Tensor tensor(JsonReader& json, const std::string& name) {
     return made;
 }
 
-/// Bytes of a tensor.
-/// @returns none where they overflow 64 bits or are not whole
+/// Returns the bytes of a tensor.
+/// @returns none where they overflow 64 bits or are not a whole number
 inline std::optional<std::size_t> bytes_of(const Tensor& tensor) noexcept {
     const std::size_t bits = bits_of(tensor.type);
     if (!tensor.shape.countable()) { return std::nullopt; }
@@ -181,7 +182,7 @@ inline std::optional<std::size_t> bytes_of(const Tensor& tensor) noexcept {
     return numel * bits / 8;
 }
 
-/// The first key that comes twice; none for unique ones. @pre sorted
+/// Returns the first key that occurs twice, null if all are unique. @pre sorted
 template <class Items, class Key>
 const std::string* repeated(const Items& sorted, Key key) {
     const auto at = std::adjacent_find(sorted.begin(), sorted.end(),
@@ -189,10 +190,10 @@ const std::string* repeated(const Items& sorted, Key key) {
     return at == sorted.end() ? nullptr : &key(*at);
 }
 
-/// Reads a header's JSON, and holds it against the bytes that follow it in the file: tensors lie without gap or
-/// overlap from 0 to `data_bytes`, each of the size that its shape and type say. Memory: at most a small multiple of
-/// the text's.
-/// @throws JsonError with the byte of the text and what is wrong
+/// Reads a header's JSON, and checks it against the number of bytes that follow it in the file: tensors must fill 0
+/// to `data_bytes` without gap or overlap, each with the size of its shape and type. Memory: a small multiple of the
+/// text at most.
+/// @throws JsonError with the byte of the text and the error
 inline Header parse_header(std::string_view text, std::size_t data_bytes) {
     Header header;
     if (text.empty() || text.front() != '{') { JsonReader::fail_at(0, "expected '{' as the first byte"); }
@@ -204,7 +205,7 @@ inline Header parse_header(std::string_view text, std::size_t data_bytes) {
             return;
         }
         if (std::exchange(has_metadata, true)) { JsonReader::fail_at(at, "two __metadata__"); }
-        if (json.null()) { return; }  // what some writers say for none
+        if (json.null()) { return; }  // some writers store null for none
         json.object([&](const std::string& name, std::size_t) { header.metadata.emplace_back(name, json.string()); });
     });
     json.end();

@@ -22,14 +22,13 @@
 
 namespace shardkit {
 
-/// A safetensors file, open for reading: its tensors by name, with whatever types and shapes it has. Local, no rank
-/// takes part; different threads may read at the same time. Every rule of the format is held against the file when it
-/// is opened, so that no byte of a stranger's file makes a call read outside of it.
+/// A safetensors file, open for reading: its tensors by name, with any types and shapes. It is local: no ranks take
+/// part, and several threads may read at the same time. The whole header is checked against the rules of the format
+/// when the file is opened, so that an untrusted file cannot cause a read outside of it.
 class SafetensorsFile {
   public:
-    /// Reads and checks the header; no tensor. Memory: a small multiple of the header's bytes, at most 100 MB of
-    /// them.
-    /// @throws FileError that says the file and what is wrong with it
+    /// Reads and checks the header, but no tensor. Memory: a small multiple of the header, which has at most 100 MB.
+    /// @throws FileError that names the file and the error
     explicit SafetensorsFile(std::string path, SourceLocation where = SourceLocation::current())
         : file_(detail::OpenFile::to_read(detail::posix_files(), std::move(path), where)),
           header_(detail::read_header(file_, nullptr, where)),
@@ -40,21 +39,21 @@ class SafetensorsFile {
     }
 
     const std::string& path() const noexcept { return file_.path(); }
-    /// In the order of their bytes.
+    /// Returns the tensors in the order of their bytes.
     std::span<const safetensors::Tensor> tensors() const& noexcept { return header_.tensors; }
-    void tensors() && = delete;  ///< a file that ends with the expression: its tensors would dangle
-    /// The file's own texts, sorted by key.
+    void tensors() && = delete;  ///< a temporary file: its tensors would dangle
+    /// Returns the file's own texts, sorted by key.
     std::span<const std::pair<std::string, std::string>> metadata() const& noexcept { return header_.metadata; }
     void metadata() && = delete;
 
-    /// The tensor of that name; null when there is none. Cost: the logarithm of the number of tensors.
+    /// Returns the tensor with that name, null if there is none. Cost: logarithmic in the number of tensors.
     const safetensors::Tensor* find(std::string_view name) const noexcept {
         const auto at = std::lower_bound(
             by_name_.begin(), by_name_.end(), name,
             [&](std::size_t number, std::string_view wanted) { return header_.tensors[number].name < wanted; });
         return at == by_name_.end() || header_.tensors[*at].name != name ? nullptr : &header_.tensors[*at];
     }
-    /// @throws std::invalid_argument when there is none
+    /// Returns the tensor with that name. @throws std::invalid_argument if there is none
     const safetensors::Tensor& at(std::string_view name, SourceLocation where = SourceLocation::current()) const {
         const safetensors::Tensor* const tensor = find(name);
         if (tensor == nullptr) {
@@ -63,18 +62,18 @@ class SafetensorsFile {
         return *tensor;
     }
 
-    /// Elements [first, first + values.size()) of a tensor of type F64, F32, BF16 or F16, in row-major order, into
-    /// the host's memory. Widening is exact; F64 and F32 become 16-bit elements, and F64 becomes float, rounded to
-    /// the nearest, ties to even, F64 by way of float. Cost: the elements' bytes are read once, through a buffer of
-    /// 64 KiB.
-    /// @throws std::invalid_argument for another name, range or element type; FileError when the file cannot be read
+    /// Reads elements [first, first + values.size()) of a tensor of type F64, F32, BF16 or F16, in row-major order,
+    /// into host memory. Widening is exact. Narrowing rounds to nearest, ties to even; F64 to 16 bits goes through
+    /// float. Cost: reads the elements' bytes once, through a buffer of 64 KiB.
+    /// @throws std::invalid_argument for an unknown name, or an invalid range or element type; FileError when reading
+    /// fails
     template <FloatingElement T>
     void read(std::string_view name, std::span<T> values, std::size_t first = 0,
               SourceLocation where = SourceLocation::current()) const {
         read_range(at(name, where), values, first, where);
     }
-    /// All of a tensor that must have this shape: what is transposed has as many elements.
-    /// @throws std::invalid_argument with both shapes, and as above
+    /// Reads all of a tensor that must have this shape; a transposed one would have as many elements.
+    /// @throws std::invalid_argument with both shapes, and as the first read
     template <FloatingElement T>
     std::vector<T> read(std::string_view name, const TensorShape& expected,
                         SourceLocation where = SourceLocation::current()) const {
@@ -85,7 +84,7 @@ class SafetensorsFile {
         }
         return read_whole<T>(tensor, where);
     }
-    /// All of a tensor.
+    /// Reads all of a tensor.
     template <FloatingElement T>
     std::vector<T> read(std::string_view name, SourceLocation where = SourceLocation::current()) const {
         return read_whole<T>(at(name, where), where);
@@ -131,7 +130,7 @@ class SafetensorsFile {
 
     detail::OpenFile file_;
     safetensors::Header header_;
-    std::vector<std::size_t> by_name_;  // numbers of tensors
+    std::vector<std::size_t> by_name_;  // indices of tensors
 };
 
 }  // namespace shardkit

@@ -14,18 +14,18 @@
 
 namespace shardkit {
 
-/// A save whose files are being written beside the rank's own work. Forward and backward passes go on; the
-/// optimizer's step, `load` and `initialize` wait until the rank's part is written, unless it was copied first
-/// (Staging::copy). Dropping it on all ranks abandons the save; what a writer had failed with until then is thrown by
-/// the next save, on every rank, or said on the error stream when the rank ends. It ends before the groups and the
-/// optimizer that it saves: else these end the program.
+/// A save whose files are written in the background. Forward and backward passes can go on. The optimizer's step,
+/// `load` and `initialize` wait until the rank's part is written, unless it was copied first (Staging::copy).
+/// Destroying it on all ranks abandons the save. If its background writer has failed, the next save throws the error
+/// on every rank, or the end of the rank prints it on stderr. It must end before the groups and the optimizer that it
+/// saves: otherwise these end the program.
 class PendingSave {
   public:
     PendingSave(PendingSave&&) noexcept = default;
     PendingSave& operator=(PendingSave&&) noexcept = default;
 
-    /// Waits for the writer, and gives the checkpoint its name. Collective over the world.
-    /// @throws FileError, the same on every rank, when any file call of any rank failed: nothing of it is left;
+    /// Waits for the writer, and gives the checkpoint its final name. Collective over the world.
+    /// @throws FileError, the same on every rank, when any file call of any rank failed: nothing of the save is left;
     ///         std::invalid_argument when ranks commit different saves; UsageError when it was committed or moved
     ///         from
     CheckpointFolder commit(SourceLocation where = SourceLocation::current()) && {
@@ -54,17 +54,18 @@ std::unique_ptr<SaveRun> begin_save_run(Context<Engine>& context, std::string&& 
 }
 }  // namespace detail
 
-/// Saves a state as FOLDER/step-NNNNNNNN: whole tensors in safetensors files that know nothing of mesh, policy or
-/// world, written by all ranks in parallel, each its own elements at their final place.
+/// Saves a state as FOLDER/step-NNNNNNNN. Its safetensors files hold whole tensors and do not depend on mesh, policy
+/// or world. All ranks write in parallel, each its own elements at their final place.
 ///     save(rank, "runs/7", step, CheckpointState{model, optimizer});
 /// Order:   collective over the world; after the work given to the compute stream. Returns when committed: the folder
-///          has its name, and its bytes are on the disk.
-/// Cost:    each byte of the state is written once, and headers are read back; no copy, and no communication besides
-///          4 bytes for each tensor and rank, but for tensors whose runs are shorter than a page (tp along the last
-///          dimensions, transposed names) or that are parts of a parameter: those go through the group's full buffer.
+///          has its final name, and its bytes are durable.
+/// Cost:    each byte of the state is written once, and headers are read back. Nothing is copied, and 4 bytes for
+///          each tensor and rank are communicated. Exceptions are tensors whose runs are shorter than a page (tp
+///          along the last dimensions, transposed names) and tensors that are parts of a parameter: they use the
+///          group's full buffer.
 /// @throws  FileError (path, errno), the same on every rank, when a file call fails anywhere: nothing temporary is
-///          left, and older checkpoints are as they were. std::invalid_argument when ranks would write different
-///          things, or names and texts make no files that load reads; UsageError within an accumulation
+///          left, and older checkpoints are unchanged. std::invalid_argument when ranks would write different
+///          contents, or names and texts make files that load cannot read; UsageError within an accumulation
 template <class Engine>
 CheckpointFolder save(Context<Engine>& context, std::string folder, std::uint64_t step,
                       const CheckpointState<Engine>& state, SaveOptions options = {},
@@ -75,8 +76,8 @@ CheckpointFolder save(Context<Engine>& context, std::string folder, std::uint64_
     return run->commit(where);
 }
 
-/// The same, written beside what comes next: see PendingSave. Returns when the files are there, empty; the writer
-/// makes room in them, and reads a device's memory.
+/// Begins a save whose files are written in the background; see PendingSave. Returns when the files exist, still
+/// empty. The background writer reserves their space, and copies from device memory.
 template <class Engine>
 [[nodiscard]] PendingSave begin_save(Context<Engine>& context, std::string folder, std::uint64_t step,
                                      const CheckpointState<Engine>& state, SaveOptions options = {},

@@ -15,12 +15,13 @@
 
 namespace shardkit::detail {
 
-/// A mark is a file that lies with what a save has not finished: locked by who saves, and the text of SavingProcess.
-/// Whether no process can lock anything there.
+/// A mark is a file beside an unfinished save. The saving process locks it, and it contains the text of
+/// SavingProcess.
+/// Returns whether the error means that files cannot be locked there at all.
 inline bool has_no_locks(int error) noexcept {
     return error == ENOSYS || error == ENOTSUP || error == EOPNOTSUPP || error == ENOLCK || error == EINVAL;
 }
-/// Whether there is a file of that name.
+/// Returns whether the file exists.
 inline bool has_file(FileCalls& calls, const std::string& path) {
     int file = -1;
     std::uint64_t bytes = 0;
@@ -28,8 +29,8 @@ inline bool has_file(FileCalls& calls, const std::string& path) {
     if (error == 0) { calls.close(file); }
     return error != ENOENT;
 }
-/// Makes a mark and locks it where locks are to be had. @return 0, or why that is not so: EWOULDBLOCK or ENOENT where
-/// another job took it for one that was left, and may remove it
+/// Makes a mark, and locks it where locks are supported. @returns 0, or the errno of the failure: EWOULDBLOCK or
+/// ENOENT if another job took it for an abandoned one and may remove it
 /// @throws FileError when it cannot be written
 inline int set_mark(FileCalls& calls, const std::string& mark, std::optional<int>& lock, SourceLocation where) {
     int error = calls.create_file(mark);
@@ -45,11 +46,11 @@ inline int set_mark(FileCalls& calls, const std::string& mark, std::optional<int
     error = calls.lock(mark, held);
     if (error == 0) { lock = held; }
     if (error != 0 && !has_no_locks(error)) { return error; }
-    // What is locked may be one that another job has removed meanwhile.
+    // The locked file may be one that another job has removed meanwhile.
     return has_file(calls, mark) ? 0 : ENOENT;
 }
-/// Takes over the mark of a save that has ended, and locks it where that can be done. @return nothing then; else why
-/// it is not to be removed, which is "" where a save is under way
+/// Takes over the mark of a save that has ended, and locks it where locks are supported. @returns nothing on success;
+/// otherwise why it must not be removed, which is "" while a save is running
 inline std::optional<std::string> take_mark(FileCalls& calls, const std::string& mark, std::optional<int>& lock,
                                             SourceLocation where) {
     int held = -1;

@@ -29,7 +29,7 @@ namespace shardkit {
 
 namespace detail {
 
-/// One file of a model, on one rank: written beside its place, which it takes by one rename.
+/// Writes one file of a model, on one rank: first under a temporary name, then renamed to its own.
 class ModelFileRun {
   public:
     ModelFileRun(RankWorld& world, std::string path, SaveOptions options, SourceLocation where)
@@ -39,7 +39,7 @@ class ModelFileRun {
           path_(std::move(path)),
           where_(where) {}
 
-    /// Collective over the world. `capture()` gives the state.
+    /// Writes the file. `capture()` returns the state. Collective over the world.
     template <class Capture>
     void run(const Capture& capture) {
         SavedState state;
@@ -85,7 +85,7 @@ class ModelFileRun {
     }
 
   private:
-    /// That all ranks write the same; what the file is called until it is whole.
+    /// Checks that all ranks write the same file. Returns the token of its temporary name.
     std::uint64_t agree(const CheckpointPlan& plan) {
         Fnv identity;
         identity.add(path_);
@@ -124,14 +124,14 @@ class ModelFileRun {
 
 }  // namespace detail
 
-/// Saves a model's parameters as one safetensors file, for whoever opens those: no folder of a step, no manifest, no
-/// optimizer. Written by all ranks beside its place, which it takes by one rename. Of the options `names`, `replace`
-/// and `files` count.
+/// Saves a model's parameters as one safetensors file for other programs: without a step's folder, manifest and
+/// optimizer. All ranks write to a temporary file, which is then renamed. Of the options, `names`, `replace` and
+/// `files` are used.
 ///     save_model(rank, "export/model.safetensors", model, {.names = names, .replace = true});
-/// Order:   collective over the world; after the work given to the compute stream. Returns when the bytes are on the
-///          disk.
-/// @throws  FileError (path, errno), the same on every rank, when a file call fails anywhere: what was at `path` is
-///          there, and nothing else is left; std::invalid_argument and UsageError as `save` does
+/// Order:   collective over the world; after the work given to the compute stream. Returns when the bytes are
+/// durable.
+/// @throws  FileError (path, errno), the same on every rank, when a file call fails anywhere: a file at `path` is
+///          unchanged, and nothing else is left; std::invalid_argument and UsageError as `save`
 template <class Engine, class Precision>
 void save_model(Context<Engine>& context, std::string path, const Model<Engine, Precision>& model,
                 SaveOptions options = {}, SourceLocation where = SourceLocation::current()) {

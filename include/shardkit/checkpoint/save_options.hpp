@@ -12,20 +12,20 @@
 
 namespace shardkit {
 
-/// What is written beside the next step's work.
+/// What a background save reads while the next step runs.
 enum class Staging : std::uint8_t {
-    none,  ///< the memory that the step will change: it waits for the writer
-    copy   ///< a copy made by begin_save: no step waits, and a rank's part of the state is there twice
+    none,  ///< the state itself: the step waits for the writer before it changes it
+    copy   ///< a copy made by begin_save: no step waits, but a rank's part of the state is in memory twice
 };
 
-/// How a state is saved; the same on every rank.
+/// How to save a state; the same on every rank.
 struct SaveOptions {
     TensorNames names = stored_by_path;
-    std::vector<std::pair<std::string, std::string>> strings{};  ///< the user's own texts, given back by load
-    std::size_t keep = 0;                                        ///< newest steps that stay; 0: all
-    std::uint64_t keep_every = 0;                                ///< besides them multiples of it stay; 0: none
-    bool replace = false;                                        ///< a step that is there already
-    std::uint64_t max_file_bytes = 5'000'000'000;                ///< more are cut, as Hugging Face's libraries cut
+    std::vector<std::pair<std::string, std::string>> strings{};  ///< the user's own texts, which load returns
+    std::size_t keep = 0;                                        ///< number of newest steps to keep; 0: all
+    std::uint64_t keep_every = 0;                                ///< also keep multiples of this step; 0: none
+    bool replace = false;                                        ///< whether to replace a step that exists already
+    std::uint64_t max_file_bytes = 5'000'000'000;                ///< split beyond it, as by Hugging Face's libraries
     Staging staging = Staging::none;
     FileCalls* files = nullptr;  ///< null: the machine's file system
 };

@@ -43,18 +43,18 @@ class SaveRun final : public MemoryReader {
           where_(where) {}
     SaveRun(const SaveRun&) = delete;
     SaveRun& operator=(const SaveRun&) = delete;
-    /// Abandons what was not committed. What its writer failed with is told by the next save.
+    /// Abandons the save if it was not committed. The next save reports its writer's error.
     ~SaveRun() {
         end_writing();
         abandon();
-        // A file that is not there any more: rank 0 has dropped the save before this one.
+        // A missing file is no error: rank 0 has abandoned its save first and removed it.
         const bool removed = failure_.text().ends_with(errno_text(ENOENT));
         if (failure_.happened() && !removed) { world_->untold() = failure_; }
     }
 
-    /// Makes the folder and its files, and decides who writes what. Collective over the world.
-    /// @param capture  gives the state as it is
-    /// @param beside   it will be written beside the rank's own work
+    /// Makes the folder and its files, and distributes the writing over ranks. Collective over the world.
+    /// @param capture  returns the current state
+    /// @param beside   whether it will be written in the background
     template <class Capture>
     void begin(const Capture& capture, bool beside) {
         beside_ = beside;
@@ -76,11 +76,11 @@ class SaveRun final : public MemoryReader {
         jobs_.emplace(*plan_, state_, world_->rank(), world_->size(), beside && options_.staging == Staging::copy,
                       where_);
     }
-    /// Writes this rank's part. What fails is told in commit.
+    /// Writes this rank's part. `commit` reports errors.
     void write() noexcept {
         failure_ = attempt([&] { jobs_->run(calls_, temporary_, beside_, where_); });
     }
-    /// The same on a thread of its own, which calls the file system only; updates of the groups wait for it.
+    /// Writes on a background thread, which only makes file system calls. Updates of the groups wait for it.
     void write_beside() {
         if (jobs_->reads_state()) {
             holds_ = true;
@@ -98,7 +98,8 @@ class SaveRun final : public MemoryReader {
         std::unique_lock lock(mutex_);
         done_.wait(lock, [&] { return !writing_; });
     }
-    /// Collective over the world. @throws on every rank when it failed on one; nothing of it is left then
+    /// Commits the save. Collective over the world. @throws on every rank when it failed on one; nothing of it is
+    /// left then
     CheckpointFolder commit(SourceLocation where) {
         end_writing();
         Fnv identity;
@@ -112,7 +113,7 @@ class SaveRun final : public MemoryReader {
     }
 
   private:
-    /// That all ranks write the same, and under which name until it is committed: rank 0's choice.
+    /// Checks that all ranks write the same. Rank 0 chooses the name until it is committed.
     void agree() {
         struct Agreed {
             std::uint64_t hash;
@@ -154,11 +155,12 @@ class SaveRun final : public MemoryReader {
         for (const PlannedFile& file : plan_->files) {
             const std::string path = concat(temporary_, "/", file.name);
             require(calls_.create_file(path), path, "cannot be made", where_);
-            // Before anything is written, where that keeps nobody waiting.
+            // Without a background writer, space is reserved before anything is written.
             if (!beside_) { OpenFile::to_write(calls_, path, where_).reserve(file.bytes); }
         }
     }
-    /// Another job that looks for what was left may find the folder before it is locked, and remove it: made again.
+    /// Makes the temporary folder. Another job that removes abandoned saves may find it before it is locked, and
+    /// remove it: then it is made again.
     void make_temporary() {
         for (std::size_t tries = 1;; ++tries) {
             const int made = calls_.make_folder(temporary_);
@@ -173,7 +175,7 @@ class SaveRun final : public MemoryReader {
             std::this_thread::sleep_for(std::chrono::milliseconds(1));
         }
     }
-    /// Puts the mark into the folder, and a folder for states.
+    /// Makes the mark in the folder, and a folder for states.
     int take_temporary() {
         if (const int error = set_mark(calls_, concat(temporary_, "/", mark_name), lock_, where_); error != 0) {
             return error;
@@ -189,7 +191,7 @@ class SaveRun final : public MemoryReader {
         for (const auto& group : state_.groups) { group->set_reader(nullptr); }
     }
 
-    /// That the manifest will be one that is read again, whatever the digests are.
+    /// Checks that the manifest will be readable, whatever the digests are.
     void check_manifest() const {
         const auto check_size = [&](std::size_t bytes) {
             if (bytes <= safetensors::max_header_bytes) { return; }
@@ -209,7 +211,7 @@ class SaveRun final : public MemoryReader {
             throw_invalid_argument(where_, "save: names and texts make no valid manifest: ", error.what);
         }
     }
-    /// Every rank's digests, added up into the manifest. Collective over the world.
+    /// Adds up all ranks' digests for the manifest. Collective over the world.
     Manifest gather_digests() {
         std::vector<std::uint32_t> own;
         for (const auto& file : jobs_->digests()) { own.insert(own.end(), file.begin(), file.end()); }
@@ -218,13 +220,13 @@ class SaveRun final : public MemoryReader {
         for (std::size_t i = 0; i < all.size(); ++i) { sums[i % sums.size()] ^= all[i]; }
         return manifest_of(sums);
     }
-    /// @param sums  of each tensor of all files
+    /// @param sums  one digest for each tensor of all files
     Manifest manifest_of(const std::vector<std::uint32_t>& sums) const {
         Manifest manifest{step_, {}, options_.strings};
         std::size_t next = 0;
         for (const PlannedFile& file : plan_->files) {
             manifest.files.push_back({file.name, file.bytes, text_digest(file.begin), file.digests});
-            std::uint32_t sum = 0;  // of all that share a tensor
+            std::uint32_t sum = 0;  // over the parameters that share a tensor
             for (const PlannedTensor& tensor : file.tensors) {
                 const std::size_t size = size_of(tensor.type);
                 sum ^= crc32c::behind(sums[next++], tensor.behind(size));
@@ -239,14 +241,14 @@ class SaveRun final : public MemoryReader {
         return manifest;
     }
 
-    /// What rank 0 does when every file is on the disk.
+    /// Commits on rank 0, when every file is durable.
     void finish(const Manifest& manifest, CheckpointFolder& made) {
         if (!plan_->index.empty()) { write_file(calls_, concat(temporary_, "/", index_name), plan_->index, where_); }
         write_file(calls_, concat(temporary_, "/", manifest_name), manifest_text(manifest), where_);
         for (const std::string& made_here : {concat(temporary_, "/state"), temporary_}) {
             require(calls_.sync_folder(made_here), made_here, "cannot be made durable", where_);
         }
-        // What a load will ask of it, before it has a name and before older steps go.
+        // Reads everything back that a load needs, before the folder gets its name and older steps are removed.
         require_loadable(CheckpointFiles::of_checkpoint(calls_, temporary_, where_));
         take_name(made.path);
         require(calls_.sync_folder(folder_), folder_, "cannot be made durable", where_);
@@ -259,11 +261,11 @@ class SaveRun final : public MemoryReader {
             StepFolders(calls_, folder_, made.skipped)
                 .keep(step_, options_.keep, options_.keep_every, new_token(), where_);
         } catch (const FileError& error) {
-            // The save itself is committed.
+            // The save itself is committed already.
             made.skipped.push_back(concat(error.path(), " ", error.what_happened()));
         }
     }
-    /// That every tensor is found by its name, as what it is.
+    /// Checks that every tensor is found by its name, with its type, shape and place.
     void require_loadable(CheckpointFiles&& files) const {
         bool same = files.step() == step_ && files.strings() == options_.strings;
         for (const PlannedFile& file : plan_->files) {
@@ -290,13 +292,13 @@ class SaveRun final : public MemoryReader {
             return;
         }
         require_replaceable();
-        // The old one is there until the new one is, and goes as what was never committed.
+        // The old folder exists until the new one does, and is then removed like an abandoned save.
         error = calls_.exchange(temporary_, path);
         if (error != EINVAL && error != ENOSYS && error != ENOTSUP && error != EOPNOTSUPP) {
             require(error, path, "cannot be replaced", where_);
             return;
         }
-        // One after the other: a process that is killed in between leaves neither under the step's name.
+        // One after the other: if the process is killed in between, neither has the step's name.
         const std::string old = concat(folder_, "/", temporary_name(step_, new_token()));
         require(calls_.rename(path, old), path, "cannot be replaced", where_);
         error = calls_.rename(temporary_, path);
@@ -305,14 +307,14 @@ class SaveRun final : public MemoryReader {
         temporary_ = old;
     }
 
-    /// Removes what has not been committed.
+    /// Removes what was not committed.
     void abandon() noexcept {
         try {
             if (std::exchange(made_, false)) { remove_all(calls_, temporary_); }
             if (lock_) { calls_.unlock(*std::exchange(lock_, std::nullopt)); }
         } catch (...) {}  // NOLINT(bugprone-empty-catch): of no memory; the next save removes it
     }
-    /// `work` on rank 0; when it fails, nothing is left before any rank throws. Collective over the world.
+    /// Runs `work` on rank 0. If it fails, nothing is left when the ranks throw. Collective over the world.
     template <class F>
     void on_first(F&& work) {
         give_up_on(attempt([&] {
@@ -339,12 +341,12 @@ class SaveRun final : public MemoryReader {
     std::optional<CheckpointPlan> plan_;
     std::optional<WriteJobs> jobs_;
     std::string temporary_;
-    std::vector<std::string> told_;  // of what other saves left: why it stays
-    bool beside_ = false;            // written beside the rank's own work
-    bool made_ = false;              // by rank 0
-    std::optional<int> lock_;        // which holds it
-    Failure failure_;                // of the writer, until it is told
-    bool holds_ = false;             // the groups' updates
+    std::vector<std::string> told_;  // reasons why leftovers of other saves stay
+    bool beside_ = false;            // written in the background
+    bool made_ = false;              // the folder, by rank 0
+    std::optional<int> lock_;        // lock of the mark
+    Failure failure_;                // of the writer, until it is reported
+    bool holds_ = false;             // whether updates of the groups wait
     bool writing_ = false;
     std::mutex mutex_;
     std::condition_variable done_;

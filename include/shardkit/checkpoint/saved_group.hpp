@@ -26,17 +26,17 @@
 
 namespace shardkit::detail {
 
-/// What values of one kind (parameters, masters, a state) of a group are, on one rank.
+/// Describes a group's values of one kind (parameters, masters, a state) on one rank.
 struct SavedKind {
     StoredKind kind;
     ElementType type{};
-    bool on_host = true;     ///< in memory that the host reads and writes
-    IndexRange saved;        ///< elements of the flat buffer that this rank has to give, as others may do too
-    IndexRange loaded;       ///< that it has to be given; `saved` lies within
-    bool of_frozen = false;  ///< whether frozen parameters have them
+    bool on_host = true;     ///< in memory that the host can read and write
+    IndexRange saved;        ///< elements of the flat buffer that this rank can save; other ranks may have them too
+    IndexRange loaded;       ///< elements that this rank must load; they include `saved`
+    bool of_frozen = false;  ///< whether frozen parameters have such values
 };
 
-/// Values of one kind, free of their types.
+/// A group's values of one kind, without their element type.
 class SavedValues : public SavedKind {
   public:
     explicit SavedValues(const SavedKind& what) : SavedKind(what) {}
@@ -44,12 +44,13 @@ class SavedValues : public SavedKind {
     SavedValues(const SavedValues&) = delete;
     SavedValues& operator=(const SavedValues&) = delete;
 
-    /// The memory of element `flat` (of `loaded`): the host's, or a device's.
+    /// Returns the address of element `flat` (of `loaded`) in host or device memory.
     virtual std::byte* memory(std::size_t flat) const noexcept = 0;
-    /// What reads and writes a device's memory, ordered after the compute stream's work; null where the host does.
+    /// Returns what accesses device memory, ordered after the compute stream's work; null where the host can access
+    /// it.
     virtual std::unique_ptr<MemoryCopies> copies(SourceLocation where) const = 0;
-    /// All elements of whole tensors, row-major: `use(parameter, elements)` for each of `parameters`.
-    /// Collective over the shard group, and over tp where it splits a tensor; memory: the group's full buffer.
+    /// Calls `use(parameter, elements)` with all elements of the whole tensor, row-major, for each of `parameters`.
+    /// Collective over the shard group, and over tp where a tensor is split over it. Memory: the group's full buffer.
     virtual void whole(std::span<const std::size_t> parameters,
                        const std::function<void(std::size_t, std::span<const std::byte>)>& use,
                        SourceLocation where) const = 0;
@@ -58,7 +59,7 @@ class SavedValues : public SavedKind {
 template <class Engine, class T>
 class SavedValuesOf final : public SavedValues {
   public:
-    /// `memory` holds the elements `held`.
+    /// `memory` holds the elements `held` of the flat buffer.
     SavedValuesOf(Context<Engine>& context, const GroupGeometry& group,
                   const GroupCommunicators<Engine>& communicators, StoredKind of_kind, std::span<T> memory,
                   IndexRange held)
@@ -116,20 +117,22 @@ class SavedGroup {
   public:
     virtual ~SavedGroup() = default;
     virtual const GroupGeometry& geometry() const noexcept = 0;
-    /// That nothing which a checkpoint does not hold is under way.
+    /// Checks that nothing is in progress that a checkpoint does not hold.
     /// @throws UsageError within an accumulation, or while a save of the group is pending
     virtual void require_idle(std::string_view verb, SourceLocation where) const = 0;
-    /// Before its values are written. @throws UsageError when a window is open
+    /// Prepares a load. @throws UsageError when a window is open
     virtual void begin_load(SourceLocation where) const = 0;
     virtual void end_load() const = 0;
-    /// What a write that threw has left half written of it. @throws UsageError from the second where there is some
+    /// Return, and check, the values that a failed write left half written. @throws UsageError from the second where
+    /// there are some
     virtual TornValues& torn() const noexcept = 0;
     virtual void require_whole(std::string_view verb, SourceLocation where) const = 0;
     virtual void set_reader(MemoryReader* reader) const noexcept = 0;
-    /// What ranks compare of its updates.
+    /// Returns what ranks compare of the group's updates.
     virtual GroupStatements& statements() const noexcept = 0;
 
-    /// Lets an optimizer know as well who reads its states for the group, which are among the values.
+    /// Registers the place where an optimizer keeps the reader of its states for the group; set_reader sets it as
+    /// well.
     void also_block(MemoryReader*& reader) { of_states_ = &reader; }
 
     std::vector<std::unique_ptr<SavedValues>> values;
@@ -150,7 +153,7 @@ class SavedGroupOf final : public SavedGroup {
             }
         }
     }
-    /// An optimizer's state.
+    /// Adds an optimizer state.
     template <class T>
     void add(std::string_view state, std::span<T> memory, IndexRange loaded) {
         add(StoredKind{Role::states, state}, memory, loaded);

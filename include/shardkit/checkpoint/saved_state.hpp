@@ -21,43 +21,43 @@
 
 namespace shardkit::detail {
 
-/// A number that is the same on every rank: a group's steps, say.
+/// A number that is the same on every rank, for example a group's step count.
 struct SavedScalar {
     std::string name;
     bool real = false;
-    std::uint64_t bits = 0;  ///< of the double, or the number itself
+    std::uint64_t bits = 0;  ///< bits of the double, or the integer itself
 };
 
-/// How far an optimizer is with a group.
+/// An optimizer's progress with a group.
 struct SavedProgress {
-    std::size_t group = 0;  ///< of the state's
+    std::size_t group = 0;  ///< index in the state
     GroupProgress progress;
 
-    /// What a number of the group's is called in the file of scalars: "group.layer.steps".
+    /// Returns the name of a group's number in the scalars file: "group.layer.steps".
     static std::string of_group(std::string_view path, std::string_view number) {
         return concat("group.", path, ".", number);
     }
-    /// What one is called of the parameter that is, or has some of its elements in, the tensor of that name:
-    /// "tensor.layer.bias.steps". It is there where it is another than the group's.
+    /// Returns the name of a number of the parameter that is, or has some of its elements in, a tensor:
+    /// "tensor.layer.bias.steps". It exists where it differs from the group's number.
     static std::string of_tensor(std::string_view tensor, std::string_view number) {
         return concat("tensor.", tensor, ".", number);
     }
-    /// And of a GroupProgress::Part of it, by its first element: "part.15.layer.bias.steps".
+    /// Returns the name of a number of a GroupProgress::Part, by its first element: "part.15.layer.bias.steps".
     static std::string of_part(std::string_view tensor, std::size_t begin, std::string_view number) {
         return concat(part_mark, begin, ".", tensor, ".", number);
     }
     static constexpr std::string_view part_mark = "part.";
 };
 
-/// What is saved or loaded, as it is at the moment.
+/// A state to save or load, as it currently is.
 struct SavedState {
     std::vector<std::unique_ptr<SavedGroup>> groups;
     std::vector<SavedProgress> progress;  ///< of the groups that an optimizer updates
-    std::vector<SavedScalar> scalars;     ///< further ones
+    std::vector<SavedScalar> scalars;     ///< further numbers
     std::vector<std::pair<std::string, std::vector<std::uint8_t>*>> blobs;
 
-    /// All numbers as a file has them, `progress` first. @param names  of tensors
-    /// @throws std::invalid_argument for parameters that share a tensor and are not as far as each other
+    /// Returns all numbers as the file stores them, those of `progress` first. @param names  of tensors
+    /// @throws std::invalid_argument for parameters that share a tensor and have different progress
     std::vector<SavedScalar> all_scalars(const TensorNames& names, SourceLocation where) const {
         std::vector<SavedScalar> all;
         bool differ = false;

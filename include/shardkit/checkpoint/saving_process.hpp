@@ -15,16 +15,16 @@
 
 namespace shardkit::detail {
 
-/// The process that saves, as a text beside what it writes: another one finds out from it whether the process still
-/// runs, where the file system has no locks.
+/// Identifies a saving process by a text beside its files. Where the file system has no locks, another process finds
+/// out from it whether the process still runs.
 class SavingProcess {
   public:
-    /// This process: "BOOT NAMESPACE NUMBER BEGIN\n".
+    /// Returns the text of this process: "BOOT NAMESPACE NUMBER BEGIN\n".
     static std::string text() {
         return concat(place(), " ", ::getpid(), " ", of_process(concat(::getpid())).begin, "\n");
     }
-    /// Whether the process of such a text has ended for certain: of another machine, or of another container on this
-    /// one, nobody knows.
+    /// Returns whether the process of such a text has certainly ended. For another machine, or another container on
+    /// this one, the answer is false, as it is not known.
     static bool has_ended(std::string_view text) {
         const std::string here = concat(place(), " ");
         const Process own = of_process(concat(::getpid()));
@@ -37,14 +37,14 @@ class SavingProcess {
         }
         const std::string number(text.substr(0, space));
         if (::kill(static_cast<pid_t>(std::stol(number)), 0) != 0 && errno == ESRCH) { return true; }
-        // The number may be another process' by now; what is no process of ours may be hidden.
+        // Another process may have the number by now; a process outside of ours may be hidden.
         const Process process = of_process(number);
         return !process.begin.empty() && (process.ended || process.begin != text.substr(space + 1));
     }
 
   private:
     struct Process {
-        std::string begin;  // of its life, in ticks of the machine's; empty where it cannot be read
+        std::string begin;  // start time in clock ticks; empty where it cannot be read
         bool ended = false;
     };
 
@@ -52,7 +52,7 @@ class SavingProcess {
         std::ifstream file(path);
         return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
     }
-    /// The machine since it was started, and the numbers that its processes have here.
+    /// Returns this boot of the machine, and the namespace of its process numbers.
     static std::string place() {
         std::string boot = read("/proc/sys/kernel/random/boot_id");
         boot.erase(boot.find_last_not_of('\n') + 1);
@@ -60,7 +60,7 @@ class SavingProcess {
         const auto length = ::readlink("/proc/self/ns/pid", space, sizeof space);
         return concat(boot, " ", std::string_view(space, length > 0 ? static_cast<std::size_t>(length) : 0));
     }
-    /// proc(5): "7 (name) S 1 ...", of which the 22nd is when it began.
+    /// Reads proc(5): "7 (name) S 1 ...", whose 22nd field is the start time.
     static Process of_process(const std::string& number) {
         const std::string stat = read(concat("/proc/", number, "/stat"));
         std::size_t at = stat.rfind(')');

@@ -22,14 +22,14 @@
 
 namespace shardkit::detail {
 
-/// The mark in a step's folder until it is committed.
+/// The name of the mark in a step's folder until it is committed.
 inline constexpr std::string_view mark_name = "uncommitted.shardkit";
 
-/// "step-00001000.tmp-0123456789abcdef": `step` is made, or goes, under it.
+/// Returns the name of a step's folder while it is made or removed: "step-00001000.tmp-0123456789abcdef".
 inline std::string temporary_name(std::uint64_t step, std::uint64_t token) {
     return concat(step_name(step), temporary_mark, token_text(token));
 }
-/// The step of such a name.
+/// Returns the step of such a name, if it is one.
 inline std::optional<std::uint64_t> step_of_temporary(std::string_view name) {
     const std::size_t mark = name.find(temporary_mark);
     if (mark == std::string_view::npos) { return std::nullopt; }
@@ -37,8 +37,8 @@ inline std::optional<std::uint64_t> step_of_temporary(std::string_view name) {
     return step_of(name.substr(0, mark));
 }
 
-/// Removes a folder and all that is in it, and nothing that is only linked there; the first error ends it. What says
-/// that the folder is a save's goes last, so that what is left after a kill is known as one. @pre no link itself
+/// Removes a folder and its contents, but does not follow links. Stops at the first error. The files that identify a
+/// save are removed last, so that the rest is recognized after a kill. @pre the folder itself is no link
 inline int remove_all(FileCalls& calls, const std::string& path) {
     std::vector<std::string> names;
     if (const int error = calls.list(path, names); error != 0) { return error; }
@@ -48,21 +48,21 @@ inline int remove_all(FileCalls& calls, const std::string& path) {
         const std::string inside = concat(path, "/", name);
         int error = calls.remove_file(inside);
         if (error == EISDIR || error == EPERM) { error = remove_all(calls, inside); }
-        if (error != 0 && error != ENOENT) { return error; }  // another one may remove it too
+        if (error != 0 && error != ENOENT) { return error; }  // another process may remove it too
     }
     const int error = calls.remove_folder(path);
     return error == ENOENT ? 0 : error;
 }
 
-/// The steps of a run's folder: what goes, and why what stays does. Nothing goes that no save has made, and nothing
+/// The steps of a run's folder: which to remove, and why others stay. Nothing is removed that no save has made, or
 /// through a link.
 class StepFolders {
   public:
-    /// @param skipped  is told what stays, and why
+    /// @param skipped  gets a line for each entry that stays, with the reason
     StepFolders(FileCalls& calls, std::string folder, std::vector<std::string>& skipped)
         : calls_(calls), folder_(std::move(folder)), skipped_(skipped) {}
 
-    /// Committed or not, the greatest first.
+    /// Returns all steps, committed or not, the latest first.
     /// @throws FileError when the folder cannot be listed
     std::vector<std::uint64_t> steps(SourceLocation where) const {
         std::vector<std::uint64_t> steps;
@@ -72,9 +72,9 @@ class StepFolders {
         std::sort(steps.rbegin(), steps.rend());
         return steps;
     }
-    /// Why the folder of a step is none that a save has made; nothing where it is one.
+    /// Returns why a save cannot have made the step's folder; empty if it has.
     std::string refusal(std::uint64_t step, SourceLocation where) const { return refusal(path(step), step, where); }
-    /// Removes a step. @return why that could not be done; nothing when it is gone
+    /// Removes a step. @returns the reason for a failure; empty on success
     std::string remove(std::uint64_t step, std::uint64_t token, SourceLocation where) const {
         if (std::string why = refusal(step, where); !why.empty()) { return why; }
         const std::string going = concat(folder_, "/", temporary_name(step, token));
@@ -82,7 +82,7 @@ class StepFolders {
         if (error == 0) { error = remove_all(calls_, going); }
         return error == 0 ? "" : errno_text(error);
     }
-    /// Removes all steps up to `newest` but the newest `keep` of them that are whole, and multiples of `every`.
+    /// Removes all steps up to `newest`, except the newest `keep` complete ones and multiples of `every`.
     void keep(std::uint64_t newest, std::size_t keep, std::uint64_t every, std::uint64_t token,
               SourceLocation where) const {
         std::size_t kept = 0;
@@ -99,7 +99,7 @@ class StepFolders {
             }
         }
     }
-    /// Removes all steps above `step`, which is whole; see the public verb.
+    /// Removes all steps above `step`, which must be complete; see the public function.
     void roll_back(std::uint64_t step, std::uint64_t token, SourceLocation where) const {
         if (const Manifest manifest = read_whole_manifest(calls_, path(step), where); manifest.step != step) {
             throw FileError(path(step), concat("has a manifest of step ", manifest.step), where);
@@ -119,7 +119,7 @@ class StepFolders {
             }
         }
     }
-    /// Removes what processes left that ended within a save or a removal.
+    /// Removes what processes left behind that ended during a save or a removal.
     void remove_stale(SourceLocation where) const {
         for (const std::string& name : names(where)) {
             const auto step = step_of_temporary(name);
@@ -137,7 +137,7 @@ class StepFolders {
         require(calls_.list(folder_, names), folder_, "cannot be listed", where);
         return names;
     }
-    /// Why a step does not count as one of those that are kept; nothing where it does.
+    /// Returns why a step does not count among those to keep; empty if it does.
     std::string damage(std::uint64_t step, SourceLocation where) const {
         try {
             read_manifest(calls_, path(step), where);
@@ -157,7 +157,7 @@ class StepFolders {
         } catch (const FileError& error) {
             return concat("nothing that a save has made: ", error.path(), " ", error.what_happened());
         } catch (const JsonError& error) {
-            // One that was damaged is a save's still.
+            // A damaged manifest still comes from a save.
             if (text.starts_with(manifest_begin)) { return ""; }
             return concat("nothing that a save has made: ", manifest, " ", error.what);
         }
@@ -171,13 +171,13 @@ class StepFolders {
             return error == ENOENT ? "" : errno_text(error);
         }
         if (inside.empty()) {
-            // Just made, or left before anything was written: who made it makes it again.
+            // Just made, or abandoned while empty: a running save makes it again.
             const int error = calls_.remove_folder(path);
             return error == 0 || error == ENOENT ? "" : errno_text(error);
         }
         std::optional<int> held;
         if (std::find(inside.begin(), inside.end(), mark_name) == inside.end()) {
-            // An old step that was being removed, or nothing of ours.
+            // An old step whose removal was interrupted, or a foreign folder.
             if (std::string why = refusal(path, step, where); !why.empty()) { return why; }
         } else {
             if (const auto why = take_mark(calls_, concat(path, "/", mark_name), held, where)) { return *why; }

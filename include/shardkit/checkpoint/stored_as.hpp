@@ -20,41 +20,41 @@
 
 namespace shardkit {
 
-/// How a file holds a parameter: the tensor's name and shape there, and which element stands where. Seen as an array
-/// of `extents`, the parameter's row-major elements stand in the file with the dimensions in the order `order`.
-///     {"w", {3, 4}}                           as it is
+/// How a file holds a parameter: the name and shape of its tensor, and the order of its elements. The parameter's
+/// row-major elements are seen as an array of `extents`, whose dimensions the file stores in the order `order`.
+///     {"w", {3, 4}}                           unchanged
 ///     {"w", {4, 3}, {3, 4}, {1, 0}}           a [3, 4] parameter, transposed
 ///     {"qkv", {8, 24}, {2, 3, 4, 8}, {3, 1, 0, 2}}
-///         a [24, 8] parameter of 2 heads x (query, key, value) x 4, as Conv1D of GPT-2 holds it: [in, all queries,
+///         a [24, 8] parameter of 2 heads x (query, key, value) x 4, as Conv1D of GPT-2 stores it: [in, all queries,
 ///         all keys, all values]
-/// A parameter may be several tensors of the file, whose elements follow each other in that order:
+/// A parameter may be stored as several tensors, whose elements follow each other in that order:
 ///     {"", {}, {}, {}, {{"q", {8, 8}}, {"k", {4, 8}}, {"v", {4, 8}}}}
-///         a [16, 8] parameter whose first 8 rows are "q", as stored_rows says it
-/// And several parameters may be one tensor, of which each has the elements from `begin` on:
+///         a [16, 8] parameter whose first 8 rows are "q"; see stored_rows
+/// Several parameters may be stored as one tensor, in which each has the elements from `begin` on:
 ///     {"gate_up", {8, 4}, {}, {}, {}, 16}
-///         a [4, 4] parameter that is the last 4 rows of "gate_up", as stored_within says it
+///         a [4, 4] parameter that is the last 4 rows of "gate_up"; see stored_within
 struct StoredAs {
-    /// One tensor of several.
+    /// One of several tensors of a parameter.
     struct Part {
         std::string name;
         std::vector<std::size_t> shape;
     };
     std::string name;
-    std::vector<std::size_t> shape;      ///< extents of the tensor in the file; none for a scalar
-    std::vector<std::size_t> extents{};  ///< empty: the elements stand as they are
+    std::vector<std::size_t> shape;      ///< extents of the tensor in the file; empty for a scalar
+    std::vector<std::size_t> extents{};  ///< empty: the elements keep their order
     std::vector<std::size_t> order{};    ///< dimension order[k] of `extents` is the file's k-th
-    std::vector<Part> parts{};           ///< instead of `name` and `shape`, where there are several tensors
-    std::optional<std::size_t> begin{};  ///< element of the tensor, where it has other parameters' elements too
+    std::vector<Part> parts{};           ///< replaces `name` and `shape` where there are several tensors
+    std::optional<std::size_t> begin{};  ///< first element in the tensor, where it holds other parameters too
 };
 
-/// Names and forms in files for parameters of the groups at `path`: a function of both, the same on every rank.
+/// Returns how files hold the parameters of the groups at `path`. It must return the same on every rank.
 using TensorNames = std::function<StoredAs(std::string_view path, const ParameterRecord& parameter)>;
 
-/// A parameter as it is.
+/// Stores a parameter unchanged.
 inline StoredAs stored(std::string name, const TensorShape& shape) {
     return {std::move(name), {shape.extents.begin(), shape.extents.begin() + shape.rank}, {}, {}, {}, {}};
 }
-/// A matrix [rows, columns] as [columns, rows].
+/// Stores a matrix [rows, columns] as [columns, rows].
 /// @throws std::invalid_argument for a tensor that is no matrix
 inline StoredAs stored_transposed(std::string name, const TensorShape& shape,
                                   SourceLocation where = SourceLocation::current()) {
@@ -65,9 +65,10 @@ inline StoredAs stored_transposed(std::string name, const TensorShape& shape,
     return {
         std::move(name), {shape.extents[1], shape.extents[0]}, {shape.extents[0], shape.extents[1]}, {1, 0}, {}, {}};
 }
-/// A parameter of several tensors, each so many of its rows: queries, keys and values, a gate and what it gates.
+/// Stores a parameter as several tensors, each with that many of its rows: for example query, key and value
+/// projections.
 ///     stored_rows({{"q_proj.weight", 4096}, {"k_proj.weight", 1024}, {"v_proj.weight", 1024}}, parameter.shape)
-/// @throws std::invalid_argument for a scalar; what the rows do not add up to is found where the names are used
+/// @throws std::invalid_argument for a scalar. A wrong sum of rows is found where the names are used
 inline StoredAs stored_rows(const std::vector<std::pair<std::string, std::size_t>>& tensors, const TensorShape& shape,
                             SourceLocation where = SourceLocation::current()) {
     if (shape.rank == 0) { throw_invalid_argument(where, "stored_rows: a scalar has no rows"); }
@@ -78,10 +79,10 @@ inline StoredAs stored_rows(const std::vector<std::pair<std::string, std::size_t
     }
     return made;
 }
-/// A parameter whose rows are some of a tensor's, from row `first` on; the tensor has `rows`, and other parameters
-/// have the others. Every element is one parameter's, of whichever groups.
+/// Stores a parameter as the rows from `first` on of a tensor with `rows` rows; other parameters, of any group, must
+/// fill the other rows.
 ///     stored_within("gate_up_proj.weight", 2 * 11008, 11008, parameter.shape)
-/// @throws std::invalid_argument for a scalar; what does not fit is found where the names are used
+/// @throws std::invalid_argument for a scalar. Rows that do not fit are found where the names are used
 inline StoredAs stored_within(std::string name, std::size_t rows, std::size_t first, const TensorShape& shape,
                               SourceLocation where = SourceLocation::current()) {
     if (shape.rank == 0) { throw_invalid_argument(where, "stored_within: a scalar has no rows"); }
@@ -90,19 +91,19 @@ inline StoredAs stored_within(std::string name, std::size_t rows, std::size_t fi
     made.begin = first * (shape.numel() / shape.extents[0]);
     return made;
 }
-/// "path.parameter", as it is: the names where nothing else is asked for.
+/// Stores a parameter unchanged as "path.parameter". This is the default.
 inline StoredAs stored_by_path(std::string_view path, const ParameterRecord& parameter) {
     return stored(detail::concat(path, ".", parameter.name), parameter.shape);
 }
 
 namespace detail {
 
-/// Which element of a parameter stands where in its file: both row-major. Of a parameter in several tensors, those of
-/// one tensor.
+/// Maps the row-major elements of a parameter to their places in its file, and back. For a parameter stored as
+/// several tensors, it maps those of one tensor.
 class StoredOrder {
   public:
-    /// The tensors that hold a parameter, one behind the other.
-    /// @throws std::invalid_argument when what is said of the parameter cannot be
+    /// Returns the tensors that hold a parameter, in order.
+    /// @throws std::invalid_argument when the description does not fit the parameter
     static std::vector<std::pair<std::string, StoredOrder>> of(const StoredAs& stored, std::string_view path,
                                                                const ParameterRecord& parameter,
                                                                SourceLocation where) {
@@ -156,7 +157,7 @@ class StoredOrder {
         }
         return tensors;
     }
-    /// The same of a tensor that has fewer rows than this one; none where a shape is none of those.
+    /// Returns the order for a tensor that has fewer rows than this one; none if the shape is not such a tensor's.
     std::optional<StoredOrder> of_fewer_rows(const TensorShape& shape) const {
         TensorShape longer = shape;
         if (longer.rank == 0 || longer.rank != shape_.rank || shape.extents[0] > shape_.extents[0]) {
@@ -171,14 +172,14 @@ class StoredOrder {
         return fewer;
     }
 
-    /// Of the tensor in the file.
+    /// Returns the shape of the tensor in the file.
     const TensorShape& shape() const noexcept { return shape_; }
-    /// How many of the tensor's elements are the parameter's, and from which on: all but where `shares`.
+    /// Return how many of the tensor's elements are the parameter's, and the first one: all, unless it `shares`.
     std::size_t numel() const noexcept { return numel_; }
     std::size_t begin() const noexcept { return begin_.value_or(0); }
-    /// Whether the tensor has elements of other parameters too.
+    /// Returns whether the tensor also has elements of other parameters.
     bool shares() const noexcept { return begin_.has_value(); }
-    /// Equal for equal orders of elements.
+    /// Returns a hash that is equal for equal orders of elements.
     std::uint64_t hash() const noexcept {
         Fnv fnv;
         fnv.add(first_);
@@ -189,10 +190,10 @@ class StoredOrder {
         }
         return fnv.hash;
     }
-    /// Whether the whole parameter is in the tensor, and the elements stand in the file as there.
+    /// Returns whether the tensor holds the whole parameter, with its elements in their own order.
     bool plain() const noexcept { return plain_; }
 
-    /// f(place in the file, element of the parameter) for places [first, first + count) of the file, in order.
+    /// Calls f(place in the file, element of the parameter) for places [first, first + count) of the file, in order.
     template <class F>
     void for_each(std::size_t first, std::size_t count, F&& f) const {
         for_each_run(first, count, [&](std::size_t place, std::size_t element, std::size_t run) {
@@ -201,7 +202,7 @@ class StoredOrder {
             }
         });
     }
-    /// f(place, element, run) for runs of places that follow each other, whose elements are a stride apart.
+    /// Calls f(place, element, run) for runs of adjacent places, whose elements are a stride apart.
     template <class F>
     void for_each_run(std::size_t first, std::size_t count, F&& f) const {
         std::size_t place = first_ + first;
@@ -224,7 +225,7 @@ class StoredOrder {
   private:
     static constexpr std::size_t most = TensorShape::max_rank;
 
-    /// Of all tensors of a parameter together. refuse(what) throws.
+    /// Makes the order over all tensors of a parameter together. refuse(what) must throw.
     template <class Refuse>
     StoredOrder(const StoredAs& stored, std::size_t numel, const Refuse& refuse) {
         const std::size_t rank = stored.extents.size();
@@ -238,7 +239,7 @@ class StoredOrder {
             refuse(concat("seen as ", seen_as.describe(), ": expected extents of as many elements"));
         }
         std::size_t product = 1;
-        std::array<std::size_t, most> strides{};  // of `extents`, in the parameter
+        std::array<std::size_t, most> strides{};  // in the parameter, by dimension of `extents`
         for (std::size_t d = rank; d-- > 0;) {
             strides[d] = product;
             product *= stored.extents[d];
@@ -248,7 +249,7 @@ class StoredOrder {
             if (d >= rank || seen[d]) { refuse("expected an order that names each dimension once"); }
             seen[d] = true;
         }
-        // The file's dimensions from the last on; those that lie behind each other in both become one.
+        // The file's dimensions from the last one on. Those that are contiguous in both are merged.
         for (std::size_t k = rank; k-- > 0;) {
             const std::size_t d = stored.order[k];
             if (stored.extents[d] == 1) { continue; }
@@ -270,9 +271,9 @@ class StoredOrder {
     TensorShape shape_;
     std::size_t numel_ = 0;
     std::optional<std::size_t> begin_;
-    std::size_t first_ = 0;  // place of its first element among those of all tensors of the parameter
-    std::array<std::size_t, most> extents_{};  // of the file, the last one first
-    std::array<std::size_t, most> strides_{};  // of each, in the parameter
+    std::size_t first_ = 0;  // place of its first element, counted over all tensors of the parameter
+    std::array<std::size_t, most> extents_{};  // in the file, innermost first
+    std::array<std::size_t, most> strides_{};  // in the parameter, for each of them
     std::size_t rank_ = 0;
     bool plain_ = true;
 };

@@ -21,10 +21,10 @@
 
 namespace shardkit::detail {
 
-/// One file while it is written beside its place: "FILE.tmp-TOKEN", with a mark "FILE.tmp-TOKEN.uncommitted".
+/// A file that is written under a temporary name: "FILE.tmp-TOKEN", with a mark "FILE.tmp-TOKEN.uncommitted".
 class TemporaryFile {
   public:
-    /// @param path  of the file
+    /// @param path  final path of the file
     TemporaryFile(FileCalls& calls, const std::string& path, std::uint64_t token) : calls_(calls) {
         const std::size_t slash = path.rfind('/');
         folder_ = slash == std::string::npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
@@ -39,7 +39,7 @@ class TemporaryFile {
     const std::string& name() const noexcept { return name_; }  ///< in the folder
     std::string path() const { return in_folder(name_); }
 
-    /// Removes what processes left of the file that ended within a save of it; what cannot be removed stays.
+    /// Removes what processes left behind that ended during a save of this file. What cannot be removed stays.
     void remove_stale(SourceLocation where) {
         std::vector<std::string> names;
         if (calls_.list(folder_, names) != 0) { return; }
@@ -53,8 +53,8 @@ class TemporaryFile {
             if (held) { calls_.unlock(*held); }
         }
     }
-    /// Makes the mark and the file. Another job that looks for what was left may find the mark before it is locked,
-    /// and remove it: made again.
+    /// Makes the mark and the file. Another job that removes abandoned files may find the mark before it is locked,
+    /// and remove it: then it is made again.
     void make(SourceLocation where) {
         const std::string mark = concat(path(), mark_ending);
         for (std::size_t tries = 1;; ++tries) {
@@ -69,7 +69,7 @@ class TemporaryFile {
         }
         require(calls_.create_file(path()), path(), "cannot be made", where);
     }
-    /// Ends it, after the file took its name or before.
+    /// Removes the temporary file and its mark, before or after the file was renamed.
     void end() noexcept {
         try {
             if (std::exchange(made_, false)) { remove(path()); }
@@ -81,7 +81,7 @@ class TemporaryFile {
     static constexpr std::string_view mark_ending = ".uncommitted";
 
     std::string in_folder(const std::string& name) const { return concat(folder_, "/", name); }
-    /// The mark goes last, so that what is left after a kill is known.
+    /// The mark is removed last, so that the rest is recognized after a kill.
     void remove(const std::string& path) {
         const int error = calls_.remove_file(path);
         if (error == 0 || error == ENOENT) { calls_.remove_file(concat(path, mark_ending)); }

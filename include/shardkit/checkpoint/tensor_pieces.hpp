@@ -12,7 +12,7 @@
 
 namespace shardkit::detail {
 
-/// Bytes of a file.
+/// A range of bytes of a file.
 struct FileRange {
     std::uint64_t begin = 0;
     std::uint64_t end = 0;
@@ -21,32 +21,32 @@ struct FileRange {
     constexpr bool empty() const noexcept { return end <= begin; }
 };
 
-/// Part `index` of `parts` of a range of a file's bytes, cut at pages: without gap or overlap, all alike but for a
-/// page.
+/// Returns part `index` of `parts` of a range of a file's bytes, split at page boundaries: without gaps or overlaps,
+/// and equal up to a page.
 constexpr FileRange piece_of(FileRange range, std::size_t index, std::size_t parts) noexcept {
     const auto cut = [&](std::uint64_t number) {
         if (number == 0) { return range.begin; }
         if (number == parts) { return range.end; }
-        // No product of a size and a number of ranks: it might overflow.
+        // A product of a size and a number of ranks might overflow.
         const std::uint64_t at = range.begin + range.size() / parts * number + range.size() % parts * number / parts;
         return std::max(range.begin, at / page_bytes * page_bytes);
     };
     return {cut(index), cut(index + 1)};
 }
 
-/// Where a tensor's elements lie on this rank, and which of them it is the one to write.
+/// The pieces of a tensor: where its elements lie on this rank, and which of them this rank writes.
 class TensorPieces {
   public:
     /// @pre `tensor` is one of `group`
     TensorPieces(const PlannedTensor& tensor, const SavedGroup& group) : tensor_(tensor), group_(group) {}
 
-    /// Whether what follows each other in the file does not do so in the memory of any rank for a page: such tensors
-    /// go through whole ones. The same on every rank.
+    /// Returns whether elements that are contiguous in the file are not contiguous for a page in any rank's memory.
+    /// Such tensors are read and written as whole tensors. The same on every rank.
     bool scattered() const noexcept {
         return !tensor_.order.plain() ||
                (part().block() != part().numel() && part().block() * size_of(tensor_.type) < page_bytes);
     }
-    /// f(bytes of the file, first element in the flat buffer) for each run of elements `flat` of the parameter.
+    /// Calls f(bytes of the file, first element in the flat buffer) for each run of elements `flat` of the parameter.
     /// @pre not scattered
     template <class F>
     void for_each_run(IndexRange flat, F&& f) const {
@@ -59,8 +59,8 @@ class TensorPieces {
                                 f(FileRange{begin, begin + count * size}, range.begin + first);
                             });
     }
-    /// f(bytes of the file, first element in the flat buffer) for each piece that this rank is to write. Over all
-    /// ranks each byte of the tensor is in one piece.
+    /// Calls f(bytes of the file, first element in the flat buffer) for each piece that this rank writes. Over all
+    /// ranks, each byte of the tensor is in exactly one piece.
     /// @pre not scattered
     template <class F>
     void for_each_piece(F&& f) const {

@@ -26,15 +26,15 @@ namespace shardkit::detail {
 
 class Failure;
 
-/// Names the ranks that save or load together, without their engine's type: what works with files is compiled once.
+/// The ranks that save or load together, without their engine's type: code that works with files is compiled once.
 class RankWorld {
   public:
     virtual ~RankWorld() = default;
     virtual std::size_t rank() const noexcept = 0;
     virtual std::size_t size() const noexcept = 0;
-    /// Returns what a dropped save of this rank failed with, if nobody was told yet.
+    /// Returns the error of an abandoned save of this rank that was not reported yet.
     virtual Failure& untold() = 0;
-    /// Gathers all ranks' values in rank order; each gives as many. Collective over the world; the host waits.
+    /// Gathers all ranks' values in rank order; each passes as many. Collective over the world; the host waits.
     template <class T>
     std::vector<T> gather(std::span<const T> mine, SourceLocation where) {
         static_assert(std::is_trivially_copyable_v<T>);
@@ -42,7 +42,7 @@ class RankWorld {
         gather_bytes(std::as_bytes(mine), std::as_writable_bytes(std::span(all)), where);
         return all;
     }
-    /// Gathers one value of each rank.
+    /// Gathers one value from each rank.
     template <class T>
     std::vector<T> gather(const T& mine, SourceLocation where) {
         return gather(std::span<const T>(&mine, 1), where);
@@ -52,12 +52,12 @@ class RankWorld {
     virtual void gather_bytes(std::span<const std::byte> mine, std::span<std::byte> all, SourceLocation where) = 0;
 };
 
-/// Holds what went wrong on a rank, in a form that travels: the first of them is thrown on every rank.
+/// An error of a rank in a form that can be sent: the first rank's one is thrown on every rank.
 class Failure {
   public:
-    /// Makes one that says that nothing went wrong.
+    /// Makes an object without an error.
     Failure() = default;
-    /// Takes the exception that is being handled.
+    /// Makes one from the exception that is being handled.
     static Failure current() {
         try {
             throw;
@@ -72,8 +72,8 @@ class Failure {
 
     bool happened() const noexcept { return kind_ != Kind::none; }
 
-    /// Returns the failure of the first rank that has one, none where all went well; the same on every rank.
-    /// Collective over the world: no rank goes on where another cannot, and all say the same.
+    /// Returns the failure of the first rank that has one, the same on every rank; none if all succeeded. Collective
+    /// over the world, so that no rank goes on where another cannot, and all report the same error.
     static Failure first(RankWorld& world, const Failure& own, SourceLocation where) {
         auto all = world.gather(own, where);
         for (std::size_t rank = 0; rank < all.size(); ++rank) {
@@ -83,13 +83,13 @@ class Failure {
         }
         return {};
     }
-    /// Throws it, with the rank that `first` has found; nothing for none.
+    /// Throws the error, with the rank that `first` has found; does nothing if there is none.
     void raise(SourceLocation where) const { raise(concat("rank ", rank_, ": ", what_.data()), where); }
-    /// Throws it as this rank's own, `before` what happened; nothing for none.
+    /// Throws this rank's own error, with the text `before` in front; does nothing if there is none.
     void raise_own(std::string_view before, SourceLocation where) const {
         raise(concat(before, what_.data()), where);
     }
-    /// Returns the path and what happened.
+    /// Returns the path and the error.
     std::string text() const {
         return path_[0] == '\0' ? std::string(what_.data()) : concat("'", path_.data(), "' ", what_.data());
     }
@@ -125,7 +125,7 @@ class Failure {
 template <class Engine>
 class RankWorldOf final : public RankWorld {
   public:
-    /// @param verb  what it is for: a rank that ends before says so, and ends the program
+    /// @param verb  the purpose: a rank that ends first ends the program with a message that contains it
     RankWorldOf(Context<Engine>& context, std::string verb) : context_(context), verb_(std::move(verb)) {
         Access::living(context_).push_back(&verb_);
     }
@@ -155,7 +155,7 @@ class RankWorldOf final : public RankWorld {
     }
 
   private:
-    /// Kept by the rank. What no save has told is said when that ends.
+    /// The error of an abandoned save, kept by the rank. If no save has reported it, the end of the rank prints it.
     struct Untold {
         explicit Untold(const Context<Engine>& context) : rank(context.rank()) {}
         Untold(const Untold&) = delete;
@@ -173,7 +173,7 @@ class RankWorldOf final : public RankWorld {
     std::string verb_;
 };
 
-/// Runs `work` and returns what it throws, if it does.
+/// Runs `work` and returns its exception, if any.
 template <class F>
 Failure attempt(F&& work) {
     try {
@@ -187,8 +187,8 @@ void together(RankWorld& world, SourceLocation where, F&& work) {
     Failure::first(world, attempt(work), where).raise(where);
 }
 
-/// Refuses what ranks do not mean alike: `what`, told from others by `identity`. Collective over the world.
-/// @throws std::invalid_argument on every rank, with what two of them mean
+/// Checks that all ranks pass the same `what`, compared by `identity`. Collective over the world.
+/// @throws std::invalid_argument on every rank, with the values of two ranks that differ
 inline void require_same(RankWorld& world, std::string_view verb, std::string_view what, std::uint64_t identity,
                          SourceLocation where) {
     struct Meant {
@@ -203,15 +203,16 @@ inline void require_same(RankWorld& world, std::string_view verb, std::string_vi
     const auto all = world.gather(own, where);
     const std::size_t rank = first_apart(all);
     if (rank == all.size()) { return; }
-    // Which of many names or orders differ is more than fits: then the texts may be the same.
+    // The differing part of many names or orders may not fit: then the texts may be the same.
     const bool alike = std::string_view(all[0].what.data()) == all[rank].what.data();
     throw_invalid_argument(where, verb, ": rank 0 means '", all[0].what.data(), "', rank ", rank, " '",
                            all[rank].what.data(), alike ? "' with other names or orders" : "'",
                            ": expected the same on every rank, in the same order");
 }
 
-/// Refuses to save groups that ranks have updated differently, of which it would write a mixture. Collective over the
-/// world. @throws UsageError, on every rank, with what differs and two ranks' values
+/// Checks that ranks have updated the groups equally: otherwise a save would write a mixture. Collective over the
+/// world.
+/// @throws UsageError, on every rank, with what differs and the values of two ranks
 template <class Groups>
 void require_same_updates(RankWorld& world, std::string_view verb, const Groups& groups, SourceLocation where) {
     StatementHash mine = 0;

@@ -21,10 +21,10 @@
 
 namespace shardkit::detail {
 
-/// Bytes that are digested and written at a time: what a processor's own cache keeps between the two.
+/// The number of bytes that are digested and written at a time; they fit a processor's own cache between the two.
 inline constexpr std::size_t chunk_bytes = std::size_t{1} << 20U;
 
-/// What moves elements of that many bytes between a parameter's order and a file's.
+/// Calls f with an integer of that many bytes, to move elements between a parameter's order and a file's.
 template <class F>
 void with_element_size(std::size_t size, F&& f) {
     if (size == 2) {
@@ -36,10 +36,10 @@ void with_element_size(std::size_t size, F&& f) {
     }
 }
 
-/// What one rank writes of a plan, and the digests of it.
+/// What one rank writes of a plan, with its digests.
 class WriteJobs {
   public:
-    /// @param copied  what a step changes is copied here, so that a step need not wait
+    /// @param copied  copies here what a step changes, so that a step need not wait
     /// Order: collective over the groups' ranks where tensors are scattered; the host waits.
     WriteJobs(const CheckpointPlan& plan, const SavedState& state, std::size_t rank, std::size_t ranks, bool copied,
               SourceLocation where)
@@ -60,24 +60,25 @@ class WriteJobs {
         });
     }
 
-    /// Whether memory is read that a step changes.
+    /// Returns whether it reads memory that a step changes.
     bool reads_state() const {
         return std::any_of(jobs_.begin(), jobs_.end(), [](const Job& job) { return job.state; });
     }
-    /// Writes everything into the files in `folder`, and to the disk. @param reserve  rank 0 makes room for it first
+    /// Writes everything into the files in `folder`, and makes it durable. @param reserve  rank 0 reserves the space
+    /// first
     void run(FileCalls& calls, const std::string& folder, bool reserve, SourceLocation where) {
         if (reserve && rank_ == 0) {
             for (const PlannedFile& file : plan_.files) {
                 OpenFile::to_write(calls, concat(folder, "/", file.name), where).reserve(file.bytes);
             }
         }
-        // Each rank begins with another file: a file system may let one of them at a time write into a file.
+        // Each rank begins with another file: some file systems let only one rank at a time write to a file.
         const std::size_t files = plan_.files.size();
         for (std::size_t f = 0; f < files; ++f) {
             write_file(calls, folder, (f + rank_ * files / ranks_) % files, where);
         }
     }
-    /// Of every tensor of every file, this rank's part.
+    /// Returns this rank's part of the digest of every tensor of every file.
     const std::vector<std::vector<std::uint32_t>>& digests() const noexcept { return digests_; }
 
   private:
@@ -85,10 +86,10 @@ class WriteJobs {
         std::size_t file = 0;
         FileRange bytes;
         const std::byte* from = nullptr;
-        bool on_host = true;                ///< whether `from` is the host's memory
-        bool state = false;                 ///< and what a step changes
-        std::optional<std::size_t> tensor;  ///< of the file, in whose digest they count
-        std::vector<std::byte> owned;       ///< where `from` leads to a copy
+        bool on_host = true;                ///< whether the host can read `from`
+        bool state = false;                 ///< whether a step changes `from`
+        std::optional<std::size_t> tensor;  ///< index in the file of the tensor whose digest includes them
+        std::vector<std::byte> owned;       ///< holds the bytes if `from` points to a copy
     };
 
     struct OfFile {
@@ -128,7 +129,7 @@ class WriteJobs {
         }
         copies_.reset();
     }
-    /// Tensors whose runs are short: gathered as a whole, a part of each written by every rank.
+    /// Gathers the tensors whose runs are short as a whole; every rank writes a part of each.
     void gather_scattered(SourceLocation where) {
         for (const auto& scattered : scattered_) {
             const auto& tensors = scattered.second;
@@ -158,7 +159,7 @@ class WriteJobs {
             if (!job.owned.empty()) { job.from = job.owned.data(); }
         }
     }
-    /// f(first, bytes) for the job's bytes in turn, where the host can read them.
+    /// Calls f(first, bytes) for the job's bytes in order, in memory that the host can read.
     template <class F>
     void for_each_chunk(const Job& job, const F& f) {
         const std::uint64_t size = job.bytes.size();
@@ -169,7 +170,7 @@ class WriteJobs {
             for (std::uint64_t at = 0; at < size; at += chunk_bytes) { f(at, chunk(at, chunk_bytes)); }
             return;
         }
-        // While one is used, the next one is on its way.
+        // The next chunk is copied while one is used.
         const std::size_t most = copies_->capacity();
         std::size_t slot = 0;
         copies_->begin_read(slot, chunk(0, most));
@@ -201,7 +202,7 @@ class WriteJobs {
     std::size_t rank_;
     std::size_t ranks_;
     std::vector<Job> jobs_;
-    std::unique_ptr<MemoryCopies> copies_;  // where there is a job that the host cannot read
+    std::unique_ptr<MemoryCopies> copies_;  // made if there is a job that the host cannot read
     std::vector<std::vector<std::uint32_t>> digests_;
     std::map<std::pair<std::size_t, std::size_t>, std::vector<std::pair<std::size_t, std::size_t>>> scattered_;
 };

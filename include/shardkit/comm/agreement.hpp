@@ -22,16 +22,17 @@
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/fnv.hpp>
 
-// How ranks find out that they do not all say the same. What a rank states is hashed, and the hash travels with a
-// call that ranks make anyway, or is gathered when something is made or saved. Where hashes differ, each rank looks
-// up in its StatementBook what the hash is of; the ranks gather that one by one until two of them differ.
+// How ranks find out that they disagree. A rank states facts (a divisor, a learning rate) that must be the same on
+// every rank. A hash of these statements travels with a call that the ranks make anyway, or is gathered at
+// construction or a save. If hashes differ, each rank looks its statements up in its StatementBook, and the ranks
+// gather them one by one until two differ.
 
 namespace shardkit::detail {
 
-/// Hashes what is stated; 0: nothing.
+/// A hash of statements; 0 if there are none.
 using StatementHash = std::uint64_t;
 
-/// Returns the hash of some words more than what `before` is the hash of. Never 0.
+/// Returns a hash of `words`, appended to the words whose hash is `before`. Never 0.
 /// Source: Fowler, Noll, Vo: FNV-1a, by words
 template <std::same_as<std::uint64_t>... Words>
 constexpr StatementHash statement_hash(StatementHash before, Words... words) noexcept {
@@ -43,37 +44,37 @@ constexpr StatementHash statement_hash(StatementHash before, Words... words) noe
     return before;
 }
 
-/// Holds one thing that a rank states and that all ranks must state alike: "learning rate" "0.001".
+/// A fact that a rank states and that must be the same on all ranks: "learning rate" "0.001".
 struct Statement {
     std::string name;
     std::string value;
-    SourceLocation where{};  ///< no file: nowhere in particular
+    SourceLocation where{};  ///< an empty file: no particular place
 };
-/// Lists what a rank states, in an order that is the same on every rank.
+/// The statements of a rank, in an order that is the same on every rank.
 using Statements = std::vector<Statement>;
 
-/// Holds what does not change from step to step, with its hash: an optimizer's betas, say.
+/// Statements that do not change from step to step, with their hash: for example an optimizer's betas.
 struct KeptStatements {
     StatementHash hash = 0;
     Statements statements;
 };
-/// Keeps what is stated as long as its owner lives.
+/// A handle that keeps statements in the book as long as it lives.
 using StatementsHandle = std::shared_ptr<const KeptStatements>;
 inline StatementHash hash_of(const StatementsHandle& kept) noexcept { return kept == nullptr ? 0 : kept->hash; }
 
-/// Records what a rank states of one step of a model: what the gradients are divided by, then the update.
+/// The statements of a rank about one step of a model: the divisor of the gradients, then the update.
 struct StatedStep {
     double divisor = 0;
-    StatementHash loss_scale = 0;  ///< its options'; 0: none
-    std::uint64_t uses = 0;        ///< of the loss scale, this one included
+    StatementHash loss_scale = 0;  ///< hash of its options; 0 without a loss scale
+    std::uint64_t uses = 0;        ///< number of uses of the loss scale, this one included
     SourceLocation reduced{};
-    StatementHash assumed = 0;  ///< of sums that the program made and every rank holds; 0: none
-    double assumed_sum = 0;     ///< of what that is of
+    StatementHash assumed = 0;  ///< hash of sums that the program made and every rank holds; 0: none
+    double assumed_sum = 0;     ///< the sum of the digested values, for the error text
 
-    std::uint64_t number = 0;  ///< of the optimizer's steps, from 1; 0: the update has not begun
+    std::uint64_t number = 0;  ///< number of the optimizer's step, from 1; 0: the update has not begun
     double learning_rate = 0;
     double max_norm = 0;          ///< infinite: gradients are not clipped
-    StatementHash optimizer = 0;  ///< what it is, and its other hyper-parameters
+    StatementHash optimizer = 0;  ///< hash of its kind and of its other hyper-parameters
     SourceLocation updated{};
 
     StatementHash gradients_hash() const noexcept {
@@ -86,17 +87,17 @@ struct StatedStep {
     }
 };
 
-/// Records what a rank states of one group beside the group's calls.
+/// The statements of a rank about one group, beside the group's calls.
 struct StatedGroup {
-    const std::string* path = nullptr;  ///< which the journal keeps
-    std::uint64_t updates = 0;          ///< their number
-    StatementHash step = 0;             ///< the last one's StatedStep::update_hash
-    StatementHash choices = 0;          ///< what its ParamGroups chose in it
-    StatementHash before = 0;           ///< of the updates before the last one; before all, of the path
+    const std::string* path = nullptr;  ///< kept by the journal
+    std::uint64_t updates = 0;          ///< number of updates
+    StatementHash step = 0;             ///< StatedStep::update_hash of the last update
+    StatementHash choices = 0;          ///< hash of what its ParamGroups chose in the last update
+    StatementHash before = 0;           ///< hash of all updates before the last one, which begins with the path
     StatementHash gradients = 0;        ///< StatedStep::gradients_hash
-    StatementHash values = 0;           ///< of replicas, as they were given last
+    StatementHash values = 0;           ///< hash of replicas' values when they were last given
 
-    /// Adds one more update.
+    /// Adds one update.
     void add_update(StatementHash with, StatementHash chosen) noexcept {
         if (updates > 0) { before = updates_hash(); }
         ++updates;
@@ -104,23 +105,23 @@ struct StatedGroup {
         choices = chosen;
     }
     StatementHash updates_hash() const noexcept { return updates == 0 ? 0 : statement_hash(before + choices, step); }
-    /// Returns what a call carries between ranks that hold other values.
+    /// Returns the hash that a call carries between ranks with different values.
     StatementHash plain_hash() const noexcept {
         return (gradients | updates) == 0 ? 0 : statement_hash(gradients, updates_hash());
     }
-    /// Returns what a call carries between replicas.
+    /// Returns the hash that a call carries between replicas.
     StatementHash replica_hash() const noexcept {
         return values == 0 ? plain_hash() : statement_hash(plain_hash(), values);
     }
 };
-/// Remembers what one group has stated lately.
+/// The latest statements about one group.
 struct RecentlyStated {
     std::array<StatedGroup, 4> entries;
     std::size_t noted = 0;
 };
 
-/// Remembers what a rank has stated lately, by its hash: what an error's text is made of.
-/// Written by the rank's thread; read by whoever says why ranks disagree, a stream's thread or a peer.
+/// The latest statements of a rank, which it can look up by their hash to build an error text.
+/// The rank's thread writes it. Whoever reports a disagreement reads it: a stream's thread or a peer.
 /// Memory:  8 kB, 300 bytes for each group, and what groups and optimizers keep
 class StatementBook {
   public:
@@ -128,13 +129,13 @@ class StatementBook {
     StatementBook(const StatementBook&) = delete;
     StatementBook& operator=(const StatementBook&) = delete;
 
-    /// Returns where one more group notes what it states.
+    /// Returns the place for the statements of one more group.
     std::shared_ptr<RecentlyStated> add_group() {
         const Hold hold(busy_);
         norm_.reserve(groups_.size() + 1);
         return add(groups_, std::make_shared<RecentlyStated>(), 0);
     }
-    /// Remembers statements while someone keeps them, and some time after.
+    /// Keeps statements while their handle lives, and for some time after.
     StatementsHandle keep(StatementHash hash, Statements statements) {
         const Hold hold(busy_);
         return add(kept_, std::make_shared<const KeptStatements>(KeptStatements{hash, std::move(statements)}), 32);
@@ -152,12 +153,12 @@ class StatementBook {
         const Hold hold(busy_);
         steps_[noted_++ % steps_.size()] = step;
     }
-    /// Notes what a group's next calls carry.
+    /// Notes the statements of a group's next calls.
     void note(RecentlyStated& group, const StatedGroup& stated) {
         const Hold hold(busy_);
         group.entries[group.noted++ % group.entries.size()] = stated;
     }
-    /// Notes what a norm's call carries: its gradients, and its groups' updates, whose place is taken.
+    /// Notes the statements of a norm's call: its gradients, and the updates of its groups, whose memory it swaps.
     void note_norm(StatementHash hash, StatementHash gradients, std::vector<StatementHash>& updates) {
         const Hold hold(busy_);
         norm_hash_ = hash;
@@ -165,8 +166,8 @@ class StatementBook {
         norm_.swap(updates);
     }
 
-    /// Returns everything that `hash` is of, in an order that is the same on every rank; nothing when that is not
-    /// known any more.
+    /// Returns all statements behind `hash`, in an order that is the same on every rank; empty when they are no
+    /// longer known.
     Statements list(StatementHash hash) const {
         Statements all;
         const Hold hold(busy_);
@@ -185,7 +186,7 @@ class StatementBook {
     }
 
   private:
-    /// Holds the spin lock between the rank and the rare reader that builds an error's text.
+    /// Holds the spin lock between the rank and the rare reader that builds an error text.
     class Hold {
       public:
         explicit Hold(std::atomic_flag& busy) noexcept : busy_(busy) {
@@ -198,7 +199,7 @@ class StatementBook {
       private:
         std::atomic_flag& busy_;
     };
-    /// Writes a number with as few digits as say which it is, without <charconv>, which is a tenth of a light header.
+    /// Returns a number with the fewest digits that identify it. <charconv> would cost a tenth of a light header.
     static std::string text_of(double number) {
         char digits[40];
         for (const int precision : {15, 16, 17}) {
@@ -207,7 +208,7 @@ class StatementBook {
         }
         return digits;
     }
-    /// Appends `one`. Where there is no room, forgets what nobody else keeps any more, but for the last `spared`.
+    /// Appends `one`. Without room, it first removes entries that nobody else keeps, except the last `spared`.
     template <class T>
     static std::shared_ptr<T> add(std::vector<std::shared_ptr<T>>& all, std::shared_ptr<T> one, std::size_t spared) {
         if (all.size() == all.capacity()) {
@@ -219,7 +220,7 @@ class StatementBook {
         return one;
     }
 
-    /// Returns what some group has noted of which `is` holds; null for none.
+    /// Returns the noted statements of some group for which `is` holds; null if there are none.
     template <class F>
     const StatedGroup* find_group(const F& is) const {
         for (const auto& group : groups_) {
@@ -290,7 +291,7 @@ class StatementBook {
     std::vector<StatementHash> norm_;
 };
 
-/// Holds one statement as it travels to other ranks, for an error's text; behind the last one, none.
+/// One statement in a form that can be sent to other ranks, for an error text. Past the last statement it is empty.
 class StatementRecord {
   public:
     StatementRecord() = default;
@@ -308,7 +309,7 @@ class StatementRecord {
         return std::strcmp(name_, other.name_) == 0 && std::strcmp(value_, other.value_) == 0;
     }
     /// Returns the end of "rank 0 calls ...".
-    /// @param call  where what was stated is not said twice
+    /// @param call  location that need not be repeated for the statement
     std::string text(const StatementRecord& other, SourceLocation call) const {
         if (none()) { return concat(" without ", other.name_); }
         const bool said = file_[0] == '\0' || (line_ == call.line && std::string_view(call.file).starts_with(file_));
@@ -322,9 +323,9 @@ class StatementRecord {
     std::uint32_t line_ = 0;
 };
 
-/// Returns what ranks a and b state where they first differ, each as the end of "rank 0 calls ...". `gather(i)` gives
-/// every rank's statement number i, by rank.
-/// @param call  where what was stated is not said twice
+/// Returns the statements of ranks a and b where they first differ, each as the end of "rank 0 calls ...".
+/// `gather(i)` must return every rank's statement number i, by rank.
+/// @param call  location that need not be repeated for the statements
 template <class Gather>
 std::pair<std::string, std::string> stated_apart(std::size_t a, std::size_t b, SourceLocation call,
                                                  const Gather& gather) {
@@ -338,14 +339,14 @@ std::pair<std::string, std::string> stated_apart(std::size_t a, std::size_t b, S
     }
 }
 
-/// Says that two ranks called different things. `place`: " in call 7"
+/// Returns the text that two ranks called different things. `place` is for example " in call 7".
 inline std::string disagreement(std::string_view place, std::size_t a, std::string_view a_calls, std::size_t b,
                                 std::string_view b_calls) {
     return concat("the ranks disagree", place, ": rank ", a, " calls ", a_calls, ", rank ", b, " calls ", b_calls);
 }
 
-/// Returns the first rank that does not say what rank 0 says; their number when all do. Each says `each` values of
-/// `all`.
+/// Returns the first rank whose values differ from those of rank 0, or the number of ranks when all agree. `all`
+/// holds `each` values per rank.
 template <class All>
 std::size_t first_apart(const All& all, std::size_t each = 1) noexcept {
     std::size_t i = 0;

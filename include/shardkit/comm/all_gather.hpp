@@ -15,7 +15,7 @@
 
 namespace shardkit {
 
-/// The engine behind C can all-gather elements of type T. A shard may lie at its rank's place in `full`.
+/// The engine behind C can all-gather elements of type T. A shard may be this rank's part of `full`.
 template <class C, class T>
 concept AllGathers = Communicator<C> && Element<T> &&
     requires(const C comm, std::span<const T> shard, std::span<T> full, typename C::Stream stream, const Call& call) {
@@ -47,7 +47,7 @@ void all_gather(const C& comm, Shard&& shard, Full&& full,
     all_gather(comm, std::forward<Shard>(shard), std::forward<Full>(full), comm.compute_stream(), line.where);
 }
 
-/// Gathers likewise where rank r's shard already lies at its place in `full`; over one rank there is nothing to do.
+/// Gathers in place: rank r's shard is already at its place in `full`. Over one rank it does nothing.
 /// Shapes:  full [size * k]; this rank's k elements from rank * k on are the input.
 /// @throws  std::invalid_argument when size does not divide full; CommError when the engine fails
 template <class Full, AllGathers<detail::ElementIn<Full>> C>

@@ -16,8 +16,8 @@
 
 namespace shardkit {
 
-/// The engine behind C can all-reduce from elements of type In into type Out, adding in Out's arithmetic. Where they
-/// are one type, input and output may be the same.
+/// The engine behind C can all-reduce elements of type In into type Out, adding in Out's arithmetic. If both are one
+/// type, input and output may be the same memory.
 template <class C, class In, class Out>
 concept AllReduces = Communicator<C> && Element<In> && Element<Out> &&
     requires(const C comm, std::span<const In> input, std::span<Out> output, typename C::Stream stream,
@@ -52,7 +52,7 @@ void all_reduce(const C& comm, ReduceOp op, Input&& input, Output&& output,
     all_reduce(comm, op, std::forward<Input>(input), std::forward<Output>(output), comm.compute_stream(), line.where);
 }
 
-/// Reduces likewise where the result replaces the input; over one rank there is nothing to do.
+/// Reduces in place: the result replaces the input. Over one rank it does nothing.
 template <class Values, AllReduces<detail::ElementIn<Values>, detail::ElementIn<Values>> C>
 void all_reduce_in_place(const C& comm, ReduceOp op, Values&& values, typename C::Stream stream,
                          CallSite site = SourceLocation::current()) {

@@ -8,7 +8,7 @@
 
 namespace shardkit {
 
-/// Returns once every rank of `comm` has called it (on an asynchronous stream: completes in stream order).
+/// Returns once every rank of `comm` has called it. On an asynchronous stream it completes in stream order instead.
 /// @throws  CommError when the engine fails or a rank is gone
 template <Communicator C>
 void barrier(const C& comm, typename C::Stream stream, SourceLocation where = SourceLocation::current()) {

@@ -15,11 +15,11 @@
 
 namespace shardkit {
 
-/// Says what a call is for: a group and what of it moves, "'blocks.0' parameters". Ranks that call the same verb on
-/// as many elements, but for something else, disagree. A rank's journal keeps it, at an address that stays.
+/// The purpose of a call: a group and which of its buffers, "'blocks.0' parameters". Ranks that call the same verb on
+/// as many elements for different purposes disagree. A rank's journal keeps it at a stable address.
 struct CallSubject {
     std::string text;
-    std::uint32_t hash;  ///< of the text, not 0
+    std::uint32_t hash;  ///< of the text; never 0
 
     explicit CallSubject(std::string_view what) : text(what), hash(hash_of(what)) {}
 
@@ -31,8 +31,8 @@ struct CallSubject {
     }
 };
 
-/// Says where a verb is called, and, where known, for what: what verbs take as their last argument. `stated`: a hash
-/// of what no buffer shows and all ranks must say alike, a divisor or a learning rate; 0: nothing is said.
+/// Where and, if known, for what purpose a verb is called: the last argument of the verbs. `stated` is a hash of
+/// facts that are in no buffer and must be the same on all ranks, for example a divisor or a learning rate; 0: none.
 struct CallSite {
     SourceLocation where;
     const CallSubject* subject = nullptr;
@@ -43,23 +43,23 @@ struct CallSite {
     constexpr std::uint32_t hash() const noexcept { return subject == nullptr ? 0 : subject->hash; }
 };
 
-/// Holds what all ranks of one collective must say alike.
+/// The facts about a collective that must be the same on all its ranks.
 struct Signature {
     Verb verb{};
     ElementType in = ElementType::uint8;
     ElementType out = ElementType::uint8;
     ReduceOp op = ReduceOp::sum;
-    std::uint32_t subject = 0;  ///< CallSubject::hash; 0: nothing was said
+    std::uint32_t subject = 0;  ///< CallSubject::hash; 0: unknown
     std::size_t count = 0;      ///< elements of the span that is equal on all ranks
-    /// Holds the root of a broadcast, or CallSite::stated of what moves a group's values.
+    /// The root of a broadcast, or CallSite::stated of a call that moves a group's values.
     std::uint64_t argument = 0;
 
     friend bool operator==(const Signature&, const Signature&) = default;
 };
 
-/// Describes one call of a verb on one rank. The functions in comm/ build it; the engine's member takes it as its
-/// last argument and reads what it needs: an engine that compares calls the signature, one that has only errors to
-/// place the caller's file and line, for which it may take a SourceLocation instead.
+/// One call of a verb on one rank. The functions in comm/ make it, and the engine's member takes it as its last
+/// argument. An engine that compares calls reads the signature. An engine that only locates errors reads the caller's
+/// file and line, and may take a SourceLocation instead.
 struct Call {
     Signature signature{};
     std::size_t payload = 0;  ///< bytes of the whole buffer
@@ -70,8 +70,8 @@ struct Call {
 };
 
 namespace detail {
-/// Describes a call that gives `count` elements of type In and receives elements of type Out, of a buffer of
-/// `payload` bytes.
+/// Makes a call that sends `count` elements of type In and receives elements of type Out, of a buffer of `payload`
+/// bytes.
 template <class In, class Out = In>
 constexpr Call call_of(Verb verb, std::size_t count, std::size_t payload, CallSite site,
                        ReduceOp op = ReduceOp::sum) noexcept {
@@ -82,8 +82,8 @@ constexpr Call call_of(Verb verb, std::size_t count, std::size_t payload, CallSi
 }
 }  // namespace detail
 
-/// Writes a call for an error message, as "all_reduce sum of 10 bf16 into fp32 for 'blocks.0' gradients with divisor
-/// 2 at train.cpp:12". `stated`: " with divisor 2"
+/// Returns a call as text for an error message: "all_reduce sum of 10 bf16 into fp32 for 'blocks.0' gradients with
+/// divisor 2 at train.cpp:12". `stated` is for example " with divisor 2".
 inline std::string describe(const Signature& s, SourceLocation where, std::string_view subject = {},
                             std::string_view stated = {}) {
     std::string text(name(s.verb));
@@ -104,15 +104,15 @@ inline std::string_view text_of(const CallSubject* subject) noexcept {
     return subject == nullptr ? std::string_view() : std::string_view(subject->text);
 }
 
-/// Says whether two calls differ in nothing but what their ranks state.
+/// Returns whether two calls differ only in the statements of their ranks.
 constexpr bool differ_in_statements(const Signature& a, const Signature& b) noexcept {
     Signature as_b = a;
     as_b.argument = b.argument;
     return as_b == b && a.argument != b.argument && a.verb != Verb::broadcast;
 }
 
-/// Returns a hash of `s` and of the calls before it, whose hash is `before`; equal
-/// sequences of calls have equal hashes.
+/// Returns a hash of `s` and of the calls before it, whose hash is `before`. Equal sequences of calls have equal
+/// hashes.
 /// Source: Fowler, Noll, Vo: FNV-1a, by words
 constexpr std::uint64_t call_hash(const Signature& s, std::uint64_t before) noexcept {
     const std::uint64_t words[] = {static_cast<std::uint64_t>(s.verb),

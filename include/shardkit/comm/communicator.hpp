@@ -10,12 +10,12 @@
 
 namespace shardkit {
 
-/// A communicator is a group of ranks that call the same verbs in the same order. Cheap to copy: a non-owning
-/// reference to state that the engine keeps. What it can do beyond this is said by one concept per verb
-/// (comm/all_gather.hpp, ...), so that an engine need not have all of them.
-/// The verbs are the functions in comm/, not the members of the same names: these only move data, and take what the
-/// function has checked and written down as their last argument, a Call.
-/// `named(axes)` is the same group under another name for errors and the traffic log; local, no communication.
+/// A communicator is a group of ranks that call the same verbs in the same order. It is cheap to copy: a non-owning
+/// reference to state that the engine keeps. Further abilities have one concept per verb (comm/all_gather.hpp, ...),
+/// so that an engine need not have all of them.
+/// Call the functions in comm/, not the members with the same names: the members only move data, and take a Call,
+/// which the function has checked and logged, as their last argument.
+/// `named(axes)` returns the same group under another name for errors and the traffic log; local, no communication.
 template <class C>
 concept Communicator = std::copyable<C> &&
     requires(const C comm, typename C::Stream stream, const Call& call, std::size_t n, std::string_view axes) {
@@ -28,8 +28,8 @@ concept Communicator = std::copyable<C> &&
     comm.barrier(stream, call);
 };
 
-/// The engine can run reductions over a group of ranks beside other verbs over it, once it was told to: collective
-/// over the group.
+/// The engine can run reductions over a group of ranks concurrently with other verbs over it, once it is asked to.
+/// Asking is collective over the group.
 template <class C>
 concept SeparatesReductions = requires(const C& comm, SourceLocation where) {
     comm.separate_reductions(where);

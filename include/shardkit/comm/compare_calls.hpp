@@ -22,22 +22,22 @@
 
 namespace shardkit {
 
-/// Says when the ranks of a group compare what they have called, where the engine leaves the choice.
+/// When the ranks of a group compare their calls, where the engine leaves the choice.
 enum class CompareCalls : std::uint8_t {
     off,
-    each_step,  ///< when they call `compare_calls`; a step of an optimizer does
-    each_call   ///< before each collective as well: the host waits for all ranks
+    each_step,  ///< when they call `compare_calls`, as each step of an optimizer does
+    each_call   ///< also before each collective: the host waits for all ranks
 };
 
-/// The engine compares calls when it is asked to. One without this member compares each call as it is made.
+/// The engine compares calls when it is asked to. An engine without this member compares each call as it is made.
 template <class C>
 concept ComparesCalls = Communicator<C> && requires(const C comm, SourceLocation where) {
     comm.compare_calls(where);
 };
 
-/// Throws unless all ranks of `comm` have called the same verbs over it, in the same order. Collective over `comm`.
-/// Nothing where the engine compares each call anyway, or was not asked to compare any.
-/// @throws  CommError, on every rank, that names two ranks and the first call in which they differ
+/// Checks that all ranks of `comm` have called the same verbs over it, in the same order. Collective over `comm`.
+/// Does nothing where the engine compares each call anyway, or was configured not to compare.
+/// @throws  CommError, on every rank, which names two ranks and the first call in which they differ
 template <Communicator C>
 void compare_calls(const C& comm, SourceLocation where = SourceLocation::current()) {
     if constexpr (ComparesCalls<C>) { comm.compare_calls(where); }
@@ -45,7 +45,7 @@ void compare_calls(const C& comm, SourceLocation where = SourceLocation::current
 
 namespace detail {
 
-/// Holds a call as it travels to other ranks, for an error's text; or why there is none.
+/// A call in a form that can be sent to other ranks, for an error text; or the reason why there is none.
 struct CallRecord {
     static constexpr std::uint64_t none = ~std::uint64_t{0};
 
@@ -69,9 +69,9 @@ struct CallRecord {
     }
 };
 
-/// Says what rank 0 and rank `other` called, of which `all` is every rank's record, the same on every rank.
-/// `name(rank)`: the rank's number for the text; `own`: this rank's record, `book`: what this rank has stated.
-/// gather(value) returns every rank's value, by rank; all ranks call it equally often.
+/// Returns a text with the calls of rank 0 and rank `other`, the same on every rank. `all` has every rank's record.
+/// `name(rank)` is the rank's number for the text, `own` this rank's record, `book` this rank's statements.
+/// gather(value) must return every rank's value, by rank; all ranks call it equally often.
 template <class All, class Name, class Gather>
 std::string disagreement(std::string_view place, const All& all, std::size_t other, const Name& name,
                          const CallRecord& own, const StatementBook& book, const Gather& gather) {
@@ -84,19 +84,19 @@ std::string disagreement(std::string_view place, const All& all, std::size_t oth
     return disagreement(place, name(0), all[0].text(stated.first), name(other), all[other].text(stated.second));
 }
 
-/// Remembers what one rank has called over one group: a hash of all, and the last calls one by one. Fixed in size.
+/// The calls of one rank over one group: a hash of all of them, and the last ones individually. Fixed in size.
 class CallTrace {
   public:
     static constexpr std::uint64_t kept = 256;
 
-    /// Holds what ranks compare first.
+    /// The values that ranks compare first.
     struct State {
         std::uint64_t count = 0;
         std::uint64_t hash = 0;
 
         friend bool operator==(const State&, const State&) = default;
     };
-    /// Hashes of the sequences that end with each of the last calls; call i at i % kept.
+    /// Hashes of the sequences that end with each of the last calls; call i is at i % kept.
     using Hashes = std::array<std::uint64_t, kept>;
 
     void add(const Call& call) noexcept {
@@ -121,11 +121,11 @@ class CallTrace {
     std::array<Call, kept> calls_{};
 };
 
-/// Bounds the bytes of the longest value that find_disagreement gathers from each rank.
+/// The largest number of bytes that find_disagreement gathers from each rank at once.
 inline constexpr std::size_t trace_bytes =
     std::max({sizeof(CallTrace::Hashes), sizeof(CallRecord), sizeof(StatementRecord)});
 
-/// Returns the first call in which two traces differ; the oldest one that both still know, if they differ in that
+/// Returns the first call in which two traces differ, or the oldest call that both still know, if they differ there
 /// already.
 inline std::uint64_t first_difference(const CallTrace::State& a, const CallTrace::Hashes& hashes_a,
                                       const CallTrace::State& b, const CallTrace::Hashes& hashes_b) noexcept {
@@ -136,10 +136,10 @@ inline std::uint64_t first_difference(const CallTrace::State& a, const CallTrace
     return call;
 }
 
-/// Finds out, together with all ranks of the group, whether they called alike. It returns nothing when their traces
-/// are equal, else a sentence, the same on all of them. gather(value) returns every rank's value, by rank, as a span;
-/// all ranks call it equally often. `book`: what this rank has stated.
-/// Cost:    a gather of 16 bytes per rank; some more when there is a difference.
+/// Compares the calls of all ranks of the group. Returns nothing when they are equal, otherwise a sentence, the same
+/// on all ranks. gather(value) must return every rank's value, by rank, as a span; all ranks call it equally often.
+/// `book` has this rank's statements.
+/// Cost:    gathers 16 bytes per rank, and more when there is a difference.
 template <class Gather>
 std::optional<std::string> find_disagreement(const CallTrace& trace, const StatementBook& book,
                                              const Gather& gather) {

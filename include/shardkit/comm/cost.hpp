@@ -21,22 +21,23 @@ constexpr std::uint64_t part_from_peers(std::uint64_t bytes, std::uint64_t ranks
 
 namespace shardkit {
 
-/// Says how what every rank is to have comes to the ranks of other hosts.
+/// How data that every rank needs reaches the ranks of other hosts.
 enum class Crossing : std::uint8_t {
-    to_ranks,  ///< to each of them
-    to_hosts,  ///< once to each host, whose other ranks read it there
-    ring       ///< from neighbour to neighbour of a ring that goes through one host after the other
+    to_ranks,  ///< it is sent to each rank
+    to_hosts,  ///< it is sent once to each host, whose ranks share it there
+    ring       ///< it goes from neighbour to neighbour on a ring that visits one host after the other
 };
 
-/// Holds what the planner must know of an engine: where it moves or keeps more bytes than the verbs themselves say.
-/// An engine states its own as a member `traits`; the default is an engine that adds in place.
+/// What the planner must know about an engine: where it moves or keeps more bytes than the verbs require. An engine
+/// states its own as a member `traits`; the default is an engine that adds in place.
 struct EngineTraits {
-    /// Sums travel in the arithmetic of their result (16-bit addends as fp32), not in the addends' type.
+    /// Sums travel in the arithmetic of their result (16-bit addends as fp32), not in the type of the addends.
     bool sums_travel_widened = false;
-    /// Limits the addends of each rank, in bytes, up to which every rank gathers an all_reduce and adds all itself.
+    /// The largest size of a rank's addends, in bytes, for which an all_reduce gathers them on every rank, which adds
+    /// them itself.
     std::size_t gathered_all_reduce_addends = 0;
-    /// Says how data travels between hosts: what is gathered, where a rank's part is of more than `small_gather`
-    /// bytes; and the addends, on a ring, and results of sums. Addends go to the rank that adds them, but for a ring.
+    /// How data travels between hosts: gathers, if a rank's part has more than `small_gather` bytes, and the results
+    /// of sums. Addends are sent to the rank that adds them, or along the ring for Crossing::ring.
     Crossing gathers = Crossing::to_ranks;
     Crossing sums = Crossing::to_ranks;
     std::size_t small_gather = 0;
@@ -58,7 +59,7 @@ constexpr EngineTraits engine_traits() noexcept {
     }
 }
 
-/// Returns the number of messages that follow each other in a ring of `ranks`: an all-reduce is a reduce-scatter and
+/// Returns the number of messages that follow each other in a ring of `ranks`. An all-reduce is a reduce-scatter and
 /// an all-gather.
 /// Source:  Thakur, Rabenseifner and Gropp 2005, section 4; Chan et al. 2007
 constexpr double ring_messages(Verb verb, std::size_t ranks) noexcept {

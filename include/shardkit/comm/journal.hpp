@@ -26,33 +26,34 @@ namespace shardkit {
 
 class Journal;
 
-/// Holds the name of a rank's communicators over one set of axes, and where their calls are written down. The journal
-/// keeps it, at an address that stays.
+/// The name of a rank's communicators over one set of axes, and the journal that records their calls and keeps this
+/// label at a stable address.
 struct CommunicatorLabel {
     Journal& journal;
-    std::size_t first_row;  ///< in the journal's log
+    std::size_t first_row;  ///< index in the journal's traffic log
     std::string axes;
 };
 
-/// Holds one of a rank's last calls.
+/// One of a rank's last calls.
 struct RecentCall {
-    std::uint64_t number = 0;  ///< of the calls of this rank, over all its communicators; counted from 0
+    std::uint64_t number = 0;  ///< counts this rank's calls over all its communicators, from 0
     std::string axes;
     Signature signature{};
     SourceLocation where{};
     std::string subject;  ///< CallSubject::text
 };
 
-/// Holds a call as an observer sees it.
+/// A call as an observer sees it.
 struct ObservedCall {
     const Call& call;
     std::string_view axes;
-    const void* communicator;  ///< the engine's Communicator that the verb was given
-    const void* input;         ///< null where the verb is in place or has none
-    void* output;              ///< null where the verb has none
+    const void* communicator;  ///< the engine's Communicator of the call
+    const void* input;         ///< null if the verb works in place or has no input
+    void* output;              ///< null if the verb has no output
 };
 
-/// Sees a rank's calls on their way to the engine and back; for measurements. Not splits: they make communicators.
+/// Observes a rank's calls before and after the engine, for measurements. Splits are not observed, as they make
+/// communicators.
 class CallObserver {
   public:
     CallObserver() = default;
@@ -60,15 +61,15 @@ class CallObserver {
     CallObserver& operator=(const CallObserver&) = delete;
     virtual ~CallObserver() = default;
 
-    /// Is called before the engine; false leaves the call out: it moves nothing and is not logged. Then all ranks of
-    /// the group leave it out.
+    /// Called before the engine. Returning false leaves the call out: it moves nothing and is not logged. All ranks
+    /// of the group must leave it out then.
     virtual bool before(const ObservedCall& seen) = 0;
-    /// The engine has taken the call; not after one that it refused.
+    /// Called after the engine has accepted the call; not if it has refused it.
     virtual void after(const ObservedCall&) {}
 };
 
-/// Records what one rank has called and moved, over all its communicators: their labels, the traffic log, the last
-/// calls, and whom to show the next ones. One for each rank, kept by its engine; used by the rank's thread only.
+/// Records what one rank has called and moved over all its communicators: their labels, the traffic log, the last
+/// calls, and the observer of calls. The engine keeps one for each rank; only the rank's thread uses it.
 class Journal {
   public:
     static constexpr std::size_t recent = 64;
@@ -77,7 +78,7 @@ class Journal {
     Journal(const Journal&) = delete;
     Journal& operator=(const Journal&) = delete;
 
-    /// Returns the label of `axes`, always the same one; makes room for its rows, so that no verb allocates.
+    /// Returns the label of `axes`, always the same object, and allocates its rows, so that no verb has to.
     const CommunicatorLabel& label(std::string_view axes) {
         for (const CommunicatorLabel& label : labels_) {
             if (label.axes == axes) { return label; }
@@ -85,7 +86,7 @@ class Journal {
         return labels_.emplace_front(CommunicatorLabel{*this, traffic_.add_communicator(axes), std::string(axes)});
     }
 
-    /// Returns what calls are for, always the same object for one text.
+    /// Returns the subject with this text, always the same object.
     const CallSubject& subject(std::string_view text) {
         if (subject_count_ >= subjects_.size()) { spread_subjects(); }
         Subjects& alike = subjects_of(CallSubject::hash_of(text));
@@ -97,19 +98,19 @@ class Journal {
         return alike.front();
     }
 
-    /// Returns what the rank states beside its calls.
+    /// Returns the book of the rank's statements.
     detail::StatementBook& statements() noexcept { return statements_; }
 
     TrafficLog& traffic() noexcept { return traffic_; }
     const TrafficLog& traffic() const noexcept { return traffic_; }
 
-    /// Notes a call before the engine has it, so that one that fails or hangs is the last.
+    /// Records a call before the engine has it, so that a call that fails or hangs is the last one.
     void begin(const CommunicatorLabel& label, const Call& call) noexcept {
         Entry& entry = entries_[calls_++ % recent];
         entry.label = &label;
         entry.call = call;
     }
-    /// Counts a call that the engine has taken.
+    /// Counts a call that the engine has accepted.
     void end(const CommunicatorLabel& label, const Call& call, const Moved& moved) noexcept {
         traffic_.record(label.first_row, call.signature.verb, ByteCount(call.payload), ByteCount(moved.bytes),
                         ByteCount(moved.between_hosts));
@@ -126,7 +127,7 @@ class Journal {
         return calls;
     }
 
-    /// Shows the observer every call from now on; null: nobody. Returns who was shown them before.
+    /// Makes the observer see every call from now on; null: none. Returns the observer before.
     CallObserver* observe(CallObserver* observer) noexcept { return std::exchange(observer_, observer); }
     CallObserver* observer() const noexcept { return observer_; }
 
@@ -139,7 +140,8 @@ class Journal {
     using Subjects = std::forward_list<CallSubject>;
 
     Subjects& subjects_of(std::uint32_t hash) noexcept { return subjects_[hash % subjects_.size()]; }
-    /// Twice the lists, so that one has few, however many groups a rank makes. Subjects keep their addresses.
+    /// Doubles the number of lists, so that each stays short however many groups a rank makes. Subjects keep their
+    /// addresses.
     void spread_subjects() {
         std::vector<Subjects> before(2 * subjects_.size() + 1);
         before.swap(subjects_);
@@ -161,7 +163,7 @@ class Journal {
     detail::StatementBook statements_;
 };
 
-/// Writes a line for each call: number, call, axes.
+/// Returns a text with a line for each call: number, call, axes.
 inline std::string recent_calls_table(const std::vector<RecentCall>& calls) {
     std::string table;
     for (const RecentCall& call : calls) {
@@ -171,7 +173,7 @@ inline std::string recent_calls_table(const std::vector<RecentCall>& calls) {
     return table.empty() ? "  (nothing)\n" : table;
 }
 
-/// The engine keeps a journal for each rank; without one, the calls of its communicators are not counted.
+/// The engine keeps a journal for each rank. Without one, the calls of its communicators are not counted.
 template <class C>
 concept KeepsJournal = requires(const C comm) {
     { comm.label() } -> std::same_as<const CommunicatorLabel&>;
@@ -179,7 +181,7 @@ concept KeepsJournal = requires(const C comm) {
 
 namespace detail {
 
-/// Returns the subject of calls over `comm` for that text; null where the engine keeps no journal.
+/// Returns the subject with that text for calls over `comm`; null if the engine keeps no journal.
 template <class C>
 const CallSubject* subject_of(const C& comm, std::string_view text) {
     if constexpr (KeepsJournal<C>) {
@@ -189,7 +191,7 @@ const CallSubject* subject_of(const C& comm, std::string_view text) {
     }
 }
 
-/// Returns where a rank of `comm` writes down what it states; null where the engine keeps no journal.
+/// Returns the book of statements of this rank of `comm`; null if the engine keeps no journal.
 template <class C>
 StatementBook* book_of(const C& comm) {
     if constexpr (KeepsJournal<C>) {
@@ -199,8 +201,8 @@ StatementBook* book_of(const C& comm) {
     }
 }
 
-/// Does what every verb does before it calls the engine's member, as `end` does what follows: what verbs have in
-/// common stands here. False when an observer leaves the call out.
+/// Does the common work of every verb before the call of the engine's member, as `end` does the work after it.
+/// Returns false when an observer leaves the call out.
 template <class C>
 [[gnu::always_inline]] inline bool begin(const C& comm, const Call& call, const void* input, void* output) {
     if constexpr (KeepsJournal<C>) {
@@ -213,7 +215,7 @@ template <class C>
     }
     return true;
 }
-/// The engine has taken the call.
+/// Does the common work after the engine has accepted the call.
 template <class C>
 [[gnu::always_inline]] inline void end(const C& comm, const Call& call, const void* input, void* output,
                                        const Moved& moved) {
@@ -224,8 +226,7 @@ template <class C>
         if (observer != nullptr) [[unlikely]] { observer->after({call, label.axes, &comm, input, output}); }
     }
 }
-/// Makes an engine's call. What it moved is what the engine's member returns, or, where that returns nothing, what
-/// `otherwise` says.
+/// Makes an engine's call. The engine's member returns what was moved; if it returns nothing, `otherwise` does.
 template <class C, class Member, class Otherwise>
 [[gnu::always_inline]] inline void make_call(const C& comm, const Call& call, const void* input, void* output,
                                              const Member& member, const Otherwise& otherwise) {
@@ -238,7 +239,7 @@ template <class C, class Member, class Otherwise>
     }
 }
 
-/// Makes a call whose member returns what it moved, unless the engine keeps no journal.
+/// Makes a call whose member returns what was moved, unless the engine keeps no journal.
 template <class C, class Member>
 [[gnu::always_inline]] inline void make_call(const C& comm, const Call& call, const void* input, void* output,
                                              const Member& member) {
@@ -250,7 +251,7 @@ template <class C, class Member>
     }
 }
 
-/// Refuses a `full` that is not as long as all ranks' shards.
+/// Checks that `full` is as long as all ranks' shards together.
 template <class C>
 [[gnu::always_inline]] inline void check_full(const C& comm, std::string_view verb, std::size_t full,
                                               std::size_t shard, SourceLocation where) {
@@ -258,7 +259,7 @@ template <class C>
     throw_invalid_argument(where, verb, " over ", comm.axes(), ": full has ", full, " elements, expected ",
                            comm.size(), " ranks x ", shard, " of shard");
 }
-/// Refuses elements that the ranks' number does not divide.
+/// Checks that the number of ranks divides the number of elements.
 template <class C>
 [[gnu::always_inline]] inline void check_multiple(const C& comm, std::string_view verb, std::size_t elements,
                                                   SourceLocation where) {
@@ -266,7 +267,7 @@ template <class C>
     throw_invalid_argument(where, verb, " over ", comm.axes(), ": ", elements, " elements, expected a multiple of ",
                            comm.size(), " ranks");
 }
-/// Refuses a rank that `comm` does not have; `what`: "peer"
+/// Checks that `comm` has the rank. `what` names it: "peer".
 template <class C>
 [[gnu::always_inline]] inline void check_rank(const C& comm, std::string_view verb, std::string_view what,
                                               std::size_t rank, SourceLocation where) {

@@ -10,10 +10,10 @@
 
 namespace shardkit {
 
-/// Counts what one call moves between a rank and its peers. A number stands for bytes that stay within a host.
+/// Bytes that one call moves between a rank and its peers. A plain number stands for bytes that stay within a host.
 struct Moved {
     std::uint64_t bytes = 0;
-    std::uint64_t between_hosts = 0;  ///< of these bytes, those between this rank and ranks of other hosts
+    std::uint64_t between_hosts = 0;  ///< the part of `bytes` between this rank and ranks of other hosts
 
     constexpr Moved() noexcept = default;
     constexpr Moved(std::uint64_t all, std::uint64_t crossing = 0) noexcept  // NOLINT(google-explicit-constructor)
@@ -22,15 +22,15 @@ struct Moved {
     friend constexpr bool operator==(const Moved&, const Moved&) noexcept = default;
 };
 
-/// The engine can say which ranks of a communicator share a host: those of which `host_of(rank)` is the same. Of a
-/// communicator that cannot, nothing is counted as going between hosts.
+/// The engine knows which ranks of a communicator share a host: those with equal `host_of(rank)`. Without it, nothing
+/// counts as moved between hosts.
 template <class C>
 concept KnowsHosts = requires(const C comm, std::size_t rank) {
     { comm.host_of(rank) } -> std::convertible_to<std::size_t>;
 };
 
-/// Returns PlanOptions::ranks_per_host of a communicator's ranks: how many each host has, where they lie on hosts in
-/// their order. 0 where all are on one, or in another order.
+/// Returns PlanOptions::ranks_per_host for a communicator: how many ranks each host has, if ranks lie on hosts in
+/// order. Returns 0 if all are on one host, or in another order.
 /// Cost:    the square of the ranks at most; no communication
 template <class C>
 constexpr std::size_t ranks_per_host(const C& comm) {
@@ -51,15 +51,15 @@ constexpr std::size_t ranks_per_host(const C& comm) {
 
 namespace detail {
 
-/// Says how much of what n ranks give each other comes from other hosts, where rank q's part is 1: of one rank, or of
-/// all ranks of a mesh together.
+/// How much of an exchange between n ranks crosses hosts, in units of one rank's part: for one rank, or summed over
+/// all ranks of a mesh.
 struct HostSpread {
-    std::uint64_t ranks = 1;     ///< that this is the sum of
-    std::uint64_t to_ranks = 0;  ///< parts, where every rank receives those of other hosts
-    std::uint64_t to_hosts = 0;  ///< parts, where one rank of a host receives them for all
-    std::uint64_t links = 0;     ///< of a ring through all ranks, host by host, those between hosts
+    std::uint64_t ranks = 1;     ///< number of ranks that are summed over
+    std::uint64_t to_ranks = 0;  ///< parts that cross hosts if every rank receives them itself
+    std::uint64_t to_hosts = 0;  ///< parts that cross hosts if one rank of a host receives them for all
+    std::uint64_t links = 0;     ///< links between hosts, in a ring through all ranks, host by host
 
-    /// Adds a group of `size` ranks, of which the i-th is on host_of(i); those of one host follow each other.
+    /// Adds a group of `size` ranks, where rank i is on host_of(i) and ranks of one host are adjacent.
     template <class HostOf>
     constexpr void add_group(std::uint64_t size, const HostOf& host_of) {
         std::uint64_t hosts = 0;
@@ -84,7 +84,7 @@ struct HostSpread {
     friend constexpr bool operator==(const HostSpread&, const HostSpread&) noexcept = default;
 };
 
-/// Returns the spread of a communicator's rank where every rank receives what it needs from the one that has it.
+/// Returns the spread for a communicator's rank if every rank receives what it needs from the rank that has it.
 template <class C>
 constexpr HostSpread host_spread(const C& comm) {
     HostSpread spread;
@@ -95,7 +95,7 @@ constexpr HostSpread host_spread(const C& comm) {
     }
     return spread;
 }
-/// Counts the bytes of a message with `peer`, or of a copy of what `peer` has.
+/// Returns the bytes of a message to or from `peer`, or of a copy of its data.
 template <class C>
 constexpr Moved message_moved(const C& comm, std::size_t peer, std::uint64_t bytes) {
     if (peer == comm.rank()) { return 0; }
@@ -103,10 +103,10 @@ constexpr Moved message_moved(const C& comm, std::size_t peer, std::uint64_t byt
     return bytes;
 }
 
-// What a rank moves, or the mean over the ranks of a mesh, in calls over `ranks` ranks. `hosts`: of that rank, or the
-// mesh.
+// The following functions return the bytes that a rank moves, or the mean over the ranks of a mesh, in calls over
+// `ranks` ranks. `hosts` belongs to that rank or mesh.
 
-/// Counts what an all-gather of `bytes` bytes moves, the parts of all ranks together.
+/// Returns what an all-gather moves; `bytes` are the parts of all ranks together.
 constexpr Moved gather_moved(std::uint64_t bytes, std::uint64_t ranks, const EngineTraits& engine = {},
                              const HostSpread& hosts = {}) noexcept {
     const std::uint64_t from_peers = part_from_peers(bytes, ranks);
@@ -121,13 +121,13 @@ constexpr Moved gather_moved(std::uint64_t bytes, std::uint64_t ranks, const Eng
     return {from_peers, part_of(bytes, hosts.to_ranks, ranks * hosts.ranks)};
 }
 
-/// Counts what `call`, which gathers its payload over `comm`, moves where the engine does not say.
+/// Returns what `call`, which gathers its payload over `comm`, moves if the engine does not report it.
 template <class C>
 constexpr Moved gathered(const C& comm, const Call& call) {
     return gather_moved(call.payload, comm.size(), {}, host_spread(comm));
 }
 
-/// Counts what a reduce-scatter of `bytes` bytes of addends of each rank moves: every rank receives what it adds.
+/// Returns what a reduce-scatter of `bytes` bytes of addends on each rank moves: every rank receives what it adds.
 constexpr Moved scatter_moved(std::uint64_t bytes, std::uint64_t ranks, const EngineTraits& engine = {},
                               const HostSpread& hosts = {}) noexcept {
     const std::uint64_t from_peers = part_from_peers(bytes, ranks);
@@ -135,8 +135,8 @@ constexpr Moved scatter_moved(std::uint64_t bytes, std::uint64_t ranks, const En
     return {from_peers, part_of(bytes, hosts.to_ranks, ranks * hosts.ranks)};
 }
 
-/// Counts what an all-reduce of `addends` bytes of each rank into `result` bytes moves: reduced by parts that are
-/// then gathered, or, where it is small and the engine does that, gathered by everybody.
+/// Returns what an all-reduce of `addends` bytes on each rank into `result` bytes moves. It is reduced in parts that
+/// are then gathered or, if it is small and the engine does so, its addends are gathered by every rank.
 constexpr Moved all_reduce_moved(std::uint64_t addends, std::uint64_t result, std::uint64_t ranks,
                                  const EngineTraits& engine = {}, const HostSpread& hosts = {}) noexcept {
     if (engine.gathers_all_reduce(addends)) {

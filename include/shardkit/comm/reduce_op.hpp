@@ -6,7 +6,8 @@
 
 namespace shardkit {
 
-/// Says how elements of several ranks become one. There is no average: the divisor is applied once, elsewhere.
+/// The operation that combines the elements of several ranks. There is no average: the divisor is applied once,
+/// elsewhere.
 enum class ReduceOp : std::uint8_t { sum, max, min };
 
 /// Returns the operation's name in errors and logs.

@@ -15,8 +15,8 @@
 
 namespace shardkit {
 
-/// The engine behind C can reduce-scatter from elements of type In into type Out, adding in Out's arithmetic. Where
-/// they are one type, a shard may lie at its rank's place in `full`.
+/// The engine behind C can reduce-scatter elements of type In into type Out, adding in Out's arithmetic. If both are
+/// one type, a shard may be this rank's part of `full`.
 template <class C, class In, class Out>
 concept ReduceScatters = Communicator<C> && Element<In> && Element<Out> &&
     requires(const C comm, std::span<const In> full, std::span<Out> shard, typename C::Stream stream,
@@ -48,8 +48,8 @@ void reduce_scatter(const C& comm, ReduceOp op, Full&& full, Shard&& shard,
     reduce_scatter(comm, op, std::forward<Full>(full), std::forward<Shard>(shard), comm.compute_stream(), line.where);
 }
 
-/// Reduces likewise where piece r of rank r's own buffer receives the result; the other pieces keep their values.
-/// Over one rank there is nothing to do.
+/// Reduces in place: piece r of rank r's own buffer receives the result; the other pieces keep their values. Over one
+/// rank it does nothing.
 /// @throws  std::invalid_argument when size does not divide full; CommError when the engine fails
 template <class Full, ReduceScatters<detail::ElementIn<Full>, detail::ElementIn<Full>> C>
 void reduce_scatter_in_place(const C& comm, ReduceOp op, Full&& full, typename C::Stream stream,

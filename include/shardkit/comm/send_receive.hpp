@@ -15,7 +15,7 @@
 
 namespace shardkit {
 
-/// The engine behind C can pass elements of type T from one rank to another.
+/// The engine behind C can send elements of type T from one rank to another.
 template <class C, class T>
 concept SendsAndReceives = Communicator<C> && Element<T> &&
     requires(const C comm, std::span<const T> sent, std::span<T> received, std::size_t peer,
@@ -26,8 +26,8 @@ concept SendsAndReceives = Communicator<C> && Element<T> &&
 };
 
 /// Sends `values` to rank `to`, which must call `receive`. Messages between two ranks keep their order.
-/// Order:   stream-ordered; a rendezvous: it completes only once the receiver takes the data, so two ranks
-///          that both send first wait for each other: use `send_receive`.
+/// Order:   stream-ordered rendezvous: it completes only once the receiver takes the data, so two ranks that both
+///          send first wait for each other forever: use `send_receive`.
 /// @throws  std::invalid_argument when `to` is no rank of `comm`; CommError on failure or when sizes disagree
 template <class Values, SendsAndReceives<detail::ElementIn<Values>> C>
 void send(const C& comm, Values&& values, std::size_t to, typename C::Stream stream,
@@ -46,7 +46,7 @@ void send(const C& comm, Values&& values, std::size_t to,
     send(comm, std::forward<Values>(values), to, comm.compute_stream(), line.where);
 }
 
-/// Receives what rank `from` sends, with the sender's element type and count. Order and errors as of `send`.
+/// Receives what rank `from` sends, with the sender's element type and count. Order and errors as for `send`.
 template <class Values, SendsAndReceives<detail::ElementIn<Values>> C>
 void receive(const C& comm, Values&& values, std::size_t from, typename C::Stream stream,
              SourceLocation where = SourceLocation::current()) {
@@ -65,9 +65,9 @@ void receive(const C& comm, Values&& values, std::size_t from,
     receive(comm, std::forward<Values>(values), from, comm.compute_stream(), line.where);
 }
 
-/// Sends to one rank and receives from another, the same or itself at once, so that a ring of ranks cannot block.
-/// Seen as a receive around a send by journals and observers; the engine is given the call of the sending end.
-/// Order:   stream-ordered. Errors as of `send`.
+/// Sends to one rank and receives from another, or from the same one or itself, at once, so that a ring of ranks
+/// cannot block. Journals and observers see a receive around a send; the engine gets the call of the sending end.
+/// Order:   stream-ordered. Errors as for `send`.
 template <class Sent, class Received, SendsAndReceives<detail::ElementIn<Sent>> C>
 void send_receive(const C& comm, Sent&& sent, std::size_t to, Received&& received, std::size_t from,
                   typename C::Stream stream, SourceLocation where = SourceLocation::current()) {

@@ -13,10 +13,10 @@
 
 namespace shardkit {
 
-/// Splits `comm`: ranks of the same color form a communicator, ordered by key, then by rank in `comm`; `axes` is the
-/// name that errors and the traffic log give it.
+/// Splits `comm`: ranks with the same color form a communicator, ordered by key, then by rank in `comm`. `axes` is
+/// its name in errors and the traffic log.
 /// Order:   collective over `comm`; the host waits.
-/// Cost:    every rank tells its peers color and key, 16 bytes; what else it takes to connect them is the engine's.
+/// Cost:    every rank sends its color and key, 16 bytes, to its peers; connecting them costs what the engine needs.
 /// @throws  std::invalid_argument when color is 2^63 or more; CommError when the engine fails
 template <Communicator C>
 C split(const C& comm, std::size_t color, std::size_t key, std::string_view axes,

@@ -7,9 +7,8 @@
 
 namespace shardkit {
 
-/// A stream runs work in the order it was given. Events mark a point in one stream that another
-/// stream can wait for; both calls return at once.
-/// A stream is a non-owning reference: copying it does not copy the queue.
+/// A stream runs work in the order in which it was given. An event marks a point in one stream that another stream
+/// can wait for; both calls return at once. A stream is a non-owning reference: copying it does not copy the queue.
 template <class S>
 concept Stream = std::copyable<S> && requires(const S stream, const typename S::Event event) {
     typename S::Event;
@@ -19,7 +18,7 @@ concept Stream = std::copyable<S> && requires(const S stream, const typename S::
     stream.synchronize();
 };
 
-/// Runs work in the caller, before the call returns, so that every event has happened: the host's stream.
+/// The host's stream: runs work in the caller before the call returns, so that every event has already happened.
 struct InlineStream {
     struct Event {};
     static constexpr Event record() noexcept { return {}; }
@@ -36,8 +35,8 @@ static_assert(Stream<InlineStream>);
 
 namespace detail {
 
-/// Lets the host wait for all of them with synchronize(stream) for each.
-/// @throws what the first that failed throws, once all have been waited for
+/// Makes the host wait for all streams, with synchronize(stream) for each.
+/// @throws the first exception, after all streams were waited for
 template <class Synchronize, Stream... S>
 void synchronize_all(const Synchronize& synchronize, const S&... streams) {
     std::exception_ptr failure;
@@ -51,14 +50,14 @@ void synchronize_all(const Synchronize& synchronize, const S&... streams) {
     if (failure) { std::rethrow_exception(failure); }
 }
 
-/// A stream of this kind throws where it is waited for what its work threw, and can leave that to the next wait.
+/// A stream whose work may throw: the exception comes out of a wait, and can be kept for the next wait.
 template <class S>
 concept KeepsFailures = Stream<S> && requires(const S& stream, const typename S::Event& event) {
     stream.settle();
     stream.settle(event);
 };
-/// Lets the host wait for all that the stream was given. For who has nobody to tell, a destructor say: what its work
-/// threw is thrown by the next wait, or, where the stream cannot keep it, dropped.
+/// Makes the host wait for all work of the stream, without throwing, for example in a destructor. The next wait
+/// throws an exception of that work; if the stream cannot keep it, it is dropped.
 template <Stream S>
 void settle(const S& stream) noexcept {
     if constexpr (KeepsFailures<S>) {
@@ -74,7 +73,7 @@ template <Stream... S>
 void settle_all(const S&... streams) noexcept {
     (settle(streams), ...);
 }
-/// Settles a stream for later work of it, which is to run behind an event.
+/// Makes later work of the stream run behind an event, without throwing what the event's work threw.
 template <Stream S>
 void settle(const S& stream, const typename S::Event& event) {
     if constexpr (KeepsFailures<S>) {

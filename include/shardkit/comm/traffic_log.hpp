@@ -16,9 +16,9 @@
 
 namespace shardkit {
 
-/// Counts what one rank has communicated, by verb and by the axes of the communicator. The engine that copies also
-/// counts: `moved` is what went between this rank and its peers, not a formula. A group of one rank
-/// communicates nothing and leaves no entry.
+/// Counts what one rank has communicated, by verb and by the axes of the communicator. The engine counts the bytes
+/// that it copies: `moved` is what went between this rank and its peers, not a formula. A group of one rank
+/// communicates nothing and has no entry.
 class TrafficLog {
   public:
     struct Entry {
@@ -27,10 +27,10 @@ class TrafficLog {
         std::uint64_t calls = 0;
         ByteCount payload;        ///< bytes of the whole buffer, summed over calls
         ByteCount moved;          ///< bytes that this rank read from or wrote to its peers
-        ByteCount between_hosts;  ///< of those moved, bytes from or to ranks of other hosts, if the engine KnowsHosts
+        ByteCount between_hosts;  ///< the part of `moved` from or to ranks of other hosts, if the engine KnowsHosts
     };
 
-    /// Makes room for one communicator, so that `record` never allocates. Returns the first index of its rows.
+    /// Adds the rows of one communicator, so that `record` never allocates. Returns the index of the first one.
     std::size_t add_communicator(std::string_view axes) {
         for (std::size_t i = 0; i < rows_.size(); i += detail::verb_count) {
             if (rows_[i].axes == axes) { return i; }
@@ -51,8 +51,8 @@ class TrafficLog {
         row.between_hosts += between_hosts;
     }
 
-    /// Returns every row, unused ones too: the same list on every rank that has made the same communicators.
-    /// (By pointer and size: to check that a vector is a range takes compilers as long as to read the rest of this.)
+    /// Returns all rows, including unused ones: the same list on every rank that has made the same communicators.
+    /// (By pointer and size: the check that a vector is a range takes compilers as long as the rest of this header.)
     std::span<const Entry> rows() const noexcept { return {rows_.data(), rows_.size()}; }
 
     /// Returns the rows with at least one call, in order of first appearance of their axes.
@@ -77,7 +77,7 @@ class TrafficLog {
         return all;
     }
 
-    /// Sets all counts back to zero; communicators keep their rows.
+    /// Resets all counts to zero; communicators keep their rows.
     void clear() noexcept {
         for (Entry& row : rows_) {
             row.calls = 0;
@@ -90,7 +90,7 @@ class TrafficLog {
 };
 
 namespace detail {
-/// Writes a line of a table of traffic; `hosts`: the table tells bytes between hosts.
+/// Returns a line of a table of traffic. `hosts` says whether the table shows bytes between hosts.
 inline std::string traffic_line(Verb verb, const std::string& axes, std::uint64_t calls, ByteCount moved,
                                 ByteCount between_hosts, bool hosts) {
     std::array<char, 160> line{};
@@ -106,8 +106,8 @@ inline std::string traffic_line(Verb verb, const std::string& axes, std::uint64_
 }
 }  // namespace detail
 
-/// Writes what a rank has communicated as a text table: verb, axes, calls, bytes moved, and where there are any, how
-/// many of these went between hosts.
+/// Returns what a rank has communicated as a text table: verb, axes, calls, bytes moved and, if there are any, bytes
+/// between hosts.
 inline std::string traffic_table(const TrafficLog& log) {
     std::string table;
     bool hosts = false;

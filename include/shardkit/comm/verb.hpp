@@ -7,7 +7,7 @@
 
 namespace shardkit {
 
-/// Lists the communication verbs, as a run-time value: for error messages and for counting.
+/// The communication verbs as a run-time value, for error messages and for counting.
 enum class Verb : std::uint8_t {
     all_gather,
     reduce_scatter,
@@ -21,7 +21,7 @@ enum class Verb : std::uint8_t {
 };
 namespace detail {
 
-/// Counts the verbs.
+/// The number of verbs.
 inline constexpr std::size_t verb_count = 9;
 
 }  // namespace detail

@@ -12,17 +12,17 @@
 
 namespace shardkit::cp {
 
-/// Computes causal attention over a sequence that is split over cp: each query sees the keys of all ranks at its
-/// position and before. `Exchange` chooses how the keys and values get around: RingExchange or GatherExchange. Its
-/// kernels are plain and run on every engine; trainers that have better ones give them to an exchange themselves.
-/// Arithmetic in A throughout; equal to attention on one rank but for the order of additions.
+/// Causal attention over a sequence that is split over cp: each query sees the keys of all ranks at its position and
+/// before. `Exchange` chooses how keys and values are exchanged: RingExchange or GatherExchange. Its kernels are
+/// simple and run on every engine; trainers with better kernels call an exchange themselves.
+/// Arithmetic is in A throughout. The result equals attention on one rank, except for the order of additions.
 template <class Engine, class A, template <class, class> class Exchange = RingExchange>
 class Attention {
     static_assert(shardkit::detail::IndexRules<Engine>::are_stated);
 
   public:
-    /// Takes the memory for parts of `shape`, of what a rank holds, as CausalChunks says.
-    /// @throws std::invalid_argument when cp has several ranks and the tokens are not an even number
+    /// Allocates the memory for a rank's part of `shape`, split as CausalChunks says.
+    /// @throws std::invalid_argument when cp has several ranks and the number of tokens is odd
     Attention(Context<Engine>& context, const typename Engine::Communicator& cp, const AttentionShape& shape,
               SourceLocation where = SourceLocation::current())
         : context_(context),
@@ -35,7 +35,7 @@ class Attention {
     /// Writes `output` and, for the backward pass, the logarithm of each row's sum of exponentials.
     /// Shapes:  as AttentionShape says.
     /// Order:   on the rank's streams. Collective over cp.
-    /// @throws  std::invalid_argument when a size is another; CommError when the engine fails
+    /// @throws  std::invalid_argument when a size is wrong; CommError when the engine fails
     void forward(std::span<const A> queries, std::span<const A> keys_values, std::span<A> output,
                  std::span<A> log_sum_exp, SourceLocation where = SourceLocation::current()) {
         check_pass(queries, keys_values, output, log_sum_exp, where);
@@ -53,7 +53,7 @@ class Attention {
             where);
     }
 
-    /// Adds to the gradients of queries, keys and values. `output` and `log_sum_exp` are forward's.
+    /// Adds to the gradients of queries, keys and values. `output` and `log_sum_exp` are the results of forward.
     void backward(std::span<const A> queries, std::span<const A> keys_values, std::span<const A> output,
                   std::span<const A> log_sum_exp, std::span<const A> d_output, std::span<A> d_queries,
                   std::span<A> d_keys_values, SourceLocation where = SourceLocation::current()) {

@@ -11,7 +11,7 @@
 
 namespace shardkit::detail {
 
-/// Says which keys of a block a query may see: those at its position or before.
+/// Which keys of a block a query may see: those at its position or before.
 struct CausalBlock {
     cp::AttentionShape shape;
     cp::CausalChunks queries;
@@ -29,10 +29,10 @@ constexpr A dot(const A* a, const A* b, std::size_t n) noexcept {
     return sum;
 }
 
-/// Attends with one query over one block: the softmax over the keys that it sees is added to what other blocks gave,
-/// by their log-sum-exp. Before the first block output is 0 and log_sum_exp minus infinity; after the last they are
-/// those of attention over all of them. Source: Liu et al., Ring Attention, arXiv 2310.01889; Dao, FlashAttention-2,
-/// arXiv 2307.08691, section 3.1
+/// Attends with one query over one block: merges the softmax over the keys that it sees with the result of earlier
+/// blocks, by their log-sum-exp. Before the first block output must be 0 and log_sum_exp minus infinity; after the
+/// last they are those of attention over all blocks.
+/// Source: Liu et al., Ring Attention, arXiv 2310.01889; Dao, FlashAttention-2, arXiv 2307.08691, section 3.1
 template <class A>
 struct AttendRow {
     CausalBlock causal;
@@ -46,7 +46,7 @@ struct AttendRow {
         const cp::AttentionShape& shape = causal.shape;
         const std::size_t d = shape.head_width;
         const std::size_t query = row % shape.tokens;
-        const std::size_t first = row - query;  // the row of this sequence and head's first token
+        const std::size_t first = row - query;  // first token's row of this sequence and head
         const A* const values = keys_values + shape.queries() + first * d;
         A largest = -std::numeric_limits<A>::infinity();
         for (std::size_t j = 0; j < shape.tokens; ++j) {
@@ -93,7 +93,7 @@ struct OutputDot {
     }
 };
 
-/// Refers to what a backward pass over one block reads. The probabilities are made again from the final log-sum-exp.
+/// What a backward pass over one block reads. The probabilities are recomputed from the final log-sum-exp.
 template <class A>
 struct BlockBackward {
     CausalBlock causal;
@@ -108,7 +108,7 @@ struct BlockBackward {
         A probability;
         A d_score;
     };
-    /// Returns the pair of a query's row and a key's, both counted over all sequences and heads.
+    /// Returns the values for a query's row and a key's row, both counted over all sequences and heads.
     constexpr Pair pair(std::size_t query, std::size_t key) const {
         const std::size_t d = causal.shape.head_width;
         const A* const k = keys_values + key * d;
@@ -118,7 +118,7 @@ struct BlockBackward {
     }
 };
 
-/// Adds what a block contributes to the gradient of one query.
+/// Adds a block's contribution to the gradient of one query.
 template <class A>
 struct QueryGradientRow {
     BlockBackward<A> block;
@@ -139,7 +139,7 @@ struct QueryGradientRow {
     }
 };
 
-/// Adds what this rank contributes to the gradients of one key and its value.
+/// Adds this rank's contribution to the gradients of one key and its value.
 template <class A>
 struct KeyValueGradientRow {
     BlockBackward<A> block;

@@ -5,8 +5,8 @@
 
 namespace shardkit::cp {
 
-/// Holds the shape of one rank's part of attention. Queries, outputs and their gradients are [batch, heads, tokens,
-/// head_width]; a block of keys and values is [2, batch, heads, tokens, head_width]; a number for each query is
+/// The shape of one rank's part of attention. Queries, outputs and their gradients are [batch, heads, tokens,
+/// head_width]; a block of keys and values is [2, batch, heads, tokens, head_width]; one number for each query is
 /// [batch, heads, tokens].
 struct AttentionShape {
     std::size_t batch = 1;

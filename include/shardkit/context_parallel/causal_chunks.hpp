@@ -8,13 +8,13 @@
 
 namespace shardkit::cp {
 
-/// Says which tokens of a sequence one rank of cp holds: of 2 * cp chunks, numbers i and 2 * cp - 1 - i. A token
-/// attends to all before it, so an early and a late chunk together are the same work for every rank. One rank alone
-/// holds the sequence as one chunk.
+/// Which tokens of a sequence one rank of cp holds: of 2 * cp chunks, numbers i and 2 * cp - 1 - i. A token attends
+/// to all tokens before it, so an early and a late chunk together give every rank the same work. A single rank holds
+/// the sequence as one chunk.
 /// @post over all ranks, position is a one-to-one map onto the sequence
 class CausalChunks {
   public:
-    /// Returns what rank `index` of `size` holds of `sequence` tokens.
+    /// Returns the chunks of rank `index` of `size`, for `sequence` tokens.
     /// @throws std::invalid_argument when size > 1 and 2 * size does not divide the sequence
     static CausalChunks of(std::size_t sequence, std::size_t size, std::size_t index,
                            SourceLocation where = SourceLocation::current()) {
@@ -26,12 +26,12 @@ class CausalChunks {
         return {2, sequence / (2 * size), {index, 2 * size - 1 - index}};
     }
 
-    /// Returns the number of a rank's chunks.
+    /// Returns the number of chunks on a rank.
     constexpr std::size_t count() const noexcept { return count_; }
-    /// Returns the tokens of a chunk.
+    /// Returns the number of tokens in a chunk.
     constexpr std::size_t chunk() const noexcept { return chunk_; }
     constexpr std::size_t tokens() const noexcept { return count_ * chunk_; }
-    /// Returns which chunk of the sequence the rank's chunk c is.
+    /// Returns the index in the sequence of the rank's chunk c.
     constexpr std::size_t number(std::size_t c) const noexcept { return numbers_[c]; }
     /// Returns the position in the sequence of the rank's token i.
     constexpr std::size_t position(std::size_t i) const noexcept {

@@ -11,24 +11,24 @@
 
 namespace shardkit::cp {
 
-/// Shows every rank's block of keys and values to every rank of cp by gathering all of them first: one collective, no
+/// Gives every rank's block of keys and values to every rank of cp by gathering all of them first: one collective, no
 /// overlap, and memory for every rank's block. The simple alternative to RingExchange, for short sequences.
 /// Memory:  size blocks, and size + 1 more from the first backward pass on.
 /// Cost:    forward one all-gather; backward one more and a reduce-scatter.
 template <class Engine, class A>
 class GatherExchange {
   public:
-    /// Returns the elements that an exchange of blocks of `block` elements over `size` ranks holds after a backward
-    /// pass.
+    /// Returns the number of elements in memory, after a backward pass, of an exchange of blocks of `block` elements
+    /// over `size` ranks.
     static constexpr std::size_t elements(std::size_t block, std::size_t size) noexcept {
         return (2 * size + 1) * block;
     }
 
-    /// Takes the memory of an exchange; `block` is the number of elements of the largest.
+    /// Allocates the memory of an exchange. `block` is the largest number of elements in a block.
     GatherExchange(Context<Engine>& context, const typename Engine::Communicator& cp, std::size_t block)
         : context_(context), cp_(cp), block_(block), blocks_(Table::zeroed(context, block * cp.size())) {}
 
-    /// Calls `use` as RingExchange::each does, in the order of the ranks.
+    /// Calls `use` like RingExchange::each, in the order of the ranks.
     template <class Use>
     void each(std::span<const A> own, const Use& use, SourceLocation where = SourceLocation::current()) {
         detail::check_block("GatherExchange", own.size(), block_, where);
@@ -39,7 +39,7 @@ class GatherExchange {
         }
     }
 
-    /// Calls `use` as RingExchange::each_with_gradients does.
+    /// Calls `use` like RingExchange::each_with_gradients.
     template <class Use>
     void each_with_gradients(std::span<const A> own, std::span<A> d_own, const Use& use,
                              SourceLocation where = SourceLocation::current()) {

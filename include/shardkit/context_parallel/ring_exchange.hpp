@@ -11,32 +11,32 @@
 
 namespace shardkit::cp {
 
-/// Shows every rank's block of keys and values to every rank of cp, one after the other: while one is worked on the
-/// next one travels, from each rank to the one behind it. A rank holds two blocks besides its own.
+/// Gives every rank's block of keys and values to every rank of cp, one after the other. While a rank works on one
+/// block, the next one is sent, from each rank to the next. A rank holds two blocks besides its own.
 /// Memory:  2 blocks, and 4 more from the first backward pass on.
 /// Cost:    forward size - 1 blocks sent and received per rank; backward these and size blocks of gradients.
 /// Source:  Liu et al., Ring Attention, arXiv 2310.01889
 template <class Engine, class A>
 class RingExchange {
   public:
-    /// Returns the elements that an exchange of blocks of `block` elements over `size` ranks holds after a backward
-    /// pass.
+    /// Returns the number of elements in memory, after a backward pass, of an exchange of blocks of `block` elements
+    /// over `size` ranks.
     static constexpr std::size_t elements(std::size_t block, std::size_t size) noexcept {
         return size == 1 ? 0 : 6 * block;
     }
 
-    /// Takes the memory of an exchange; `block` is the number of elements of the largest.
+    /// Allocates the memory of an exchange. `block` is the largest number of elements in a block.
     RingExchange(Context<Engine>& context, const typename Engine::Communicator& cp, std::size_t block)
         : context_(context), cp_(cp), block_(block) {
         if (cp.size() > 1) { travelling_ = pair(); }
     }
 
-    /// Calls use(source, block) for every rank's block, this one's first; the blocks of all ranks have one size. What
-    /// use gives to the compute stream is ordered behind the block's arrival.
+    /// Calls use(source, block) for every rank's block, this rank's first; all ranks' blocks have the same size. The
+    /// work that `use` gives to the compute stream runs after the block has arrived.
     /// Order:   on the rank's compute and communication streams; later work on the compute stream may write `own`.
     /// Collective over cp.
     /// @throws  std::invalid_argument when `own` is larger than the blocks it was made for; CommError when the engine
-    ///          fails
+    /// fails
     template <class Use>
     void each(std::span<const A> own, const Use& use, SourceLocation where = SourceLocation::current()) {
         detail::check_block("RingExchange", own.size(), block_, where);
@@ -50,8 +50,8 @@ class RingExchange {
         }
     }
 
-    /// Calls use(source, block, gradients of the block) likewise; what the ranks add to a block's gradients, which
-    /// use finds zeroed, is summed on the block's way and added to its owner's `d_own`.
+    /// Calls use(source, block, gradients of the block) likewise. The gradients are zero when `use` is called. What
+    /// the ranks add to them is summed on the block's way, and added to its owner's `d_own`.
     template <class Use>
     void each_with_gradients(std::span<const A> own, std::span<A> d_own, const Use& use,
                              SourceLocation where = SourceLocation::current()) {
@@ -72,10 +72,10 @@ class RingExchange {
         for (std::size_t step = 0; step < cp_.size(); ++step) {
             const auto next = pass_on(current, step, where);
             const std::span<A> addend =
-                addends_[step % 2].span().first(own.size());  // sent two steps ago, and waited for in the last
+                addends_[step % 2].span().first(own.size());  // sent two steps ago; the last step waited for it
             Kernels::fill(compute, addend, A{0});
             settled([&] { use(source(step), current, addend); });
-            // What the ranks before this one have added arrives while this one works.
+            // The sums of the ranks before this one arrive while this rank works.
             if (step > 0) {
                 compute.wait(sent_);
                 Kernels::accumulate(compute, sum(step - 1, own.size()), addend);
@@ -91,7 +91,7 @@ class RingExchange {
     }
 
   private:
-    /// Runs `work` and, where it throws, waits until no block is under way any more, so that its memory may end.
+    /// Runs `work`. If it throws, waits until no block is being sent or received, so that the memory may be freed.
     template <class Work>
     void settled(const Work& work) {
         try {
@@ -111,7 +111,7 @@ class RingExchange {
     std::size_t before() const { return (cp_.rank() + cp_.size() - 1) % cp_.size(); }
     std::size_t source(std::size_t step) const { return (cp_.rank() + cp_.size() - step) % cp_.size(); }
 
-    /// Sends `current` on and receives the next block, where there is one.
+    /// Sends `current` to the next rank and receives the next block, if there is one.
     std::span<const A> pass_on(std::span<const A> current, std::size_t step, SourceLocation where) {
         if (step + 1 == cp_.size()) { return {}; }
         const std::span<A> next = travelling_[step % 2].span().first(current.size());

@@ -6,8 +6,8 @@
 
 namespace shardkit {
 
-/// Holds a bfloat16 number, the upper half of an IEEE 754 binary32; storage only, arithmetic happens in float.
-/// Conversion from float rounds to nearest, ties to even; NaN stays a quiet NaN.
+/// A bfloat16 number: the upper half of an IEEE 754 binary32. For storage only; arithmetic is in float. Conversion
+/// from float rounds to nearest, ties to even; NaN stays a quiet NaN.
 struct bf16 {
     std::uint16_t bits{};
 

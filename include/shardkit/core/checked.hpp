@@ -2,9 +2,9 @@
 #pragma once
 
 /// SHARDKIT_CHECKED=1, defined before the first include, makes a checked build: released gather buffers are filled
-/// with NaN and every view is compared with its window's generation. Results stay bitwise equal.
-/// Types that differ between the two builds live in an inline namespace of their own, so that mixing checked
-/// and unchecked translation units is a link error or harmless, never a silent ODR violation.
+/// with NaN, and every view is compared with its window's generation. Results stay bitwise equal.
+/// Types that differ between the two builds are in an inline namespace of their own: mixing checked and unchecked
+/// translation units is a link error or harmless, but never a silent ODR violation.
 #ifndef SHARDKIT_CHECKED
 #define SHARDKIT_CHECKED 0
 #endif
@@ -16,6 +16,6 @@
 #endif
 
 namespace shardkit::inline SHARDKIT_BUILD {
-/// Says whether misuse of views is found when it happens: a build with SHARDKIT_CHECKED.
+/// Whether misuse of views is detected: true in a build with SHARDKIT_CHECKED.
 inline constexpr bool checked = SHARDKIT_CHECKED != 0;
 }

@@ -3,8 +3,8 @@
 
 #include <vector>
 
-/// Stands for `constexpr` in functions that have a std::vector: in libstdc++'s debug mode (-D_GLIBCXX_DEBUG) that is
-/// no literal type before C++23, and they run at run time alone.
+/// `constexpr` for functions with a std::vector. In libstdc++'s debug mode (-D_GLIBCXX_DEBUG) that is no literal type
+/// before C++23, and the functions run only at run time.
 #ifdef _GLIBCXX_DEBUG
 #define SHARDKIT_CONSTEXPR_VECTOR inline
 #else

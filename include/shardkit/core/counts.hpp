@@ -6,8 +6,8 @@
 
 namespace shardkit {
 
-/// Counts things of one kind in 64 bits, so that groups past 2^32 elements are ordinary.
-/// Two kinds do not mix: adding bytes to elements does not compile.
+/// A count of one kind of things, in 64 bits, so that groups of more than 2^32 elements are no special case. Kinds do
+/// not mix: adding bytes to elements does not compile.
 template <class Kind>
 struct Count {
     std::uint64_t value{};
@@ -26,9 +26,9 @@ struct Count {
     }
 };
 
-/// Counts elements.
+/// A number of elements.
 using ElementCount = Count<struct ElementKind>;
-/// Counts bytes.
+/// A number of bytes.
 using ByteCount = Count<struct ByteKind>;
 
 /// Returns the bytes of `count` elements of `element_size` bytes each.

@@ -12,7 +12,7 @@
 
 namespace shardkit {
 
-/// Lists the element types that travel between ranks, as a run-time value.
+/// The element types that ranks can exchange, as a run-time value.
 enum class ElementType : std::uint8_t { fp64, fp32, bf16, fp16, int64, int32, uint64, uint32, uint8 };
 
 /// Returns the element type's name in errors and logs.
@@ -28,9 +28,9 @@ constexpr std::size_t size_of(ElementType type) noexcept {
     return sizes[static_cast<std::size_t>(type)];
 }
 
-/// Tells the library of an element type (a customisation point): specialise it for another storage type (for example
-/// a toolkit's own bfloat16). Members: `type` (the ElementType it travels as) and `Arithmetic` (the type its sums are
-/// made in, to and from which it converts explicitly).
+/// Describes an element type to the library (a customisation point). Specialise it for another storage type, for
+/// example a toolkit's own bfloat16. Members: `type` (the ElementType that represents it) and `Arithmetic` (the type
+/// of its sums, to and from which it converts explicitly).
 template <class T>
 struct element_traits {};
 
@@ -61,7 +61,7 @@ struct element_traits<std::uint32_t> : detail::ElementTraits<ElementType::uint32
 template <>
 struct element_traits<std::uint8_t> : detail::ElementTraits<ElementType::uint8, std::uint8_t> {};
 
-/// Gives the type in which sums over elements of type T are made: float for 16-bit types, T otherwise.
+/// The type in which sums over elements of type T are made: float for 16-bit types, T otherwise.
 template <class T>
 using Arithmetic = typename element_traits<T>::Arithmetic;
 
@@ -77,13 +77,13 @@ template <class T>
 concept FloatingElement = Element<T> && std::floating_point<Arithmetic<T>>;
 
 namespace detail {
-/// Says whether every value of T survives the way into a Wide and back.
+/// Whether every value of T is unchanged after a conversion to Wide and back.
 template <FloatingElement Wide, FloatingElement T>
 inline constexpr bool holds_exactly = std::same_as<Wide, T> ||
                                       (std::same_as<Wide, Arithmetic<Wide>> && sizeof(Arithmetic<T>) <= sizeof(Wide));
 }  // namespace detail
 
-/// Gives the element type of T as a run-time value.
+/// The element type of T as a run-time value.
 template <Element T>
 inline constexpr ElementType element_type_of = element_traits<T>::type;
 

@@ -10,7 +10,7 @@
 
 namespace shardkit::detail {
 
-/// The values of a V are contiguous in memory: an array, a vector, a span, a TensorView.
+/// V holds contiguous values: an array, a vector, a span, a TensorView.
 template <class V>
 concept Contiguous = requires(V& values) {
     std::data(values);
@@ -21,7 +21,7 @@ template <class V>
 constexpr auto elements_of(V& values) {
     return std::span(std::data(values), std::size(values));
 }
-/// Gives the type of the elements, without const.
+/// The type of the elements, without const.
 template <Contiguous V>
 using ElementIn = std::remove_const_t<std::remove_pointer_t<decltype(std::data(std::declval<V&>()))>>;
 
@@ -42,7 +42,7 @@ constexpr bool can_be_written() noexcept {
     }
 }
 
-/// Says in one sentence each what a parameter's full values may be given as.
+/// Checks, with one sentence for each error, the values that a parameter's full values may be given as.
 template <class V>
 struct ValuesRules {
     static constexpr bool are_read = holds_elements<std::remove_reference_t<V>>();
@@ -50,7 +50,7 @@ struct ValuesRules {
     static constexpr bool can_be_written = detail::can_be_written<std::remove_reference_t<V>>();
     static constexpr bool are_written = are_read && can_be_written;
 };
-/// Says the same for values that the library writes to.
+/// Checks likewise the values that the library writes to.
 template <class V>
 struct TargetRules : ValuesRules<V> {
     static_assert(ValuesRules<V>::can_be_written, "read_full: the values are const, expected memory to write to");

@@ -12,8 +12,8 @@
 
 namespace shardkit {
 
-/// Reports that a collective or point-to-point call failed. Says which engine, which call, the engine's own words and
-/// the user's file and line.
+/// Reports that a collective or point-to-point call failed. The text names the engine, the call, the engine's own
+/// error and the user's file and line.
 class CommError : public std::runtime_error {
   public:
     CommError(std::string_view engine, std::string_view call, std::string_view what_happened, SourceLocation where)
@@ -33,7 +33,7 @@ class CommError : public std::runtime_error {
     SourceLocation where_;
 };
 
-/// Reports that another rank failed, returned early or never answers, so that this rank's call cannot complete.
+/// Reports that another rank failed, returned early or does not answer, so that this rank's call cannot complete.
 /// `rank()` is that rank's number in the world.
 class PeerError : public CommError {
   public:
@@ -47,9 +47,9 @@ class PeerError : public CommError {
     std::size_t rank_;
 };
 
-/// Reports that the library's verbs were called in an order that has no meaning: a handle added twice, a window used
-/// after its end, a reduction without gradients. Says the user's file and line: the call's, or, where C++ leaves no
-/// room for it (operator[]), that of the call which gave the object that was misused.
+/// Reports that the library was called in an invalid order: a handle added twice, a window used after its end, a
+/// reduction without gradients. The text names the user's file and line of the call or, where C++ leaves no room for
+/// it (operator[]), of the call that returned the misused object.
 class UsageError : public std::logic_error {
   public:
     UsageError(std::string_view what_happened, SourceLocation where)
@@ -61,8 +61,8 @@ class UsageError : public std::logic_error {
     SourceLocation where_;
 };
 
-/// Reports that a file cannot be opened, read or written, or that its content is not what it must be. Says the file,
-/// what was expected, and the user's file and line.
+/// Reports that a file cannot be opened, read or written, or has invalid content. The text names the file, what was
+/// expected, and the user's file and line.
 class FileError : public std::runtime_error {
   public:
     FileError(std::string path, std::string_view what_happened, SourceLocation where)
@@ -88,7 +88,7 @@ template <class... Pieces>
     throw std::invalid_argument(detail::concat(pieces..., " (", where.file, ":", where.line, ")"));
 }
 
-/// Throws the same with one text; compiled once, whatever its length.
+/// Throws std::invalid_argument with one text; compiled once, whatever its length.
 [[noreturn]] inline void throw_invalid_argument(SourceLocation where, const char* text) {
     throw std::invalid_argument(detail::concat(text, " (", where.file, ":", where.line, ")"));
 }
@@ -98,7 +98,7 @@ template <class... Pieces>
 [[noreturn]] void throw_usage_error(SourceLocation where, const Pieces&... pieces) {
     throw UsageError(detail::concat(pieces...), where);
 }
-/// Throws the same with one text; compiled once, whatever its length.
+/// Throws UsageError with one text; compiled once, whatever its length.
 [[noreturn]] inline void throw_usage_error(SourceLocation where, const char* text) { throw UsageError(text, where); }
 
 }  // namespace shardkit

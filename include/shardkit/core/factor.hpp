@@ -6,11 +6,11 @@
 
 namespace shardkit {
 
-/// Multiplies values of A by a number that may be too small or too large for A itself, as one over a divisor and a
-/// loss scale can be. It holds two numbers of A whose product it is. (first * value) * second is subnormal or
-/// infinite only where value times the number is. For a number in A's normal range `second` is 1 and changes no bits.
-/// Range: of float 2^-252 to 2^253, of double what a double holds. In kernels `*` takes a value of A, or a short
-/// vector of A, as the functors of optim/ do.
+/// Multiplies values of A by a number that may be too small or too large for A itself, such as one over a divisor and
+/// a loss scale. It holds two numbers of A whose product is the factor: (first * value) * second is subnormal or
+/// infinite only if value times the number is. For a number in A's normal range `second` is 1 and changes no bits.
+/// Range: for float 2^-252 to 2^253, for double that of double. In kernels `*` takes a value of A, or a short vector
+/// of A, like the functors of optim/.
 template <std::floating_point A>
 struct Factor {
     A first = 1;

@@ -8,9 +8,8 @@
 
 namespace shardkit::detail {
 
-/// Says whether `value` is neither infinite nor NaN. Looks at its bits, so that the answer holds where the compiler
-/// was told that there are no such values (-ffast-math, -Ofast), which takes std::isfinite and every comparison for
-/// true.
+/// Returns whether `value` is neither infinite nor NaN. It checks the bits, so that the answer is right even with
+/// -ffast-math or -Ofast, under which compilers assume that std::isfinite and every comparison are true.
 template <std::floating_point T>
 constexpr bool is_finite(T value) noexcept {
     static_assert(std::numeric_limits<T>::is_iec559 && (sizeof(T) == 4 || sizeof(T) == 8));

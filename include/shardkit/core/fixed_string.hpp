@@ -7,7 +7,7 @@
 
 namespace shardkit {
 
-/// Makes a string literal a template argument.
+/// A string literal as a template argument.
 template <std::size_t N>
 struct FixedString {
     char characters[N]{};

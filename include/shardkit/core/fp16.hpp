@@ -6,9 +6,8 @@
 
 namespace shardkit {
 
-/// Holds an IEEE 754 binary16 number; storage only, arithmetic happens in float.
-/// Conversion from float rounds to nearest, ties to even, overflows to infinity from 65520 on and keeps
-/// subnormals; NaN stays a quiet NaN.
+/// An IEEE 754 binary16 number. For storage only; arithmetic is in float. Conversion from float rounds to nearest,
+/// ties to even, overflows to infinity from 65520 on and keeps subnormals; NaN stays a quiet NaN.
 struct fp16 {
     std::uint16_t bits{};
 
@@ -17,9 +16,9 @@ struct fp16 {
     constexpr explicit operator float() const noexcept {
         const std::uint32_t magnitude = bits & 0x7fffU;
         const std::uint32_t sign = (bits & 0x8000U) << 16U;
-        // The exponent is 112 too small, that of infinity and NaN by another 112. A subnormal is read as one that
-        // begins with 1, which is then taken away: no float on the way is subnormal, and so taken for zero by a
-        // processor that -ffast-math has told to.
+        // The exponent is 112 too small, and for infinity and NaN by another 112. A subnormal is read as a number
+        // that begins with 1, which is then subtracted. So no intermediate float is subnormal, which a processor set
+        // up by -ffast-math would treat as zero.
         const std::uint32_t word = (magnitude << 13U) + (magnitude >= 0x7c00U ? 0x70000000U : 0x38000000U);
         const auto subnormal = std::bit_cast<std::uint32_t>(std::bit_cast<float>(word + 0x00800000U) - 0x1p-14F);
         return std::bit_cast<float>(sign | (magnitude < 0x400U ? subnormal : word));

@@ -10,7 +10,7 @@
 
 namespace shardkit::detail {
 
-/// Writes a number of bytes for a reader, as "512 B" or "1.50 MiB": three digits or so, in powers of 1024.
+/// Returns a number of bytes as readable text, "512 B" or "1.50 MiB": about three digits, in powers of 1024.
 inline std::string human_bytes(ByteCount count) {
     constexpr std::array<const char*, 7> units{"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
     std::size_t unit = 0;

@@ -8,8 +8,8 @@
 
 namespace shardkit::detail {
 
-/// Writes a text as a JSON string.
-/// @pre UTF-8
+/// Returns a text as a JSON string.
+/// @pre the text is UTF-8
 inline std::string json_string(std::string_view text) {
     constexpr std::string_view digits = "0123456789abcdef";
     std::string json = "\"";

@@ -6,9 +6,10 @@
 
 namespace shardkit {
 
-// Functors of kernels run on values and on short vectors of values. They call these unqualified, so that a short
-// vector's own overload is found by its namespace and one functor serves both:
+// Functors of kernels run on values and on short vectors of values. They call these functions unqualified, so that
+// argument-dependent lookup finds a short vector's own overload, and one functor serves both:
 //     using shardkit::select;
+//     parameter = select(gradient > A{0}, parameter, V(A{0}));
 //     parameter = select(gradient > A{0}, parameter, V(A{0}));
 
 /// Returns the correctly rounded square root.
@@ -17,7 +18,7 @@ constexpr A square_root(A value) {
     return std::sqrt(value);
 }
 
-/// Returns `yes` where the comparison's result `which` holds, else `no`, lane by lane.
+/// Returns `yes` if `which` is true, otherwise `no`; for short vectors lane by lane.
 template <std::floating_point A>
 constexpr A select(bool which, A yes, A no) {
     return which ? yes : no;

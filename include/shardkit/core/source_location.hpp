@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// Nearly every header begins with this one.
+// Nearly every header includes this one first.
 #include <shardkit/detail/needs_compiler.inc>
 
 #include <cstdint>
 
 namespace shardkit {
 
-/// Holds the caller's file and line. It is a defaulted last parameter of every verb, passed down so that an error
-/// names the user's line and not the library's. Own type because std::source_location is missing under clang 14 with
-/// libstdc++ 12.
+/// The caller's file and line: a defaulted last parameter of every verb, passed on so that an error names the user's
+/// line instead of the library's. It is an own type because clang 14 with libstdc++ 12 has no std::source_location.
 struct SourceLocation {
     const char* file = "";
     std::uint32_t line = 0;

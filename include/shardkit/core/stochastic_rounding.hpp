@@ -10,7 +10,7 @@
 
 namespace shardkit {
 
-/// Computes Philox4x32-10: four words that look random, of a counter of four words and a key of two.
+/// Computes Philox4x32-10: four pseudo-random words from a counter of four words and a key of two.
 /// Source:  Salmon et al., Parallel Random Numbers: As Easy as 1, 2, 3, SC 2011
 constexpr std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> counter,
                                               std::array<std::uint32_t, 2> key) noexcept {
@@ -28,9 +28,9 @@ constexpr std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> count
 
 namespace detail {
 
-/// Draws 16 random bits for each element, which depend on (seed, step, element) alone: half word `element % 8` of
-/// philox with the counter {element / 8, step} and the key `seed`, lower words and halves first. Elements that follow
-/// each other share a call of philox.
+/// Draws 16 random bits for each element, which depend only on (seed, step, element): half word `element % 8` of
+/// philox with the counter {element / 8, step} and the key `seed`, lower words and halves first. Adjacent elements
+/// share a call of philox.
 class ElementDraws {
   public:
     constexpr ElementDraws(std::uint64_t seed, std::uint64_t step) noexcept : seed_(seed), step_(step) {}
@@ -58,20 +58,20 @@ class ElementDraws {
     bool drawn_ = false;
 };
 
-/// Returns the bits of one of the two bf16 values on either side of `value`: away from zero with a probability of its
-/// distance from the other one, in units of 2^-16 of their spacing; `draw` is below 2^16.
+/// Returns the bits of one of the two bf16 values next to `value`. The probability of rounding away from zero is the
+/// distance from the other one, in units of 2^-16 of their spacing. `draw` is below 2^16.
 constexpr std::uint16_t bf16_bits(float value, std::uint32_t draw) noexcept {
     const auto word = std::bit_cast<std::uint32_t>(value);
     if ((word & 0x7f800000U) == 0x7f800000U) { return bf16(value).bits; }
     return static_cast<std::uint16_t>((word + draw) >> 16U);
 }
-/// Does the same for fp16, whose spacing is one of 2^13 or more floats, with the upper bits of the draw.
+/// Does the same for fp16, whose spacing is that of 2^13 or more floats, with the upper bits of the draw.
 constexpr std::uint16_t fp16_bits(float value, std::uint32_t draw) noexcept {
     const auto word = std::bit_cast<std::uint32_t>(value);
     const std::uint32_t magnitude = word & 0x7fffffffU;
     if (magnitude >= 0x47800000U) { return fp16(value).bits; }  // 65536 and more, infinite, NaN
-    // Integers of 24 bits before and 16 behind the binary point, in units of binary16's least spacing where the value
-    // is that small; `shift` is what a larger exponent spaces wider.
+    // Fixed-point integers of 24 bits before and 16 behind the binary point, in units of binary16's least spacing if
+    // the value is that small; `shift` accounts for the wider spacing of larger exponents.
     const std::uint32_t exponent = magnitude >> 23U;
     const std::uint32_t sign = word >> 16U & 0x8000U;
     if (exponent < 113) {     // below 2^-14: subnormal, a multiple of 2^-24
@@ -87,10 +87,10 @@ constexpr std::uint16_t fp16_bits(float value, std::uint32_t draw) noexcept {
 
 }  // namespace detail
 
-/// Rounds `value` to an element of 16 bits, up or down with the probabilities that make its mean `value`: exact for
-/// bf16, and for fp16 but for what lies 2^-13 and more below its spacing. What is past the largest finite element may
-/// become infinite, as it does when it is rounded to the nearest; infinite and NaN stay so.
-/// @pre     draw < 2^16, of which all are equally probable
+/// Rounds `value` to a 16-bit element, up or down with the probabilities that make its mean `value`: exactly for
+/// bf16, and for fp16 except for amounts of 2^-13 of its spacing and less. Values beyond the largest finite element
+/// may become infinite, as in rounding to nearest; infinity and NaN stay.
+/// @pre     draw < 2^16, uniformly distributed
 /// Source:  Gupta et al., Deep Learning with Limited Numerical Precision, arXiv 1502.02551
 template <FloatingElement T>
 requires(sizeof(T) == 2) constexpr T round_stochastically(float value, std::uint32_t draw) noexcept {

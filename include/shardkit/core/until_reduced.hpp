@@ -3,9 +3,9 @@
 
 namespace shardkit {
 
-/// Says, in the place of a number of microbatches, that gradients are added until they are reduced.
+/// Stands for a number of microbatches that is not known: gradients are added until they are reduced.
 struct UntilReduced {};
-/// For an Accumulation whose number of microbatches is not known when it begins.
+/// The argument for an Accumulation whose number of microbatches is not known when it begins.
 inline constexpr UntilReduced until_reduced{};
 
 }  // namespace shardkit

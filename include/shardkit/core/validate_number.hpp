@@ -9,10 +9,10 @@
 
 namespace shardkit::detail {
 
-/// Says whether `value` is finite and not negative.
+/// Returns whether `value` is finite and not negative.
 constexpr bool is_not_negative(double value) noexcept { return is_finite(value) && value >= 0; }
 
-/// Refuses a number that is negative or not finite.
+/// Checks that a number is finite and not negative.
 /// @throws std::invalid_argument unless `value` is finite and not negative
 inline void validate_not_negative(std::string_view owner, std::string_view parameter, double value,
                                   SourceLocation where) {
@@ -22,7 +22,7 @@ inline void validate_not_negative(std::string_view owner, std::string_view param
     }
 }
 
-/// Refuses a number outside of [0, 1).
+/// Checks that a number is in [0, 1).
 /// @throws std::invalid_argument unless `value` is in [0, 1)
 inline void validate_fraction(std::string_view owner, std::string_view parameter, double value,
                               SourceLocation where) {

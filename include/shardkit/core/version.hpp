@@ -10,7 +10,7 @@
 
 namespace shardkit {
 
-/// States the version of these headers; SHARDKIT_VERSION_MAJOR, _MINOR and _PATCH are the same for the preprocessor.
+/// The version of these headers; SHARDKIT_VERSION_MAJOR, _MINOR and _PATCH are the same for the preprocessor.
 inline constexpr std::string_view version = "0.1.0";
 
 }  // namespace shardkit

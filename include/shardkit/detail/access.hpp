@@ -6,59 +6,59 @@
 
 namespace shardkit::detail {
 
-/// The library's way to what public objects keep to themselves: verbs of one room reach the insides that another room
-/// does not show to users. What is named here is a private member of every class that declares Access a friend.
+/// Gives the library access to private members of its public objects, across rooms. Every function calls a private
+/// member of a class that declares Access a friend.
 struct Access {
     template <class T, class... Arguments>
     static T make(Arguments&&... arguments) {
         return T(std::forward<Arguments>(arguments)...);
     }
-    /// What stands behind a Sharded. @throws UsageError when it was moved from
+    /// Returns the state of a Sharded. @throws UsageError when it was moved from
     template <class Layer, class... Location>
     static auto& state(const Layer& layer, const Location&... where) {
         return layer.live({where...});
     }
-    /// Ends a gradient handle; null when it was added before.
+    /// Ends a gradient handle and returns its state; null when it was added before.
     template <class Handle>
     static auto* release(Handle& handle) noexcept {
         return handle.release();
     }
-    /// Gives away the step that an accumulation holds.
+    /// Hands over the step of an accumulation.
     template <class Accumulation, class Location>
     static auto finish(Accumulation&& accumulation, Location where) {
         return std::forward<Accumulation>(accumulation).finish(where);
     }
-    /// The groups that an accumulation is over.
+    /// Returns the groups of an accumulation.
     template <class Accumulation, class Location>
     static const auto& groups(const Accumulation& accumulation, Location where) {
         return accumulation.groups(where);
     }
-    /// Ties a LossScale to a model.
+    /// Binds a LossScale to a model.
     template <class Scale, class Model, class Location>
     static void bind(Scale& scale, const Model& model, Location where) {
         scale.bind(model, where);
     }
-    /// A LossScale in one more step.
+    /// Counts a step that uses a LossScale.
     template <class Scale>
     static auto use(Scale& scale) noexcept {
         return scale.use();
     }
-    /// The loss scale of a LossScale or of reduced gradients, to be adapted: engine memory.
+    /// Returns the loss scale of a LossScale or of reduced gradients, in engine memory, to be adapted.
     template <class Scaled>
     static auto* loss_scale(const Scaled& scaled) noexcept {
         return scaled.loss_scale();
     }
-    /// What stands behind a layer whose reduced gradients `verb` reads.
+    /// Returns the state of a layer whose reduced gradients `verb` reads.
     template <class Reduced, class Layer, class Verb, class Location>
     static auto& state_of(const Reduced& reduced, Layer& layer, Verb verb, Location where) {
         return reduced.state_of(layer, verb, where);
     }
-    /// What sums in memory are multiplied by to be gradients.
+    /// Returns the factor that turns sums in memory into gradients.
     template <class Reduced, class Context>
     static double scale(const Reduced& reduced, Context& context) {
         return reduced.scale(context);
     }
-    /// What a rank states of reduced gradients.
+    /// Returns the statements of a rank about reduced gradients.
     template <class Reduced>
     static const auto& stated(const Reduced& reduced) noexcept {
         return reduced.stated_;
@@ -68,43 +68,43 @@ struct Access {
     static void walk(const Groups& groups, const F& f, Location where) {
         groups.walk(f, where);
     }
-    /// Shows a checkpoint what an optimizer keeps between steps.
+    /// Shows a visitor, for a checkpoint, what an optimizer keeps between steps.
     template <class Optimizer, class Visitor, class Location>
     static void visit(Optimizer& optimizer, Visitor& visitor, Location where) {
         optimizer.visit(visitor, where);
     }
-    /// Sets what a LossScale has learnt.
+    /// Restores the numbers of a LossScale.
     template <class Scale, class Value>
     static void restore(Scale& scale, Value value, std::uint32_t clean_steps, std::uint32_t overflows) {
         scale.restore(value, clean_steps, overflows);
     }
-    /// The numbers of a LossScale, once the steps that were given are done.
+    /// Returns the numbers of a LossScale after the steps that were given to the stream.
     template <class Scale>
     static auto now(const Scale& scale) {
         return scale.now();
     }
-    /// What a CheckpointState refers to, as it is.
+    /// Returns the current state of what a CheckpointState refers to.
     template <class State, class Location>
     static auto capture(const State& state, Location where) {
         return state.capture(where);
     }
-    /// Refuses what an optimizer could not be set to, before anything is loaded.
+    /// Throws when an optimizer cannot take the loaded numbers, before anything is loaded.
     template <class State, class Numbers, class Location>
     static void check_numbers(const State& state, const Numbers& numbers, Location where) {
         state.check_numbers(numbers, where);
     }
-    /// Sets how far the optimizers are, and a loss scale.
+    /// Restores the progress of optimizers, and a loss scale.
     template <class State, class Numbers, class Location>
     static void restore_numbers(const State& state, const Numbers& numbers, Location where) {
         state.restore_numbers(numbers, where);
     }
     static bool moved_from(const auto& layer) noexcept { return layer.state_ == nullptr; }
-    /// Paths of the groups that were made with a context and live.
+    /// Returns the paths of the existing groups that were made with a context.
     template <class Context>
     static auto& living(Context& context) noexcept {
         return context.living_;
     }
-    /// The slots that groups of a rank take turns in.
+    /// Returns the pools of slots that a rank's groups share.
     template <class Context>
     static auto& pools(Context& context) noexcept {
         return context.pools_;

@@ -6,8 +6,8 @@
 
 namespace shardkit::detail {
 
-/// `given`, at most a hundred years: any clock's time plus this is a time of that clock, and so is its number of
-/// nanoseconds, where those of milliseconds::max() overflow.
+/// Returns `given`, but at most a hundred years: then no sum with a clock's time and no number of nanoseconds
+/// overflows, as those of milliseconds::max() do.
 constexpr std::chrono::milliseconds bounded_wait(std::chrono::milliseconds given) noexcept {
     return std::min(given, std::chrono::milliseconds(std::chrono::hours(24 * 365 * 100)));
 }

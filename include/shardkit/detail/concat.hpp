@@ -9,7 +9,7 @@
 
 namespace shardkit::detail {
 
-/// Holds a text or a whole number that concat() joins. Text is referred to, not copied.
+/// A text or an integer that concat() joins. A text is referred to, not copied.
 class Piece {
   public:
     Piece(std::string_view text) noexcept : text_(text) {}                 // NOLINT(google-explicit-constructor)
@@ -22,7 +22,7 @@ class Piece {
         : kind_(std::is_signed_v<T> && number < T{} ? Kind::negative : Kind::number),
           magnitude_(kind_ == Kind::negative ? -static_cast<unsigned long long>(number)
                                              : static_cast<unsigned long long>(number)) {}
-    /// Refuses a number that would be taken for a whole one.
+    /// Refuses floating-point numbers, which would be converted to integers.
     template <std::floating_point T>
     Piece(T number) = delete;
 
@@ -52,14 +52,15 @@ class Piece {
     unsigned long long magnitude_ = 0;
 };
 
-/// Makes one string out of `count` pieces. Compiled once, whatever the pieces are: messages are many and seldom made.
+/// Joins `count` pieces to one string. Compiled once, whatever the pieces are, as there are many messages, rarely
+/// made.
 [[gnu::cold]] inline std::string joined(const Piece* pieces, std::size_t count) {
     std::string text;
     for (std::size_t i = 0; i < count; ++i) { pieces[i].append_to(text); }
     return text;
 }
 
-/// Makes one string out of texts and whole numbers, for error messages. Other numbers by number_text().
+/// Joins texts and integers to one string, for error messages. For other numbers use number_text().
 template <class... Pieces>
 [[gnu::always_inline]] inline std::string concat(const Pieces&... pieces) {
     if constexpr (sizeof...(Pieces) == 0) {

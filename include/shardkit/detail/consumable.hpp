@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-/// SHARDKIT_CONSUMABLE and its like are clang's typestate attributes: with -Wconsumed, a window used after its end is
-/// a compile-time diagnosis. A window that came by reference is in an unknown state and may be used. Other compilers
-/// do not know them and would warn, so they see nothing.
+/// clang's typestate attributes: with -Wconsumed, the use of a window after its end is a compile-time warning. A
+/// window that is passed by reference has an unknown state and may be used. Other compilers would warn about the
+/// attributes, so the macros are empty there.
 #ifdef __clang__
 #define SHARDKIT_CONSUMABLE [[clang::consumable(unconsumed)]]
 #define SHARDKIT_RETURNS_UNCONSUMED [[clang::return_typestate(unconsumed)]]

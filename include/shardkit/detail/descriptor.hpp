@@ -7,7 +7,7 @@
 
 namespace shardkit::detail {
 
-/// Owns a file descriptor; one below 0 is none. Move-only.
+/// Owns a file descriptor; a negative one means none. Move-only.
 class Descriptor {
   public:
     explicit Descriptor(int number = -1) noexcept : number_(number) {}

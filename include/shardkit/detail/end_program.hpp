@@ -9,8 +9,8 @@
 
 namespace shardkit::detail {
 
-/// Ends the program for what a destructor finds and nobody can mend: memory that is still used would be freed. Says
-/// what, and ends the program, as std::thread's destructor does.
+/// Prints an error that a destructor finds and nobody can handle, and ends the program, as std::thread's destructor
+/// does: otherwise memory that is still in use would be freed.
 template <class... Pieces>
 [[noreturn, gnu::cold, gnu::noinline]] void end_program(const Pieces&... pieces) noexcept {
     std::fprintf(stderr, "shardkit: %s\n", concat(pieces...).c_str());

@@ -8,7 +8,7 @@
 
 namespace shardkit::detail {
 
-/// Hashes texts and numbers, so that equal sequences have equal hashes.
+/// A hash of texts and numbers; equal sequences have equal hashes.
 /// Source:  Fowler, Noll, Vo: FNV-1a, 64 bits
 struct Fnv {
     std::uint64_t hash = 14695981039346656037U;

@@ -6,8 +6,8 @@
 
 namespace shardkit::detail {
 
-/// The process' one T of that tag, made at first use and never destroyed: what ends at exit may still use it, in
-/// whatever order the static objects of a program end. Its memory is static, so that it is no leak.
+/// Returns the process's only T with that tag, made at first use and never destroyed: objects that end at exit may
+/// still use it, in whatever order a program's static objects end. Its memory is static, so it is no leak.
 template <class T, class Tag = T>
 T& immortal() {
     alignas(T) static std::byte memory[sizeof(T)];

@@ -7,8 +7,8 @@
 
 namespace shardkit::detail {
 
-/// Writes a number with the fewest digits that say which it is: for concat(), which takes whole numbers only, as
-/// <charconv> would be a tenth of what the light headers cost.
+/// Returns a number with the fewest digits that identify it. concat() takes only integers, as <charconv> would add a
+/// tenth to the cost of the light headers.
 template <std::floating_point T>
 std::string number_text(T number) {
     char digits[40];

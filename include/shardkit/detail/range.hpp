@@ -4,8 +4,8 @@
 #include <iterator>
 #include <utility>
 
-// What is needed of ranges, by <iterator>: <ranges>, with all its views, takes compilers a twentieth of what the
-// whole umbrella does.
+// The parts of ranges that the library needs, from <iterator>. <ranges>, with all its views, would take a twentieth
+// of the whole umbrella's compile time.
 
 namespace shardkit::detail {
 
@@ -18,7 +18,7 @@ template <Range T>
 using RangeIterator = decltype(std::ranges::begin(std::declval<T&>()));
 template <Range T>
 using RangeValue = std::iter_value_t<RangeIterator<T>>;
-/// A forward range can be walked over twice.
+/// A forward range can be traversed twice.
 template <class T>
 concept ForwardRange = Range<T> && std::forward_iterator<RangeIterator<T>>;
 

@@ -10,8 +10,8 @@
 
 namespace shardkit {
 
-/// Describes a rectangular piece of a tensor: `extents` elements along each dimension from `offsets` on. Its elements
-/// are `range` of the tensor's row-major order.
+/// A rectangular piece of a tensor: `extents` elements along each dimension, from `offsets` on. Its elements are
+/// `range` of the tensor's row-major order.
 struct Box {
     std::size_t rank = 0;
     std::array<std::size_t, TensorShape::max_rank> offsets{};
@@ -19,8 +19,8 @@ struct Box {
     IndexRange range;
 };
 
-/// Cuts elements `range` of a row-major tensor into boxes, in order, and calls f(box) for each: a ragged first
-/// row, whole rows, a ragged last row, and so on inwards.
+/// Splits elements `range` of a row-major tensor into boxes, and calls f(box) for each in order: an incomplete first
+/// row, whole rows, an incomplete last row, and likewise in the inner dimensions.
 /// @pre range lies inside the tensor
 /// @post the boxes' ranges are adjacent and cover `range`; at most 2 * rank - 1 boxes (one for a scalar)
 template <class F>

@@ -11,18 +11,18 @@
 
 namespace shardkit {
 
-/// Says how parameters lie inside a flat buffer.
+/// How parameters lie inside a flat buffer.
 enum class Packing : unsigned char {
     aligned,  ///< every parameter starts at a multiple of the alignment
-    packed,   ///< no inner padding
-    exact     ///< no inner padding and none at the end: memory that somebody else laid out; cannot be sharded
+    packed,   ///< no padding between parameters
+    exact     ///< no padding at all: memory with a given layout; cannot be sharded
 };
 
-/// Lays a group's parameters one after the other into a flat buffer and cuts it into shards.
+/// The layout of a group's parameters, one after the other in a flat buffer that is split into shards.
 ///     FlatLayout layout(3, alignment_for(sizeof(float)));
 ///     const IndexRange weight = layout.append(100);
 /// All buffers of a group (parameters, gradients, master, optimizer states) share these element offsets.
-/// @post appended ranges are disjoint, in order, and inside the buffer; padding lies behind a parameter, less than
+/// @post appended ranges are disjoint, in order, and inside the buffer; padding follows a parameter, with less than
 ///       `alignment` elements between two parameters
 /// Source:  flat parameters of PyTorch FSDP and Megatron's distributed optimizer
 class FlatLayout {
@@ -32,7 +32,7 @@ class FlatLayout {
     constexpr FlatLayout(std::size_t shards, std::size_t alignment, Packing packing = Packing::aligned) noexcept
         : shards_(shards), alignment_(alignment), packing_(packing) {}
 
-    /// Lays a parameter of `numel` elements behind the last one; where it lies.
+    /// Appends a parameter of `numel` elements, and returns its range.
     /// @throws std::length_error when the buffer's element count overflows
     constexpr IndexRange append(std::size_t numel) {
         const std::size_t begin = packing_ == Packing::aligned ? checked_round_up(total_, alignment_) : total_;
@@ -44,13 +44,14 @@ class FlatLayout {
         return {begin, end};
     }
 
-    /// Returns where the last parameter ends, inner padding included.
+    /// Returns the end of the last parameter, inner padding included.
     constexpr std::size_t total() const noexcept { return total_; }
     /// Returns the number of elements of the full buffer, all padding included.
     constexpr std::size_t buffer_numel() const noexcept { return buffer_numel_; }
     constexpr std::size_t shards() const noexcept { return shards_; }
     constexpr std::size_t shard_numel() const noexcept { return shard_numel_; }
-    /// Returns shard `index` of the buffer: equal sizes, but for Packing::exact, where the last ones may be short.
+    /// Returns shard `index` of the buffer. Sizes are equal, except for Packing::exact, where the last ones may be
+    /// short.
     constexpr IndexRange shard(std::size_t index) const noexcept {
         return detail::shard_range(index, shard_numel_, buffer_numel_);
     }
@@ -80,8 +81,8 @@ class FlatLayout {
     std::size_t buffer_numel_ = 0;
 };
 
-/// Returns the elements of one alignment unit: 128 bytes of the narrowest of the buffers' element types.
-/// @post a multiple of it starts on a 128-byte boundary in every one of the buffers
+/// Returns the elements of one alignment unit: 128 bytes of the narrowest element type of the buffers.
+/// @post a multiple of it starts on a 128-byte boundary in each of the buffers
 constexpr std::size_t alignment_for(std::size_t narrowest_element_size) noexcept {
     return 128 / narrowest_element_size;
 }

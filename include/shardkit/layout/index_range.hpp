@@ -6,7 +6,7 @@
 
 namespace shardkit {
 
-/// Names the elements [begin, end).
+/// The elements [begin, end).
 struct IndexRange {
     std::size_t begin = 0;
     std::size_t end = 0;
@@ -16,7 +16,7 @@ struct IndexRange {
     friend constexpr bool operator==(IndexRange, IndexRange) noexcept = default;
 };
 
-/// Returns what both ranges hold; empty (and inside `a`) when they do not meet.
+/// Returns the elements in both ranges; empty (and inside `a`) when there are none.
 /// @post x is in the result exactly when x is in a and in b
 constexpr IndexRange intersect(IndexRange a, IndexRange b) noexcept {
     return {std::clamp(b.begin, a.begin, a.end), std::clamp(b.end, a.begin, a.end)};

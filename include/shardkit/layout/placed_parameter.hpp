@@ -20,16 +20,16 @@
 
 namespace shardkit {
 
-/// Describes one parameter of a group on one rank: its record, and its place. Everything that works on a group works
-/// on a list of these, whether the group's parameters are types or the entries of a TensorList.
+/// One parameter of a group on one rank: its record, and its place. Code that works on a group uses a list of these,
+/// whether the group's parameters are types or the entries of a TensorList.
 struct PlacedParameter : ParameterRecord {
-    TensorPart part;   ///< what this rank's place in tp gives it
-    IndexRange range;  ///< where that part lies in the group's flat buffer
+    TensorPart part;   ///< the part of the tensor on this rank of tp
+    IndexRange range;  ///< range of that part in the group's flat buffer
 };
 
 namespace detail {
 
-/// Holds what decides where a group's parameters lie.
+/// What determines where a group's parameters lie.
 struct Placing {
     std::size_t tp = 1;
     std::size_t tp_index = 0;
@@ -38,8 +38,8 @@ struct Placing {
     Packing packing = Packing::aligned;
 };
 
-/// Cuts each parameter of the group at `path` over tp and lays the parts into its flat buffer.
-/// @pre    shapes that were checked
+/// Splits each parameter of the group at `path` over tp, and places the parts in its flat buffer.
+/// @pre    the shapes were checked
 /// @throws std::invalid_argument that names the parameter when tp does not divide the extent that it splits;
 ///         std::length_error when the group is too large for its bytes to be counted
 constexpr FlatLayout place_parameters(std::string_view path, std::span<PlacedParameter> parameters,
@@ -54,14 +54,13 @@ constexpr FlatLayout place_parameters(std::string_view path, std::span<PlacedPar
         }
         p.part = TensorPart(p.shape, p.tp.dimension, placing.tp, placing.tp_index);
     }
-    // What no buffer of 8-byte elements can hold is refused, whatever the group's types: counts of bytes never
-    // overflow.
+    // A limit for buffers of 8-byte elements, whatever the group's types: counts of bytes never overflow.
     constexpr std::size_t most = std::numeric_limits<std::ptrdiff_t>::max() / 8;
     try {
         FlatLayout layout(placing.shards, placing.alignment, placing.packing);
         for (PlacedParameter& p : parameters) { p.range = layout.append(p.part.numel()); }
         if (layout.buffer_numel() <= most) { return layout; }
-    } catch (const std::length_error&) {}  // NOLINT(bugprone-empty-catch): said with more words below
+    } catch (const std::length_error&) {}  // NOLINT(bugprone-empty-catch): reported in detail below
     const PlacedParameter& largest =
         *std::max_element(parameters.begin(), parameters.end(),
                           [](const auto& a, const auto& b) { return a.part.numel() < b.part.numel(); });
@@ -70,8 +69,8 @@ constexpr FlatLayout place_parameters(std::string_view path, std::span<PlacedPar
                                    most, ": their bytes overflow 64 bits (", where.file, ":", where.line, ")"));
 }
 
-/// Returns the part of the flat buffer that is summed over tp in one call: the gradients of tp::PartialSum and the
-/// padding between.
+/// Returns the range of the flat buffer that is summed over tp in one call: the gradients of tp::PartialSum and the
+/// padding between them.
 constexpr IndexRange tp_sum(std::span<const PlacedParameter> parameters, std::size_t tp) noexcept {
     IndexRange sum;
     if (tp == 1) { return sum; }
@@ -83,7 +82,7 @@ constexpr IndexRange tp_sum(std::span<const PlacedParameter> parameters, std::si
     return sum;
 }
 
-/// Says whether any parameter is trainable.
+/// Returns whether any parameter is trainable.
 constexpr bool trainable(std::span<const PlacedParameter> parameters) noexcept {
     for (const PlacedParameter& p : parameters) {
         if (!p.frozen) { return true; }
@@ -91,8 +90,8 @@ constexpr bool trainable(std::span<const PlacedParameter> parameters) noexcept {
     return false;
 }
 
-/// Returns the records of `tensors` (a Shapes or a TensorList), not yet placed, as an array where their number is
-/// known to the compiler, so that a plan works in constant expressions.
+/// Returns the records of `tensors` (a Shapes or a TensorList), not yet placed. They are an array if the compiler
+/// knows their number, so that a plan works in constant expressions.
 template <class Tensors>
 constexpr auto listed_parameters(const Tensors& tensors) {
     const auto filled = [&](auto parameters) {

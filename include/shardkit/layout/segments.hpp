@@ -10,14 +10,14 @@
 
 namespace shardkit::detail {
 
-/// Describes a run of elements of one parameter; `flat` counts in the group's buffer. Padding is in no segment.
+/// A run of elements of one parameter; `flat` is its range in the group's buffer. Padding is in no segment.
 struct Segment {
     std::size_t parameter = 0;
     IndexRange flat;
 };
 
-/// Calls f(segment) for every parameter that has elements in `range` of the group's buffer, in order.
-/// @post the segments cover exactly the elements of `range` that are no padding
+/// Calls f(segment) for every parameter with elements in `range` of the group's buffer, in order.
+/// @post the segments cover exactly the elements of `range` that are not padding
 template <class F>
 constexpr void for_each_segment(std::span<const PlacedParameter> parameters, IndexRange range, F&& f) {
     for (std::size_t i = 0; i < parameters.size(); ++i) {
@@ -26,8 +26,8 @@ constexpr void for_each_segment(std::span<const PlacedParameter> parameters, Ind
     }
 }
 
-/// Puts `range` behind `ranges`, as one with the last where it begins at that one's end and is `alike`.
-/// @pre `range` begins at or behind the end of the last
+/// Appends `range` to `ranges`, merged with the last one if it is adjacent to it and `alike`.
+/// @pre `range` begins at or behind the end of the last one
 template <class Range>
 void append_merged(std::vector<Range>& ranges, const Range& range, bool alike) {
     if (alike && !ranges.empty() && ranges.back().end == range.begin) {

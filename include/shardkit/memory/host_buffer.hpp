@@ -15,9 +15,9 @@
 
 namespace shardkit {
 
-/// Owns host memory for `size` elements of type T, zeroed by the thread that makes it (so that its pages are near
-/// that thread) and aligned to 128 bytes; freed at the end of its life. Move-only. Zero elements take no memory. Or
-/// memory that an engine places itself, which takes it back then.
+/// Owns host memory for `size` elements of type T, aligned to 128 bytes, and zeroed by the thread that makes it, so
+/// that its pages are near that thread. It may also own memory that an engine has placed, which the engine takes back
+/// at the end. Move-only. Zero elements take no memory.
 template <Element T>
 class HostBuffer {
   public:
@@ -37,7 +37,7 @@ class HostBuffer {
         for (std::size_t i = 0; i < size; ++i) { ::new (static_cast<void*>(data() + i)) T{}; }
     }
 
-    /// Takes memory whose deleter gives it back.
+    /// Takes memory that the deleter of `placed` returns.
     /// @pre `size` zeroed elements, aligned to 128 bytes
     HostBuffer(std::shared_ptr<T> placed, std::size_t size) noexcept
         : data_(placed.get(), Free{placed}), size_(size) {}
@@ -48,17 +48,17 @@ class HostBuffer {
 
   private:
     struct Free {
-        std::shared_ptr<T> placed;  // null where the memory is the buffer's own
+        std::shared_ptr<T> placed;  // null if the memory is the buffer's own
         void operator()(T* data) const noexcept {
             if (!placed) { ::operator delete (data, std::align_val_t{alignment}); }
         }
     };
     std::unique_ptr<T, Free> data_;
-    std::size_t size_ = 0;  // unless it was moved from
+    std::size_t size_ = 0;  // not valid after a move from the buffer
 };
 
 namespace detail {
-/// Whether the host reads and writes an engine's buffers.
+/// Whether the host can read and write an engine's buffers.
 template <class Engine>
 inline constexpr bool host_reads =
     std::same_as<typename Engine::template Buffer<std::uint8_t>, HostBuffer<std::uint8_t>>;

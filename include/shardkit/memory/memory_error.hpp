@@ -10,8 +10,8 @@
 
 namespace shardkit {
 
-/// Reports that there is no memory for a buffer of a group: the text names the group's path, the bytes and what they
-/// are for.
+/// Reports that there is no memory for a buffer of a group. The text names the group's path, the bytes and the
+/// buffer.
 class MemoryError : public std::bad_alloc {
   public:
     MemoryError(std::string_view path, std::size_t bytes, std::string_view buffer)
@@ -21,7 +21,7 @@ class MemoryError : public std::bad_alloc {
     const char* what() const noexcept override { return text_.what(); }
 
   private:
-    std::runtime_error text_;  // copies without throwing
+    std::runtime_error text_;  // can be copied without throwing
 };
 
 }  // namespace shardkit

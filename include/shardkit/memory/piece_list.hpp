@@ -8,14 +8,14 @@
 
 namespace shardkit::detail {
 
-/// Remembers which ranges of `bytes` bytes are handed out, and hands out the first free one that is large enough. One
-/// that is given back merges with its free neighbours. The same requests in the same order give the same offsets.
+/// Allocates ranges of `bytes` bytes: the first free range that is large enough. A returned range merges with its
+/// free neighbours. The same requests in the same order give the same offsets.
 /// Cost:    linear in the number of ranges
 class PieceList {
   public:
     explicit PieceList(std::size_t bytes) : pieces_{{0, bytes, false}} {}
 
-    /// Hands out `bytes` > 0 and returns their offset, or nothing where no free range is large enough.
+    /// Allocates `bytes` > 0 and returns their offset, or nothing where no free range is large enough.
     std::optional<std::size_t> take(std::size_t bytes) {
         const auto found = std::find_if(pieces_.begin(), pieces_.end(),
                                         [&](const Piece& piece) { return !piece.used && piece.bytes >= bytes; });
@@ -28,7 +28,7 @@ class PieceList {
         return offset;
     }
 
-    /// Returns how many bytes there were. @pre `offset` came from `take` and was not given back since
+    /// Frees a range and returns its size. @pre `offset` came from `take` and was not freed since
     std::size_t give_back(std::size_t offset) noexcept {
         const auto piece = std::lower_bound(pieces_.begin(), pieces_.end(), offset,
                                             [](const Piece& p, std::size_t value) { return p.offset < value; });
@@ -50,7 +50,7 @@ class PieceList {
         bool used;
     };
 
-    std::vector<Piece> pieces_;  // by offset, without gaps; no two free neighbours
+    std::vector<Piece> pieces_;  // by offset, without gaps; free ranges are not adjacent
 };
 
 }  // namespace shardkit::detail

@@ -6,7 +6,7 @@
 
 namespace shardkit::detail {
 
-/// How many slots a pool has in which so many groups take turns.
+/// Returns the number of slots in a pool that `members` groups share.
 constexpr std::size_t pool_slots(std::size_t members, std::size_t in_flight) noexcept {
     return std::min(members, in_flight);
 }

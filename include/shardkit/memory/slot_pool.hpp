@@ -14,16 +14,16 @@
 
 namespace shardkit::detail {
 
-/// Holds equal buffers that groups of equal shape take turns in. Group k prefers slot k mod in_flight, so that
+/// Buffers of equal size that groups with equal shapes share in turn. Group k prefers slot k mod in_flight, so that
 /// the same schedule gives the same addresses in every step.
 /// Cost:    at most min(groups, in_flight) slots of `slot_bytes`; leasing allocates nothing.
-/// Order:   a slot remembers the event of its last use; whoever writes to it next waits for that event.
+/// Order:   a slot remembers the event of its last use; its next writer waits for that event.
 template <class Engine>
 class SlotPool {
   public:
     using Event = typename Engine::Stream::Event;
     using Memory = typename Engine::template Buffer<std::uint8_t>;
-    /// Says where a slot's memory comes from: make(owner, bytes).
+    /// The source of a slot's memory: make(owner, bytes).
     struct Source {
         const void* owner = nullptr;
         Memory (*make)(const void* owner, std::size_t bytes) = [](const void*, std::size_t bytes) {
@@ -44,13 +44,13 @@ class SlotPool {
         Event last_use_{};
     };
 
-    /// Makes a pool without a source, for engines whose buffers need nothing but a size.
+    /// Makes a pool. Without a source, buffers are made from their size alone.
     SlotPool(std::size_t slot_bytes, std::size_t in_flight, Source source = {})
         : slot_bytes_(slot_bytes), in_flight_(in_flight), source_(source) {}
 
     std::size_t slot_bytes() const noexcept { return slot_bytes_; }
 
-    /// Lets a group join and returns its number. May allocate a slot.
+    /// Adds a group and returns its number. May allocate a slot.
     std::size_t join() {
         ++members_;
         try {
@@ -61,7 +61,7 @@ class SlotPool {
         }
         return next_ordinal_++;
     }
-    /// Gives the memory back unless a group holds some of it; the next lease takes it again.
+    /// Frees the memory unless a group holds some of it; the next lease allocates it again.
     /// @pre nothing uses it any more
     void drop() noexcept {
         for (const Slot& slot : slots_) {
@@ -69,7 +69,7 @@ class SlotPool {
         }
         slots_.clear();
     }
-    /// Lets a group leave; the last one takes the memory with it.
+    /// Removes a group; the last one frees the memory.
     void leave() noexcept {
         if (--members_ == 0) {
             slots_.clear();
@@ -77,8 +77,8 @@ class SlotPool {
         }
     }
 
-    /// Returns the number of a slot. Groups that join meanwhile may move it, not its memory.
-    /// @throws UsageError when all slots are held: names the holders
+    /// Leases a slot and returns its number. Groups that join later may move the slot, but not its memory.
+    /// @throws UsageError when all slots are held, which names the holders
     std::size_t lease(std::size_t ordinal, std::string_view path, std::string_view purpose, SourceLocation where) {
         fill();
         const std::size_t count = slots_.size();
@@ -115,16 +115,16 @@ class SlotPool {
     std::vector<Slot> slots_;
 };
 
-/// Says what a leased buffer is for. Pools are not shared between purposes, so that a gradient never waits for a
-/// window to end.
+/// The purpose of a leased buffer. Pools are not shared between purposes, so that a gradient never waits for the end
+/// of a window.
 enum class SlotPurpose : std::uint8_t { gather, gradient, reduce };
 
 constexpr std::string_view name(SlotPurpose purpose) noexcept {
     return purpose == SlotPurpose::gather ? "gather" : purpose == SlotPurpose::gradient ? "gradient" : "reduce";
 }
 
-/// Holds a rank's pools: one for each purpose and each kind of group, so that which windows fit together depends on
-/// what the program asks for and not on the sizes that padding makes of it.
+/// A rank's pools, one for each purpose and kind of group. Which windows can be open together therefore depends on
+/// the program, and not on sizes after padding.
 template <class Engine>
 class SlotPools {
   public:
@@ -132,8 +132,8 @@ class SlotPools {
 
     explicit SlotPools(std::size_t in_flight, Source source = {}) : in_flight_(in_flight), source_(source) {}
 
-    /// Returns the pool for buffers of `bytes` of groups that are `alike`, see likeness; made on first use, kept at
-    /// its address.
+    /// Returns the pool for buffers of `bytes` of groups with the key `alike` (see likeness). It is made on first
+    /// use, and its address is stable.
     SlotPool<Engine>& pool(SlotPurpose purpose, std::size_t bytes, std::uint64_t alike) {
         for (Entry& entry : entries_) {
             if (entry.purpose == purpose && entry.alike == alike && entry.pool.slot_bytes() == bytes) {
@@ -143,7 +143,7 @@ class SlotPools {
         entries_.push_front({purpose, alike, SlotPool<Engine>(bytes, in_flight_, source_)});
         return entries_.front().pool;
     }
-    /// Gives back the memory of pools that nobody holds a slot of; see SlotPool::drop.
+    /// Frees the memory of pools of which no slot is held; see SlotPool::drop.
     void drop() noexcept {
         for (Entry& entry : entries_) { entry.pool.drop(); }
     }
@@ -156,10 +156,10 @@ class SlotPools {
     };
     std::size_t in_flight_;
     Source source_;
-    std::forward_list<Entry> entries_;  // pools stay at their addresses; <deque> takes twice as long to read
+    std::forward_list<Entry> entries_;  // addresses stay valid; <deque> takes twice as long to compile
 };
 
-/// Makes a group a member of a pool, and holds the group's slot while it has one.
+/// A group's membership in a pool. It holds the group's slot while it has one.
 template <class Engine>
 class SlotLease {
   public:
@@ -189,7 +189,7 @@ class SlotLease {
     bool held() const noexcept { return slot_ != none; }
     void* data() const noexcept { return pool_->slot(slot_).data(); }
 
-    /// Takes a slot if none is held. Returns the event after which it may be written.
+    /// Takes a slot unless one is held. Returns the event after which it may be written.
     /// @throws UsageError when all slots of the pool are held by other groups
     Event acquire(std::string_view path, SourceLocation where) {
         if (slot_ == none) { slot_ = pool_->lease(ordinal_, path, name(purpose_), where); }

@@ -13,8 +13,7 @@
 
 namespace shardkit {
 
-/// Describes one tensor of a pack or an unpack: positions [begin, end) of the flat buffer stand for its elements, in
-/// order.
+/// One tensor of a pack or an unpack: positions [begin, end) of the flat buffer are its elements, in order.
 template <Element T>
 struct TensorPiece {
     std::uint64_t begin = 0;
@@ -22,10 +21,10 @@ struct TensorPiece {
     T* tensor = nullptr;
 };
 
-/// Returns the pieces in the order that Kernels::pack and unpack want, without empty ones. Made once; copied into the
-/// engine's memory by Kernels::copy_in it serves every step.
+/// Returns the pieces in the order that Kernels::pack and unpack need, without empty ones. It is made once and copied
+/// into the engine's memory by Kernels::copy_in; every step can use it.
 /// @throws std::invalid_argument when a piece ends before it begins or behind the flat buffer, has no tensor, or
-///         overlaps another
+///         overlaps another one
 template <Element T>
 std::vector<TensorPiece<T>> tensor_table(std::span<const TensorPiece<T>> pieces, std::size_t flat_size,
                                          SourceLocation where = SourceLocation::current()) {

@@ -11,34 +11,34 @@
 
 namespace shardkit {
 
-/// Names the replicas of the data-parallel axis: what hybrid sharding all-reduces across.
+/// The replicas of the data-parallel axis, across which hybrid sharding all-reduces.
 struct DpReplicate {
     static constexpr std::string_view name = "dp_replicate";
 };
-/// Names the part of the data-parallel axis over which a policy shards.
+/// The part of the data-parallel axis over which a policy shards.
 struct DpShard {
     static constexpr std::string_view name = "dp_shard";
 };
-/// Names the tensor-parallel axis.
+/// The tensor-parallel axis.
 struct Tp {
     static constexpr std::string_view name = "tp";
 };
-/// Names the context-parallel (sequence-parallel) axis, a data axis as far as gradients are concerned.
+/// The context-parallel (sequence-parallel) axis. Gradients are summed over it, as over a data axis.
 struct Cp {
     static constexpr std::string_view name = "cp";
 };
-/// Names the whole data-parallel axis as a mesh has it; a policy splits it into DpReplicate (slow) and DpShard.
+/// The whole data-parallel axis of a mesh. A policy splits it into DpReplicate (slow) and DpShard.
 struct Dp {
     static constexpr std::string_view name = "dp";
 };
 
-/// An axis is a type with a name; users may add their own (pipeline, expert).
+/// An axis is a type with a name. Users may add their own (pipeline, expert).
 template <class A>
 concept MeshAxis = requires {
     { A::name } -> std::convertible_to<std::string_view>;
 };
 
-/// Lists axes, slowest first: flattened, they number the ranks of a sub-mesh in that order.
+/// A list of axes, slowest first: the ranks of the flattened sub-mesh are numbered in that order.
 template <MeshAxis... A>
 struct Axes {
     static constexpr std::size_t count = sizeof...(A);
@@ -48,10 +48,10 @@ struct Axes {
     static constexpr bool contains = (std::is_same_v<A, Axis> || ...);
 };
 
-/// Lists the axes over which gradients are summed for every parameter, in rank order.
+/// The axes over which gradients are summed for every parameter, in rank order.
 using DataAxes = Axes<DpReplicate, DpShard, Cp>;
 
-/// Names of axes as a value, slowest first: what a list of axes is where the program chooses it.
+/// A list of axes as a value, slowest first, for a choice at run time.
 class AxisNames {
   public:
     static constexpr std::size_t capacity = 8;
@@ -62,7 +62,7 @@ class AxisNames {
         (add(A::name), ...);
     }
 
-    /// Adds a name behind the last one.
+    /// Appends a name.
     /// @throws std::length_error when there are 8 already
     constexpr void add(std::string_view name) {
         if (count_ == capacity) { throw std::length_error("AxisNames: more than 8 axes"); }
@@ -88,7 +88,7 @@ class AxisNames {
     constexpr std::span<const std::string_view> span() const& noexcept { return {begin(), count_}; }
     constexpr std::span<const std::string_view> span() const&& = delete;
 
-    // Not defaulted: g++ 12 takes no comparison of empty places for a constant.
+    // Not defaulted: to g++ 12 a comparison of unused entries is no constant expression.
     friend constexpr bool operator==(const AxisNames& a, const AxisNames& b) noexcept {
         if (a.count_ != b.count_) { return false; }
         for (std::size_t i = 0; i < a.count_; ++i) {

@@ -9,9 +9,9 @@
 
 namespace shardkit {
 
-/// Returns the axes along which ranks over `axes` differ, by the names that errors, logs and plans use: axes of
-/// extent 1 are left out, and a data-parallel axis that is not split, or whose halves are both there, is just "dp".
-/// On dp_replicate=1 dp_shard=4 cp=2, DataAxes are "dp" and "cp".
+/// Returns the axes along which ranks over `axes` differ, under the names that errors, logs and plans use. Axes of
+/// extent 1 are left out. A data-parallel axis that is not split, or whose halves are both listed, is "dp". On
+/// dp_replicate=1 dp_shard=4 cp=2, DataAxes are "dp" and "cp".
 constexpr AxisNames named_axes(const AxisGrid& grid, const AxisNames& axes,
                                SourceLocation where = SourceLocation::current()) {
     const bool split =
@@ -26,7 +26,7 @@ constexpr AxisNames named_axes(const AxisGrid& grid, const AxisNames& axes,
     return named;
 }
 
-/// Names in one line: "dp x cp"; without any, "self".
+/// Returns the names in one line: "dp x cp"; "self" if there are none.
 inline std::string joined(const AxisNames& names) {
     std::string text;
     for (const std::string_view name : names) {
@@ -36,7 +36,7 @@ inline std::string joined(const AxisNames& names) {
     return text.empty() ? "self" : text;
 }
 
-/// Returns the name of a set of axes in errors, logs and plans; a set without ranks beside this one is "self".
+/// Returns the name of a set of axes in errors, logs and plans; "self" for a group of one rank.
 inline std::string axes_label(const AxisGrid& grid, const AxisNames& axes,
                               SourceLocation where = SourceLocation::current()) {
     return joined(named_axes(grid, axes, where));

@@ -17,8 +17,8 @@ namespace shardkit {
 template <std::size_t DP, std::size_t TP, std::size_t CP, class Order>
 class DeviceMesh;
 
-/// Numbers the ranks of a mesh that share every coordinate but those of some chosen axes, by these axes (the last one
-/// fastest). Pure arithmetic: no communicator.
+/// The ranks of a mesh that share all coordinates except those of some chosen axes, numbered by these axes (the last
+/// one fastest). Arithmetic only, without a communicator.
 class RankGroup {
   public:
     static constexpr std::size_t max_axes = 8;
@@ -26,7 +26,7 @@ class RankGroup {
     constexpr RankGroup() noexcept = default;
 
     /// Returns the world rank of member `index`.
-    /// @pre index < size()   @post member(index()) is the rank the group was asked for
+    /// @pre index < size()   @post member(index()) is the rank that the group was made for
     constexpr std::size_t member(std::size_t index) const noexcept {
         std::size_t rank = base_;
         for (std::size_t a = axis_count_; a > 0; --a) {
@@ -42,7 +42,7 @@ class RankGroup {
     /// Returns a number that all members share and no other group of the same axes has: the rank of member 0.
     constexpr std::size_t color() const noexcept { return base_; }
 
-    /// Says whether both have the same members in the same order.
+    /// Returns whether both have the same members in the same order.
     friend constexpr bool operator==(const RankGroup& a, const RankGroup& b) noexcept {
         if (a.size_ != b.size_) { return false; }
         for (std::size_t i = 0; i < a.size_; ++i) {
@@ -62,23 +62,21 @@ class RankGroup {
     std::size_t index_ = 0;
 };
 
-/// Describes one axis of a grid: its name and its number of ranks.
+/// One axis of a grid: its name and its number of ranks.
 struct NamedAxis {
     std::string_view name;
     std::size_t extent = 1;
 };
 
-/// Arranges ranks on a list of named axes, slowest first: the arithmetic under every mesh.
-/// Rank order is row-major, as arange(size).reshape(extents) numbers it. Names must outlive the grid
-/// (string literals do).
+/// The ranks on a list of named axes, slowest first: the arithmetic of every mesh. Rank order is row-major, as
+/// arange(size).reshape(extents) numbers it. Names must outlive the grid (string literals do).
 class AxisGrid {
   public:
     static constexpr std::size_t max_axes = RankGroup::max_axes;
 
     /// Makes a grid of these axes.
     /// @throws std::invalid_argument for an extent of zero, a name given twice, more than max_axes axes, or a product
-    /// of extents that overflows
-    ///         a product of extents that overflows
+    ///         of extents that overflows
     constexpr AxisGrid(std::initializer_list<NamedAxis> axes, SourceLocation where = SourceLocation::current()) {
         for (const NamedAxis& axis : axes) { append(axis, where); }
     }
@@ -100,14 +98,14 @@ class AxisGrid {
         return axes_[index_of(name, where)].extent;
     }
 
-    /// Returns how far apart two ranks are that differ by one along axis `i`.
+    /// Returns the distance of two ranks that differ by one along axis `i`.
     constexpr std::size_t stride(std::size_t i) const noexcept {
         std::size_t product = 1;
         for (std::size_t a = i + 1; a < count_; ++a) { product *= axes_[a].extent; }
         return product;
     }
 
-    /// Returns where `rank` stands along an axis.
+    /// Returns the coordinate of `rank` along an axis.
     /// @pre rank < size()   @post rank is the sum over axes of coordinate * stride
     constexpr std::size_t coordinate(std::string_view name, std::size_t rank,
                                      SourceLocation where = SourceLocation::current()) const {
@@ -141,7 +139,7 @@ class AxisGrid {
         return group;
     }
 
-    /// Returns the same ranks with axis `name` seen as two, `outer` (slow) and `inner` with `inner_extent` ranks.
+    /// Returns the same ranks with axis `name` split into two: `outer` (slow), and `inner` with `inner_extent` ranks.
     /// @throws std::invalid_argument when inner_extent does not divide the axis
     constexpr AxisGrid split_axis(std::string_view name, std::size_t inner_extent, std::string_view outer,
                                   std::string_view inner, SourceLocation where = SourceLocation::current()) const {
@@ -162,7 +160,7 @@ class AxisGrid {
         return grid;
     }
 
-    /// Writes the axes as "dp=4 tp=2 cp=1".
+    /// Returns the axes as text: "dp=4 tp=2 cp=1".
     std::string describe() const {
         std::string text;
         for (std::size_t i = 0; i < count_; ++i) {
@@ -175,8 +173,8 @@ class AxisGrid {
     template <std::size_t, std::size_t, std::size_t, class>
     friend class DeviceMesh;
 
-    /// Makes a grid of axes that were checked before.
-    /// @pre axes that the other constructor takes
+    /// Makes a grid of axes that were already checked.
+    /// @pre the other constructor accepts the axes
     template <std::size_t N>
     constexpr explicit AxisGrid(const std::array<NamedAxis, N>& axes) noexcept : count_(N) {
         for (std::size_t i = 0; i < N; ++i) { axes_[i] = axes[i]; }

@@ -15,7 +15,7 @@
 
 namespace shardkit {
 
-/// Says in which order the axes number the ranks, slowest first.
+/// The order in which the axes number the ranks, slowest first.
 template <MeshAxis Slowest, MeshAxis Middle, MeshAxis Fastest>
 struct RankOrder {
     using type = Axes<Slowest, Middle, Fastest>;
@@ -23,7 +23,7 @@ struct RankOrder {
                   "RankOrder: name each of Dp, Tp and Cp once");
 };
 
-/// Arranges the ranks of a 3D-parallel job: data x tensor x context parallel. Each extent is static or `dynamic`.
+/// The ranks of a 3D-parallel job: data x tensor x context parallel. Each extent is static or `dynamic`.
 /// Order:   rank = (dp_i * TP + tp_i) * CP + cp_i by default, as arange(world).reshape(dp, tp, cp) numbers them.
 /// Cost:    none: pure arithmetic, usable in constant expressions.
 template <std::size_t DP, std::size_t TP = 1, std::size_t CP = 1, class Order = RankOrder<Dp, Tp, Cp>>
@@ -74,7 +74,7 @@ class DeviceMesh {
         return rank;
     }
 
-    /// Returns where `rank` stands along Axis.
+    /// Returns the coordinate of `rank` along Axis.
     /// @pre rank < size()
     template <MeshAxis Axis>
     constexpr std::size_t coordinate(std::size_t rank, SourceLocation where = SourceLocation::current()) const {
@@ -93,7 +93,7 @@ class DeviceMesh {
         return grid_of(OrderedAxes{});
     }
 
-    /// Writes the extents as "4x2x1", always dp x tp x cp.
+    /// Returns the extents as text, "4x2x1", always in the order dp x tp x cp.
     std::string describe() const { return detail::concat(dp(), "x", tp(), "x", cp()); }
 
   private:

@@ -7,23 +7,22 @@
 
 namespace shardkit {
 
-/// Holds what is chosen for one parameter besides its name and shape. Stated on its type (tp::Split and its like,
-/// Frozen, NoDecay), in the list of a TensorList, or for a group in ShardedOptions; all end in the parameter's
-/// record.
+/// The choices for one parameter besides its name and shape. They are stated on its type (tp::Split, Frozen,
+/// NoDecay), in the list of a TensorList, or for a group in ShardedOptions; all end in the parameter's record.
 struct ParameterAttributes {
-    TpPlacement tp{};     ///< how the ranks of tp hold it
-    bool frozen = false;  ///< no norm and no update
+    TpPlacement tp{};     ///< how the ranks of tp hold the parameter
+    bool frozen = false;  ///< excluded from the norm and the update
     bool decay = true;    ///< weight decay applies; a ParamGroup with a weight_decay of its own overrides it
 
     friend constexpr bool operator==(const ParameterAttributes&, const ParameterAttributes&) noexcept = default;
 };
 
-/// Marks a parameter that training leaves alone:
+/// Marks a parameter that is not trained:
 ///     struct Table : Param<"table", float, 128, 64>, Frozen {};
 struct Frozen {
     static constexpr bool frozen = true;
 };
-/// Marks a parameter that weight decay leaves alone, as it does biases and norms.
+/// Marks a parameter without weight decay, as is usual for biases and norms.
 struct NoDecay {
     static constexpr bool decay = false;
 };
@@ -38,7 +37,7 @@ constexpr ParameterAttributes attributes() noexcept {
     return stated;
 }
 
-/// Says whether all tp::PartialSum among `parameters` are neighbours, so that one call sums them.
+/// Returns whether all tp::PartialSum among `parameters` are neighbours, so that one call sums them.
 template <class Parameters>
 constexpr bool partial_sums_adjacent(const Parameters& parameters) noexcept {
     std::size_t runs = 0;
@@ -51,7 +50,7 @@ constexpr bool partial_sums_adjacent(const Parameters& parameters) noexcept {
     return runs <= 1;
 }
 
-/// Holds the attributes of a Param.
+/// The attributes of a Param.
 template <class P>
 inline constexpr ParameterAttributes attributes_of = attributes<P>();
 

@@ -14,7 +14,7 @@
 
 namespace shardkit {
 
-/// Makes a parameter a type: derive from it, and the type is the parameter's name in code as `Name` is in errors.
+/// Declares a parameter as a type. Code names the parameter by the derived type, errors by `Name`.
 ///     struct Weight : Param<"weight", float, dynamic, dynamic> {};
 /// Shapes:  row-major extents, each static or `dynamic`; no extents is a scalar.
 template <FixedString Name, FloatingElement E, std::size_t... Extents>
@@ -29,7 +29,7 @@ struct Param {
     static constexpr bool fully_static = ((Extents != dynamic) && ...);
 };
 
-/// Gives a parameter of the same group another name (tied weights): no storage of its own, the same view.
+/// Gives a parameter of the same group a second name (tied weights), without storage of its own; views are the same.
 ///     struct LmHead : Alias<"lm_head.weight", Wte> {};
 template <FixedString Name, class Target>
 struct Alias {
@@ -37,7 +37,7 @@ struct Alias {
     static constexpr std::string_view name = Name.view();
 };
 
-/// P is derived from Param.
+/// A type that is derived from Param.
 template <class P>
 concept ParamType = requires {
     requires FloatingElement<typename P::Element>;
@@ -46,7 +46,7 @@ concept ParamType = requires {
     P::static_extents;
 };
 
-/// P is derived from Alias.
+/// A type that is derived from Alias.
 template <class P>
 concept AliasType = requires {
     typename P::AliasOf;

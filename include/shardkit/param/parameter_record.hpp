@@ -15,18 +15,18 @@
 
 namespace shardkit {
 
-/// Describes one parameter of a group as a value: what its type says, or its entry in a TensorList.
+/// One parameter of a group as a value, made from its type or from its entry in a TensorList.
 struct ParameterRecord : ParameterAttributes {
-    std::string_view name;  ///< in memory of a type, or of the list
-    TensorShape shape;      ///< of the whole tensor
+    std::string_view name;  ///< refers to memory of the type or the list
+    TensorShape shape;      ///< shape of the whole tensor
 
     constexpr bool split_over_tp() const noexcept { return tp.kind == TpPlacement::Kind::split; }
 };
 
 namespace detail {
 
-/// Checks that the group at `path` can have a parameter of this shape. `fixed`: extents that its type fixes, or
-/// `dynamic`; empty where no type does.
+/// Checks that the group at `path` can have a parameter of this shape. `fixed` are the extents that its type fixes,
+/// or `dynamic`; it is empty where there is no type.
 /// @throws std::invalid_argument that names path and parameter for an extent of zero, one that differs from its
 ///         fixed value, or a shape whose element count overflows
 constexpr void check_shape(std::string_view path, std::string_view name, const TensorShape& shape,

@@ -60,7 +60,7 @@ struct StoredTraits<std::tuple<First, Rest...>> {
     static constexpr std::array<std::string_view, 1 + sizeof...(Rest)> names{First::name, Rest::name...};
     static constexpr std::array<ParameterAttributes, 1 + sizeof...(Rest)> attributes{attributes_of<First>,
                                                                                      attributes_of<Rest>...};
-    /// Holds each parameter's extents as its type fixes them, `dynamic` where it fixes none.
+    /// The extents that each parameter's type fixes, `dynamic` where it fixes none.
     static constexpr std::array<std::span<const std::size_t>, 1 + sizeof...(Rest)> extents{First::static_extents,
                                                                                            Rest::static_extents...};
     template <class P>
@@ -69,7 +69,7 @@ struct StoredTraits<std::tuple<First, Rest...>> {
     static constexpr bool splits_exist = split_exists<First> && (split_exists<Rest> && ...);
 };
 
-/// Holds where an alias says nothing of tensor parallelism, or says what its target says.
+/// Whether an alias states nothing about tensor parallelism, or the same as its target.
 template <class Q>
 inline constexpr bool splits_as_target = [] {
     if constexpr (requires { typename Q::TensorParallel; }) {
@@ -79,7 +79,7 @@ inline constexpr bool splits_as_target = [] {
     }
 }();
 
-/// Holds where an alias says nothing of Frozen and NoDecay, or says what its target says.
+/// Whether an alias states nothing about Frozen and NoDecay, or the same as its target.
 template <class Q>
 inline constexpr bool chosen_as_target = [] {
     constexpr ParameterAttributes target = attributes_of<typename AliasTarget<Q>::type>;
@@ -94,15 +94,15 @@ inline constexpr bool chosen_as_target = [] {
 
 }  // namespace detail
 
-/// Holds a name and the number of the parameter in its group.
+/// A name and the number of its parameter in the group.
 struct ParameterName {
     std::string_view name;
     std::size_t number = 0;
 };
 
-/// Describes one group of parameters: its parameters lie in one buffer and are gathered and reduced together.
+/// A group of parameters: they lie in one flat buffer and are gathered and reduced together.
 ///     using Linear = Params<Weight, Bias>;
-/// All share one element type. Names are distinct. Aliases may stand anywhere in the list.
+/// All have one element type, and their names are distinct. Aliases may stand anywhere in the list.
 template <class... P>
 struct Params {
     static_assert(((ParamType<P> || AliasType<P>)&&...),
@@ -111,7 +111,7 @@ struct Params {
     static_assert(detail::distinct(std::array<std::string_view, sizeof...(P)>{P::name...}),
                   "Params<...>: two parameters of the group have the same name");
 
-    /// Lists the parameters that have storage, in order; aliases left out.
+    /// The parameters that have storage, in order, without aliases.
     using Stored = typename detail::SplitAliases<std::tuple<>, P...>::type;
     static_assert(detail::StoredTraits<Stored>::one_element,
                   "Params<...>: all parameters of a group have the same element type");
@@ -120,7 +120,7 @@ struct Params {
     static constexpr std::size_t count = std::tuple_size_v<Stored>;
     static constexpr std::array<std::string_view, count> names = detail::StoredTraits<Stored>::names;
 
-    /// Holds what the types state of each parameter.
+    /// The attributes that the types state for each parameter.
     static constexpr std::array<ParameterAttributes, count> attributes = detail::StoredTraits<Stored>::attributes;
     static_assert(detail::StoredTraits<Stored>::splits_exist,
                   "Params<...>: tp::Split<Dimension> of a parameter that has no such dimension");
@@ -134,7 +134,7 @@ struct Params {
     template <std::size_t Index>
     using At = std::tuple_element_t<Index, Stored>;
 
-    /// Gives the position of Q, or of the parameter that the alias Q stands for; `count` when it is not in the group.
+    /// The position of Q, or of the target of the alias Q; `count` when it is not in the group.
     template <class Q>
     static constexpr std::size_t index =
         (std::is_same_v<Q, P> || ...)
@@ -143,12 +143,12 @@ struct Params {
     template <class Q>
     static constexpr bool contains = index<Q> < count;
 
-    /// Lists every name of the group, aliases among them, and the number of the parameter that it stands for.
+    /// Every name of the group, aliases included, with the number of its parameter.
     static constexpr std::array<ParameterName, sizeof...(P)> all_names{ParameterName{P::name, index<P>}...};
 
     static_assert((contains<P> && ...), "Params<...>: an alias names a parameter that is not in the group");
 
-    /// Holds one bit per parameter: mask<Weight>() has Weight's bit set.
+    /// One bit per parameter: mask<Weight>() has Weight's bit set.
     using Mask = std::bitset<count>;
     template <class... Q>
     static Mask mask() {
@@ -171,7 +171,7 @@ struct AsGroup<Params<P...>> {
 };
 }  // namespace detail
 
-/// Names the group that Sharded works on: Params<...> itself, or a single Param as a group of one.
+/// The group that Sharded works on: Params<...> itself, or a single Param as a group of one.
 template <class ParamOrGroup>
 using GroupOf = typename detail::AsGroup<ParamOrGroup>::type;
 

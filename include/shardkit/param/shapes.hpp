@@ -16,21 +16,21 @@
 
 namespace shardkit {
 
-/// Holds the extents of parameter P.
+/// The extents of parameter P.
 template <ParamType P>
 struct ShapeOf {
     std::array<std::size_t, P::rank> extents{};
 };
 
-/// Makes the shape of parameter P from its extents, shape<Weight>(768, 3072): it takes every extent of P, in order,
-/// also those that its type fixes.
+/// Makes the shape of parameter P from its extents: shape<Weight>(768, 3072). It takes every extent of P, in order,
+/// including those that its type fixes.
 template <ParamType P, std::convertible_to<std::size_t>... N>
 constexpr ShapeOf<P> shape(N... extents) {
     static_assert(sizeof...(N) == P::rank, "shape<P>(...): one extent for each dimension of P");
     return {{static_cast<std::size_t>(extents)...}};
 }
 
-/// Makes the same from an array or span of extents that a program has: shape<Weight>(dims).
+/// Makes the shape of parameter P from an array or span of extents: shape<Weight>(dims).
 template <ParamType P, detail::Contiguous Extents>
 constexpr ShapeOf<P> shape(const Extents& extents, SourceLocation where = SourceLocation::current()) {
     if (std::size(extents) != P::rank) {
@@ -47,14 +47,14 @@ template <class P, class Group>
 concept AloneIn = ParamType<P> && std::same_as<GroupOf<P>, Group>;
 }  // namespace detail
 
-/// Holds the shapes of all parameters of a group, given in any order; those with static extents need not be given.
+/// The shapes of all parameters of a group, in any order. Parameters with static extents need none.
 ///     Shapes<Linear>{shape<Weight>(768, 3072), shape<Bias>(768)}
 template <class ParamOrGroup>
 class Shapes {
   public:
     using Group = GroupOf<ParamOrGroup>;
 
-    /// Takes any extents: check() refuses what no parameter can have, once the group's path is known.
+    /// Accepts any extents: check() refuses invalid ones once the group's path is known.
     template <ParamType... Q>
     constexpr Shapes(ShapeOf<Q>... given) noexcept {  // NOLINT(google-explicit-constructor): a list of shapes is one
         static_assert((Group::template contains<Q> && ...),
@@ -69,7 +69,7 @@ class Shapes {
         (set<Q>(Group::template index<Q>, given), ...);
     }
 
-    /// Takes the Shapes<P> of a single Param where those of the group Params<P> are asked for.
+    /// Converts the Shapes<P> of a single Param to those of the group Params<P>.
     template <detail::AloneIn<ParamOrGroup> Single>
     constexpr Shapes(const Shapes<Single>& single) noexcept  // NOLINT(google-explicit-constructor): the same shapes
         : shapes_{single[0]} {}
@@ -88,11 +88,11 @@ class Shapes {
 
     constexpr const TensorShape& operator[](std::size_t i) const noexcept { return shapes_[i]; }
     static constexpr std::size_t count = Group::count;
-    /// Returns parameter i as a value, with what its type states.
+    /// Returns parameter i as a value, with the attributes that its type states.
     constexpr ParameterRecord record(std::size_t i) const noexcept {
         return {Group::attributes[i], Group::names[i], shapes_[i]};
     }
-    /// Returns each parameter's number of elements.
+    /// Returns the number of elements of each parameter.
     /// @pre checked
     constexpr std::array<std::size_t, Group::count> numels() const noexcept {
         std::array<std::size_t, Group::count> numels{};
@@ -129,8 +129,8 @@ struct GroupTensors {
 };
 }  // namespace detail
 
-/// Names the type that describes a group's tensors when it is made: Shapes where they are types, a TensorList where
-/// they are not.
+/// The type that describes a group's tensors at construction: Shapes where parameters are types, otherwise a
+/// TensorList.
 template <class ParamOrGroup>
 using TensorsOf = typename detail::GroupTensors<GroupOf<ParamOrGroup>>::type;
 

@@ -22,16 +22,16 @@
 
 namespace shardkit {
 
-/// Describes one tensor of a TensorList: {"wte", {50257, 768}}, {"ln_w", {768}, {.decay = false}}.
+/// One tensor of a TensorList: {"wte", {50257, 768}}, {"ln_w", {768}, {.decay = false}}.
 class NamedTensor {
   public:
-    /// Takes the tensor's name, its extents, and what is chosen for it besides.
+    /// Takes the tensor's name, extents and attributes.
     /// @throws std::invalid_argument for more than 8 extents
     NamedTensor(std::string name, std::initializer_list<std::size_t> extents, ParameterAttributes attributes = {},
                 SourceLocation where = SourceLocation::current())
         : NamedTensor(std::move(name), std::span<const std::size_t>(extents.begin(), extents.size()), attributes,
                       where) {}
-    /// Takes the extents from an array or span of any whole type, as C code has them.
+    /// Takes the extents from an array or span of any integer type.
     template <detail::Contiguous Extents>
     NamedTensor(std::string name, const Extents& extents, ParameterAttributes attributes = {},
                 SourceLocation where = SourceLocation::current())
@@ -57,12 +57,12 @@ class NamedTensor {
     ParameterAttributes attributes_;
 };
 
-/// Describes a group of parameters whose tensors are known only at run time: their names, shapes and number come from
-/// a file or from arrays. The group's type as Params is, and what it is told with as Shapes is:
+/// A group of parameters whose tensors are known only at run time: their names, shapes and number come from a file or
+/// from arrays. It serves as the group's type, like Params, and as the argument with its shapes, like Shapes:
 ///     Sharded<TensorList<float>, FullShard, Engine> block{rank, "blocks.0", {{"w", {768, 768}}, {"b", {768}}}};
 ///     window.view("w"), window.view(0), block.load("b", values)
-/// One element type; the same buffers, policies, optimizers, norm and plan as a group of types with the same shapes.
-/// Any list can be made: check() refuses what no group can be, once its path is known.
+/// It has one element type, and the same buffers, policies, optimizers, norm and plan as a group of types with the
+/// same shapes. Any list can be made: check() refuses invalid ones once the group's path is known.
 template <class E>
 class TensorList {
     static constexpr bool is_element = FloatingElement<E>;
@@ -70,14 +70,14 @@ class TensorList {
 
   public:
     using Element = E;
-    /// States that no type is a parameter of the list.
+    /// No type is a parameter of the list.
     template <class P>
     static constexpr bool contains = false;
 
     TensorList(std::initializer_list<NamedTensor> tensors) : tensors_(tensors) {}
     explicit TensorList(std::vector<NamedTensor> tensors) noexcept : tensors_(std::move(tensors)) {}
-    /// Makes a list of tensors of one dimension: a packed allocation's names and element counts, as C code has them.
-    /// @throws std::invalid_argument when there are more of one than of the other
+    /// Makes a list of tensors with one dimension, from the names and element counts of a packed allocation.
+    /// @throws std::invalid_argument when the numbers of names and of sizes differ
     template <detail::ForwardRange Names, detail::ForwardRange Sizes>
     requires std::convertible_to<std::iter_reference_t<detail::RangeIterator<const Names>>, std::string_view> &&
         std::convertible_to<std::iter_reference_t<detail::RangeIterator<const Sizes>>, std::size_t>
@@ -96,7 +96,7 @@ class TensorList {
         }
     }
 
-    /// Adds a tensor behind the last one.
+    /// Appends a tensor.
     TensorList& add(NamedTensor tensor) {
         tensors_.push_back(std::move(tensor));
         return *this;
@@ -105,12 +105,12 @@ class TensorList {
     std::size_t size() const noexcept { return tensors_.size(); }
     const NamedTensor& operator[](std::size_t i) const noexcept { return tensors_[i]; }
 
-    /// Returns tensor i as a parameter; refers to its name in this list.
+    /// Returns tensor i as a parameter. It refers to the name in this list.
     ParameterRecord record(std::size_t i) const noexcept {
         return {tensors_[i].attributes(), tensors_[i].name(), tensors_[i].shape()};
     }
-    /// Checks that these can be the parameters of the group at `path`: what Params and Shapes refuse, partly when
-    /// compiling.
+    /// Checks that the tensors can be the parameters of the group at `path`: what Params and Shapes check, in part at
+    /// compile time.
     /// @throws std::invalid_argument that names path and tensor, what was given and what was expected
     void check(std::string_view path, SourceLocation where = SourceLocation::current()) const {
         if (tensors_.empty()) {

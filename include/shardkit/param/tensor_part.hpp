@@ -7,17 +7,17 @@
 
 namespace shardkit {
 
-/// Says where the elements of an equal part of a tensor, cut along one dimension, lie in the whole tensor; both
+/// Maps the elements of an equal part of a tensor, split along one dimension, to the whole tensor; both are
 /// row-major.
 /// @post over all parts, whole_index is a one-to-one map onto the whole tensor's elements
 class TensorPart {
   public:
-    /// Makes the part of a scalar that is all of it. all of it.
+    /// Makes the part that is all of a scalar.
     constexpr TensorPart() noexcept = default;
     /// Makes the part that is the whole tensor.
     constexpr explicit TensorPart(const TensorShape& whole) noexcept
         : shape_(whole), block_(whole.numel()), stride_(block_) {}
-    /// Makes part `index` of `parts`.
+    /// Makes part `index` of `parts` equal parts along `dimension`.
     /// @pre dimension < whole.rank, parts divides its extent, index < parts
     constexpr TensorPart(const TensorShape& whole, std::size_t dimension, std::size_t parts,
                          std::size_t index) noexcept
@@ -37,17 +37,17 @@ class TensorPart {
     constexpr std::size_t whole_index(std::size_t i) const noexcept {
         return i / block_ * stride_ + offset_ + i % block_;
     }
-    /// Returns the index in the part of element `whole` of the whole tensor; numel() where another part has it.
+    /// Returns the index in the part of element `whole` of the whole tensor; numel() where it is in another part.
     constexpr std::size_t index_of(std::size_t whole) const noexcept {
         const std::size_t within = whole % stride_;
         if (within < offset_ || within - offset_ >= block_) { return numel(); }
         return whole / stride_ * block_ + within - offset_;
     }
-    /// Returns how many elements from number `i` of the part on follow each other in the whole tensor as well.
+    /// Returns the number of elements from `i` of the part on that are contiguous in the whole tensor too.
     /// @pre i < numel()
     constexpr std::size_t run_at(std::size_t i) const noexcept { return block_ - i % block_; }
-    /// Calls f(i, whole, n) for each run: elements i to i + n of the part are those from `whole` on; in order, from
-    /// `first` to `last`.
+    /// Calls f(i, whole, n) for each contiguous run, in order, of elements `first` to `last` of the part: elements i
+    /// to i + n of the part are elements `whole` to whole + n of the whole tensor.
     template <class F>
     constexpr void for_each_run(std::size_t first, std::size_t last, F&& f) const {
         while (first < last) {
@@ -57,18 +57,18 @@ class TensorPart {
             first += run;
         }
     }
-    /// Returns how many elements follow each other in both, from a multiple of as many on.
+    /// Returns the length of the runs that are contiguous in both; they begin at multiples of it in the part.
     constexpr std::size_t block() const noexcept { return block_; }
     constexpr std::size_t dimension() const noexcept { return dimension_; }
-    /// Returns the part's first index along the dimension.
+    /// Returns the part's first index along `dimension()`.
     constexpr std::size_t first() const noexcept { return first_; }
 
   private:
     TensorShape shape_;
     std::size_t dimension_ = 0;
-    std::size_t block_ = 1;   // elements that follow each other in both
-    std::size_t stride_ = 1;  // from one block to the next, in the whole
-    std::size_t offset_ = 0;  // of the first block
+    std::size_t block_ = 1;   // length of the runs that are contiguous in both
+    std::size_t stride_ = 1;  // distance between blocks in the whole tensor
+    std::size_t offset_ = 0;  // of the first block in the whole tensor
     std::size_t first_ = 0;
 };
 

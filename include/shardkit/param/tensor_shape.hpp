@@ -10,7 +10,7 @@
 
 namespace shardkit {
 
-/// Holds the extents of one tensor, row-major, at most 8; none is a scalar.
+/// The extents of one tensor, row-major, at most 8. A tensor without extents is a scalar.
 struct TensorShape {
     static constexpr std::size_t max_rank = 8;
 
@@ -19,7 +19,7 @@ struct TensorShape {
 
     friend constexpr bool operator==(const TensorShape&, const TensorShape&) noexcept = default;
 
-    /// Says whether the product of the extents fits in 64 bits.
+    /// Returns whether the product of the extents fits in 64 bits.
     constexpr bool countable() const noexcept {
         std::size_t product = 1;
         for (std::size_t i = 0; i < rank; ++i) {
@@ -35,7 +35,7 @@ struct TensorShape {
         for (std::size_t i = 0; i < rank; ++i) { product *= extents[i]; }
         return product;
     }
-    /// Writes the extents as "[768, 3072]".
+    /// Returns the extents as text: "[768, 3072]".
     std::string describe() const {
         std::string text = "[";
         for (std::size_t i = 0; i < rank; ++i) { text += detail::concat(i == 0 ? "" : ", ", extents[i]); }

@@ -15,7 +15,7 @@
 namespace shardkit {
 
 namespace detail {
-/// Remembers which generation of a buffer a view was made for.
+/// Checks that a view is not used after its window or handle has ended, by a generation counter.
 class GenerationCheck {
   public:
     GenerationCheck(const std::uint64_t& current, SourceLocation opened) noexcept
@@ -32,24 +32,25 @@ class GenerationCheck {
     std::uint64_t made_for_;
     SourceLocation opened_;
 };
-/// Checks nothing: the unchecked build's views have this, which is empty.
+/// An empty check for the views of an unchecked build.
 struct NoCheck {
     NoCheck(const std::uint64_t& /*current*/, SourceLocation /*opened*/) noexcept {}
     void operator()() const noexcept {}
     SourceLocation opened() const noexcept { return {}; }
 };
-/// What a view of memory that ends asks before it shows it.
+/// The check that a view makes before it shows memory with a limited lifetime.
 using ViewCheck = std::conditional_t<checked, GenerationCheck, NoCheck>;
 }  // namespace detail
 
 inline namespace SHARDKIT_BUILD {
 
-/// Shows a parameter's (or gradient's) elements as a row-major tensor; refers to memory of a window or handle and
-/// must not outlive it. Converts to std::span<T> and to T*, so that functions on plain memory take it.
+/// A view of the elements of a parameter or gradient as a row-major tensor. It refers to the memory of a window or
+/// handle and must not outlive it. It converts to std::span<T> and to T*, so that functions on plain memory accept
+/// it.
 template <class T>
 class TensorView {
   public:
-    /// Makes a view; `opened` says where the user opened the window, for the message of a checked build.
+    /// Makes a view. `opened` is where the user opened the window, for the message of a checked build.
     TensorView(T* data, const TensorShape& shape, const std::uint64_t& generation,
                SourceLocation opened = SourceLocation::current()) noexcept
         : data_(data), shape_(&shape), check_(generation, opened) {}
@@ -69,7 +70,7 @@ class TensorView {
         return data()[i];
     }
     /// Returns the element at row-major indices, one for each dimension: view(i, j).
-    /// @throws UsageError, in checked builds, for another number of indices, or one outside of its extent
+    /// @throws UsageError, in checked builds, for a wrong number of indices or an index out of range
     template <std::integral... Integer>
     requires(sizeof...(Integer) > 0) T& operator()(Integer... indices) const {
         const std::size_t at[] = {static_cast<std::size_t>(indices)...};
@@ -78,8 +79,8 @@ class TensorView {
         for (std::size_t d = 0; d < sizeof...(Integer); ++d) { offset = offset * shape_->extents[d] + at[d]; }
         return data()[offset];
     }
-    /// Returns the pointer for C functions that take `float*` and promise not to write: what they write anyway is a
-    /// window's memory, which no rank expects to change.
+    /// Returns the pointer for C functions that take `float*` but do not write. Writing through it would change a
+    /// window's memory on this rank alone.
     std::remove_const_t<T>* const_cast_data() const { return const_cast<std::remove_const_t<T>*>(data()); }
     operator T*() const { return data(); }  // NOLINT(google-explicit-constructor): plain memory is the point
 

@@ -23,34 +23,34 @@
 
 namespace shardkit {
 
-/// What a plan assumes of the trainer.
+/// What a plan assumes about the trainer.
 struct PlanOptions {
-    std::size_t microbatches = 1;            ///< per step
+    std::size_t microbatches = 1;            ///< number per step
     std::size_t in_flight = 2;               ///< RankOptions::in_flight: prefetch depth + 1
     std::size_t optimizer_states = 2;        ///< AdamW 2, Lion and SGD with momentum 1, plain SGD 0
     std::size_t windows_per_microbatch = 2;  ///< one in forward, one in backward
-    std::size_t norms_per_step = 1;          ///< global_norm calls
-    std::size_t ranks_per_host = 0;          ///< ranks 0 .. k - 1 on the first host, and so on; 0: all on one host
+    std::size_t norms_per_step = 1;          ///< global_norm calls per step
+    std::size_t ranks_per_host = 0;          ///< k: ranks 0 .. k - 1 on the first host, and so on; 0: one host
     EngineTraits engine{};                   ///< Engine::traits; a plan of groups that exist takes their engine's
 };
 
-/// What the planner needs to know of one group; made from types and shapes without any rank or memory.
+/// What the planner needs to know about one group. It is made from types and shapes, without any rank or memory.
 struct GroupDescription {
     std::string_view path;         ///< must outlive the description
     std::size_t numel = 0;         ///< distinct elements of all parameters, over all of tp
-    std::uint64_t alike = 0;       ///< of groups that take turns in slots; see detail::likeness
-    std::size_t buffer_numel = 0;  ///< full flat buffer, padding included
+    std::uint64_t alike = 0;       ///< groups with an equal key share slots; see detail::likeness
+    std::size_t buffer_numel = 0;  ///< of the full flat buffer, padding included
     std::size_t shard_numel = 0;
     std::size_t shards = 1;
-    std::size_t replicas = 1;  ///< data ranks that hold the same shard
+    std::size_t replicas = 1;  ///< number of data ranks that hold the same shard
     std::size_t tp = 1;
-    IndexRange tp_sum;  ///< of the full buffer, what is summed over tp
+    IndexRange tp_sum;  ///< range of the full buffer that is summed over tp
     PolicyValues policy;
     detail::ElementSizes sizes;
     bool trainable = true;
-    std::optional<std::size_t> windows_per_microbatch{};  ///< where it is not what PlanOptions say of all groups
+    std::optional<std::size_t> windows_per_microbatch{};  ///< replaces the one of PlanOptions
 
-    /// Elements of one rank.
+    /// Returns the number of elements that one rank holds of that extent.
     constexpr std::size_t numel_of(detail::Extent extent) const noexcept {
         return extent == detail::Extent::shard ? shard_numel : buffer_numel;
     }
@@ -59,8 +59,8 @@ struct GroupDescription {
 
 namespace detail {
 
-/// Equal for groups whose buffers are of one size on every mesh: the same shapes, elements and cut. Such groups take
-/// turns in slots; that two others come to one padded size on some mesh says nothing.
+/// Returns a hash that is equal for groups whose buffers have equal sizes on every mesh: the same shapes, element
+/// types and split. Such groups share slots. Other groups do not, even where their padded sizes happen to be equal.
 constexpr std::uint64_t likeness(std::span<const PlacedParameter> parameters, Packing packing,
                                  const PolicyValues& policy, const ElementSizes& sizes) noexcept {
     Fnv alike;
@@ -77,7 +77,7 @@ constexpr std::uint64_t likeness(std::span<const PlacedParameter> parameters, Pa
     return alike.hash;
 }
 
-/// Refuses a choice of master and rounding that a Precision does not have.
+/// Checks that the Precision supports this choice of master weights and rounding.
 template <class Precision>
 constexpr void check_rounding(std::string_view path, MasterWeights master,
                               const std::optional<StochasticRounding>& rounding, SourceLocation where) {
@@ -104,15 +104,15 @@ struct Describing {
     Packing packing = Packing::aligned;
 };
 
-/// A group and where its parameters lie in its flat buffer.
+/// The description of a group, with the layout of its flat buffer.
 struct DescribedGroup {
     GroupDescription group;
     FlatLayout layout;
 };
 
-/// Lays the group at `path` out on a mesh, and places its parameters as the ranks number `tp_index` of tp have them:
-/// the only place that does, for groups that exist and for those that are planned.
-/// @pre     shapes that were checked
+/// Lays out the group at `path` on a mesh, and places its parameters as the ranks with index `tp_index` along tp hold
+/// them. Existing and planned groups both use this function.
+/// @pre     the shapes were checked
 /// @throws  as split_mesh and place_parameters; std::invalid_argument when the packing does not go with the policy
 constexpr DescribedGroup describe_on_mesh(std::string_view path, std::span<PlacedParameter> parameters,
                                           const AxisGrid& mesh, std::size_t tp_index, const Describing& of,
@@ -140,8 +140,8 @@ constexpr DescribedGroup describe_on_mesh(std::string_view path, std::span<Place
     return {group, layout};
 }
 
-/// The parameters of `tensors` with what the options choose of them. Those of a list are checked; types' extents are
-/// when they are placed.
+/// Returns the parameters of `tensors`, combined with the options. A TensorList is checked here; the extents of types
+/// are checked when they are placed.
 template <class Group, class Policy>
 constexpr auto chosen_parameters(std::string_view path, const TensorsOf<Group>& tensors,
                                  const ShardedOptions<Group, Policy>& options, SourceLocation where) {
@@ -153,11 +153,11 @@ constexpr auto chosen_parameters(std::string_view path, const TensorsOf<Group>& 
 
 }  // namespace detail
 
-/// The description of a group as Sharded<ParamOrGroup, Policy, ..., Precision> with these options on a mesh would lay
-/// it out, before it exists: frozen parameters, packing and master weights are those of the options.
+/// Returns the description of the group that Sharded<ParamOrGroup, Policy, ..., Precision> with these options would
+/// make on a mesh, before it exists. Frozen parameters, packing and master weights are taken from the options.
 /// Cost:    arithmetic only; works in constant expressions, and for meshes of any size on any machine.
-/// @throws  std::invalid_argument when the policy's shard group does not divide dp, tp not an extent that it splits,
-///          or the options are none that a group can have
+/// @throws  std::invalid_argument when the policy's shard group does not divide dp, tp does not divide an extent that
+///          it splits, or no group can have these options
 template <class ParamOrGroup, ShardPolicy Policy,
           class Precision = DefaultPrecision<typename GroupOf<ParamOrGroup>::Element>>
 constexpr GroupDescription describe_group(std::string_view path, const TensorsOf<ParamOrGroup>& tensors,
@@ -174,7 +174,7 @@ constexpr GroupDescription describe_group(std::string_view path, const TensorsOf
                                     where)
         .group;
 }
-/// The same of a group with no other options than a policy.
+/// Returns the description of a group with no other options than a policy.
 template <class ParamOrGroup, ShardPolicy Policy,
           class Precision = DefaultPrecision<typename GroupOf<ParamOrGroup>::Element>>
 constexpr GroupDescription describe_group(std::string_view path, const TensorsOf<ParamOrGroup>& tensors,

@@ -12,21 +12,21 @@
 
 namespace shardkit::detail {
 
-/// Bytes of one of a group's buffers on a rank.
+/// Returns the bytes of one of a group's buffers on a rank.
 constexpr std::size_t bytes_of(const BufferRow& row, const GroupDescription& group) noexcept {
     return group.numel_of(row.extent) * group.sizes.of(row.element);
 }
 
-/// A group's placement table, and the facts of it that every reader of a step asks for.
+/// A group's placement table, with the facts that all readers of a step need.
 struct GroupRows : PlacementTable {
     bool trainable = false;
-    bool gathers = false;            ///< windows may have to gather
-    bool leases_full = false;        ///< into a buffer that exists while it is needed
-    bool reduces_each = false;       ///< every microbatch; gradients lie in a leased buffer until then
-    bool reduces_further = false;    ///< across replicas or tp, once every microbatch is in
-    std::size_t full_bytes = 0;      ///< of the leased full copy, 0: none
-    std::size_t gradient_bytes = 0;  ///< likewise
-    std::size_t addend_bytes = 0;    ///< of what a later reduction takes beside the result, while it runs
+    bool gathers = false;            ///< windows may need a gather
+    bool leases_full = false;        ///< the full copy is leased
+    bool reduces_each = false;       ///< every microbatch is reduced; until then its gradients lie in a leased buffer
+    bool reduces_further = false;    ///< sums across replicas or tp follow once all microbatches are added
+    std::size_t full_bytes = 0;      ///< size of the leased full copy, 0 if there is none
+    std::size_t gradient_bytes = 0;  ///< size of the leased gradient buffer, 0 if there is none
+    std::size_t addend_bytes = 0;    ///< size of the leased target of later reductions, 0 if there is none
 
     constexpr GroupRows() = default;
     constexpr explicit GroupRows(const GroupDescription& group)
@@ -44,7 +44,7 @@ struct GroupRows : PlacementTable {
         };
         gather_ = at(collectives(When::each_window).empty() ? When::updated_window : When::each_window);
         further_ = at(When::last_microbatch);
-        Rows whole{further_.begin, 0};  // those that make partial gradients whole
+        Rows whole{further_.begin, 0};  // the rows that reduce full gradients
         for (; further_.count > 0 && collectives()[further_.begin].extent == Extent::full; ++whole.count) {
             further_ = {further_.begin + 1, further_.count - 1};
         }
@@ -59,13 +59,13 @@ struct GroupRows : PlacementTable {
         }
     }
 
-    /// The collectives that an act of communication calls; of reductions those of the first or of a later one.
+    /// Returns the collectives that an act calls. `first` selects those of the first reduction, or of a later one.
     constexpr std::span<const CollectiveRow> called_by(Act act, bool first = true) const noexcept {
         const Rows rows = act == Act::gather ? gather_ : act == Act::all_reduce ? further_ : first ? first_ : later_;
         return collectives().subspan(rows.begin, rows.count);
     }
-    /// Whether a full copy is current when a step begins, in steady state and before any of its gathers: an update
-    /// made the copies of what trains stale.
+    /// Returns whether the full copy is current when a step begins, in steady state. It is stale where the update of
+    /// a trainable group has changed the shards.
     constexpr bool rests_current() const noexcept { return !gathers || (!leases_full && !trainable); }
 
   private:
@@ -73,7 +73,7 @@ struct GroupRows : PlacementTable {
         std::size_t begin = 0;
         std::size_t count = 0;
     };
-    Rows gather_, first_, later_, further_;  // of the collectives
+    Rows gather_, first_, later_, further_;  // ranges of `collectives()`
 };
 
 SHARDKIT_CONSTEXPR_VECTOR std::vector<GroupRows> rows_of(std::span<const GroupDescription> groups) {

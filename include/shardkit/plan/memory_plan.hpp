@@ -18,16 +18,16 @@
 
 namespace shardkit {
 
-/// Peak bytes of the library's buffers on one rank, by kind. Every rank holds the same.
+/// The peak bytes of the library's buffers on one rank, by kind. They are equal on all ranks.
 struct MemoryPlan {
-    ByteCount parameters;        ///< at rest: the full buffers, or the shards
-    ByteCount master;            ///< master shards, where the master type differs
-    ByteCount gradients;         ///< at rest: full gradients that microbatches add to, and reduced ones
-    ByteCount optimizer;         ///< states
+    ByteCount parameters;        ///< at rest: the full buffers or the shards
+    ByteCount master;            ///< master weights, where the master type differs
+    ByteCount gradients;         ///< at rest: full gradients that microbatches add to, and reduced gradients
+    ByteCount optimizer;         ///< optimizer states
     ByteCount gather_buffers;    ///< full parameters while windows are open
     ByteCount gradient_buffers;  ///< full gradients while a microbatch is open
     ByteCount reduce_buffers;    ///< addends of later microbatches, and the norm's partial sums
-    ByteCount arena;             ///< of a schedule: what buffers of the last three kinds share instead
+    ByteCount arena;             ///< of a schedule: memory shared by all buffers of the last three kinds
 
     constexpr ByteCount total() const noexcept {
         return parameters + master + gradients + optimizer + gather_buffers + gradient_buffers + reduce_buffers +
@@ -38,7 +38,7 @@ struct MemoryPlan {
 
 namespace detail {
 
-/// Where a plan counts a buffer that the group has for itself, or, `leased`, takes turns in.
+/// Returns the kind under which a plan counts a buffer that the group owns or, if `leased`, shares.
 constexpr auto kind_of(Role role, Held held) -> ByteCount MemoryPlan::* {
     const bool leased = held == Held::leased;
     switch (role) {
@@ -59,15 +59,15 @@ constexpr auto kind_of(Role role, Held held) -> ByteCount MemoryPlan::* {
     }
     return &MemoryPlan::reduce_buffers;
 }
-/// Bytes that the group takes from the pool of `role`, 0: none.
+/// Returns the bytes that the group needs from the pool of `role`, 0 if it uses none.
 constexpr std::size_t slot_bytes(Role role, const GroupDescription& group) {
     const GroupRows rows(group);
     return role == Role::gathered    ? rows.full_bytes
            : role == Role::gradients ? rows.gradient_bytes
                                      : rows.addend_bytes;
 }
-/// Whether `group`, behind `earlier`, adds a slot of so many bytes to the pool of `role`, in which groups that are
-/// alike take turns.
+/// Returns whether `group`, behind `earlier`, adds a slot of `bytes` to the pool of `role`, which groups with equal
+/// shapes share.
 constexpr bool adds_slot(std::span<const GroupDescription> earlier, const GroupDescription& group, Role role,
                          std::size_t bytes, std::size_t in_flight) {
     std::size_t same = 0;
@@ -77,8 +77,8 @@ constexpr bool adds_slot(std::span<const GroupDescription> earlier, const GroupD
     return pool_slots(same + 1, in_flight) > pool_slots(same, in_flight);
 }
 
-/// What the groups, an optimizer and the norm hold from their construction on: all but the slots that groups take
-/// turns in.
+/// Returns the memory that the groups, an optimizer and the norm hold from construction on: all except the shared
+/// slots.
 constexpr MemoryPlan resting_memory(std::span<const GroupDescription> groups, const PlanOptions& options) {
     MemoryPlan plan;
     for (const GroupDescription& group : groups) {
@@ -96,7 +96,7 @@ constexpr MemoryPlan resting_memory(std::span<const GroupDescription> groups, co
 
 }  // namespace detail
 
-/// Peak bytes per rank for these groups.
+/// Returns the peak bytes per rank for these groups.
 /// @post equals what the containers, an optimizer with that many states and global_norm allocate in buffers
 constexpr MemoryPlan plan_memory(std::span<const GroupDescription> groups, const PlanOptions& options = {}) {
     MemoryPlan plan = detail::resting_memory(groups, options);
@@ -115,7 +115,7 @@ constexpr MemoryPlan plan_memory(std::span<const GroupDescription> groups, const
     return plan;
 }
 
-/// The memory of one rank as a text table, a line a kind.
+/// Returns the memory of one rank as a text table, with one line for each kind.
 inline std::string memory_table(const MemoryPlan& plan) {
     struct Row {
         std::string_view kind;

@@ -11,10 +11,10 @@
 
 namespace shardkit::detail {
 
-/// A step of a model: where each of its groups stands.
+/// The state of a step of a model: one GroupStep for each group.
 class ModelStep {
   public:
-    /// In steady state.
+    /// Begins a step in steady state.
     SHARDKIT_CONSTEXPR_VECTOR explicit ModelStep(std::span<const GroupDescription> groups) : rows_(rows_of(groups)) {
         for (const GroupRows& rows : rows_) { groups_.push_back({.current = rows.rests_current()}); }
     }

@@ -9,15 +9,15 @@
 
 namespace shardkit {
 
-/// Memory and traffic of one rank and one training step: sums over the rows of each group's placement table, which
-/// its stores execute, with the sizes of the layout that they use.
+/// The memory and traffic of one rank in one training step. They are sums over the rows of each group's placement
+/// table, which its stores execute, with the sizes of its layout.
 struct Plan {
     std::size_t numel = 0;  ///< distinct parameter elements of the model
     MemoryPlan memory;
     TrafficPlan traffic;
 };
 
-/// The plan for described groups; constant expression or run time, no rank needed.
+/// Returns the plan for described groups, in a constant expression or at run time. No rank is needed.
 ///     static_assert(plan(groups, DeviceMesh<64>{}.grid()).memory.total() <= ByteCount(80'000'000'000));
 constexpr Plan plan(std::span<const GroupDescription> groups, const AxisGrid& mesh, const PlanOptions& options = {}) {
     Plan made{0, plan_memory(groups, options), plan_traffic(groups, mesh, options)};

@@ -13,22 +13,23 @@
 
 namespace shardkit {
 
-/// Which ranks a planned collective joins: axes as `named_axes` names them, which is how a rank's traffic log does.
+/// The ranks that join a planned collective: axes with the names that `named_axes` and a rank's traffic log give
+/// them.
 struct PlannedAxes {
     AxisNames names;
-    std::size_t shard_group = 0;  ///< where the names are of a split dp: the extent of dp_shard
+    std::size_t shard_group = 0;  ///< extent of dp_shard where the names are axes of a split dp, else 0
 
-    /// Axes of the mesh itself: PlannedAxes::of(mesh, Axes<Tp>{}).
+    /// Returns axes of the mesh itself: PlannedAxes::of(mesh, Axes<Tp>{}).
     static constexpr PlannedAxes of(const AxisGrid& mesh, const AxisNames& axes) {
         return {named_axes(mesh, axes), 0};
     }
-    /// Those of a group's communicator.
+    /// Returns the axes of a group's communicator.
     static constexpr PlannedAxes of(detail::Over over, const PolicyValues& policy, const AxisGrid& split) {
         const AxisNames names = named_axes(split, detail::axes_of(over, policy));
         const bool halved = names.contains(DpReplicate::name) || names.contains(DpShard::name);
         return {names, halved ? policy.shard_group : 0};
     }
-    /// Every rank: the global norm.
+    /// Returns the axes of all ranks, as the global norm uses them.
     static constexpr PlannedAxes world() {
         PlannedAxes all;
         all.names.add("world");
@@ -37,11 +38,11 @@ struct PlannedAxes {
     constexpr bool is_world() const noexcept { return names.contains("world"); }
     std::string label() const { return joined(names); }
 
-    /// The mesh with the axes that the names are of.
+    /// Returns the mesh, with dp split where the names need it.
     constexpr AxisGrid grid(const AxisGrid& mesh) const {
         return shard_group == 0 ? mesh : mesh.split_axis(Dp::name, shard_group, DpReplicate::name, DpShard::name);
     }
-    /// The ranks that meet this one.
+    /// Returns the ranks that communicate with `rank`.
     constexpr RankGroup group(const AxisGrid& mesh, std::size_t rank) const {
         return grid(mesh).group(names.span(), rank);
     }
@@ -51,7 +52,7 @@ struct PlannedAxes {
 
 namespace detail {
 
-/// That of all ranks of a mesh, for collectives over these axes.
+/// Returns how the collectives over these axes spread over hosts, for all ranks of a mesh.
 constexpr HostSpread host_spread(const PlannedAxes& axes, const AxisGrid& mesh, std::size_t ranks_per_host) {
     HostSpread spread{.ranks = mesh.size()};
     if (ranks_per_host == 0) { return spread; }
@@ -60,7 +61,7 @@ constexpr HostSpread host_spread(const PlannedAxes& axes, const AxisGrid& mesh, 
         return spread;
     }
     const AxisGrid grid = axes.grid(mesh);
-    AxisNames ascending;  // so that members are, too
+    AxisNames ascending;  // so that members ascend, too
     for (std::size_t a = 0; a < grid.axis_count(); ++a) {
         if (axes.names.contains(grid.axis(a).name)) { ascending.add(grid.axis(a).name); }
     }

@@ -10,9 +10,9 @@
 
 namespace shardkit::detail {
 
-/// What a step does with a group, in numbers.
+/// Counts of what a step does with a group.
 struct StepCounts {
-    std::array<std::uint64_t, PlacementTable::most_collectives> calls{};  ///< of each of the group's collectives
+    std::array<std::uint64_t, PlacementTable::most_collectives> calls{};  ///< one for each of the group's collectives
     bool takes_addend = false;
 
     constexpr void add(const GroupRows& rows, const Applied& applied, std::uint64_t times = 1) noexcept {
@@ -24,7 +24,7 @@ struct StepCounts {
     }
 };
 
-/// Those of a plain step, in steady state: each verb communicates when it is called.
+/// Returns the counts of a plain step in steady state, in which each verb communicates when it is called.
 constexpr StepCounts plain_step(const GroupRows& rows, std::uint64_t microbatches, std::size_t windows) {
     StepCounts counts;
     GroupStep its{.current = rows.rests_current()};
@@ -37,7 +37,7 @@ constexpr StepCounts plain_step(const GroupRows& rows, std::uint64_t microbatche
     const auto reduce_due = [&] {
         while (const auto act = due_reduction(its, rows)) { apply(*act); }
     };
-    // The second microbatch does what all later ones do.
+    // The second microbatch stands for all later ones.
     for (std::uint64_t m = 0; m < std::min<std::uint64_t>(microbatches, 2); ++m) {
         times = m == 0 ? 1 : microbatches - 1;
         for (std::size_t w = 0; w < windows; ++w) {

@@ -11,16 +11,17 @@
 #include <shardkit/plan/group_rows.hpp>
 #include <shardkit/plan/step_rule.hpp>
 
-// When a step communicates, what it must keep to, and which leased buffers exist, told once: from a group's rows and
-// what it has done so far. Groups, their refusals, dry steps, checks, plans, simulations and schedules ask here.
+// The rules of a step in one place: when it communicates, what it must not do, and which leased buffers exist. They
+// follow from a group's rows and what the step has done so far. Groups, error checks, dry steps, plans, simulations
+// and schedules all use them.
 
 namespace shardkit::detail {
 
-/// The rules that an act breaks, in the order in which they are told.
+/// The rules that an act breaks, in the order in which they are reported.
 class BrokenRules {
   public:
     constexpr void require(bool holds, StepRule rule) {
-        if (!holds) { rules_[count_++] = rule; }  // not at(): what could throw is computed though nobody asks
+        if (!holds) { rules_[count_++] = rule; }  // not at(): code that can throw is not optimized away
     }
     constexpr bool has(StepRule rule) const noexcept {
         for (std::size_t i = 0; i < count_; ++i) {
@@ -37,50 +38,52 @@ class BrokenRules {
     std::size_t count_ = 0;
 };
 
-/// Where a group stands in a step.
+/// The state of a step for one group.
 struct GroupStep {
-    // Its full copy.
-    bool current = false;       ///< it is what the shards are
-    bool unused = false;        ///< it was gathered, and no window has shown it
-    std::uint32_t asked = 0;    ///< windows that show nothing yet
-    std::uint32_t windows = 0;  ///< that show it
-    // Its gradients.
-    bool out = false;              ///< a buffer is with the backward pass
-    bool lost = false;             ///< one of this step was never added
-    bool skipped = false;          ///< it has none in this step
-    bool finished = false;         ///< no microbatch is to come, says the program
-    bool reduced_further = false;  ///< across replicas and tp
-    bool done = false;             ///< reduced for good, or read
+    // Of its full copy:
+    bool current = false;       ///< the full copy agrees with the shards
+    bool unused = false;        ///< the full copy was gathered, and no window has shown it
+    std::uint32_t asked = 0;    ///< windows that were opened and show nothing yet
+    std::uint32_t windows = 0;  ///< windows that show the full copy
+    // Of its gradients:
+    bool out = false;              ///< the backward pass holds a gradient buffer
+    bool lost = false;             ///< a gradient buffer of this step was never added
+    bool skipped = false;          ///< the group has no gradient in this step
+    bool finished = false;         ///< the program has declared that no microbatch follows
+    bool reduced_further = false;  ///< the sums across replicas and tp are made
+    bool done = false;             ///< the gradients are completely reduced, or were read
     bool updated = false;
-    std::uint32_t added = 0;       ///< microbatches
-    std::uint32_t unreduced = 0;   ///< of them
-    std::uint32_t reductions = 0;  ///< of full gradients
+    std::uint32_t added = 0;       ///< number of microbatches added
+    std::uint32_t unreduced = 0;   ///< number of added microbatches not yet reduced
+    std::uint32_t reductions = 0;  ///< number of reductions of full gradients
 
-    /// Whether gradients of it may be handed out.
+    /// Returns whether a gradient buffer may be handed out.
     constexpr bool accumulating() const noexcept { return !skipped && !finished && !done; }
 };
 
-/// What an act does.
+/// The effect of an act.
 struct Applied {
-    GroupStep next;                          ///< where the group stands behind it
-    BrokenRules broken{};                    ///< what forbids it
-    std::span<const CollectiveRow> calls{};  ///< what it communicates; of the group's rows
+    GroupStep next;                          ///< the group's state after the act
+    BrokenRules broken{};                    ///< the rules that forbid the act
+    std::span<const CollectiveRow> calls{};  ///< the collectives that it calls; refers to the group's rows
     std::optional<Role> works_in = {};       ///< the leased buffer that it needs
-    bool takes = false;                      ///< which exists from here on
-    bool gives_back = false;                 ///< and is not needed behind it
-    bool takes_addend = false;               ///< a second one exists while it runs
+    bool takes = false;                      ///< that buffer exists from here on
+    bool gives_back = false;                 ///< that buffer is not needed after the act
+    bool takes_addend = false;               ///< a second buffer exists while the act runs
 };
 
-/// Whether the next microbatch adds to what earlier ones left in the buffer, else it begins with zeros.
+/// Returns whether the next microbatch adds to values that earlier ones left in the buffer; otherwise it begins with
+/// zeros.
 constexpr bool adds_on(const GroupStep& its, const GroupRows& rows) noexcept {
     return (rows.reduces_each ? its.unreduced : its.added) > 0;
 }
-/// Whether everything that was added is reduced as far as it will be.
+/// Returns whether everything that was added is completely reduced.
 constexpr bool is_reduced(const GroupStep& its, const GroupRows& rows) noexcept {
     return its.unreduced == 0 && !its.out && (its.added == 0 || !rows.reduces_further || its.reduced_further);
 }
 
-/// What `act` of `microbatch` does to a group. Inlined where it is asked, so that a verb pays for what it uses of it.
+/// Returns the effect of `act` of `microbatch` on a group. Inlined, so that a verb pays only for the parts that it
+/// uses.
 [[gnu::always_inline]] constexpr Applied apply_act(const GroupStep& its, Act act, const GroupRows& rows,
                                                    std::uint32_t microbatch) {
     Applied made{its};
@@ -174,13 +177,13 @@ constexpr bool is_reduced(const GroupStep& its, const GroupRows& rows) noexcept 
     return made;
 }
 
-/// The same of the group's next microbatch, or, of a reduction, of its last one: what a program means, whose verbs
-/// have no numbers.
+/// Returns the effect of an act on the group's next microbatch, or for a reduction on its last one. A program's verbs
+/// mean this, as they have no numbers.
 [[gnu::always_inline]] constexpr Applied apply_act(const GroupStep& its, Act act, const GroupRows& rows) {
     return apply_act(its, act, rows, act == Act::reduce ? its.added - 1 : its.added);
 }
 
-/// Says that every microbatch of a group is in.
+/// Returns the effect of declaring that all microbatches of a group were added.
 constexpr Applied apply_finish(const GroupStep& its) {
     Applied made{its};
     made.broken.require(!its.skipped && !its.finished, StepRule::gradients_of_step);
@@ -189,23 +192,24 @@ constexpr Applied apply_finish(const GroupStep& its) {
     made.next.finished = true;
     return made;
 }
-/// The reduction that a program's verb makes next where no schedule says otherwise.
+/// Returns the next reduction that a program's verb makes where no schedule leads.
 constexpr std::optional<Act> due_reduction(const GroupStep& its, const GroupRows& rows) noexcept {
     if (its.unreduced > 0 && (rows.reduces_each || its.finished)) { return Act::reduce; }
     if (its.finished && its.added > 0 && rows.reduces_further && !its.reduced_further) { return Act::all_reduce; }
     return std::nullopt;
 }
-/// Whether a window that is asked for gathers where no schedule says otherwise.
+/// Returns whether opening a window gathers where no schedule leads.
 constexpr bool due_gather(const GroupStep& its, const GroupRows& rows) noexcept {
     return rows.gathers && !its.current;
 }
-/// A leased full copy was given back.
+/// Returns the state after the release of a leased full copy.
 constexpr GroupStep given_back(GroupStep its) noexcept {
     its.current = its.unused = false;
     return its;
 }
 
-/// The end of a step; `updates`: there is one of some group. What its copy is then, it is when the next one begins.
+/// Returns the effect of the end of a step. `updates` says whether the step updates any group. The full copy stays as
+/// it is.
 constexpr Applied apply_end(const GroupStep& its, const GroupRows& rows, bool updates) {
     Applied made;
     const auto require = [&](bool holds, StepRule rule) { made.broken.require(holds, rule); };

@@ -8,31 +8,31 @@
 
 namespace shardkit {
 
-/// What every step keeps to; `check` says where a schedule does not.
+/// The rules that every step must keep. `check` reports where a schedule breaks one.
 enum class StepRule : std::uint8_t {
-    group_exists,            ///< an operation is of one of the model's groups
+    group_exists,            ///< an operation names one of the model's groups
     gather_before_use,       ///< a window shows a copy that was gathered since the last update
-    gather_where_sharded,    ///< only a copy that can be out of date is gathered
+    gather_where_sharded,    ///< only a copy that can be stale is gathered
     gather_outside_windows,  ///< a copy is not gathered again under an open window
-    gather_is_used,          ///< a gathered copy is used before it is given back, gathered again or updated
+    gather_is_used,          ///< a gathered copy is used before it is released, gathered again or updated
     window_open_at_close,    ///< a window that ends was open
-    windows_end_in_step,     ///< none is open at the group's update or at the end
+    windows_end_in_step,     ///< no window is open at the group's update or at the end of the step
     gradients_of_trainable,  ///< a frozen group has none
-    gradients_of_step,       ///< a skipped group has none, nor one whose reduction is done
-    zero_before_add,         ///< a microbatch is added once, from a buffer that was taken for it
-    add_before_zero,         ///< one buffer of a group is out at a time
+    gradients_of_step,       ///< a group that was skipped or is completely reduced has none
+    zero_before_add,         ///< a microbatch is added once, from a buffer that was handed out for it
+    add_before_zero,         ///< at most one buffer of a group is handed out at a time
     microbatches_in_order,   ///< a group's microbatches are numbered 0, 1, ...
-    add_before_reduce,       ///< a reduction comes behind what it reduces
-    added_or_skipped,        ///< every trainable group is, before the norm and the updates
-    reduced_before_read,     ///< all that was added is reduced, further too, before the norm and the updates
+    add_before_reduce,       ///< a reduction comes after the microbatches that it reduces
+    added_or_skipped,        ///< every trainable group is added or skipped before the norm and the updates
+    reduced_before_read,     ///< everything added is completely reduced before the norm and the updates
     norm_before_updates,     ///< a norm comes before the first update
-    update_once,             ///< a group is updated once at most, and every group that was added with any other
-    within_limit             ///< the library's buffers fit the bytes that were given
+    update_once,             ///< a group is updated at most once, and all added groups are if any is
+    within_limit             ///< the library's buffers fit the given number of bytes
 };
-/// How many rules there are.
+/// The number of rules.
 inline constexpr std::size_t step_rule_count = 18;
 
-/// The rule's name, as errors give it.
+/// Returns the rule's name, as errors give it.
 constexpr std::string_view name(StepRule rule) noexcept {
     constexpr std::array<std::string_view, step_rule_count> names{
         "group_exists",      "gather_before_use",    "gather_where_sharded", "gather_outside_windows",
@@ -42,7 +42,7 @@ constexpr std::string_view name(StepRule rule) noexcept {
         "update_once",       "within_limit"};
     return names[static_cast<std::size_t>(rule)];
 }
-/// What it asks for, in a sentence.
+/// Returns what the rule asks for, as a sentence.
 constexpr std::string_view sentence(StepRule rule) noexcept {
     constexpr std::array<std::string_view, step_rule_count> sentences{
         "expected one of the model's groups",

@@ -20,38 +20,38 @@
 
 namespace shardkit {
 
-/// A link between neighbours of a ring: what a message costs before its first byte, and bytes per second after it.
+/// A link between neighbours of a ring: the latency of a message, and the bandwidth after it.
 struct LinkModel {
-    double latency = 0;                                          ///< seconds a message
-    double bandwidth = std::numeric_limits<double>::infinity();  ///< bytes a second, of each rank
+    double latency = 0;                                          ///< seconds per message
+    double bandwidth = std::numeric_limits<double>::infinity();  ///< bytes per second, of each rank
 
-    /// Seconds for `bytes` in `messages` that follow each other.
+    /// Returns the seconds for `bytes` in `messages` that follow each other.
     constexpr double seconds(double messages, double bytes) const noexcept {
         return messages * latency + bytes / bandwidth;
     }
-    /// The worse of both in either respect: what a ring over both kinds of links waits for.
+    /// Returns the higher latency and the lower bandwidth of both: what limits a ring over both kinds of links.
     friend constexpr LinkModel slower(const LinkModel& a, const LinkModel& b) noexcept {
         return {a.latency > b.latency ? a.latency : b.latency, a.bandwidth < b.bandwidth ? a.bandwidth : b.bandwidth};
     }
     friend constexpr bool operator==(const LinkModel&, const LinkModel&) noexcept = default;
 };
 
-/// What a prediction of time knows of the machines: the links within a node and across nodes, for each verb (engines
-/// reach other bandwidths with other verbs), and how ranks lie on nodes.
+/// The machines as a prediction of time sees them: the links within a node and across nodes for each verb, as engines
+/// reach different bandwidths with different verbs, and the number of ranks per node.
 struct TimeModel {
     using Links = std::array<LinkModel, detail::verb_count>;  ///< indexed by verb
 
     Links within{};
     Links across{};
-    std::size_t ranks_per_node = 0;  ///< ranks 0 .. k - 1 on the first node, and so on; 0: all on one node
+    std::size_t ranks_per_node = 0;  ///< k places ranks 0 .. k - 1 on the first node, and so on; 0: all on one node
 
-    /// One link for all verbs.
+    /// Returns the same link for all verbs.
     static constexpr Links links(const LinkModel& link) noexcept {
         Links all{};
         for (LinkModel& each : all) { each = link; }
         return all;
     }
-    /// The links of a ring whose ranks lie on one node, or on several: then it waits for the slower ones.
+    /// Returns the link that limits a ring on one node or, if `spans_nodes`, over several.
     constexpr LinkModel link(Verb verb, bool spans_nodes) const noexcept {
         const auto i = static_cast<std::size_t>(verb);
         return spans_nodes ? slower(within[i], across[i]) : within[i];
@@ -66,7 +66,7 @@ namespace detail {
                            number_text(link.latency), " s and bandwidth ", number_text(link.bandwidth), " B/s for ",
                            name(verb), ", expected a finite latency >= 0 and a bandwidth > 0");
 }
-/// Refuses links over which bytes would take a time that there is not. Bandwidth may be infinite.
+/// Checks that latencies and bandwidths are possible. A bandwidth may be infinite.
 /// @throws std::invalid_argument
 constexpr void require_possible(const TimeModel& model, SourceLocation where) {
     constexpr auto infinite = std::bit_cast<std::uint64_t>(std::numeric_limits<double>::infinity());
@@ -82,7 +82,7 @@ constexpr void require_possible(const TimeModel& model, SourceLocation where) {
     }
 }
 
-/// Whether any group over these axes has ranks on two nodes.
+/// Returns whether any group over these axes has ranks on more than one node.
 constexpr bool spans_nodes(const PlannedAxes& axes, const AxisGrid& mesh, std::size_t ranks_per_node) {
     if (ranks_per_node == 0) { return false; }
     if (axes.is_world()) { return mesh.size() > ranks_per_node; }
@@ -94,21 +94,22 @@ constexpr bool spans_nodes(const PlannedAxes& axes, const AxisGrid& mesh, std::s
 
 }  // namespace detail
 
-/// Seconds that the collectives of a plan's step take one after the other, each as a ring:
+/// Returns the seconds that the collectives of a plan's step take one after the other, each as a ring:
 ///     (n - 1) a + (n - 1) / n S / B for an all-gather or a reduce-scatter, twice that for an all-reduce,
-/// with a and B of the slowest link of the ring. What overlaps with computation is not for this function to say.
-/// Units:   seconds, bytes, bytes a second. The bytes are the plan's `moved`, so padding and engines' habits count.
-/// `mesh`:  the plan's.
+/// with a and B of the slowest link of the ring. Overlap with computation is not considered.
+/// Units:   seconds, bytes, bytes per second. The bytes are the plan's `moved`, which include padding and what
+/// engines add.
+/// `mesh`:  the plan's mesh.
 /// Cost:    arithmetic for every rank of the mesh; no rank is needed.
 /// @throws  std::invalid_argument for a link with a negative, infinite or NaN latency, or a bandwidth not above 0
-/// @post    with one rank a group 0; linear in latency and in 1 / bandwidth
+/// @post    0 with one rank per group; linear in latency and in 1 / bandwidth
 /// Source:  Chan et al., Collective communication, 2007; Thakur, Rabenseifner and Gropp 2005
 constexpr double communication_seconds(const TrafficPlan& plan, const AxisGrid& mesh, const TimeModel& model,
                                        SourceLocation where = SourceLocation::current()) {
     detail::require_possible(model, where);
     double seconds = 0;
     for (const auto& [verb, axes, traffic] : plan.rows()) {
-        if (verb == Verb::send) { continue; }  // what is sent is received in the same time
+        if (verb == Verb::send) { continue; }  // received in the same time
         const std::size_t ranks = axes.is_world() ? mesh.size() : axes.group(mesh, 0).size();
         seconds += model.link(verb, detail::spans_nodes(axes, mesh, model.ranks_per_node))
                        .seconds(static_cast<double>(traffic.calls) * detail::ring_messages(verb, ranks),

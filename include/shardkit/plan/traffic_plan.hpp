@@ -24,16 +24,16 @@
 
 namespace shardkit {
 
-/// Collectives of one verb over one set of axes in one training step, on one rank.
+/// The collectives of one verb over one set of axes in one training step, on one rank.
 struct PlannedTraffic {
     std::uint64_t calls = 0;
-    ByteCount payload;        ///< bytes of the whole buffers
-    ByteCount moved;          ///< bytes between this rank and its peers, the mean over ranks
-    ByteCount between_hosts;  ///< of those moved, bytes from or to ranks of other hosts, the mean over ranks
+    ByteCount payload;        ///< size of the whole buffers
+    ByteCount moved;          ///< bytes between this rank and its peers, as a mean over ranks
+    ByteCount between_hosts;  ///< the part of `moved` from or to ranks of other hosts, as a mean over ranks
 
     friend constexpr bool operator==(const PlannedTraffic&, const PlannedTraffic&) noexcept = default;
 };
-/// One collective of a plan, with its calls and bytes.
+/// One verb and set of axes of a plan, with calls and bytes.
 struct PlannedRow {
     Verb verb{};
     PlannedAxes axes;
@@ -42,21 +42,21 @@ struct PlannedRow {
     friend constexpr bool operator==(const PlannedRow&, const PlannedRow&) noexcept = default;
 };
 
-/// Collectives and bytes on the wire of one training step. A group of one rank communicates nothing.
+/// The collectives and bytes on the wire of one training step. A group of one rank communicates nothing.
 class TrafficPlan {
   public:
     static constexpr std::size_t max_rows = 32;
 
-    /// Each verb and set of axes once.
+    /// Returns the rows, one for each verb and set of axes.
     constexpr std::span<const PlannedRow> rows() const noexcept { return {rows_.data(), count_}; }
-    /// What a rank's log would say over axes of this label: "dp_shard x cp".
+    /// Returns what a rank's log would report for the axes with this label: "dp_shard x cp".
     PlannedTraffic operator()(Verb verb, std::string_view label) const {
         for (const PlannedRow& row : rows()) {
             if (row.verb == verb && row.axes.label() == label) { return row.traffic; }
         }
         return {};
     }
-    /// Over all axes.
+    /// Returns the sum over all axes.
     constexpr PlannedTraffic total(Verb verb) const noexcept {
         PlannedTraffic all;
         for (const PlannedRow& row : rows()) {
@@ -73,7 +73,7 @@ class TrafficPlan {
                        const Moved& moved) {
         add_all(verb, axes, calls, calls * payload, {calls * moved.bytes, calls * moved.between_hosts});
     }
-    /// Calls that not every rank makes: the mean over the ranks, of all of them together, rounded.
+    /// Adds calls that not every rank makes, as the rounded mean over all ranks.
     constexpr void add_mean(Verb verb, const PlannedAxes& axes, double calls, double payload, double moved,
                             double between_hosts = 0) {
         const auto rounded = [](double exact) {
@@ -86,7 +86,7 @@ class TrafficPlan {
         return std::equal(a.rows().begin(), a.rows().end(), b.rows().begin(), b.rows().end());
     }
 
-    /// Those that a plan may have rows of.
+    /// The verbs that a plan may have rows of.
     static constexpr std::array<Verb, 5> verbs{Verb::all_gather, Verb::reduce_scatter, Verb::all_reduce, Verb::send,
                                                Verb::receive};
 
@@ -115,7 +115,7 @@ class TrafficPlan {
 
 namespace detail {
 
-/// Where a group's collectives meet which ranks; the same for all groups that a mesh splits alike.
+/// The ranks that join a group's collectives. They are equal for all groups whose policies split the mesh equally.
 struct GroupAxes {
     std::size_t shard_group = 0;
     AxisNames shard_axes;
@@ -139,15 +139,14 @@ struct GroupAxes {
     }
 };
 
-/// What a norm's sum over all ranks moves between a rank and its peers.
+/// Returns what the sum of a norm over all ranks moves between a rank and its peers.
 constexpr Moved moved_by_norm(const NormNumbers& norm, const AxisGrid& mesh, const EngineTraits& engine,
                               const HostSpread& hosts = {}) {
     const std::uint64_t bytes = norm.partials() * sizeof(double);
     return all_reduce_moved(bytes, bytes, mesh.size(), engine, hosts);
 }
 
-/// What one model's ranks sum over tp, together: a group's sharded gradients are summed by the ranks whose shards
-/// meet its partial sums.
+/// The sums of one model over tp, all together. The ranks whose shards contain partial sums of a group make them.
 struct TpSums {
     PlannedAxes axes;
     double calls = 0;
@@ -174,8 +173,8 @@ constexpr void add_tp_sums(TpSums& sums, const GroupDescription& g, const Placem
     }
 }
 
-/// What one call of a row moves between a rank and its peers, over more than one rank. `numel`: elements of the row's
-/// larger buffer, or, of what is summed over tp, of the rank's part.
+/// Returns what one call of a row moves between a rank and its peers, if there are several ranks. `numel` is the
+/// number of elements of the row's larger buffer or, for a sum over tp, of the rank's part.
 constexpr Moved moved_by_row(const GroupDescription& g, const PlacementTable& table, const CollectiveRow& row,
                              std::size_t numel, std::size_t ranks, const EngineTraits& engine,
                              const HostSpread& hosts = {}) {
@@ -187,7 +186,7 @@ constexpr Moved moved_by_row(const GroupDescription& g, const PlacementTable& ta
                                         : scatter_moved(addends, ranks, engine, hosts);
 }
 
-/// Adds a row's calls to a plan, over more than one rank.
+/// Adds a row's calls to a plan, if there are several ranks.
 constexpr void add_row(TrafficPlan& plan, const GroupDescription& g, const PlacementTable& table,
                        const CollectiveRow& row, const PlannedAxes& axes, std::size_t ranks, const HostSpread& hosts,
                        std::uint64_t calls, const EngineTraits& engine) {
@@ -196,7 +195,7 @@ constexpr void add_row(TrafficPlan& plan, const GroupDescription& g, const Place
              moved_by_row(g, table, row, numel, ranks, engine, hosts));
 }
 
-/// Of a step that does counts(group's rows, its number) with each group.
+/// Returns the traffic of a step that makes counts(group's rows, group's number) calls with each group.
 template <class Counts>
 constexpr TrafficPlan traffic_of(std::span<const GroupDescription> groups, const AxisGrid& mesh,
                                  const PlanOptions& options, const Counts& counts) {
@@ -236,7 +235,7 @@ constexpr TrafficPlan traffic_of(std::span<const GroupDescription> groups, const
 
 }  // namespace detail
 
-/// Collectives of one training step in steady state.
+/// Returns the collectives of one training step in steady state.
 /// @post with n = shards, gather bytes G and reduce bytes R, times (n - 1) / n: NoShard 2 R; ShardOptimizer
 ///       R + G; ShardGradOp M R + G; FullShard M (R + 2 G); hybrid as FullShard plus one all-reduce of R / n
 /// Source:  ZeRO, arXiv 1910.02054, section 7; Chan et al. 2007 for the costs of collectives
@@ -248,8 +247,8 @@ constexpr TrafficPlan plan_traffic(std::span<const GroupDescription> groups, con
     });
 }
 
-/// The collectives of one step as a text table: verb, axes as the log names them, calls, bytes moved per rank, and
-/// where there are any, how many of these go between hosts.
+/// Returns the collectives of one step as a text table: verb, axes as in the log, calls, bytes moved per rank and, if
+/// there are any, bytes between hosts.
 inline std::string traffic_table(const TrafficPlan& plan) {
     std::string table;
     bool hosts = false;

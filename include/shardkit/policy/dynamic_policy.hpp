@@ -12,13 +12,13 @@
 
 namespace shardkit {
 
-/// Holds a policy that is chosen when the program runs, by a flag or a configuration file:
+/// A policy that is chosen when the program runs, by a flag or a configuration file:
 ///     DynamicPolicy policy = zero3 ? DynamicPolicy(FullShard{}) : DynamicPolicy(NoShard{});
 ///     Sharded<Block, DynamicPolicy, Engine> block{rank, "blocks.0", {}, {policy}};
-/// Trainers are compiled once instead of once for each policy; they do the same, bit for bit. What a policy's type
-/// tells the compiler (an impossible mesh, memory that cannot be adopted) is an exception instead. There is no
-/// default: a group without a choice does not compile. Once made it is as possible as a policy's type: nothing of it
-/// can be changed but all of it at once.
+/// A trainer is compiled once instead of once for each policy, and computes the same, bit for bit. What a policy's
+/// type reports at compile time (an impossible mesh, memory that cannot be adopted) is an exception instead. There is
+/// no default: a group without a choice does not compile. A DynamicPolicy is always valid: its values cannot be
+/// changed one by one.
 class DynamicPolicy {
   public:
     template <class Policy>
@@ -29,9 +29,9 @@ class DynamicPolicy {
     values_of_(&values_of<Policy>), where_(where) {
         static_assert(PolicyRules<Policy>::hold);
     }
-    /// Makes a policy of values that no type of the program's has, from a file for example. Groups of
-    /// `values.shard_group` neighbours share a copy, whatever dp is.
-    /// @throws std::invalid_argument with the rule's sentence when there can be no such policy
+    /// Makes a policy from values, for example from a file, that correspond to no policy type. Groups of
+    /// `values.shard_group` neighbouring ranks share a copy, whatever dp is.
+    /// @throws std::invalid_argument with the sentence of the broken rule when no such policy can exist
     explicit DynamicPolicy(const PolicyValues& values, SourceLocation where = SourceLocation::current())
         : chosen_(values), values_of_(&same_values), where_(where) {
         if (const std::string_view broken = broken_rule(values); !broken.empty()) {
@@ -53,7 +53,7 @@ class DynamicPolicy {
         return *std::any_cast<PolicyValues>(&chosen);
     }
 
-    // Not a std::function: <functional> would make this header take 1.6 times as long to read.
+    // No std::function: <functional> would make this header take 1.6 times as long to compile.
     std::any chosen_;
     PolicyValues (*values_of_)(const std::any& chosen, std::size_t dp, SourceLocation where);
     SourceLocation where_;

@@ -8,8 +8,8 @@
 
 namespace shardkit {
 
-/// Shards parameters, gradients and optimizer states, as ZeRO stage 3 does; full parameters exist while a window is
-/// open. M reduce-scatters and 2 M all-gathers per step.
+/// Shards parameters, gradients and optimizer states, as ZeRO stage 3 does. Full parameters exist only while a window
+/// is open. M microbatches need M reduce-scatters and 2 M all-gathers per step.
 /// Source:  ZeRO, arXiv 1910.02054, section 5.3
 struct FullShard {
     static constexpr std::string_view name = "full_shard";

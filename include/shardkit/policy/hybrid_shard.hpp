@@ -10,9 +10,9 @@
 
 namespace shardkit {
 
-/// Shards fully inside groups of N neighbouring data-parallel ranks and replicates across the groups: reductions
-/// inside the group for every microbatch, one all-reduce of the shard across groups at the last.
-/// N divides dp. `HybridShard<dynamic>{n}` takes it at run time.
+/// Shards fully within groups of N neighbouring data-parallel ranks and replicates across the groups. Gradients are
+/// reduced within the group in every microbatch; at the last one the shards are all-reduced across groups.
+/// N must divide dp. `HybridShard<dynamic>{n}` takes it at run time.
 /// Source:  PyTorch FSDP HYBRID_SHARD, arXiv 2304.11277, section 3.2.2
 template <std::size_t N>
 struct HybridShard : FullShard {

@@ -9,10 +9,10 @@
 
 namespace shardkit {
 
-/// Says how a value lies over a set of ranks: whole on each, a piece on each, or as addends of a sum.
+/// How a value lies over a set of ranks: whole on each, a piece on each, or as addends of a sum.
 enum class Placement : std::uint8_t { replicated, sharded, partial };
 
-/// Says what has to happen for a placement to become another one.
+/// The operation that turns one placement into another.
 enum class Transition : std::uint8_t { none, slice, all_gather, reduce_scatter, all_reduce };
 
 /// Returns the placement's name in errors and tables.
@@ -21,9 +21,9 @@ constexpr std::string_view name(Placement placement) noexcept {
     return names[static_cast<std::size_t>(placement)];
 }
 
-/// Says which communication makes one placement another; every policy's communication follows from this one table.
+/// Returns the operation that turns one placement into another. Every policy's communication follows from this table.
 /// @post slice and none need no communication
-/// @throws std::invalid_argument for a change to partial: nothing becomes an addend again
+/// @throws std::invalid_argument for a change to partial, which does not exist
 constexpr Transition transition(Placement from, Placement to, SourceLocation where = SourceLocation::current()) {
     if (from == to) { return Transition::none; }
     if (to == Placement::partial) { throw_invalid_argument(where, "placement: a value cannot become partial"); }

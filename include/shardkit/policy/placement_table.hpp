@@ -12,48 +12,48 @@
 
 namespace shardkit::detail {
 
-/// Says what a group keeps on one rank.
+/// What a buffer of a group is for.
 enum class Role : std::uint8_t {
-    parameters,  ///< true between steps: what an update writes, a gather sends and a checkpoint reads
-    gathered,    ///< a full copy beside sharded parameters
-    master,      ///< what the optimizer updates, where its type is another one
-    states,      ///< each of the optimizer's
-    gradients,   ///< full: what a backward pass adds to
-    reduced,     ///< sums over ranks, where they do not lie in `gradients`
-    addend       ///< of a later microbatch, on its way into `reduced`
+    parameters,  ///< resting parameters: an update writes, a gather sends and a checkpoint reads them
+    gathered,    ///< full copy of sharded parameters
+    master,      ///< master weights, where their type differs from the gathered one
+    states,      ///< one optimizer state
+    gradients,   ///< full gradients that a backward pass adds to
+    reduced,     ///< sums over ranks, where they are not stored in `gradients`
+    addend       ///< the reduction of a later microbatch, before it is added to `reduced`
 };
-/// Says which elements of the group's flat order a buffer has.
+/// Which elements of the group's flat order a buffer holds.
 enum class Extent : std::uint8_t {
     full,
-    shard,  ///< this rank's
-    tp_sum  ///< those of the reduced gradients that are summed over tp
+    shard,  ///< this rank's shard
+    tp_sum  ///< the reduced gradients that are summed over tp
 };
-/// Says whether a group has a buffer all the time or takes its turn in one.
+/// Whether a group owns a buffer permanently or leases one.
 enum class Held : std::uint8_t {
     always,
-    leased  ///< from a pool in which groups take turns
+    leased  ///< from a pool that groups share
 };
-/// Says which of a precision's types a buffer's elements have.
+/// Which of a precision's types the elements of a buffer have.
 enum class ElementRole : std::uint8_t { gather, gradient, reduction, master, state };
 
-/// Says when in a step a collective runs.
+/// When in a step a collective runs.
 enum class When : std::uint8_t {
-    each_window,       ///< the first of those open at a time
-    updated_window,    ///< the first one after an update
-    first_microbatch,  ///< at its end
-    later_microbatch,  ///< at the end of each
-    last_microbatch    ///< when every microbatch is in, in the order of the rows
+    each_window,       ///< in the first of the windows that are open at a time
+    updated_window,    ///< in the first window after an update
+    first_microbatch,  ///< at the end of the first microbatch
+    later_microbatch,  ///< at the end of each later microbatch
+    last_microbatch    ///< when all microbatches are added, in the order of the rows
 };
-/// Counts the moments.
+/// The number of values of When.
 inline constexpr std::size_t when_count = 5;
 
-/// Says which ranks a collective joins; `axes_of` names their axes.
+/// Which ranks join a collective; `axes_of` names their axes.
 enum class Over : std::uint8_t { shards, replicas, data, tp };
-/// Lists every set of ranks, in order.
+/// Every set of ranks, in order.
 inline constexpr std::array all_over{Over::shards, Over::replicas, Over::data, Over::tp};
 
-/// Returns the axes of a mesh, with dp split, along which these ranks differ. The only place that says so:
-/// communicators, labels, numbers of ranks and the time model ask here.
+/// Returns the axes of a mesh, with dp split, along which these ranks differ. Communicators, labels, numbers of ranks
+/// and the time model all use this function.
 constexpr AxisNames axes_of(Over over, const PolicyValues& policy) {
     switch (over) {
         case Over::shards:
@@ -68,7 +68,7 @@ constexpr AxisNames axes_of(Over over, const PolicyValues& policy) {
     return Axes<Tp>{};
 }
 
-/// Describes one buffer of a group.
+/// One buffer of a group.
 struct BufferRow {
     Role role{};
     Extent extent{};
@@ -76,19 +76,19 @@ struct BufferRow {
     ElementRole element{};
 };
 
-/// Describes one collective of a group. In place when source and target are one buffer.
+/// One collective of a group. It runs in place when source and target are one buffer.
 struct CollectiveRow {
     When when{};
     Verb verb{};
     Over over{};
     Role source{};
     Role target{};
-    Extent extent{};  ///< of the larger one of the two: of what is gathered, or is to be reduced
+    Extent extent{};  ///< of the larger buffer: what is gathered, or is to be reduced
 
     constexpr bool in_place() const noexcept { return source == target; }
 };
 
-/// Holds what a table must know of a group's element types.
+/// The sizes of a group's element types.
 struct ElementSizes {
     std::size_t gather = 4;
     std::size_t gradient = 4;
@@ -105,7 +105,7 @@ struct ElementSizes {
     friend constexpr bool operator==(const ElementSizes&, const ElementSizes&) noexcept = default;
 };
 
-/// Lists a group's buffers and collectives: what its stores make and call, and its plan adds up.
+/// The buffers and collectives of a group. Its stores allocate and call them, and its plan adds them up.
 class PlacementTable {
   public:
     static constexpr std::size_t most_collectives = 8;
@@ -117,14 +117,14 @@ class PlacementTable {
     constexpr std::span<const CollectiveRow> collectives() const noexcept {
         return {collectives_.data(), collective_count_};
     }
-    /// Returns the row of a buffer, null where the group has none.
+    /// Returns the row of a buffer, or null where the group has none.
     constexpr const BufferRow* find(Role role) const noexcept {
         for (const BufferRow& row : buffers()) {
             if (row.role == role) { return &row; }
         }
         return nullptr;
     }
-    /// Returns the rows of one moment, in their order.
+    /// Returns the rows with that `when`, in order.
     constexpr std::span<const CollectiveRow> collectives(When when) const noexcept {
         std::size_t begin = 0;
         while (begin < collective_count_ && collectives_[begin].when < when) { ++begin; }
@@ -135,7 +135,7 @@ class PlacementTable {
 
     constexpr void add(const BufferRow& row) { buffers_.at(buffer_count_++) = row; }
     /// Adds a row.
-    /// @pre rows are added in the order of their moments
+    /// @pre rows are added in the order of When
     constexpr void add(const CollectiveRow& row) { collectives_.at(collective_count_++) = row; }
 
   private:
@@ -149,7 +149,7 @@ constexpr Extent extent_of(Placement placement) noexcept {
     return placement == Placement::sharded ? Extent::shard : Extent::full;
 }
 /// Returns the verb that makes the change.
-/// @throws std::logic_error when the change needs no communication: no row of a possible policy
+/// @throws std::logic_error when the change needs no communication, which no row of a valid policy has
 constexpr Verb verb_of(Transition change) {
     switch (change) {
         case Transition::all_gather:
@@ -162,7 +162,7 @@ constexpr Verb verb_of(Transition change) {
             throw std::logic_error("placement table: a row without communication");
     }
 }
-/// Makes the table of a possible policy and a group's element types. A group that is not trainable has neither
+/// Makes the table for a valid policy and a group's element types. A group that is not trainable has neither
 /// gradients nor an optimizer.
 constexpr PlacementTable placement_table(const PolicyValues& policy, const ElementSizes& elements, bool trainable) {
     using enum Placement;
@@ -174,7 +174,7 @@ constexpr PlacementTable placement_table(const PolicyValues& policy, const Eleme
     table.updated = extent_of(policy.optimizer);
     table.reduced = extent_of(policy.gradients);
 
-    // Parameters: a full copy that a window shows may have to be gathered.
+    // Parameters: a full copy that a window shows may need a gather.
     const bool leased = policy.release == Release::at_reshard;
     table.add({Role::parameters, extent_of(policy.parameters), Held::always, ElementRole::gather});
     if (policy.parameters == sharded) {
@@ -191,7 +191,7 @@ constexpr PlacementTable placement_table(const PolicyValues& policy, const Eleme
     if (elements.has_master) { table.add({Role::master, table.updated, Held::always, ElementRole::master}); }
     table.add({Role::states, table.updated, Held::always, ElementRole::state});
 
-    // Gradients: reduced where they lie, where the types and the policy let them.
+    // Gradients: reduced in place where the types and the policy allow it.
     const bool each = policy.accumulate == Accumulate::reduced;
     const Role result = each || !elements.reduces_in_place ? Role::reduced : Role::gradients;
     table.add({Role::gradients, Extent::full, each ? Held::leased : Held::always, ElementRole::gradient});

@@ -10,8 +10,8 @@
 
 namespace shardkit {
 
-// What a policy `p` must fulfil, and the sentence that refuses it. A list that is read twice, because a static_assert
-// takes its sentence as a literal only; undefined below.
+// The rules for a policy `p`, each with the sentence that refuses a violation. The list is a macro because it is used
+// twice: a static_assert takes only a literal as its sentence. Undefined below.
 #define SHARDKIT_POLICY_RULES(RULE)                                                                                  \
     RULE(p.shard_axes == AxisNames(Axes<DpShard>{}) || p.shard_axes == AxisNames(Axes<DpShard, Cp>{}),               \
          "impossible policy: shard_axes must be Axes<DpShard> or Axes<DpShard, Cp>")                                 \
@@ -29,8 +29,7 @@ namespace shardkit {
     RULE((p.parameters == Placement::sharded) == (p.release != Release::never),                                      \
          "impossible policy: sharded parameters are released at_update or at_reshard, replicated ones never")
 
-/// Says why a policy of these values cannot work: the sentence of the first rule that it breaks; empty when it is
-/// possible.
+/// Returns the sentence of the first rule that the values break, or an empty one when the policy is valid.
 constexpr std::string_view broken_rule(const PolicyValues& p) {
 #define SHARDKIT_POLICY_RULE(holds, sentence) \
     if (!(holds)) { return sentence; }
@@ -40,7 +39,7 @@ constexpr std::string_view broken_rule(const PolicyValues& p) {
 }
 
 namespace detail {
-/// Returns what the compiler knows of a policy, of one that is chosen at run time its axes at most.
+/// Returns what the compiler knows of a policy; of one that is chosen at run time, at most its axes.
 template <class Policy>
 constexpr PolicyValues static_values() {
     PolicyValues known;
@@ -56,8 +55,8 @@ constexpr PolicyValues static_values() {
 }
 }  // namespace detail
 
-/// Refuses, at compile time and each with its own sentence, combinations of placements that cannot work.
-/// @post PolicyRules<P>::hold is true when P is possible
+/// Rejects invalid combinations of placements at compile time, each with its own sentence.
+/// @post PolicyRules<P>::hold is true when P is valid
 template <ShardPolicy Policy>
 struct PolicyRules {
     static constexpr std::string_view broken = broken_rule(detail::static_values<Policy>());
@@ -69,9 +68,9 @@ struct PolicyRules {
 
 #undef SHARDKIT_POLICY_RULES
 
-/// Returns the policy as values on a mesh with `dp` data-parallel ranks; whether shard_group divides dp is
-/// `split_mesh`'s to say.
-/// @throws std::invalid_argument with the rule's sentence, for values that are known when the program runs only
+/// Returns the policy as values on a mesh with `dp` data-parallel ranks. `split_mesh` checks whether shard_group
+/// divides dp.
+/// @throws std::invalid_argument with the rule's sentence, for values that are known only at run time
 template <ShardPolicy Policy>
 constexpr PolicyValues policy_values(const Policy& policy, std::size_t dp,
                                      SourceLocation where = SourceLocation::current()) {

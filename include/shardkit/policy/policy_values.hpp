@@ -10,17 +10,17 @@
 
 namespace shardkit {
 
-/// Says where the gradients of several microbatches are added up.
+/// Where the gradients of several microbatches are accumulated.
 enum class Accumulate : std::uint8_t {
-    unreduced,  ///< full gradients are added, one reduction at the last microbatch
+    unreduced,  ///< full gradients are added up, with one reduction at the last microbatch
     reduced     ///< every microbatch is reduced into the shard: M reductions, no full-size gradient at rest
 };
 
-/// Says when the full copy of parameters that are sharded at rest is given back.
+/// When the full copy of parameters that are sharded at rest is released.
 enum class Release : std::uint8_t { never, at_update, at_reshard };
 
-/// Holds a policy as values, on a mesh: what the rules judge and the placement table is made from. The default
-/// replicates everything.
+/// A policy as values on a mesh, which the rules check and the placement table is made from. The default replicates
+/// everything.
 struct PolicyValues {
     std::string_view name;  ///< must outlive the values
     Placement parameters = Placement::replicated;
@@ -28,7 +28,7 @@ struct PolicyValues {
     Placement optimizer = Placement::replicated;
     Accumulate accumulate = Accumulate::unreduced;
     Release release = Release::never;
-    std::size_t shard_group = 1;  ///< data-parallel ranks that share one copy
+    std::size_t shard_group = 1;  ///< number of data-parallel ranks that share one copy
     AxisNames shard_axes = Axes<DpShard>{};
 
     friend constexpr bool operator==(const PolicyValues&, const PolicyValues&) noexcept = default;

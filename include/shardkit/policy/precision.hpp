@@ -12,10 +12,10 @@
 namespace shardkit {
 
 /// The element types of a group's buffers.
-/// Gather:    what windows show and all-gathers carry.
-/// Gradient:  what the user's backward pass writes and reductions carry.
-/// Reduction: in which gradients are summed over ranks and kept once reduced.
-/// Master:    what the optimizer updates; a separate shard exists only where it differs from Gather.
+/// Gather:    windows show it and all-gathers carry it.
+/// Gradient:  the backward pass writes it and reductions carry it.
+/// Reduction: gradients are summed over ranks in it, and kept in it once reduced.
+/// Master:    the optimizer updates it; a separate shard exists only where it differs from Gather.
 template <FloatingElement G, FloatingElement D = G, FloatingElement R = Arithmetic<D>,
           FloatingElement M = Arithmetic<G>>
 struct Precision {
@@ -29,19 +29,18 @@ struct Precision {
     static constexpr std::size_t narrowest = std::min({sizeof(G), sizeof(D), sizeof(R), sizeof(M)});
 };
 
-/// fp64 and fp32 throughout; bf16 and fp16 with fp32 reduction and fp32 master weights.
+/// The usual precision: fp64 and fp32 throughout; bf16 and fp16 with fp32 reduction and fp32 master weights.
 template <FloatingElement E>
 using DefaultPrecision = Precision<E>;
 
-/// 16-bit parameters, gradients and reductions with fp32 master weights: what llm.c keeps and moves. Gradients are
-/// summed in 16 bits, in place; DefaultPrecision sums them in fp32, in 4 bytes more for each element that a rank
-/// reduces.
+/// 16-bit parameters, gradients and reductions with fp32 master weights, as in llm.c. Gradients are summed in 16
+/// bits, in place; DefaultPrecision sums them in fp32, which costs 4 bytes more for each element that a rank reduces.
 template <FloatingElement E>
 requires(sizeof(E) == 2) using Reduce16 = Precision<E, E, E, float>;
 
 namespace detail {
 
-/// The element sizes of a Precision's group.
+/// Returns the element sizes of a group with this Precision.
 template <class Precision>
 constexpr ElementSizes element_sizes(MasterWeights master = MasterWeights::kept) noexcept {
     return {sizeof(typename Precision::Gather),
@@ -52,7 +51,7 @@ constexpr ElementSizes element_sizes(MasterWeights master = MasterWeights::kept)
             Precision::has_master && master == MasterWeights::kept,
             Precision::reduces_in_place};
 }
-/// Whether a group can do without its master: updates and states stay in the arithmetic that they have.
+/// Whether a group can omit its master weights: updates and states then keep the same arithmetic.
 template <class Precision>
 inline constexpr bool can_drop_master = Precision::has_master&&
     std::is_same_v<Arithmetic<typename Precision::Gather>, Arithmetic<typename Precision::Master>>;

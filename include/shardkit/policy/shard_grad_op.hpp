@@ -8,9 +8,9 @@
 
 namespace shardkit {
 
-/// Shards optimizer states and gradients, as ZeRO stage 2 does: gradients are reduced to the shard after every
-/// microbatch, so that no full-size gradient outlives its backward pass. M reduce-scatters and one all-gather per
-/// step.
+/// Shards optimizer states and gradients, as ZeRO stage 2 does. Gradients are reduced to the shard after every
+/// microbatch, so that no full gradient outlives its backward pass. M microbatches need M reduce-scatters and one
+/// all-gather per step.
 /// Source:  ZeRO, arXiv 1910.02054, section 5.2
 struct ShardGradOp {
     static constexpr std::string_view name = "shard_grad_op";

@@ -8,8 +8,8 @@
 
 namespace shardkit {
 
-/// Shards optimizer states and reduced gradients, as ZeRO stage 1 does. One reduce-scatter and one all-gather per
-/// step, whatever the number of microbatches; full gradients are kept while microbatches add to them.
+/// Shards optimizer states and reduced gradients, as ZeRO stage 1 does. Needs one reduce-scatter and one all-gather
+/// per step, whatever the number of microbatches; full gradients are kept while microbatches add to them.
 /// Source:  ZeRO, arXiv 1910.02054, section 5.1
 struct ShardOptimizer {
     static constexpr std::string_view name = "shard_optimizer";

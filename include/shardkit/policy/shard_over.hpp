@@ -5,8 +5,8 @@
 
 namespace shardkit {
 
-/// Shards as `Policy` does, but over other axes: ShardOver<FullShard, Axes<DpShard, Cp>> cuts shards over the
-/// flattened dp x cp ranks, so that context parallelism also divides parameters, gradients and states.
+/// Shards as `Policy` does, but over other axes. ShardOver<FullShard, Axes<DpShard, Cp>> shards over the flattened dp
+/// x cp ranks, so that context parallelism also divides parameters, gradients and states.
 template <ShardPolicy Policy, class AxisSet>
 struct ShardOver : Policy {
     using Policy::Policy;

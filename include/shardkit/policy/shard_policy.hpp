@@ -48,22 +48,22 @@ concept PolicyOfValues = requires(const P policy, std::size_t dp) {
 };
 }  // namespace detail
 
-/// A policy decides how a group's parameters, gradients and optimizer states lie over the data ranks.
-/// A plain struct with the members of PolicyOfMembers, constants all; `policy/full_shard.hpp` is a model to copy.
-/// `shard_group(dp)` is the number of data-parallel ranks that share one copy; it must divide dp. Optional: `using
-/// shard_axes = Axes<DpShard, Cp>` to shard over the context-parallel ranks as well. Or one that is chosen when the
-/// program runs, and says its values for a dp: DynamicPolicy.
+/// A policy decides how a group's parameters, gradients and optimizer states lie over the data ranks. It is a plain
+/// struct with the constant members of PolicyOfMembers; `policy/full_shard.hpp` is an example to copy.
+/// `shard_group(dp)` is the number of data-parallel ranks that share one copy; it must divide dp. Optionally, `using
+/// shard_axes = Axes<DpShard, Cp>` shards over the context-parallel ranks as well. A policy that is chosen at run
+/// time returns its values for a given dp instead: DynamicPolicy.
 template <class P>
 concept ShardPolicy = std::copyable<P> &&(detail::PolicyOfMembers<P> || detail::PolicyOfValues<P>);
 
-/// The compiler knows the placements of this policy: every one but a DynamicPolicy.
+/// A policy whose placements the compiler knows: all except DynamicPolicy.
 template <class P>
 concept StaticPolicy = ShardPolicy<P> && requires {
     typename std::bool_constant<(P::parameters == P::optimizer)>;
 };
 
 namespace detail {
-/// Says what a type must be to serve as a policy, in one sentence for each thing that is missing.
+/// Checks that a type can serve as a policy, with one sentence for each member that is missing.
 template <class P>
 struct PolicyMembers {
     static constexpr bool by_values = PolicyOfValues<P>;

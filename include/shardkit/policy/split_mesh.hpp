@@ -10,8 +10,8 @@
 
 namespace shardkit::detail {
 
-/// Returns the mesh as the group at `path` sees it: dp split into dp_replicate, and dp_shard with the ranks that
-/// share a copy.
+/// Returns the mesh as the group at `path` uses it: dp is split into dp_replicate and dp_shard, the ranks that share
+/// a copy.
 /// @throws std::invalid_argument when the policy's shard group does not divide dp
 constexpr AxisGrid split_mesh(const AxisGrid& mesh, const PolicyValues& policy, std::string_view path,
                               SourceLocation where) {
@@ -23,7 +23,7 @@ constexpr AxisGrid split_mesh(const AxisGrid& mesh, const PolicyValues& policy, 
     return mesh.split_axis(Dp::name, policy.shard_group, DpReplicate::name, DpShard::name, where);
 }
 
-/// Returns how many ranks a group's collectives join. `split`: as split_mesh made it.
+/// Returns the number of ranks that join a group's collectives over `over`. `split` is a result of split_mesh.
 constexpr std::size_t ranks_over(Over over, const PolicyValues& policy, const AxisGrid& split) {
     std::size_t ranks = 1;
     for (const std::string_view name : axes_of(over, policy)) { ranks *= split.extent(name); }

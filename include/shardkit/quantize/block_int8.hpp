@@ -10,12 +10,12 @@
 
 namespace shardkit {
 
-/// Stores numbers as signed bytes with one fp32 scale for each block of `Block` of them, counted from the span's
-/// start; the last block may be shorter. value = code * scale, scale = largest magnitude of the block / 127.
-/// Arithmetic is in fp32 whatever the element type. Host and device run these functions.
+/// Stores numbers as signed bytes, with one fp32 scale for each block of `Block` numbers, counted from the start of
+/// the span; the last block may be shorter. value = code * scale, scale = largest magnitude of the block / 127.
+/// Arithmetic is in fp32, whatever the element type. Host and device run these functions.
 /// Bounds:  |value - element| <= scale / 2, up to fp32 rounding, for a scale that is a normal number.
-/// A block with an infinite or NaN element, or one beyond fp32's range, has a NaN scale, so that all of its values
-/// are NaN and nothing is hidden. A block of zeros has scale 0.
+/// A block with an infinite or NaN element, or one beyond fp32's range, has a NaN scale: all of its values are NaN,
+/// and the error is not hidden. A block of zeros has scale 0.
 /// Source:  symmetric absmax quantisation, as in ZeRO++, arXiv 2306.10209, section 3.1
 template <std::size_t Block = 64>
 struct BlockInt8 {
@@ -24,12 +24,12 @@ struct BlockInt8 {
     static constexpr std::size_t block = Block;
     static constexpr float largest_code = 127;
 
-    /// Returns the number of blocks, and so of scales, of `count` elements.
+    /// Returns the number of blocks, and thereby of scales, for `count` elements.
     static constexpr std::size_t blocks(std::size_t count) noexcept { return count / Block + (count % Block != 0); }
 
-    /// Returns the larger of `largest` and the element's magnitude; NaN once there was one.
+    /// Returns the larger of `largest` and the element's magnitude; NaN after any NaN.
     static constexpr float larger(float largest, float element) noexcept {
-        // As integers, magnitudes are in the order of their values, behind them infinity and then NaN.
+        // As integers, magnitudes have the order of their values, followed by infinity and then NaN.
         const std::uint32_t magnitude = std::bit_cast<std::uint32_t>(element) & 0x7fff'ffffU;
         return magnitude > std::bit_cast<std::uint32_t>(largest) ? std::bit_cast<float>(magnitude) : largest;
     }
@@ -37,12 +37,12 @@ struct BlockInt8 {
     static constexpr float scale(float largest) noexcept {
         return detail::is_finite(largest) ? largest / largest_code : std::numeric_limits<float>::quiet_NaN();
     }
-    /// Returns the element's code: element / scale, rounded to nearest, ties to even; 0 where the scale is 0 or NaN.
+    /// Returns the element's code: element / scale, rounded to nearest, ties to even; 0 if the scale is 0 or NaN.
     static constexpr std::int8_t encode(float element, float scale) noexcept {
         if (!detail::is_finite(scale) || scale <= 0) { return 0; }
         const float ratio = element / scale;
         const float held = ratio > largest_code ? largest_code : ratio < -largest_code ? -largest_code : ratio;
-        // Not by adding and subtracting 2^23: -ffast-math takes that for nothing.
+        // Not by adding and subtracting 2^23, which -ffast-math removes.
         const int whole = static_cast<int>(held);
         const float rest = held - static_cast<float>(whole);
         const float distance = rest < 0 ? -rest : rest;

@@ -12,7 +12,7 @@
 
 namespace shardkit {
 
-/// Writes what `codes` and `scales` stand for, rounded to T, in the caller's thread.
+/// Decodes `codes` with `scales`, rounded to T, in the caller's thread.
 /// Shapes:  codes [n], scales [BlockInt8<Block>::blocks(n)], to [n].   Cost: one pass.
 /// @throws  std::invalid_argument when sizes disagree
 template <std::size_t Block = BlockInt8<>::block, FloatingElement T>

@@ -31,21 +31,21 @@
 
 namespace shardkit {
 
-/// Holds what a rank is made with besides its mesh.
+/// The options of a rank.
 struct RankOptions {
-    /// Counts the buffers in which windows (and likewise gradients) of groups of the same shapes take turns:
+    /// The number of buffers that the windows (and likewise the gradients) of groups with the same shapes share:
     /// prefetch depth + 1.
     std::size_t in_flight = 2;
 };
 
-/// The engine counts what its copies move.
+/// The engine counts the bytes that its copies move.
 template <class C>
 concept CountsTraffic = requires(const C comm) {
     { comm.traffic() } -> std::same_as<TrafficLog&>;
 };
 
-/// Gives one rank its view of a mesh, independent of the mesh's static type: its place, its communicators, streams
-/// and pools. Every container of the rank refers to it, so it neither moves nor copies and outlives them.
+/// One rank's view of a mesh, independent of the mesh's static type: its place, communicators, streams and pools. All
+/// containers of the rank refer to it, so it cannot be moved or copied and must outlive them.
 template <class EngineType>
 class Context {
     static_assert(detail::EngineRules<EngineType>::are_stated);
@@ -56,11 +56,11 @@ class Context {
     using Stream = typename Engine::Stream;
 
     /// Makes a rank's context on its mesh and world.
-    /// @throws std::invalid_argument when the world has another size than the mesh, or in_flight is 0; UsageError
+    /// @throws std::invalid_argument when the world and the mesh differ in size, or in_flight is 0; UsageError
     ///         when the thread's stack is too small for a rank
     Context(const AxisGrid& grid, Communicator world, RankOptions options, Streams<Stream> streams = {},
             SourceLocation where = SourceLocation::current());
-    /// Ends the program when a group lives on, whose memory and streams end here.
+    /// Ends the program when a group still exists, as its memory and streams end here.
     ~Context();
     Context(const Context&) = delete;
     Context& operator=(const Context&) = delete;
@@ -75,22 +75,22 @@ class Context {
     Stream communication_stream() const noexcept { return streams_.communication; }
     Stream reduction_stream() const noexcept { return streams_.reduction; }
     const Streams<Stream>& streams() const noexcept { return streams_; }
-    /// Lets the host wait for all that the streams were given, also where one of them tells of a failure.
+    /// Makes the host wait for all work of the streams, even if one of them reports a failure.
     void synchronize() const { streams_.synchronize(); }
-    /// Waits likewise, but throws nothing; what their work threw is left to the next wait where they can keep it,
-    /// else dropped.
+    /// Waits likewise, but does not throw. An exception of that work comes out of the next wait; if a stream cannot
+    /// keep it, it is dropped.
     void settle() const noexcept { streams_.settle(); }
 
     /// Returns the communicator over AxisSet's ranks that share this rank's other coordinates, in AxisSet's order.
-    /// `shard_group` splits dp into dp_replicate and dp_shard; pass dp where no policy splits it.
-    /// Collective over the world on first use, then cached; a group that equals one already made (the world
-    /// included) shares it, so that a mesh of one axis splits once at most, for the groups of a rank alone.
+    /// `shard_group` splits dp into dp_replicate and dp_shard; pass dp where no policy splits it. The first use is
+    /// collective over the world, then it is cached. A group that equals one already made, including the world,
+    /// shares it: a mesh of one axis splits at most once, for groups of a single rank.
     template <class AxisSet>
     Communicator communicator(std::size_t shard_group, SourceLocation where = SourceLocation::current()) {
         const AxisGrid split = grid_.split_axis(Dp::name, shard_group, DpReplicate::name, DpShard::name, where);
         return communicator(split, AxisSet{}, where);
     }
-    /// Returns the communicator over axes that the program chooses, of this mesh or of this mesh with an axis split.
+    /// Returns the communicator over axes chosen at run time, of this mesh or of this mesh with an axis split.
     Communicator communicator(const AxisGrid& split, const AxisNames& axes,
                               SourceLocation where = SourceLocation::current()) {
         return communicator(split.group(axes.span(), rank(), where), axes_label(split, axes, where), where);
@@ -101,7 +101,7 @@ class Context {
         return communicator(grid_, axes, where);
     }
 
-    /// Returns what this rank has communicated so far. Empty for engines that do not count.
+    /// Returns what this rank has communicated so far. Empty if the engine does not count.
     TrafficLog& traffic() {
         if constexpr (CountsTraffic<Communicator>) {
             return world_.traffic();
@@ -110,8 +110,8 @@ class Context {
         }
     }
 
-    /// Returns the last calls of this rank over groups of more than one rank, the oldest first: for finding out what
-    /// it did when something went wrong. Empty for engines that keep no journal.
+    /// Returns the last calls of this rank over groups of more than one rank, the oldest first, to find out what it
+    /// did before an error. Empty if the engine keeps no journal.
     std::vector<RecentCall> recent_calls() const {
         if constexpr (KeepsJournal<Communicator>) {
             return world_.label().journal.recent_calls();
@@ -120,17 +120,17 @@ class Context {
         }
     }
 
-    /// Checks that the group at `other_path`, made with `other`, was made with this context, as that at `path` was.
+    /// Checks that the groups at `path` and at `other_path`, made with `other`, were made with this same context.
     /// @throws UsageError
     void require_same(std::string_view path, const Context& other, std::string_view other_path,
                       SourceLocation where) const;
 
-    /// Compares what the ranks called over the world and over every sub-mesh, as shardkit::compare_calls; optimizers
-    /// do in each step. Collective over the world.
+    /// Compares the ranks' calls over the world and over every sub-mesh, as shardkit::compare_calls does. Optimizers
+    /// do so in each step. Collective over the world.
     /// @throws CommError, on every rank of a group whose ranks disagree
     void compare_calls(SourceLocation where = SourceLocation::current()) const;
 
-    /// Allocates zeroed memory of this rank for n elements, where the engine's verbs and kernels find it.
+    /// Allocates zeroed memory of this rank for n elements that the engine's verbs and kernels can use.
     template <Element T>
     typename Engine::template Buffer<T> buffer(std::size_t n) const {
         if constexpr (MakesBuffers<Communicator, T>) {
@@ -141,7 +141,7 @@ class Context {
     }
 
     /// Returns the value in the engine's memory at `value`.
-    /// Order:   once all work that was given to the compute stream is done; the host waits for it.
+    /// Order:   after all work that was given to the compute stream; the host waits for it.
     template <class T>
     T read(const T* value) const {
         T copy{};
@@ -149,20 +149,21 @@ class Context {
         return copy;
     }
 
-    /// Refuses memory of the user's that the engine cannot work on (host memory given to a device, say).
+    /// Checks that the engine can work on the user's memory (a device cannot on host memory, for example).
     /// @throws std::invalid_argument that names `what`, what was given and what was expected
     void require_memory(const void* data, std::size_t bytes, std::string_view what, SourceLocation where) const {
         if constexpr (ChecksMemory<Communicator>) { world_.require_memory(data, bytes, what, where); }
     }
-    /// Refuses memory of the user's that the host cannot work on (a device's, say).
+    /// Checks that the host can work on the user's memory (which may be a device's, for example).
     /// @throws std::invalid_argument that names `what`, what was given and what was expected
     void require_host_memory(const void* data, std::size_t bytes, std::string_view what, SourceLocation where) const {
         if constexpr (ChecksMemory<Communicator>) { world_.require_host_memory(data, bytes, what, where); }
     }
 
-    /// Uses a communicator that the user already has for the sub-mesh over AxisSet, instead of making one; before the
-    /// first Sharded is made. `shard_group` as for communicator(). Local; every rank adopts the same sets of axes.
-    /// @throws std::invalid_argument unless it has the sub-mesh's number of ranks and this rank its place in it
+    /// Uses an existing communicator of the user for the sub-mesh over AxisSet, instead of making one. Call it before
+    /// the first Sharded is made. `shard_group` is as for communicator(). Local; every rank must adopt the same sets
+    /// of axes.
+    /// @throws std::invalid_argument unless it has as many ranks as the sub-mesh and this rank at the same place
     template <class AxisSet>
     Context& adopt(AxisSet, Communicator adopted, std::size_t shard_group,
                    SourceLocation where = SourceLocation::current()) {
@@ -175,8 +176,8 @@ class Context {
         return adopt(grid_.group(AxisSet::names, rank(), where), axes_label<AxisSet>(grid_, where), adopted, where);
     }
 
-    /// Returns this rank's T, which parts of the library keep here: made from this context on first use, freed with
-    /// it.
+    /// Returns this rank's object of type T, which a part of the library keeps here. It is made from this context on
+    /// first use, and destroyed with it.
     /// Cost:    memory on first use alone
     template <class T>
     T& kept() {
@@ -190,7 +191,7 @@ class Context {
   private:
     friend detail::Access;
     template <class T>
-    static inline char type_key{};  // its address tells T from other types
+    static inline char type_key{};  // its address identifies T
     struct Kept {
         const char* type;
         std::shared_ptr<void> object;
@@ -225,7 +226,7 @@ class Context {
     Communicator communicator(const RankGroup& group, const std::string& label, SourceLocation where) {
         std::vector<std::size_t> members = members_of(group);
         add_world();
-        // Groups of one set of axes are translations of each other, so all ranks find or miss together.
+        // Groups of one set of axes are translations of each other: all ranks find one, or none does.
         for (const Made& made : made_) {
             if (made.members == members) { return made.communicator.named(label); }
         }
@@ -292,8 +293,8 @@ void Context<EngineType>::compare_calls(SourceLocation where) const {
 }
 
 namespace detail {
-/// The host may read what the compute stream has written so far where the engine's memory is the host's; on a device
-/// later work of the stream may anyway.
+/// Lets the host read what the compute stream has written so far, where the engine's memory is the host's. On a
+/// device, later work of the stream needs no wait.
 template <class Engine>
 void await_host_memory(const Context<Engine>& context) {
     if constexpr (host_reads<Engine>) { context.compute_stream().synchronize(); }

@@ -16,19 +16,19 @@
 #include <shardkit/layout/index_range.hpp>
 #include <shardkit/rank/launch_batch.hpp>
 
-// What an engine owes: to whoever communicates (Engine), to groups of parameters and their optimizers (GroupVerbs and
-// StepKernels), to layers that tensor or context parallelism splits (IndexKernels). backend/threads/engine.hpp is a
-// model; tests/concepts/least_engine.hpp has the least of each.
+// What an engine must provide: Engine for communication, GroupVerbs and StepKernels for groups of parameters and
+// their optimizers, IndexKernels for layers that tensor or context parallelism splits. backend/threads/engine.hpp is
+// an example; tests/concepts/least_engine.hpp has the minimum of each.
 
 namespace shardkit {
 
-/// The engine places a rank's memory itself. A concept, because nvcc 13.0 takes the same requires-expression in the
-/// member that asks for an unsatisfied one.
+/// The engine allocates a rank's memory itself. A separate concept, as nvcc 13.0 accepts the same requires-expression
+/// in a member even if it is not satisfied.
 template <class C, class T>
 concept MakesBuffers = requires(const C& comm, std::size_t n) {
     comm.template buffer<T>(n);
 };
-/// The engine can tell memory that it works on from other memory.
+/// The engine can check whether it can work on given memory.
 template <class C>
 concept ChecksMemory = requires(const C& comm, const void* data, std::size_t n, std::string_view what,
                                 SourceLocation where) {
@@ -36,8 +36,8 @@ concept ChecksMemory = requires(const C& comm, const void* data, std::size_t n, 
     comm.require_host_memory(data, n, what, where);
 };
 
-/// Owns `size` zeroed elements of an engine's memory; made from their number, unless MakesBuffers. Moving it moves no
-/// element. A default one has none.
+/// A buffer owns `size` zeroed elements of an engine's memory. It is made from their number, unless MakesBuffers.
+/// Moving it does not move its elements. A default one is empty.
 template <class B, class T>
 concept BufferOf = std::movable<B> && std::default_initializable<B> && requires(const B buffer) {
     { buffer.data() } -> std::same_as<T*>;
@@ -47,20 +47,20 @@ concept BufferOf = std::movable<B> && std::default_initializable<B> && requires(
 
 namespace detail {
 
-/// Names the element types of a group of fp32, as Precision.
+/// The element types of a group of fp32, as in Precision.
 struct Fp32 {
     using Gather = float;
     using Gradient = float;
     using Reduction = float;
     using Master = float;
 };
-/// Stands for kernels without an engine around them.
+/// Kernels without an engine around them.
 template <class K, class S>
 struct KernelsOn {
     using Kernels = K;
     using Stream = S;
 };
-/// Stands for something that is given to a kernel by copy: a table's entry, and a work.
+/// A placeholder for objects that are passed to a kernel by copy: a table's entry, and a work.
 struct AnyWork {
     constexpr void operator()() const {}
     constexpr void operator()(std::uint64_t /*index*/) const {}
@@ -111,7 +111,8 @@ concept RunsOnce = requires(const typename E::Stream& stream, const AnyWork& wor
 };
 }  // namespace detail
 
-// What the kernels of norms and updates are given; defined in optim/, which is above this room.
+// The arguments of the kernels of norms and updates. Their definitions are in optim/ and sharded/, which are above
+// this room.
 template <FloatingElement T>
 struct NormPiece;
 struct UpdateRange;
@@ -127,7 +128,7 @@ concept SumsNorms = requires(const typename E::Stream& stream, std::span<const N
     E::Kernels::norm_partial(stream, pieces, positions, scale, into);
 };
 
-/// Stands for an update with as many states as there are.
+/// A placeholder for an update with any number of states.
 struct AnyUpdate {
     template <class... ParameterStatesGradient>
     constexpr void operator()(ParameterStatesGradient&&... /*values*/) const {}
@@ -168,13 +169,13 @@ concept CountsRowWorkers =
 
 }  // namespace detail
 
-/// An engine has what ranks need that communicate, and no more: a name for errors, a Communicator, the Stream that
-/// its verbs take, and memory that they work on. A constant `traits` (comm/cost.hpp) says what its collectives cost.
+/// An engine has what communicating ranks need: a name for errors, a Communicator, the Stream that its verbs take,
+/// and memory that they work on. A constant `traits` (comm/cost.hpp) says what its collectives cost.
 template <class E>
 concept Engine =
     detail::NamesItself<E> && detail::HasCommunicator<E> && detail::HasStream<E> && detail::HasBuffers<E>;
 
-/// The engine has the collectives of a group of parameters, for its element types; see the verbs' own concepts.
+/// The engine has the collectives of a group of parameters with these element types; see the concepts of the verbs.
 template <class E, class Precision = detail::Fp32>
 concept GroupVerbs = AllGathers<typename E::Communicator, typename Precision::Gather> &&
     ReduceScatters<typename E::Communicator, typename Precision::Gradient, typename Precision::Reduction> &&
@@ -197,11 +198,11 @@ concept GroupVerbs = AllGathers<typename E::Communicator, typename Precision::Ga
 ///     update(stream, ranges, updates, skip, spans)
 ///                                           a functor's update (optim/update.hpp) of each range's elements, with any
 ///                                           number of states; nothing where *skip is not 0
-/// Optional, where launches cost; without them groups are updated one by one, and begun in one run_once:
+/// Optional, for engines with costly launches; otherwise groups are updated one by one, and begun in one run_once:
 ///     update_entry(ranges, updates, skip, spans)
 ///                                           what `update` would do, trivially copyable; `end`: number of its works
 ///     update_batch(stream, batch)           the updates of a LaunchBatch's entries, in one launch
-/// Order:   stream-ordered. Pointers are read when the kernel runs, not when it is given.
+/// Order:   stream-ordered. Pointers are read when the kernel runs, not when it is launched.
 template <class E, class Precision = detail::Fp32>
 concept StepKernels = detail::HasKernels<E> && detail::Fills<E, typename Precision::Gather> &&
     detail::Fills<E, typename Precision::Gradient> &&
@@ -220,8 +221,8 @@ concept IndexKernels = detail::HasKernels<E> && detail::RunsByIndex<E> && detail
 
 namespace detail {
 
-/// Says in one sentence what an engine lacks that a rank needs; instantiated once for each engine. Whoever needs it
-/// asks whether the rules are stated, so that no second error follows.
+/// Says in one sentence what an engine lacks for a rank; instantiated once for each engine. Code that needs it checks
+/// `are_stated`, so that no second error follows.
 template <class E>
 struct EngineRules {
     static constexpr bool are_stated = true;
@@ -239,7 +240,7 @@ struct EngineRules {
         "see rank/engine.hpp");
 };
 
-/// Says the same of what a group of parameters and its optimizer need.
+/// Says what an engine lacks for a group of parameters and its optimizer.
 template <class E, class P>
 struct StepRules {
     static constexpr bool are_stated = true;
@@ -285,7 +286,7 @@ struct StepRules {
         "of states; see rank/engine.hpp");
 };
 
-/// Says the same of what layers need that tensor or context parallelism splits.
+/// Says what an engine lacks for layers that tensor or context parallelism splits.
 template <class E>
 struct IndexRules {
     static constexpr bool are_stated = true;

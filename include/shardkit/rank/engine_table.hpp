@@ -11,10 +11,11 @@
 
 namespace shardkit::detail {
 
-/// Holds a few values in an engine's memory: scalars and tables that its kernels read and write where a host would
-/// have to wait for them. Made from host values; `span` and `data` are the engine's memory, `read` synchronizes.
+/// A few values in an engine's memory: scalars and tables that its kernels read and write, so that the host need not
+/// wait for them. It is made from host values; `span` and `data` are the engine's memory, `read` synchronizes.
 /// Move-only.
-/// Order:   its end waits for the compute stream, whose kernels may still use it and what its owner frees after it.
+/// Order:   its destructor waits for the compute stream, whose kernels may still use it, and what its owner frees
+/// after it.
 template <class Engine, class T>
 class EngineTable {
     static_assert(std::is_trivially_copyable_v<T>);
@@ -48,7 +49,7 @@ class EngineTable {
     }
     EngineTable(const EngineTable&) = delete;
     EngineTable& operator=(const EngineTable&) = delete;
-    /// Frees the memory. An error of the stream that nobody waited for is dropped: a destructor has nobody to tell.
+    /// Frees the memory. An error of the stream that nobody waited for is dropped, as a destructor cannot report it.
     ~EngineTable() {
         if (context_ == nullptr) { return; }
         try {
@@ -60,11 +61,11 @@ class EngineTable {
     T* data() const noexcept { return reinterpret_cast<T*>(memory_.data()); }
     std::span<T> span() const noexcept { return {data(), size_}; }
 
-    /// Writes the value at `index` in the compute stream's order.
+    /// Writes the value at `index`, in the order of the compute stream.
     void write(const T& value, std::size_t index = 0) {
         Engine::Kernels::copy_in(context_->compute_stream(), std::span<const T>(&value, 1), span().subspan(index, 1));
     }
-    /// Returns the value at `index` once all work given to the compute stream is done.
+    /// Returns the value at `index` after all work given to the compute stream.
     T read(std::size_t index = 0) const { return context_->read(data() + index); }
 
   private:

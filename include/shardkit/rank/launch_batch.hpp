@@ -6,8 +6,8 @@
 
 namespace shardkit {
 
-/// Holds neighbouring entries of a table in an engine's memory: what one launch takes. Each says in `end` where its
-/// works end, counted from the table's start; those of the batch are [begin, end).
+/// Adjacent entries of a table in an engine's memory, for one launch. The `end` of an entry is where its works end,
+/// counted from the start of the table; the works of the batch are [begin, end).
 template <class Entry>
 struct LaunchBatch {
     std::span<const Entry> entries;

@@ -15,12 +15,12 @@
 
 namespace shardkit::detail {
 
-/// Holds the entries of many groups once in the engine's memory, for launches of neighbours.
+/// The entries of many groups, once in the engine's memory, for launches of adjacent ones.
 template <class Engine, class Entry>
 class LaunchTable {
   public:
     LaunchTable() noexcept = default;
-    /// Copies `entries` to the engine's memory, each with the number of its own works in `end`.
+    /// Copies `entries` to the engine's memory; in each, `end` is the number of its own works.
     /// Cost:  waits for the compute stream
     LaunchTable(Context<Engine>& context, std::vector<Entry> entries) {
         std::uint64_t works = 0;
@@ -32,17 +32,17 @@ class LaunchTable {
         }
         entries_ = {context, std::span<const Entry>(entries)};
     }
-    /// Returns the entries [begin, end).
+    /// Returns the batch of entries [begin, end).
     LaunchBatch<Entry> batch(std::size_t begin, std::size_t end) const noexcept {
         return {std::span<const Entry>(entries_.span()).subspan(begin, end - begin), ends_[begin], ends_[end]};
     }
 
   private:
     EngineTable<Engine, Entry> entries_;
-    std::vector<std::uint64_t> ends_;  // of the works before each entry, and of all
+    std::vector<std::uint64_t> ends_;  // number of works before each entry, and of all
 };
 
-/// Calls f(begin, end) for each longest run of [first, last) in which taken(i).
+/// Calls f(begin, end) for each maximal run of [first, last) in which taken(i) is true.
 template <class Taken, class F>
 void for_each_run(std::size_t first, std::size_t last, const Taken& taken, const F& f) {
     for (std::size_t begin = first; begin < last;) {
@@ -53,7 +53,7 @@ void for_each_run(std::size_t first, std::size_t last, const Taken& taken, const
     }
 }
 
-/// Makes a work by index one that goes through all indices.
+/// Wraps a work by index into one work that loops over all indices.
 template <class Work>
 struct EachIndex {
     std::uint64_t n;
@@ -64,7 +64,7 @@ struct EachIndex {
     }
 };
 
-/// Runs work(i) for every i below n, in any order, in one launch: by index where the engine has kernels by index.
+/// Runs work(i) for every i below n, in any order, in one launch, by index if the engine has kernels by index.
 template <class Engine, class Work>
 void run_each(const typename Engine::Stream& stream, std::uint64_t n, const Work& work) {
     if constexpr (RunsByIndex<Engine>) {

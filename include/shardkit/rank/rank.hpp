@@ -10,7 +10,7 @@
 
 namespace shardkit {
 
-/// Ranks can be arranged as an M: DeviceMesh, with extents that the compiler knows or not.
+/// A type that arranges ranks: DeviceMesh, with static or dynamic extents.
 template <class M>
 concept MeshType = requires(const M mesh, SourceLocation where) {
     { mesh.grid(where) } -> std::convertible_to<AxisGrid>;
@@ -18,12 +18,13 @@ concept MeshType = requires(const M mesh, SourceLocation where) {
 };
 
 namespace detail {
-/// M can be what an engine's `run` takes for a mesh, right or wrong, and is not a rank: a trainer's own `run(rank,
-/// ...)`, beside which the rank's type brings its engine's into a call, is not taken for that.
+/// M could be the mesh argument of an engine's `run`, valid or not, and is not a rank. A trainer's own `run(rank,
+/// ...)`, for which argument-dependent lookup also finds the engine's `run` by the rank's type, is therefore not
+/// mistaken for it.
 template <class M>
 concept MayBeMesh = std::copy_constructible<M>;
 
-/// Says that a mesh is expected, in one sentence instead of what follows from another type.
+/// Reports in one sentence that a mesh is expected, instead of the errors that another type causes.
 template <class M>
 struct MeshRules {
     static constexpr bool is_mesh = MeshType<M>;
@@ -32,8 +33,8 @@ struct MeshRules {
 };
 }  // namespace detail
 
-/// Holds what one rank of a job works with: its context, and the mesh with its static extents, so that what does not
-/// fit the mesh is refused by the compiler.
+/// What one rank of a job works with: its context, and the mesh with its static extents, so that the compiler can
+/// refuse what does not fit the mesh.
 template <class EngineType, class MeshType>
 class Rank : public Context<EngineType> {
   public:
@@ -51,7 +52,7 @@ class Rank : public Context<EngineType> {
     Mesh mesh_;
 };
 
-/// The engine of a rank or context, also of a reference to one: EngineOf<decltype(rank)> in generic lambdas.
+/// The engine of a rank or context, or of a reference to one: EngineOf<decltype(rank)> in generic lambdas.
 template <class RankOrContext>
 using EngineOf = typename std::remove_cvref_t<RankOrContext>::Engine;
 

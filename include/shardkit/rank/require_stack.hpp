@@ -12,11 +12,11 @@
 
 namespace shardkit::detail {
 
-/// What a rank's thread needs of stack, most of it for a reduction's block and what calls it: with less the program
-/// would end by SIGSEGV, without a word.
+/// The stack that a rank's thread needs, most of it for a reduction's block and its callers. With less, the program
+/// would end with SIGSEGV and no message.
 inline constexpr std::size_t least_stack = std::size_t{96} << 10U;
 
-/// Bytes of the calling thread's stack; 0 where the system does not say.
+/// Returns the size of the calling thread's stack, 0 if the system does not report it.
 inline std::size_t stack_of_thread() noexcept {
     std::size_t bytes = 0;
 #if defined(__GLIBC__)
@@ -30,8 +30,8 @@ inline std::size_t stack_of_thread() noexcept {
     return bytes;
 }
 
-/// That the calling thread can be a rank's.
-/// @throws UsageError that names its stack and the least one
+/// Checks that the calling thread has enough stack for a rank.
+/// @throws UsageError that names its stack and the required one
 template <class Where = SourceLocation>
 void require_stack(Where where) {
     const std::size_t bytes = stack_of_thread();

@@ -5,33 +5,33 @@
 
 namespace shardkit {
 
-/// Holds the streams that a rank's work and its collectives are given to; the library inserts the events between
-/// them. Default streams of the type where the engine needs no others.
+/// The streams for a rank's work and its collectives. The library inserts the events between them. Where the engine
+/// needs no others, they are default streams of the type.
 template <class Stream>
 struct Streams {
     Stream compute{};
-    Stream communication{};            ///< of gathers, and of what is neither a gather nor a reduction
-    Stream reduction = communication;  ///< of gradients' reductions and of the norm's sum
+    Stream communication{};            ///< for gathers, and all that is neither a gather nor a reduction
+    Stream reduction = communication;  ///< for reductions of gradients, and the norm's sum
 
-    /// Orders what the others are given from here on behind what the compute stream was given before.
+    /// Makes later work of the other streams wait for the earlier work of the compute stream.
     void fork() const {
         communication.wait(compute.record());
         reduction.wait(compute.record());
     }
-    /// Orders what the compute stream is given from here on behind what the others were given before.
+    /// Makes later work of the compute stream wait for the earlier work of the others.
     void join() const {
         compute.wait(communication.record());
         compute.wait(reduction.record());
     }
-    /// Lets the host wait for all that they were given, also where one of them tells of a failure.
-    /// @throws what the first `synchronize` that fails throws
+    /// Makes the host wait for all work of the streams, even if one of them reports a failure.
+    /// @throws what the first failing `synchronize` throws
     template <class... Where>
     void synchronize(const Where&... where) const {
         detail::synchronize_all([&](const Stream& stream) { stream.synchronize(where...); }, communication, reduction,
                                 compute);
     }
-    /// Waits likewise, but throws nothing; what their work threw is left to the next wait where they can keep it,
-    /// else dropped.
+    /// Waits likewise, but does not throw. An exception of that work comes out of the next wait; if a stream cannot
+    /// keep it, it is dropped.
     void settle() const noexcept { detail::settle_all(communication, reduction, compute); }
 };
 

@@ -22,7 +22,7 @@ namespace shardkit {
 
 namespace detail {
 
-/// One pass over a step, from the state that the step before left.
+/// Checks one step that begins in the state in which the step before it ended.
 class StepChecker {
   public:
     SHARDKIT_CONSTEXPR_VECTOR StepChecker(const Schedule& schedule, std::span<const GroupDescription> groups)
@@ -33,7 +33,7 @@ class StepChecker {
     }
 
     SHARDKIT_CONSTEXPR_VECTOR std::vector<Violation> check() {
-        pass();  // whatever rests current in steady state, rests so
+        pass();  // a first step, to reach the steady state
         found_.clear();
         pass();
         return found_;
@@ -58,7 +58,7 @@ class StepChecker {
             const Applied ended = apply_end(step_[g], step_.rows(g), updates);
             add(ended, g);
             step_[g] = ended.next;
-            // What this step does not update, another one between two of them may have.
+            // Without an update in this step, the copy is taken to be stale: a step in between may have updated it.
             if (has_update_[g] == 0) { step_[g].current = step_.rows(g).rests_current(); }
         }
     }
@@ -75,8 +75,8 @@ class StepChecker {
     std::size_t at_ = 0;
 };
 
-/// Where what `peak` counts comes to more than `limit`, the arena counted up to the end of the highest buffer that
-/// exists: the first operation of each such stretch.
+/// Finds each stretch of operations where the bytes that `peak` counts exceed `limit`, and returns its first
+/// operation. The arena is counted up to the end of the highest buffer in use.
 SHARDKIT_CONSTEXPR_VECTOR std::vector<Violation> over_limit(const Schedule& schedule,
                                                             std::span<const GroupDescription> groups, ByteCount limit,
                                                             std::size_t optimizer_states) {
@@ -103,20 +103,20 @@ SHARDKIT_CONSTEXPR_VECTOR std::vector<Violation> over_limit(const Schedule& sche
 
 }  // namespace detail
 
-/// Every place where a schedule breaks a rule of a step, in its order; none where it can be followed. A step begins
-/// as the one before it ends: what a step gathers behind its updates is current in the next. One without updates, an
-/// evaluation's, begins as a step that trains may have ended: what that updates is out of date.
+/// Returns every place where a schedule breaks a rule of a step, in order; none if it can be followed. A step begins
+/// in the state in which the step before it ended: what is gathered after the updates is current in the next step. A
+/// step without updates, as an evaluation, may follow one that trains: its gathered copies begin stale.
 ///     static_assert(check(schedule(), groups).empty());
 /// Cost:    operations times groups at most; works in constant expressions
 SHARDKIT_CONSTEXPR_VECTOR std::vector<Violation> check(const Schedule& schedule,
                                                        std::span<const GroupDescription> groups) {
     return detail::StepChecker(schedule, groups).check();
 }
-/// The same, and every place from which on the library's buffers take more than `limit` bytes on a rank: those that
-/// `peak` counts, of the arena no more than the highest buffer in use needs. So the bytes are within the limit at
-/// every operation exactly where peak(schedule, groups, optimizer_states) <= limit.
+/// Returns the same, and every place from which on the library's buffers exceed `limit` bytes on a rank. They are the
+/// ones that `peak` counts, with the arena up to the end of the highest buffer in use. The bytes are within the limit
+/// at every operation if and only if peak(schedule, groups, optimizer_states) <= limit.
 ///     static_assert(check(schedule(), groups, ByteCount(80'000'000'000)).empty());
-/// Cost:    and that of peak
+/// Cost:    that of the check without a limit, and that of peak
 SHARDKIT_CONSTEXPR_VECTOR std::vector<Violation> check(const Schedule& schedule,
                                                        std::span<const GroupDescription> groups, ByteCount limit,
                                                        std::size_t optimizer_states = 2) {
@@ -137,14 +137,14 @@ inline void throw_first(const std::vector<Violation>& found, const Schedule& sch
 }
 }  // namespace detail
 
-/// Refuses a schedule that breaks a rule.
+/// Checks that a schedule breaks no rule.
 /// @throws std::invalid_argument that names the first operation, the group and the rule
 inline void require_valid(const Schedule& schedule, std::span<const GroupDescription> groups,
                           SourceLocation where = SourceLocation::current()) {
     detail::throw_first(check(schedule, groups), schedule, groups, where);
 }
-/// And one whose buffers take more than `limit` bytes.
-/// @throws std::invalid_argument likewise, of within_limit with the bytes that are held and the limit
+/// Checks also that its buffers fit in `limit` bytes.
+/// @throws std::invalid_argument likewise; for within_limit with the bytes held and the limit
 inline void require_valid(const Schedule& schedule, std::span<const GroupDescription> groups, ByteCount limit,
                           std::size_t optimizer_states = 2, SourceLocation where = SourceLocation::current()) {
     detail::throw_first(check(schedule, groups, limit, optimizer_states), schedule, groups, where);

@@ -20,27 +20,27 @@
 
 namespace shardkit {
 
-/// An operation that two schedules have at different places, or one of them has.
+/// An operation that is in only one of two schedules, or at different places in both.
 struct ScheduleChange {
     static constexpr std::size_t none = static_cast<std::size_t>(-1);
 
     Op op;
-    std::size_t from = none;  ///< its number in the first schedule
+    std::size_t from = none;  ///< its index in the second one
     std::size_t to = none;    ///< and in the second
 
     friend constexpr bool operator==(const ScheduleChange&, const ScheduleChange&) noexcept = default;
 };
 
-/// What makes one schedule out of another.
+/// The difference between two schedules.
 struct ScheduleDiff {
-    std::vector<ScheduleChange> changes;  ///< by place in the second schedule; those that it lacks come last
+    std::vector<ScheduleChange> changes;  ///< in the order of the second schedule; operations that it lacks come last
     ByteCount arena_before;
     ByteCount arena_after;
 };
 
 namespace detail {
 
-/// Some order of operations, as a number below, at or above 0.
+/// Compares operations in an arbitrary but fixed order. Returns a number below, at or above 0.
 constexpr int ordered(const Op& x, const Op& y) noexcept {
     const auto of = [](auto a, auto b) { return a < b ? -1 : a > b ? 1 : 0; };
     if (const int acts = of(x.act, y.act); acts != 0) { return acts; }
@@ -48,7 +48,7 @@ constexpr int ordered(const Op& x, const Op& y) noexcept {
     if (const int microbatches = of(x.microbatch, y.microbatch); microbatches != 0) { return microbatches; }
     return of(x.lane, y.lane);
 }
-/// For each operation of `b` its number in `a`, where it is one: equal ones in their order.
+/// Returns for each operation of `b` its index in `a`, if it is there. Equal operations are matched in order.
 SHARDKIT_CONSTEXPR_VECTOR std::vector<std::size_t> numbers_in(const Schedule& a, const Schedule& b) {
     const auto sorted = [](const Schedule& schedule) {
         std::vector<std::size_t> numbers;
@@ -71,20 +71,21 @@ SHARDKIT_CONSTEXPR_VECTOR std::vector<std::size_t> numbers_in(const Schedule& a,
 
 }  // namespace detail
 
-/// The fewest operations to move, add and take away that make `b` of `a`; lanes are compared as well.
+/// Returns the fewest operations to move, add and remove that turn `a` into `b`. Lanes are compared as well.
 /// Cost:    the square of the operations; works in constant expressions
-/// Source:  heaviest increasing subsequence: what keeps its order was not moved
-/// @throws  std::invalid_argument when one has a group that is not described
+/// Source:  heaviest increasing subsequence: its operations keep their order and are not moved
+/// @throws  std::invalid_argument when one of them has a group that is not described
 SHARDKIT_CONSTEXPR_VECTOR ScheduleDiff diff(const Schedule& a, const Schedule& b,
                                             std::span<const GroupDescription> groups,
                                             SourceLocation where = SourceLocation::current()) {
     constexpr std::size_t none = ScheduleChange::none;
     const std::vector<std::size_t> in_a = detail::numbers_in(a, b);
     std::vector<char> taken = detail::filled(a.size(), char{0});
-    // Acts of the program weigh more than all communication: they stay where both schedules are of one program.
+    // An act of the program weighs more than all communication: it is not reported as moved if both schedules have
+    // the same program.
     const auto weight = [&](std::size_t j) { return is_of_program(b[j].act) ? b.size() + 1 : std::size_t{1}; };
     std::vector<std::size_t> before = detail::filled(b.size(), none);
-    std::vector<std::size_t> heaviest = detail::filled(b.size(), std::size_t{0});  // sequence that ends with it
+    std::vector<std::size_t> heaviest = detail::filled(b.size(), std::size_t{0});  // weight of the one ending here
     std::size_t last = none;
     for (std::size_t j = 0; j < b.size(); ++j) {
         if (in_a[j] == none) { continue; }
@@ -110,7 +111,7 @@ SHARDKIT_CONSTEXPR_VECTOR ScheduleDiff diff(const Schedule& a, const Schedule& b
     return found;
 }
 
-/// A line for each change, and the bytes: "  moved   12 -> 9   gather of 'blocks.1', microbatch 0".
+/// Returns a line for each change, and the bytes: "  moved   12 -> 9   gather of 'blocks.1', microbatch 0".
 inline std::string diff_table(const ScheduleDiff& diff, std::span<const GroupDescription> groups) {
     std::string table;
     const auto number = [](std::size_t n) {
@@ -129,7 +130,7 @@ inline std::string diff_table(const ScheduleDiff& diff, std::span<const GroupDes
     return table + detail::concat("  arena ", detail::human_bytes(diff.arena_before), " -> ",
                                   detail::human_bytes(diff.arena_after), "\n");
 }
-/// The same, and what it does to the time that the rank waits for communication.
+/// Returns the same, and how the time changes that the rank waits for communication.
 inline std::string diff_table(const ScheduleDiff& diff, std::span<const GroupDescription> groups,
                               const StepTimes& before, const StepTimes& after) {
     std::array<char, 160> line{};

@@ -15,24 +15,25 @@
 
 namespace shardkit {
 
-/// A training step that is said and not run: the verbs of a trainer by the groups' numbers, over groups without
-/// memory. What they make a step communicate follows from the rows that the groups' stores execute.
+/// Builds the schedule of a training step without running it: calls name the verbs of a trainer and the groups'
+/// numbers, for groups without memory. The step's communication follows from the rows that the groups' stores
+/// execute.
 ///     DryStep step(groups, microbatches);
 ///     step.unshard(0).gradients(0).reshard(0).add(0).reduce().global_norm().step();
 ///     const Schedule schedule = step.schedule();
-/// Works in constant expressions; says in any order what it is told, which is for `check` to judge.
+/// Works in constant expressions. Any order of calls is accepted; `check` finds errors.
 /// Cost:    arithmetic
-/// @throws  std::invalid_argument, where a verb is called for a group that the model does not have
+/// @throws  std::invalid_argument when a verb is called for a group that the model does not have
 class DryStep {
   public:
-    /// `microbatches`: how often each group is added to.
+    /// `microbatches` is how often each group is added.
     SHARDKIT_CONSTEXPR_VECTOR explicit DryStep(std::span<const GroupDescription> groups, std::size_t microbatches = 1)
         : groups_(groups), microbatches_(microbatches) {}
 
-    /// Where their number is not known: `finish` and `reduce` end them.
+    /// For an unknown number of microbatches: `finish` or `reduce` ends them.
     SHARDKIT_CONSTEXPR_VECTOR DryStep(std::span<const GroupDescription> groups, UntilReduced) : DryStep(groups, 0) {}
 
-    /// A window is asked for: its gather starts, where the full copy is not current. It keeps the copy until it ends.
+    /// Asks for a window, whose gather starts if the full copy is stale. The copy is kept until the window ends.
     SHARDKIT_CONSTEXPR_VECTOR DryStep& begin_unshard(std::size_t group,
                                                      SourceLocation where = SourceLocation::current()) {
         const detail::GroupStep& its = of(group, where);
@@ -40,46 +41,46 @@ class DryStep {
         ++groups_[group].asked;
         return *this;
     }
-    /// It shows the full parameters.
+    /// Shows the full parameters in the window.
     SHARDKIT_CONSTEXPR_VECTOR DryStep& wait(std::size_t group, SourceLocation where = SourceLocation::current()) {
         static_cast<void>(of(group, where));
         return add_op(Act::use, group, window_microbatch(group));
     }
-    /// Both.
+    /// Asks for a window and shows the full parameters.
     SHARDKIT_CONSTEXPR_VECTOR DryStep& unshard(std::size_t group, SourceLocation where = SourceLocation::current()) {
         return begin_unshard(group, where).wait(group, where);
     }
-    /// It ends.
+    /// Ends the window.
     SHARDKIT_CONSTEXPR_VECTOR DryStep& reshard(std::size_t group, SourceLocation where = SourceLocation::current()) {
         static_cast<void>(of(group, where));
         return add_op(Act::close, group, window_microbatch(group));
     }
-    /// A gradient buffer is taken for a microbatch.
+    /// Takes a gradient buffer for a microbatch.
     SHARDKIT_CONSTEXPR_VECTOR DryStep& gradients(std::size_t group,
                                                  SourceLocation where = SourceLocation::current()) {
         return add_op(Act::zero, group, of(group, where).added);
     }
-    /// It is handed back; behind the last one the rest of the group's reduction runs too.
+    /// Adds the gradients of the buffer. After the last microbatch, the rest of the group's reduction follows.
     SHARDKIT_CONSTEXPR_VECTOR DryStep& add(std::size_t group, SourceLocation where = SourceLocation::current()) {
         add_op(Act::add, group, of(group, where).added).reduce_due(group);
         return groups_[group].added == microbatches_ ? finish(group) : *this;
     }
-    /// A microbatch in which the rank did not use the group.
+    /// Adds zeros for a microbatch in which the rank did not use the group.
     SHARDKIT_CONSTEXPR_VECTOR DryStep& add_zero(std::size_t group, SourceLocation where = SourceLocation::current()) {
         return gradients(group, where).add(group, where);
     }
-    /// The group has no gradient in this step.
+    /// Skips the group: it has no gradient in this step.
     SHARDKIT_CONSTEXPR_VECTOR DryStep& skip(std::size_t group, SourceLocation where = SourceLocation::current()) {
         static_cast<void>(of(group, where));
         return add_op(Act::skip, group, 0);
     }
-    /// Every microbatch of the group is in.
+    /// Declares that all microbatches of the group were added.
     SHARDKIT_CONSTEXPR_VECTOR DryStep& finish(std::size_t group, SourceLocation where = SourceLocation::current()) {
         if (of(group, where).added == 0) { return *this; }
         groups_[group] = detail::apply_finish(groups_[group]).next;
         return reduce_due(group);
     }
-    /// Every microbatch of every group is in.
+    /// Declares that all microbatches of all groups were added.
     constexpr DryStep& reduce() {
         for (std::size_t group = 0; group < groups_.size(); ++group) { finish(group); }
         return *this;
@@ -88,12 +89,12 @@ class DryStep {
         schedule_.add({Act::norm});
         return *this;
     }
-    /// The optimizer's step for one group.
+    /// Makes the optimizer's step for one group.
     SHARDKIT_CONSTEXPR_VECTOR DryStep& update(std::size_t group, SourceLocation where = SourceLocation::current()) {
         static_cast<void>(of(group, where));
         return add_op(Act::update, group, 0);
     }
-    /// The optimizer's step for all that have gradients.
+    /// Makes the optimizer's step for all groups that have gradients.
     constexpr DryStep& step() {
         for (std::size_t group = 0; group < groups_.size(); ++group) {
             if (has_gradients(group)) { update(group); }
@@ -110,7 +111,7 @@ class DryStep {
         }
         return groups_[group];
     }
-    /// What is not led gives its copy back with the last window.
+    /// Without a schedule that leads, the last window's end releases the copy.
     SHARDKIT_CONSTEXPR_VECTOR DryStep& add_op(Act act, std::size_t group, std::uint32_t microbatch) {
         schedule_.add({act, static_cast<std::uint32_t>(group), microbatch});
         const detail::Applied applied = groups_.apply(act, group);
@@ -126,7 +127,8 @@ class DryStep {
     SHARDKIT_CONSTEXPR_VECTOR bool has_gradients(std::size_t group) const {
         return groups_.rows(group).trainable && !groups_[group].skipped;
     }
-    /// Of a group without gradients: the one that not all others have added.
+    /// Returns the group's microbatch; for a group without gradients the first one that some other group has not
+    /// added yet.
     SHARDKIT_CONSTEXPR_VECTOR std::uint32_t window_microbatch(std::size_t group) const {
         if (has_gradients(group)) { return groups_[group].added; }
         constexpr std::uint32_t none = std::numeric_limits<std::uint32_t>::max();
@@ -142,15 +144,15 @@ class DryStep {
     Schedule schedule_;
 };
 
-/// What `layered_step` assumes of a trainer.
+/// What `layered_step` assumes about a trainer.
 struct LayeredStep {
     std::size_t microbatches = 1;
     std::size_t norms = 1;  ///< global_norm calls
 };
 
-/// The step of a model whose groups are used in order and then, for the backward pass, in reverse: what
-/// most trainers do. The last group's forward and backward pass share a window; the backward pass ends with the first
-/// group that trains, and goes through frozen ones above it without gradients.
+/// Returns the step of a model whose groups are used in order, and then in reverse for the backward pass, as in most
+/// trainers. The last group's forward and backward pass share a window. The backward pass goes down to the first
+/// trainable group, and passes frozen ones above it without gradients.
 SHARDKIT_CONSTEXPR_VECTOR Schedule layered_step(std::span<const GroupDescription> groups,
                                                 const LayeredStep& options = {}) {
     DryStep step(groups, options.microbatches);

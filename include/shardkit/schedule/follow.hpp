@@ -30,12 +30,13 @@
 
 namespace shardkit {
 
-/// While this lives, every step of a model follows a schedule. Move-only; ends before the groups, and not while a
-/// step is under way, or a window or gradients of one live on. One that was moved from refuses with a UsageError.
+/// Makes every step of a model follow a schedule as long as it lives. Move-only. It must end before the groups, and
+/// not during a step or while a window or gradients of one exist. After a move from it, its functions throw a
+/// UsageError.
 template <class Engine>
 class Following {
   public:
-    /// Bytes of the arena in which leased buffers lie.
+    /// Returns the bytes of the arena that holds the leased buffers.
     ByteCount arena_bytes(SourceLocation where = SourceLocation::current()) const {
         return cursor(where).arena_bytes();
     }
@@ -43,28 +44,29 @@ class Following {
         return cursor(where).schedules();
     }
 
-    /// Which of several schedules the next steps follow: for what depends on data, as layers that are left out, or a
-    /// last step with fewer microbatches. Every rank says the number that it wishes; the largest one is taken.
+    /// Chooses which of several schedules the next steps follow, where this depends on data: for layers that are left
+    /// out, or a last step with fewer microbatches. Each rank passes the number that it needs, and the largest one is
+    /// taken.
     /// Order:   collective over the world, between steps; the host waits.
-    /// Cost:    8 bytes of each rank; where it changes the host waits for the last step's work
-    /// @returns the number that is taken, the same on every rank
-    /// @throws  std::invalid_argument when there is no such schedule; UsageError in a step
+    /// Cost:    8 bytes of each rank; at a change the host waits for the last step's work
+    /// @returns the number that was taken, the same on every rank
+    /// @throws  std::invalid_argument when there is no such schedule; UsageError during a step
     std::size_t choose(std::size_t schedule, SourceLocation where = SourceLocation::current()) {
         return cursor(where).choose(schedule, where);
     }
 
-    /// From the next step on, takes the time of each operation, on this rank. For engines whose streams are the
-    /// host's.
-    /// Cost:    memory, here, of seven moments an operation; then per operation four looks at the clock at most. A
-    ///          step allocates nothing. Norm and updates wait for all reductions before they compute.
-    /// @throws  UsageError in a step
+    /// Measures the time of each operation on this rank, from the next step on. Only for engines whose streams run on
+    /// the host.
+    /// Cost:    allocates seven timestamps for each operation here; a step allocates nothing and reads the clock at
+    ///          most four times per operation. Norm and updates wait for all reductions before they compute.
+    /// @throws  UsageError during a step
     void measure(
         SourceLocation where = SourceLocation::current()) requires detail::TimedByHost<typename Engine::Stream> {
         cursor(where).measure(where);
     }
-    /// The last step, as it was measured; between steps.
+    /// Returns the times of the last step. Call it between steps.
     /// Order:   local; the host waits for the streams.
-    /// @throws  UsageError in a step, and unless the last step was measured and ran to its end
+    /// @throws  UsageError during a step, and unless the last step was measured and completed
     MeasuredStep measured(SourceLocation where =
                               SourceLocation::current()) const requires detail::TimedByHost<typename Engine::Stream> {
         return cursor(where).measured(where);
@@ -83,26 +85,26 @@ class Following {
 };
 
 namespace detail {
-/// Packs an operation into a whole number that a double holds: 4 bits of the act, 2 of the lane, 20 of the group, 26
-/// of the microbatch.
+/// Packs an operation into an integer that a double holds exactly: 4 bits of the act, 2 of the lane, 20 of the group,
+/// 26 of the microbatch.
 inline double packed(const Op& op) noexcept {
     const std::uint64_t bits = (std::uint64_t{op.microbatch} & 0x3FF'FFFFU) << 26U |
                                (std::uint64_t{op.group} & 0xF'FFFFU) << 6U |
                                static_cast<std::uint64_t>(op.lane) << 4U | static_cast<std::uint64_t>(op.act);
     return static_cast<double>(bits + 1);
 }
-inline constexpr double packed_end = 0;  // behind a schedule's last operation
+inline constexpr double packed_end = 0;  // marks the end of a schedule
 inline Op unpacked(double value) noexcept {
     const auto bits = static_cast<std::uint64_t>(value) - 1;
     return {static_cast<Act>(bits & 15U), static_cast<std::uint32_t>(bits >> 6U & 0xF'FFFFU),
             static_cast<std::uint32_t>(bits >> 26U), static_cast<Lane>(bits >> 4U & 3U)};
 }
 
-/// Refuses schedules that are not the same on every rank, for groups in the same order. However many they are, they
-/// are compared at once.
+/// Checks that all ranks give the same schedules, for groups in the same order. All schedules are compared in one
+/// exchange.
 /// Order:   collective over the world; the host waits.
-/// Cost:    24 bytes of each rank; where they differ 8 bytes an operation more.
-/// @throws  UsageError, the same on every rank: two ranks that differ, and the first operation in which they do
+/// Cost:    24 bytes of each rank; where they differ, 8 bytes more for each operation.
+/// @throws  UsageError, the same on every rank, which names two ranks that differ and their first different operation
 template <class Engine>
 void require_same_schedules(Context<Engine>& context, std::span<const Schedule> schedules,
                             std::span<const GroupDescription> groups, SourceLocation where) {
@@ -133,7 +135,7 @@ void require_same_schedules(Context<Engine>& context, std::span<const Schedule> 
     const double* const first = every.data();
     const double* const second = first + other * operations.size();
     std::size_t schedule = 0;
-    std::size_t began = 0;  // that schedule
+    std::size_t began = 0;  // first operation of that schedule
     std::size_t at = 0;
     for (; at < operations.size() && first[at] == second[at]; ++at) {
         if (first[at] != packed_end) { continue; }
@@ -168,38 +170,38 @@ Following<Engine> follow(const Groups<Engine>& model, std::span<const Schedule> 
 }
 }  // namespace detail
 
-/// From now on the model's steps follow the schedule: gathers and reductions are given to their streams where it
-/// says, and a verb that is not its next operation is an error. The trainer stays as it is:
+/// Makes the model's steps follow the schedule from now on. Gathers and reductions are given to their streams where
+/// it says, and a verb that is not its next operation is an error. The trainer stays unchanged:
 ///     const Schedule schedule = prefetch(record(model, [&] { trainer.step(0); }), describe_groups(model), 1);
 ///     const auto following = follow(model, schedule);
 ///     for (...) { trainer.step(i); }
-/// A step begins with its Accumulation and ends with the optimizer's step. Windows before and after, an evaluation's
-/// say, are opened as without a schedule. After a step that an exception ends, or whose gradients are dropped, the
-/// next one begins at the first operation. Results are those of the program without a schedule, bit for bit;
-/// reduce_last alone adds in another order.
+/// A step begins with its Accumulation and ends with the optimizer's step. Windows before and after it, as in an
+/// evaluation, work as without a schedule. After a step that ended with an exception, or whose gradients were
+/// dropped, the next step begins at the first operation. Results are those of the program without a schedule, bit for
+/// bit; only reduce_last adds in another order.
 /// Order:   collective over the world; the host waits. Ranks compare their schedules here, once.
-/// Memory:  arena_bytes(schedule, groups), instead of the slots of the rank's models. What is gathered outside of the
-///          steps takes slots of its own.
-/// Cost:    a step allocates nothing; a comparison for each operation
-/// @throws  std::invalid_argument when the schedule breaks a rule, or has updates apart; UsageError, on every rank,
-///          when ranks give different schedules, or one is followed already; MemoryError or std::bad_alloc when there
-///          is no memory. Then, in a step: UsageError with the caller's line, the
-///          operation that was expected and the verb that came; every rank fails, as in any other error of one rank
+/// Memory:  arena_bytes(schedule, groups), instead of the slots of the rank's models. Gathers outside of steps use
+///          slots of their own.
+/// Cost:    a step allocates nothing, and makes a comparison for each operation
+/// @throws  std::invalid_argument when the schedule breaks a rule or its updates are not together; UsageError, on
+///          every rank, when ranks give different schedules, or one is followed already; MemoryError or
+///          std::bad_alloc when there is no memory. Later, during a step: UsageError with the caller's line, the
+///          expected operation and the verb that was called; every rank fails, as after any other error of one rank
 template <class Engine>
 [[nodiscard]] Following<Engine> follow(const Groups<Engine>& model, const Schedule& schedule,
                                        SourceLocation where = SourceLocation::current()) {
     return detail::follow(model, std::span<const Schedule>(&schedule, 1), where);
 }
 
-/// The same with a choice of schedules, from the first on; see Following::choose.
-/// Memory:  the largest one's arena
-/// @throws  std::invalid_argument when there is none
+/// Makes the model's steps follow one of several schedules, at first the first one; see Following::choose.
+/// Memory:  the arena of the largest one
+/// @throws  std::invalid_argument when `schedules` is empty
 template <class Engine>
 [[nodiscard]] Following<Engine> follow(const Groups<Engine>& model, std::span<const Schedule> schedules,
                                        SourceLocation where = SourceLocation::current()) {
     return detail::follow(model, schedules, where);
 }
-/// The same: follow(model, {train, evaluate}).
+/// Makes the model's steps follow one of several schedules: follow(model, {train, evaluate}).
 template <class Engine>
 [[nodiscard]] Following<Engine> follow(const Groups<Engine>& model, std::initializer_list<Schedule> schedules,
                                        SourceLocation where = SourceLocation::current()) {

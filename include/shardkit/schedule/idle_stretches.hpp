@@ -15,24 +15,24 @@ namespace shardkit::detail {
 
 inline constexpr std::size_t no_op = static_cast<std::size_t>(-1);
 
-/// The most of `held` bytes that exist during an operation from `begin` to the one before `end`.
+/// Returns the maximum of `held` over operations [begin, end).
 constexpr std::size_t most_held(std::span<const std::size_t> held, std::size_t begin, std::size_t end) {
     if (begin >= end) { return 0; }
     const auto during = held.subspan(begin, end - begin);
     return *std::max_element(during.begin(), during.end());
 }
 
-/// A stretch in which a slot is held and not needed, and what ends that.
+/// A stretch in which a slot is held but not needed, and the change of the schedule that removes it.
 struct IdleStretch {
-    std::size_t begin = 0;  // operations, `end` not included
+    std::size_t begin = 0;  // operations [begin, end)
     std::size_t end = 0;
     std::size_t bytes = 0;
-    Op added{};  // in front of operation `at`
+    Op added{};  // inserted in front of operation `at`
     std::size_t at = 0;
     std::size_t left_out = no_op;
 };
 
-/// For each operation the next one of its group; no_op where there is none, and for norms.
+/// Returns for each operation the next one of its group; no_op where there is none, and for norms.
 SHARDKIT_CONSTEXPR_VECTOR std::vector<std::size_t> next_of_group(const Schedule& schedule, std::size_t groups) {
     std::vector<std::size_t> next = filled(schedule.size(), no_op);
     std::vector<std::size_t> first = filled(groups, no_op);
@@ -44,7 +44,7 @@ SHARDKIT_CONSTEXPR_VECTOR std::vector<std::size_t> next_of_group(const Schedule&
     return next;
 }
 
-/// The stretches of a slot: of parameters before their first use and between windows, of gradients between
+/// Finds the idle stretches of a slot: of parameters before their first use and between windows, of gradients between
 /// microbatches and before their reduction.
 SHARDKIT_CONSTEXPR_VECTOR void add_idle_stretches(const Schedule& schedule, const ScheduledSlot& slot,
                                                   const std::vector<std::size_t>& next,
@@ -83,8 +83,8 @@ SHARDKIT_CONSTEXPR_VECTOR void add_idle_stretches(const Schedule& schedule, cons
     }
 }
 
-/// A schedule's idle stretches, in the order in which they are best left out. The first is one where most is held, of
-/// these the one of most bytes; the next one likewise without it.
+/// Returns the idle stretches of a schedule in the order in which to remove them. The first one is where most memory
+/// is held and has the most bytes there; the next is chosen the same way after its removal.
 /// Cost:    the square of the operations
 SHARDKIT_CONSTEXPR_VECTOR std::vector<IdleStretch> idle_stretches(const Schedule& schedule,
                                                                   std::span<const GroupDescription> groups) {
@@ -114,7 +114,7 @@ SHARDKIT_CONSTEXPR_VECTOR std::vector<IdleStretch> idle_stretches(const Schedule
     return ordered;
 }
 
-/// The schedule without these of its idle stretches.
+/// Returns the schedule without the given idle stretches.
 SHARDKIT_CONSTEXPR_VECTOR Schedule without_idle(const Schedule& schedule, std::span<const IdleStretch> idle) {
     std::vector<IdleStretch> by_place(idle.begin(), idle.end());
     std::sort(by_place.begin(), by_place.end(), [](const IdleStretch& a, const IdleStretch& b) {

@@ -17,15 +17,15 @@
 #include <shardkit/schedule/simulate.hpp>
 #include <shardkit/schedule/slots.hpp>
 
-// Pure functions from a step to a better one. None changes what the program does, its acts and their order: a pass
-// moves, adds or leaves out communication. What obeys the rules of a step, obeys them behind a pass. One that asks
-// `groups` throws std::invalid_argument where they lack a group of the schedule.
+// Passes: pure functions from a step to a better one. A pass keeps the acts of the program and their order; it moves,
+// adds or removes communication. A schedule that keeps the rules of a step still keeps them after a pass. A pass that
+// uses `groups` throws std::invalid_argument where they lack a group of the schedule.
 
 namespace shardkit {
 
 namespace detail {
 
-/// The last operation of that act, by group; no_op where there is none.
+/// Returns for each group its last operation with that act; no_op where there is none.
 SHARDKIT_CONSTEXPR_VECTOR std::vector<std::size_t> last_ops(const Schedule& schedule, std::size_t groups, Act act) {
     std::vector<std::size_t> last = filled(groups, no_op);
     for (std::size_t i = 0; i < schedule.size(); ++i) {
@@ -33,14 +33,15 @@ SHARDKIT_CONSTEXPR_VECTOR std::vector<std::size_t> last_ops(const Schedule& sche
     }
     return last;
 }
-/// The first operation behind `from` of that act and group; no_op where there is none.
+/// Returns the first operation from `from` on with that act and group; no_op where there is none.
 constexpr std::size_t next_op(const Schedule& schedule, std::size_t from, Act act, std::uint32_t group) {
     for (std::size_t i = from; i < schedule.size(); ++i) {
         if (schedule[i].act == act && schedule[i].group == group) { return i; }
     }
     return no_op;
 }
-/// The earliest place, not before `first`, of an operation at `at` that stays behind what the group does before.
+/// Returns the earliest place, not before `first`, to which operation `at` can move without passing an operation of
+/// the group.
 constexpr std::size_t behind_group(const Schedule& schedule, std::size_t at, std::uint32_t group,
                                    std::size_t first = 0) {
     while (at > first && (schedule[at - 1].act == Act::norm || schedule[at - 1].group != group)) { --at; }
@@ -49,14 +50,14 @@ constexpr std::size_t behind_group(const Schedule& schedule, std::size_t at, std
 
 }  // namespace detail
 
-/// Each gather starts `depth` windows before its use: in the forward pass with the window before it, in the backward
-/// pass before the reduction of the group before it. Gathers keep their order and stay in their step.
-/// Memory:  as many full groups more as `depth`, where parameters are released; bits are unchanged
-/// Source:  FSDP's forward and backward prefetch, arXiv 2304.11277, section 3.3.2, from an order that is known
+/// Starts each gather `depth` windows before its use. In the forward pass this is with the window before it, in the
+/// backward pass before the reduction of the group before it. Gathers keep their order and stay in their step.
+/// Memory:  `depth` more full groups, where parameters are released; results keep their bits
+/// Source:  FSDP's forward and backward prefetch, arXiv 2304.11277, section 3.3.2, with a known order
 SHARDKIT_CONSTEXPR_VECTOR Schedule prefetch(Schedule schedule, std::span<const GroupDescription> /*groups*/,
                                             std::size_t depth = 1) {
     if (depth == 0) { return schedule; }
-    std::vector<std::size_t> gathers;  // by their operation
+    std::vector<std::size_t> gathers;  // their operations
     for (std::size_t i = 0; i < schedule.size(); ++i) {
         if (schedule[i].act != Act::gather) { continue; }
         const std::size_t number = gathers.size();
@@ -78,11 +79,11 @@ SHARDKIT_CONSTEXPR_VECTOR Schedule prefetch(Schedule schedule, std::span<const G
     return schedule;
 }
 
-/// A group that was released and is needed again stays gathered instead, where the step then still fits `limit` bytes
-/// of the library's buffers: groups whose next use comes soonest first, the last blocks between forward and backward
+/// Keeps groups gathered that would be released and gathered again, as far as the library's buffers then fit in
+/// `limit` bytes. Groups whose next use comes soonest are kept first: the last blocks between forward and backward
 /// pass.
-/// Memory:  up to `limit`, see peak; bits are unchanged
-/// Source:  reshard_after_forward of FSDP2, decided by memory instead of by hand
+/// Memory:  up to `limit`, see peak; results keep their bits
+/// Source:  reshard_after_forward of FSDP2, chosen by memory instead of by hand
 SHARDKIT_CONSTEXPR_VECTOR Schedule keep_gathered(const Schedule& schedule, std::span<const GroupDescription> groups,
                                                  ByteCount limit, std::size_t optimizer_states = 2,
                                                  SourceLocation where = SourceLocation::current()) {
@@ -115,7 +116,7 @@ SHARDKIT_CONSTEXPR_VECTOR Schedule keep_gathered(const Schedule& schedule, std::
     };
     const std::size_t resting = detail::resting_bytes(schedule, groups, optimizer_states).value;
     std::vector<std::size_t> held = detail::bytes_held(schedule, detail::slots_of(schedule, groups));
-    // Where not even the bytes that are needed at one time fit, there is nothing to place.
+    // Without room for the bytes that are needed at the same time, slots need not be placed.
     const auto has_room = [&](const Candidate& candidate) {
         const std::size_t most =
             detail::most_held(held, candidate.operation - candidate.idle + 1, candidate.operation);
@@ -128,8 +129,8 @@ SHARDKIT_CONSTEXPR_VECTOR Schedule keep_gathered(const Schedule& schedule, std::
             held[i] += bytes;
         }
     };
-    // As many at a time as fitted last, and twice as many next: slots are placed once for all of them. Where sizes
-    // leave gaps, single ones may miss again and again: after so many, all of a batch are left out.
+    // Batches: after a batch that fits, the next one is twice as large, and slots are placed once for a batch. Where
+    // gaps between sizes make single candidates fail repeatedly, whole batches are rejected after this many failures.
     constexpr std::size_t most_misses = 64;
     std::size_t misses = 0;
     std::size_t batch = 1;
@@ -156,9 +157,9 @@ SHARDKIT_CONSTEXPR_VECTOR Schedule keep_gathered(const Schedule& schedule, std::
     return without();
 }
 
-/// Copies that an update makes stale and the next window would gather (ShardOptimizer, ShardGradOp) are gathered
-/// behind the updates, in the order in which the next step needs them.
-/// Memory:  none; bits are unchanged
+/// Moves gathers that follow an update (ShardOptimizer, ShardGradOp) from the next window to right behind the
+/// updates, in the order in which the next step needs them.
+/// Memory:  none; results keep their bits
 SHARDKIT_CONSTEXPR_VECTOR Schedule gather_after_update(const Schedule& schedule,
                                                        std::span<const GroupDescription> groups,
                                                        SourceLocation where = SourceLocation::current()) {
@@ -180,9 +181,9 @@ SHARDKIT_CONSTEXPR_VECTOR Schedule gather_after_update(const Schedule& schedule,
     return made;
 }
 
-/// Microbatches are added up unreduced and reduced once, with the last one.
+/// Accumulates microbatches unreduced, and reduces them once, at the last one.
 /// Memory:  the full gradients of every group, from the first microbatch to the last
-/// Numbers: sums are taken in another order: the bits of a policy with Accumulate::unreduced
+/// Numbers: sums are made in another order; the bits are those of a policy with Accumulate::unreduced
 SHARDKIT_CONSTEXPR_VECTOR Schedule reduce_last(const Schedule& schedule, std::span<const GroupDescription> groups) {
     const std::vector<std::size_t> reductions = detail::last_ops(schedule, groups.size(), Act::reduce);
     Schedule made;
@@ -194,10 +195,10 @@ SHARDKIT_CONSTEXPR_VECTOR Schedule reduce_last(const Schedule& schedule, std::sp
     return made;
 }
 
-/// Each reduction starts behind the next group's gradient buffer, which then lies in memory of its own: that group's
-/// backward pass does not wait until the reduction is done.
-/// Memory:  one more full gradient; bits are unchanged
-/// Source:  FSDP, whose reduce-scatter runs beside the next layer's backward pass, arXiv 2304.11277, section 3.3
+/// Starts each reduction behind the next group's gradient buffer, which then has memory of its own: that group's
+/// backward pass does not wait for the reduction.
+/// Memory:  one more full gradient; results keep their bits
+/// Source:  FSDP overlaps its reduce-scatter with the next layer's backward pass, arXiv 2304.11277, section 3.3
 SHARDKIT_CONSTEXPR_VECTOR Schedule overlap_reductions(Schedule schedule,
                                                       std::span<const GroupDescription> /*groups*/) {
     for (std::size_t i = schedule.size(); i-- > 0;) {
@@ -213,7 +214,7 @@ SHARDKIT_CONSTEXPR_VECTOR Schedule overlap_reductions(Schedule schedule,
                 case Act::all_reduce:
                     return next.group != op.group;
                 case Act::close:
-                    return next.group == op.group;  // of another one, behind which its work is done: it is too late
+                    return next.group == op.group;  // after another group's window its work is done: too late
                 default:
                     return false;
             }
@@ -226,11 +227,11 @@ SHARDKIT_CONSTEXPR_VECTOR Schedule overlap_reductions(Schedule schedule,
     return schedule;
 }
 
-/// Gathers that would start right before a gradient buffer is taken start right behind it, so that copies and zeroing
-/// do not share the memory's speed; none of them where the costs say that the rank then waits longer. For engines
-/// whose ranks zero and copy by the same processors, and trainers that take a group's gradients when its backward
-/// pass begins: where one takes them later, the gather waits for that.
-/// Memory:  none; bits are unchanged
+/// Moves gathers that would start right before a gradient buffer is zeroed to right behind it, so that copying and
+/// zeroing do not compete for memory bandwidth. Returns the schedule unchanged where the costs say that the rank
+/// would wait longer. For engines whose ranks zero and copy with the same processors, and trainers that take a
+/// group's gradients when its backward pass begins: where they are taken later, the gather is delayed until then.
+/// Memory:  none; results keep their bits
 /// Cost:    two simulations
 SHARDKIT_CONSTEXPR_VECTOR Schedule gather_after_zero(const Schedule& schedule,
                                                      std::span<const GroupDescription> groups, const AxisGrid& mesh,
@@ -247,17 +248,17 @@ SHARDKIT_CONSTEXPR_VECTOR Schedule gather_after_zero(const Schedule& schedule,
     return simulate(moved, groups, mesh, costs, where).exposed() <= before ? moved : schedule;
 }
 
-/// Undoes what does not fit `limit` bytes of the library's buffers, where most is held first: a prefetched gather
-/// starts right before its use, a group that stayed gathered is released and gathered again, unreduced microbatches
-/// are reduced, a reduction starts right behind its last addend.
-/// @throws std::invalid_argument, with the bytes that are needed at least, where nothing is left to undo
+/// Undoes optimizations, where most memory is held first, until the library's buffers fit in `limit` bytes: a
+/// prefetched gather starts right before its use, a group that stayed gathered is released and gathered again,
+/// unreduced microbatches are reduced, a reduction starts right behind its last addend.
+/// @throws std::invalid_argument, with the smallest possible number of bytes, when nothing is left to undo
 SHARDKIT_CONSTEXPR_VECTOR Schedule memory_limit(Schedule schedule, std::span<const GroupDescription> groups,
                                                 ByteCount limit, std::size_t optimizer_states = 2,
                                                 SourceLocation where = SourceLocation::current()) {
     const auto needed = [&](const Schedule& step) { return peak(step, groups, optimizer_states, where); };
     while (needed(schedule) > limit) {
         const std::vector<detail::IdleStretch> idle = detail::idle_stretches(schedule, groups);
-        // All of them, or, where that is more than enough, as few as are.
+        // Removes all of them, or if that is more than enough, as few as suffice.
         std::size_t enough = idle.size();
         Schedule less = detail::without_idle(schedule, idle);
         if (needed(less) <= limit) {

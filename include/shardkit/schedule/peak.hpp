@@ -15,8 +15,8 @@
 
 namespace shardkit {
 
-/// Bytes of the arena in which a schedule's gathered parameters, full gradients and addends lie while they are
-/// needed: buffers of any sizes share it, and each has the same address in every step.
+/// Returns the bytes of the arena for a schedule's gathered parameters, full gradients and addends. Buffers of any
+/// sizes share it while they are needed, and each has the same address in every step.
 /// Cost:    close to a sort of the buffers where sizes repeat; works in constant expressions
 /// @throws  std::invalid_argument when the schedule has a group that is not described
 SHARDKIT_CONSTEXPR_VECTOR ByteCount arena_bytes(const Schedule& schedule, std::span<const GroupDescription> groups,
@@ -26,7 +26,7 @@ SHARDKIT_CONSTEXPR_VECTOR ByteCount arena_bytes(const Schedule& schedule, std::s
 }
 
 namespace detail {
-/// What groups, an optimizer with so many states and the norm hold all the time.
+/// Returns the bytes that the groups, an optimizer with that many states and the norm hold permanently.
 constexpr ByteCount resting_bytes(const Schedule& schedule, std::span<const GroupDescription> groups,
                                   std::size_t optimizer_states) {
     PlanOptions options{.optimizer_states = optimizer_states, .norms_per_step = 0};
@@ -35,8 +35,8 @@ constexpr ByteCount resting_bytes(const Schedule& schedule, std::span<const Grou
 }
 }  // namespace detail
 
-/// Bytes of the library's buffers on one rank while it follows the schedule: what groups, an optimizer with so many
-/// states and the norm hold all the time, and the arena.
+/// Returns the bytes of the library's buffers on one rank while it follows the schedule: what the groups, an
+/// optimizer with that many states and the norm hold permanently, and the arena.
 /// @post   equals what they allocate, to the byte
 /// @throws std::invalid_argument as arena_bytes
 SHARDKIT_CONSTEXPR_VECTOR ByteCount peak(const Schedule& schedule, std::span<const GroupDescription> groups,
@@ -47,7 +47,7 @@ SHARDKIT_CONSTEXPR_VECTOR ByteCount peak(const Schedule& schedule, std::span<con
 
 namespace detail {
 
-/// Leased bytes that exist during each operation.
+/// Returns the leased bytes that exist during each operation.
 SHARDKIT_CONSTEXPR_VECTOR std::vector<std::size_t> bytes_held(const Schedule& schedule,
                                                               std::span<const ScheduledSlot> slots) {
     std::vector<std::size_t> taken = filled(schedule.size(), std::size_t{0});

@@ -20,7 +20,7 @@ namespace shardkit {
 
 namespace detail {
 
-/// That nobody is told of a model's verbs, and no step of it is under way.
+/// Checks that no schedule is recorded or followed for the model, and that no step of it has begun.
 /// @throws UsageError
 template <class Engine>
 void require_undirected(const Groups<Engine>& model, SourceLocation where) {
@@ -36,7 +36,7 @@ void require_undirected(const Groups<Engine>& model, SourceLocation where) {
         where);
 }
 
-/// Writes a step down.
+/// Records a step as a schedule.
 class StepRecorder final : public StepDirector {
   public:
     explicit StepRecorder(std::vector<GroupDescription> groups)
@@ -73,7 +73,7 @@ class StepRecorder final : public StepDirector {
                 step_.update(group);
                 break;
             default:
-                break;  // no verb of a program
+                break;  // not a verb of a program
         }
     }
     void communicates(Act /*act*/) override {}
@@ -110,19 +110,19 @@ class StepRecorder final : public StepDirector {
 
 }  // namespace detail
 
-/// Runs `step`, which makes one training step of the model, and returns it as a schedule: as it runs in steady state,
-/// whether this was the first one or not. The step does what it does without being recorded, bit for bit.
+/// Runs `step`, which makes one training step of the model, and returns it as a schedule in steady state, whether
+/// this was the first step or not. Recording does not change what the step computes, bit for bit.
 ///     const Schedule schedule = record(model, [&] { trainer.step(0); });
-/// It begins with its Accumulation and ends with the optimizer's step; what `step` does before and after is not part
-/// of it. Every rank may record, and gets the same, or one rank alone: what is recorded is local.
-/// @throws  UsageError when no step ran, or two, or one that has not ended; std::invalid_argument when the step ended
-///          early and so breaks a rule; whatever `step` throws
+/// The recorded step begins with its Accumulation and ends with the optimizer's step; what `step` does before and
+/// after is not part of it. Recording is local: all ranks may record, with the same result, or one rank alone.
+/// @throws  UsageError when there was no step or more than one, or it has not ended; std::invalid_argument when the
+///          step ended early and so breaks a rule; whatever `step` throws
 template <class Engine, class F>
 Schedule record(const Groups<Engine>& model, F&& step, SourceLocation where = SourceLocation::current()) {
     detail::StepRecorder recorder(describe_groups(model));
     detail::require_undirected(model, where);
     struct Directed {
-        std::vector<detail::DirectedGroup*> groups;  // where they are even if `step` moves what the user has of them
+        std::vector<detail::DirectedGroup*> groups;  // valid even if `step` moves the user's objects
         ~Directed() {
             for (detail::DirectedGroup* const group : groups) { group->set(nullptr, 0); }
         }

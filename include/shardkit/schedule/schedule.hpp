@@ -20,14 +20,14 @@
 
 namespace shardkit {
 
-/// What an operation waits in line with: operations of one lane follow each other, lanes run side by side.
+/// A queue of operations: those in one lane run one after the other, lanes run concurrently.
 enum class Lane : std::uint8_t { compute, gather, reduce };
 
-/// The lane as schedules print it.
+/// Returns the lane's name as schedules print it.
 constexpr std::string_view name(Lane lane) noexcept {
     return lane == Lane::compute ? "compute" : lane == Lane::gather ? "gather" : "reduce";
 }
-/// Where an act runs unless a schedule says otherwise.
+/// Returns the lane in which an act runs unless a schedule chooses another.
 constexpr Lane lane_of(Act act) noexcept {
     switch (act) {
         case Act::gather:
@@ -42,17 +42,17 @@ constexpr Lane lane_of(Act act) noexcept {
 /// One operation of a step.
 struct Op {
     Act act{};
-    std::uint32_t group = 0;       ///< by its place in the model; of a norm 0
-    std::uint32_t microbatch = 0;  ///< whose it is; of a norm, an update and a skip 0
+    std::uint32_t group = 0;       ///< index in the model; 0 for a norm
+    std::uint32_t microbatch = 0;  ///< 0 for a norm, an update and a skip
     Lane lane = lane_of(act);
 
     friend constexpr bool operator==(const Op&, const Op&) noexcept = default;
 };
 
-/// One training step of a model, from its Accumulation to the end of the optimizer's step, in steady state: the
-/// operations of a rank in the order in which the host gives them to their lanes. It holds numbers only: which groups
-/// they are of is said beside it, by the same descriptions from which plans are made. What an operation waits for in
-/// other lanes follows from the order and is stored nowhere.
+/// One training step of a model in steady state, from its Accumulation to the end of the optimizer's step: the
+/// operations of a rank in the order in which the host gives them to their lanes. It holds numbers only; the groups
+/// are described separately, by the descriptions that plans are made from. Waits between lanes follow from the order
+/// and are not stored.
 ///     constexpr auto step = [] { return prefetch(layered_step(groups), groups, 1); };
 ///     static_assert(check(step(), groups).empty());
 ///     static_assert(peak(step(), groups) <= ByteCount(80'000'000'000));
@@ -62,7 +62,7 @@ class Schedule {
     SHARDKIT_CONSTEXPR_VECTOR explicit Schedule(std::vector<Op> ops) : ops_(static_cast<std::vector<Op>&&>(ops)) {}
 
     constexpr std::span<const Op> ops() const& noexcept { return {ops_.data(), ops_.size()}; }
-    void ops() const&& = delete;  // of a schedule that ends before they are looked at
+    void ops() const&& = delete;  // would refer to a temporary
     constexpr std::size_t size() const noexcept { return ops_.size(); }
     SHARDKIT_CONSTEXPR_VECTOR const Op& operator[](std::size_t number) const noexcept { return ops_[number]; }
 
@@ -73,7 +73,7 @@ class Schedule {
     SHARDKIT_CONSTEXPR_VECTOR void erase(std::size_t number) {
         ops_.erase(ops_.begin() + static_cast<std::ptrdiff_t>(number));
     }
-    /// Takes operation `from` out and puts it in front of what is then operation `to`.
+    /// Removes operation `from` and inserts it so that it becomes operation `to`.
     SHARDKIT_CONSTEXPR_VECTOR void move(std::size_t from, std::size_t to) {
         const auto at = [&](std::size_t number) { return ops_.begin() + static_cast<std::ptrdiff_t>(number); };
         if (to < from) {
@@ -90,7 +90,8 @@ class Schedule {
     std::vector<Op> ops_;
 };
 
-/// Equal for equal schedules: what ranks compare before they follow one. It is the same on every machine.
+/// Returns a number that is equal for equal schedules and the same on every machine. Ranks compare it before they
+/// follow one.
 /// Source:  Fowler, Noll, Vo: FNV-1a, 64 bits
 constexpr std::uint64_t hash(const Schedule& schedule) noexcept {
     detail::Fnv fnv;
@@ -104,7 +105,8 @@ constexpr std::uint64_t hash(const Schedule& schedule) noexcept {
     return fnv.hash;
 }
 
-/// "gather of 'blocks.1', microbatch 0"; in another lane than its act's, ", lane compute" behind it.
+/// Returns the operation as text: "gather of 'blocks.1', microbatch 0", followed by ", lane compute" if the lane is
+/// not the act's usual one.
 inline std::string describe(const Op& op, std::span<const GroupDescription> groups) {
     std::string act(name(op.act));
     if (op.act == Act::norm) { return act; }
@@ -119,7 +121,8 @@ inline std::string describe(const Op& op, std::span<const GroupDescription> grou
 
 namespace detail {
 
-/// `n` values, in constant expressions too: the vector's own constructor is none on clang 14 with libstdc++ 12.
+/// Returns `n` equal values, in constant expressions too: on clang 14 with libstdc++ 12 the vector's own constructor
+/// is not constexpr.
 template <class T>
 constexpr std::vector<T> filled(std::size_t n, const T& value) {
     std::vector<T> made;
@@ -133,8 +136,8 @@ constexpr std::vector<T> filled(std::size_t n, const T& value) {
     throw_invalid_argument(where, "schedule: operation ", at, " (", describe(schedule[at], groups), "), but ",
                            groups.size(), " groups are described; expected descriptions of the model's groups, all");
 }
-/// That each group of a schedule is among those that are described.
-/// @throws std::invalid_argument that names the first operation of another one
+/// Checks that every group of a schedule is described.
+/// @throws std::invalid_argument that names the first operation of a group that is not
 constexpr void require_described(const Schedule& schedule, std::span<const GroupDescription> groups,
                                  SourceLocation where) {
     for (std::size_t i = 0; i < schedule.size(); ++i) {
@@ -142,7 +145,7 @@ constexpr void require_described(const Schedule& schedule, std::span<const Group
         if (!described) { throw_undescribed(schedule, i, groups, where); }
     }
 }
-/// Rows of all groups of a schedule.
+/// Returns the rows of all groups of a schedule.
 /// @throws as require_described
 SHARDKIT_CONSTEXPR_VECTOR std::vector<GroupRows> rows_of(const Schedule& schedule,
                                                          std::span<const GroupDescription> groups,

@@ -16,9 +16,9 @@
 
 namespace shardkit {
 
-/// A schedule as text, a line an operation: number, lane, act, microbatch, group, and the bytes of leased buffers
-/// that exist during it; then the arena in which they lie and the hash. The same on every machine: fit for a golden
-/// file.
+/// Returns a schedule as text, with one line for each operation: number, lane, act, microbatch, group, and the bytes
+/// of leased buffers that exist during it; then the size of the arena and the hash. The text is the same on every
+/// machine and fit for a golden file.
 inline std::string schedule_table(const Schedule& schedule, std::span<const GroupDescription> groups) {
     const detail::SlotPlan plan = detail::plan_slots(schedule, groups);
     const std::vector<std::size_t> held = detail::bytes_held(schedule, plan.slots);

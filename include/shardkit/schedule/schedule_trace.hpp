@@ -20,7 +20,7 @@ namespace shardkit {
 
 namespace detail {
 
-/// Events of the Trace Event Format: a process for each rank with a track for each lane.
+/// Writes events in the Trace Event Format: a process for each rank with a track for each lane.
 class TraceText {
   public:
     void add_process(std::size_t rank) {
@@ -33,7 +33,7 @@ class TraceText {
                        R"(, "args": {"name": ")", name(lane), "\"}}"));
         }
     }
-    /// Nothing for one that takes no time.
+    /// Adds a slice; none if it takes no time.
     void add_slice(std::string_view text, std::size_t rank, Lane lane, const OpTime& time) {
         if (time.end <= time.begin) { return; }
         std::array<char, 120> place{};
@@ -53,10 +53,10 @@ class TraceText {
 
 }  // namespace detail
 
-/// A simulated step for chrome://tracing or Perfetto: a track for each lane, a slice for each operation that takes
-/// time.
+/// Returns a simulated step for chrome://tracing or Perfetto: a track for each lane, a slice for each operation that
+/// takes time.
 /// Units:   microseconds from the step's start
-/// @throws  std::invalid_argument when the times are of another schedule
+/// @throws  std::invalid_argument when the times belong to another schedule
 /// Source:  Trace Event Format, complete events ("ph": "X")
 inline std::string schedule_trace(const Schedule& schedule, std::span<const GroupDescription> groups,
                                   const StepTimes& times, SourceLocation where = SourceLocation::current()) {
@@ -72,8 +72,8 @@ inline std::string schedule_trace(const Schedule& schedule, std::span<const Grou
     return trace.finish();
 }
 
-/// Measured steps of one schedule, by rank: a process for each rank, and in it a track for each lane. The compute
-/// lane says what the rank computed for and where it waited; a norm's all-reduce is in the lane of the reductions.
+/// Returns measured steps of one schedule, by rank: a process for each rank with a track for each lane. The compute
+/// lane shows for which operation the rank computed or waited; a norm's all-reduce is in the lane of the reductions.
 /// Units:   microseconds from the first rank's start
 /// @throws  std::invalid_argument when a step has an operation that the schedule does not have
 /// Source:  Trace Event Format, complete events ("ph": "X")

@@ -14,12 +14,12 @@
 
 namespace shardkit {
 
-/// The plan of a step that follows the schedule: nothing of what the trainer does is assumed, so of the options only
-/// the engine and the optimizer's states are read.
+/// Returns the plan of a step that follows the schedule. It assumes nothing about the trainer: of the options only
+/// the engine and the optimizer's states are used.
 ///     const Plan planned = plan(schedule, describe_groups(model), rank.grid(), {.optimizer_states = 1});
 /// Cost:    arithmetic; works in constant expressions
-/// @post    memory.total() is peak(schedule, groups), the bytes that the rank's buffers take; traffic is what its log
-///          says of a steady step, and the most of one that gathers a group which it does not update
+/// @post    memory.total() is peak(schedule, groups), the bytes of the rank's buffers; traffic is what its log
+///          reports for a steady step, and an upper bound for a step that gathers a group which it does not update
 /// @throws  std::invalid_argument when the schedule has a group that is not described
 SHARDKIT_CONSTEXPR_VECTOR Plan plan(const Schedule& schedule, std::span<const GroupDescription> groups,
                                     const AxisGrid& mesh, PlanOptions options = {},

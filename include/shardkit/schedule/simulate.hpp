@@ -24,7 +24,7 @@
 
 namespace shardkit {
 
-/// When an operation ran, in seconds from the start of its step; gathers for the next step end behind it.
+/// The time of an operation, in seconds from the start of its step. Gathers for the next step end after this one.
 struct OpTime {
     double begin = 0;
     double end = 0;
@@ -32,22 +32,22 @@ struct OpTime {
     friend constexpr bool operator==(const OpTime&, const OpTime&) noexcept = default;
 };
 
-/// A step as it is predicted.
+/// The predicted times of a step.
 struct StepTimes {
-    double seconds = 0;        ///< from one step's end to the next
-    double compute = 0;        ///< of them the rank computes
-    double communication = 0;  ///< that its collectives take together
+    double seconds = 0;        ///< from the end of one step to the end of the next
+    double compute = 0;        ///< part of `seconds` in which the rank computes
+    double communication = 0;  ///< sum over its collectives
     std::vector<OpTime> ops;
 
-    /// Seconds for which the rank waits for communication.
+    /// Returns the seconds in which the rank waits for communication.
     constexpr double exposed() const noexcept { return seconds - compute; }
-    /// Of all communication; 0 where there is none.
+    /// Returns exposed() as a part of all communication; 0 where there is none.
     constexpr double exposed_share() const noexcept { return communication > 0 ? exposed() / communication : 0; }
 };
 
 namespace detail {
 
-/// Seconds of each of a group's collectives on a mesh.
+/// The seconds of each of a group's collectives on a mesh.
 class CommunicationSeconds {
   public:
     constexpr CommunicationSeconds(const GroupDescription& group, const AxisGrid& mesh, const StepCosts& costs) {
@@ -64,7 +64,7 @@ class CommunicationSeconds {
                              .seconds(ring_messages(row.verb, axes.ranks[over]), static_cast<double>(moved));
         }
     }
-    /// Of what an act calls.
+    /// Returns the seconds of the collectives that an act calls.
     constexpr double of(const GroupRows& rows, std::span<const CollectiveRow> calls) const noexcept {
         double seconds = 0;
         for (const CollectiveRow& call : calls) {
@@ -74,7 +74,7 @@ class CommunicationSeconds {
     }
 
   private:
-    /// The others wait for the rank that sums most.
+    /// The largest part counts: the other ranks wait for the one that sums most.
     static constexpr std::size_t largest_tp_part(const GroupDescription& group, const PlacementTable& table) {
         if (table.reduced != Extent::shard) { return group.tp_sum.size(); }
         std::size_t largest = 0;
@@ -88,7 +88,7 @@ class CommunicationSeconds {
     std::array<double, PlacementTable::most_collectives> by_row_{};
 };
 
-/// Plays a step's operations on three lanes, each in its order, with the waits that follow from what they need.
+/// Simulates a step's operations on three lanes, each in order, with the waits that their data requires.
 class StepSimulation {
   public:
     SHARDKIT_CONSTEXPR_VECTOR StepSimulation(const Schedule& schedule, std::span<const GroupDescription> groups,
@@ -120,7 +120,7 @@ class StepSimulation {
 
     SHARDKIT_CONSTEXPR_VECTOR StepTimes run() {
         round();
-        round();  // from here on a step begins with what the one before left under way
+        round();  // the next step begins with operations of this one still running
         return round();
     }
 
@@ -132,7 +132,7 @@ class StepSimulation {
         double reduced = 0;
         double updated = 0;
         std::uint32_t forwards = 0;  // microbatches whose forward pass was counted
-        double due = 0;              // computation that the next operation of the group ends
+        double due = 0;              // computation that the group's next operation ends
     };
 
     SHARDKIT_CONSTEXPR_VECTOR double& lane(Lane lane) noexcept { return free_[static_cast<std::size_t>(lane)]; }
@@ -163,7 +163,7 @@ class StepSimulation {
         return times;
     }
 
-    /// What `slot` has to wait for: those before it, until the operations that gave them back had ended.
+    /// Returns when `slot` is available: after the operations that released the slots before it.
     constexpr double available(std::size_t slot, double at) const {
         if (slot == ScheduledSlot::none) { return at; }
         for (const std::size_t before : plan_.slots[slot].after) {
@@ -218,7 +218,7 @@ class StepSimulation {
         ended_[i] = now;
         return {begin, now};
     }
-    /// The partial sums travel in the reductions' lane, behind them, and the rank waits.
+    /// The partial sums travel in the lane of the reductions, after them, and the rank waits.
     SHARDKIT_CONSTEXPR_VECTOR OpTime norm(StepTimes& times) {
         double& now = lane(Lane::compute);
         double begin = now;
@@ -235,34 +235,35 @@ class StepSimulation {
     const StepCosts& costs_;
     std::span<const GroupDescription> described_;
     SlotPlan plan_;
-    std::vector<double> ended_;  // when each operation did so last
+    std::vector<double> ended_;  // when each operation last ended
     std::vector<Group> groups_;
-    std::vector<double> free_ = filled(3, 0.0);  // by lane; nvcc's front end loses an array here
+    std::vector<double> free_ = filled(3, 0.0);  // by lane; nvcc's front end miscompiles an array here
     double norm_ = 0;
-    Lane sums_ = Lane::reduce;  // in which reductions run
+    Lane sums_ = Lane::reduce;  // the lane of the reductions
 };
 
 }  // namespace detail
 
-/// A step of the schedule in steady state: computation as `costs` says of each group, communication as rings over the
-/// links of the time model, and between lanes the waits that the stores make. The host takes no time.
+/// Returns the times of a step of the schedule in steady state. Computation takes what `costs` say for each group,
+/// communication runs as rings over the links of the time model, and lanes wait for each other as in the stores. The
+/// host takes no time.
 /// Cost:    three times the operations, and plan_slots; no rank is needed, works in constant expressions
 /// @throws  std::invalid_argument unless every group is described and has costs, all of them finite and >= 0, and the
 ///          links have some bandwidth
-/// Source:  for the collectives as communication_seconds
+/// Source:  that of communication_seconds for the collectives
 SHARDKIT_CONSTEXPR_VECTOR StepTimes simulate(const Schedule& schedule, std::span<const GroupDescription> groups,
                                              const AxisGrid& mesh, const StepCosts& costs,
                                              SourceLocation where = SourceLocation::current()) {
     return detail::StepSimulation(schedule, groups, mesh, costs, where).run();
 }
 
-/// In how many lanes an engine communicates beside the computation.
+/// How many lanes an engine has for communication beside the computation.
 enum class CommunicationLanes : std::uint8_t {
-    in_compute,  ///< they take the rank's own time: threads and mpi without overlap
-    one,         ///< gathers and reductions wait for each other: nccl and mpi where they are not to be separate
-    two          ///< nccl, and threads and mpi with threads of the engine's own for them
+    in_compute,  ///< communication takes the rank's own time: threads and mpi without overlap
+    one,         ///< gathers and reductions wait for each other: nccl and mpi unless separated
+    two          ///< nccl, and threads and mpi with communication threads of their own
 };
-/// The same operations in the lanes that an engine has.
+/// Returns the same operations in the lanes that an engine has.
 SHARDKIT_CONSTEXPR_VECTOR Schedule on_lanes(Schedule schedule, CommunicationLanes lanes) {
     for (std::size_t i = 0; i < schedule.size(); ++i) {
         const Lane usual = lane_of(schedule[i].act);

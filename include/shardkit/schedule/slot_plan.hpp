@@ -14,12 +14,12 @@
 
 namespace shardkit::detail {
 
-/// A step's leased buffers, placed in one arena so that those which exist at one time lie apart.
+/// The leased buffers of a step, placed in one arena so that buffers which exist at the same time do not overlap.
 struct SlotPlan {
-    std::vector<ScheduledSlot> slots;  ///< in the order in which they are taken, one an operation at most
+    std::vector<ScheduledSlot> slots;  ///< in the order in which they are taken, at most one for each operation
     std::size_t arena_bytes = 0;
 
-    /// The slot that operation `op` takes; `none` where it takes none.
+    /// Returns the slot that operation `op` takes; `none` where it takes none.
     SHARDKIT_CONSTEXPR_VECTOR std::size_t taken_by(std::size_t op, SlotUse use) const noexcept {
         const auto found =
             std::lower_bound(slots.begin(), slots.end(), op,
@@ -29,9 +29,9 @@ struct SlotPlan {
     }
 };
 
-/// Places slots, the largest first, each at the lowest place where it is alone as long as it exists. Slots of one
-/// size are placed in the order of time, and what one scan from the bottom has found holds for the next one until a
-/// slot below begins or ends: where sizes repeat, most scans start where the one before ended.
+/// Places slots, the largest first, each at the lowest offset that is free during its lifetime. Slots of equal size
+/// are placed in the order of time. The result of a scan from the bottom stays valid for the next slot until a lower
+/// slot begins or ends: where sizes repeat, most scans start where the previous one ended.
 /// Cost:    slots times places in the arena at most; close to a sort of the slots where sizes repeat
 /// Source:  greedy by size, as in Pisarchyk and Lee, arXiv 2001.03288
 class SlotPlacement {
@@ -39,7 +39,7 @@ class SlotPlacement {
     SHARDKIT_CONSTEXPR_VECTOR explicit SlotPlacement(std::vector<ScheduledSlot>& slots)
         : slots_(slots), next_(filled(slots.size(), none)) {}
 
-    /// @returns the bytes of the arena
+    /// Places all slots. @returns the bytes of the arena
     SHARDKIT_CONSTEXPR_VECTOR std::size_t run() {
         std::vector<std::size_t> order;
         for (std::size_t i = 0; i < slots_.size(); ++i) { order.push_back(i); }
@@ -65,18 +65,18 @@ class SlotPlacement {
   private:
     static constexpr std::size_t none = ScheduledSlot::none;
 
-    /// Slots of one size at one offset: they follow each other in time.
+    /// Slots of equal size at one offset; their lifetimes follow each other.
     struct Place {
         std::size_t offset = 0;
         std::size_t bytes = 0;
         std::size_t first = none;
         std::size_t last = none;
-        std::size_t now = none;  // the first that does not end before the slot which is placed begins
+        std::size_t now = none;  // the first that ends after the slot being placed begins
     };
-    /// What a scan has found up to a place, and for which slots that holds.
+    /// The result of a scan up to a place, and the slots for which it is valid.
     struct Scan {
-        std::size_t offset = 0;         // behind all that exist beside the slot
-        std::size_t end_most = none;    // for slots that begin no later than this,
+        std::size_t offset = 0;         // above all slots that exist at the same time
+        std::size_t end_most = none;    // valid for slots that begin no later than this,
         std::size_t end_least = 0;      // end no earlier than this
         std::size_t end_before = none;  // and before this
     };
@@ -107,7 +107,7 @@ class SlotPlacement {
     static constexpr bool holds(const Scan& scan, const ScheduledSlot& slot) noexcept {
         return slot.begin <= scan.end_most && slot.end >= scan.end_least && slot.end < scan.end_before;
     }
-    /// Behind all others of its place, in time.
+    /// Appends a slot to its place; it is the latest one there.
     SHARDKIT_CONSTEXPR_VECTOR void put(std::size_t number) {
         const ScheduledSlot& slot = slots_[number];
         auto place = std::lower_bound(places_.begin(), places_.end(), slot.offset,
@@ -125,13 +125,13 @@ class SlotPlacement {
     }
 
     std::vector<ScheduledSlot>& slots_;
-    std::vector<std::size_t> next_;  // of a slot's place, by slot
+    std::vector<std::size_t> next_;  // by slot: the next one at the same place
     std::vector<Place> places_;      // by offset
     std::vector<Scan> scans_;        // of the first places
 };
 
-/// Finds what a slot's bytes were before. Of the slots that one lane gives back the latest is enough: a lane's
-/// operations follow each other.
+/// Finds which slots used the bytes of a slot before it. Of the slots that one lane releases only the latest counts,
+/// as a lane's operations follow each other.
 /// Cost:    slots times the places that share bytes with theirs
 class SlotOrder {
   public:
@@ -183,7 +183,7 @@ class SlotOrder {
     struct Place {
         std::size_t offset = 0;
         std::size_t bytes = 0;
-        std::array<std::size_t, 2> in_step{none, none};  // the latest that has ended, by lane
+        std::array<std::size_t, 2> in_step{none, none};  // by lane, the latest slot that has ended
         std::array<std::size_t, 2> in_all{none, none};
     };
 
@@ -221,16 +221,16 @@ class SlotOrder {
     std::vector<ScheduledSlot>& slots_;
     std::vector<Place> places_;  // by offset
     std::vector<std::size_t> place_of_;
-    std::vector<std::pair<std::size_t, std::size_t>> shared_;  // places that share bytes, both ways
+    std::vector<std::pair<std::size_t, std::size_t>> shared_;  // pairs of places that share bytes, in both orders
 };
 
-/// Where a schedule's leased buffers lie.
+/// Returns where a schedule's leased buffers lie.
 SHARDKIT_CONSTEXPR_VECTOR SlotPlan place_slots(std::vector<ScheduledSlot> slots) {
     SlotPlan plan{std::move(slots), 0};
     plan.arena_bytes = SlotPlacement(plan.slots).run();
     return plan;
 }
-/// And what each of them waits for.
+/// Returns where they lie, and what each of them waits for.
 SHARDKIT_CONSTEXPR_VECTOR SlotPlan plan_slots(const Schedule& schedule, std::span<const GroupDescription> groups) {
     SlotPlan plan = place_slots(slots_of(schedule, groups));
     SlotOrder(plan.slots).run();

@@ -15,7 +15,7 @@ namespace shardkit::detail {
 /// What a leased buffer of a schedule holds.
 enum class SlotUse : std::uint8_t { full_parameters, full_gradients, addend };
 
-/// A leased buffer from the operation that takes it to the one that gives it back, both included, and where it lies.
+/// A leased buffer, from the operation that takes it to the one that releases it (both included), and its place.
 struct ScheduledSlot {
     static constexpr std::size_t none = static_cast<std::size_t>(-1);
 
@@ -25,18 +25,19 @@ struct ScheduledSlot {
     std::size_t end = 0;
     std::size_t bytes = 0;
     std::size_t offset = 0;  ///< in the arena
-    /// Slots whose bytes it takes over: the latest one given back by the compute lane, and by a communication lane,
-    /// in this step or, where there is none, in the one before. `none`: no such slot.
+    /// Earlier slots with the same bytes: the latest one that the compute lane released, and the latest of a
+    /// communication lane, in this step or if there is none, in the step before. `none` if there is no such slot.
     std::array<std::size_t, 2> after{none, none};
 
     constexpr bool given_back_by_compute() const noexcept { return use == SlotUse::full_parameters; }
 };
 
-/// Addresses in an arena are multiples of this: what the engines' own buffers are aligned to.
+/// The alignment of addresses in an arena, that of the engines' own buffers.
 inline constexpr std::size_t slot_alignment = 256;
 
-/// When a step's leased buffers exist. Of full parameters: from their gather to the last window that ends before the
-/// next gather, or the step's end. Of gradients: from the first microbatch that adds to them to their reduction.
+/// Returns the lifetimes of a step's leased buffers. Full parameters exist from their gather to the last window
+/// before the next gather or the end of the step; gradients from the first microbatch that is added to them to their
+/// reduction.
 SHARDKIT_CONSTEXPR_VECTOR std::vector<ScheduledSlot> slots_of(const Schedule& schedule,
                                                               std::span<const GroupDescription> groups) {
     ModelStep step(groups);

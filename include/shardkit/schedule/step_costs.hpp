@@ -15,16 +15,16 @@
 
 namespace shardkit {
 
-/// Seconds that a rank computes for one group.
+/// The seconds that a rank computes for one group.
 struct GroupSeconds {
     double forward = 0;   ///< of one microbatch
     double backward = 0;  ///< of one microbatch
-    double update = 0;    ///< of a step
+    double update = 0;    ///< of one step
 };
 
-/// What a simulation knows of the machine.
+/// The machine's costs for a simulation.
 struct StepCosts {
-    std::span<const GroupSeconds> groups;  ///< as many as the model has
+    std::span<const GroupSeconds> groups;  ///< one for each group of the model
     TimeModel links{};
     EngineTraits engine{};
     double norm = 0;  ///< seconds of computation for a global norm
@@ -37,7 +37,7 @@ namespace detail {
     throw_invalid_argument(where, "simulate: the ", what, of_group, " takes ", number_text(seconds),
                            " s, expected a finite number >= 0");
 }
-/// That a rank can compute for as long as the costs say, over their links.
+/// Checks that durations and links are possible.
 /// @throws std::invalid_argument
 constexpr void require_possible(const StepCosts& costs, SourceLocation where) {
     require_possible(costs.links, where);

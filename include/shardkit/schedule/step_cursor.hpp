@@ -26,9 +26,9 @@
 
 namespace shardkit::detail {
 
-/// Goes through a schedule as the program calls the verbs of its steps: gives the communication between them to the
-/// streams, says where leased buffers lie, and refuses a verb that is not the next one.
-/// Cost:    no allocation; per operation a comparison, and for those that take a slot two waits for events
+/// Follows a schedule as the program calls the verbs of its steps: gives the communication between them to the
+/// streams, chooses the memory of leased buffers, and refuses a verb that is not the next operation.
+/// Cost:    no allocation; a comparison for each operation, and two waits for events where it takes a slot
 template <class Engine>
 class StepCursor final : public StepDirector {
   public:
@@ -47,15 +47,15 @@ class StepCursor final : public StepDirector {
         }
     }
 
-    /// From now on the groups' steps are led, in memory that takes the place of their slots.
-    /// @pre nobody leads them
+    /// Starts to lead the groups' steps, with an arena in the place of their slots.
+    /// @pre no director leads them
     void lead() {
-        context_.settle();  // nothing of an earlier step uses the slots any more
+        context_.settle();  // no work of an earlier step may use the slots
         Access::pools(context_).drop();
         arena_ = context_.template buffer<std::uint8_t>(arena_bytes().value);
         for (std::size_t g = 0; g < led_.size(); ++g) { led_[g]->directed().set(this, g); }
     }
-    /// Nothing is led any more: what the streams still do with the arena is waited for.
+    /// Ends leading: waits for the streams' work on the arena.
     ~StepCursor() {
         if (in_step()) { end_program("a schedule ended while a step that follows it is under way"); }
         context_.settle();
@@ -63,13 +63,13 @@ class StepCursor final : public StepDirector {
     }
 
     std::size_t schedules() const noexcept { return programs_.size(); }
-    /// Of the largest schedule: they take turns in one arena.
+    /// Returns the bytes of the largest schedule: all of them use one arena.
     ByteCount arena_bytes() const noexcept {
         std::size_t bytes = 0;
         for (const StepProgram& program : programs_) { bytes = std::max(bytes, program.plan.arena_bytes); }
         return ByteCount(bytes);
     }
-    /// Which schedule the next step follows: the largest number that a rank wishes.
+    /// Chooses the schedule that the next step follows: the largest number that a rank asks for.
     std::size_t choose(std::size_t wish, SourceLocation where) {
         if (in_step()) { throw_usage_error(where, "choose: a step is under way; choose between two steps"); }
         if (wish >= programs_.size()) {
@@ -80,10 +80,10 @@ class StepCursor final : public StepDirector {
                           {where, subject_of(context_.world(), "the next step's schedule")});
         const auto chosen = static_cast<std::size_t>(*std::max_element(all.begin(), all.end()));
         if (chosen != current_) {
-            context_.settle();  // the slots of the schedules lie in the same memory
+            context_.settle();  // the schedules' slots share memory
             current_ = chosen;
             at_ = 0;
-            stamps_.end(false);  // they are of the other one
+            stamps_.end(false);  // they belong to the other schedule
         }
         return chosen;
     }
@@ -114,7 +114,7 @@ class StepCursor final : public StepDirector {
                                   windows, " window(s) are open; reshard them first");
             }
         }
-        // Of a step that was given up nobody has said when its buffers were last used.
+        // An abandoned step has no events for the last use of its buffers.
         if (at_ != 0 && at_ != program().steps.size()) { context_.settle(); }
         at_ = 0;
         failure_ = nullptr;
@@ -150,7 +150,7 @@ class StepCursor final : public StepDirector {
         expect(act, group, where, verb_of(act));
         const Step* const next = &program().steps[at_];
         stamps_.arrived(at_, arrived);
-        // A step's updates are one call.
+        // The updates of a step are one call.
         const bool calls = act != Act::update || at_ == 0 || program().steps[at_ - 1].op.act != Act::update;
         if (calls) { called_ = at_; }
         ++at_;
@@ -220,7 +220,7 @@ class StepCursor final : public StepDirector {
         group.place_addend(nullptr);
     }
 
-    /// What comes before every verb.
+    /// Precedes every verb.
     void go_on(SourceLocation where) {
         if (failure_) { std::rethrow_exception(failure_); }
         advance(where);
@@ -261,8 +261,7 @@ class StepCursor final : public StepDirector {
         if (step.op.act == Act::all_reduce) { group.finish_reductions(where); }
     }
 
-    /// Makes the compute stream wait before the verb, which makes it wait too, so that the wait is not taken for its
-    /// computation.
+    /// Makes the compute stream wait before the verb does, so that this wait is not measured as computation.
     void await_reduced(Act act, std::size_t group) {
         for (std::size_t g = 0; g < led_.size(); ++g) {
             if (act == Act::norm || (act == Act::update && g == group)) { led_[g]->await_reduced(); }
@@ -294,16 +293,16 @@ class StepCursor final : public StepDirector {
     std::vector<GroupDescription> groups_;
     std::vector<Group<Engine>*> led_;
     std::vector<StepProgram> programs_;
-    std::vector<std::vector<typename Engine::Stream::Event>> events_;  // by program and slot: its last use
+    std::vector<std::vector<typename Engine::Stream::Event>> events_;  // last use, by program and slot
     std::vector<StepRanges<typename Engine::Stream>> ranges_;          // by program
-    std::size_t current_ = 0;                                          // of the programs
+    std::size_t current_ = 0;                                          // index of the program
     typename Engine::template Buffer<std::uint8_t> arena_;
     std::vector<std::uint32_t> added_;  // microbatches, by group
-    std::vector<char> holds_;           // a full copy in the arena, by group
+    std::vector<char> holds_;           // full copy in the arena, by group
     StepStamps stamps_;
     std::size_t at_ = 0;
-    std::size_t called_ = 0;  // operation of the verb that runs
-    SourceLocation where_{};  // of the last verb that said where it was
+    std::size_t called_ = 0;  // the operation of the running verb
+    SourceLocation where_{};  // the last verb's location
     std::exception_ptr failure_;
 };
 

@@ -17,18 +17,18 @@
 
 namespace shardkit::detail {
 
-/// A schedule as a step runs it: each operation with the slots that it takes and gives back.
+/// A schedule prepared for running: each operation with the slots that it takes and releases.
 struct StepProgram {
     static constexpr std::size_t none = ScheduledSlot::none;
     struct Step {
         Op op;
-        std::size_t takes = none;  ///< a slot: of a reduction, its addend
+        std::size_t takes = none;  ///< a slot; for a reduction its addend
         std::size_t gives_back = none;
     };
 
     std::vector<Step> steps;
     SlotPlan plan;
-    std::vector<std::uint32_t> microbatches;  ///< that the step adds, by group
+    std::vector<std::uint32_t> microbatches;  ///< how many the step adds, by group
 
     /// @throws std::invalid_argument when the schedule breaks a rule, or needs what an optimizer's step cannot do
     StepProgram(const Schedule& schedule, std::span<const GroupDescription> groups, SourceLocation where)
@@ -50,7 +50,8 @@ struct StepProgram {
     }
 
   private:
-    /// An optimizer's step makes all updates in one call, in the model's order; behind them only gathers are left.
+    /// Checks the updates: an optimizer's step makes all of them in one call, in the model's order, and only gathers
+    /// follow.
     static void require_updates_together(const Schedule& schedule, std::span<const GroupDescription> groups,
                                          SourceLocation where) {
         std::size_t last = none;
@@ -69,7 +70,7 @@ struct StepProgram {
     }
 };
 
-/// The verb as the program says it.
+/// Returns the act as the verb that the program calls.
 constexpr std::string_view verb_of(Act act) noexcept {
     switch (act) {
         case Act::use:
@@ -86,7 +87,7 @@ constexpr std::string_view verb_of(Act act) noexcept {
             return name(act);
     }
 }
-/// "reshard of 'b' in microbatch 0": operation `at` as the program says it.
+/// Returns operation `at` as text, as the program calls it: "reshard of 'b' in microbatch 0".
 inline std::string operation_text(const StepProgram& program, std::size_t at,
                                   std::span<const GroupDescription> groups) {
     if (at >= program.steps.size()) { return "the end of the step"; }
@@ -95,7 +96,8 @@ inline std::string operation_text(const StepProgram& program, std::size_t at,
     const std::string text = concat(verb_of(op.act), " of '", groups[op.group].path, "'");
     return op.act == Act::update ? text : concat(text, " in microbatch ", op.microbatch);
 }
-/// "add of 'a' called, expected reshard of 'b' in microbatch 0": a verb that is not operation `at`.
+/// Returns the text for a verb that is not operation `at`: "add of 'a' called, expected reshard of 'b' in microbatch
+/// 0".
 inline std::string departure(const StepProgram& program, std::size_t at, std::span<const GroupDescription> groups,
                              std::string_view verb, Act act, std::size_t group) {
     const std::string called = act == Act::norm ? std::string(verb) : concat(verb, " of '", groups[group].path, "'");

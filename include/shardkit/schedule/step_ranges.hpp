@@ -11,8 +11,8 @@
 
 namespace shardkit::detail {
 
-/// A stream of whose work a profiler shows what the host gave it in a named range. Ranges that are pushed lie in each
-/// other; those that are started end in any order.
+/// A stream with named ranges, under which a profiler shows the work that the host gave it. Ranges that are pushed
+/// are nested; those that are started may end in any order.
 template <class S>
 concept NamesRanges = requires(const char* name, std::uint64_t started) {
     S::Ranges::push(name);
@@ -22,9 +22,9 @@ concept NamesRanges = requires(const char* name, std::uint64_t started) {
     S::Ranges::end(started);
 };
 
-/// A step's operations as ranges of a profiler, under the names that schedules print: what communicates, the norm and
-/// the updates for as long as the library gives their work to the streams, and a window from its use to its close.
-/// Cost:    the names, once; a step allocates nothing. On streams without ranges nothing is kept or done.
+/// Shows a step's operations as ranges in a profiler, with the names that schedules print: communication, the norm
+/// and the updates while the library gives their work to the streams, and a window from its use to its close.
+/// Cost:    stores the names once; a step allocates nothing. Streams without ranges cost nothing.
 template <class Stream>
 class StepRanges {
     static constexpr bool named = NamesRanges<Stream>;
@@ -32,7 +32,7 @@ class StepRanges {
   public:
     StepRanges(const Schedule& schedule, std::span<const GroupDescription> groups) {
         if constexpr (named) {
-            std::vector<std::vector<std::size_t>> open(groups.size());  // windows, by group
+            std::vector<std::vector<std::size_t>> open(groups.size());  // open windows, by group
             for (std::size_t i = 0; i < schedule.size(); ++i) {
                 const Op& op = schedule[i];
                 names_.push_back(op.act == Act::update ? std::string(name(op.act)) : describe(op, groups));
@@ -47,7 +47,7 @@ class StepRanges {
         }
     }
 
-    /// Around what an operation gives to the streams, also where that throws.
+    /// Covers what an operation gives to the streams, even if that throws.
     class [[nodiscard]] Scope {
       public:
         explicit Scope(const char* name) {
@@ -61,7 +61,7 @@ class StepRanges {
     };
     Scope scope(std::size_t op) const { return Scope(named ? names_[op].c_str() : nullptr); }
 
-    /// A verb's work begins, and is given. One at a time.
+    /// Mark the begin and the end of a verb's work; one verb at a time.
     void begin(std::size_t op) noexcept {
         if constexpr (named) {
             Stream::Ranges::push(names_[op].c_str());
@@ -74,14 +74,14 @@ class StepRanges {
             begun_ = false;
         }
     }
-    /// The window of a use shows its parameters, and that of a close does no more.
+    /// Mark the begin and the end of the window of a use.
     void open(std::size_t use) noexcept {
         if constexpr (named) { windows_[use] = {Stream::Ranges::start(names_[use].c_str()), true}; }
     }
     void close(std::size_t close) noexcept {
         if constexpr (named) { end(windows_[opened_[close]]); }
     }
-    /// What a step that was left has begun.
+    /// Ends all ranges that an abandoned step has begun.
     void end_all() noexcept {
         if constexpr (named) {
             end();
@@ -100,7 +100,7 @@ class StepRanges {
     }
 
     std::vector<std::string> names_;   // by operation
-    std::vector<std::size_t> opened_;  // by close: its use
+    std::vector<std::size_t> opened_;  // the use, by close
     std::vector<Window> windows_;      // by use
     bool begun_ = false;
 };

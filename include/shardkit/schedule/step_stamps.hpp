@@ -11,28 +11,28 @@
 
 namespace shardkit::detail {
 
-/// A stream that runs the host's work, so that the host's clock says when.
+/// A stream that runs work on the host, so that the host's clock can time it.
 template <class S>
 concept TimedByHost = requires(const S& stream) {
     stream.submit([] {});
 };
 
-/// The moments of a step, by operation. Nothing is taken until `start`.
-/// Cost:    per operation up to four looks at the clock, and for communication two commands of its stream; where
-///          nothing is taken a test for each
+/// Takes the timestamps of a step, by operation. It takes none before `start`.
+/// Cost:    up to four reads of the clock for each operation, and for communication two commands in its stream; if it
+///          does not measure, a test for each
 class StepStamps {
   public:
     using Clock = std::chrono::steady_clock;
     using Time = Clock::time_point;
 
-    /// From the next step on; of a step of at most so many operations.
+    /// Starts to measure from the next step on, for steps of at most `operations` operations.
     void start(std::size_t operations) {
         stamps_.resize(operations);
         whole_ = false;
         taken_ = true;
     }
     bool taken() const noexcept { return taken_; }
-    /// Whether the last step was measured from its start to its end.
+    /// Returns whether the last step was measured from its start to its end.
     bool whole() const noexcept { return whole_; }
 
     Time now() const noexcept { return taken_ ? Clock::now() : Time(); }
@@ -40,12 +40,12 @@ class StepStamps {
         whole_ = false;
         began_ = now();
     }
-    /// What is given to the streams before the first verb is given.
+    /// Marks that the work before the first verb was given to the streams.
     void opened() noexcept { opened_ = now(); }
     void end(bool whole) noexcept { whole_ = taken_ && whole; }
 
-    /// A verb is called; what it waited for is there; it begins to communicate; its work is done; what is to follow
-    /// it is given to the streams.
+    /// Mark the stages of a verb: it is called; what it waits for is complete; it begins to communicate; its work is
+    /// done; the work that follows it was given to the streams.
     void arrived(std::size_t op, Time at) noexcept { set(op, &Stamp::arrived, at); }
     void ready(std::size_t op) noexcept { set(op, &Stamp::ready, now()); }
     void done(std::size_t op) noexcept { set(op, &Stamp::done, now()); }
@@ -57,7 +57,7 @@ class StepStamps {
         communicates(op, stream);
     }
 
-    /// In the stream's order: an operation's collectives begin, and have ended.
+    /// Mark the begin and the end of an operation's collectives, in the order of the stream.
     template <class Stream>
     void communicates(std::size_t op, const Stream& stream) {
         submit(op, &Stamp::begins, stream);
@@ -67,11 +67,11 @@ class StepStamps {
         submit(op, &Stamp::ends, stream);
     }
 
-    /// @pre whole, and the streams have got to the end of the step
+    /// Returns the times of the step. @pre whole(), and the streams have reached the end of the step
     MeasuredStep measured(const StepProgram& program) const {
         MeasuredStep step;
         step.began = began_;
-        step.spans.reserve(1 + 4 * program.steps.size());  // as much on every rank
+        step.spans.reserve(1 + 4 * program.steps.size());  // the same capacity on every rank
         const auto add = [&](SpanKind kind, std::size_t op, Time begin, Time end) {
             if (end <= begin) { return 0.0; }
             const OpTime time{seconds(begin), seconds(end)};
@@ -104,7 +104,7 @@ class StepStamps {
   private:
     struct Stamp {
         Time arrived, ready, marked, done, left;
-        Time begins, ends;  // of what communicates
+        Time begins, ends;  // of the operation's collectives
     };
 
     static std::size_t last_of_call(const StepProgram& program, std::size_t op) noexcept {

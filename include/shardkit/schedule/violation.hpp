@@ -13,18 +13,19 @@
 
 namespace shardkit {
 
-/// An operation that breaks a rule. What is missing at the end is told of an operation behind the last.
+/// An operation that breaks a rule. What is missing at the end of the step is reported behind the last operation.
 struct Violation {
     StepRule rule{};
     std::size_t operation = 0;
     std::uint32_t group = 0;
-    ByteCount held{};   ///< of within_limit: the library's buffers, with the arena up to the last byte in use
-    ByteCount limit{};  ///< likewise: what was given
+    ByteCount held{};   ///< with within_limit: bytes of the library's buffers, arena up to the last byte in use
+    ByteCount limit{};  ///< with within_limit: the given limit
 
     friend constexpr bool operator==(const Violation&, const Violation&) noexcept = default;
 };
 
-/// "operation 4 (add of 'blocks.0', microbatch 0) breaks zero_before_add: expected ..."
+/// Returns the violation as text: "operation 4 (add of 'blocks.0', microbatch 0) breaks zero_before_add: expected
+/// ..."
 inline std::string describe(const Violation& violation, const Schedule& schedule,
                             std::span<const GroupDescription> groups) {
     const std::string group = violation.group < groups.size() ? detail::concat("'", groups[violation.group].path, "'")

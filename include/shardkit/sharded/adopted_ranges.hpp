@@ -17,12 +17,14 @@
 
 namespace shardkit::detail {
 
-/// One group's hold on the memory that it has adopted: as long as it lives, no other group of the process adopts any
-/// of it, of whichever rank. Both would write to it. A template, so that a file compiles of it what it uses.
+/// Registers the memory that one group has adopted. While this object lives, no other group of the process, of
+/// whichever rank, may adopt any of it: both would write to it. It is a template, so that a file compiles only the
+/// members that it uses.
 template <class>
 class BasicAdoptedRanges {
   public:
-    /// @throws std::invalid_argument, with both groups, when another one holds some of it, or the two overlap
+    /// @throws std::invalid_argument, which names both groups, when another group holds some of the memory, or the
+    /// two ranges overlap
     BasicAdoptedRanges(std::string_view path, std::span<const std::byte> parameters,
                        std::span<const std::byte> gradients, SourceLocation where)
         : BasicAdoptedRanges(path, where) {
@@ -43,25 +45,27 @@ class BasicAdoptedRanges {
     struct Range {
         const std::byte* begin;
         const std::byte* end;
-        const BasicAdoptedRanges* holder;  // null: it has ended
-        std::size_t what;                  // of the holder's begins
+        const BasicAdoptedRanges* holder;  // null once that group has ended
+        std::size_t what;                  // index into the holder's `begins_` and into `names`
     };
     static constexpr std::string_view names[] = {"parameters", "gradients"};
 
-    /// So that the destructor runs when the constructor that takes memory throws.
+    /// A constructor to delegate to, so that the destructor runs when the constructor that takes memory throws.
     BasicAdoptedRanges(std::string_view path, SourceLocation where) : path_(path), where_(where) {}
 
-    // Immortal: a trainer of static storage lets go of its memory when the process ends.
+    // The lock and the list are never destroyed: a trainer of static storage releases its memory when the process
+    // ends.
     static std::mutex& mutex() { return immortal<std::mutex, BasicAdoptedRanges>(); }
-    /// Disjoint but for those that have ended, and sorted, so that a model of many groups adopts in the time of their
-    /// number.
+    /// The registered ranges, sorted by address. Ranges that have not ended are disjoint. Sorting keeps the cost of
+    /// adopting a model proportional to its number of groups.
     static std::vector<Range>& held() { return immortal<std::vector<Range>>(); }
-    /// The first that does not lie before `begin`.
+    /// Returns the first range that does not begin before `begin`.
     static auto place(const std::byte* begin) {
         return std::lower_bound(held().begin(), held().end(), begin,
                                 [](const Range& range, const std::byte* at) { return range.begin < at; });
     }
-    /// How many of them have ended; they go before the next is added, so that many groups end in the same time.
+    /// The number of ranges that have ended. They are erased before the next one is added, not one by one, so that
+    /// the end of many groups takes linear time as well.
     static std::size_t& ended() { return immortal<std::size_t, BasicAdoptedRanges>(); }
     static void let_go(Range& range) {
         range.holder = nullptr;

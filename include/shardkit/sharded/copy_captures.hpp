@@ -5,13 +5,14 @@
 
 namespace shardkit::detail {
 
-/// A stream whose work can be captured in a graph; `capture()` names the capture that it is part of, 0: none.
+/// A stream whose work can be captured in a graph. `capture()` returns the number of the capture that its work goes
+/// to, 0 if none.
 template <class S>
 concept Captures = requires(const S stream) {
     { stream.capture() } -> std::same_as<unsigned long long>;
 };
 
-/// The graph capture that a stream's work is given to at the moment, 0: none.
+/// Returns the number of the graph capture that the stream's work goes to at the moment, 0 if none.
 template <class Stream>
 unsigned long long capture_of(const Stream& stream) noexcept {
     if constexpr (Captures<Stream>) {
@@ -21,13 +22,13 @@ unsigned long long capture_of(const Stream& stream) noexcept {
     }
 }
 
-/// What graph captures leave open of a full copy that is gathered after updates. A graph is launched when the host's
-/// flags are long about something else: one that is captured gathers in its first window, and outside of captures
-/// nothing is known of a copy after an update was captured.
+/// Tracks whether a gathered full copy may be out of date because updates or gathers were captured in graphs. A graph
+/// runs later than the host's flags say, perhaps many times. Therefore a capture gathers in its first window, and
+/// outside of captures nothing is known of a copy once an update has been captured.
 class CopyCaptures {
   public:
-    /// Whether a copy may be out of date though the host has gathered it. `now`: the capture that a gather would be
-    /// part of.
+    /// Returns whether the copy may be out of date although the host has gathered it. `now` is the capture that a
+    /// gather would be part of.
     bool hides(unsigned long long now) const noexcept {
         return gathered_in_ != now || (now == 0 && update_captured_);
     }
@@ -36,7 +37,7 @@ class CopyCaptures {
     bool update_captured() const noexcept { return update_captured_; }
 
   private:
-    unsigned long long gathered_in_ = 0;  // of the last gather
+    unsigned long long gathered_in_ = 0;  // the capture of the last gather, 0 if none
     bool update_captured_ = false;
 };
 

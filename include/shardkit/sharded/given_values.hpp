@@ -10,24 +10,24 @@
 
 namespace shardkit {
 
-/// Full values of parameter P for Sharded::from_full.
+/// The full values of parameter P with the line that gave them, for Sharded::from_full. Made by `full_values`.
 template <ParamType P, FloatingElement T>
 struct FullValues {
     std::span<const T> values;
     SourceLocation where;
 };
-/// The full values of parameter P, for Sharded::from_full: an array, a vector, a span.
+/// Returns the full values of parameter P for Sharded::from_full, from an array, a vector or a span.
 template <ParamType P, class Values>
 auto full_values(const Values& values, SourceLocation where = SourceLocation::current()) {
     static_assert(detail::ValuesRules<const Values>::are_read);
     return FullValues<P, detail::ElementIn<const Values>>{detail::elements_of(values), where};
 }
 
-/// The user's own memory for Sharded::adopt: full flat buffers in the layout's order.
+/// The user's own memory for Sharded::adopt: full flat buffers in the order of the layout.
 template <class Gather, class Gradient>
 struct AdoptedMemory {
     std::span<Gather> parameters;
-    std::span<Gradient> gradients;  ///< may be empty: then the library keeps its own
+    std::span<Gradient> gradients;  ///< empty: the library allocates its own
 };
 
 }  // namespace shardkit

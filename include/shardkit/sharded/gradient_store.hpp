@@ -18,8 +18,8 @@
 
 namespace shardkit::detail {
 
-/// A group's gradients on one rank, from the full buffer that a backward pass adds to, to the reduced values.
-/// Makes the reductions of the placement table; the divisor is applied elsewhere.
+/// The gradients of a group on one rank, from the full buffer that a backward pass adds to, to the reduced values.
+/// Makes the reductions that the placement table lists; the divisor is applied elsewhere.
 template <class Engine, class Precision>
 class GradientStore {
   public:
@@ -29,7 +29,7 @@ class GradientStore {
     template <class T>
     using Buffer = typename Engine::template Buffer<T>;
 
-    /// `adopted`: the user's own full gradient buffer, or empty for one of ours.
+    /// `adopted` is the user's own full gradient buffer, or empty where the library allocates it.
     GradientStore(Context<Engine>& context, const GroupGeometry& geometry, GroupCommunicators<Engine> communicators,
                   GroupStatements& statements, GroupStep& step, std::span<Gradient> adopted)
         : context_(&context),
@@ -56,8 +56,8 @@ class GradientStore {
         }
     }
 
-    /// Lets reductions run beside what else is communicated over the same ranks: the group's gathers, and over tp the
-    /// layers' own verbs. Collective over these ranks.
+    /// Gives reductions channels of their own where other communication over the same ranks could delay them: the
+    /// group's gathers, and over tp the layers' own collectives. Collective over these ranks.
     void separate_reductions(SourceLocation where) {
         if constexpr (SeparatesReductions<typename Engine::Communicator>) {
             const auto all = geometry_->table.collectives();
@@ -66,18 +66,18 @@ class GradientStore {
             for (const CollectiveRow& row : all) {
                 if (row.verb == Verb::all_gather || is_nothing(row)) { continue; }
                 const auto& over = comms_[row.over];
-                // What gathers goes over the shards.
+                // The gather runs over the shard group.
                 const bool gathered = gathers && row.over != Over::replicas && over.size() == comms_.shards.size();
                 if (gathered || row.over == Over::tp) { over.separate_reductions(where); }
             }
         }
     }
 
-    /// A full gradient buffer for one microbatch, zeroed unless earlier microbatches are kept in it.
+    /// Returns a full gradient buffer for one microbatch, zeroed unless it still accumulates earlier microbatches.
     std::span<Gradient> open(SourceLocation where) {
         const auto stream = context_->compute_stream();
         if (!leases_full()) {
-            stream.wait(reduced_ready_);  // of a step that nobody waited for
+            stream.wait(reduced_ready_);  // reductions of an earlier step that nobody waited for
         } else if (placed_ != nullptr) {
             full_ = placed_;
         } else {
@@ -87,29 +87,30 @@ class GradientStore {
         if (!adds_on(*step_, geometry_->table)) { Kernels::fill(stream, full(), Gradient{}); }
         return full();
     }
-    /// Whether a schedule has put the leased buffers somewhere.
+    /// Returns whether a schedule has chosen the memory of the leased buffers.
     bool placed() const noexcept { return placed_ != nullptr; }
-    /// Where a schedule puts the leased buffers of the microbatches to come, and their addends.
+    /// Sets the memory, chosen by a schedule, of the full buffers and of the addends of later microbatches.
     void place(void* full) noexcept { placed_ = static_cast<Gradient*>(full); }
     void place_addend(void* addend) noexcept { placed_addend_ = static_cast<Reduction*>(addend); }
-    /// Gives the buffer of a microbatch back without adding it.
+    /// Returns the buffer of a microbatch to the pool without adding it.
     void discard() noexcept {
         if (leases_full()) { lease_.release(context_->compute_stream().record()); }
     }
-    /// A microbatch is in its buffer.
+    /// Marks the microbatch's gradients as written, behind the work in the compute stream.
     void add() { written_ = context_->compute_stream().record(); }
-    /// The reductions that a verb makes which nobody leads. Collective over the data ranks, then over tp.
+    /// Makes the reductions that are due where no schedule leads. Collective over the data ranks, then over tp.
     void reduce_due(SourceLocation where) {
         while (const auto act = due_reduction(*step_, geometry_->table)) { reduce(*act, where); }
     }
-    /// Reduces what was added since the last time. Collective over the data ranks.
+    /// Reduces the microbatches that were added since the last reduction. Collective over the data ranks.
     void reduce_added(SourceLocation where) { reduce(Act::reduce, where); }
-    /// Sums what was reduced further. Collective over the data ranks, then over tp.
+    /// Makes the remaining sums over replicas and over tp. Collective over the data ranks, then over tp.
     void finish(SourceLocation where) { reduce(Act::all_reduce, where); }
-    /// Later work on the compute stream sees the reduced gradients.
+    /// Lets later work on the compute stream wait for the reduced gradients.
     void wait() { context_->compute_stream().wait(reduced_ready_); }
 
-    /// The reduced gradients on this rank (sums, not yet divided): `reduced_range` of the flat buffer.
+    /// Returns the reduced gradients on this rank: elements `reduced_range` of the flat buffer, as sums that are not
+    /// yet divided.
     std::span<Reduction> reduced() noexcept {
         if constexpr (Precision::reduces_in_place) {
             if (!reduces_beside_) { return full().subspan(reduced_range().begin, reduced_range().size()); }
@@ -118,10 +119,10 @@ class GradientStore {
     }
     IndexRange reduced_range() const noexcept { return geometry_->range(geometry_->table.reduced); }
 
-    /// The full buffer of the microbatch that is open (or, kept, of the step).
+    /// Returns the full buffer of the open microbatch, or of the step where microbatches accumulate in it.
     std::span<Gradient> full() const noexcept { return {full_, geometry_->buffer_numel}; }
 
-    /// Forgets an abandoned step: a reduction that failed has kept its buffers.
+    /// Abandons a step that has failed, and releases the buffers that its reductions still hold.
     void restart() noexcept {
         if (leases_full()) {
             const auto stream = context_->reduction_stream();
@@ -137,7 +138,7 @@ class GradientStore {
     }
 
     bool leases_full() const noexcept { return geometry_->table.reduces_each; }
-    /// Where there is nothing to sum over tp, there is none on every rank of tp: they hold the same range.
+    /// Returns whether the row has no elements to sum. All ranks of tp agree on this, as they hold the same range.
     bool is_nothing(const CollectiveRow& row) const noexcept {
         return row.extent == Extent::tp_sum && tp_sum_.empty();
     }
@@ -152,7 +153,7 @@ class GradientStore {
         if (applied.gives_back) { lease_.release(reduced_ready_); }
         *step_ = applied.next;
     }
-    /// One collective of the table. A row of a part sums reduced values where they lie.
+    /// Makes one collective of the table. A row with a partial extent sums reduced values in place.
     void reduce(const CollectiveRow& row, typename Engine::Stream stream, SourceLocation where) {
         const CallSite site{where, subject_, statements_->in_call(row.over)};
         if (row.extent == Extent::tp_sum) {
@@ -182,14 +183,14 @@ class GradientStore {
             addend_ = group_lease(*context_, *geometry_, SlotPurpose::reduce, reduced().size_bytes());
             addend_joined_ = true;
         }
-        addend_.acquire(geometry_->path, where);  // last used in this stream
+        addend_.acquire(geometry_->path, where);  // its last use was in this stream
         return addend();
     }
     std::span<Reduction> addend() const noexcept {
         auto* const memory = placed_addend_ != nullptr ? placed_addend_ : static_cast<Reduction*>(addend_.data());
         return {memory, reduced_range().size()};
     }
-    /// Adds what a later microbatch was reduced into to what the first one left.
+    /// Adds the reduction of a later microbatch to the sum of the earlier ones.
     void accumulate(Role reduced_into, typename Engine::Stream stream) {
         if (reduced_into == Role::addend) {
             Kernels::accumulate(stream, constant(addend()), reduced());
@@ -207,9 +208,9 @@ class GradientStore {
     GroupStatements* statements_;
     GroupStep* step_;
     GroupCommunicators<Engine> comms_;
-    const CallSubject* subject_;  // of reductions
+    const CallSubject* subject_;  // subject of the reductions
     Gradient* full_ = nullptr;
-    Gradient* placed_ = nullptr;  // by a schedule
+    Gradient* placed_ = nullptr;  // chosen by a schedule; else null
     Reduction* placed_addend_ = nullptr;
     Buffer<Gradient> full_memory_;
     Buffer<Reduction> reduced_memory_;
@@ -217,8 +218,8 @@ class GradientStore {
     SlotLease<Engine> addend_;
     Event written_{};
     Event reduced_ready_{};
-    IndexRange tp_sum_;            // of the reduced values
-    bool reduces_beside_ = false;  // into another buffer than the full one
+    IndexRange tp_sum_;            // range within the reduced values
+    bool reduces_beside_ = false;  // the reduction writes to another buffer than the full one
     bool addend_joined_ = false;
 };
 

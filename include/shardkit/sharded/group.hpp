@@ -32,10 +32,10 @@
 
 namespace shardkit::detail::inline SHARDKIT_BUILD {
 
-/// Reads a group's memory beside the rank's own work: a checkpoint's writer does.
+/// Reads a group's memory concurrently with the rank's own work, as a checkpoint's writer does.
 class MemoryReader {
   public:
-    /// Returns once nothing is read any more.
+    /// Returns once all reads have ended.
     virtual void wait() noexcept = 0;
 
   protected:
@@ -45,9 +45,9 @@ class MemoryReader {
 template <class Engine, class Precision>
 class GroupState;
 
-/// One group of a model on one rank, whatever its element types are: its place in the flat buffer, its communicators
-/// and where it stands in a step. What needs the element types is virtual, and done by GroupState. A model, an
-/// accumulation, a schedule's follower and a checkpoint know groups by this class alone.
+/// One group of a model on one rank without its element types: geometry, communicators and the state of its step.
+/// What needs the element types is virtual, and GroupState implements it. A model, an accumulation, a schedule's
+/// follower and a checkpoint use groups through this class alone.
 template <class EngineType>
 class Group {
   public:
@@ -62,19 +62,19 @@ class Group {
     bool trainable() const noexcept { return geometry_.trainable; }
     const FlatLayout& layout() const noexcept { return layout_; }
     const GroupCommunicators<Engine>& communicators() const noexcept { return comms_; }
-    /// Tells this group from any other of the process, whatever their addresses and paths.
+    /// Returns a number that no other group of the process has or had, whatever their addresses and paths.
     std::uint64_t identity() const noexcept { return identity_; }
-    /// Expires with the group.
+    /// Returns a pointer whose weak copies expire with the group.
     const std::shared_ptr<const void>& life() const noexcept { return life_; }
-    /// Ranks over which gradients are averaged by `mean`: dp x cp.
+    /// Returns the number of ranks over which `mean` averages gradients: those of dp x cp.
     std::size_t data_ranks() const noexcept { return comms_.data.size(); }
 
-    /// Throws a UsageError, with the path before `text` where it is about a group. Here, so that a program's file
-    /// compiles no text.
+    /// Throw a UsageError; `refuse_group` puts the group's path before `text`. They are functions of the group, so
+    /// that a program's file compiles no text.
     [[noreturn]] static void refuse_use(SourceLocation where, const char* text);
     [[noreturn]] void refuse_group(SourceLocation where, const char* text) const;
 
-    /// The group as what it is for elements of P; null where it has others.
+    /// Returns the group with its element types, or null where they are not those of P.
     template <class P>
     GroupState<Engine, P>* as() noexcept {
         return precision_ == &precision_tag<P> ? static_cast<GroupState<Engine, P>*>(this) : nullptr;
@@ -85,27 +85,28 @@ class Group {
     std::uint64_t& gradient_generation() noexcept { return gradient_generation_; }
     /// The schedule recorder or follower that is attached to this group, if any.
     DirectedGroup& directed() noexcept { return directed_; }
-    /// What ranks compare of the group beside everything that moves its values.
+    /// Returns the digests that ranks compare within each collective that moves the group's values.
     GroupStatements& statements() noexcept { return statements_; }
-    /// The trainable elements that this rank counts in sums over the world, each of which some rank counts once:
-    /// those of its (virtual) shard, unless another rank holds the same. As places in its reduced gradients, sorted,
-    /// each within one parameter: how parameters are packed changes no block of a norm.
+    /// Returns the trainable elements that this rank counts in sums over the world, so that each element is counted
+    /// by exactly one rank: those of its (virtual) shard, unless another rank holds the same ones. They are sorted
+    /// ranges of its reduced gradients, each within one parameter. How parameters are packed changes no block of a
+    /// norm.
     std::span<const IndexRange> counted_segments() const noexcept { return counted_segments_; }
 
-    /// What a write that threw has left half written.
+    /// Returns the parameters and states that a failed write has left half written.
     TornValues& torn() noexcept { return torn_; }
-    /// @throws UsageError, which names `verb`, where there is some
+    /// Checks that no values are half written. @throws UsageError, which names `verb`, where some are
     void require_whole(std::string_view verb, SourceLocation where) const {
         torn_.require_whole(path(), geometry_.parameters, verb, where);
     }
 
-    /// Sets who reads the group's memory until it says otherwise; null: nobody does.
+    /// Sets the reader of the group's memory that updates must wait for; null where there is none any more.
     void set_reader(MemoryReader* reader) noexcept { reader_ = reader; }
     const MemoryReader* reader() const noexcept { return reader_; }
 
-    /// A step over the model begins: nothing of an earlier one is left. `accumulation`: the step's number in this
-    /// process; `microbatches`: how many it has, 0: as many as are added until it is reduced.
-    /// @throws UsageError when another step has not ended
+    /// Begins a step over the model and drops what an earlier one has left. `accumulation` is the step's number in
+    /// this process, `microbatches` the number of its microbatches, 0 if it is not known in advance.
+    /// @throws UsageError when another step has not ended, or values are half written
     void begin_step(std::uint64_t accumulation, std::size_t microbatches, SourceLocation where) {
         require_whole("a step begins", where);
         step_.begin(path(), where);
@@ -118,34 +119,36 @@ class Group {
         ++gradient_generation_;
         accumulation_ = 0;
     }
-    /// Refuses a verb of an accumulation that this group is no part of.
+    /// Checks that the group is part of the accumulation. @throws UsageError, which names `verb`, where it is not
     void require_accumulation(std::uint64_t accumulation, std::string_view verb, SourceLocation where) const {
         if (accumulation == accumulation_) [[likely]] { return; }
         refuse_accumulation(verb, where);
     }
-    /// @throws UsageError, which names `verb`, for a frozen group and one that this step has skipped
+    /// Checks that the group has gradients in this step.
+    /// @throws UsageError, which names `verb`, for a frozen group or one that this step has skipped
     void require_gradients(std::string_view verb, SourceLocation where) const {
         if (!trainable() || step_.skipped()) {
             throw_usage_error(where, "'", path(), "': ", verb, " of a group without gradients");
         }
     }
-    /// Microbatches of this step, 0: as many as are added until it is reduced.
+    /// Returns the number of microbatches of this step, 0 if it is not known in advance.
     std::size_t microbatches() const noexcept { return microbatches_; }
     void set_microbatches(std::size_t microbatches) noexcept { microbatches_ = microbatches; }
-    /// Whether the microbatch that was added is known to be the step's last one.
+    /// Returns whether the microbatch that was added is known to be the step's last one.
     bool has_all_microbatches() const noexcept { return microbatches_ != 0 && step_.added() >= microbatches_; }
 
-    /// Checks with the schedule that is followed that `first` comes next: the act that a norm or an update begins
-    /// with. @returns false for a frozen or skipped group, with which a step does nothing
+    /// Checks with the schedule that is followed that `first`, the act that a norm or an update begins with, comes
+    /// next.
+    /// @returns false for a frozen or skipped group, which a step leaves as it is
     bool expect_update(Act first, SourceLocation where) const;
-    /// Tells the recorder or follower that the group's update begins.
+    /// Informs the recorder or follower that the group's update begins.
     void announce_update(SourceLocation where) const;
-    /// Tells it that the update was given to the compute stream, and the group's next calls what the ranks state of
-    /// it. Does nothing for a frozen or skipped group.
+    /// Informs the recorder or follower that the update was given to the compute stream, and adds the update to what
+    /// ranks compare in the group's next calls. Does nothing for a frozen or skipped group.
     void end_update(StatementHash step, StatementHash choices, SourceLocation where);
 
-    /// Holds memory that it has adopted.
-    /// @throws std::invalid_argument when another group does
+    /// Registers memory that the group has adopted.
+    /// @throws std::invalid_argument when another group has adopted some of it
     void hold(std::span<const std::byte> parameters, std::span<const std::byte> gradients, SourceLocation where);
 
     /// Sets every element from value(path, parameter name, index in the whole tensor), or value(path, name)(index).
@@ -175,70 +178,71 @@ class Group {
         write(parameter, ValuesAt::of(std::span<const std::remove_const_t<T>>(values)), where);
     }
 
-    /// Sets one parameter from its values in every buffer of this rank.
+    /// Sets one parameter from its full values in every buffer of this rank.
     virtual void write(std::size_t parameter, const ValuesAt& values, SourceLocation where) = 0;
-    /// What this rank holds of each parameter and its master copy.
+    /// Returns the elements that this rank holds of each parameter and of its master weights.
     virtual std::vector<ShardInfo> shards() = 0;
-    /// Before an optimizer's update. Waits for whoever still reads the group's memory beside the rank's work.
+    /// Prepares an optimizer's update: waits for the reader of the group's memory, if any.
     /// @throws UsageError when a window is open
     virtual void begin_update(SourceLocation where) const = 0;
-    /// Before values are written by other means: waits as well for a gather that no window has shown yet, as
-    /// schedules start them behind an update. @throws UsageError when a window is open; what the gather threw
+    /// Prepares a write that is no update: also waits for a gather that no window has shown yet, which a schedule may
+    /// have started behind an update. @throws UsageError when a window is open; any error of that gather
     virtual void begin_write(SourceLocation where) = 0;
-    /// After a checkpoint's values were written.
+    /// Ends the write of a checkpoint's values.
     virtual void end_load() = 0;
 
     virtual std::size_t open_windows() const noexcept = 0;
-    /// Opens a window in memory of its own, so that all groups of a model can be open at once; its gather is under
-    /// way until `use_window`.
+    /// Opens a window in memory of its own, so that all groups of a model can be open at once. Its gather runs until
+    /// `use_window`.
     virtual void summon_window(SourceLocation where) = 0;
-    /// Later work on the compute stream sees the full parameters.
+    /// Lets later work on the compute stream wait for the full parameters.
     virtual void use_window(SourceLocation opened) = 0;
-    /// Closes a window; local work only.
+    /// Closes a window. Local work only.
     virtual void close_window() noexcept = 0;
-    /// Closes one whose gather nobody has waited for.
+    /// Closes a window that was never used; its gather may still run.
     virtual void drop_window() noexcept = 0;
 
-    // In the verbs of a step `verb` is the one that the user called.
+    // In the following functions `verb` is the function that the user called.
 
-    /// Gives a gradient buffer for one microbatch to the user.
+    /// Hands out a gradient buffer for one microbatch to the user.
     /// @throws UsageError when the last one was not added, or the group is frozen or finished
     virtual void take_gradients(SourceLocation where, std::string_view verb) = 0;
-    /// Takes the open microbatch's gradients in; collective over the data ranks where the policy reduces each.
+    /// Adds the open microbatch's gradients. Collective over the data ranks where the policy reduces every
+    /// microbatch.
     virtual void add_gradients(SourceLocation where, std::string_view verb) = 0;
-    /// Leaves the group without a gradient in this step.
+    /// Marks the group as having no gradient in this step.
     /// @throws UsageError when gradients were handed out
     virtual void skip_step(SourceLocation where) = 0;
-    /// Makes the reductions that are left, for the verb that was called; collective over the data ranks and tp.
+    /// Makes the remaining reductions for the function that was called. Collective over the data ranks and tp.
     virtual void finish_gradients(SourceLocation where, std::string_view verb) = 0;
-    /// Later work on the compute stream sees the reduced gradients.
+    /// Lets later work on the compute stream wait for the reduced gradients.
     virtual void await_reduced() = 0;
-    /// Adds a digest of the reduced gradients that every rank of the world holds alike to what is stated of them.
+    /// Adds to `stated` a digest of those reduced gradients that are equal on every rank of the world.
     virtual void digest_reduced(StatedStep& stated) = 0;
-    /// Lists the group for a norm over its model. `norm`: the norm's number on this rank.
+    /// Lists the group for a norm over its model. `norm` is the norm's number on this rank.
     virtual NormList<Engine>& list_for_norm(std::uint64_t norm) = 0;
 
-    // What the follower of a schedule does with the group.
+    // The follower of a schedule calls the following functions.
 
-    /// Takes the full copy for the schedule, in `memory` where the policy releases it; gathers where it is stale.
+    /// Gathers the full copy for the schedule where it is stale, into `memory` where the policy releases the copy.
     virtual void hold_parameters(void* memory, SourceLocation where) = 0;
-    /// The schedule needs the full copy no more.
+    /// Releases the full copy for the schedule.
     virtual void let_go_parameters() noexcept = 0;
-    /// Says where leased gradient buffers, and what later microbatches are reduced into, lie from now on.
+    /// Sets the memory of leased gradient buffers, and of the addends of later microbatches, from now on.
     virtual void place_gradients(void* memory) noexcept = 0;
     virtual void place_addend(void* memory) noexcept = 0;
-    /// Reduces what was added since the last time.
+    /// Reduces the microbatches that were added since the last reduction.
     virtual void reduce_added(SourceLocation where) = 0;
-    /// Makes the reductions that are left once every microbatch is in.
+    /// Makes the remaining reductions once all microbatches are added.
     virtual void finish_reductions(SourceLocation where) = 0;
-    /// Whether a window or a step still uses memory that a schedule has given.
+    /// Returns whether a window or a step still uses memory that a schedule has chosen.
     virtual bool uses_scheduled_memory() const noexcept = 0;
 
   protected:
     template <class P>
-    static constexpr char precision_tag = 0;  // its address tells the precisions apart
+    static constexpr char precision_tag = 0;  // its address identifies the precision
 
-    /// `alignment`: that of the library's own layout.
+    /// `alignment` is that of the library's own layout.
     Group(Context<Engine>& context, const GroupCommunicators<Engine>& communicators, PlacedGroup&& placed,
           std::size_t alignment, const char* precision);
     ~Group() = default;
@@ -252,7 +256,7 @@ class Group {
     }
     virtual void restart_gradients() noexcept = 0;
 
-    /// A whole parameter of the user's: its size, and that it is the host's memory.
+    /// Checks that the user's values have the parameter's size and lie in host memory.
     template <class T>
     void check_values(std::string_view verb, std::size_t parameter, std::span<const T> values,
                       SourceLocation where) const {
@@ -267,7 +271,7 @@ class Group {
     GroupStatements statements_;
     StepState step_;
     TornValues torn_;
-    std::uint64_t accumulation_ = 0;  // that it is in; 0: none
+    std::uint64_t accumulation_ = 0;  // number of its accumulation; 0 outside of a step
     std::size_t microbatches_ = 0;
     std::uint64_t gradient_generation_ = 0;
     std::vector<IndexRange> counted_segments_;
@@ -279,7 +283,7 @@ class Group {
                      std::span<const std::byte> memory, SourceLocation where) const;
     void list_counted_segments(std::size_t alignment);
     [[noreturn]] void refuse_accumulation(std::string_view verb, SourceLocation where) const;
-    /// Which ranks hold the same values, by Over, as far as there are some.
+    /// Returns for each Over whether several of these ranks hold the same values.
     static std::array<bool, 4> replicas(const GroupGeometry& group, const GroupCommunicators<Engine>& ranks) noexcept;
 
     const char* precision_;
@@ -287,7 +291,7 @@ class Group {
     std::shared_ptr<const void> life_ = std::make_shared<const char>('\0');
 };
 
-// Out of the class, so that `extern template` keeps them out of a file.
+// Defined out of the class, so that `extern template` keeps them out of a user's file.
 
 template <class Engine>
 Group<Engine>::Group(Context<Engine>& context, const GroupCommunicators<Engine>& communicators, PlacedGroup&& placed,
@@ -306,8 +310,8 @@ Group<Engine>::Group(Context<Engine>& context, const GroupCommunicators<Engine>&
 
 template <class Engine>
 void Group<Engine>::list_counted_segments(std::size_t alignment) {
-    // Where a rank has all gradients, its part is cut as the library's own layout is, however they are packed: so the
-    // user's memory gives the bits of the library's.
+    // Where a rank has all gradients, its part is cut as in the library's own layout, however the parameters are
+    // packed. So adopted memory gives the same bits as the library's own.
     const bool whole = geometry_.table.reduced == Extent::full;
     FlatLayout cut(geometry_.shards, alignment);
     std::vector<IndexRange> places;

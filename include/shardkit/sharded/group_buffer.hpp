@@ -13,7 +13,7 @@
 
 namespace shardkit::detail {
 
-/// Context::buffer for the group at `path`; `what` says what it holds.
+/// Allocates a buffer for the group at `path`. `what` names its content for the error.
 /// @throws MemoryError when there is no memory
 template <Element T, class Engine>
 typename Engine::template Buffer<T> group_buffer(const Context<Engine>& context, std::string_view path,
@@ -23,7 +23,7 @@ typename Engine::template Buffer<T> group_buffer(const Context<Engine>& context,
     } catch (const std::bad_alloc&) { throw MemoryError(path, n * sizeof(T), what); }
 }
 
-/// A membership in the pool of the groups that are alike.
+/// Returns a lease on the pool of slots that groups with the same shapes share.
 /// @throws MemoryError when there is no memory
 template <class Engine>
 SlotLease<Engine> group_lease(Context<Engine>& context, const GroupGeometry& group, SlotPurpose purpose,

@@ -18,7 +18,7 @@
 
 namespace shardkit::detail {
 
-/// Holds the sub-meshes that a group of parameters lives on, as seen from one rank.
+/// The communicators of a group of parameters, as seen from one rank.
 template <class Engine>
 struct GroupCommunicators {
     typename Engine::Communicator shards;    ///< over the policy's shard axes
@@ -34,7 +34,7 @@ struct GroupCommunicators {
     }
 };
 
-/// Returns the extent of the mesh's axis dp, which a policy cuts into shard groups.
+/// Returns the extent of the mesh's axis dp, which a policy splits into shard groups.
 template <class Engine>
 std::size_t dp_extent(const Context<Engine>& context) {
     return context.grid().extent(Dp::name);
@@ -51,8 +51,8 @@ GroupCommunicators<Engine> make_communicators(Context<Engine>& context, std::str
     return {over(Over::shards), over(Over::replicas), over(Over::data), over(Over::tp)};
 }
 
-/// Returns what ranks compare of a group: 52 bits of a hash of everything that all of them must agree on, and, for an
-/// error's text, how many parameters of how many elements it has.
+/// Returns what ranks compare of a group: 52 bits of a hash of everything that they must agree on, and for an error's
+/// text the number of its parameters and of its elements.
 inline std::array<double, 3> fingerprint(const GroupGeometry& group) {
     Fnv all;
     std::uint64_t numel = 0;
@@ -74,11 +74,12 @@ inline std::array<double, 3> fingerprint(const GroupGeometry& group) {
             static_cast<double>(numel)};
 }
 
-/// Refuses a group that is not the same on every rank: other names, shapes, numbers, attributes, another policy,
-/// masters or seed. Buffers of other layouts can have one size, and then nothing that communicates would notice.
+/// Checks that every rank gives the same group: names, shapes, numbers, attributes, policy, master weights and seed.
+/// Buffers with different layouts can have the same size, and then no collective would fail.
 /// Order:   collective over the world; the host waits.
 /// Cost:    24 bytes of each rank, once for each group.
-/// @throws  std::invalid_argument, the same on every rank: the group, two ranks that differ, and what each has
+/// @throws  std::invalid_argument, the same on every rank, which names the group, two ranks that differ and what each
+/// has
 template <class Engine>
 void require_same_group(Context<Engine>& context, const GroupGeometry& group, SourceLocation where) {
     if (context.world_size() == 1) { return; }

@@ -19,50 +19,50 @@
 
 namespace shardkit::detail {
 
-/// A group on one rank of a mesh: what describes it, its parameters, and where the rank stands. Free of types, so
-/// that what works on it is compiled once for all groups.
+/// The geometry of a group on one rank of a mesh: its description, its parameters and the rank's position. It has no
+/// template parameters, so that the code that uses it is compiled once for all groups.
 struct GroupGeometry : GroupDescription {
-    std::string path;  ///< what the description's own refers to is `description()`'s to say
+    std::string path;  ///< the group's path; `description()` returns a description that refers to it
     GroupRows table;
-    std::optional<StochasticRounding> stochastic_rounding;  ///< its seed is this group's own
+    std::optional<StochasticRounding> stochastic_rounding;  ///< with a seed of this group alone
     std::vector<PlacedParameter> parameters;
-    std::vector<std::size_t> by_name;        ///< their numbers, sorted by their names
-    std::vector<std::string> owned_names;    ///< where `parameters` refers to names that no type holds
-    std::span<const ParameterName> aliases;  ///< further names; a type's
+    std::vector<std::size_t> by_name;        ///< numbers of the parameters, sorted by name
+    std::vector<std::string> owned_names;    ///< the names that `parameters` refers to; empty for types
+    std::span<const ParameterName> aliases;  ///< further names of parameters, given by types
     std::size_t shard_index = 0;
-    std::size_t replica_index = 0;  ///< of this rank among those that hold the same shard
+    std::size_t replica_index = 0;  ///< number of this rank among those that hold the same shard
     std::size_t tp_index = 0;
     IndexRange own;      ///< this rank's shard within the full buffer
-    IndexRange updated;  ///< what this rank's optimizer updates: `own`, or everything where it is replicated
+    IndexRange updated;  ///< elements that this rank's optimizer updates: `own`, or all where that is replicated
 
     GroupGeometry() = default;
-    GroupGeometry(GroupGeometry&&) noexcept = default;  // a copy would refer to the names of the first
+    GroupGeometry(GroupGeometry&&) noexcept = default;  // no copy: it would refer to the names of the original
     GroupGeometry& operator=(GroupGeometry&&) noexcept = default;
 
-    /// What plans are made from. It refers to this group's path.
+    /// Returns the description that plans are made from. It refers to this group's path.
     GroupDescription description() const {
         GroupDescription group = *this;
         group.path = path;
         return group;
     }
-    /// Whether an optimizer updates another copy than the one that is gathered.
+    /// Returns whether the optimizer updates master weights instead of the gathered parameters.
     bool keeps_master() const noexcept { return table.find(Role::master) != nullptr; }
-    /// The elements of the full buffer that this rank holds of a buffer.
+    /// Returns the range of the full buffer that this rank holds in a buffer of that extent.
     IndexRange range(Extent extent) const noexcept {
         return extent == Extent::shard ? own : IndexRange{0, buffer_numel};
     }
-    /// 0 on exactly one of the ranks that hold the same elements of a parameter, in buffers placed as `placement`:
-    /// where they are replicated, on one whose shard is `owner`.
+    /// Returns 0 on exactly one of the ranks that hold the same elements of a parameter, in buffers placed as
+    /// `placement` says. Where the buffer is replicated, it is the rank with shard `owner`.
     std::size_t replica(std::size_t parameter, Placement placement, std::size_t owner = 0) const noexcept {
         const std::size_t of_tp = parameters[parameter].split_over_tp() ? 0 : tp_index;
         const std::size_t of_shard = replica_index + replicas * of_tp;
         return placement == Placement::sharded ? of_shard
                                                : (shard_index + shards - owner) % shards + shards * of_shard;
     }
-    /// Shard `index` of the full buffer.
+    /// Returns the range of shard `index` in the full buffer.
     IndexRange shard(std::size_t index) const noexcept { return shard_range(index, shard_numel, buffer_numel); }
 
-    /// The number of the parameter (or what the alias stands for) of that name. Cost: the logarithm of their number.
+    /// Returns the number of the parameter with that name or alias. Cost: logarithmic in the number of parameters.
     /// @throws std::invalid_argument when there is none
     std::size_t number_of(std::string_view name, SourceLocation where) const {
         const auto at =
@@ -76,7 +76,7 @@ struct GroupGeometry : GroupDescription {
         for (const PlacedParameter& p : parameters) { known += concat(known.empty() ? "'" : ", '", p.name, "'"); }
         throw_invalid_argument(where, "'", path, "': no parameter is named '", name, "', expected one of ", known);
     }
-    /// That number itself.
+    /// Returns that number after a check.
     /// @throws std::invalid_argument when there are fewer parameters
     template <std::integral Integer>
     std::size_t number_of(Integer number, SourceLocation where) const {

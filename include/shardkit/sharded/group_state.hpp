@@ -27,8 +27,8 @@
 
 namespace shardkit::detail::inline SHARDKIT_BUILD {
 
-/// A group with its buffers: what Group leaves to who knows the element types. Compiled once for all groups and
-/// policies of an engine and a precision.
+/// A group with its buffers: implements the members of Group that need the element types. It is compiled once for all
+/// groups and policies of an engine and a precision.
 template <class EngineType, class PrecisionType>
 class GroupState : public Group<EngineType> {
     using Base = Group<EngineType>;
@@ -45,29 +45,29 @@ class GroupState : public Group<EngineType> {
     using Base::step;
     using Base::trainable;
 
-    /// Collective over the mesh: sub-communicators are made, and the ranks compare their groups.
+    /// Collective over the mesh: creates sub-communicators, and the ranks compare their groups.
     /// @throws as make_communicators and place_group; MemoryError
     GroupState(Context<Engine>& context, const GroupValues& values, std::span<Gather> adopted_parameters,
                std::span<Gradient> adopted_gradients, SourceLocation where);
-    /// Waits for what the streams still do with this group's memory. A destructor has nobody to tell of an error of
-    /// theirs: the next wait does, or, where a stream cannot keep it, nobody. Ends the program when something still
-    /// refers to the group.
+    /// Waits for the streams' work on this group's memory. A destructor cannot report an error of that work: the next
+    /// wait does, if the stream keeps the error. Ends the program when a window, a handle or a step still refers to
+    /// the group.
     ~GroupState();
 
     ParameterStore<Engine, Precision>& parameters() noexcept { return parameters_; }
     GradientStore<Engine, Precision>& gradients() noexcept { return gradients_; }
 
-    /// A parameter's part of a full buffer that starts at `full`.
+    /// Returns the view of a parameter in a full buffer that starts at `full`.
     template <class T>
     TensorView<T> view(std::size_t parameter, T* full, const std::uint64_t& generation, SourceLocation opened) const {
         const PlacedParameter& p = geometry_.parameters[parameter];
         return {full + p.range.begin, p.part.shape(), generation, opened};
     }
 
-    /// Opens a window; the gather is under way until `use_window`.
+    /// Opens a window. Its gather runs until `use_window`.
     void open_window(Gathers gathers, SourceLocation where);
     void take_gradients(SourceLocation where, std::string_view verb) override;
-    /// Takes back a gradient buffer that was lost: it is not added.
+    /// Takes back a gradient buffer whose handle was destroyed; its gradients are not added.
     void drop_gradients() noexcept;
     void add_gradients(SourceLocation where, std::string_view verb) override;
     void skip_step(SourceLocation where) override;
@@ -104,13 +104,13 @@ class GroupState : public Group<EngineType> {
         return parameters_.shows_held() || (step_.busy() && gradients_.placed());
     }
 
-    /// Sets every element from value(path, parameter name)(index in the whole tensor), by the engine's kernels, which
-    /// it has by index.
+    /// Sets every element from value(path, parameter name)(index in the whole tensor), with the engine's kernels by
+    /// index.
     template <GivesFunctions F>
     void fill(F& value, SourceLocation where);
 
-    /// f(values) with what this rank updates, elements `geometry.updated` of the flat order: master weights where the
-    /// group keeps them.
+    /// Calls f(values) with the elements that this rank updates, `geometry.updated` of the flat order: the master
+    /// weights where the group keeps them.
     template <class F>
     void show_updated(const F& f) {
         if constexpr (Precision::has_master) {
@@ -118,7 +118,7 @@ class GroupState : public Group<EngineType> {
         }
         f(parameters_.gather_source());
     }
-    /// After the masters were written by other means than an update.
+    /// Rounds the master weights to the gathered type again, after a write that was no update.
     void renew_gather_source() {
         if constexpr (Precision::has_master) {
             if (!geometry_.keeps_master()) { return; }
@@ -127,8 +127,8 @@ class GroupState : public Group<EngineType> {
         }
     }
 
-    /// Copies one whole tensor into `values`, on the ranks that want it; collective as unshard, and over tp where
-    /// that splits it.
+    /// Copies one whole tensor into `values` on the ranks with `wanted`. Collective as unshard, and over tp where the
+    /// tensor is split over it.
     /// @throws std::invalid_argument when their number is not the tensor's
     template <FloatingElement T>
     void read_full(std::size_t parameter, bool wanted, std::span<T> values, SourceLocation where) {
@@ -140,8 +140,8 @@ class GroupState : public Group<EngineType> {
         if (!wanted) { return; }
         whole.copy(values);
     }
-    /// Copies one whole reduced gradient, times `scale`, into `values`; collective over the shard group, and over tp
-    /// where that splits it.
+    /// Copies one whole reduced gradient, times `scale`, into `values`. Collective over the shard group, and over tp
+    /// where the tensor is split over it.
     /// @throws std::invalid_argument when their number is not the tensor's; UsageError without a gradient
     template <FloatingElement T>
     void read_full_gradient(std::size_t parameter, double scale, std::span<T> values, SourceLocation where) {
@@ -169,16 +169,16 @@ class GroupState : public Group<EngineType> {
     GroupState(Context<Engine>& context, const GroupCommunicators<Engine>& communicators, PlacedGroup&& placed,
                std::span<Gather> adopted_parameters, std::span<Gradient> adopted_gradients);
 
-    /// `round_to_master_first`: rounded as the master holds them, and then to T. `digest`: of what was written; or
-    /// null.
+    /// Writes the parameter's values into `target`. `round_to_master_first` rounds them to the master type and then
+    /// to T. `digest`, unless null, takes the written values.
     template <class T>
     void write_range(std::size_t parameter, std::span<T> target, std::size_t origin, const ValuesAt& values,
                      bool round_to_master_first, ValuesDigest* digest);
-    /// The same by a kernel.
+    /// Does the same with a kernel.
     template <class RoundedTo, class T, class F>
     void fill_range(std::size_t parameter, std::span<T> target, std::size_t origin, const F& value,
                     ValuesDigest* digest);
-    /// States the values of memory that was adopted, as they are now.
+    /// Makes the digests of adopted memory as it is now, which ranks compare.
     void digest_adopted();
     static Arithmetic<Master> to_master(double value) {
         return static_cast<Arithmetic<Master>>(static_cast<Master>(static_cast<Arithmetic<Master>>(value)));

@@ -13,7 +13,7 @@
 #include <shardkit/sharded/fill_work.hpp>
 #include <shardkit/sharded/group_state.hpp>
 
-// What group_state.hpp declares: outside of its class, so that `extern template` keeps it out of a file.
+// Defines the members of GroupState out of its class, so that `extern template` keeps them out of a user's file.
 
 namespace shardkit::detail::inline SHARDKIT_BUILD {
 
@@ -66,7 +66,7 @@ GroupState<Engine, Precision>::~GroupState() {
     if (reader_ != nullptr) {
         end_program("'", path(), "' ended or was assigned to while a save of it is pending: commit it before");
     }
-    // Mostly the last one.
+    // Searched from the end: groups mostly end in reverse order.
     auto& living = Access::living(context_);
     living.erase(std::next(std::find(living.rbegin(), living.rend(), &geometry_.path)).base());
     context_.settle();
@@ -186,8 +186,8 @@ std::vector<ShardInfo> GroupState<Engine, Precision>::shards() {
     std::vector<ShardInfo> list;
     const std::span<const Gather> resting = parameters_.resting();
     if (parameters_.rests_with_copies()) {
-        parameters_.wait();  // for copies that a gather still writes
-        // Shard by shard: the first copy is its owner's, which alone an update writes.
+        parameters_.wait();  // a gather may still write the copies
+        // One shard at a time: replica 0 of a shard is its owner's, as only the owner updates it.
         for (std::size_t s = 0; s < geometry_.shards; ++s) {
             const bool current = s == geometry_.shard_index || parameters_.copies_are_current();
             list_shards(geometry_, "parameter", Placement::replicated, resting, 0,

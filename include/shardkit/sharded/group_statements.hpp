@@ -24,16 +24,17 @@
 
 namespace shardkit::detail {
 
-/// Digests at most `sampled` evenly spread values of a parameter, which replicas must be given alike.
+/// A digest of at most `sampled` evenly spaced elements of a parameter. Replicas compare it, as they must hold equal
+/// values.
 class ValuesDigest {
   public:
     static constexpr std::size_t sampled = 1024;
 
     ValuesDigest() = default;
-    /// Begins a digest of so many values.
+    /// Begins a digest of `size` values.
     explicit ValuesDigest(std::size_t size) noexcept : step_(size / sampled + 1), hash_(5) {}
 
-    /// Adds the values from number `first` on; in ascending order.
+    /// Adds the values from index `first` on. Calls must come in ascending order.
     template <FloatingElement T>
     void add(std::size_t first, std::span<const T> values) noexcept {
         for (std::size_t i = (step_ - first % step_) % step_; i < values.size(); i += step_) { add_one(values[i]); }
@@ -45,7 +46,7 @@ class ValuesDigest {
         for (std::size_t i = (step_ - first % step_) % step_; i < count; i += step_) { add_one(T{value(i)}); }
     }
 
-    /// Returns 0 when nothing was given.
+    /// Returns 0 when no values were added.
     StatementHash hash() const noexcept { return hash_; }
     double sum() const noexcept { return sum_; }
     std::string text() const {
@@ -66,13 +67,13 @@ class ValuesDigest {
     double sum_ = 0;
 };
 
-/// What a rank states of a group beside each call that moves its values: what its gradients are divided by, its
-/// updates, the values of replicas. Ranks compare a hash of it within the call and so find out in the next one that
-/// they make anyway. A group that is on one rank states nothing.
+/// The facts about a group that its ranks compare: the divisor of its gradients, its updates, the values of replicas.
+/// Each call that moves the group's values carries a hash of them, so that ranks find a difference in the next call
+/// that they make anyway. A group on a single rank compares nothing.
 class GroupStatements {
   public:
-    /// `book`: null for an engine that keeps no journal; `subject`: "'blocks.0'". `replicas`: over which ranks the
-    /// same values rest.
+    /// `book` is null for an engine that keeps no journal; `subject` is the group's path in quotes. `replicas` says
+    /// over which ranks the values are replicated.
     GroupStatements(bool compared, StatementBook* book, const CallSubject* subject, const GroupGeometry& group,
                     std::array<bool, 4> replicas)
         : book_(compared && subject != nullptr ? book : nullptr),
@@ -87,49 +88,49 @@ class GroupStatements {
     GroupStatements(const GroupStatements&) = delete;
     GroupStatements& operator=(const GroupStatements&) = delete;
 
-    /// Sets what the step's gradients are divided by.
+    /// Sets the hash of the divisor of the step's gradients.
     void set_gradients(StatementHash gradients) noexcept {
         dirty_ = dirty_ || gradients != stated_.gradients;
         stated_.gradients = gradients;
     }
-    /// Adds one more update.
+    /// Adds one update.
     void add_update(StatementHash step, StatementHash choices) noexcept {
         if (!compared_) { return; }
         stated_.add_update(step, choices);
         dirty_ = true;
     }
 
-    /// Says whether replicas' values are compared.
+    /// Returns whether the values of replicas are compared.
     bool compares_values() const noexcept { return compared_ && (replicas_[0] || replicas_[1] || replicas_[2]); }
-    /// Sets the values that a parameter was given.
+    /// Sets the digest of the values that a parameter was given.
     void set_values(std::size_t parameter, const ValuesDigest& digest) {
         values_.resize(group_.parameters.size());
         values_[parameter] = digest;
         dirty_ = new_values_ = true;
     }
-    /// Values came that need no comparison.
+    /// Forgets the digests: the values have changed to ones that need no comparison.
     void forget_values() noexcept {
         values_.clear();
         before_next_ = nullptr;
         dirty_ = new_values_ = true;
     }
-    /// Calls `digest` before the next call, to set the values that lie in memory then.
+    /// Calls `digest` once before the next collective, to digest the values that are then in memory.
     void before_next(std::function<void()> digest) {
         before_next_ = std::move(digest);
         dirty_ = true;
     }
 
-    /// Returns what a call over these ranks states.
+    /// Returns the hash that a call over these ranks carries.
     StatementHash in_call(Over over) {
         if (dirty_) [[unlikely]] { refresh(); }
         return replicas_[static_cast<std::size_t>(over)] ? replica_hash_ : plain_hash_;
     }
-    /// Returns what is stated of the updates alone.
+    /// Returns the hash of the updates alone.
     StatementHash updates() {
         if (dirty_) [[unlikely]] { refresh(); }
         return updates_hash_;
     }
-    /// Returns what `updates` is of.
+    /// Lists the facts behind the hash of `updates`.
     Statements list_updates() { return book_ == nullptr ? Statements{} : book_->list(updates()); }
 
   private:
@@ -162,12 +163,12 @@ class GroupStatements {
     bool compared_;
     bool dirty_ = false;
     bool new_values_ = false;
-    std::array<bool, 4> replicas_;  // by Over
+    std::array<bool, 4> replicas_;  // indexed by Over
     StatedGroup stated_;
     StatementHash updates_hash_ = 0;
     StatementHash plain_hash_ = 0;
     StatementHash replica_hash_ = 0;
-    std::vector<ValuesDigest> values_;  // of each parameter
+    std::vector<ValuesDigest> values_;  // one for each parameter
     StatementsHandle kept_values_;
     std::function<void()> before_next_;
 };

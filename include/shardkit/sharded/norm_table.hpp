@@ -10,7 +10,7 @@
 
 namespace shardkit {
 
-/// One run of the elements that a norm counts: positions [begin, end) of the norm's pass stand for `elements`, in
+/// One run of contiguous elements in a norm: positions [begin, end) of the pass over all elements are `elements`, in
 /// order.
 template <FloatingElement T>
 struct NormPiece {
@@ -19,14 +19,13 @@ struct NormPiece {
     const T* elements = nullptr;
 };
 
-/// Bytes of positions that a warp takes at a time; a piece begins in a chunk of its own.
+/// The bytes of positions that a warp takes at a time. Each piece begins in a new chunk.
 inline constexpr std::size_t norm_chunk_bytes = 2048;
 
-/// The table for Kernels::norm_partial over `runs`, which lie in the engine's memory and are not read; empty ones are
-/// left out. Made once; copied into the engine's memory by Kernels::copy_in it serves every step.
-/// @post begin of a piece is its elements' address modulo 16 bytes, behind a multiple of norm_chunk_bytes; in
-/// elements.
-///       Pieces are in the order of `runs`, and disjoint
+/// Returns the table for Kernels::norm_partial over `runs`, which lie in the engine's memory and are not read. Empty
+/// runs are left out. It is made once and copied into the engine's memory by Kernels::copy_in; every step can use it.
+/// @post A piece begins, in elements, at a multiple of norm_chunk_bytes plus its address modulo 16 bytes.
+///       Pieces are disjoint and in the order of `runs`
 template <FloatingElement T>
 std::vector<NormPiece<T>> norm_table(std::span<const std::span<const T>> runs) {
     constexpr std::uint64_t chunk = norm_chunk_bytes / sizeof(T);

@@ -19,83 +19,85 @@
 
 namespace shardkit::detail {
 
-/// What a norm takes of one group.
+/// One group's part in a norm on this rank.
 template <class T>
 struct NormGroup {
     std::uint64_t identity = 0;
-    const std::shared_ptr<const void>* life = nullptr;  ///< expires with it
+    const std::shared_ptr<const void>* life = nullptr;  ///< its weak copies expire with the group
     std::span<const T> reduced;
-    std::span<const IndexRange> counted;  ///< of `reduced`
+    std::span<const IndexRange> counted;  ///< ranges of `reduced`
     std::size_t shard_index = 0;
 };
 
-/// The elements of T that one model's norm counts on this rank, in the engine's memory, sorted by the partial that
-/// they are added to.
+/// The table, in the engine's memory, of the elements of type T that one model's norm counts on this rank, sorted by
+/// the partial sum that they are added to.
 template <class Engine, class T>
 class NormTable {
   public:
     NormTable(Context<Engine>& context, std::span<const NormGroup<T>> groups);
 
-    /// Whether it was made of these groups, in this order.
+    /// Returns whether the table was made of these groups, in this order.
     bool is_of(std::span<const NormGroup<T>> groups) const noexcept {
         return std::ranges::equal(groups_, groups, {}, {}, &NormGroup<T>::identity);
     }
-    /// Whether one of its groups has ended.
+    /// Returns whether one of its groups has ended.
     bool is_over() const noexcept;
 
-    /// Adds the groups with taken[i] != 0 to their shards' partials: one launch for each run of neighbours.
+    /// Adds the groups with taken[i] != 0 to the partial sums of their shards, with one launch for each run of
+    /// neighbours.
     void add_to(const typename Engine::Stream& stream, std::span<const char> taken, const double* scale,
                 std::span<double> partials) const;
 
   private:
     struct Member {
         std::size_t shard_index;
-        std::size_t begin;  // of its pieces
+        std::size_t begin;  // first of its pieces
         std::size_t end;
     };
-    std::vector<std::size_t> order_;  // of the members among the groups
+    std::vector<std::size_t> order_;  // indices of the groups, in the order of `members_`
     std::vector<Member> members_;
-    std::vector<IndexRange> positions_;  // of each piece
+    std::vector<IndexRange> positions_;  // one for each piece
     EngineTable<Engine, NormPiece<T>> pieces_;
     std::vector<std::uint64_t> groups_;
     std::vector<std::weak_ptr<const void>> lives_;
 };
 
-/// The groups of one type of reduced gradients that a norm is taken of.
+/// The groups with one type of reduced gradients that a norm is taken over.
 template <class Engine>
 class NormList {
   public:
-    /// Adds the listed groups to `partials`.
+    /// Adds the listed groups to the partial sums.
     virtual void add_to(const typename Engine::Stream& stream, const double* scale, std::span<double> partials) = 0;
 
   protected:
     ~NormList() = default;
 };
 
-/// A rank's tables of all models that have had a norm. One stays while its groups do, as a CUDA graph may read it.
+/// A rank's tables, one for each model that has had a norm. A table stays as long as its groups, as a CUDA graph may
+/// read it.
 template <class Engine, class T>
 class NormTables final : public NormList<Engine> {
   public:
     explicit NormTables(Context<Engine>& context) noexcept;
 
-    /// Lists a trainable group with reduced gradients of T for the norm of that number, in the model's order.
-    /// `taken`: whether it has gradients in this step.
+    /// Lists a trainable group whose reduced gradients have type T for the norm with number `norm`, in the order of
+    /// the model. `taken` says whether it has gradients in this step.
     void list(std::uint64_t norm, const NormGroup<T>& group, bool taken);
     void add_to(const typename Engine::Stream& stream, const double* scale, std::span<double> partials) override;
 
   private:
-    /// The table of the listed groups, or null.
+    /// Returns the table of the listed groups, or null.
     const NormTable<Engine, T>* find() const noexcept;
     const NormTable<Engine, T>* make(std::span<const NormGroup<T>> groups);
 
     Context<Engine>* context_;
     std::uint64_t norm_ = 0;
     std::vector<NormTable<Engine, T>> tables_;
-    std::vector<NormGroup<T>> listed_;  // of the model
+    std::vector<NormGroup<T>> listed_;  // groups of the current norm
     std::vector<char> taken_;
 };
 
-// Out of the classes, so that `extern template` keeps them out of a file.
+// Defined out of the classes, so that `extern template` keeps them out of a user's file.
 
 template <class Engine, class T>
 NormTable<Engine, T>::NormTable(Context<Engine>& context, std::span<const NormGroup<T>> groups)
@@ -150,7 +152,7 @@ NormTables<Engine, T>::NormTables(Context<Engine>& context) noexcept : context_(
 
 template <class Engine, class T>
 void NormTables<Engine, T>::list(std::uint64_t norm, const NormGroup<T>& group, bool taken) {
-    if (norm != norm_) {  // what an earlier one listed, whether it came to its end or not
+    if (norm != norm_) {  // drops the list of an earlier norm, completed or not
         listed_.clear();
         taken_.clear();
         norm_ = norm;

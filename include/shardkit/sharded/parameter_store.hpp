@@ -20,8 +20,8 @@
 
 namespace shardkit::detail::inline SHARDKIT_BUILD {
 
-/// A group's parameters on one rank: full copy, resting shard, master shard, and whether the full copy is stale.
-/// `gather_source` is what the optimizer writes and what the next all-gather sends; nothing is copied between.
+/// The parameters of a group on one rank: full copy, resting shard, master weights, and whether the full copy is
+/// stale. The optimizer writes `gather_source` and the next all-gather sends it, without a copy in between.
 template <class Engine, class Precision>
 class ParameterStore {
   public:
@@ -32,7 +32,7 @@ class ParameterStore {
     template <class T>
     using Buffer = typename Engine::template Buffer<T>;
 
-    /// `adopted`: the user's own full buffer, or empty for one of ours.
+    /// `adopted` is the user's own full buffer, or empty where the library allocates it.
     ParameterStore(Context<Engine>& context, const GroupGeometry& geometry,
                    const GroupCommunicators<Engine>& communicators, GroupStatements& statements, GroupStep& step,
                    std::span<Gather> adopted)
@@ -65,8 +65,8 @@ class ParameterStore {
         }
     }
 
-    /// Opens a window: leases a full buffer and gathers into it where the full copy is stale.
-    /// @throws UsageError when it would gather and must not, or no slot is free
+    /// Opens a window: leases a full buffer, and gathers into it where the full copy is stale.
+    /// @throws UsageError when it would gather and `gathers` forbids it, or no slot is free
     void open(Gathers gathers, SourceLocation where) {
         announce(gathers, where);
         try {
@@ -76,8 +76,9 @@ class ParameterStore {
             throw;
         }
     }
-    /// Its first half: a window of a step that a schedule leads shows nothing before it is used.
-    /// @throws UsageError when it would gather and must not
+    /// Registers a window; `show` provides its memory. In a step that a schedule leads, a window shows nothing before
+    /// it is used.
+    /// @throws UsageError when it would gather and `gathers` forbids it
     void announce(Gathers gathers, SourceLocation where) {
         if (gathers == Gathers::never && is_stale()) {
             throw_usage_error(where, "'", geometry_->path,
@@ -87,7 +88,7 @@ class ParameterStore {
         ++step_->asked;
         opened_ = where;
     }
-    /// The second one: what a schedule has not gathered is gathered now.
+    /// Provides the memory of the registered windows, and gathers where the schedule has not done it.
     void show(SourceLocation where) {
         if (step_->asked == 0) { return; }
         if (leases_full() && full_ == nullptr) {
@@ -97,25 +98,25 @@ class ParameterStore {
         refresh(where);
         apply(Act::use);
     }
-    /// A window ends that was never used.
+    /// Ends a window that was never used.
     void drop() {
         if (step_->asked > 0) { apply(Act::use); }
         settle(context_->compute_stream(), gathered_);
         joined_ = true;
     }
-    /// Takes the full copy for a schedule, windows or not: in `memory` where the policy releases it at reshard;
-    /// gathers where it is stale.
+    /// Keeps the full copy for a schedule, with or without windows, in `memory` where the policy releases it at
+    /// reshard. Gathers where it is stale.
     void hold(void* memory, SourceLocation where) {
         if (leases_full() && full_ == nullptr) { full_ = static_cast<Gather*>(memory); }
         refresh(where);
         held_ = leases_full();
     }
-    /// The schedule needs it no more: windows that show nothing yet have their own gather to come.
+    /// Ends what `hold` began. Windows that show nothing yet gather for themselves.
     void let_go() noexcept {
         held_ = false;
         if (step_->windows == 0) { release(); }
     }
-    /// Gathers into the full copy where that is stale.
+    /// Gathers into the full copy where it is stale.
     void refresh(SourceLocation where) {
         if (!is_stale()) { return; }
         const Applied gathered = apply_act(*step_, Act::gather, geometry_->table);
@@ -128,8 +129,8 @@ class ParameterStore {
         *step_ = gathered.next;
         captures_.gathered(capture());
     }
-    /// The same, in memory of the group's own where it would take turns in slots, until its last window ends: all
-    /// groups of a model can be open at once.
+    /// Opens a window whose memory belongs to the group, where it would otherwise lease a slot, until the last window
+    /// ends. So all groups of a model can be open at once.
     /// @throws MemoryError when there is no memory
     void summon(SourceLocation where) {
         if (leases_full() && full_ == nullptr) {
@@ -140,23 +141,24 @@ class ParameterStore {
         open(Gathers::when_stale, where);
     }
     std::size_t windows() const noexcept { return step_->windows + step_->asked; }
-    /// Whether a window shows memory of a schedule.
+    /// Returns whether a window shows memory that a schedule has chosen.
     bool shows_held() const noexcept {
         return windows() > 0 && leases_full() && full_ != nullptr && !lease_.held() && summoned_.size() == 0;
     }
-    /// Where the last window was opened.
+    /// Returns where the last window was opened.
     SourceLocation opened() const noexcept { return opened_; }
-    /// Later work on the compute stream sees the gathered values.
+    /// Lets later work on the compute stream wait for the gathered values.
     void wait() {
         context_->compute_stream().wait(gathered_);
         joined_ = true;
     }
-    /// Closes a window; local work only.
+    /// Closes a window. Local work only.
     void close() noexcept {
         const Applied closed = apply(Act::close);
         if (windows() > 0) { return; }
         ++generation_;
-        // The next window's gather may then come without an update before it.
+        // With updates in graphs, the next window may gather without an update before it: the gather then waits for
+        // this event.
         if (captures_.update_captured()) { updated_ = context_->compute_stream().record(); }
         if (closed.gives_back && !held_) { release(); }
     }
@@ -164,18 +166,18 @@ class ParameterStore {
     std::span<const Gather> full() const noexcept { return {full_, geometry_->buffer_numel}; }
     const std::uint64_t& generation() const noexcept { return generation_; }
 
-    /// The elements `geometry.updated` of the gathered type: what an update writes.
+    /// Returns the elements `geometry.updated` in the gathered type, which an update writes.
     std::span<Gather> gather_source() noexcept {
         if (gathers_beside_) { return shard_.span(); }
         return std::span<Gather>(full_, geometry_->buffer_numel)
             .subspan(geometry_->updated.begin, geometry_->updated.size());
     }
-    /// The elements `geometry.updated` of the master type; empty where the group keeps none.
+    /// Returns the elements `geometry.updated` in the master type; empty where the group keeps no master weights.
     std::span<Master> master() noexcept {
         static_assert(Precision::has_master);
         return master_.span();
     }
-    /// What lies in this rank's memory between steps: `resting_range` of the flat buffer.
+    /// Returns what lies in this rank's memory between steps: `resting_range` of the flat buffer.
     std::span<Gather> resting() noexcept {
         if (gathers_beside_) { return shard_.span(); }
         return {full_, geometry_->buffer_numel};
@@ -184,44 +186,46 @@ class ParameterStore {
         return geometry_->range(gathers_beside_ ? Extent::shard : Extent::full);
     }
 
-    /// What a checkpoint writes to: elements `loaded_range` of the flat buffer, from which the next window has all.
+    /// Returns what a checkpoint writes to: elements `loaded_range` of the flat buffer. The next window gathers the
+    /// rest from them.
     std::span<Gather> loaded() noexcept { return gathers() ? gather_source() : resting(); }
     IndexRange loaded_range() const noexcept { return gathers() ? geometry_->updated : resting_range(); }
 
-    /// Whether copies of other ranks' shards rest here, which their updates leave as they are until a gather.
+    /// Returns whether copies of other ranks' shards rest here. Updates of those shards leave the copies stale until
+    /// a gather.
     bool rests_with_copies() const noexcept { return gathers() && !gathers_beside_; }
-    /// Whether they are what those ranks have.
+    /// Returns whether these copies are current.
     bool copies_are_current() const noexcept { return !is_stale(); }
 
-    /// @throws UsageError when a window is open: it would show half of the update
+    /// Checks that no window is open, which would show a half-finished update. @throws UsageError when one is
     void begin_update(SourceLocation where) const {
         if (apply_act(*step_, Act::update, geometry_->table).broken.has(StepRule::windows_end_in_step)) {
             throw_usage_error(where, "'", geometry_->path, "': optimizer step or load while ", windows(),
                               " window(s) are open; reshard them first");
         }
     }
-    /// After every element of `resting` was written by other means than an update.
+    /// Ends a write of every element of `resting` that was no update.
     void end_write() {
         updated_ = context_->compute_stream().record();
         if (gathers_beside_) { *step_ = given_back(*step_); }
     }
-    /// After every element of `loaded` was written.
+    /// Ends a write of every element of `loaded`.
     void end_load() {
         updated_ = context_->compute_stream().record();
         *step_ = given_back(*step_);
     }
-    /// After an update. `updated`: behind it in the compute stream, one for all groups of a launch; `capture`: which
-    /// it was given to.
+    /// Ends an update. `updated` is an event behind it in the compute stream, shared by all groups of a launch;
+    /// `capture` is the graph capture that it is part of.
     void end_update(const typename Engine::Stream::Event& updated, unsigned long long capture) {
         updated_ = updated;
         apply(Act::update);
         if (gathers()) { captures_.updated(capture); }
     }
-    /// The graph capture that work is given to at the moment, 0: none.
+    /// Returns the number of the graph capture that work goes to at the moment, 0 if none.
     unsigned long long capture() const noexcept { return capture_of(context_->compute_stream()); }
 
   private:
-    /// Whether a full copy has to be brought up to date, else an update renews all of it.
+    /// Returns whether the full copy must be gathered after an update; otherwise each rank updates all of it.
     bool gathers() const noexcept { return geometry_->table.gathers; }
     bool leases_full() const noexcept { return geometry_->table.leases_full; }
     Applied apply(Act act) {
@@ -250,7 +254,7 @@ class ParameterStore {
         if (leases_full() && full_ != nullptr) {
             const auto stream = context_->compute_stream();
             if constexpr (checked) {
-                if (joined_) {  // else no view has seen it, and its gather still writes it
+                if (joined_) {  // otherwise no view has seen it, and its gather still writes it
                     constexpr auto nan = std::numeric_limits<Arithmetic<Gather>>::quiet_NaN();
                     Kernels::fill(stream, std::span<Gather>(full_, geometry_->buffer_numel),
                                   static_cast<Gather>(nan));
@@ -266,7 +270,7 @@ class ParameterStore {
         }
     }
 
-    /// Once nothing reads it any more: it may be handed out again at once.
+    /// Frees the summoned buffer after both streams have finished with it, as its memory may be reused at once.
     void give_back_summoned() noexcept {
         settle(context_->communication_stream());
         settle(context_->compute_stream());
@@ -280,7 +284,7 @@ class ParameterStore {
     GroupStatements* statements_;
     GroupStep* step_;
     Communicator gather_ranks_;
-    const CallSubject* subject_;  // of gathers
+    const CallSubject* subject_;  // subject of the gathers
     Gather* full_ = nullptr;
     Buffer<Gather> full_memory_;
     Buffer<Gather> summoned_;
@@ -291,9 +295,9 @@ class ParameterStore {
     Event gathered_{};
     std::uint64_t generation_ = 0;
     SourceLocation opened_{};
-    bool gathers_beside_ = false;  // into another buffer than the one that is true between steps
-    bool held_ = false;            // by a schedule
-    bool joined_ = false;          // the compute stream is behind the last gather
+    bool gathers_beside_ = false;  // gathers write to another buffer than the resting one
+    bool held_ = false;            // by a schedule, see `hold`
+    bool joined_ = false;          // the compute stream has waited for the last gather
     CopyCaptures captures_;
 };
 

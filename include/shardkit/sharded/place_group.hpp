@@ -21,12 +21,12 @@
 
 namespace shardkit::detail {
 
-/// What the types of a group and its policy say, as values.
+/// The facts that the types of a group and its policy give, as values.
 struct GroupValues {
     std::string_view path;
-    std::span<const PlacedParameter> parameters;            ///< not yet placed
-    std::span<const std::span<const std::size_t>> fixed{};  ///< extents of each that its type fixes, to be checked
-    std::span<const ParameterName> all_names{};  ///< of types; empty where the parameters' names are a list's
+    std::span<const PlacedParameter> parameters;            ///< not yet placed in the flat buffer
+    std::span<const std::span<const std::size_t>> fixed{};  ///< the extents that each one's type fixes
+    std::span<const ParameterName> all_names{};             ///< of types, with aliases; empty for a TensorList
     PolicyValues policy{};
     Packing packing = Packing::aligned;
     MasterWeights master = MasterWeights::kept;
@@ -38,7 +38,8 @@ struct PlacedGroup {
     FlatLayout layout;
 };
 
-/// A group on one rank of a mesh, as its communicators cut it: everything that does not need its types.
+/// Places a group on one rank of a mesh, as its communicators split it: all work that does not need the group's
+/// types.
 /// Order:   collective over the world; the host waits.
 /// @throws  as check_shape, place_parameters and require_same_group; std::invalid_argument when the packing does not
 ///          go with the policy
@@ -68,11 +69,11 @@ PlacedGroup place_group(Context<Engine>& context, const GroupCommunicators<Engin
         {values.policy, element_sizes<Precision>(values.master), alignment_for(Precision::narrowest), values.packing},
         where);
     static_cast<GroupDescription&>(g) = described.group;
-    g.GroupDescription::path = {};  // refers to the caller's
+    g.GroupDescription::path = {};  // refers to the caller's string
     g.path = values.path;
     g.table = GroupRows(g);
     if (values.stochastic_rounding) {
-        Fnv own;  // groups of one seed draw different bits
+        Fnv own;  // so that groups with one seed draw different bits
         own.add(values.stochastic_rounding->seed);
         own.add(g.path);
         g.stochastic_rounding = StochasticRounding{own.hash};

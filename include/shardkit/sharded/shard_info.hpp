@@ -17,33 +17,33 @@
 
 namespace shardkit {
 
-/// One run of elements that a rank holds of a parameter, its master copy or an optimizer state.
+/// One contiguous run of elements that a rank holds of a parameter, its master weights or an optimizer state.
 struct ShardInfo {
-    std::string path;       ///< of the group: "blocks.3"
+    std::string path;       ///< the group's path: "blocks.3"
     std::string parameter;  ///< "weight"
     std::string_view kind;  ///< "parameter", "master", "exp_avg", ...
     ElementType type{};
-    TensorShape shape;           ///< of the whole tensor
-    TensorShape part;            ///< of what the rank's place in tp gives it: the whole tensor, or a part of it
-    IndexRange range;            ///< elements of that part, row-major
-    std::vector<Box> boxes;      ///< the same as boxes of the whole tensor; a box's range counts in the part
-    IndexRange local;            ///< elements of this rank's buffer
-    const void* data = nullptr;  ///< first element, in this rank's memory
-    std::size_t replica = 0;     ///< 0 on exactly one of the ranks that hold the same run, which is always current
-    bool current = true;         ///< false for a copy of what another rank has updated since the last gather
+    TensorShape shape;           ///< shape of the whole tensor
+    TensorShape part;            ///< shape of the rank's part under tp: the whole tensor where it is not split
+    IndexRange range;            ///< the run's elements in that part, row-major
+    std::vector<Box> boxes;      ///< the run as boxes of the whole tensor; a box's range counts elements of the part
+    IndexRange local;            ///< the run's elements in this rank's buffer
+    const void* data = nullptr;  ///< the first element, in this rank's memory
+    std::size_t replica = 0;     ///< 0 on exactly one of the ranks that hold this run, always current
+    bool current = true;         ///< false for a copy that is stale since another rank's update
 };
 
 namespace detail {
 
-/// Elements `flat` of a group's order in a buffer of this rank. Where it is replicated, replica 0 is on the rank
-/// whose shard is `owner`.
+/// A range `flat` of a group's flat order in a buffer of this rank. Where the buffer is replicated, replica 0 is on
+/// the rank with shard `owner`.
 struct HeldRange {
     IndexRange flat;
     std::size_t owner = 0;
     bool current = true;
 };
 
-/// Appends one ShardInfo for every parameter that has elements in `held`, a part of `buffer`, which begins with
+/// Appends one ShardInfo for each parameter with elements in `held`, a part of `buffer`. The buffer begins with
 /// element `origin` of the group's flat order and is placed over the policy's shard ranks as `placement` says.
 template <class T>
 void list_shards(const GroupGeometry& group, std::string_view kind, Placement placement, std::span<const T> buffer,
@@ -70,7 +70,7 @@ void list_shards(const GroupGeometry& group, std::string_view kind, Placement pl
         list.push_back(std::move(info));
     });
 }
-/// The same for all of `buffer`.
+/// Appends the ShardInfos of all of `buffer`.
 template <class T>
 void list_shards(const GroupGeometry& group, std::string_view kind, Placement placement, std::span<const T> buffer,
                  std::size_t origin, std::vector<ShardInfo>& list) {

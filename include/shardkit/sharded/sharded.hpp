@@ -34,13 +34,14 @@ inline namespace SHARDKIT_BUILD {
 template <class State, class Placement>
 class Gradients;
 
-/// A group of parameters as flat buffers that a policy shards over the data-parallel ranks of a mesh.
+/// A group of parameters in flat buffers that a policy shards over the data-parallel ranks of a mesh.
 ///     Sharded<Linear, FullShard, Engine> layer{rank, "layers.0", {shape<Weight>(out, in), shape<Bias>(out)}};
 ///     Sharded<TensorList<float>, FullShard, Engine> block{rank, "blocks.0", {{"w", {out, in}}, {"b", {out}}}};
-/// Construction is collective over the mesh (sub-communicators are made there and nowhere else), and the ranks
-/// compare there what they were given. Parameters start at zero; `initialize`, `load` or `from_full` give them
-/// values. Movable; windows and handles survive. Errors name the group's path. It ends before the rank that it was
-/// made with, and after its windows and gradient handles: else the program ends, with a line that names them.
+/// Construction is collective over the mesh: sub-communicators are made there and nowhere else, and the ranks compare
+/// what they were given. Parameters start at zero; `initialize`, `load` or `from_full` give them values. A Sharded is
+/// movable; its windows and gradient handles survive the move. Errors name the group's path. It must end before the
+/// rank that it was made with, and after its windows and handles: otherwise the program ends with a line that names
+/// them.
 template <class ParamOrGroup, class PolicyType, class EngineType,
           class PrecisionType = DefaultPrecision<typename GroupOf<ParamOrGroup>::Element>>
 class Sharded {
@@ -60,11 +61,12 @@ class Sharded {
     using Gather = typename Precision::Gather;
     using Gradient = typename Precision::Gradient;
     using Window = shardkit::Window<State>;
-    using PendingWindow = shardkit::PendingWindow<State>;  ///< a gather that was begun
+    using PendingWindow = shardkit::PendingWindow<State>;  ///< a gather that has begun
     /// What `gradients` of an Accumulation returns; see step/gradients.hpp.
     using Gradients = shardkit::Gradients<State, Partial<DataAxes>>;
 
-    /// @throws std::invalid_argument when a shape cannot be, the policy's shard group does not divide dp, the path is
+    /// @throws std::invalid_argument when a shape is invalid, the policy's shard group does not divide dp, the path
+    /// is
     ///         empty, or another rank gives another group; std::length_error when the group's bytes overflow;
     ///         MemoryError when there is no memory
     template <class Mesh>
@@ -81,7 +83,7 @@ class Sharded {
             SourceLocation where = SourceLocation::current())
         : state_(make(context, path, tensors, options, {}, where)) {}
 
-    /// Says what to write instead.
+    /// Rejects a policy in the place of the shapes, with an error that says what to write instead.
     template <ShardPolicy Given>
     Sharded(Context<Engine>& /*context*/, const std::string& /*path*/, Given /*policy*/) {
         constexpr bool is_tensors = sizeof(Given) == 0;
@@ -90,8 +92,8 @@ class Sharded {
                       "Sharded{rank, path, {}, {policy}}");
     }
 
-    /// Wraps values that the user already holds in full: each rank keeps its shard. One full_values<P>(span)
-    /// for every parameter, in any order.
+    /// Makes a Sharded from values that the user already holds in full; each rank keeps its shard. Takes one
+    /// full_values<P>(span) for every parameter, in any order.
     /// @throws std::invalid_argument when a span's size is not the parameter's
     template <class... P, class... T>
     static Sharded from_full(Context<Engine>& context, std::string path, Tensors tensors, Options options,
@@ -102,8 +104,9 @@ class Sharded {
         (made.load(P{}, values.values, values.where), ...);
         return made;
     }
-    /// The same from one range of values (a span, a vector) for each parameter, in the group's order.
-    /// @throws std::invalid_argument when their number is not the parameters', or one's size not its parameter's
+    /// Makes a Sharded from one range of full values (a span, a vector) for each parameter, in the group's order.
+    /// @throws std::invalid_argument when there are not as many ranges as parameters, or a range has another size
+    /// than its parameter
     template <detail::ForwardRange Values>
     static Sharded from_full(Context<Engine>& context, std::string path, Tensors tensors, Options options,
                              const Values& values, SourceLocation where = SourceLocation::current()) {
@@ -119,16 +122,18 @@ class Sharded {
         return made;
     }
 
-    /// Works on the user's own parameter and gradient memory in place, without a copy; policies that keep whole
-    /// parameters on every rank only. The memory must outlive the Sharded. A master copy (16-bit parameters) is made
-    /// from the parameters here; what the user writes into them later does not reach it: use `load`. Where the
-    /// optimizer is sharded, the parameters of other ranks' shards come with the next window after a step.
-    /// Shapes:  parameters (and gradients, unless empty) hold `buffer_numel` elements, one parameter behind
-    ///          the other; where the policy shards, padding follows the last one.
+    /// Makes a Sharded that works on the user's own parameter and gradient memory in place, without a copy. Only
+    /// policies that keep whole parameters on every rank allow it. The memory must outlive the Sharded. Master
+    /// weights (of 16-bit parameters) are made from the parameters here; what the user writes into the parameters
+    /// later does not reach them: use `load`. Where the optimizer is sharded, the next window after a step gathers
+    /// the parameters of other ranks' shards.
+    /// Shapes:  parameters (and gradients, unless empty) hold `buffer_numel` elements, one parameter behind the
+    /// other;
+    ///          where the policy shards, padding follows the last one.
     /// @pre     the same parameters on every rank
-    /// @throws std::invalid_argument when a span has another size, another group has adopted some of it, or the
+    /// @throws  std::invalid_argument when a span has another size, another group has adopted some of it, or the
     /// policy
-    ///         shards parameters or keeps no full gradients that could be adopted; nothing is touched
+    ///          shards parameters or keeps no full gradients that could be adopted; nothing is changed then
     static Sharded adopt(Context<Engine>& context, std::string path, Tensors tensors,
                          AdoptedMemory<Gather, Gradient> memory, Options options = adopting(),
                          SourceLocation where = SourceLocation::current()) {
@@ -141,7 +146,7 @@ class Sharded {
         context.require_memory(memory.gradients.data(), memory.gradients.size_bytes(), "adopted gradients", where);
         return Sharded(make(context, path, tensors, options, memory, where));
     }
-    /// Elements of such a group's full buffer, padding included: how much to allocate for `adopt`.
+    /// Returns the number of elements of such a group's full buffer, padding included: what to allocate for `adopt`.
     /// Cost:    arithmetic; no communication
     /// @throws  as the constructor
     static std::size_t buffer_numel(const Context<Engine>& context, std::string_view path, const Tensors& tensors,
@@ -149,8 +154,8 @@ class Sharded {
                                     SourceLocation where = SourceLocation::current()) {
         return describe_group<Group, Policy, Precision>(path, tensors, context.grid(), options, where).buffer_numel;
     }
-    /// What adopted memory is laid out as: no padding between parameters, and behind them only where the policy
-    /// shards.
+    /// Returns the options with the layout of adopted memory: no padding between parameters, and behind the last one
+    /// only where the policy shards.
     static Options adopting() {
         if constexpr (StaticPolicy<Policy>) {
             return {.packing = Policy::optimizer == Placement::replicated ? Packing::exact : Packing::packed};
@@ -159,27 +164,28 @@ class Sharded {
         }
     }
 
-    /// Full parameters, gathered if the full copy is stale: then collective over the shard group. Stream-ordered.
+    /// Returns a window of the full parameters. Gathers if the full copy is stale, and is then collective over the
+    /// shard group. Stream-ordered.
     /// Cost:    (n - 1) / n of the group's gathered bytes received where it gathers; else nothing.
     /// @throws  UsageError when no gather buffer is free; CommError when the engine fails
     [[nodiscard]] Window unshard(SourceLocation where = SourceLocation::current()) {
         return begin_unshard(where).wait();
     }
 
-    /// The same for work that not all ranks do: with Gathers::never it is local, whatever the policy.
+    /// Returns a window in work that not all ranks do: with Gathers::never it is local, whatever the policy.
     /// @throws  UsageError when it would have to gather; see summon_full_params
     [[nodiscard]] Window unshard(Gathers gathers, SourceLocation where = SourceLocation::current()) {
         live(where).open_window(gathers, where);
         return detail::Access::make<PendingWindow>(*state_, where).wait();
     }
 
-    /// Starts the gather, with the cost and errors of unshard; `std::move(pending).wait()` gives the window.
+    /// Starts the gather, with the cost and errors of unshard; `std::move(pending).wait()` returns the window.
     [[nodiscard]] PendingWindow begin_unshard(SourceLocation where = SourceLocation::current()) {
         live(where).open_window(Gathers::when_stale, where);
         return detail::Access::make<PendingWindow>(*state_, where);
     }
 
-    /// Ends a window: full parameters are released where the policy says so. Local work.
+    /// Ends a window; full parameters are released where the policy says so. Local work.
     /// @throws UsageError when the window is another group's or already ended
     void reshard(Window&& window, SourceLocation where = SourceLocation::current()) {
         if (!window.belongs_to(live(where))) {
@@ -197,9 +203,9 @@ class Sharded {
 
     /// Sets every element from value(path, parameter name, index in the whole parameter) -> floating point, which the
     /// host calls; or from value(path, parameter name)(index), which the engine's kernels call: InitialValues, or a
-    /// trivially copyable functor of the user's. The same for every world size and policy.
-    /// Order:   local work: what this rank holds; in the compute stream's order
-    /// @throws  UsageError under a window
+    /// trivially copyable functor of the user's. The values are the same for every world size and policy.
+    /// Order:   local work on the elements that this rank holds, in the compute stream's order
+    /// @throws  UsageError when a window is open
     template <class F>
     void initialize(F value, SourceLocation where = SourceLocation::current()) {
         if constexpr (detail::GivesFunctions<F> && IndexKernels<Engine>) {
@@ -209,10 +215,11 @@ class Sharded {
         }
     }
 
-    /// Sets one parameter (its type, its name or its number) from its full values, the same on every rank; each rank
-    /// keeps its shard. Local work. `values`: an array, a vector, a span of floating elements.
-    /// @throws std::invalid_argument when the size is not the parameter's, or the group has none of that name or
-    ///         number; UsageError when a window is open
+    /// Sets one parameter, given by type, name or number, from its full values, which must be the same on every rank;
+    /// each rank keeps its shard. Local work. `values` is an array, a vector or a span of floating elements.
+    /// @throws std::invalid_argument when the size is not the parameter's, or the group has no such parameter;
+    /// UsageError
+    ///         when a window is open
     template <class P, class Values>
     void load(const P& parameter, const Values& values, SourceLocation where = SourceLocation::current()) {
         if constexpr (detail::ValuesRules<const Values>::are_read) {
@@ -220,15 +227,16 @@ class Sharded {
         }
     }
 
-    /// Copies one whole parameter (its type, its name or its number) into `values` on every rank; the host waits.
-    /// Collective as unshard, and over tp where it is split. @throws std::invalid_argument for a wrong size or name
+    /// Copies one whole parameter, given by type, name or number, into `values` on every rank; the host waits.
+    /// Collective as unshard, and over tp where the parameter is split over it.
+    /// @throws std::invalid_argument when the size is not the parameter's, or the group has no such parameter
     template <class P, class Values>
     void read_full(const P& parameter, Values&& values, SourceLocation where = SourceLocation::current()) {
         if constexpr (detail::TargetRules<Values>::are_written) {
             live(where).read_full(number_of(parameter, where), true, detail::elements_of(values), where);
         }
     }
-    /// The same on world rank `root` alone; the others pass an empty span. Collective as unshard.
+    /// Copies one whole parameter on world rank `root` alone; the others pass an empty span. Collective as unshard.
     template <class P, class Values>
     void read_full_on(std::size_t root, const P& parameter, Values&& values,
                       SourceLocation where = SourceLocation::current()) {
@@ -241,26 +249,26 @@ class Sharded {
                           where);
     }
 
-    /// What this rank holds of each parameter and its master copy.
+    /// Returns the elements that this rank holds of each parameter and of its master weights.
     std::vector<ShardInfo> shards(SourceLocation where = SourceLocation::current()) const {
         return live(where).shards();
     }
 
     const std::string& path(SourceLocation where = SourceLocation::current()) const { return live(where).path(); }
-    /// Sizes of the flat buffer and of its shards.
+    /// Returns the sizes of the flat buffer and of its shards.
     const FlatLayout& layout(SourceLocation where = SourceLocation::current()) const { return live(where).layout(); }
-    /// Name, shape, attributes and place of each parameter, in order.
+    /// Returns the name, shape, attributes and place of each parameter, in order.
     std::span<const PlacedParameter> parameters(SourceLocation where = SourceLocation::current()) const {
         return live(where).geometry().parameters;
     }
-    /// f(place, number) for each parameter, in order: a PlacedParameter and what window.view(number), load(number,
-    /// ...) and the like take; as named_parameters() of PyTorch.
+    /// Calls f(place, number) for each parameter, in order, as named_parameters() of PyTorch. `place` is its
+    /// PlacedParameter; window.view(number), load(number, ...) and the like take `number`.
     template <class F>
     void for_each_parameter(F&& f, SourceLocation where = SourceLocation::current()) const {
         std::size_t number = 0;
         for (const PlacedParameter& parameter : parameters(where)) { f(parameter, number++); }
     }
-    /// The number of a parameter from its type, its name or that number.
+    /// Returns the number of a parameter, given by type, name or number.
     /// @throws std::invalid_argument when the group has none of that name or number
     template <class P>
     std::size_t number_of(const P& parameter, SourceLocation where = SourceLocation::current()) const {
@@ -279,7 +287,7 @@ class Sharded {
     friend detail::Access;
     explicit Sharded(std::unique_ptr<State> state) : state_(std::move(state)) {}
 
-    /// What stands behind this object. @throws UsageError when it was moved from
+    /// Returns the state behind this object. @throws UsageError when it was moved from
     State& live(SourceLocation where) const {
         if (state_ == nullptr) [[unlikely]] {
             State::refuse_use(where, "a Sharded was used after it was moved from");

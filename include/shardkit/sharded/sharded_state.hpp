@@ -13,7 +13,7 @@
 
 namespace shardkit::detail {
 
-/// The names of a group's types, of its aliases too; none where it has no types.
+/// Returns the names of a group's types, aliases included; empty for a TensorList.
 template <class Group>
 constexpr std::span<const ParameterName> names_of_types() noexcept {
     if constexpr (requires { Group::all_names; }) {
@@ -22,7 +22,7 @@ constexpr std::span<const ParameterName> names_of_types() noexcept {
         return {};
     }
 }
-/// The extents that a group's types fix; none where it has no types.
+/// Returns the extents that a group's types fix; empty for a TensorList.
 template <class Group>
 constexpr std::span<const std::span<const std::size_t>> extents_of_types() noexcept {
     if constexpr (requires { typename Group::Stored; }) {
@@ -34,8 +34,8 @@ constexpr std::span<const std::span<const std::size_t>> extents_of_types() noexc
 
 inline namespace SHARDKIT_BUILD {
 
-/// What stands behind a Sharded at a stable address, so that windows and handles survive a move of it: a GroupState
-/// and the types of its group and policy.
+/// The state of a Sharded: a GroupState with the types of its group and policy. Its address is stable, so that
+/// windows and handles survive a move of the Sharded.
 template <class GroupType, class PolicyType, class EngineType, class PrecisionType>
 class ShardedState final : public GroupState<EngineType, PrecisionType> {
     using Base = GroupState<EngineType, PrecisionType>;
@@ -49,7 +49,7 @@ class ShardedState final : public GroupState<EngineType, PrecisionType> {
     using typename Base::Precision;
     using Options = ShardedOptions<Group, Policy>;
 
-    /// @throws as GroupState's constructor, and as the check of a list
+    /// @throws what GroupState's constructor and the check of a TensorList throw
     ShardedState(Context<Engine>& context, std::string_view path, const TensorsOf<Group>& tensors,
                  const Options& options, std::span<Gather> adopted_parameters, std::span<Gradient> adopted_gradients,
                  SourceLocation where)

@@ -10,11 +10,12 @@
 
 namespace shardkit::detail {
 
-/// Who is told of every verb of a step on a model's groups: to write it down, or, one who leads, to give the
-/// communication that the verbs would make to the streams where a schedule says, and to say where leased buffers lie.
+/// An observer of every verb of a step on a model's groups. A recorder writes the verbs down. A follower leads: it
+/// gives the communication of the verbs to the streams where a schedule says, and chooses the memory of leased
+/// buffers.
 class StepDirector {
   public:
-    /// Whether gathers and reductions are left to the director.
+    /// Whether the director only listens, or leads: then gathers and reductions are left to it.
     enum class Manner : std::uint8_t { listens, leads };
 
     explicit StepDirector(Manner manner) noexcept : manner_(manner) {}
@@ -22,29 +23,29 @@ class StepDirector {
     StepDirector& operator=(const StepDirector&) = delete;
 
     bool leads() const noexcept { return manner_ == Manner::leads; }
-    /// Between begin_step and end_step; outside nothing is told.
+    /// Returns whether a step is open, between begin_step and end_step. The groups call the director only then.
     bool in_step() const noexcept { return in_step_; }
 
-    /// A step over so many groups begins: an Accumulation was made.
+    /// Begins a step over `groups` groups: an Accumulation was made.
     virtual void begin_step(std::size_t groups, SourceLocation where) = 0;
-    /// It ended, completed or not.
+    /// Ends the step, completed or not.
     virtual void end_step() noexcept = 0;
-    /// A window is asked for, whose gather may start.
+    /// Called when a window is asked for; its gather may start.
     virtual void open(std::size_t group, SourceLocation where) = 0;
-    /// `verb` is called, which is the act: told before anything else may refuse it.
-    /// @throws UsageError where it is not the next one
+    /// Called when the user calls `verb`, which makes the act, before any other check.
+    /// @throws UsageError where the act is not the next one
     virtual void expect(Act act, std::size_t group, SourceLocation where, std::string_view verb) = 0;
-    /// Before an act of the program: use, zero, add, skip, norm or update.
-    /// @throws UsageError where it is not the next one
+    /// Called before an act of the program: use, zero, add, skip, norm or update.
+    /// @throws UsageError where the act is not the next one
     virtual void before(Act act, std::size_t group, SourceLocation where) = 0;
-    /// What a norm computes is given to the compute stream; from here it communicates.
+    /// Called once a norm's computation is in the compute stream; its communication follows.
     virtual void communicates(Act act) = 0;
-    /// Once its work was given to the compute stream.
+    /// Called once the act's work is in the compute stream.
     virtual void after(Act act, std::size_t group, SourceLocation where) = 0;
-    /// `verb` is called, with which every microbatch of the group is in: told before anything else may refuse it.
-    /// @throws UsageError where there are more or fewer than expected
+    /// Called when the user calls `verb`, which completes the group's microbatches, before any other check.
+    /// @throws UsageError where there are more or fewer microbatches than expected
     virtual void finish(std::size_t group, SourceLocation where, std::string_view verb) = 0;
-    /// A window has ended.
+    /// Called when a window has ended.
     virtual void closed(std::size_t group) noexcept = 0;
 
   protected:
@@ -56,7 +57,7 @@ class StepDirector {
     bool in_step_ = false;
 };
 
-/// A group's place in the model that a director leads. Without one, a verb costs the test of a pointer.
+/// A group's link to the director of its model, if any. Without one, a verb costs the test of a pointer.
 class DirectedGroup {
   public:
     void set(StepDirector* director, std::size_t number) noexcept {
@@ -64,7 +65,7 @@ class DirectedGroup {
         number_ = number;
     }
     StepDirector* any() const noexcept { return director_; }
-    /// Null outside of a step too.
+    /// Returns the director during a step, else null.
     StepDirector* director() const noexcept {
         if (director_ == nullptr) [[likely]] { return nullptr; }
         return director_->in_step() ? director_ : nullptr;

@@ -9,15 +9,16 @@
 
 namespace shardkit::detail {
 
-/// Where a group that exists stands in a step: the step machine's word on its verbs, in sentences for the user.
+/// The state of a step for one group that exists. It asks the step machine for the rules, and words their errors for
+/// the user.
 class StepState {
   public:
-    /// Between steps. `rows`, which outlive it: of the group.
+    /// Starts between steps. `rows` are the group's, and must outlive this object.
     explicit StepState(const GroupRows& rows) noexcept : rows_(&rows) {
         its_.current = !rows.gathers || rows.find(Role::gathered) == nullptr;
     }
 
-    /// What the stores go by, and take on.
+    /// Returns the state that the stores read and advance.
     GroupStep& group() noexcept { return its_; }
     const GroupRows& rows() const noexcept { return *rows_; }
 
@@ -30,7 +31,7 @@ class StepState {
                               "': a step was started while a gradient handle of the last one is out");
         }
         begun_ = true;
-        // Windows and the copy are not a step's.
+        // Windows and the full copy outlive a step.
         its_ = {.current = its_.current, .unused = its_.unused, .asked = its_.asked, .windows = its_.windows};
     }
     void hand_out(std::string_view path, std::string_view verb, SourceLocation where) {
@@ -46,12 +47,12 @@ class StepState {
         its_ = applied.next;
     }
     void take_back() noexcept { its_.out = false; }
-    /// @throws UsageError when the handle has outlived its accumulation
+    /// Checks an add. @throws UsageError when the handle has outlived its accumulation
     void check_add(std::string_view path, SourceLocation where) const {
         require_accumulating(true, path, "add", where);
     }
     void add() { its_ = apply_act(its_, Act::add, *rows_).next; }
-    /// A handle went out of scope unadded: what it held is lost, and the step's sum with it.
+    /// Records that a handle was destroyed without an add: its gradients, and therefore the step's sum, are lost.
     void drop() noexcept {
         its_.out = false;
         its_.lost = true;
@@ -78,13 +79,13 @@ class StepState {
         }
     }
     void skip() { its_ = apply_act(its_, Act::skip, *rows_).next; }
-    /// Gradients come from elsewhere.
+    /// Records that the gradients come from elsewhere, reduced.
     void assume_reduced() noexcept { its_.finished = true; }
     void end() noexcept { begun_ = false; }
 
-    /// Microbatches of this step that are in.
+    /// Returns the number of microbatches of this step that were added.
     std::size_t added() const noexcept { return its_.added; }
-    /// Whether a step or a handle refers to the group.
+    /// Returns whether a step or a handle refers to the group.
     bool busy() const noexcept { return its_.out || begun_; }
     bool accumulating() const noexcept { return begun_ && !its_.skipped && !its_.finished; }
     bool reduced() const noexcept { return begun_ && !its_.skipped && its_.finished; }

@@ -13,29 +13,29 @@
 
 namespace shardkit::detail {
 
-/// The values of one group that a write has begun and not ended, as one that throws half way leaves them: of two
-/// states, and others on each rank. Nothing trains on them or shows them until they were written again.
-/// A template, so that a file compiles of it what it uses.
+/// The values of one group that are half written: a write of them began and did not end, as when it throws half way.
+/// They mix two states, differently on each rank. Training and windows refuse them until they are written again.
+/// It is a template, so that a file compiles only the members that it uses.
 template <class>
 class BasicTornValues {
   public:
-    /// What parameters and their masters are called among the kinds of values; the others are an optimizer's states.
+    /// The kind of values that means parameters and their master weights; other kinds are optimizer states.
     static constexpr std::string_view parameters = "parameter";
 
     bool empty() const noexcept { return torn_.empty(); }
-    /// `verb`, called at `where`, writes values of that kind from here on.
+    /// Marks values of that kind as half written, by `verb`, called at `where`.
     void begin(std::size_t parameter, std::string_view kind, std::string_view verb, SourceLocation where) {
-        if (!torn_.emplace(parameter, kind).second) { return; }  // as a part of what has begun to write them
+        if (!torn_.emplace(parameter, kind).second) { return; }  // part of a write that has begun already
         verb_ = verb;
         where_ = where;
     }
-    /// It has written all of them.
+    /// Marks these values as completely written.
     void end(std::size_t parameter, std::string_view kind) noexcept { torn_.erase({parameter, kind}); }
-    /// An optimizer with states of its own is there.
+    /// Forgets half-written optimizer states, as a new optimizer has states of its own.
     void end_states() noexcept {
         std::erase_if(torn_, [](const Values& values) { return values.second != parameters; });
     }
-    /// @throws UsageError that names `verb`, which needs the values, and the write that has not ended
+    /// @throws UsageError, which names `verb` and the write that has not ended, where values are half written
     void require_whole(std::string_view path, std::span<const PlacedParameter> of, std::string_view verb,
                        SourceLocation where) const {
         if (empty()) [[likely]] { return; }

@@ -9,18 +9,18 @@
 
 namespace shardkit::detail {
 
-/// The values of a whole tensor, some at a time: a function of the index or an array, without its type, so that what
-/// writes them is compiled once for all.
+/// The values of a whole tensor, read in pieces from a function of the index or from an array. The type is erased, so
+/// that the code that writes them is compiled once.
 class ValuesAt {
   public:
-    /// @pre `value_at`, index in the whole tensor -> double, outlives it
+    /// Refers to a function from the index in the whole tensor to a double. @pre `value_at` outlives this object
     template <class F>
     static ValuesAt of(const F& value_at) noexcept {
         return {&value_at, nullptr, [](const void* function, std::size_t whole, std::span<double> to) {
                     for (double& value : to) { value = (*static_cast<const F*>(function))(whole++); }
                 }};
     }
-    /// @pre `values`, of the whole tensor in row-major order, outlive it
+    /// Refers to an array of the whole tensor, in row-major order. @pre `values` outlive this object
     template <FloatingElement T>
     static ValuesAt of(std::span<const T> values) noexcept {
         return {values.data(), &type<T>, [](const void* array, std::size_t whole, std::span<double> to) {
@@ -28,13 +28,13 @@ class ValuesAt {
                     for (double& value : to) { value = static_cast<double>(static_cast<Arithmetic<T>>(*from++)); }
                 }};
     }
-    /// Elements of `part` from number `first` on, as many as `to` has.
+    /// Reads to.size() elements of `part`, from index `first` on.
     void read(const TensorPart& part, std::size_t first, std::span<double> to) const {
         part.for_each_run(first, first + to.size(), [&](std::size_t i, std::size_t whole, std::size_t run) {
             read_(values_, whole, to.subspan(i - first, run));
         });
     }
-    /// The array, where it is one of T; null otherwise.
+    /// Returns the array if it is one of T, else null.
     template <class T>
     const T* array() const noexcept {
         return type_ == &type<T> ? static_cast<const T*>(values_) : nullptr;
@@ -43,7 +43,7 @@ class ValuesAt {
   private:
     using Read = void (*)(const void* values, std::size_t whole, std::span<double> to);
     template <class T>
-    static constexpr char type = 0;  // its address tells the types apart
+    static constexpr char type = 0;  // its address identifies the type
 
     ValuesAt(const void* values, const char* of_type, Read reads) noexcept
         : values_(values), type_(of_type), read_(reads) {}

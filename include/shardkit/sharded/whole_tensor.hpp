@@ -17,17 +17,18 @@
 
 namespace shardkit::detail {
 
-/// Elements that pass through the host's memory at once between a user's values and an engine's buffers. Where those
-/// are the host's own, a copy costs nothing to start, and what it takes counts beside the plan's memory: few.
+/// The number of elements that pass through host memory at a time between a user's values and an engine's buffers.
+/// Where the host reads those buffers, starting a copy costs nothing and the staging memory counts beside the plan's:
+/// the number is small.
 template <class Engine>
 inline constexpr std::size_t staged_elements = host_reads<Engine> ? 1024 : 65536;
 
-/// One whole tensor of a group, out of a full buffer of this rank; where tp splits it, gathered over tp.
-/// Order:   after what `stream` was given. Collective over tp where that splits the tensor.
+/// One whole tensor of a group, read from a full buffer of this rank and gathered over tp where it is split over it.
+/// Order:   after what `stream` was given. Collective over tp where the tensor is split over it.
 template <class Engine, class T>
 class WholeTensor {
   public:
-    /// `group` and `full` outlive it.
+    /// `group` and `full` must outlive this object.
     WholeTensor(Context<Engine>& context, const typename Engine::Communicator& tp, const GroupGeometry& group,
                 std::size_t parameter, std::span<const T> full, typename Engine::Stream stream, SourceLocation where)
         : group_(group), parameter_(parameter), stream_(stream) {
@@ -40,8 +41,8 @@ class WholeTensor {
         parts_ = gathered_.span();
     }
 
-    /// to[i] = element i, row-major; runs that are long enough go where they belong as they are. The host waits for
-    /// the stream.
+    /// Copies the tensor in row-major order. Long runs are copied directly, without staging. The host waits for the
+    /// stream.
     void copy(std::span<T> to) const {
         for_each_part([&](std::span<const T> elements, const TensorPart& part, std::vector<T>& staged) {
             for (std::size_t at = 0; at < elements.size();) {
@@ -58,12 +59,12 @@ class WholeTensor {
             }
         });
     }
-    /// The same in another type.
+    /// Copies the tensor in another type.
     template <class To>
     void copy(std::span<To> to) const {
         convert(to, [](T value) { return static_cast<Arithmetic<To>>(static_cast<Arithmetic<T>>(value)); });
     }
-    /// to[i] = converted(element i).
+    /// Writes to[i] = converted(element i).
     template <class To, class Convert>
     void convert(std::span<To> to, const Convert& converted) const {
         for_each_part([&](std::span<const T> elements, const TensorPart& part, std::vector<T>& staged) {
@@ -75,7 +76,7 @@ class WholeTensor {
     }
 
   private:
-    /// f(elements, which part of the tensor they are, memory for some of them).
+    /// Calls f(elements, their part of the tensor, staging memory) for each part.
     template <class F>
     void for_each_part(const F& f) const {
         const std::size_t numel = group_.parameters[parameter_].range.size();
@@ -84,7 +85,7 @@ class WholeTensor {
             f(parts_.subspan(tp_index * numel, numel), part_of(tp_index), staged);
         }
     }
-    /// As many elements of the part, from number `at` on, as `staged` has.
+    /// Copies staged.size() elements of the part, from index `at` on.
     template <class To, class Convert>
     void copy_staged(std::span<const T> elements, const TensorPart& part, std::size_t at, std::span<T> staged,
                      std::span<To> to, const Convert& converted) const {

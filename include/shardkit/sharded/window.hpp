@@ -15,8 +15,8 @@ namespace shardkit {
 
 /// Whether a window may communicate.
 enum class Gathers : std::uint8_t {
-    when_stale,  ///< it gathers where the full copy is out of date
-    never        ///< it is refused there
+    when_stale,  ///< the window gathers where the full copy is stale
+    never        ///< a window that would have to gather is refused
 };
 
 }  // namespace shardkit
@@ -26,14 +26,15 @@ namespace shardkit::inline SHARDKIT_BUILD {
 template <class State>
 class PendingWindow;
 
-/// Full parameters, readable while the window is open. Ends by `reshard(std::move(window))` or by leaving
-/// scope; both are local work, no collective runs in a destructor. Several windows of one group may be open.
+/// A view of the full parameters, readable while it is open. It ends by `reshard(std::move(window))` or at the end of
+/// its scope. Both are local work: no collective runs in a destructor. Several windows of one group may be open at
+/// once.
 template <class State>
 class SHARDKIT_CONSUMABLE Window {
   public:
     Window(Window&& other) noexcept : state_(std::exchange(other.state_, nullptr)), opened_(other.opened_) {}
     Window& operator=(Window&& other) noexcept {
-        Window taken(std::move(other));  // ends what this one held, now and not with `other`
+        Window taken(std::move(other));  // ends the window that this object held
         std::swap(state_, taken.state_);
         std::swap(opened_, taken.opened_);
         return *this;
@@ -42,7 +43,7 @@ class SHARDKIT_CONSUMABLE Window {
         if (state_ != nullptr) { state_->close_window(); }
     }
 
-    /// The whole parameter P, in the gathered type.
+    /// Returns a view of the whole parameter P, in the gathered type.
     /// @throws UsageError after the window's end
     template <class P>
     SHARDKIT_CALLABLE_WHEN_UNCONSUMED auto operator[](P) const& {
@@ -53,7 +54,7 @@ class SHARDKIT_CONSUMABLE Window {
             return whole(State::Group::template index<P>);
         }
     }
-    /// A window that is not kept ends with the expression, and with it what it shows.
+    /// Rejects a temporary window: it ends with the expression, and its parameters with it.
     template <class P>
     SHARDKIT_CALLABLE_WHEN_UNCONSUMED auto operator[](P parameter) const&& {
         constexpr bool kept = !std::is_same_v<P, P>;
@@ -62,7 +63,7 @@ class SHARDKIT_CONSUMABLE Window {
                       "layer.unshard();");
         return (*this)[parameter];
     }
-    /// The whole parameter of that name or number.
+    /// Returns a view of the whole parameter with that name or number.
     /// @throws UsageError after the window's end; std::invalid_argument when the group has no such parameter
     template <class NameOrNumber>
     SHARDKIT_CALLABLE_WHEN_UNCONSUMED auto view(const NameOrNumber& parameter,
@@ -89,7 +90,7 @@ class SHARDKIT_CONSUMABLE Window {
     SourceLocation opened_;
 };
 
-/// A window whose gather is under way: `wait()` gives the window. Dropping it ends it.
+/// A window whose gather is running. `wait()` returns the window; destroying this object ends it.
 template <class State>
 class PendingWindow {
   public:
@@ -101,10 +102,11 @@ class PendingWindow {
         return *this;
     }
     ~PendingWindow() {
-        // The buffer is given back on the compute stream, and the gather that still writes it runs elsewhere.
+        // The compute stream releases the buffer, while the gather that still writes it runs in another stream.
         if (window_.open()) { state_->parameters().drop(); }
     }
 
+    /// Returns the window.
     /// Order: later work on the compute stream sees the full parameters; the host does not wait.
     [[nodiscard]] Window<State> wait() && {
         state_->use_window(window_.opened_);

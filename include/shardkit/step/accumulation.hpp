@@ -16,13 +16,13 @@
 
 namespace shardkit::detail::inline SHARDKIT_BUILD {
 
-/// Holds the groups of a model for one training step: while it lives no second step can start; its end makes them
-/// idle again, whether the step was completed or abandoned by an exception. Move-only.
+/// Reserves the groups of a model for one training step: while it lives, no second step over them can start. Its end
+/// releases them, whether the step was completed or abandoned by an exception. Move-only.
 template <class Engine>
 class StepScope {
   public:
-    /// `count`: microbatches of every group; 0: as many as are added until the step is reduced.
-    /// @throws UsageError when one of the groups is in another step; none is touched then
+    /// `count` is the number of microbatches of every group, 0 if it is not known in advance.
+    /// @throws UsageError when one of the groups is in another step; no group is changed then
     StepScope(const Groups<Engine>& groups, std::size_t count, SourceLocation where);
     StepScope(StepScope&& other) noexcept
         : groups_(std::exchange(other.groups_, std::nullopt)), number_(std::exchange(other.number_, 0)) {}
@@ -36,11 +36,11 @@ class StepScope {
 
     bool live() const noexcept { return groups_.has_value(); }
     const Groups<Engine>& groups() const { return *groups_; }
-    /// Tells this step from any other of the process; 0 once it was given away.
+    /// Returns a number that no other step of the process has; 0 after a move from this object.
     std::uint64_t number() const noexcept { return number_; }
 
   private:
-    /// The recorder or follower that is attached to all of the groups; null: none.
+    /// Returns the recorder or follower that is attached to all of the groups, null if there is none.
     static StepDirector* director_of(const Groups<Engine>& groups, SourceLocation where);
 
     std::optional<Groups<Engine>> groups_;
@@ -79,8 +79,8 @@ StepScope<Engine>::StepScope(const Groups<Engine>& groups, std::size_t count, So
 template <class Engine>
 StepScope<Engine>::~StepScope() {
     if (!groups_) { return; }
-    // Asked for here and not kept: a recorder ends when record returns, whether the step has ended or not. A group
-    // cannot have ended: one that is in a step ends the program instead.
+    // The director is looked up here and not stored: a recorder ends when `record` returns, even before the step
+    // does. The groups are alive: one that ends during a step ends the program.
     StepDirector* director = nullptr;
     Access::walk(
         *groups_,
@@ -114,39 +114,42 @@ StepDirector* StepScope<Engine>::director_of(const Groups<Engine>& groups, Sourc
 
 namespace shardkit::inline SHARDKIT_BUILD {
 
-/// The gradients of one step over a whole model, from the first microbatch to `reduce` or the optimizer's step.
-/// Because it spans the model, no group can be forgotten in the norm or the update: a group that got no gradient is
-/// an error unless `add_zero` or `skip` says that it is meant.
+/// The gradients of one step over a whole model, from the first microbatch to `reduce` or the optimizer's step. It
+/// covers all groups of the model, so that the norm and the update cannot miss one: a group without a gradient is an
+/// error unless `add_zero` or `skip` marks it.
 ///     Accumulation accumulation{model, microbatches};
-/// It knows which microbatch is the last one, so a group's reduction runs beside the rest of that backward pass.
-/// Order:   `add` runs the policy's reductions, so every data rank adds the same groups in the same order.
+/// It knows which microbatch is the last one, so that a group's reduction overlaps with the rest of that backward
+/// pass.
+/// Order:   `add` runs the policy's reductions, so every data rank must add the same groups in the same order.
 template <class EngineType>
 class Accumulation {
   public:
     using Engine = EngineType;
 
-    /// `count`: microbatches, how often each group is added to before its gradients are complete.
+    /// `count` is the number of microbatches: how often each group is added before its gradients are complete.
     /// @throws std::invalid_argument for no microbatches; UsageError when another accumulation over one of the groups
     ///         has not ended
     template <std::integral Count = std::size_t>
     [[nodiscard]] explicit Accumulation(const Groups<Engine>& model, Count count = 1,
                                         SourceLocation where = SourceLocation::current())
         : scope_(model, count_of(count, where), where) {}
-    /// The same where their number is not known yet: until `set_microbatches` says it, or `reduce` ends them.
-    /// Reductions that a policy makes once per step begin then, and not beside the backward pass.
+    /// Begins a step whose number of microbatches is not known yet: `set_microbatches` sets it later, or `reduce`
+    /// ends them. Until it is set, reductions that a policy makes once per step cannot overlap with the backward
+    /// pass.
     [[nodiscard]] Accumulation(const Groups<Engine>& model, UntilReduced,
                                SourceLocation where = SourceLocation::current())
         : scope_(model, 0, where) {}
 
-    /// Says how many microbatches the step has, once that is known. Groups that have them all are reduced here, in
-    /// the model's order.
-    /// Order:   collective over the data ranks for these
-    /// @throws  std::invalid_argument for none; UsageError when a group has more of them already
+    /// Sets the number of microbatches of the step once it is known. Groups that have all of them are reduced here,
+    /// in the model's order.
+    /// Order:   collective over the data ranks of these groups
+    /// @throws  std::invalid_argument for 0; UsageError when a group was already added more often
     template <std::integral Count>
     void set_microbatches(Count count, SourceLocation where = SourceLocation::current()) {
         set_all(count_of(count, where), where);
     }
-    /// The same of one group: for a layer that is added to more than once in a microbatch, or left out of some.
+    /// Sets the number of microbatches of one group: for a layer that is added more than once per microbatch, or not
+    /// in each.
     template <class Layer, std::integral Count>
     void set_microbatches(Layer& layer, Count count, SourceLocation where = SourceLocation::current()) {
         detail::Group<Engine>& group = group_of(layer, "set_microbatches", where);
@@ -155,9 +158,10 @@ class Accumulation {
         set_number(group, number, where);
     }
 
-    /// Hands out the gradients of one microbatch for `layer`; the backward pass adds to their zeroed (or, where the
-    /// policy adds unreduced gradients, running) values.
-    /// @throws UsageError when the last handle was not added, or the layer is frozen, finished or not the model's
+    /// Hands out the gradients of one microbatch of `layer`, for the backward pass to add to. They start at zero, or
+    /// at the running sum where the policy accumulates unreduced gradients.
+    /// @throws UsageError when the layer's last handle was not added, or the layer is frozen, complete or not the
+    /// model's
     template <class Layer>
     [[nodiscard]] auto gradients(Layer& layer, SourceLocation where = SourceLocation::current()) {
         auto& state = group_of(layer, "gradients", where);
@@ -165,8 +169,8 @@ class Accumulation {
         return detail::Access::make<typename Layer::Gradients>(state, where);
     }
 
-    /// Takes a microbatch's gradients in and reduces them where the policy does so every microbatch; with the last
-    /// microbatch the rest of the group's reduction runs too. Collective over the data ranks.
+    /// Adds the gradients of one microbatch, and reduces them where the policy does so every microbatch. The last
+    /// microbatch also starts the rest of the group's reduction. Collective over the data ranks.
     /// @throws UsageError when the handle was added before; CommError when the engine fails
     template <class State, class AxisSet>
     void add(Gradients<State, Partial<AxisSet>>&& handle, SourceLocation where = SourceLocation::current()) {
@@ -188,7 +192,8 @@ class Accumulation {
         static_assert(consumed, "add consumes the gradients: write add(std::move(gradients))");
     }
 
-    /// Adds zeros for a microbatch in which this rank did not use `layer`, so that the collective still runs.
+    /// Adds zeros for a microbatch in which this rank did not use `layer`, so that all ranks still join the
+    /// collective.
     template <class Layer>
     void add_zero(Layer& layer, SourceLocation where = SourceLocation::current()) {
         auto& state = group_of(layer, "add_zero", where);
@@ -196,8 +201,8 @@ class Accumulation {
         add_to(state, "add_zero", where);
     }
 
-    /// Says that `layer` has no gradient in this step on any rank: no collective runs, and the optimizer leaves its
-    /// parameters, states and step count alone (as PyTorch does for a gradient of None).
+    /// Marks `layer` as having no gradient in this step on any rank. No collective runs, and the optimizer leaves its
+    /// parameters, states and step count unchanged (as PyTorch does for a gradient of None).
     template <class Layer>
     void skip(Layer& layer, SourceLocation where = SourceLocation::current()) {
         group_of(layer, "skip", where).skip_step(where);
@@ -214,7 +219,7 @@ class Accumulation {
         }
         return static_cast<std::size_t>(count);
     }
-    /// What stands behind a layer of the model.
+    /// Returns the state of a layer of the model.
     template <class Layer>
     auto& group_of(Layer& layer, std::string_view verb, SourceLocation where) const {
         auto& state = detail::Access::state(layer, where);
@@ -243,7 +248,7 @@ class Accumulation {
         }
         return scope_.groups();
     }
-    /// Runs what is left and gives the step away.
+    /// Makes the remaining reductions and hands the step over.
     detail::StepScope<Engine> finish(SourceLocation where) &&;
 
     detail::StepScope<Engine> scope_;

@@ -11,8 +11,8 @@
 namespace shardkit {
 
 namespace detail {
-/// Refuses what a step's gradients cannot be divided by: with a loss scale on top, one over it is still a factor of
-/// fp32 gradients. @throws std::invalid_argument that says `what` was given, and what was expected
+/// Checks a divisor of gradients. Its reciprocal must be a factor of fp32 gradients, even combined with a loss scale.
+/// @throws std::invalid_argument that names `what`, the value given and the values expected
 inline void require_divisor(const char* what, double given, SourceLocation where) {
     constexpr double smallest = 1e-30;
     constexpr double largest = 1e30;
@@ -22,11 +22,11 @@ inline void require_divisor(const char* what, double given, SourceLocation where
 }
 }  // namespace detail
 
-/// Says what the sum of gradients over the data ranks is divided by: `sum`, `mean` or `divide_by(n)`. It is applied
-/// once, in the reduction type or folded into the optimizer's scale. A tensor-parallel reduction is always a sum.
+/// What the sum of gradients over the data ranks is divided by: `sum`, `mean` or `divide_by(n)`. It is applied once,
+/// in the reduction type or folded into the optimizer's scale. A tensor-parallel reduction is always a sum.
 class Divisor {
   public:
-    /// The number for a sum over so many data ranks, dp x cp.
+    /// Returns the divisor for a sum over `data_ranks` ranks (dp x cp).
     constexpr double of(std::size_t data_ranks) const noexcept {
         return by_ranks_ ? static_cast<double>(data_ranks) : n_;
     }
@@ -39,7 +39,7 @@ class Divisor {
     double n_;
 };
 
-/// The ways to make a Divisor.
+/// The functions that make a Divisor.
 struct Divisors {
     static constexpr Divisor sum() noexcept { return {false, 1}; }
     static constexpr Divisor mean() noexcept { return {true, 1}; }
@@ -49,11 +49,11 @@ struct Divisors {
     }
 };
 
-/// Gradients are summed over the data ranks and not divided.
+/// Sums gradients over the data ranks, without a division.
 inline constexpr Divisor sum = Divisors::sum();
-/// Gradients are averaged over the data ranks: dp x cp.
+/// Averages gradients over the data ranks (dp x cp).
 inline constexpr Divisor mean = Divisors::mean();
-/// Gradients are summed over the data ranks and divided by `n`, the global token count for example.
+/// Divides the sum of gradients over the data ranks by `n`, for example the global number of tokens.
 /// @throws std::invalid_argument unless n is from 1e-30 to 1e30
 inline Divisor divide_by(double n, SourceLocation where = SourceLocation::current()) {
     return Divisors::by(n, where);

@@ -10,7 +10,7 @@
 
 namespace shardkit {
 
-/// A value that is still an addend over these axes: the debt that `reduce` pays.
+/// Marks a value as an addend of a sum over these axes that `reduce` has still to make.
 template <class AxisSet>
 struct Partial {
     using owed = AxisSet;
@@ -18,8 +18,8 @@ struct Partial {
 
 inline namespace SHARDKIT_BUILD {
 
-/// Full-size gradients of one microbatch on one rank, for the backward pass to add to. Their type says over
-/// which axes they are still partial, so they fit neither an optimizer nor a norm; hand them back with
+/// The full gradients of one microbatch on one rank, for the backward pass to add to. Their type names the axes over
+/// which they are still partial, so that no optimizer or norm accepts them. Hand them back with
 /// `accumulation.add(std::move(gradients))`.
 template <class State, class Placement>
 class Gradients {
@@ -28,7 +28,7 @@ class Gradients {
 
     Gradients(Gradients&& other) noexcept : state_(std::exchange(other.state_, nullptr)), taken_(other.taken_) {}
     Gradients& operator=(Gradients&& other) noexcept {
-        Gradients ending(std::move(other));  // ends what this one held, now and not with `other`
+        Gradients ending(std::move(other));  // ends the handle that this object held
         std::swap(state_, ending.state_);
         std::swap(taken_, ending.taken_);
         return *this;
@@ -37,7 +37,7 @@ class Gradients {
         if (state_ != nullptr) { state_->drop_gradients(); }
     }
 
-    /// The whole gradient of parameter P, in the gradient type; the backward pass adds to it.
+    /// Returns a view of the whole gradient of parameter P, in the gradient type. The backward pass adds to it.
     /// @throws UsageError after the handle was added
     template <class P>
     auto operator[](P) const {
@@ -50,7 +50,7 @@ class Gradients {
             return whole(State::Group::template index<P>);
         }
     }
-    /// The whole gradient of the parameter of that name or number.
+    /// Returns a view of the whole gradient of the parameter with that name or number.
     /// @throws UsageError after the handle was added; std::invalid_argument when the group has no such parameter
     template <class NameOrNumber>
     auto view(const NameOrNumber& parameter, SourceLocation where = SourceLocation::current()) const {

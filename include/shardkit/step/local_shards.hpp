@@ -16,26 +16,26 @@
 #include <shardkit/sharded/torn_values.hpp>
 #include <shardkit/step/reduce.hpp>
 
-// What a rank holds between windows, in the hands of the program: for moving averages of weights, norms of single
-// parameters, and optimizers that no rule describes.
+// Access to what a rank holds between windows: for moving averages of weights, norms of single parameters, and
+// optimizers that no update rule describes.
 
 namespace shardkit {
 
-/// A run of one parameter's elements on this rank, in the engine's memory.
+/// A contiguous run of one parameter's elements on this rank, in the engine's memory.
 template <class T>
 struct ShardRun {
     std::size_t parameter = 0;  ///< its number in the group
     std::string_view name;      ///< "weight"
-    TensorShape part;           ///< of what the rank's place in tp gives it: the whole tensor, or a part of it
-    IndexRange range;           ///< elements of that part, row-major
-    IndexRange flat;            ///< the same elements in the group's flat order
+    TensorShape part;           ///< shape of the rank's part under tp: the whole tensor where it is not split
+    IndexRange range;           ///< the run's elements in that part, row-major
+    IndexRange flat;            ///< the run's elements in the group's flat order
     bool frozen = false;
     std::span<T> values;
 };
 
 inline namespace SHARDKIT_BUILD {
 
-/// This rank's reduced gradients of one group: sums in the engine's memory, which are not divided yet. Refers to the
+/// This rank's reduced gradients of one group: sums in the engine's memory that are not divided yet. It refers to the
 /// gradients that it was taken from; a checked build refuses to read it once they were consumed.
 template <class T>
 class GradientShard {
@@ -43,17 +43,18 @@ class GradientShard {
     GradientShard(std::span<const T> sums, IndexRange flat, double scale, detail::ViewCheck check) noexcept
         : sums_(sums), flat_(flat), scale_(scale), check_(check) {}
 
-    /// Every element that is held, with the padding between parameters, which has no meaning.
+    /// Returns all elements held, with the padding between parameters, whose values have no meaning.
     std::span<const T> sums() const {
         check_();
         return sums_;
     }
-    /// Which elements of the group's flat order these are.
+    /// Returns the range of these elements in the group's flat order.
     IndexRange flat() const noexcept { return flat_; }
-    /// A sum times this is a gradient: one over the divisor, and over the loss scale where there is one.
+    /// Returns the factor that turns a sum into a gradient: one over the divisor, and over the loss scale if there is
+    /// one.
     double scale() const noexcept { return scale_; }
-    /// The sums of the elements of a run of the same group.
-    /// @throws std::invalid_argument when they are not all held here
+    /// Returns the sums of the elements of a run of the same group.
+    /// @throws std::invalid_argument when not all of them are held here
     template <class Value>
     std::span<const T> of(const ShardRun<Value>& run, SourceLocation where = SourceLocation::current()) const {
         if (run.flat.begin < flat_.begin || run.flat.end > flat_.end) {
@@ -75,7 +76,7 @@ class GradientShard {
 
 namespace detail {
 
-/// The reduced gradients of a group, where every reduction has reached them.
+/// Returns the group's reduced gradients after waiting for every reduction.
 template <class State>
 auto await_sums(State& state) {
     state.await_reduced();
@@ -83,7 +84,8 @@ auto await_sums(State& state) {
     return state.gradients().reduced();
 }
 
-/// f(run) for every parameter with elements among those that this rank updates; the runs are const where `Shown` is.
+/// Calls f(run) for each parameter with elements that this rank updates. `Shown` adds const to the runs or leaves
+/// them.
 template <template <class> class Shown, class State, class F>
 void show_runs(State& state, const F& f, SourceLocation where) {
     using Precision = typename State::Precision;
@@ -115,11 +117,10 @@ void show_runs(State& state, const F& f, SourceLocation where) {
 
 }  // namespace detail
 
-/// This rank's reduced gradients of `layer`, which every reduction has reached: for optimizers of your own and
-/// statistics of single parameters. Nothing is communicated.
-/// Order:   work that the compute stream gets afterwards sees the sums; in the host's memory they can be read at
-/// once.
-///          With a loss scale the host waits for the compute stream
+/// Returns this rank's reduced gradients of `layer`, after every reduction: for optimizers of your own and statistics
+/// of single parameters. Nothing is communicated.
+/// Order:   later work on the compute stream sees the sums; in host memory they can be read at once. With a loss
+///          scale the host waits for the compute stream
 /// @throws  UsageError for a skipped or frozen group, or one of another model, and when the gradients were consumed
 template <class Engine, class Layer>
 [[nodiscard]] auto gradient_shard(const Reduced<Engine>& reduced, Layer& layer,
@@ -131,9 +132,10 @@ template <class Engine, class Layer>
                               detail::Access::scale(reduced, state.context()), {state.gradient_generation(), where});
 }
 
-/// The memory that holds this rank's reduced gradients of `layer` (its shard, or everything where gradients
-/// are replicated), for adopters to write before assume_reduced.
-/// @throws  UsageError while an accumulation or its reduced gradients live: the engine's streams may still write it
+/// Returns the memory of this rank's reduced gradients of `layer` (its shard, or all where gradients are replicated),
+/// for a program to write before assume_reduced.
+/// @throws  UsageError during an accumulation and while its reduced gradients live: streams may still write the
+/// memory
 template <class Layer>
 [[nodiscard]] std::span<typename Layer::Precision::Reduction> gradient_shard(
     Layer& layer, SourceLocation where = SourceLocation::current()) {
@@ -147,11 +149,11 @@ template <class Layer>
     return detail::await_sums(state);
 }
 
-/// Shows what this rank updates of `layer`, parameter by parameter: f(ShardRun<const T>), where T is the master's
-/// type if the group keeps master weights, and the gathered one's if not, as in a frozen group or one that rounds
-/// stochastically: a generic f takes both. Nothing is communicated, and no padding shown.
+/// Calls f(ShardRun<const T>) for each parameter of `layer` with elements that this rank updates. T is the master
+/// type where the group keeps master weights, otherwise the gathered type (as in a frozen group, or with stochastic
+/// rounding); a generic f takes both. Nothing is communicated, and padding is not shown.
 /// Order:   as gradient_shard
-/// @throws  UsageError when the values are half written
+/// @throws  UsageError when values are half written by a failed write
 template <class Layer, class F>
 void read_shards(Layer& layer, const F& f, SourceLocation where = SourceLocation::current()) {
     auto& state = detail::Access::state(layer, where);
@@ -160,11 +162,11 @@ void read_shards(Layer& layer, const F& f, SourceLocation where = SourceLocation
     detail::show_runs<std::add_const_t>(state, f, where);
 }
 
-/// The same to be written, as an optimizer's step writes it: f(ShardRun<T>). Windows that are opened afterwards show
-/// the new values; where the group keeps master weights, rounded to nearest from them.
-/// Where parameters are replicated every rank has to write the same. Optimizer states stay as they are.
-/// Order:   f gives its work to the compute stream, or writes on the host where that is the engine's memory. Local
-///          work; what makes the values visible is the next window's gather
+/// Calls f(ShardRun<T>) to write the elements that this rank updates, as an optimizer's step does. Windows opened
+/// afterwards show the new values, rounded to nearest from the master weights where the group keeps them. Where
+/// parameters are replicated, every rank must write the same values. Optimizer states stay unchanged.
+/// Order:   f gives its work to the compute stream, or writes on the host where the engine's memory is the host's.
+///          Local work; the next window's gather makes the values visible to other ranks
 /// @throws  UsageError when a window is open; after an exception of f the group refuses to train until a load or an
 ///          initialize has succeeded
 template <class Layer, class F>

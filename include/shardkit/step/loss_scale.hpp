@@ -15,24 +15,24 @@
 namespace shardkit {
 
 namespace detail {
-/// Names a model by its first group.
+/// Identifies a model by its first group.
 struct ModelName {
     std::uint64_t identity = 0;  ///< 0: none
     std::string path;
 };
-/// Describes a loss scale in one step.
+/// The use of a loss scale in one step.
 struct LossScaleUse {
-    LossScaleState* state = nullptr;  ///< the engine's memory; null without one
-    StatementHash stated = 0;         ///< of its options
-    std::uint64_t number = 0;         ///< of its uses, from 1
+    LossScaleState* state = nullptr;  ///< in the engine's memory; null without a loss scale
+    StatementHash stated = 0;         ///< hash of its options
+    std::uint64_t number = 0;         ///< counts its uses, from 1
 };
 }  // namespace detail
 
-/// The factor that keeps fp16 gradients away from underflow: multiply the loss by it; `reduce` divides the gradients
-/// by it, and the optimizer's step skips on overflow and adapts it.
+/// A factor that protects fp16 gradients from underflow. Multiply the loss by it; `reduce` divides the gradients by
+/// it, and the optimizer's step skips the update on overflow and adapts the factor.
 ///     LossScale loss_scale{rank, {.initial = 1024}};
 /// It lives in the engine's memory, so that a step needs no synchronisation: a kernel that computes the loss reads
-/// `data()`, a host `value()`. One per rank and model; outlives what is reduced with it.
+/// `data()`, the host `value()`. Make one for each rank and model; it must outlive what is reduced with it.
 template <class Engine>
 class LossScale {
   public:
@@ -53,16 +53,17 @@ class LossScale {
         }
     }
 
-    /// Waits for the steps that were given to the compute stream.
+    /// Returns the factor. Waits for the steps that were given to the compute stream.
     double value() const { return state_.read().value(); }
-    /// Clean steps since the scale last changed; waits likewise.
+    /// Returns the number of steps without overflow since the scale last changed. Waits likewise.
     std::uint32_t clean_steps() const { return state_.read().clean_steps(); }
-    /// Whether the last step that used it found an overflow, and so changed nothing but the scale; waits likewise.
+    /// Returns whether the last step that used it found an overflow and therefore changed only the scale. Waits
+    /// likewise.
     bool skipped() const { return state_.read().last() == FoundInf::yes; }
-    /// The steps that were skipped since the scale was made; waits likewise. Not part of a checkpoint.
+    /// Returns the number of skipped steps since the scale was made. Waits likewise. Not part of a checkpoint.
     std::uint64_t skipped_steps() const { return state_.read().skipped_steps(); }
 
-    /// The numbers where kernels read them, in the compute stream's order; the engine's memory.
+    /// Returns the numbers in the engine's memory, where kernels read them in the order of the compute stream.
     const LossScaleState* data() const noexcept { return state_.data(); }
 
   private:
@@ -72,7 +73,7 @@ class LossScale {
     void restore(double value, std::uint32_t clean_steps, std::uint32_t overflows) {
         state_.write(state_.read().restored(value, clean_steps, overflows));
     }
-    /// One more step uses it.
+    /// Counts one more step that uses it.
     detail::LossScaleUse use() noexcept { return {state_.data(), detail::hash_of(stated_), ++uses_}; }
     void bind(const detail::ModelName& model, SourceLocation where) {
         if (model_.identity == 0) {

@@ -10,10 +10,10 @@
 
 namespace shardkit {
 
-/// When the overflows that a loss scale has put up with are forgotten.
+/// When a loss scale forgets the overflows that it has tolerated.
 enum class ForgetOverflows : std::uint8_t {
-    by_growth,     ///< when the scale grows: DeepSpeed's, and Megatron's
-    by_clean_step  ///< with the next clean step: DeepSpeed's consecutive_hysteresis, and that of PyTorch with Apex
+    by_growth,     ///< when the scale grows, as DeepSpeed and Megatron do
+    by_clean_step  ///< at the next step without overflow: DeepSpeed's consecutive_hysteresis, PyTorch with Apex
 };
 
 /// How a loss scale begins, grows and shrinks.
@@ -22,21 +22,21 @@ struct LossScaleOptions {
     double growth_factor = 2;
     double backoff_factor = 0.5;
     std::uint32_t growth_interval = 2000;
-    /// It never shrinks below this, or below `initial` where that is less: a step that overflows at the minimum is
-    /// skipped, and the scale stays. DeepSpeed's and Megatron's is 1; PyTorch has none.
+    /// The scale never shrinks below this, or below `initial` where that is less. A step that overflows at the
+    /// minimum is skipped, and the scale stays. DeepSpeed and Megatron use 1; PyTorch has no minimum.
     double minimum = 1;
-    /// The overflow that shrinks it: with 2 the first one skips its step and no more. 1 is PyTorch's.
+    /// The number of overflows that shrink the scale: with 2, the first one only skips its step. PyTorch uses 1.
     std::uint32_t hysteresis = 1;
-    ForgetOverflows forget = ForgetOverflows::by_growth;  ///< with a hysteresis above 1
+    ForgetOverflows forget = ForgetOverflows::by_growth;  ///< matters with a hysteresis above 1
 };
 
-/// Refuses options of a loss scale that make no sense.
+/// Checks the options of a loss scale.
 /// @throws std::invalid_argument that names the parameter, what was given and what was expected
 inline void validate(const LossScaleOptions& options, SourceLocation where = SourceLocation::current()) {
     constexpr auto largest = static_cast<double>(std::numeric_limits<float>::max());
     constexpr auto smallest = static_cast<double>(std::numeric_limits<float>::min());
     const auto require_float = [&](const char* name, double given) {
-        // A NaN too.
+        // This refuses NaN too.
         if (!detail::is_finite(given) || given < smallest || given > largest) {
             throw_invalid_argument(where, "LossScale: ", name, " is ", detail::number_text(given),
                                    ", expected a number from ", detail::number_text(smallest), " to ",
@@ -61,11 +61,11 @@ inline void validate(const LossScaleOptions& options, SourceLocation where = Sou
     }
 }
 
-/// Whether any gradient element of the step, on any rank that shares it, was infinite or NaN.
+/// Whether any gradient element of the step was infinite or NaN, on any rank that shares the step.
 enum class FoundInf : std::uint8_t { no, yes };
 
-/// The numbers of a loss scale: shrinks when a step overflows, grows after an interval of clean steps.
-/// Every rank that shares the step passes the same, reduced, verdict; then the scales stay equal without
+/// The numbers of a loss scale: it shrinks when a step overflows, and grows after an interval of steps without
+/// overflow. Every rank that shares the step passes the same, reduced, result, so that the scales stay equal without
 /// communication. Trivially copyable: it lives where the engine's kernels read it.
 ///
 /// Source:  torch.cuda.amp.GradScaler; Micikevicius et al., arXiv 1710.03740, section 3.2; minimum and hysteresis:
@@ -79,17 +79,17 @@ class LossScaleState {
 
     constexpr double value() const noexcept { return value_; }
 
-    /// Clean steps since the scale last changed; always below growth_interval.
+    /// Returns the number of steps without overflow since the scale last changed; always below growth_interval.
     constexpr std::uint32_t clean_steps() const noexcept { return clean_steps_; }
 
-    /// Whether the last step was skipped, and how many were since the scale was made.
+    /// Whether the last step was skipped, and the number of skipped steps since the scale was made.
     constexpr FoundInf last() const noexcept { return last_; }
     constexpr std::uint64_t skipped_steps() const noexcept { return skipped_steps_; }
-    /// Overflows that the scale has put up with and not forgotten; always below hysteresis.
+    /// Returns the number of overflows that the scale has tolerated and not forgotten; always below hysteresis.
     constexpr std::uint32_t overflows() const noexcept { return overflows_; }
 
-    /// With these options, and what another one had learnt, as far as they allow it: a value below the minimum, or
-    /// none, becomes the minimum.
+    /// Returns a scale with these options that continues from the given numbers, as far as the options allow: a value
+    /// below the minimum, or NaN, becomes the minimum.
     constexpr LossScaleState restored(double value, std::uint32_t clean_steps,
                                       std::uint32_t overflows = 0) const noexcept {
         LossScaleState made = *this;
@@ -99,8 +99,8 @@ class LossScaleState {
         return made;
     }
 
-    /// Call once per step, also for the steps that were skipped.
-    /// @post value() is finite as a float, and no less than the minimum: a growth past that is not made
+    /// Records the result of one step. Call it once per step, also for skipped steps.
+    /// @post value() is finite as a float, and not below the minimum: a growth beyond the largest float is not made
     constexpr void update(FoundInf found) noexcept {
         last_ = found;
         if (found == FoundInf::yes) {
@@ -140,7 +140,7 @@ class LossScaleState {
 
 namespace shardkit::detail {
 
-/// One over the divisor and the loss scale: what gradients are multiplied by. `loss_scale`: null without one.
+/// Returns the factor of gradients: one over the divisor and the loss scale. `loss_scale` is null without one.
 constexpr double unscale(double divisor_scale, const LossScaleState* loss_scale) noexcept {
     return loss_scale == nullptr ? divisor_scale : divisor_scale / loss_scale->value();
 }

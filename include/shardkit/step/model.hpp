@@ -21,16 +21,15 @@
 
 namespace shardkit {
 
-/// Several precisions of one model: Model<Engine, Precisions<DefaultPrecision<bf16>, DefaultPrecision<float>>>. Which
-/// order they are named in makes another type; `Model model{...}` names them in an order of its own, by their
-/// elements.
+/// Lists several precisions of one model: Model<Engine, Precisions<DefaultPrecision<bf16>, DefaultPrecision<float>>>.
+/// Another order makes another type; `Model model{...}` always sorts them by their element types.
 template <class... P>
 struct Precisions {};
 
 namespace detail {
 template <class T>
 struct IsSharded : std::false_type {};
-/// Says what stands where a layer was given for the model of one.
+/// Rejects a layer in the place of a model, with an error that says what to write instead.
 template <class LayersEngine>
 struct NeedsModel {
     static constexpr bool is_model = sizeof(LayersEngine) == 0;
@@ -50,7 +49,7 @@ struct LayerOf<T> {
 };
 }  // namespace detail
 
-/// The Sharded type behind an argument of Model: itself, or the elements of a range.
+/// The Sharded type of an argument of Model: the argument itself, or the elements of a range.
 template <class T>
 using LayerOf = typename detail::LayerOf<T>::type;
 
@@ -59,7 +58,7 @@ namespace detail {
 template <class... T>
 inline constexpr bool all_sharded = sizeof...(T) > 0 && (IsSharded<shardkit::LayerOf<T>>::value && ...);
 
-/// The engine and the precisions of parts that are no groups: Model's assertions say what is wrong with them.
+/// The engine of parts that are no groups, so that Model's assertions can report the error.
 struct NoEngine {};
 template <bool Sharded, class... T>
 struct FirstEngine {
@@ -72,13 +71,13 @@ struct FirstEngine<true, First, T...> {
 template <class... T>
 using FirstEngineOf = typename FirstEngine<all_sharded<T...>, T...>::type;
 
-/// Orders precisions by their elements, so that models of equal precisions have one type.
+/// The sort key of a precision, so that models with equal precisions have one type.
 template <class P>
 inline constexpr std::array<ElementType, 4> precision_key{
     element_type_of<typename P::Gather>, element_type_of<typename P::Gradient>,
     element_type_of<typename P::Reduction>, element_type_of<typename P::Master>};
 
-/// `Sorted...` with P in its place, unless it is there.
+/// Inserts P in its place in `Sorted...`, unless it is already there.
 template <class P, class Before, class Sorted>
 struct InsertPrecision;
 template <class P, class... Before>
@@ -106,7 +105,7 @@ template <class Sorted, class P, class... Rest>
 struct SortPrecisions<Sorted, P, Rest...>
     : SortPrecisions<typename InsertPrecision<P, Precisions<>, Sorted>::type, Rest...> {};
 
-/// One precision is named by itself.
+/// The parameter of a Model for a list of precisions: a single precision stands without a list.
 template <class P>
 struct NamePrecisions {
     using type = P;
@@ -125,7 +124,7 @@ struct ModelPrecision<true, T...>
 template <class... T>
 using PrecisionOf = typename ModelPrecision<all_sharded<T...>, T...>::type;
 
-/// The list of the precisions that a model's parameter names.
+/// The list of precisions for a Model's parameter.
 template <class P>
 struct PrecisionList {
     using type = Precisions<P>;
@@ -145,8 +144,8 @@ constexpr bool is_among(Precisions<P...> /*list*/) {
 
 inline namespace SHARDKIT_BUILD {
 
-/// One group of a model, whatever its types are: what model.for_each hands on. An accumulation's add_zero, skip and
-/// set_microbatches and an optimizer's steps take it as they take a Sharded. Refers to the group, which outlives it.
+/// One group of a model without its types, as model.for_each passes it on. An accumulation's add_zero, skip and
+/// set_microbatches and an optimizer's steps accept it like a Sharded. It refers to the group, which must outlive it.
 template <class EngineType>
 class GroupRef {
   public:
@@ -154,12 +153,12 @@ class GroupRef {
 
     const std::string& path() const noexcept { return group_->path(); }
     bool trainable() const noexcept { return group_->trainable(); }
-    /// Sizes of the flat buffer and of its shards.
+    /// Returns the sizes of the flat buffer and of its shards.
     const FlatLayout& layout() const noexcept { return group_->layout(); }
-    /// Name, shape, attributes and place of each parameter, in order.
+    /// Returns the name, shape, attributes and place of each parameter, in order.
     std::span<const PlacedParameter> parameters() const noexcept { return group_->geometry().parameters; }
     Context<Engine>& context() const noexcept { return group_->context(); }
-    /// What this rank holds of each parameter and its master copy.
+    /// Returns the elements that this rank holds of each parameter and of its master weights.
     std::vector<ShardInfo> shards() const { return group_->shards(); }
 
     /// Sets every element, as Sharded::initialize.
@@ -184,8 +183,8 @@ class GroupRef {
     detail::Group<Engine>* group_;
 };
 
-/// The groups of a model in their order, without their types: what accumulations, schedules and plans are made with.
-/// A Model is one. Cheap to copy. The groups outlive it, wherever their Sharded are moved to meanwhile.
+/// The groups of a model in order, without their types: what accumulations, schedules and plans take. A Model is one.
+/// Cheap to copy. The groups must outlive it; their Sharded objects may be moved meanwhile.
 template <class EngineType>
 class Groups {
   public:
@@ -193,7 +192,7 @@ class Groups {
 
     std::size_t size() const noexcept { return members_->size(); }
 
-    /// f(GroupRef<Engine>) for every group, in order.
+    /// Calls f(GroupRef<Engine>) for every group, in order.
     /// @throws UsageError when one has ended since the model was made
     template <class F>
     void for_each(F&& f, SourceLocation where = SourceLocation::current()) const {
@@ -204,18 +203,18 @@ class Groups {
             },
             where);
     }
-    /// Sets every element of every group, as Sharded::initialize, on the host. Local work.
+    /// Sets every element of every group, as Sharded::initialize does on the host. Local work.
     template <class F>
     void initialize(F value, SourceLocation where = SourceLocation::current()) const {
         walk([&](detail::Group<Engine>& group) { group.initialize(value, where); }, where);
     }
 
-    /// The context of the model's groups: where a rank's own scalars and its world are taken from.
+    /// Returns the context of the model's groups, with the rank's scalars and its world.
     /// @throws UsageError when the model has no groups, or two were made on different ranks' contexts: a divisor, a
     ///         norm and a step belong to one mesh
     Context<Engine>& context(SourceLocation where = SourceLocation::current()) const;
 
-    /// The same groups in the same order.
+    /// Compares whether both are the same groups in the same order.
     friend bool operator==(const Groups& a, const Groups& b) noexcept {
         return a.members_ == b.members_ || *a.members_ == *b.members_;
     }
@@ -238,7 +237,7 @@ class Groups {
 
   private:
     friend detail::Access;
-    /// f(Group&) for every group, in order.
+    /// Calls f(Group&) for every group, in order.
     template <class F>
     void walk(const F& f, SourceLocation where) const {
         for (const Member& each : *members_) {
@@ -251,7 +250,7 @@ class Groups {
     std::shared_ptr<const std::vector<Member>> members_;
 };
 
-// Out of the class, so that `extern template` keeps them out of a file.
+// Defined out of the class, so that `extern template` keeps them out of a user's file.
 
 template <class Engine>
 Context<Engine>& Groups<Engine>::context(SourceLocation where) const {
@@ -283,12 +282,12 @@ void Groups<Engine>::refuse_ended(const Member& member, SourceLocation where) {
                       "groups that outlive their model: make the model anew, and its optimizer");
 }
 
-/// A model: its groups, in the order in which collectives that touch all of them run.
+/// A model: its groups, in the order in which collectives over all of them run.
 ///     Model model{embedding, blocks, head};
-/// Each part is a Sharded or a range of them, a vector say. The type knows the engine and the groups' precisions, and
-/// nothing else of them: Model<Engine> is every model of fp32 groups, Model<Engine, DefaultPrecision<bf16>> one of
-/// bf16. A value, cheap to copy and to keep as a member. It lists the groups that are there when it is made, so a
-/// range may be moved afterwards, and what is added to it is not of the model.
+/// Each part is a Sharded or a range of them, for example a vector. The type names only the engine and the precisions
+/// of the groups: Model<Engine> is any model of fp32 groups, Model<Engine, DefaultPrecision<bf16>> one of bf16
+/// groups. A Model is a value, cheap to copy and to keep as a member. It lists the groups that exist when it is made:
+/// a range may be moved afterwards, but groups that are added to it later are not part of the model.
 template <class EngineType, class PrecisionType = DefaultPrecision<float>>
 class Model : public Groups<EngineType> {
     using Base = Groups<EngineType>;
@@ -300,8 +299,8 @@ class Model : public Groups<EngineType> {
     template <class... T>
     requires(!(std::is_base_of_v<Base, T> || ...)) explicit Model(T&... parts) : Base(list(parts...)) {}
 
-    /// Sets every element of every group, as Sharded::initialize: from value(path, parameter name, index in the whole
-    /// parameter), or from value(path, parameter name)(index), which the engine's kernels call. Local work.
+    /// Sets every element of every group, as Sharded::initialize does: from value(path, parameter name, index in the
+    /// whole parameter), or from value(path, parameter name)(index), which the engine's kernels call. Local work.
     template <class F>
     void initialize(F value, SourceLocation where = SourceLocation::current()) const {
         if constexpr (detail::GivesFunctions<F> && IndexKernels<Engine>) {
@@ -310,8 +309,8 @@ class Model : public Groups<EngineType> {
             Base::initialize(value, where);
         }
     }
-    /// f(detail::GroupState<Engine, P>&) for what stands behind every group, in order: for optimizers, which need the
-    /// elements' types.
+    /// Calls f(detail::GroupState<Engine, P>&) for every group, in order: for optimizers, which need the element
+    /// types.
     template <class F>
     void for_each_state(const F& f, SourceLocation where = SourceLocation::current()) const {
         detail::Access::walk(
@@ -343,7 +342,7 @@ class Model : public Groups<EngineType> {
     static void add(std::vector<Member>& members, Part& part) {
         if constexpr (detail::IsSharded<std::remove_const_t<Part>>::value) {
             if (detail::Access::moved_from(part)) {
-                members.push_back({nullptr, 0, {}, {}});  // refused where the model is used, with a line to name
+                members.push_back({nullptr, 0, {}, {}});  // refused where the model is used, with a line to report
             } else {
                 members.push_back(Base::member(detail::Access::state(part)));
             }
@@ -357,7 +356,7 @@ class Model : public Groups<EngineType> {
             if (auto* const state = group.template as<First>(); state != nullptr) { return f(*state); }
             as_state(group, f, Precisions<Rest...>{});
         } else {
-            f(*group.template as<First>());  // the last one that is left
+            f(*group.template as<First>());  // the only one left
         }
     }
 };

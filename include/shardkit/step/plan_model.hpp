@@ -11,13 +11,13 @@
 
 namespace shardkit {
 
-/// The description of a group that exists; it refers to the group's path.
+/// Returns the description of a group that exists. It refers to the group's path.
 template <class Layer>
 GroupDescription describe_group(const Layer& layer) {
     return detail::Access::state(layer).geometry().description();
 }
 
-/// The descriptions of a model's groups, in its order; they refer to the groups' paths.
+/// Returns the descriptions of a model's groups, in order. They refer to the groups' paths.
 template <class Engine>
 std::vector<GroupDescription> describe_groups(const Groups<Engine>& model,
                                               SourceLocation where = SourceLocation::current()) {
@@ -27,8 +27,8 @@ std::vector<GroupDescription> describe_groups(const Groups<Engine>& model,
     return groups;
 }
 
-/// The plan of a model that exists. Where `ranks_per_host` is not said and the engine KnowsHosts, ranks lie on its
-/// hosts, if they do so in their order.
+/// Returns the plan of a model that exists. If `ranks_per_host` is 0 and the engine knows the hosts (KnowsHosts), the
+/// plan takes the ranks per host from it, provided that ranks lie on the hosts in order.
 template <class Engine>
 Plan plan(const Groups<Engine>& model, PlanOptions options = {}, SourceLocation where = SourceLocation::current()) {
     const std::vector<GroupDescription> groups = describe_groups(model, where);

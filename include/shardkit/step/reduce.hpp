@@ -18,9 +18,9 @@
 
 namespace shardkit::inline SHARDKIT_BUILD {
 
-/// Gradients of a whole model, reduced over every axis: what norms, clipping and optimizers accept.
-/// The memory holds sums; one over the divisor and the loss scale is applied by every reader, so no accessor shows an
-/// undivided sum. Ends the step when it is consumed or destroyed.
+/// The gradients of a whole model, reduced over all axes: what norms, clipping and optimizers accept. The memory
+/// holds sums. Every reader applies one over the divisor and the loss scale, so that no accessor shows an undivided
+/// sum. The step ends when this object is consumed or destroyed.
 template <class EngineType>
 class Reduced {
   public:
@@ -33,16 +33,16 @@ class Reduced {
         return scope_.groups();
     }
     double divisor() const noexcept { return stated_.divisor; }
-    /// One over the divisor; the loss scale comes on top where there is one.
+    /// Returns one over the divisor; a loss scale is applied in addition.
     double divisor_scale() const noexcept { return 1 / divisor(); }
     bool has_loss_scale() const noexcept { return loss_scale_ != nullptr; }
-    /// Tells these gradients from those of any other step or model of the process.
+    /// Returns a number that the gradients of no other step or model of the process have.
     std::uint64_t identity() const noexcept { return identity_; }
 
-    /// Copies the whole reduced gradient of a parameter (its type, its name or its number), scaled, to every rank.
-    /// Collective over the data ranks; for inspection: it allocates a full buffer.
-    /// @throws std::invalid_argument when the size is not the parameter's, or the group has none of that name or
-    ///         number; UsageError for a skipped or frozen group, or one of another model
+    /// Copies the whole reduced gradient of a parameter, given by type, name or number, to every rank, scaled.
+    /// Collective over the data ranks. It allocates a full buffer, so it is for inspection.
+    /// @throws std::invalid_argument when the size is not the parameter's, or the group has no such parameter;
+    ///         UsageError for a skipped or frozen group, or one of another model
     template <class Layer, class P, class Values>
     void read_full(Layer& layer, const P& parameter, Values&& values,
                    SourceLocation where = SourceLocation::current()) const {
@@ -56,7 +56,7 @@ class Reduced {
     friend detail::Access;
     Reduced(detail::StepScope<Engine> scope, const detail::StatedStep& stated, LossScaleState* loss_scale) noexcept
         : scope_(std::move(scope)), stated_(stated), loss_scale_(loss_scale) {}
-    /// What stands behind a layer for `verb`.
+    /// Returns the state of a layer for `verb`.
     /// @throws UsageError when the gradients were consumed, or the layer is another model's
     template <class Layer>
     auto& state_of(Layer& layer, std::string_view verb, SourceLocation where) const {
@@ -65,10 +65,10 @@ class Reduced {
         state.require_accumulation(scope_.number(), verb, where);
         return state;
     }
-    /// In the engine's memory; null without one.
+    /// Returns the loss scale in the engine's memory; null without one.
     LossScaleState* loss_scale() const noexcept { return loss_scale_; }
-    /// What the sums in memory are multiplied by to be gradients. Waits for the compute stream where there is a loss
-    /// scale.
+    /// Returns the factor that turns the sums in memory into gradients. Waits for the compute stream where there is a
+    /// loss scale.
     double scale(Context<Engine>& context) const {
         if (loss_scale_ == nullptr) { return divisor_scale(); }
         const LossScaleState now = context.read(loss_scale_);
@@ -95,8 +95,8 @@ struct IsReduced : std::false_type {};
 template <class Engine>
 struct IsReduced<Reduced<Engine>> : std::true_type {};
 
-/// States what `divisor` is for these groups, and the loss scale, beside what they communicate from now on.
-/// `assumed`: the program has made the sums, which are stated too.
+/// Adds the divisor and the loss scale to what ranks compare in later collectives of these groups. `assumed` means
+/// that the program made the sums itself, which are then compared too.
 template <class Engine>
 StatedStep state_divisor(const Groups<Engine>& groups, const Divisor& divisor, const LossScaleUse& loss_scale,
                          SourceLocation where, bool assumed = false) {
@@ -116,7 +116,7 @@ StatedStep state_divisor(const Groups<Engine>& groups, const Divisor& divisor, c
     return step;
 }
 
-/// Names a model by its first group.
+/// Identifies a model by its first group.
 template <class Engine>
 ModelName first_group(const Groups<Engine>& groups, SourceLocation where) {
     ModelName model;
@@ -150,13 +150,13 @@ Reduced<Engine> assume_reduced(const Groups<Engine>& groups, const Divisor& divi
 }
 }  // namespace detail
 
-/// Reduces accumulated gradients over the data axes where that is left to do, and consumes them: what the policy
-/// leaves after the microbatches (an all-reduce, a reduce-scatter, an all-reduce across replicas, or nothing).
-/// `divisor`: sum, mean or divide_by(n), the same number for every policy.
+/// Reduces accumulated gradients over the data axes, and consumes them. It makes what the policy leaves after the
+/// microbatches: an all-reduce, a reduce-scatter, an all-reduce across replicas, or nothing.
+/// `divisor` is sum, mean or divide_by(n), the same number for every policy.
 /// Order:   stream-ordered. Collective over the data ranks.
-/// Cost:    ranks compare the divisor within the next call that they make anyway: what is left to reduce, the norm,
+/// Cost:    ranks compare the divisor within the next call that they make anyway: the remaining reduction, the norm,
 ///          the next window's gather, or the next step's reduction
-/// @throws  CommError, there and on every rank, when ranks give different divisors, where the engine compares calls;
+/// @throws  CommError in that call, on every rank, when ranks give different divisors and the engine compares calls;
 ///          UsageError when a group got no gradient, a handle is still out, or the accumulation was reduced
 template <class X>
 [[nodiscard]] auto reduce(X&& accumulation, Divisor divisor, SourceLocation where = SourceLocation::current()) {
@@ -173,10 +173,9 @@ template <class X>
     }
 }
 
-/// The same for a loss that was multiplied by `loss_scale`: the scale is divided out with the divisor,
-/// and the optimizer's step skips on overflow and adapts the scale. `loss_scale` outlives the result.
-/// @throws  UsageError when `loss_scale` was used with another model: each would adapt it, and the second divide by
-///          what the first has changed
+/// Reduces the gradients of a loss that was multiplied by `loss_scale`. The scale is divided out with the divisor,
+/// and the optimizer's step skips on overflow and adapts the scale. `loss_scale` must outlive the result.
+/// @throws  UsageError when `loss_scale` was used with another model: the steps of both would adapt it
 template <class Engine>
 [[nodiscard]] Reduced<Engine> reduce(Accumulation<Engine>&& accumulation, Divisor divisor,
                                      LossScale<Engine>& loss_scale,
@@ -185,21 +184,20 @@ template <class Engine>
     return detail::reduce(std::move(accumulation), divisor, detail::Access::use(loss_scale), where);
 }
 
-/// For adopters whose own kernels have already reduced over every data axis: declares the model's gradient
-/// memory (see gradient_shard) to hold the reduced sums.
-/// No communication. `divisor` says what is still to be divided by; `sum` if nothing is.
-/// Cost:    of what every rank holds alike (NoShard's, but what tp splits) up to 1,024 spaced elements of each
-///          parameter are read, where the engine's memory is the host's: ranks compare them within the next call that
-///          they make anyway, as they do values of initialize and load
-/// @throws  CommError there, on every rank, when they differ
+/// Declares that the model's gradient memory (see gradient_shard) holds the reduced sums, for programs whose own
+/// kernels have reduced them over every data axis. Nothing is communicated. `divisor` is what is still to be divided
+/// by; `sum` if nothing is.
+/// Cost:    where every rank holds the same sums (NoShard, except what tp splits) and the engine's memory is the
+///          host's, up to 1,024 spaced elements of each parameter are read: ranks compare them within the next call
+///          that they make anyway, as they do values of initialize and load
+/// @throws  CommError in that call, on every rank, when they differ
 template <class Engine>
 [[nodiscard]] Reduced<Engine> assume_reduced(const Groups<Engine>& groups, Divisor divisor = sum,
                                              SourceLocation where = SourceLocation::current()) {
     return detail::assume_reduced(groups, divisor, {}, where);
 }
 
-/// The same for a loss that was multiplied by `loss_scale`, as in `reduce`: the memory holds sums of scaled
-/// gradients.
+/// Declares reduced sums of scaled gradients, for a loss that was multiplied by `loss_scale`, as in `reduce`.
 /// @throws  UsageError when `loss_scale` was used with another model
 template <class Engine>
 [[nodiscard]] Reduced<Engine> assume_reduced(const Groups<Engine>& groups, Divisor divisor,

@@ -10,7 +10,7 @@
 
 namespace shardkit::inline SHARDKIT_BUILD {
 
-/// A model's full parameters, current on every rank while this lives: windows of its groups open without
+/// A model's full parameters, current on every rank while this object lives. Windows of its groups open without
 /// communication, on any rank and in any order. Move-only; its end is local work.
 template <class EngineType>
 class FullParams {
@@ -20,7 +20,7 @@ class FullParams {
     FullParams(FullParams&& other) noexcept
         : open_(std::exchange(other.open_, {})), shown_(std::exchange(other.shown_, 0)) {}
     FullParams& operator=(FullParams&& other) noexcept {
-        FullParams ending(std::move(other));  // ends what this one held, now and not with `other`
+        FullParams ending(std::move(other));  // ends what this object held
         std::swap(open_, ending.open_);
         std::swap(shown_, ending.shown_);
         return *this;
@@ -47,17 +47,17 @@ class FullParams {
     }
 
     std::vector<detail::Group<Engine>*> open_;
-    std::size_t shown_ = 0;  // of them
+    std::size_t shown_ = 0;  // how many of `open_` are in use
 };
 
-/// Makes the full parameters of every group current on all ranks, at this place and nowhere else: for work that one
-/// rank does alone (evaluation, sampling, saving), and as PyTorch's FSDP.summon_full_params.
+/// Makes the full parameters of every group current on all ranks, here and nowhere else: for work that one rank does
+/// alone (evaluation, sampling, saving). It corresponds to PyTorch's FSDP.summon_full_params.
 ///     const auto full = summon_full_params(model);  // on every rank
 ///     if (rank.rank() == 0) { const auto w = layer.unshard(Gathers::never); ... }
-/// While it lives, an optimizer's step, load and initialize are refused as under any window.
+/// While the result lives, an optimizer's step, load and initialize are refused, as under any window.
 /// Order:   collective as an unshard of each group, in the model's order; the host does not wait.
-/// Cost:    a gather of each group whose full copy is out of date; memory for the full parameters of the groups that
-///          are sharded at rest, taken here and given back with the last window
+/// Cost:    a gather of each group whose full copy is stale; memory for the full parameters of the groups that are
+///          sharded at rest, allocated here and freed with the last window
 /// @throws  MemoryError when there is none; CommError when the engine fails
 template <class Engine>
 [[nodiscard]] FullParams<Engine> summon_full_params(const Groups<Engine>& groups,

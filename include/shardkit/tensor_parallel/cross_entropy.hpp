@@ -12,9 +12,9 @@
 
 namespace shardkit::tp {
 
-/// Computes the cross-entropy of logits whose columns are split over tp: no rank ever holds a token's whole row.
-/// Keeps the memory that it needs, so that a step takes none.
-/// Memory:  (3 + row workers) numbers for a token.
+/// The cross-entropy of logits whose columns are split over tp: no rank ever holds the whole row of a token. It keeps
+/// its memory, so that a step allocates none.
+/// Memory:  (3 + row workers) numbers for each token.
 /// Source:  Shoeybi et al., arXiv 1909.08053, section 3
 template <class Engine, class A>
 class CrossEntropy {
@@ -23,7 +23,7 @@ class CrossEntropy {
   public:
     using Communicator = typename Engine::Communicator;
 
-    /// Takes the memory for up to `tokens` tokens at once.
+    /// Allocates the memory for up to `tokens` tokens at a time.
     CrossEntropy(Context<Engine>& context, const Communicator& tp, const VocabularyPart& part, std::size_t tokens)
         : context_(context),
           tp_(tp),
@@ -32,14 +32,14 @@ class CrossEntropy {
           sums_(detail::EngineTable<Engine, A>::zeroed(context, 2 * tokens)),
           partial_(detail::EngineTable<Engine, A>::zeroed(context, workers * tokens)) {}
 
-    /// Computes losses[t] = log(sum over the vocabulary of exp(logit)) - the target's logit; every logit becomes
-    /// scale * (softmax - onehot), the gradient of scale times the losses' sum. Padded columns become 0.
+    /// Computes losses[t] = log(sum over the vocabulary of exp(logit)) - the target's logit, and replaces every logit
+    /// by scale * (softmax - onehot), the gradient of scale times the sum of the losses. Padded columns become 0.
     /// Shapes:  logits [tokens, part.size], targets [tokens] below the vocabulary, losses [tokens].
     /// Order:   on the compute stream. Collective over tp: an all-reduce of tokens maxima, one of 2 * tokens sums.
     /// Cost:    every logit is read three times and written once.
     /// @post    the losses are the same on every rank of tp
-    /// @throws  std::invalid_argument when the sizes disagree or more tokens come than there is memory for;
-    ///          CommError when the engine fails
+    /// @throws  std::invalid_argument when the sizes disagree or there are more tokens than memory; CommError when
+    ///          the engine fails
     template <class Token>
     void operator()(std::span<A> logits, std::span<const Token> targets, A scale, std::span<A> losses,
                     SourceLocation where = SourceLocation::current()) {

@@ -9,8 +9,8 @@
 
 namespace shardkit::detail {
 
-/// Returns how many workers look at one row of logits together, on an engine whose kernels say so: neighbours read
-/// neighbouring columns. One on hosts, where a row is read best from its beginning to its end.
+/// Returns the number of workers that read one row of logits together. An engine's kernels may define it: adjacent
+/// workers then read adjacent columns. On hosts it is one, as a row is best read from begin to end.
 template <class Kernels>
 constexpr std::size_t row_workers() noexcept {
     if constexpr (requires { Kernels::row_workers; }) {
@@ -20,7 +20,7 @@ constexpr std::size_t row_workers() noexcept {
     }
 }
 
-/// Refers to the logits of some tokens, [tokens, stride]: the first `columns` of a row count.
+/// The logits of some tokens, [tokens, stride], of which the first `columns` of each row count.
 template <class A>
 struct Rows {
     A* logits;
@@ -29,7 +29,7 @@ struct Rows {
     std::size_t columns;
 };
 
-/// Finds, as worker w of token t, the largest of columns w, w + workers, ...; partial [workers, tokens].
+/// As worker w of token t, finds the largest of columns w, w + workers, ...; partial is [workers, tokens].
 template <class A>
 struct LargestOfColumns {
     Rows<const A> rows;
@@ -64,7 +64,7 @@ struct LargestOfWorkers {
     }
 };
 
-/// Sums exp(logit - largest) likewise.
+/// As worker w of token t, sums exp(logit - largest) over the same columns.
 template <class A>
 struct SumOfColumns {
     Rows<const A> rows;
@@ -83,8 +83,8 @@ struct SumOfColumns {
     }
 };
 
-/// Computes what a token contributes before the sum over tp: the sum of this rank's exponentials, and its target's
-/// logit where it lies here. sums [2, tokens].
+/// Computes a token's contribution before the sum over tp: the sum of this rank's exponentials, and its target's
+/// logit if this rank has it. sums is [2, tokens].
 template <class Token, class A>
 struct SumOfWorkers {
     const A* partial;
@@ -117,7 +117,7 @@ struct LossOfToken {
     }
 };
 
-/// Writes a logit's gradient in its place.
+/// Replaces a logit by its gradient.
 template <class Token, class A>
 struct GradientOfLogit {
     Rows<A> rows;

@@ -50,8 +50,8 @@ struct EmbedColumnBackward {
 
 namespace shardkit::tp {
 
-/// Writes what this rank's rows of an embedding give: rows of tokens of other ranks are zero, so the sum over tp is
-/// the embedding (sum_tokens makes it). Weight and gradient are tp::Split<0>.
+/// Writes the contribution of this rank's rows of an embedding: rows for tokens of other ranks are zero, so that the
+/// sum over tp, which sum_tokens makes, is the embedding. Weight and gradient are tp::Split<0>.
 /// Shapes:  tokens [n]; weight [part.size, width]; output [n, width]
 /// Order:   stream-ordered; local work.
 /// @throws  std::invalid_argument when the sizes disagree
@@ -69,8 +69,8 @@ void embed(const Stream& stream, std::span<const Token> tokens, const Vocabulary
         detail::EmbedElement<Token, T, A>{tokens.data(), part, width, weight.data(), output.data()});
 }
 
-/// Adds the gradients of this rank's rows; the gradient at the output is that of all tokens
-/// (gather_tokens has it). Tokens are added in their order, so the bits are the same every time.
+/// Adds the gradients of this rank's rows. The gradient at the output must be that of all tokens (from
+/// gather_tokens). Tokens are added in order, so that the bits are the same every time.
 /// Shapes:  as embed; d_output [n, width], d_weight [part.size, width]
 /// Order:   stream-ordered; local work, one pass over d_output.
 /// @throws  std::invalid_argument when the sizes disagree

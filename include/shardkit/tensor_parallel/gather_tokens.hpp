@@ -8,13 +8,13 @@
 
 namespace shardkit::tp {
 
-/// Returns what a layer that tp splits works on, for all tokens: the input of a column-parallel layer in the forward
-/// pass, the gradient at the output of a row-parallel layer in the backward pass. Without sequence parallelism every
-/// rank has it.
-/// Shapes:  part [tokens, width], or with sequence parallelism [tokens / tp, width]; gathered [tokens, width],
-///          which may be empty without it.
-/// Order:   stream-ordered; with sequence parallelism an all-gather over `tp`, else nothing.
-/// @return  `gathered`, or without sequence parallelism `part` itself
+/// Returns the values of all tokens for a layer that is split over tp: the input of a column-parallel layer in the
+/// forward pass, the gradient at the output of a row-parallel layer in the backward pass. Without sequence
+/// parallelism every rank has them already.
+/// Shapes:  part [tokens, width], or with sequence parallelism [tokens / tp, width]; gathered [tokens, width], which
+///          may be empty without it.
+/// Order:   stream-ordered; an all-gather over `tp` with sequence parallelism, otherwise nothing.
+/// @return  `gathered`, or `part` itself without sequence parallelism
 /// @throws  std::invalid_argument when the sizes disagree; CommError when the engine fails
 template <Element T, AllGathers<T> C>
 std::span<const T> gather_tokens(const C& tp, SequenceParallel sequence_parallel, std::span<const T> part,

@@ -5,12 +5,13 @@
 
 namespace shardkit::tp {
 
-/// Says how activations lie over tp outside of the layers that tp splits. With sequence parallelism norms, dropout
-/// and residuals are computed, and kept, for a part of the tokens on each rank; a layer moves the same bytes either
-/// way. Source: Korthikanti et al., arXiv 2205.05198
+/// How activations are distributed over tp outside of the layers that are split over it. With sequence parallelism,
+/// each rank computes and keeps norms, dropout and residuals for a part of the tokens; a layer moves the same bytes
+/// either way.
+/// Source: Korthikanti et al., arXiv 2205.05198
 enum class SequenceParallel : std::uint8_t {
     off,  ///< all tokens on every rank
-    on    ///< tokens [rank * n, (rank + 1) * n) on each
+    on    ///< tokens [rank * n, (rank + 1) * n) on each rank
 };
 
 }  // namespace shardkit::tp

@@ -9,11 +9,12 @@
 
 namespace shardkit::tp {
 
-/// Sums what the parts of a layer that tp splits give: the output of a row-parallel layer in the forward pass
-/// (its bias is added afterwards, once), the gradient at the input of a column-parallel layer in the backward pass.
+/// Sums the contributions of the parts of a layer that is split over tp: the output of a row-parallel layer in the
+/// forward pass (its bias is added afterwards, once), the gradient at the input of a column-parallel layer in the
+/// backward pass.
 /// Shapes:  partial [tokens, width]; sum [tokens / tp, width], which may be empty without sequence parallelism.
-/// Order:   stream-ordered; an all-reduce of `partial` in place, or with sequence parallelism a reduce-scatter.
-/// @return  `sum`, or without sequence parallelism `partial` itself
+/// Order:   stream-ordered; an all-reduce of `partial` in place, or a reduce-scatter with sequence parallelism.
+/// @return  `sum`, or `partial` itself without sequence parallelism
 /// @throws  std::invalid_argument when the sizes disagree; CommError when the engine fails
 template <Element T, ReduceScatters<T, T> C>
 std::span<T> sum_tokens(const C& tp, SequenceParallel sequence_parallel, std::span<T> partial, std::span<T> sum,

@@ -8,8 +8,8 @@
 
 namespace shardkit::tp {
 
-/// Names the rows of an embedding, or columns of the logits, that one rank of tp holds: [first, first + size) of a
-/// vocabulary padded to a multiple of tp. Padded entries are nobody's token; their logits count as minus infinity.
+/// The rows of an embedding, or columns of the logits, that one rank of tp holds: [first, first + size) of a
+/// vocabulary padded to a multiple of tp. Padded entries are no token; their logits count as minus infinity.
 struct VocabularyPart {
     std::size_t vocabulary = 0;  ///< without the padding
     std::size_t first = 0;
@@ -28,7 +28,7 @@ struct VocabularyPart {
     }
 
     constexpr bool contains(std::size_t token) const noexcept { return token >= first && token - first < size; }
-    /// Returns the number of entries of the part that are no padding.
+    /// Returns the number of entries of the part that are not padding.
     constexpr std::size_t used() const noexcept {
         return vocabulary <= first ? 0 : vocabulary - first < size ? vocabulary - first : size;
     }

@@ -13,27 +13,27 @@
 
 namespace shardkit::gpu::detail {
 
-/// Holds a pass among others of its kind, in a table on the device. `end`: of its works, counted from the table's
-/// start; alone, their number.
+/// One pass of several equal ones in a table on the device. `end` is the end of its works, counted from the start of
+/// the table; in an entry that is not in a table yet, their number.
 template <class Pass>
 struct BatchEntry {
     Pass pass;
     std::uint64_t end;
 };
 
-/// Makes an entry of `works` works of a pass, as many as fill warps, so that no warp has works of two.
+/// Makes an entry for a pass with `works` works, rounded up to full warps, so that no warp has works of two passes.
 template <class Pass>
 BatchEntry<Pass> batch_entry(const Pass& pass, std::uint64_t works) noexcept {
     return {pass, (works + warp - 1) / warp * warp};
 }
 
-/// Does one work of a batch of passes, as the multi-tensor kernels of Apex and PyTorch do: the pass is looked for by
-/// the work's number, which is the same search for all of a warp, and takes the rest of the number as its own.
+/// Runs one work of a batch of passes, as the multi-tensor kernels of Apex and PyTorch do. The pass is found by the
+/// work's number, with the same search for all threads of a warp, and gets the rest of the number.
 template <class Pass>
 struct BatchPass {
     const BatchEntry<Pass>* entries;
     std::size_t count;
-    std::uint64_t begin;  ///< works of the table before these entries
+    std::uint64_t begin;  ///< number of works in the table before these entries
 
     constexpr void operator()(std::uint64_t work) const {
         const std::uint64_t number = begin + work;
@@ -45,7 +45,7 @@ struct BatchPass {
 };
 
 /// Runs all passes of `batch` in one launch.
-/// @pre no two write the same element
+/// @pre no two passes write the same element
 template <class Pass, class Launch>
 void run_batch(const Launch& launch, const LaunchBatch<BatchEntry<Pass>>& batch, std::string_view kernel) {
     const BatchPass<Pass> all{batch.entries.data(), batch.entries.size(), batch.begin};

@@ -13,17 +13,17 @@
 
 namespace shardkit::gpu::detail {
 
-/// Quantises to BlockInt8<Block>. `group` neighbouring threads share a block: each keeps its elements in registers
-/// between their largest magnitude, which the group finds by shuffles, and their codes. On the host the first of them
-/// does the work of all. `aligned`: packs may be used, counted from the starts of the spans.
+/// Quantises to BlockInt8<Block>. `group` adjacent threads share a block: each keeps its elements in registers while
+/// the group finds their largest magnitude by shuffles, and then writes their codes. On the host the first thread
+/// does the work of all. `aligned` says that packs may be used, counted from the starts of the spans.
 template <FloatingElement T, std::size_t Block>
 struct QuantizePass {
     using Format = BlockInt8<Block>;
     static constexpr std::size_t lanes = lanes_for<T, std::int8_t>;
     static_assert(Block % lanes == 0);
     static constexpr std::size_t group = std::gcd(Block / lanes, warp);
-    static constexpr std::size_t vectors = Block / lanes / group;       ///< of a thread in a block
-    static constexpr std::size_t rows = vectors < 4 ? 4 / vectors : 1;  ///< blocks of a thread, read together
+    static constexpr std::size_t vectors = Block / lanes / group;       ///< vectors of a thread in a block
+    static constexpr std::size_t rows = vectors < 4 ? 4 / vectors : 1;  ///< blocks of a thread that are read together
 
     const T* from;
     std::int8_t* codes;
@@ -31,7 +31,8 @@ struct QuantizePass {
     std::uint64_t count;
     bool aligned;
 
-    /// Returns the number of indices of the pass: whole warps, so that all threads of a group are there.
+    /// Returns the number of indices of the pass. It is a multiple of the warp size, so that all threads of a group
+    /// run.
     constexpr std::uint64_t indices() const noexcept {
         constexpr std::uint64_t chunk = warp / group * rows;
         return (Format::blocks(count) + chunk - 1) / chunk * warp;
@@ -58,7 +59,7 @@ struct QuantizePass {
     }
 
   private:
-    /// Holds a thread's elements of a block, zero where the block is shorter.
+    /// A thread's elements of a block, zero where the block is shorter.
     struct Share {
         AlignedPack<T, lanes> pack[vectors];
     };
@@ -114,7 +115,7 @@ struct QuantizePass {
 #endif
 };
 
-/// Writes what BlockInt8<Block> codes stand for.
+/// Decodes BlockInt8<Block>.
 template <FloatingElement T, std::size_t Block>
 struct DequantizePass {
     static constexpr std::size_t lanes = lanes_for<T, std::int8_t>;
@@ -123,7 +124,7 @@ struct DequantizePass {
     const std::int8_t* codes;
     const float* scales;
     T* to;
-    Tiling<lanes, vectors> tiling;  ///< with packs counted from the starts of the spans: one scale each
+    Tiling<lanes, vectors> tiling;  ///< packs are counted from the starts of the spans: one scale for each
 
     constexpr void operator()(std::uint64_t index) const { for_each_pack(tiling, index, *this); }
 
@@ -146,7 +147,7 @@ struct DequantizePass {
     }
 };
 
-/// Returns a tiling whose packs begin where the spans do, or none at all.
+/// Returns a tiling whose packs begin where the spans do, or one without packs.
 template <class Tiles>
 Tiles from_start(Tiles tiling) noexcept {
     return {tiling.count, 0, tiling.aligned && tiling.shift == 0};
@@ -158,7 +159,7 @@ Tiles from_start(Tiles tiling) noexcept {
 
 namespace shardkit::gpu::detail {
 
-/// Quantises as the host's shardkit::quantize does, in one launch, with the same bits.
+/// Quantises in one launch, with the same bits as the host's shardkit::quantize.
 template <std::size_t Block, FloatingElement T, class Launch>
 void quantize(const Launch& launch, std::span<const T> from, std::span<std::int8_t> codes, std::span<float> scales,
               SourceLocation where = SourceLocation::current()) {
@@ -170,7 +171,7 @@ void quantize(const Launch& launch, std::span<const T> from, std::span<std::int8
     launch(pass.indices(), pass, "quantize");
 }
 
-/// Dequantises as the host's shardkit::dequantize does, likewise.
+/// Dequantises in one launch, with the same bits as the host's shardkit::dequantize.
 template <std::size_t Block, FloatingElement T, class Launch>
 void dequantize(const Launch& launch, std::span<const std::int8_t> codes, std::span<const float> scales,
                 std::span<T> to, SourceLocation where = SourceLocation::current()) {

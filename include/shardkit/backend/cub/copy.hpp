@@ -14,8 +14,8 @@
 
 namespace shardkit::gpu::detail {
 
-/// Copies the host's elements into the engine's memory, or back.
-/// Order:  in the stream's; waits for the stream, so not for use inside a step or a graph capture.
+/// Copies elements between host memory and the engine's memory.
+/// Order:  stream-ordered; waits for the stream, so do not use it inside a step or a graph capture.
 template <class T>
 void copy(const gpu::TimelineRef& stream, std::span<const T> from, std::span<T> to, cudaMemcpyKind kind,
           SourceLocation where = SourceLocation::current()) {
@@ -23,7 +23,7 @@ void copy(const gpu::TimelineRef& stream, std::span<const T> from, std::span<T> 
     require_size("copy", "to", to.size(), from.size(), where);
     if (from.empty()) { return; }
     const DeviceGuard on_device(stream.device());
-    // Copies of memory that is not pinned may wait inside the call, where no Watch can end them.
+    // A copy of memory that is not pinned may wait inside the call, where no Watch can end it.
     stream.synchronize();
     check(cudaMemcpyAsync(to.data(), from.data(), from.size_bytes(), kind, stream.native()), "cudaMemcpyAsync");
     stream.synchronize();

@@ -12,7 +12,7 @@
 
 namespace shardkit::gpu::detail {
 
-/// Fills elements: to[i] = value
+/// Fills elements: to[i] = value.
 template <Element T>
 struct FillPass {
     static constexpr std::size_t lanes = lanes_for<T>;
@@ -37,7 +37,7 @@ struct FillPass {
     }
 };
 
-/// Converts elements: to[i] = from[i], rounded
+/// Converts elements: to[i] = from[i], rounded.
 template <FloatingElement From, FloatingElement To>
 struct ConvertPass {
     static constexpr std::size_t lanes = lanes_for<From, To>;
@@ -59,8 +59,8 @@ struct ConvertPass {
     }
 };
 
-/// Packs rows of elements: to[q * columns + j] = from[q * stride + j], rounded. Each row has
-/// whole chunks of its own, and those behind its end do nothing.
+/// Packs rows of elements: to[q * columns + j] = from[q * stride + j], rounded. Each row has chunks of its own;
+/// threads behind its end do nothing.
 template <FloatingElement From, FloatingElement To>
 struct ConvertRowsPass {
     static constexpr std::size_t lanes = lanes_for<From, To>;
@@ -75,7 +75,7 @@ struct ConvertRowsPass {
 
     constexpr void operator()(std::uint64_t index) const {
         constexpr std::uint64_t sharers = RowTiling::sharers;
-        // In 32 bits, where a division takes a quarter of the instructions.
+        // In 32 bits: a division then takes a quarter of the instructions.
         const auto chunk = static_cast<std::uint32_t>(index / sharers);
         const std::uint32_t row = chunk / row_chunks;
         const Row of_row{from + row * stride, to + row * columns};
@@ -99,7 +99,7 @@ struct ConvertRowsPass {
     };
 };
 
-/// Adds elements: total[i] += addend[i], in Arithmetic<Sum>
+/// Adds elements: total[i] += addend[i], in Arithmetic<Sum>.
 template <FloatingElement Addend, FloatingElement Sum>
 struct AccumulatePass {
     using A = Arithmetic<Sum>;
@@ -130,7 +130,7 @@ struct AccumulatePass {
     }
 };
 
-/// Scales elements: to[i] *= *factor, in Arithmetic<T>
+/// Scales elements: to[i] *= *factor, in Arithmetic<T>.
 template <FloatingElement T>
 struct ScalePass {
     using A = Arithmetic<T>;
@@ -178,7 +178,7 @@ void fill(const Launch& launch, std::span<T> to, std::type_identity_t<T> value) 
 }
 
 /// Writes to[i] = from[i], rounded once, in one launch.
-/// @post to[i] is from[i] rounded to nearest, ties to even (from fp64 to a 16-bit type by way of fp32)
+/// @post to[i] is from[i] rounded to nearest, ties to even (from fp64 to a 16-bit type through fp32)
 /// @pre the spans do not overlap
 template <FloatingElement From, FloatingElement To, class Launch>
 void convert(const Launch& launch, std::span<const From> from, std::span<To> to,
@@ -196,7 +196,7 @@ template <FloatingElement From, FloatingElement To, class Launch>
 void convert_rows(const Launch& launch, const From* from, std::size_t stride, std::span<To> to, std::size_t columns) {
     using Pass = ConvertRowsPass<From, To>;
     using RowTiling = typename Pass::RowTiling;
-    // As many as a row may need that begins behind the start of a pack.
+    // As many chunks as a row may need that does not begin at the start of a pack.
     const std::uint64_t chunks =
         (columns + Pass::lanes - 1 + RowTiling::chunk_elements - 1) / RowTiling::chunk_elements;
     launch(to.size() / columns * chunks * RowTiling::sharers,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// What kernels call is constexpr and not __device__: without the flag each call is an error of its own.
+// Kernels call constexpr functions that are not __device__: without the flag, each call is an error of its own.
 #if defined(__CUDACC__) && !defined(__CUDACC_RELAXED_CONSTEXPR__)
 #error "shardkit needs nvcc's --expt-relaxed-constexpr"
 #endif
@@ -29,16 +29,16 @@
 
 namespace shardkit::gpu {
 
-/// Offers an engine's Kernels on CUB: what host::EnqueuedKernels does for engines on the host's memory, see there.
-/// This header alone declares the kernels; kernels.cuh defines them, for nvcc.
-/// Spans and pointers are memory of the stream's device, aligned as their elements are, of any size.
-/// Order:   stream-ordered on `stream`; nothing waits but copy_in and copy_out. Nothing is allocated.
+/// The Kernels of an engine on CUB. Their meaning is that of host::EnqueuedKernels for engines on host memory. This
+/// header only declares the kernels; kernels.cuh defines them, for nvcc.
+/// Spans and pointers must be memory of the stream's device, aligned as their elements are, of any size.
+/// Order:   stream-ordered on `stream`; only copy_in and copy_out wait. Nothing is allocated.
 /// Numbers: an element's result is that of the host's functor, which nvcc may contract into fused multiply-adds
 ///          (-fmad=false: the host's bits). Norms are summed in double.
 /// @throws  std::invalid_argument when the sizes of a call's spans disagree; gpu::Error when a launch fails
 struct Kernels {
     using Stream = gpu::TimelineRef;
-    /// States that a warp's threads read 32 neighbouring columns of a row of logits.
+    /// A warp's threads read 32 adjacent columns of a row of logits.
     static constexpr std::size_t row_workers = 32;
 
     template <Element T>
@@ -66,13 +66,13 @@ struct Kernels {
         detail::scale(detail::DeviceLaunch(stream), to, factor);
     }
 
-    /// Returns when `from`, the host's, may be reused.
+    /// Copies from host memory. Returns when `from` may be reused.
     template <class T>
     static void copy_in(const Stream& stream, std::span<const T> from, std::span<T> to,
                         SourceLocation where = SourceLocation::current()) {
         detail::copy(stream, from, to, cudaMemcpyHostToDevice, where);
     }
-    /// Returns when `to`, the host's, holds the elements.
+    /// Copies to host memory. Returns when `to` holds the elements.
     template <class T>
     static void copy_out(const Stream& stream, std::span<const T> from, std::span<T> to,
                          SourceLocation where = SourceLocation::current()) {
@@ -103,7 +103,7 @@ struct Kernels {
                        SourceLocation where = SourceLocation::current()) {
         detail::update(detail::DeviceLaunch(stream), ranges, updates, skip, spans, where);
     }
-    /// Makes an entry for update_batch of what `update` does with these.
+    /// Makes an entry for update_batch that does what `update` does with the same arguments.
     template <class Master, class Gather, class Gradient, std::size_t StateCount,
               UpdateOf<Arithmetic<Master>, StateCount> Update>
     static auto update_entry(std::span<const UpdateRange> ranges, const Update* updates, const std::uint32_t* skip,
@@ -111,7 +111,7 @@ struct Kernels {
         const auto pass = detail::update_pass(ranges, updates, skip, spans);
         return detail::batch_entry(pass, pass.tiling.indices());
     }
-    /// Runs many updates in one launch; no two of the same elements.
+    /// Runs many updates in one launch. No two of them may have the same elements.
     template <class Pass>
     static void update_batch(const Stream& stream, const LaunchBatch<detail::BatchEntry<Pass>>& batch) {
         detail::run_batch(detail::DeviceLaunch(stream), batch, "update_batch");

@@ -26,11 +26,11 @@ void DeviceLaunch::operator()(std::uint64_t count, const Work& work, std::string
 
 namespace shardkit::gpu {
 
-/// Makes, explicitly instantiated in a file of nvcc's, the device code of each Work and the launch that other files
-/// link with:
+/// Makes the device code of each Work, and the launch that other files link with, when it is explicitly instantiated
+/// in a file of nvcc:
 ///     template struct shardkit::gpu::Launches<shardkit::tp::LossOfToken<float>>;
-/// A function, and no variable's value: nvcc makes no device code for a kernel that only a variable's initializer
-/// names (13.0; the launch then ends with cudaErrorInvalidDeviceFunction).
+/// The list is a function, not a variable: nvcc 13.0 makes no device code for a kernel that only a variable's
+/// initializer names (the launch then fails with cudaErrorInvalidDeviceFunction).
 template <class... Work>
 struct Launches {
     using Calls = std::tuple<void (detail::DeviceLaunch::*)(std::uint64_t, const Work&, std::string_view) const...>;

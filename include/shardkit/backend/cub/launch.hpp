@@ -9,7 +9,7 @@
 
 namespace shardkit::gpu::detail {
 
-/// Makes a work without index one with an index.
+/// Adapts a work without an index to one with an index.
 template <class Work>
 struct RunOnce {
     static_assert(std::is_trivially_copyable_v<Work>, "Kernels::run: the work must be trivially copyable");
@@ -19,9 +19,9 @@ struct RunOnce {
     constexpr void operator()(std::uint64_t /*always 0*/) const { work(); }
 };
 
-/// Runs work(i) for each i in [0, count), in one launch: a thread per index, neighbouring threads take neighbouring
-/// indices. The call is defined in launch.cuh: whoever includes this header alone links with an object of
-/// nvcc's in which it is instantiated for the same Work.
+/// Runs work(i) for each i in [0, count), in one launch: one thread for each index, adjacent threads for adjacent
+/// indices. The call operator is defined in launch.cuh: a file that includes only this header must link with an
+/// object of nvcc that instantiates it for the same Work.
 /// Order:  stream-ordered; the indices of one launch have no order.
 class DeviceLaunch {
   public:

@@ -20,17 +20,17 @@
 
 namespace shardkit::gpu::detail {
 
-/// Blocks of a norm: as many as an SM holds at once, so that none waits for another.
+/// The blocks of a norm: as many as an SM can hold at once, so that no block waits for another.
 inline constexpr unsigned norm_threads = 256;
 inline constexpr unsigned norm_blocks_per_sm = 3;
 
-/// Holds what the blocks of one launch share, in the stream's scratch. `finished` is zero between launches.
+/// Memory shared by the blocks of one launch, in the stream's scratch. `finished` is zero between launches.
 struct NormScratch {
     unsigned finished;
     alignas(16) shardkit::detail::NormPartial sums[1];  // one for each block
 };
 
-/// Sums over all threads: within a block by CUB, then by the block that finishes last, over the blocks in their
+/// Sums over all threads: CUB sums within each block, then the block that finishes last sums over the blocks in
 /// order.
 template <class Pass>
 __global__ void __launch_bounds__(norm_threads, norm_blocks_per_sm)
@@ -44,7 +44,7 @@ __global__ void __launch_bounds__(norm_threads, norm_blocks_per_sm)
     if (threadIdx.x == 0) {
         scratch->sums[blockIdx.x] = sum;
         __threadfence();
-        // Counts to zero again with the last block.
+        // The last block resets the count to zero.
         last = atomicInc(&scratch->finished, gridDim.x - 1) == gridDim.x - 1;
         __threadfence();
     }
@@ -52,7 +52,7 @@ __global__ void __launch_bounds__(norm_threads, norm_blocks_per_sm)
     if (!last) { return; }
     sum = {};
     for (unsigned block = threadIdx.x; block < gridDim.x; block += norm_threads) {
-        // From L2, where the other blocks' stores are.
+        // Read from L2, where the other blocks' stores are.
         const double* const of_block = &scratch->sums[block].sum_of_squares;
         sum += shardkit::detail::NormPartial{__ldcg(of_block), __ldcg(of_block + 1)};
     }
@@ -79,7 +79,7 @@ void launch_norm(const gpu::TimelineRef& stream, const Pass& pass, double* into)
     check(cudaGetLastError(), "norm_partial");
 }
 
-/// Defines what norm.hpp declares.
+/// Defines norm_partial, which norm.hpp declares.
 template <FloatingElement T>
 void norm_partial(const gpu::TimelineRef& stream, std::span<const NormPiece<T>> pieces, IndexRange positions,
                   const double* scale, double* into) {

@@ -16,7 +16,7 @@
 
 namespace shardkit::gpu::detail {
 
-/// Adds two partial norms; CUB's reduction operator.
+/// Adds two partial norms; the reduction operator for CUB.
 struct AddNormPartials {
     constexpr shardkit::detail::NormPartial operator()(shardkit::detail::NormPartial a,
                                                        const shardkit::detail::NormPartial& b) const noexcept {
@@ -24,7 +24,7 @@ struct AddNormPartials {
     }
 };
 
-/// Says where the sum goes: added to the two doubles at `into`.
+/// Adds the sum to the two doubles at `into`.
 struct AddToNorm {
     double* into;
 
@@ -34,9 +34,9 @@ struct AddToNorm {
     }
 };
 
-/// What a thread adds to the norm: of the elements of `pieces` those of its indices, scaled, squared and added in
-/// Arithmetic<T> within vectors of 16 bytes (again in double where that does not hold the sum), and these in double;
-/// and whether some are infinite or NaN, or are once they are scaled.
+/// What a thread adds to the norm: the elements of `pieces` at its indices, scaled, squared and added. The additions
+/// are made in Arithmetic<T> within vectors of 16 bytes (again in double if the sum overflows there), and in double
+/// between them. Also counts elements that are infinite or NaN, before or after scaling.
 template <FloatingElement T>
 struct NormPass {
     using A = Arithmetic<T>;
@@ -47,9 +47,9 @@ struct NormPass {
     std::size_t piece_count;
     const double* scale;
     Tiling<lanes, vectors> tiling;
-    std::uint64_t first_index;  ///< of the tiling: those before are other launches'
+    std::uint64_t first_index;  ///< indices before it belong to other launches
 
-    /// Returns the number of indices of this pass, whole chunks.
+    /// Returns the number of indices of this pass, in full chunks.
     constexpr std::uint64_t indices() const noexcept { return tiling.indices() - first_index; }
 
     /// Returns the sum over the indices `first`, `first` + `stride`, ... below indices().
@@ -84,7 +84,7 @@ struct NormPass {
         }
     };
 
-    /// Gives for_each_pack_in what it takes: `add` of what is read.
+    /// Adapts `add` to for_each_pack_in.
     template <class Add>
     struct Reading {
         Add add;
@@ -117,7 +117,7 @@ struct NormPass {
     }
 };
 
-/// Makes the pass; norm_table places pieces so that packs of positions are packs of elements.
+/// Makes the pass. norm_table places pieces so that packs of positions are packs of elements.
 template <FloatingElement T>
 NormPass<T> norm_pass(std::span<const NormPiece<T>> pieces, IndexRange positions, const double* scale) {
     using Tiles = decltype(NormPass<T>::tiling);
@@ -129,14 +129,14 @@ NormPass<T> norm_pass(std::span<const NormPiece<T>> pieces, IndexRange positions
             positions.begin / Tiles::chunk_elements * Tiles::sharers};
 }
 
-/// Adds the sum of (*scale * element)^2 over `pieces` of norm_table's table, which lies in the engine's memory, to
-/// into[0], and to into[1] a number > 0 where elements there are infinite or NaN. Defined in norm.cuh, as the call of
-/// DeviceLaunch. `positions`: from the begin of the first piece to the end of the last one; `pieces` may be a part of
-/// the table.
-/// Order:  stream-ordered. Squares, and their sums within 16 bytes, in Arithmetic<T>, sums of these in double, in an
-///         order that depends on the GPU's model and the table alone: the same bits on every run.
+/// Adds to into[0] the sum of (*scale * element)^2 over `pieces`, and to into[1] a number > 0 if any of these
+/// elements is infinite or NaN. `pieces` are all or a part of norm_table's table, in the engine's memory. `positions`
+/// go from the begin of the first piece to the end of the last one. Defined in norm.cuh, as is the call operator of
+/// DeviceLaunch.
+/// Order:  stream-ordered. Squares, and their sums within 16 bytes, are in Arithmetic<T>, sums of these in double.
+///         The order of additions depends only on the GPU model and the table: every run gives the same bits.
 /// Cost:   one pass and one launch, whatever the number of pieces.
-/// @throws std::runtime_error when the stream's scratch is too small, which names both sizes
+/// @throws std::runtime_error that names both sizes, when the stream's scratch is too small
 template <FloatingElement T>
 void norm_partial(const gpu::TimelineRef& stream, std::span<const NormPiece<T>> pieces, IndexRange positions,
                   const double* scale, double* into);

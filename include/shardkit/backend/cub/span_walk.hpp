@@ -14,8 +14,8 @@
 
 namespace shardkit::gpu::detail {
 
-/// Refuses spans of a kernel that differ in size.
-/// @throws std::invalid_argument naming kernel and span unless given == expected
+/// Checks that the spans of a kernel have equal sizes.
+/// @throws std::invalid_argument that names kernel and span, unless given == expected
 inline void require_size(std::string_view kernel, std::string_view span, std::size_t given, std::size_t expected,
                          SourceLocation where) {
     if (given != expected) {
@@ -24,55 +24,55 @@ inline void require_size(std::string_view kernel, std::string_view span, std::si
     }
 }
 
-/// Bounds the bytes that a thread reads or writes by one instruction.
+/// The largest number of bytes that a thread reads or writes with one instruction.
 inline constexpr std::size_t widest_access = 16;
 
-/// Counts the elements of a vector, which one thread takes at a time, in a pass over spans of these types: as many as
-/// fill the widest access in the widest type. Neighbouring threads then fill whole sectors of memory in every type.
+/// The number of elements in a vector, which one thread processes at a time, in a pass over spans of these types. The
+/// widest type fills the widest access, and adjacent threads fill whole sectors of memory in every type.
 template <class... T>
 inline constexpr std::size_t lanes_for = widest_access / std::max({sizeof(T)...});
 
-/// Holds `Lanes` neighbouring elements, of at most 16 bytes, aligned so that a copy of all takes one access.
+/// `Lanes` adjacent elements, of at most 16 bytes, aligned so that they are copied with one access.
 template <class T, std::size_t Lanes>
 struct alignas(Lanes * sizeof(T)) AlignedPack {
     static_assert(Lanes * sizeof(T) <= widest_access);
     T lane[Lanes];
 };
 
-/// Loads `Lanes` neighbouring elements from `from`, in one access.
+/// Loads `Lanes` adjacent elements from `from` with one access.
 /// @pre `from` is aligned as AlignedPack<T, Lanes> is
 template <std::size_t Lanes, class T>
 constexpr AlignedPack<T, Lanes> load(const T* from) noexcept {
     return *reinterpret_cast<const AlignedPack<T, Lanes>*>(from);
 }
 
-/// Stores them back likewise.
+/// Stores `Lanes` adjacent elements with one access.
 /// @pre `to` is aligned as AlignedPack<T, Lanes> is
 template <std::size_t Lanes, class T>
 constexpr void store(const AlignedPack<T, Lanes>& pack, T* to) noexcept {
     *reinterpret_cast<AlignedPack<T, Lanes>*>(to) = pack;
 }
 
-/// Returns `pointer`, which kernels find in a table: the compiler does not know that it leads into the device's
-/// memory.
+/// Returns `pointer`, which a kernel has read from a table. The compiler otherwise does not know that it points to
+/// device memory.
 template <class T>
 constexpr T* from_table(T* pointer) noexcept {
 #ifdef __CUDA_ARCH__
-    // A value of its own: what two branches do alike with one pointer is merged, which splits the packs of one of
-    // them.
+    // A copy for each use: otherwise equal code of two branches with one pointer is merged, which splits the packs of
+    // one branch.
     asm("" : "+l"(pointer));
     __builtin_assume(__isGlobal(pointer));
 #endif
     return pointer;
 }
 
-/// Returns `element` as a To: rounded to nearest, ties to even; between fp64 and a 16-bit type by way of fp32.
+/// Returns `element` as a To, rounded to nearest, ties to even; between fp64 and a 16-bit type through fp32.
 template <class To, class From>
 constexpr To converted(From element) noexcept {
     return static_cast<To>(static_cast<Arithmetic<To>>(static_cast<Arithmetic<From>>(element)));
 }
 
-/// Converts each lane likewise.
+/// Converts each lane like `converted`.
 template <class To, class From, std::size_t Lanes>
 constexpr AlignedPack<To, Lanes> converted_pack(const AlignedPack<From, Lanes>& from) noexcept {
     AlignedPack<To, Lanes> to{};
@@ -80,25 +80,25 @@ constexpr AlignedPack<To, Lanes> converted_pack(const AlignedPack<From, Lanes>& 
     return to;
 }
 
-/// Counts the threads that run in step, on neighbouring indices: a warp.
+/// The number of threads that run in step, on adjacent indices: a warp.
 inline constexpr std::uint64_t warp = 32;
 
-/// Says how a pass over `count` elements is cut into vectors of `Lanes`. Vector v holds the positions
-/// [v * Lanes - shift, (v + 1) * Lanes - shift), less what is outside of [0, count): so the first and the last may be
-/// shorter. `aligned`: whole vectors lie at addresses that AlignedPack wants, in every span of the pass.
-/// An index takes `Vectors` of them. With more than one, a warp takes a chunk of `warp * Vectors` vectors, and index
-/// i, lane i % warp of chunk i / warp, each warp-th of them, so that a warp's accesses are neighbours. With one, an
-/// index is its own chunk.
+/// How a pass over `count` elements is divided into vectors of `Lanes`. Vector v holds the positions [v * Lanes -
+/// shift, (v + 1) * Lanes - shift) within [0, count): the first and the last one may be shorter. `aligned` says that
+/// in every span of the pass, full vectors are at addresses for an AlignedPack.
+/// An index processes `Vectors` vectors. With more than one, a warp processes a chunk of `warp * Vectors` vectors;
+/// index i is thread i % warp of chunk i / warp and takes every warp-th vector, so that a warp's accesses are
+/// adjacent. With one vector, an index is a chunk of its own.
 template <std::size_t Lanes, std::size_t Vectors = 1>
 struct Tiling {
-    static constexpr std::uint64_t sharers = Vectors > 1 ? warp : 1;  ///< indices of a chunk
+    static constexpr std::uint64_t sharers = Vectors > 1 ? warp : 1;  ///< number of indices of a chunk
     static constexpr std::uint64_t chunk_elements = sharers * Vectors * Lanes;
 
     std::uint64_t count;
     std::uint32_t shift;
     bool aligned;
 
-    /// Returns the number of indices of the pass, whole chunks.
+    /// Returns the number of indices of the pass, in full chunks.
     constexpr std::uint64_t indices() const noexcept {
         return (count + shift + chunk_elements - 1) / chunk_elements * sharers;
     }
@@ -106,33 +106,33 @@ struct Tiling {
     constexpr IndexRange vector(std::uint64_t index, std::uint64_t v) const noexcept {
         return positions(index / sharers * chunk_elements + (index % sharers + v * sharers) * Lanes, Lanes);
     }
-    /// Returns the positions of the chunk that an index is part of.
+    /// Returns the positions of the chunk of an index.
     constexpr IndexRange chunk(std::uint64_t index) const noexcept {
         return positions(index / sharers * chunk_elements, chunk_elements);
     }
-    /// Says whether a vector takes packs, or all of a chunk.
+    /// Return whether a vector, or a whole chunk, is processed in packs.
     constexpr bool takes_packs(IndexRange vector) const noexcept { return aligned && vector.size() == Lanes; }
     constexpr bool takes_packs_throughout(IndexRange chunk) const noexcept {
         return aligned && chunk.size() == chunk_elements;
     }
 
   private:
-    /// Returns `elements` positions, the first at `place` places behind the start of vector 0.
+    /// Returns `elements` positions, from place `place` behind the start of vector 0 on, within [0, count).
     constexpr IndexRange positions(std::uint64_t place, std::uint64_t elements) const noexcept {
         const std::uint64_t end = place + elements - shift;  // a vector is longer than the shift
         return {place < shift ? 0 : place - shift, end < count ? end : count};
     }
 };
 
-/// Returns the number of elements from the last address before `at` (or from `at` itself) where a pack may lie.
+/// Returns the distance in elements from `at` down to the nearest address where a pack may begin.
 template <std::size_t Lanes, class T>
 constexpr std::uint32_t elements_past_pack(const T* at) noexcept {
     constexpr std::size_t alignment = alignof(AlignedPack<T, Lanes>);
     return static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(at) % alignment / sizeof(T));
 }
 
-/// Returns the tiling of `count` elements of spans that start at `starts`; null stands for a span that the pass
-/// leaves out. Spans whose starts are unlike within a pack, in elements, are not `aligned`.
+/// Returns the tiling of `count` elements of spans that begin at `starts`; null stands for a span that the pass does
+/// not use. The tiling is not `aligned` if the starts have different offsets within a pack.
 template <std::size_t Lanes, std::size_t Vectors = 1, class First, class... T>
 constexpr Tiling<Lanes, Vectors> tile(std::uint64_t count, const First* first, const T*... starts) noexcept {
     const std::uint32_t shift = elements_past_pack<Lanes>(first);
@@ -165,11 +165,11 @@ constexpr bool holds(const Range& range, IndexRange positions) {
     return range.begin <= positions.begin && positions.end <= range.end;
 }
 
-/// Takes all vectors of an index, whole ones, by a step. What is loaded is loaded before anything is stored, as no
-/// compiler knows that the stores do not overwrite it.
+/// Processes all, full vectors of an index with a step. It loads everything before it stores anything, as the
+/// compiler cannot know that the stores do not overwrite it.
 template <std::size_t Lanes, std::size_t Vectors>
 struct TakePacks {
-    std::uint64_t position;  ///< of the first vector
+    std::uint64_t position;  ///< first position of the first vector
 
     template <class Step>
     constexpr void operator()(const Step& step) const {
@@ -185,8 +185,8 @@ struct TakePacks {
     }
 };
 
-/// Takes what the vectors of an index have in `range`, in a chunk that is cut: the vectors that the range holds as
-/// above, others element by element.
+/// Processes the parts of an index's vectors that are in `range`, in an incomplete chunk: vectors that are completely
+/// in the range as packs, others element by element.
 template <std::size_t Lanes, std::size_t Vectors>
 struct TakeParts {
     const Tiling<Lanes, Vectors>& tiling;
@@ -229,10 +229,10 @@ struct TakeParts {
     }
 };
 
-/// Does an index's share of a pass with a step, which has
-///     step.template load<N>(position)              what the elements [position, position + N) are computed from
+/// Runs an index's share of a pass with a step, which has
+///     step.template load<N>(position)              loads the inputs of the elements [position, position + N)
 ///     step.template finish<N>(position, loaded)    computes and stores them
-/// with N = Lanes where vectors are whole and aligned, element by element elsewhere.
+/// with N = Lanes where vectors are full and aligned, and element by element elsewhere.
 template <std::size_t Lanes, std::size_t Vectors, class Step>
 constexpr void for_each_pack(const Tiling<Lanes, Vectors>& tiling, std::uint64_t index, const Step& step) {
     const IndexRange chunk = tiling.chunk(index);
@@ -243,8 +243,8 @@ constexpr void for_each_pack(const Tiling<Lanes, Vectors>& tiling, std::uint64_t
     }
 }
 
-/// Does the same for the positions that lie in one of `count` sorted, disjoint ranges: pass.in(range, take) calls
-/// take(step) with the step for a range. The range is looked for once per chunk.
+/// Runs an index's share for the positions in one of `count` sorted, disjoint ranges: pass.in(range, take) must call
+/// take(step) with the step for a range. The range is searched once for each chunk.
 template <std::size_t Lanes, std::size_t Vectors, class Range, class Pass>
 constexpr void for_each_pack_in(const Tiling<Lanes, Vectors>& tiling, std::uint64_t index, const Range* ranges,
                                 std::size_t count, const Pass& pass) {

@@ -11,11 +11,11 @@
 
 namespace shardkit::gpu::detail {
 
-/// Says which way a PackPass copies: tensors into the flat buffer, or back.
+/// The direction in which a PackPass copies: tensors into the flat buffer, or back.
 enum class PackDirection : std::uint8_t { pack, unpack };
 
-/// Copies vectors of the flat buffer from or to the tensors that its positions stand for; other positions are left
-/// alone. Of a tensor whose alignment differs from the flat buffer's, the elements are read, or written, one by one.
+/// Copies vectors of the flat buffer from or to the tensors at its positions; other positions are not touched. If a
+/// tensor's alignment differs from the flat buffer's, its elements are read or written one by one.
 template <Element T, PackDirection Direction>
 struct PackPass {
     static constexpr std::size_t lanes = lanes_for<T>;
@@ -42,7 +42,7 @@ struct PackPass {
     }
 
   private:
-    /// Takes one tensor's step. `Alike`: packs of the flat buffer are packs of the tensor.
+    /// Copies the elements of one tensor. `Alike` means that packs of the flat buffer are packs of the tensor.
     template <bool Alike>
     struct Copy {
         T* flat;
@@ -80,9 +80,9 @@ struct PackPass {
 
 namespace shardkit::gpu::detail {
 
-/// Copies every tensor of `table` into its place in `flat` (pack), or out of it (unpack); padding is left alone.
+/// Copies every tensor of `table` to its place in `flat` (pack), or from it (unpack); padding is not touched.
 /// Cost:  one launch for all tensors, whatever their number.
-/// @pre   `table` is tensor_table's, in the engine's memory; no tensor overlaps `flat` or another one
+/// @pre   `table` is from tensor_table, in the engine's memory; no tensor overlaps `flat` or another one
 template <PackDirection Direction, Element T, class Launch>
 void copy_tensors(const Launch& launch, std::span<const TensorPiece<T>> table, std::span<T> flat) {
     using Pass = PackPass<T, Direction>;

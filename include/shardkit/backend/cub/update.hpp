@@ -20,8 +20,8 @@
 
 namespace shardkit::gpu::detail {
 
-/// Takes one step of an optimizer over the elements in `ranges`; see UpdateSpans for the pointers.
-/// `gathered` is null where the master itself is gathered, `skip` where no step is ever left out.
+/// Makes one step of an optimizer over the elements in `ranges`; see UpdateSpans for the pointers.
+/// `gathered` is null if the master itself is gathered, `skip` if a step is never skipped.
 /// Cost:  accesses of 16 bytes where the spans agree in alignment.
 template <class Update, FloatingElement Master, FloatingElement Gather, FloatingElement Gradient,
           std::size_t StateCount>
@@ -67,11 +67,11 @@ struct UpdatePass {
         std::array<AlignedPack<A, N>, StateCount> states;
     };
 
-    /// Takes one range's step.
+    /// Updates the elements of one range.
     struct Step {
         const UpdatePass& pass;
         const Update* constants;
-        std::uint64_t element;  ///< the number of the one at position 0, were there one
+        std::uint64_t element;  ///< number of the element at position 0, even if that is outside
         bool skipped;
 
         template <std::size_t N>
@@ -117,7 +117,7 @@ struct UpdatePass {
     };
 };
 
-/// Makes the pass that `update` launches. Its sizes are checked here.
+/// Makes the pass that `update` launches, and checks the sizes.
 template <class Update, FloatingElement Master, FloatingElement Gather, FloatingElement Gradient,
           std::size_t StateCount>
 auto update_pass(std::span<const UpdateRange> ranges, const Update* updates, const std::uint32_t* skip,
@@ -147,8 +147,8 @@ auto update_pass(std::span<const UpdateRange> ranges, const Update* updates, con
     (std::make_index_sequence<StateCount>{});
 }
 
-/// Takes one step of an optimizer over the elements in `ranges`, element i of a range with updates[range.update];
-/// nothing when *skip is not 0. One launch. Elements outside of every range are left alone.
+/// Makes one step of an optimizer over the elements in `ranges`, in one launch. Element i of a range is updated by
+/// updates[range.update]. Does nothing if *skip is not 0. Elements outside of all ranges are not touched.
 /// @pre  ranges are sorted, disjoint and inside the spans
 template <class Update, FloatingElement Master, FloatingElement Gather, FloatingElement Gradient,
           std::size_t StateCount, class Launch>

@@ -20,7 +20,7 @@
 
 namespace shardkit::gpu::detail {
 
-/// Gives an Arena its chunks: DeviceChunks (cudaMalloc), or a communication library's allocator.
+/// The source of an Arena's chunks: DeviceChunks (cudaMalloc), or the allocator of a communication library.
 class ChunkSource {
   public:
     ChunkSource() = default;
@@ -28,21 +28,20 @@ class ChunkSource {
     ChunkSource& operator=(const ChunkSource&) = delete;
     virtual ~ChunkSource() = default;
 
-    /// Allocates memory for `bytes` > 0, aligned to at least 256 bytes.
-    /// Throws what its allocator's failure is told by.
+    /// Allocates memory for `bytes` > 0, aligned to at least 256 bytes. Throws its allocator's error.
     virtual void* allocate(std::size_t bytes, SourceLocation where) = 0;
-    /// Gives back what `allocate` returned.
+    /// Frees what `allocate` returned.
     virtual void free(void* chunk) noexcept = 0;
 };
 
-/// Hands out memory of a few large chunks in pieces of a multiple of 512 bytes: the first free piece that is large
-/// enough, in the order of chunks and offsets. The same requests in the same order give the same chunk and offset on
-/// every rank, which registered memory and symmetric windows rely on.
-/// A piece that is freed merges with its free neighbours and may be handed out again at once: work that uses it is
-/// over before. Chunks stay until the arena's end; the source outlives it, and it outlives its pieces.
-/// Cost:    a chunk of max(chunk_bytes, the request rounded up) when no free piece fits; otherwise host work only,
-///          linear in the number of pieces. Used when containers are made, not inside a step.
-/// One thread at a time.
+/// Allocates pieces, of multiples of 512 bytes, out of a few large chunks: the first free piece that is large enough,
+/// in the order of chunks and offsets. The same requests in the same order give the same chunk and offset on every
+/// rank, as registered memory and symmetric windows require.
+/// A freed piece merges with its free neighbours and may be reused at once: work that uses it must have ended. Chunks
+/// are freed with the arena. The source must outlive the arena, and the arena its pieces.
+/// Cost:    a chunk of max(chunk_bytes, the request rounded up) when no free piece fits; otherwise only host work,
+///          linear in the number of pieces. Used at the construction of containers, not inside a step.
+/// Threads: one thread at a time.
 class Arena {
   public:
     static constexpr std::size_t granularity = 512;
@@ -64,7 +63,7 @@ class Arena {
         for (const Chunk& chunk : chunks_) { source_.free(chunk.data); }
     }
 
-    /// Hands out memory for `bytes`; its contents are not defined. Zero bytes give a null pointer.
+    /// Allocates `bytes`; their contents are undefined. Zero bytes give a null pointer.
     /// @throws std::length_error when the bytes exceed the address space; what the source throws. Nothing has changed
     /// then.
     void* allocate(std::size_t bytes, SourceLocation where = SourceLocation::current()) {
@@ -77,7 +76,7 @@ class Arena {
         return take(chunks_.size() - 1, needed);
     }
 
-    /// Takes a piece back.
+    /// Frees a piece.
     /// @pre `memory` is null or came from `allocate` and was not freed since
     void free(void* memory) noexcept {
         if (memory == nullptr) { return; }
@@ -89,9 +88,9 @@ class Arena {
         }
     }
 
-    /// Returns the chunks in the order in which they were taken: what a communication library registers.
+    /// Returns the chunks in the order of their allocation, for registration by a communication library.
     std::span<const Chunk> chunks() const noexcept { return chunks_; }
-    /// Returns what is handed out at the moment, rounded up to the granularity.
+    /// Returns the allocated bytes, rounded up to the granularity.
     std::size_t used_bytes() const noexcept { return used_bytes_; }
 
   private:
@@ -115,7 +114,7 @@ class Arena {
         pieces_.push_back(std::move(whole));
     }
 
-    /// Takes a piece of a chunk, or returns null where the chunk has no free piece that is large enough.
+    /// Allocates a piece of a chunk, or returns null if the chunk has no free piece that is large enough.
     void* take(std::size_t c, std::size_t bytes) {
         const auto offset = pieces_[c].take(bytes);
         if (!offset) { return nullptr; }
@@ -127,15 +126,15 @@ class Arena {
     std::size_t chunk_bytes_;
     std::size_t used_bytes_ = 0;
     std::vector<Chunk> chunks_;
-    std::vector<shardkit::detail::PieceList> pieces_;  // of every chunk
+    std::vector<shardkit::detail::PieceList> pieces_;  // one for each chunk
 };
 
-/// Takes chunks of one device by cudaMalloc, whichever device is selected then.
+/// Allocates chunks on one device with cudaMalloc, whichever device is currently selected.
 class DeviceChunks final : public ChunkSource {
   public:
     explicit DeviceChunks(int device) noexcept : device_(device) {}
 
-    /// Allocates a chunk by cudaMalloc.
+    /// Allocates a chunk with cudaMalloc.
     /// @throws OutOfMemory; Error
     void* allocate(std::size_t bytes, SourceLocation where) override {
         const DeviceGuard guard(device_, where);

@@ -16,18 +16,18 @@
 
 namespace shardkit::gpu::detail {
 
-/// Owns zeroed device memory for `size` elements of type T out of an Arena; the Buffer of the engines that run on
-/// CUDA devices, whichever device is selected when it is made. Move-only. Zero elements take no memory.
-/// Order:   the host waits for the zeroes, so that every stream may use it.
-/// @pre     the arena outlives it; work that uses it is over before its end
+/// Owns zeroed device memory for `size` elements of type T out of an Arena: the Buffer of the engines for CUDA
+/// devices. It does not matter which device is selected. Move-only. Zero elements take no memory.
+/// Order:   the host waits for the zeroing, so that every stream may use the memory.
+/// @pre     the arena outlives it; work that uses it has ended before its end
 template <Element T>
 class ArenaBuffer {
   public:
     ArenaBuffer() noexcept = default;
 
-    /// Takes and zeroes memory for `size` elements.
+    /// Allocates and zeroes memory for `size` elements.
     /// @throws std::length_error when the bytes exceed the address space; what the arena's source throws; Error, or
-    /// what the timeline's Watch throws
+    ///         what the timeline's Watch throws
     ArenaBuffer(Arena& arena, std::size_t size, const TimelineRef& stream,
                 SourceLocation where = SourceLocation::current())
         : ArenaBuffer(arena, size, where) {
@@ -52,7 +52,7 @@ class ArenaBuffer {
         void operator()(T* data) const noexcept { arena->free(data); }
     };
     std::unique_ptr<T, Free> data_;
-    std::size_t size_ = 0;  // unless it was moved from
+    std::size_t size_ = 0;  // not valid after a move from it
 };
 
 }  // namespace shardkit::gpu::detail

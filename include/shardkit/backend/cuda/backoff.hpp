@@ -7,8 +7,8 @@
 
 namespace shardkit::gpu::detail {
 
-/// Decides how often a host that waits looks whether it is over: without rest at first, then ever more rarely. It
-/// rests for a sixteenth of the time that it has waited, at most 1 ms, and so comes at most that much late.
+/// The pauses of a host that polls for the end of a wait: none at first, then ever longer ones. A pause is a
+/// sixteenth of the time waited so far, at most 1 ms, so the end is noticed at most that much late.
 class Backoff {
   public:
     void rest() const {

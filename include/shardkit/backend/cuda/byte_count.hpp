@@ -10,8 +10,8 @@
 
 namespace shardkit::gpu::detail {
 
-/// Returns the bytes of `size` elements of `element_bytes`, for memory that `owner` is about to take.
-/// @throws std::length_error naming both when they exceed the address space
+/// Returns the bytes of `size` elements of `element_bytes`, for an allocation of `owner`.
+/// @throws std::length_error that names both numbers when they exceed the address space
 inline std::size_t byte_count(std::string_view owner, std::size_t size, std::size_t element_bytes,
                               SourceLocation where) {
     if (size > static_cast<std::size_t>(std::numeric_limits<std::ptrdiff_t>::max()) / element_bytes) {

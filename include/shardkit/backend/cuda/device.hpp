@@ -11,7 +11,7 @@
 
 namespace shardkit::gpu::detail {
 
-/// Returns the device that this thread's calls go to.
+/// Returns the device that this thread's calls use.
 /// @throws Error
 inline int current_device(SourceLocation where = SourceLocation::current()) {
     int device = 0;
@@ -19,13 +19,13 @@ inline int current_device(SourceLocation where = SourceLocation::current()) {
     return device;
 }
 
-/// Returns `device`, or the current one where that is -1.
+/// Returns `device`, or the current device if it is -1.
 /// @throws Error
 inline int device_or_current(int device, SourceLocation where = SourceLocation::current()) {
     return device < 0 ? current_device(where) : device;
 }
 
-/// Returns how many GPUs this process sees.
+/// Returns the number of GPUs that this process sees.
 /// @throws Error, also when there is no GPU or no driver
 inline int device_count(SourceLocation where = SourceLocation::current()) {
     int count = 0;
@@ -33,7 +33,7 @@ inline int device_count(SourceLocation where = SourceLocation::current()) {
     return count;
 }
 
-/// Selects a device for this thread until the end of the scope, then the one that was selected before.
+/// Selects a device for this thread until the end of the scope, then the previous one again.
 class DeviceGuard {
   public:
     /// Selects a device until the guard's end.
@@ -53,8 +53,8 @@ class DeviceGuard {
     bool changed_;
 };
 
-/// Says whether rank number `local_rank` of a machine has a GPU among the `visible` ones: one rank per GPU, or each
-/// rank sees its own one alone, as launchers that bind GPUs to processes have it.
+/// Returns whether rank number `local_rank` of a machine has one of the `visible` GPUs: one GPU per rank, or each
+/// rank sees only its own GPU, as with launchers that bind GPUs to processes.
 constexpr bool has_device(std::size_t local_rank, int visible) noexcept {
     return visible == 1 || local_rank < static_cast<std::size_t>(visible);
 }
@@ -67,7 +67,7 @@ constexpr int device_of(std::size_t local_rank, int visible) noexcept {
 
 namespace shardkit::gpu {
 
-/// Returns the GPU of this machine's rank number `local_rank`: one rank per GPU, or the only one that this process
+/// Returns the GPU of this machine's rank number `local_rank`: one GPU per rank, or the only one that this process
 /// sees.
 /// @throws std::invalid_argument when this machine has too few GPUs; Error when it has none
 inline int local_device(std::size_t local_rank, SourceLocation where = SourceLocation::current()) {

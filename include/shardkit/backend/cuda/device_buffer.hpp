@@ -15,16 +15,16 @@
 
 namespace shardkit::gpu::detail {
 
-/// Owns memory of the current device for `size` elements of type T by cudaMalloc, zeroed in the order of `stream`;
-/// other streams wait for that one before they use it. Move-only. Zero elements take no memory.
-/// Cost:    cudaMalloc and cudaFree wait for the device; not for use inside a step.
+/// Owns memory of the current device for `size` elements of type T from cudaMalloc, zeroed in the order of `stream`;
+/// other streams must wait for that stream before they use it. Move-only. Zero elements take no memory.
+/// Cost:    cudaMalloc and cudaFree wait for the device; do not use inside a step.
 template <class T>
 requires std::is_trivially_copyable_v<T>
 class DeviceBuffer {
   public:
     DeviceBuffer() noexcept = default;
 
-    /// Takes and zeroes memory for `size` elements.
+    /// Allocates and zeroes memory for `size` elements.
     /// @throws std::length_error when the bytes exceed the address space; Error
     DeviceBuffer(std::size_t size, StreamRef stream, SourceLocation where = SourceLocation::current())
         : DeviceBuffer(size, where) {
@@ -50,7 +50,7 @@ class DeviceBuffer {
         void operator()(T* data) const noexcept { static_cast<void>(cudaFree(data)); }
     };
     std::unique_ptr<T, Free> data_;
-    std::size_t size_ = 0;  // unless it was moved from
+    std::size_t size_ = 0;  // not valid after a move from it
 };
 
 }  // namespace shardkit::gpu::detail

@@ -15,7 +15,7 @@
 namespace shardkit::gpu {
 
 /// Reports that a call of the CUDA runtime failed: "cuda: cudaMalloc at train.cpp:41: cudaErrorMemoryAllocation: out
-/// of memory". Says which call, the runtime's own name and text for the code, and the user's file and line.
+/// of memory". The text names the call, the user's file and line, and the runtime's name and text of the code.
 class Error : public std::runtime_error {
   public:
     Error(cudaError_t code, std::string_view call, SourceLocation where)
@@ -35,7 +35,7 @@ class Error : public std::runtime_error {
     SourceLocation where_;
 };
 
-/// Reports that a GPU has no memory for a chunk: what containers get as std::bad_alloc, and name their group to.
+/// Reports that a GPU has no memory for a chunk. Containers catch it as std::bad_alloc and add their group's path.
 class OutOfMemory : public std::bad_alloc {
   public:
     OutOfMemory(std::string_view call, std::size_t bytes, SourceLocation where)
@@ -52,8 +52,8 @@ class OutOfMemory : public std::bad_alloc {
 
 namespace shardkit::gpu::detail {
 
-/// Throws unless `code` is cudaSuccess. The runtime's last error of this thread is cleared first, so that the next
-/// call that looks at it does not report this one again.
+/// Checks a result. Clears the runtime's last error of this thread first, so that the next call that reads it does
+/// not report this error again.
 /// @throws Error with `call`, the runtime's text and the caller's line
 inline void check(cudaError_t code, std::string_view call, SourceLocation where = SourceLocation::current()) {
     if (code == cudaSuccess) { return; }

@@ -14,14 +14,14 @@
 
 namespace shardkit::gpu {
 
-/// Refers to a CUDA event that somebody else owns.
+/// A reference to a CUDA event with another owner.
 class EventRef {
   public:
     explicit EventRef(cudaEvent_t event) noexcept : event_(event) {}
 
     cudaEvent_t native() const noexcept { return event_; }
 
-    /// Says whether the work before the event's latest record is over; true when it was never recorded. Does not
+    /// Returns whether the work before the event's latest record has ended; true if it was never recorded. Does not
     /// wait.
     /// @throws Error, also for earlier work of the device that failed
     bool happened(SourceLocation where = SourceLocation::current()) const {
@@ -33,7 +33,7 @@ class EventRef {
         detail::check(code, "cudaEventQuery", where);
         return true;
     }
-    /// Waits in the host until it happened.
+    /// Makes the host wait until the event has happened.
     /// @throws Error, also for earlier work of the device that failed
     void synchronize(SourceLocation where = SourceLocation::current()) const {
         detail::check(cudaEventSynchronize(event_), "cudaEventSynchronize", where);
@@ -67,8 +67,8 @@ class Event {
 
 namespace shardkit::gpu::detail {
 
-/// Holds a fixed number of events that take turns in marking points of one stream. A slot that is recorded again
-/// marks a later point of the same stream, so that who waits for the earlier one waits for more and never for less.
+/// A fixed number of events that mark points of one stream in turn. A slot that is recorded again marks a later point
+/// of the same stream: who waits for the earlier point waits for more, never for less.
 class EventRing {
   public:
     /// Creates the events.
@@ -79,7 +79,7 @@ class EventRing {
         for (std::size_t i = 0; i < size; ++i) { events_.emplace_back(where); }
     }
 
-    /// Returns the slot whose turn it is.
+    /// Returns the next slot to record.
     std::size_t advance() noexcept {
         const std::size_t slot = next_;
         next_ = slot + 1 == events_.size() ? 0 : slot + 1;

@@ -23,9 +23,9 @@ inline std::string describe(const cudaPointerAttributes& attributes) {
     }
     return attributes.type == cudaMemoryTypeManaged ? "managed memory" : "host memory";
 }
-/// Refuses what a kernel or a collective of `device` must not be given: host memory, pinned too, and another device's
-/// memory. Managed memory belongs to both sides. Zero bytes pass, whatever the pointer.
-/// Cost:    a look-up in the driver's tables; waits for nothing and is allowed during a capture.
+/// Checks that a kernel or a collective of `device` can use the memory. Host memory, even if pinned, and memory of
+/// another device are refused; managed memory is accepted. Zero bytes pass, whatever the pointer.
+/// Cost:    a look-up in the driver's tables; does not wait and is allowed during a capture.
 /// @throws std::invalid_argument that names `what`, what was given and what was expected; Error
 inline void require_device_memory(const void* pointer, std::size_t bytes, int device, std::string_view what,
                                   SourceLocation where = SourceLocation::current()) {
@@ -38,7 +38,7 @@ inline void require_device_memory(const void* pointer, std::size_t bytes, int de
     }
 }
 
-/// Refuses what the host must not be given: memory of a device. Zero bytes pass, whatever the pointer.
+/// Checks that the host can use the memory: memory of a device is refused. Zero bytes pass, whatever the pointer.
 /// @throws std::invalid_argument that names `what`, what was given and what was expected; Error
 inline void require_host_memory(const void* pointer, std::size_t bytes, std::string_view what,
                                 SourceLocation where = SourceLocation::current()) {

@@ -9,8 +9,8 @@
 
 namespace shardkit::gpu::detail {
 
-/// Names what the host does for NVTX: under these names a profiler shows what the host gave to streams, and when they
-/// did it. Where none is attached a call is the test of a pointer.
+/// Names the host's work for NVTX: a profiler shows under these names what the host gave to streams, and when that
+/// work ran. Without a profiler, a call is the test of a pointer.
 struct NamedRanges {
     static void push(const char* name) noexcept { static_cast<void>(nvtxRangePushA(name)); }
     static void pop() noexcept { static_cast<void>(nvtxRangePop()); }

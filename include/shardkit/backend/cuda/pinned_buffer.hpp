@@ -14,16 +14,16 @@
 
 namespace shardkit::gpu::detail {
 
-/// Owns zeroed host memory for `size` elements of type T that devices copy from and to without staging
-/// (cudaMallocHost). Move-only. Zero elements take no memory.
-/// Cost:    locks its pages, and cudaMallocHost and cudaFreeHost may wait for the device; not for use inside a step.
+/// Owns zeroed host memory (cudaMallocHost) for `size` elements of type T, which devices copy from and to without
+/// staging. Move-only. Zero elements take no memory.
+/// Cost:    locks its pages, and cudaMallocHost and cudaFreeHost may wait for the device; do not use inside a step.
 template <class T>
 requires std::is_trivially_copyable_v<T> && std::is_default_constructible_v<T>
 class PinnedBuffer {
   public:
     PinnedBuffer() noexcept = default;
 
-    /// Takes and zeroes memory for `size` elements.
+    /// Allocates and zeroes memory for `size` elements.
     /// @throws std::length_error when the bytes exceed the address space; Error
     explicit PinnedBuffer(std::size_t size, SourceLocation where = SourceLocation::current()) {
         const std::size_t bytes = byte_count("PinnedBuffer", size, sizeof(T), where);
@@ -44,7 +44,7 @@ class PinnedBuffer {
         void operator()(T* data) const noexcept { static_cast<void>(cudaFreeHost(data)); }
     };
     std::unique_ptr<T, Free> data_;
-    std::size_t size_ = 0;  // unless it was moved from
+    std::size_t size_ = 0;  // not valid after a move from it
 };
 
 }  // namespace shardkit::gpu::detail

@@ -18,11 +18,11 @@
 
 namespace shardkit::gpu::detail {
 
-/// Reads and writes a device's memory through a ring of pinned buffers, on a stream of its own.
-/// Cost:    2 MiB of pinned memory, a stream and 3 events, all made here. Not in a capture.
+/// Copies to and from a device's memory through a ring of pinned buffers, on a stream of its own.
+/// Cost:    2 MiB of pinned memory, a stream and 3 events, all allocated here. Not allowed in a capture.
 class PinnedCopies final : public MemoryCopies {
   public:
-    /// Makes copies that run behind `after`.
+    /// Makes an object whose copies run behind the work of `after`.
     /// @throws Error
     explicit PinnedCopies(const TimelineRef& after, SourceLocation where = SourceLocation::current())
         : PinnedCopies(after, DeviceGuard(after.device(), where), where) {}

@@ -14,8 +14,8 @@
 
 namespace shardkit::gpu {
 
-/// Refers to a CUDA stream that somebody else owns. The default streams are refused: they order work that has nothing
-/// to do with each other, and which of them is meant depends on how a file was compiled.
+/// A reference to a CUDA stream with another owner. The default streams are refused: they order unrelated work, and
+/// which of them a null stream means depends on how a file was compiled.
 class StreamRef {
   public:
     /// Refers to `stream`.
@@ -28,17 +28,17 @@ class StreamRef {
 
     cudaStream_t native() const noexcept { return stream_; }
 
-    /// Marks the work given to the stream so far.
+    /// Records the event behind the stream's work so far.
     /// @throws Error, for example when stream and event are of different devices
     void record(EventRef event, SourceLocation where = SourceLocation::current()) const {
         detail::check(cudaEventRecord(event.native(), stream_), "cudaEventRecord", where);
     }
-    /// Orders work given to the stream from here on behind the event's latest record; the host does not wait.
+    /// Makes later work of the stream wait for the event's latest record; the host does not wait.
     /// @throws Error
     void wait(EventRef event, SourceLocation where = SourceLocation::current()) const {
         detail::check(cudaStreamWaitEvent(stream_, event.native(), 0), "cudaStreamWaitEvent", where);
     }
-    /// Waits in the host until all work given to the stream so far is over.
+    /// Makes the host wait for all work given to the stream so far.
     /// @throws Error, also for earlier work of the device that failed
     void synchronize(SourceLocation where = SourceLocation::current()) const {
         detail::check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize", where);
@@ -54,11 +54,11 @@ class StreamRef {
     cudaStream_t stream_;
 };
 
-/// Says whose blocks a GPU begins first when several streams have some that could.
+/// The priority of a stream: which stream's blocks a GPU begins first when several are ready.
 enum class Priority { usual, greatest };
 
-/// Owns a stream of the current device that does not wait for the default stream. Move-only. Its end does
-/// not wait: work given to it runs on.
+/// Owns a stream of the current device that does not wait for the default stream. Move-only. Its destructor does not
+/// wait: the stream's work goes on.
 class Stream {
   public:
     /// Creates a stream of usual priority.

@@ -21,43 +21,43 @@
 
 namespace shardkit::gpu {
 
-/// Watches while the host waits for a stream, so that a failure elsewhere ends the wait: a
-/// communicator whose peer is gone never completes its work.
+/// Observes a wait of the host for a stream, so that a failure elsewhere can end the wait: a communicator whose peer
+/// is gone never completes its work.
 class Watch {
   public:
     Watch() = default;
     Watch(const Watch&) = delete;
     Watch& operator=(const Watch&) = delete;
 
-    /// Tells the watch that the host has to wait: a watch with a deadline starts to count.
+    /// Called when the host has to wait; a watch with a deadline starts to count.
     virtual void begin() noexcept {}
-    /// Looks; it is called again and again while the work is not over, and what it throws leaves the wait.
+    /// Called repeatedly while the work has not ended; an exception of it ends the wait.
     virtual void poll(SourceLocation where) = 0;
 
   protected:
     ~Watch() = default;
 };
 
-/// Says what a Timeline keeps to mark points of its stream.
+/// The resources with which a Timeline marks points of its stream.
 struct TimelineOptions {
-    /// Counts the events of the ring. With fewer than the events that are waited for later, waiters wait for more
-    /// work than they need; results are the same.
+    /// The number of events in the ring. If there are fewer than events that are waited for later, waits take longer
+    /// than necessary; results are the same.
     std::size_t events = 256;
-    /// Sizes the device memory for the temporary storage of kernels. It is zero when it is made, and the count at its
-    /// start, of the blocks of a norm that are done, is zero again behind each launch.
+    /// The bytes of device memory for temporary storage of kernels. It is zeroed at construction; the count at its
+    /// start, of finished blocks of a norm, is zero again after each launch.
     std::size_t scratch_bytes = (std::size_t{1} << 20U) + (std::size_t{64} << 10U);
-    /// Chooses the stream's device; -1: the current one.
+    /// The stream's device; -1: the current one.
     int device = -1;
-    /// Points to what watches while the host waits for the stream, and outlives the timeline. Null: nothing is.
+    /// The watch that observes waits of the host for the stream; it must outlive the timeline. Null: none.
     Watch* watch = nullptr;
 };
 
 namespace detail {
 
-/// Holds what a Timeline owns and its references share; the rules stand at TimelineRef. One thread at a time.
+/// The state of a Timeline, which its references share; see TimelineRef for the rules. One thread at a time.
 class TimelineState {
   public:
-    /// Marks a point of one timeline. A default one has happened. Copying it allocates nothing.
+    /// A point of one timeline. A default one has already happened. Copying it allocates nothing.
     class Event {
       public:
         Event() noexcept = default;
@@ -68,7 +68,7 @@ class TimelineState {
             : timeline_(timeline), slot_(slot), capture_(capture) {}
         const TimelineState* timeline_ = nullptr;
         std::size_t slot_ = 0;
-        unsigned long long capture_ = 0;  // of the CUDA graph capture that it was recorded in, 0: none
+        unsigned long long capture_ = 0;  // CUDA graph capture in which it was recorded, 0: none
     };
 
     TimelineState(StreamRef stream, const TimelineOptions& options, SourceLocation where)
@@ -89,7 +89,7 @@ class TimelineState {
         if (event.timeline_ == nullptr || event.timeline_ == this) { return; }
         const unsigned long long capture = capture_of(*this);
         if (event.capture_ != capture) {
-            // A stream joins a capture by waiting for one of its events; a capture that is over is not joined.
+            // A stream joins a capture by waiting for one of its events. A capture that has ended cannot be joined.
             const bool joins = capture == 0 && capture_of(*event.timeline_) == event.capture_;
             if (!joins) { return; }
         }
@@ -139,12 +139,12 @@ class TimelineState {
           watch_(options.watch),
           events_(options.events, where),
           captured_events_(options.events, where) {
-        // A stream of another device is refused here and not in the first step.
+        // This refuses a stream of another device here, and not in the first step.
         check(cudaEventRecord(events_.native(0), stream.native()), "cudaEventRecord", where);
         scratch_ = DeviceBuffer<std::byte>(options.scratch_bytes, stream, where);
     }
 
-    /// Returns the capture that the timeline's stream is part of at the moment, 0: none.
+    /// Returns the graph capture that the timeline's stream is currently part of, 0: none.
     unsigned long long capture_of(const TimelineState& timeline) noexcept {
         cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
         unsigned long long id = 0;
@@ -153,7 +153,7 @@ class TimelineState {
         return code == cudaSuccess && status == cudaStreamCaptureStatusActive ? id : 0;
     }
 
-    /// Waits until `query` answers anything else than "not ready".
+    /// Waits until `query` returns anything other than "not ready".
     template <class Query>
     void await(const Query& query, std::string_view call, SourceLocation where) const {
         cudaError_t code = query();
@@ -171,7 +171,8 @@ class TimelineState {
     void keep(cudaError_t code, std::string_view call) noexcept {
         if (code == cudaSuccess) { return; }
         static_cast<void>(cudaGetLastError());
-        // What was given to a spoilt capture is never done: no edge is missing, and the end of the capture says so.
+        // Work given to an invalidated capture never runs: no order is missing, and the end of the capture reports
+        // the error.
         if (code == cudaErrorStreamCaptureInvalidated) { return; }
         if (failure_ == cudaSuccess) {
             failure_ = code;
@@ -183,62 +184,63 @@ class TimelineState {
     int device_;
     Watch* watch_;
     EventRing events_;
-    std::uint64_t recorded_ = 0;  // of events_, ever
-    std::uint64_t passed_ = 0;    // those of which it is known that they happened
-    EventRing captured_events_;   // an event that was recorded in a capture must not be waited for outside of it
+    std::uint64_t recorded_ = 0;  // number of records in events_
+    std::uint64_t passed_ = 0;    // number of these that are known to have happened
+    EventRing captured_events_;   // events recorded in a capture must not be waited for outside of it
     DeviceBuffer<std::byte> scratch_;
     cudaError_t failure_ = cudaSuccess;
-    std::string_view failed_call_;  // a literal
+    std::string_view failed_call_;  // a string literal
 };
 
 }  // namespace detail
 
 class Timeline;
 
-/// Refers to a Timeline; it is the Stream of the engines that run on CUDA devices. The timeline outlives it, its
-/// events and those who wait for them; one host thread uses it.
-/// `record` and `wait` return at once, allocate nothing and do not throw, because windows end in destructors: an
-/// error of theirs is kept, and every later `synchronize` of that timeline throws it, as an edge of the order is
-/// missing. Waiting for the timeline's own event does nothing.
-/// During the capture of a CUDA graph an event belongs to the capture that it was recorded in. Waiting in a capture
-/// for an event from outside of it, or after the capture for an event from inside, does nothing: the launch of the
-/// graph is what is ordered. Waiting for an event of a capture that still runs makes the waiting stream part of that
-/// capture. A step is therefore captured, and its graph launched, so, with the rank's Streams:
+/// A reference to a Timeline: the Stream of the engines for CUDA devices. The timeline must outlive its references,
+/// its events and those who wait for them; one host thread uses it.
+/// `record` and `wait` return at once, allocate nothing and do not throw, as windows end in destructors. An error of
+/// theirs is kept, and every later `synchronize` of that timeline throws it, as an order is missing then. Waiting for
+/// the timeline's own event does nothing.
+/// During the capture of a CUDA graph, an event belongs to the capture in which it was recorded. Waiting in a capture
+/// for an event from outside of it, or after the capture for an event from inside, does nothing: only the launch of
+/// the graph is ordered. Waiting for an event of a running capture makes the waiting stream part of that capture.
+/// Capture a step and launch its graph as follows, with the rank's Streams:
 ///     begin the capture in streams.compute;  streams.fork();
 ///     the step;
 ///     streams.join();  end the capture in streams.compute;
-///     after it, also when an exception ended it: streams.join();  streams.fork();
-///     behind the other streams' earlier work, before their later:
+///     after it, even if an exception ended it: streams.join();  streams.fork();
+///     launch behind the other streams' earlier work, and before their later work:
 ///     streams.join();  launch the graph in streams.compute;  streams.fork().
 class TimelineRef {
   public:
-    /// Marks a point of one timeline. A default one has happened. Copying it allocates nothing.
+    /// A point of one timeline. A default one has already happened. Copying it allocates nothing.
     using Event = detail::TimelineState::Event;
 #ifdef SHARDKIT_HAS_NVTX
     using Ranges = detail::NamedRanges;
 #endif
 
-    /// Marks the work given to the stream so far.
+    /// Returns an event behind the work given to the stream so far.
     Event record() const noexcept { return state_->record(); }
-    /// Orders work given to the stream from here on behind the event; the host does not wait.
+    /// Makes later work of the stream wait for the event; the host does not wait.
     void wait(const Event& event) const noexcept { state_->wait(event); }
-    /// Waits in the host until all work given to the stream so far is over; the timeline's Watch is polled meanwhile.
+    /// Makes the host wait for all work given to the stream so far, and polls the timeline's Watch meanwhile.
     /// @throws Error of the stream's work, or of an earlier `record` or `wait`; what the Watch throws
     void synchronize(SourceLocation where = SourceLocation::current()) const { state_->synchronize(where); }
 
-    /// Waits so until an event of this timeline has happened; does nothing for one of a capture. Not in a capture.
+    /// Makes the host wait until an event of this timeline has happened; does nothing for an event of a capture. Not
+    /// allowed in a capture.
     /// @throws the same
     void synchronize(const Event& event, SourceLocation where = SourceLocation::current()) const {
         state_->synchronize(event, where);
     }
-    /// Says whether any of the stream's events has happened that had not when this was asked last. Not in a capture.
+    /// Returns whether any of the stream's events has happened since the last call. Not allowed in a capture.
     bool advanced() const noexcept { return state_->advanced(); }
 
-    /// Returns the capture of a CUDA graph that the stream is part of, 0: none.
+    /// Returns the graph capture that the stream is part of, 0: none.
     unsigned long long capture() const noexcept { return state_->capture(); }
 
     cudaStream_t native() const noexcept { return state_->stream().native(); }
-    /// Returns device memory for the temporary storage of the kernel that is enqueued next.
+    /// Returns device memory for temporary storage of the next kernel.
     std::span<std::byte> scratch() const noexcept { return state_->scratch(); }
     int device() const noexcept { return state_->device(); }
 
@@ -250,12 +252,12 @@ class TimelineRef {
 
 static_assert(shardkit::Stream<TimelineRef>);
 
-/// Gives a stream what the library needs beside it: events and scratch memory, all made here, so that a step
-/// allocates nothing. It neither moves nor copies; the stream outlives it.
-/// Cost:    2 * events CUDA events and scratch_bytes of device memory; its end waits for the device.
+/// Adds to a stream what the library needs: events and scratch memory, all allocated here, so that a step allocates
+/// nothing. It cannot be moved or copied; the stream must outlive it.
+/// Cost:    2 * events CUDA events and scratch_bytes of device memory; its destructor waits for the device.
 class Timeline {
   public:
-    /// Makes the events and scratch memory of a stream.
+    /// Makes the events and the scratch memory of a stream.
     /// @throws std::invalid_argument for no events; Error, also when the stream is not of that device
     explicit Timeline(StreamRef stream, const TimelineOptions& options = {},
                       SourceLocation where = SourceLocation::current())

@@ -3,7 +3,7 @@
 
 #include <shardkit/core/element.hpp>
 
-// The CUDA toolkit's own types of 16 bits, as elements: of cuda_bf16.h and cuda_fp16.h, which who uses them includes.
+// Element traits for the CUDA toolkit's 16-bit types. Users include cuda_bf16.h and cuda_fp16.h themselves.
 // NOLINTNEXTLINE(bugprone-reserved-identifier): the toolkit's names
 struct __nv_bfloat16;
 // NOLINTNEXTLINE(bugprone-reserved-identifier)

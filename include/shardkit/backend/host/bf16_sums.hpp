@@ -10,9 +10,9 @@
 #include <shardkit/backend/host/summands.hpp>
 #include <shardkit/core/bf16.hpp>
 
-// Sums of bf16 on processors that round to it by an instruction of AVX-512: registers of 64 bytes and a third of the
-// instructions of sums.inc's. It is chosen at run time, also where the translation unit is compiled for such a
-// processor. The instructions are named, as compilers differ in what their builtins for them are called.
+// Sums of bf16 with the rounding instruction of AVX-512: registers of 64 bytes, and a third of the instructions of
+// sums.inc. Chosen at run time, even where the translation unit is compiled for such a processor. The instructions
+// are in assembly, as compilers name their builtins differently.
 
 namespace shardkit::host::detail::avx512 {
 
@@ -29,7 +29,8 @@ namespace shardkit::host::detail::avx512 {
 using Words = Vector<std::uint32_t, 16>;
 using Floats = Vector<float, 16>;
 
-/// Sums at 32 places: at even ones in one register and at odd ones in the other, as in SumPair<float, bf16, bf16>.
+/// Sums at 32 places: those at even places in one register, at odd places in the other, as in SumPair<float, bf16,
+/// bf16>.
 struct Bf16Sums {
     static constexpr std::size_t count = 32;
 
@@ -44,7 +45,7 @@ struct Bf16Sums {
         std::memcpy(&even, &low, sizeof even);
         std::memcpy(&odd, &high, sizeof odd);
     }
-    /// Adds by products with one: of the units that add, widening keeps some busy.
+    /// Adds by multiplying with one: some of the units that add are busy with widening.
     SHARDKIT_TARGET_CODE void add(const bf16* next, const Floats& one) {
         const Bf16Sums addend(next);
         asm("vfmadd231ps {%2, %1, %0|%0, %1, %2}" : "+v"(even) : "v"(addend.even), "v"(one));
@@ -52,7 +53,7 @@ struct Bf16Sums {
     }
 };
 
-/// Says whether one of the two registers has a zero.
+/// Returns whether one of the two registers has a zero.
 SHARDKIT_TARGET_CODE inline bool any_zero(const Words& a, const Words& b, const Words& magnitude) {
     std::uint32_t of_a;
     std::uint32_t of_b;
@@ -62,7 +63,7 @@ SHARDKIT_TARGET_CODE inline bool any_zero(const Words& a, const Words& b, const 
     return of_a != 0;
 }
 
-/// Returns a bit for each lane that is subnormal in one of the two.
+/// Returns a mask of the lanes that are subnormal in one of the two registers.
 SHARDKIT_TARGET_CODE inline std::uint16_t subnormal(const Bf16Sums& sums) {
     std::uint16_t even;
     std::uint16_t odd;
@@ -72,14 +73,14 @@ SHARDKIT_TARGET_CODE inline std::uint16_t subnormal(const Bf16Sums& sums) {
     return even;
 }
 
-/// Rounds to nearest, ties to even, by the instruction, which takes what is subnormal for zero. It leaves the
-/// registers' values one after the other; `order` puts them where they belong.
+/// Rounds to nearest, ties to even, with the instruction, which treats subnormal values as zero. It puts the
+/// registers' values one behind the other; `order` moves them to their places.
 SHARDKIT_TARGET_CODE inline void round(const Bf16Sums& sums, const Words& order, Words& rounded) {
     asm("vcvtne2ps2bf16 {%2, %1, %0|%0, %1, %2}" : "=v"(rounded) : "v"(sums.odd), "v"(sums.even));
     asm("vpermw {%0, %1, %0|%0, %1, %0}" : "+v"(rounded) : "v"(order));
 }
 
-/// Rounds the same by integers, whatever the sums are.
+/// Rounds the same with integer operations, for all values.
 SHARDKIT_TARGET_CODE inline void round_any(const Bf16Sums& sums, Words& rounded) {
     Words even;
     Words odd;
@@ -94,7 +95,7 @@ SHARDKIT_TARGET_CODE inline void stream(const Words& words, bf16* target) {
     asm volatile("vmovntdq {%1, %0|%0, %1}" : "=m"(*static_cast<Words*>(static_cast<void*>(target))) : "v"(words));
 }
 
-/// Sums as sum_lanes does.
+/// Adds up like sum_lanes.
 SHARDKIT_TARGET_CODE [[gnu::noinline, gnu::flatten]] inline void sum_bf16(const Summands<bf16, bf16>& summands,
                                                                           std::size_t begin, std::size_t end) {
     constexpr std::size_t count = Bf16Sums::count;
@@ -122,7 +123,7 @@ SHARDKIT_TARGET_CODE [[gnu::noinline, gnu::flatten]] inline void sum_bf16(const 
         Words rounded_b;
         round(a, order, rounded_a);
         round(b, order, rounded_b);
-        // What the instruction takes for zero becomes one.
+        // Subnormal values, which the instruction treats as zero, become zeros.
         if (any_zero(rounded_a, rounded_b, magnitude) && (subnormal(a) | subnormal(b)) != 0) [[unlikely]] {
             round_any(a, rounded_a);
             round_any(b, rounded_b);
@@ -147,7 +148,7 @@ SHARDKIT_TARGET_CODE [[gnu::noinline, gnu::flatten]] inline void sum_bf16(const 
 #pragma GCC pop_options
 #endif
 
-/// Says whether sum_bf16 is the loop to call.
+/// Returns whether this processor can run sum_bf16.
 inline bool use() noexcept {
     static const bool supported = __builtin_cpu_supports("avx512bw") != 0 &&
                                   __builtin_cpu_supports("avx512dq") != 0 &&

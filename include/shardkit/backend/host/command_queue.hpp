@@ -16,8 +16,8 @@
 
 namespace shardkit::host::detail {
 
-/// Counts the waits of one thread, for another that looks whether they end. What a wait is for is written down before
-/// its beginning is.
+/// Counts the waits of one thread, for another thread that checks whether they end. What a wait is for is stored
+/// before its begin.
 class WaitCount {
   public:
     /// Returns a number that is odd while the thread waits and grows with every wait.
@@ -34,8 +34,8 @@ class WaitCount {
     std::atomic<std::uint64_t> generation_{0};
 };
 
-/// Lets a thread that is about to sleep until a count of commands is reached say so, for who looks for waits that
-/// never end. Written by one thread, read by another.
+/// Announces that a thread sleeps until a counter of commands reaches a target, for the detection of waits that never
+/// end. Written by one thread, read by another.
 class QueueWait : public WaitCount {
   public:
     void begin(const std::atomic<std::uint64_t>& count, std::uint64_t target) noexcept {
@@ -43,7 +43,7 @@ class QueueWait : public WaitCount {
         target_.store(target, std::memory_order_relaxed);
         step();
     }
-    /// Says whether it sleeps until something that has not come.
+    /// Returns whether the thread sleeps until a command that has not run yet.
     bool stuck() const noexcept {
         return is_waiting() && count_.load(std::memory_order_relaxed)->load(std::memory_order_acquire) <
                                    target_.load(std::memory_order_relaxed);
@@ -54,12 +54,12 @@ class QueueWait : public WaitCount {
     std::atomic<std::uint64_t> target_{0};
 };
 
-/// A function to be called later, kept in place: nothing is allocated, and one that was never called may be dropped.
+/// A function to call later, stored in place. Nothing is allocated, and a command may be dropped without a call.
 class Command {
   public:
     static constexpr std::size_t bytes = 320;
 
-    /// It is copied.
+    /// Stores a copy of the function.
     template <class F>
     void set(const F& function) noexcept {
         static_assert(sizeof(F) <= bytes, "the command captures more than a slot of a queue holds");
@@ -67,7 +67,7 @@ class Command {
         ::new (static_cast<void*>(function_.data())) F(function);
         call_ = [](void* at) { (*std::launder(static_cast<F*>(at)))(); };
     }
-    /// @throws what the function does
+    /// @throws what the function throws
     void operator()() { call_(function_.data()); }
 
   private:
@@ -75,47 +75,47 @@ class Command {
     alignas(std::max_align_t) std::array<std::byte, bytes> function_;
 };
 
-/// A thread that runs commands in the order in which one other thread submits them. A fixed ring: nothing is
-/// allocated after construction; `submit` waits while the ring is full.
-/// Errors:  what a command throws is kept; later commands are dropped, not run, until `wait` has thrown it.
+/// A thread that runs commands in the order in which one other thread submits them. It uses a fixed ring: nothing is
+/// allocated after construction, and `submit` waits while the ring is full.
+/// Errors:  an exception of a command is kept; later commands are dropped until `wait` has thrown it.
 class CommandQueue {
   public:
     static constexpr std::size_t slots = 256;
 
-    /// Returns the bytes that a queue takes beside its thread.
+    /// Returns the memory of a queue in bytes, without its thread's.
     static constexpr std::size_t ring_bytes() noexcept { return slots * sizeof(Slot); }
 
-    /// Starts the thread; `spins` is the number of looks of an idle thread before it sleeps; 0 where threads
-    /// outnumber processors.
+    /// Starts the thread. `spins` is the number of polls of an idle thread before it sleeps; use 0 if there are more
+    /// threads than processors.
     /// @throws std::system_error when no thread can be made
     explicit CommandQueue(std::uint32_t spins = 0)
         : ring_(std::make_unique<std::array<Slot, slots>>()), spins_(spins), worker_([this] { work(); }) {}
     CommandQueue(const CommandQueue&) = delete;
     CommandQueue& operator=(const CommandQueue&) = delete;
-    /// Runs what was submitted, then ends the thread. An error that nobody waited for is dropped.
+    /// Runs the submitted commands, then ends the thread. An error that nobody waited for is dropped.
     ~CommandQueue() {
         submit([this] { ending_ = true; }, Kind::always);
         worker_.join();
     }
 
-    /// Returns the position of the newest command: `wait` for it returns when everything submitted so far has run.
+    /// Returns the position of the newest command; `wait` for it returns when all submitted commands have run.
     std::uint64_t submitted() const noexcept { return submitted_.load(std::memory_order_relaxed); }
 
-    /// Returns the command's position.
+    /// Submits a command and returns its position.
     template <class F>
     std::uint64_t submit(const F& command) {
         return submit(command, Kind::unless_failed);
     }
 
-    /// Waits, for the submitting thread, and returns when the command at `position` has run, or was dropped.
+    /// Waits, in the submitting thread, until the command at `position` has run or was dropped.
     void await(std::uint64_t position) noexcept { wait_until(done_, position, &submitter_); }
-    /// Waits, for this queue's commands, until another queue's command has run or was dropped.
+    /// Waits, in this queue's commands, until another queue's command has run or was dropped.
     void await(const CommandQueue& other, std::uint64_t position) noexcept {
         wait_until(other.done_, position, &worker_waits_);
     }
 
-    /// Waits as `await` does, and tells of failures.
-    /// @throws what the first failed command threw, once everything submitted has been dropped
+    /// Waits like `await`, and reports failures.
+    /// @throws what the first failed command threw, after all submitted commands were dropped
     void wait(std::uint64_t position) {
         await(position);
         if (!failed_.load(std::memory_order_acquire)) { return; }
@@ -125,9 +125,9 @@ class CommandQueue {
         std::rethrow_exception(failure);
     }
 
-    /// Says whether the submitting thread sleeps until this queue has run what it has not.
+    /// Returns whether the submitting thread sleeps until this queue has run a command that has not run yet.
     bool submitter_is_stuck() const noexcept { return submitter_.stuck(); }
-    /// Says whether this queue's thread has nothing to run, or sleeps until another queue has run what it has not.
+    /// Returns whether this queue's thread has nothing to run, or sleeps until another queue has run a command.
     bool rests() const noexcept {
         const std::uint64_t submitted = submitted_.load(std::memory_order_acquire);
         return done_.load(std::memory_order_acquire) >= submitted || worker_waits_.stuck();
@@ -156,7 +156,7 @@ class CommandQueue {
         return position + 1;
     }
 
-    /// Waits until a count reaches the target; `sleeper` says whose wait it is; null: this queue's thread waits for
+    /// Waits until a counter reaches the target. `sleeper` announces the wait; null: this queue's thread waits for
     /// commands.
     void wait_until(const std::atomic<std::uint64_t>& count, std::uint64_t target, QueueWait* sleeper) noexcept {
         std::uint64_t seen = count.load(std::memory_order_acquire);
@@ -196,7 +196,7 @@ class CommandQueue {
     std::atomic<std::uint64_t> done_{0};
     std::atomic<bool> failed_{false};
     std::exception_ptr failure_;  // written by the worker before failed_, taken by the submitter while it is idle
-    bool ending_ = false;         // the worker's own
+    bool ending_ = false;         // used by the worker only
     QueueWait submitter_;
     QueueWait worker_waits_;
     std::thread worker_;

@@ -5,34 +5,33 @@
 #include <cstdint>
 #include <cstring>
 
-// The instructions that are named are the compilers' builtins: <emmintrin.h> would be a hundredth of what the whole
-// umbrella takes to read.
+// Instructions are used through the compilers' builtins: <emmintrin.h> would take a hundredth of the whole umbrella's
+// compile time.
 
 namespace shardkit::host::detail {
 
-/// Copies `count` elements between ranges that do not overlap; null pointers are fine when there are none.
+/// Copies `count` elements between ranges that do not overlap; pointers may be null if `count` is 0.
 template <class T>
 void copy_elements(const T* from, T* to, std::size_t count) noexcept {
     if (count > 0) { std::memcpy(static_cast<void*>(to), from, count * sizeof(T)); }
 }
 
-/// Says how results are written: through the caches, or past them. Going past them saves reading the lines that are
-/// overwritten and wins only where the data does not fit the caches anyway.
+/// How results are written: through the caches, or past them (streaming). Streaming saves reading the overwritten
+/// cache lines, and is faster only where the data does not fit the caches anyway.
 enum class Store : std::uint8_t { cached, streaming };
 
-/// Bounds the bytes of memory that is read or written, all ranks together, up to which results go through the caches:
-/// three quarters of what processors commonly share among a few of their cores. Measured on one that shares 32 MiB:
-/// with 16 MiB streaming takes up to 1.6 times as long, with 24 MiB both ways are as fast, from 32 MiB on streaming
-/// is.
+/// The largest number of bytes, over all ranks, for which results are written through the caches: three quarters of
+/// the cache that a few cores of common processors share. Measured on a processor that shares 32 MiB: with 16 MiB
+/// streaming takes up to 1.6 times as long, with 24 MiB both are equally fast, from 32 MiB on streaming is faster.
 inline constexpr std::size_t streaming_bytes = std::size_t{24} << 20U;
 
-/// Returns how results are best written where `bytes` bytes are read or written.
+/// Returns how to write results when `bytes` bytes are read or written.
 constexpr Store store_for(std::size_t bytes) noexcept {
     return bytes > streaming_bytes ? Store::streaming : Store::cached;
 }
 
-/// Writes `Bytes` bytes, those of a register, past the caches where the processor can, and at once where it has such
-/// registers: halves reach a few percent less of the memory's bandwidth.
+/// Writes `Bytes` bytes of a register past the caches if the processor can, and in one instruction if it has such
+/// registers: two halves reach a few percent less of the memory bandwidth.
 /// @pre `to` is a multiple of `Bytes`; fast only where whole cache lines are written one after the other
 template <std::size_t Bytes>
 void stream_register(const void* from, void* to) noexcept {
@@ -70,7 +69,7 @@ void stream_register(const void* from, void* to) noexcept {
 }
 
 #if defined(__SSE2__)
-/// Copies whole cache lines past the caches, the ends through them.
+/// Copies full cache lines past the caches, and the ends through them.
 inline void stream_bytes(const std::byte* from, std::byte* to, std::size_t count) noexcept {
     constexpr std::size_t line = 64;
     constexpr std::size_t half = line / 2;
@@ -82,7 +81,7 @@ inline void stream_bytes(const std::byte* from, std::byte* to, std::size_t count
     std::memcpy(to, from, head);
     std::size_t at = head;
     for (; at + line <= count; at += line) {
-        // Read as a whole before any of it is written.
+        // The whole line is read before any of it is written.
         std::byte words[2][half];
         std::memcpy(words[0], from + at, half);
         std::memcpy(words[1], from + at + half, half);
@@ -93,8 +92,8 @@ inline void stream_bytes(const std::byte* from, std::byte* to, std::size_t count
 }
 #endif
 
-/// Copies `count` elements between ranges that do not overlap, written as `store` says; after streaming,
-/// `finish(store)` before another thread may look.
+/// Copies `count` elements between ranges that do not overlap, written as `store` says. After streaming, call
+/// `finish(store)` before another thread reads them.
 template <class T>
 void copy_elements(const T* from, T* to, std::size_t count, [[maybe_unused]] Store store) noexcept {
 #if defined(__SSE2__)
@@ -106,7 +105,7 @@ void copy_elements(const T* from, T* to, std::size_t count, [[maybe_unused]] Sto
     copy_elements(from, to, count);
 }
 
-/// Orders streamed results before whatever the thread does next: releases do not.
+/// Orders streamed results before the thread's next operations; a release store does not.
 inline void finish([[maybe_unused]] Store store) noexcept {
 #if defined(__SSE2__)
     if (store == Store::streaming) { __builtin_ia32_sfence(); }

@@ -19,10 +19,9 @@
 
 namespace shardkit::host {
 
-/// Offers what an engine's Kernels must, for engines whose memory is the host's: HostKernels that run when a
-/// stream gets to them; `stream.submit(work)` decides when and where. Pointers that a kernel is given are read when
-/// it runs, so that scalars which earlier work of the stream writes (a clip coefficient, say) need no
-/// synchronisation.
+/// The Kernels of engines whose memory is the host's: HostKernels that run in the order of a stream;
+/// `stream.submit(work)` decides when and where. Pointers that a kernel is given are read when it runs, so that
+/// scalars which earlier work of the stream writes (for example a clip coefficient) need no synchronisation.
 /// Order:   stream-ordered; copy_in and copy_out return when the host's side is done.
 template <class S>
 struct EnqueuedKernels {
@@ -50,7 +49,7 @@ struct EnqueuedKernels {
         stream.submit([=] { shardkit::detail::HostKernels::unpack(InlineStream{}, table, flat); });
     }
 
-    /// Copies from the host's memory into the engine's; copy_out does the way back.
+    /// Copies from host memory to the engine's memory; copy_out copies back.
     /// @pre both spans have the same size
     template <class T>
     static void copy_in(const S& stream, std::span<const T> from, std::span<T> to) {
@@ -62,7 +61,7 @@ struct EnqueuedKernels {
         std::copy(from.begin(), from.end(), to.begin());
     }
 
-    /// Runs work() once, for scalars that depend on scalars. It is copied, and holds pointers into the engine's
+    /// Runs work() once, for scalars that depend on scalars. The work is copied, and holds pointers to the engine's
     /// memory.
     template <class Work>
     static void run_once(const S& stream, const Work& work) {
@@ -77,8 +76,8 @@ struct EnqueuedKernels {
         });
     }
 
-    /// Adds the sum of (*scale * element)^2 over `pieces` to into[0], and the finite check to into[1]; the order of
-    /// the additions is HostKernels::norm_partial's within each piece, then that of the pieces.
+    /// Adds the sum of (*scale * element)^2 over `pieces` to into[0], and the finite check to into[1]. Additions are
+    /// in the order of HostKernels::norm_partial within each piece, then in the order of the pieces.
     template <FloatingElement T>
     static void norm_partial(const S& stream, std::span<const NormPiece<T>> pieces, IndexRange /*positions*/,
                              const double* scale, double* into) {
@@ -93,7 +92,7 @@ struct EnqueuedKernels {
         });
     }
 
-    /// Takes one step of an optimizer over the elements in `ranges`, each with updates[range.update]; nothing when
+    /// Makes one step of an optimizer over the elements in `ranges`, each with updates[range.update]. Does nothing if
     /// *skip is not 0.
     template <class Master, class Gather, class Gradient, std::size_t StateCount,
               UpdateOf<Arithmetic<Master>, StateCount> Update>

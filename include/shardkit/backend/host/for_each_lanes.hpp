@@ -13,7 +13,7 @@
 
 namespace shardkit::host::detail {
 
-/// Calls step(0) ... step(count - 1). The inner loop's fixed length is what lets compilers vectorise it at -O2.
+/// Calls step(0) ... step(count - 1). The fixed length of the inner loop lets compilers vectorise it at -O2.
 template <class Step>
 inline void for_each_index(std::size_t count, Step step) noexcept {
     constexpr std::size_t piece = 64;
@@ -24,7 +24,7 @@ inline void for_each_index(std::size_t count, Step step) noexcept {
     for (std::size_t i = whole; i < count; ++i) { step(i); }
 }
 
-/// Refers to an array that a loop reads.
+/// An array that a loop reads.
 template <class T>
 struct Input {
     using Pointer = const T*;
@@ -34,7 +34,7 @@ struct Input {
     Pointer data;
 };
 
-/// Refers to an array that a loop reads and writes back.
+/// An array that a loop reads and writes.
 template <class T>
 struct InOut {
     using Pointer = T*;
@@ -44,7 +44,7 @@ struct InOut {
     Pointer data;
 };
 
-/// Refers to an array that a loop only writes: what it held is not looked at.
+/// An array that a loop only writes.
 template <class T>
 struct Output {
     using Pointer = T*;
@@ -66,7 +66,7 @@ void run_lanes(std::size_t count, const F& f, const S&... streams) {
 template <std::floating_point A>
 inline constexpr std::size_t widest_count = widest_register / sizeof(A);
 
-/// Holds a register's worth of a stream, for the elements after the last whole register.
+/// One register of a stream, for the elements after the last full register.
 template <std::floating_point A, class S>
 struct Tail {
     typename S::Element elements[widest_count<A>]{};
@@ -80,9 +80,9 @@ struct Tail {
     }
 };
 
-/// Calls f(lanes...) for every register's worth of the streams' `count` elements, and writes back what it
-/// left in the lanes of InOut and Output streams. f must treat every lane alike; where it calls for a type
-/// of lanes it must be a template, as the width is chosen at run time.
+/// Calls f(lanes...) for every register of the streams' `count` elements, and writes the lanes of InOut and Output
+/// streams back. f must treat all lanes equally. If it names the type of the lanes it must be a template, as the
+/// width is chosen at run time.
 /// @post an element's result depends on that element alone, not on its position or on `count`
 template <std::floating_point A, class F, class... S>
 void for_each_lanes(std::size_t count, const F& f, const S&... streams) {
@@ -100,8 +100,7 @@ void for_each_lanes(std::size_t count, const F& f, const S&... streams) {
     }
 }
 
-/// Says whether a conversion needs short vectors: those of fp16 have branches, others are turned into them by the
-/// compiler.
+/// Whether a conversion needs explicit vectors: those of fp16 have branches; compilers vectorise the others.
 template <class From, class To>
 inline constexpr bool needs_lanes = (std::same_as<From, fp16> && std::floating_point<To>) ||
                                     (std::same_as<To, fp16> && std::floating_point<From>);
@@ -113,7 +112,7 @@ void convert_by_lanes(const From* from, To* to, std::size_t count) noexcept {
         Output<To>{to});
 }
 
-/// Writes to[i] = from[i] in the arithmetic type A, for `count` elements that do not overlap.
+/// Writes to[i] = from[i] in the arithmetic type A, for `count` elements; the arrays must not overlap.
 template <class A, Element In>
 void widen_block(const In* from, A* to, std::size_t count) noexcept {
     if constexpr (needs_lanes<In, A>) {
@@ -123,7 +122,7 @@ void widen_block(const In* from, A* to, std::size_t count) noexcept {
     }
 }
 
-/// Writes to[i] = from[i] rounded to Out, for `count` elements that do not overlap.
+/// Writes to[i] = from[i] rounded to Out, for `count` elements; the arrays must not overlap.
 template <Element Out, class A>
 void round_block(const A* from, Out* to, std::size_t count) noexcept {
     if constexpr (needs_lanes<A, Out>) {
@@ -133,8 +132,8 @@ void round_block(const A* from, Out* to, std::size_t count) noexcept {
     }
 }
 
-/// Returns the sum of term(element) over one block, in A: element i goes to partial sum i mod partial_sums<A>, then
-/// the halves are added to each other until one is left. Missing elements at the end count as zeros.
+/// Returns the sum of term(element) over one block, in A. Element i is added to partial sum i mod partial_sums<A>;
+/// then halves of these are added until one is left. Missing elements at the end count as zeros.
 /// @pre term(0) is 0
 template <std::floating_point A, FloatingElement T, class Term>
 A block_sum(std::span<const T> block, const Term& term) {

@@ -8,8 +8,8 @@
 
 namespace shardkit::host {
 
-/// Host work in order: in the caller before the call returns (a default stream), or on a CommandQueue's thread. A
-/// reference; the queue outlives it and is submitted to by one thread only.
+/// Work of the host in order: in the caller before the call returns (a default stream), or on a CommandQueue's
+/// thread. It is a reference: the queue must outlive it, and only one thread may submit to it.
 class HostStream {
   public:
     class Event {
@@ -19,7 +19,7 @@ class HostStream {
       private:
         friend HostStream;
         bool has_happened() const noexcept { return queue_ == nullptr; }
-        /// In the thread that submits to the queue. @throws what a command before the event threw
+        /// Waits in the thread that submits to the queue. @throws what a command before the event threw
         void wait() const {
             if (queue_ != nullptr) { queue_->wait(position_); }
         }
@@ -35,7 +35,7 @@ class HostStream {
     HostStream(InlineStream /*same*/) noexcept {}  // implicit: a verb takes either
     explicit HostStream(detail::CommandQueue& queue) noexcept : queue_(&queue) {}
 
-    /// Whether work runs in the caller before the call returns.
+    /// Returns whether work runs in the caller before the call returns.
     bool is_inline() const noexcept { return queue_ == nullptr; }
     bool runs_on(const detail::CommandQueue& queue) const noexcept { return queue_ == &queue; }
 
@@ -46,7 +46,7 @@ class HostStream {
         return event;
     }
 
-    /// Orders later work of this stream behind the event: an inline stream waits at once.
+    /// Makes later work of this stream wait for the event; an inline stream waits at once.
     /// @throws what a command before the event threw, if this stream is inline
     void wait(const Event& event) const {
         if (is_inline()) {
@@ -55,7 +55,7 @@ class HostStream {
             settle(event);
         }
     }
-    /// Waits likewise, and leaves what a command threw to the next wait.
+    /// Waits likewise, and leaves an exception of a command to the next wait.
     void settle(const Event& event) const {
         if (event.has_happened() || event.queue_ == queue_) { return; }
         if (queue_ != nullptr) {
@@ -64,13 +64,13 @@ class HostStream {
             event.settle();
         }
     }
-    /// Lets the host wait for all that the stream was given.
+    /// Makes the host wait for all work of the stream.
     /// @throws what a command threw
     void synchronize() const { record().wait(); }
-    /// Waits likewise, and leaves that to the next wait.
+    /// Waits likewise, and leaves an exception of a command to the next wait.
     void settle() const noexcept { record().settle(); }
 
-    /// Runs `work()` in this stream's order. It is copied, and must be trivially destructible and small.
+    /// Runs `work()` in this stream's order. The work is copied, and must be trivially destructible and small.
     template <class Work>
     void submit(const Work& work) const {
         if (queue_ != nullptr) {

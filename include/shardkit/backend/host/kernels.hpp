@@ -25,10 +25,10 @@
 
 namespace shardkit::detail {
 
-/// Runs element-wise and reduction loops in the caller's thread, on short vectors.
-/// Alignment: an element's own.   Cost: one pass over the spans; no allocation.
-/// An element's result depends on that element alone, not on its place in the span, so shards of any
-/// boundaries give the same bits as the whole.
+/// Element-wise and reduction loops in the caller's thread, on short vectors.
+/// Alignment: that of an element.   Cost: one pass over the spans; no allocation.
+/// An element's result depends on that element alone, not on its place in the span. Therefore shards give the same
+/// bits as the whole, wherever they are split.
 /// @throws std::invalid_argument when the sizes of a call's spans disagree
 struct HostKernels {
     /// Sets every element.
@@ -39,7 +39,7 @@ struct HostKernels {
     }
 
     /// Converts elements.
-    /// @post to[i] is from[i] rounded to nearest, ties to even (from fp64 to a 16-bit type by way of fp32)
+    /// @post to[i] is from[i] rounded to nearest, ties to even (from fp64 to a 16-bit type through fp32)
     /// @pre the spans do not overlap
     template <FloatingElement From, FloatingElement To>
     static void convert(InlineStream, std::span<const From> from, std::span<To> to,
@@ -66,15 +66,15 @@ struct HostKernels {
             host::detail::Input<Addend>{addend.data()}, host::detail::InOut<Sum>{total.data()});
     }
 
-    /// Copies every tensor of `table` into its place in `flat`; what lies between them is left alone.
-    /// @pre `table` is tensor_table's; no tensor overlaps `flat` or another one
+    /// Copies every tensor of `table` to its place in `flat`; elements between them are not touched.
+    /// @pre `table` is from tensor_table; no tensor overlaps `flat` or another one
     template <Element T>
     static void pack(InlineStream, std::span<const TensorPiece<T>> table, std::span<T> flat) {
         copy_tensors(table, flat, [](T* tensor, T* place, std::size_t count, host::detail::Store store) {
             host::detail::copy_elements(tensor, place, count, store);
         });
     }
-    /// Copies every tensor of `table` out of its place in `flat`, otherwise as pack().
+    /// Copies every tensor of `table` from its place in `flat`, otherwise like pack().
     template <Element T>
     static void unpack(InlineStream, std::span<const TensorPiece<T>> table, std::span<T> flat) {
         copy_tensors(table, flat, [](T* tensor, T* place, std::size_t count, host::detail::Store store) {
@@ -83,9 +83,9 @@ struct HostKernels {
     }
 
     /// Adds the sum of (scale * gradient[i])^2 and the finite check of `gradient` to `into`.
-    /// Order:  Arithmetic<T> inside blocks of 4096 elements counted from the span's start, double across
-    ///         blocks, the same on every machine. A block whose sum Arithmetic<T> does not hold is summed again in
-    ///         double, and only there are elements looked for that are not finite.
+    /// Order:  Arithmetic<T> inside blocks of 4096 elements counted from the span's start, double across blocks, the
+    ///         same on every machine. A block whose sum overflows Arithmetic<T> is summed again in double, and only
+    ///         there elements are checked for infinities and NaN.
     template <FloatingElement T>
     static void norm_partial(InlineStream, std::span<const T> gradient, double scale, NormPartial& into) {
         using A = Arithmetic<T>;
@@ -102,10 +102,10 @@ struct HostKernels {
         }
     }
 
-    /// Takes one step of an optimizer over a shard, gathered values included; see UpdateSpans.
+    /// Makes one step of an optimizer over a shard, gathered values included; see UpdateSpans.
     /// Cost:   fp32 throughout: 12 bytes moved per element and 8 for each state; 2 more with a gathered 16-bit copy,
-    ///         half back from a 16-bit gradient. Where an update's gradient_scale is 1, its unscaled()
-    ///         saves the products.
+    ///         2 less with a 16-bit gradient. If an update's gradient_scale is 1, its unscaled() saves the
+    ///         multiplications.
     template <class Master, class Gather, class Gradient, std::size_t StateCount,
               UpdateOf<Arithmetic<Master>, StateCount> Update>
     static void update(InlineStream, const Update& update,
@@ -148,7 +148,7 @@ struct HostKernels {
     }
 
   private:
-    /// Takes a step whose result is rounded stochastically: block after block by way of the arithmetic type.
+    /// Makes a step with stochastic rounding: block by block, through the arithmetic type.
     template <class Step, class Master, class Gather, class Gradient, std::size_t StateCount>
     static void update_stochastically(const Step& step,
                                       const UpdateSpans<Master, Gather, Gradient, StateCount>& spans) {
@@ -177,7 +177,7 @@ struct HostKernels {
         }
     }
 
-    /// Calls copy(tensor, its place in `flat`, elements, how to write) for each tensor.
+    /// Calls copy(tensor, its place in `flat`, number of elements, how to write) for each tensor.
     template <Element T, class Copy>
     static void copy_tensors(std::span<const TensorPiece<T>> table, std::span<T> flat, Copy copy) {
         const host::detail::Store store = host::detail::store_for(2 * flat.size_bytes());

@@ -17,27 +17,27 @@
 #include <shardkit/backend/host/summands.hpp>
 #include <shardkit/core/element.hpp>
 
-// Loops on short vectors, made once per instruction set out of the same source:
-//   lanes.inc      Lanes<A>, one register of values, its arithmetic and comparisons
+// Loops on short vectors, compiled once per instruction set from the same source:
+//   lanes.inc      Lanes<A>: one register of values, with arithmetic and comparisons
 //   lanes_io.inc   load, Stored, store, stored_as: registers from and to elements of any type
-//   loops.inc      run_lanes, block_sum: the loops that the headers for_each_lanes and block_sum choose from
-//   sums.inc       sum_lanes: that of rank_order_reduction
-// Namespace `compiled` is for the instructions that the translation unit is compiled for. On x86 without AVX
-// there is `avx2` besides, chosen at run time: square roots and divisions take half the time, and fp16 is converted
-// by instructions (F16C). It fuses no products into sums but those with one, so both give the same bits.
-// The few instructions that are named are the compilers' builtins: <immintrin.h> would be a fifth of what the whole
-// umbrella takes to read.
+//   loops.inc      run_lanes, block_sum: the loops that for_each_lanes and block_sum choose from
+//   sums.inc       sum_lanes: the loop of rank_order_reduction
+// Namespace `compiled` uses the instructions that the translation unit is compiled for. On x86 without AVX there is
+// also `avx2`, chosen at run time: square roots and divisions take half the time, and fp16 is converted by
+// instructions (F16C). It fuses only multiplications by one into additions, so both give the same bits.
+// Some instructions are used through the compilers' builtins: <immintrin.h> would take a fifth of the whole
+// umbrella's compile time.
 
 namespace shardkit::host::detail {
 
-/// Names the compiler's vector type behind Vector.
+/// The compiler's vector type behind Vector.
 template <class T, std::size_t Count>
 struct VectorOf {
     // NOLINTNEXTLINE(modernize-use-using): clang 14 takes the attribute of a dependent type here only
     typedef T type __attribute__((vector_size(Count * sizeof(T))));
 };
 
-/// Holds `Count` values of T side by side: a short vector as GCC and clang define it.
+/// `Count` values of T: a short vector as GCC and clang define it.
 template <class T, std::size_t Count>
 using Vector = typename VectorOf<T, Count>::type;
 
@@ -45,8 +45,7 @@ using Vector = typename VectorOf<T, Count>::type;
 template <class T>
 concept Half = std::same_as<T, bf16> || std::same_as<T, fp16>;
 
-/// Holds `Count` elements of any type as they lie in memory, in a register where the type is one of the processor's
-/// or of 16 bits.
+/// `Count` elements of any type as they are in memory; a register for the processor's own types and 16-bit types.
 template <class T, std::size_t Count>
 struct StoredOf {
     using type = std::array<T, Count>;
@@ -56,19 +55,19 @@ struct StoredOf<T, Count> : VectorOf<T, Count> {};
 template <Half T, std::size_t Count>
 struct StoredOf<T, Count> : VectorOf<std::uint16_t, Count> {};
 
-/// Counts the bytes of the widest register that any of the loops uses. Not 64 where the machine has it: the loops
-/// wait for memory, and several machines clock down for it.
+/// The bytes of the widest register that any of the loops uses. Not 64, even if the machine has it: the loops wait
+/// for memory, and several machines reduce their clock for it.
 inline constexpr std::size_t widest_register = 32;
 
-/// Counts the elements that are added up in the arithmetic type before the sum goes on in double.
+/// The number of elements that are added in the arithmetic type before the sum continues in double.
 inline constexpr std::size_t block_elements = 4096;
 
-/// Counts the partial sums that a block is spread over: a fixed number, so that the order of additions does not
-/// depend on the width of the machine's registers.
+/// The number of partial sums of a block. It is fixed, so that the order of additions does not depend on the width of
+/// the machine's registers.
 template <std::floating_point A>
 inline constexpr std::size_t partial_sums = 128 / sizeof(A);
 
-/// Counts the elements that sum_lanes adds up before it writes them: two cache lines of 16-bit ones.
+/// The number of elements that sum_lanes adds up before it writes them: two cache lines of 16-bit elements.
 inline constexpr std::size_t summed_elements = 64;
 
 }  // namespace shardkit::host::detail
@@ -97,8 +96,8 @@ inline constexpr std::size_t summed_elements = 64;
 #undef SHARDKIT_TARGET_F16C
 
 #if defined(__x86_64__) && !defined(__AVX__)
-// GCC splits long vectors where a function may not use long registers, before it inlines, so there every
-// function of the region needs the target. clang splits them last and inlines better without it.
+// GCC splits long vectors in functions that may not use long registers before it inlines, so there every function of
+// the region needs the target. clang splits them last, and inlines better without it.
 #if !defined(__clang__)
 #pragma GCC push_options
 #pragma GCC target("avx2,f16c")
@@ -122,7 +121,7 @@ inline constexpr std::size_t summed_elements = 64;
 #endif
 
 namespace shardkit::host::detail {
-/// Says whether the loops compiled for AVX2, F16C and FMA are the ones to call. clang's builtin does not know F16C.
+/// Returns whether this processor can run the loops for AVX2, F16C and FMA. clang's builtin does not know F16C.
 inline bool use_avx2() noexcept {
     static const bool supported = [] {
         unsigned int eax = 0;

@@ -10,8 +10,8 @@
 
 namespace shardkit::host::detail {
 
-/// Returns the number of processors that this process may use; at least 1. Counts the affinity mask, because a
-/// container or `taskset` often allows fewer than the machine has.
+/// Returns the number of processors that this process may use, at least 1. It counts the affinity mask, as a
+/// container or `taskset` often allows fewer processors than the machine has.
 inline std::size_t allowed_cpus() noexcept {
 #if defined(__linux__)
     cpu_set_t set;
@@ -25,8 +25,8 @@ inline std::size_t allowed_cpus() noexcept {
     return count == 0 ? 1 : count;
 }
 
-/// Tells the processor that this is a spinning wait, so that it yields resources to its sibling and leaves the
-/// loop without a pipeline flush.
+/// Tells the processor that this is a spinning wait, so that it leaves resources to its sibling and exits the loop
+/// without a pipeline flush.
 inline void pause() noexcept {
 #if defined(__x86_64__) || defined(__i386__)
     __builtin_ia32_pause();

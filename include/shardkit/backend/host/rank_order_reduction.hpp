@@ -17,27 +17,28 @@
 
 namespace shardkit::host::detail {
 
-/// Names a range of elements.
+/// A range of elements.
 struct Chunk {
     std::size_t begin = 0;
     std::size_t end = 0;
     constexpr std::size_t size() const noexcept { return end - begin; }
 };
 
-/// Returns the part of `count` elements that rank `rank` of `ranks` works on: consecutive, in rank order, cut at
-/// multiples of 128 bytes so that two ranks do not write the same cache lines, and as equal as that allows.
+/// Returns the part of `count` elements that rank `rank` of `ranks` works on. Parts are consecutive, in rank order,
+/// split at multiples of 128 bytes so that two ranks do not write the same cache line, and otherwise as equal as
+/// possible.
 /// @post the chunks of all ranks are disjoint and cover [0, count)
 constexpr Chunk chunk_of(std::size_t count, std::size_t element_size, std::size_t rank, std::size_t ranks) noexcept {
     const std::size_t unit = std::max<std::size_t>(1, 128 / element_size);
     const std::size_t units = count / unit + (count % unit != 0 ? 1 : 0);
     const std::size_t each = units / ranks;
-    const std::size_t longer = units % ranks;  // the first so many ranks have one more
+    const std::size_t longer = units % ranks;  // this many ranks at the front have one unit more
     const std::size_t first = rank * each + std::min(rank, longer);
     const std::size_t last = first + each + (rank < longer ? 1 : 0);
     return {std::min(count, first * unit), std::min(count, last * unit)};
 }
 
-/// Names the type that sums are made in: integers wrap around instead of being undefined.
+/// The type in which sums are made: for integers unsigned, as their overflow is defined.
 template <class T, bool = std::is_integral_v<T>>
 struct SummandOf {
     using type = T;
@@ -47,7 +48,7 @@ struct SummandOf<T, true> {
     using type = std::make_unsigned_t<T>;
 };
 
-/// Holds values side by side that the compiler keeps in registers, and adds each to its own.
+/// A tile of values that the compiler keeps in registers.
 template <class T>
 struct Tile {
 #if defined(__AVX__)
@@ -82,8 +83,8 @@ struct Tile {
     }
 
   private:
-    /// Calls `step` for each register without a loop: compilers unroll those at -O3 only, and an array that a loop
-    /// walks over lies in memory.
+    /// Calls `step` for each register without a loop: compilers unroll loops only at -O3, and an array in a loop is
+    /// kept in memory.
     template <class Step>
     static void unrolled(Step step) noexcept {
         [&]<std::size_t... Index>(std::index_sequence<Index...>) { (step(Index), ...); }
@@ -96,10 +97,10 @@ struct Tile {
     }
 };
 
-/// Adds up whole tiles in rank order, from element `begin` on, all streams side by side: block after block takes up
-/// to twice as long, as the processor then does not read and write at the same time. Returns the end of what is done,
-/// less than a tile before `count`.
-/// @pre results that are streamed begin a cache line at `begin`
+/// Adds up full tiles in rank order, from element `begin` on, reading all inputs side by side: block after block
+/// would take up to twice as long, as the processor then does not read and write at the same time. Returns the end of
+/// the finished part, less than a tile before `count`.
+/// @pre streamed results begin a cache line at `begin`
 template <class T>
 std::size_t sum_tiles(const Summands<T, T>& summands, std::size_t begin, std::size_t count) noexcept {
     using Tile = Tile<T>;
@@ -120,9 +121,9 @@ std::size_t sum_tiles(const Summands<T, T>& summands, std::size_t begin, std::si
     return end;
 }
 
-/// Does what sum_tiles() does for sums that are made in another type than they are read or written in. Returns the
-/// end of what is done, less than summed_elements before `count`.
-/// @pre results that are streamed begin a cache line at `begin`
+/// Does the same as sum_tiles() for sums in another type than the elements. Returns the end of the finished part,
+/// less than summed_elements before `count`.
+/// @pre streamed results begin a cache line at `begin`
 template <std::floating_point A, FloatingElement In, FloatingElement Out>
 std::size_t sum_lanes(const Summands<In, Out>& summands, std::size_t begin, std::size_t count) noexcept {
     const std::size_t end = count - (count - begin) % summed_elements;
@@ -140,7 +141,7 @@ std::size_t sum_lanes(const Summands<In, Out>& summands, std::size_t begin, std:
     return end;
 }
 
-/// Counts the elements of a block: few enough that accumulator and rounded block stay in the first-level cache.
+/// The number of elements in a block, small enough that accumulator and rounded block stay in the first-level cache.
 inline constexpr std::size_t reduction_block = 1024;
 
 template <class A>
@@ -149,7 +150,7 @@ constexpr A add(A a, A b) noexcept {
     return static_cast<A>(static_cast<Summand>(a) + static_cast<Summand>(b));
 }
 
-/// Returns the larger value. A NaN of any rank stays, so that a maximum cannot hide a broken gradient.
+/// Returns the larger value. A NaN of any rank is kept, so that a maximum cannot hide a broken gradient.
 template <class A>
 constexpr A larger(A a, A b) noexcept {
     return a < b || b != b ? b : a;
@@ -173,8 +174,8 @@ void combine_block(A* sums, const In* next, std::size_t count, Two two) noexcept
     }
 }
 
-/// Reduces elements [begin, end) of reduce_in_rank_order(), a block that stays in the first-level cache after the
-/// other.
+/// Reduces elements [begin, end) for reduce_in_rank_order(), block after block; a block stays in the first-level
+/// cache.
 template <class In, class Out, class InputOf, class ResultOf>
 void reduce_blocks(ReduceOp op, std::size_t ranks, std::size_t begin, std::size_t end, InputOf input_of,
                    std::size_t results, ResultOf result_of) noexcept {
@@ -213,7 +214,8 @@ void reduce_blocks(ReduceOp op, std::size_t ranks, std::size_t begin, std::size_
     }
 }
 
-/// Returns the end of what is done, less than a few cache lines before `count`.
+/// Adds up most elements side by side. Returns the end of the finished part, less than a few cache lines before
+/// `count`.
 template <class In, class Out>
 std::size_t sum_side_by_side(const Summands<In, Out>& summands, std::size_t begin, std::size_t count) noexcept {
     using A = Arithmetic<Out>;
@@ -227,9 +229,9 @@ std::size_t sum_side_by_side(const Summands<In, Out>& summands, std::size_t begi
 }
 
 /// Reduces `count` elements of each of `ranks` inputs, in rank order 0, 1, ... in Arithmetic<Out>, rounds once, and
-/// writes the result to each of `results` places; after streaming, `finish` before another thread may look.
-/// A range is written only after all inputs have been read there, so a result may replace one of the inputs.
-/// `input_of(q)` is rank q's first element, `result_of(i)` the i-th place as a Result<Out>.
+/// writes the result to each of `results` places. After streaming, call `finish` before another thread reads them.
+/// A range is written only after all inputs were read there, so a result may replace one of the inputs.
+/// `input_of(q)` returns rank q's first element, `result_of(i)` the i-th place as a Result<Out>.
 template <class In, class Out, class InputOf, class ResultOf>
 void reduce_in_rank_order(ReduceOp op, std::size_t ranks, std::size_t count, InputOf input_of, std::size_t results,
                           ResultOf result_of) noexcept {
@@ -244,7 +246,7 @@ void reduce_in_rank_order(ReduceOp op, std::size_t ranks, std::size_t count, Inp
     reduce_blocks<In, Out>(op, ranks, done, count, input_of, results, result_of);
 }
 
-/// Reduces likewise with one result.
+/// Reduces the same to one result.
 template <class In, class Out, class InputOf>
 void reduce_in_rank_order(ReduceOp op, std::size_t ranks, std::size_t count, InputOf input_of,
                           Result<Out> result) noexcept {

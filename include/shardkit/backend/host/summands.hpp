@@ -9,18 +9,18 @@
 
 namespace shardkit::host::detail {
 
-/// Says where a reduction's results go, and how they are written.
+/// A place for a reduction's results, and how to write them.
 template <class Out>
 struct Result {
     Out* data;
     Store store = Store::cached;
 };
 
-/// Holds what is added up side by side: the ranks' inputs, and the places of the results.
+/// The operands of a reduction side by side: the ranks' inputs, and the places of the results.
 template <class In, class Out>
 class Summands {
   public:
-    /// Bounds the inputs and results: more are added up block after block.
+    /// The largest number of inputs and of results; more are reduced block after block.
     static constexpr std::size_t most = 64;
 
     const std::size_t ranks;
@@ -42,8 +42,8 @@ class Summands {
     const In* input(std::size_t rank) const noexcept { return inputs_[rank]; }
     Result<Out> result(std::size_t i) const noexcept { return {places_[i], stores_[i]}; }
 
-    /// Returns the number of elements before the first at which all results that are streamed begin a cache line;
-    /// `count` if there is none.
+    /// Returns the number of elements before the first one at which all streamed results begin a cache line; `count`
+    /// if there is none.
     std::size_t elements_before_line(std::size_t count) const noexcept {
         constexpr std::size_t line = 64;
         bool streams = false;
@@ -59,7 +59,7 @@ class Summands {
     }
 
   private:
-    // As far as they are needed: small sums are made often.
+    // Only the used entries are set: small sums are frequent.
     const In* inputs_[most];
     Out* places_[most];
     Store stores_[most];

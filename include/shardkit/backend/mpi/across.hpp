@@ -12,13 +12,13 @@
 #include <shardkit/backend/mpi/group.hpp>
 #include <shardkit/backend/mpi/world.hpp>
 
-// Copies between ranks of several hosts that see each other's memory within each: what leaves a host goes to one rank
-// of every other, from which its neighbours read it.
+// Copies between ranks of several hosts, where ranks of one host see each other's memory. Data for another host is
+// sent to one rank there, from which its neighbours read it.
 
 namespace shardkit::mpi::detail {
 
-/// Spreads the ranks' pieces of `full` when every rank has its own in place: piece_of(q) is rank q's. Each crosses to
-/// every other host once. @pre `full` is what the round shows as its output
+/// Distributes the ranks' pieces of `full`; every rank already has its own in place. piece_of(q) is rank q's range.
+/// Each piece is sent to every other host once. @pre `full` is the output that the round shows
 template <class T, class PieceOf>
 void spread(const Across& way, T* full, PieceOf piece_of) {
     const Call& call = way.call;
@@ -30,7 +30,7 @@ void spread(const Across& way, T* full, PieceOf piece_of) {
     };
     std::size_t longest = 0;
     for (std::size_t q = 0; q < group.size(); ++q) { longest = std::max(longest, piece_of(q).size()); }
-    way.round.meet();  // the neighbours' pieces are there, and nobody reads what is overwritten
+    way.round.meet();  // the neighbours' pieces are there, and nobody reads what is overwritten now
     constexpr int tag = 0;
     for_each_piece(call, longest, [&](std::size_t at, int most) {
         const auto part = [&](std::size_t q) {
@@ -59,7 +59,7 @@ void spread(const Across& way, T* full, PieceOf piece_of) {
         }
         call.lane.await(call, requests.first(used));
     });
-    way.round.meet();  // what the neighbours took is there
+    way.round.meet();  // the pieces that the neighbours received are there
     for (std::size_t q = 0; q < group.size(); ++q) {
         if (group.is_here(q) || group.takes_from(q)) { continue; }
         copy(q, group.taker(group.host, group.homes[q].place));
@@ -103,7 +103,7 @@ void broadcast(const Across& way, std::span<T> values, std::size_t root) {
     if (group.rank != first) { host::detail::copy_elements(way.input<T>(first), values.data(), values.size()); }
 }
 
-/// Lets every pair of ranks of different hosts pass a message each way.
+/// Exchanges a message each way between every pair of ranks of different hosts.
 template <class T>
 void all_to_all(const Across& way, std::span<const T> sent, std::span<T> received) {
     const Group& group = way.call.group;

@@ -9,7 +9,7 @@
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/concat.hpp>
 
-// The C interface only: the C++ one left the standard in MPI 3.0, costs compile time and needs a library of its own.
+// Only the C interface: the C++ one was removed in MPI 3.0, costs compile time and needs a library of its own.
 #ifndef OMPI_SKIP_MPICXX
 #define OMPI_SKIP_MPICXX 1
 #endif
@@ -21,8 +21,9 @@
 
 namespace shardkit::mpi::detail {
 
-/// Throws unless `code` is MPI_SUCCESS.
-/// @throws CommError with MPI's text, the verb and axes in `doing`, the MPI call and the caller's line
+/// Checks a result of MPI.
+/// @throws CommError with MPI's text, the verb and axes in `doing`, the MPI call and the caller's line, unless `code`
+///         is MPI_SUCCESS
 inline void check(int code, std::string_view call, std::string_view doing, SourceLocation where) {
     if (code == MPI_SUCCESS) { return; }
     char text[MPI_MAX_ERROR_STRING] = {};
@@ -34,8 +35,8 @@ inline void check(int code, std::string_view call, std::string_view doing, Sourc
                     where);
 }
 
-/// Returns the MPI type that elements of T travel as. Sixteen-bit floating types, which MPI does not know, travel as
-/// 16-bit words: MPI moves them, but must not add them.
+/// Returns the MPI type for elements of T. MPI does not know 16-bit floating-point types: they are sent as 16-bit
+/// words, which MPI moves but must not add.
 template <Element T>
 MPI_Datatype datatype() noexcept {
     switch (element_type_of<T>) {

@@ -23,15 +23,15 @@
 
 namespace shardkit::mpi::detail {
 
-/// Calls f(offset, count) for consecutive pieces of [0, count) that MPI can count; not at all for none.
+/// Calls f(offset, count) for consecutive pieces of [0, count) that fit MPI's counts; never if `count` is 0.
 template <class F>
 void for_each_piece(const Call& call, std::size_t count, F f) {
     const std::size_t most = call.world.options().message_elements;
     for (std::size_t at = 0; at < count; at += most) { f(at, static_cast<int>(std::min(most, count - at))); }
 }
 
-/// Sends `count` elements from `outgoing(q)` to every other rank q and receives as many from it to `incoming(q)`,
-/// piece by piece, if `with(q)`: what all-gather and all-to-all are for pieces too long for MPI's counts.
+/// Sends `count` elements from `outgoing(q)` to every other rank q with `with(q)`, and receives as many from it into
+/// `incoming(q)`, piece by piece: an all-gather or all-to-all of pieces that are too long for MPI's counts.
 template <class T, class Outgoing, class Incoming, class With>
 void exchange_pieces(const Call& call, std::size_t count, Outgoing outgoing, Incoming incoming, With with) {
     const std::size_t ranks = call.group.size();
@@ -64,7 +64,7 @@ void exchange_pieces(const Call& call, std::size_t count, Outgoing outgoing, Inc
 
 using shardkit::detail::CallRecord;
 
-/// Throws what every rank tells the others that it called. Collective.
+/// Throws an error with the call of every rank, which the ranks exchange. Collective.
 /// @throws CommError, always
 [[noreturn]] inline void throw_disagreement(const Call& call) {
     const CallRecord own(call, call.sequence);
@@ -79,8 +79,8 @@ using shardkit::detail::CallRecord;
         call.where);
 }
 
-/// Returns when all ranks of the group have made a call in this place: whether `flag` is true on all of them; nothing
-/// when the calls disagree. @pre `call` has its sequence
+/// Returns when all ranks of the group have made a call at this place: whether `flag` is true on all of them, or
+/// nothing when the calls disagree. @pre `call` has its sequence number
 /// Cost:    an all-reduce of 24 bytes
 /// @throws  PeerError when a rank has returned
 inline std::optional<bool> agree(const Call& call, bool flag) {
@@ -96,7 +96,7 @@ inline std::optional<bool> agree(const Call& call, bool flag) {
     return digest[2] != 0;
 }
 
-/// Compares the calls with a flag.
+/// Compares the calls, and returns whether `flag` is true on all ranks.
 /// @throws CommError, on all ranks, when the calls disagree
 inline bool compare(const Call& call, bool flag) {
     const std::optional<bool> all = agree(call, flag);
@@ -104,9 +104,9 @@ inline bool compare(const Call& call, bool flag) {
     return *all;
 }
 
-/// Begins every collective of ranks that would compare it by messages, as Options::compare_calls says.
-/// `sees`: whether this rank's host sees what it has to. Returns whether all do.
-/// @throws  CommError as compare, where they do; when this host no longer sees what all saw the first time
+/// Begins every collective of ranks that compare calls by messages, as Options::compare_calls says.
+/// `sees` says whether this rank's host sees the memory that it needs. Returns whether all do.
+/// @throws  CommError like compare; also when this host no longer sees memory that all saw the first time
 inline bool begin(const Call& call, bool sees) {
     Channel& channel = call.channel;
     const CompareCalls when = call.world.options().compare_calls;
@@ -133,9 +133,9 @@ inline bool begin(const Call& call, bool sees) {
     return all;
 }
 
-/// Compares what the ranks of the group have called over it since the last time, in every lane. No lane has work
-/// under way.
-/// @throws CommError, on all ranks, that names two of them and the first call in which they differ
+/// Compares the calls that the ranks of the group have made over it since the last time, in every lane. No lane may
+/// have work in progress.
+/// @throws CommError, on all ranks, which names two of them and the first call in which they differ
 inline void compare_steps(Call& call) {
     call.sequence = call.channel.calls++;
     for (const Channel& channel : call.group.channels) {
@@ -155,7 +155,7 @@ inline void compare_steps(Call& call) {
     throw_disagreement(call);
 }
 
-/// Seats a rank among the ranks of one host.
+/// A rank's seat among the ranks of one host.
 class Seat {
   public:
     using Member = detail::Member;
@@ -175,7 +175,7 @@ class Seat {
         return member == rank() ? address : static_cast<P*>(find(member, address, 0));
     }
     bool sees(std::size_t member, const void* address) const noexcept { return find(member, address, 0) != nullptr; }
-    /// Returns where this rank finds a member's memory, null where the member's window does not have it.
+    /// Returns the address at which this rank finds a member's memory; null if the member's window does not have it.
     void* find(std::size_t member, const void* address, std::size_t bytes) const noexcept {
         return call_.world.host().find(call_.group.world_ranks[call_.group.neighbours()[member]], address, bytes);
     }
@@ -185,7 +185,7 @@ class Seat {
     }
     [[noreturn]] void refuse(const shardkit::Call&, std::uint64_t) const { call_.lane.throw_given_up(call_); }
     void wait_for_exit(const shardkit::Call&, std::uint32_t target) const { call_.lane.await_exit(call_, target); }
-    /// Explains nothing: what the peers published has addresses of theirs, so they say it once more, in words.
+    /// Returns nothing: the peers published their own addresses, so they exchange their calls again as text.
     template <class Disagreement>
     std::nullptr_t explain(const Disagreement&) const noexcept {
         return nullptr;
@@ -202,13 +202,13 @@ class Seat {
 
 using Round = shared::detail::Round<Seat>;
 
-/// Describes one call of ranks of several hosts that see each other's memory within each: a round of this host's, and
-/// messages for the rest.
+/// A call of ranks of several hosts, where ranks of one host see each other's memory: a round within this host, and
+/// messages to the others.
 struct Across {
     const Call& call;
     Round& round;
 
-    /// Returns a member's input, or null where it is on another host.
+    /// Returns a member's input, or null if it is on another host.
     template <class T>
     const T* input(std::size_t member) const noexcept {
         const Group::Home home = call.group.homes[member];
@@ -216,7 +216,7 @@ struct Across {
     }
 };
 
-/// Says, alike on all of them, whether every rank of this host finds what every other reads and writes.
+/// Returns, equally on all of them, whether every rank of this host sees what every other one reads and writes.
 inline bool is_visible(const Seat& seat, const Round& round, std::size_t bytes, bool outputs) noexcept {
     if (round.carried() || round.size() == 1) { return true; }
     for (std::size_t q = 0; q < round.size(); ++q) {
@@ -227,7 +227,8 @@ inline bool is_visible(const Seat& seat, const Round& round, std::size_t bytes, 
     return true;
 }
 
-/// Says whether this host's ranks made calls of the same data; what differs else is found when calls are compared.
+/// Returns whether this host's ranks made calls on the same data; other differences are found when calls are
+/// compared.
 inline bool agreed_but_for_statements(const Round& round) noexcept {
     const Signature& first = round.call(0).signature;
     for (std::size_t q = 0; q < round.size(); ++q) {
@@ -237,23 +238,25 @@ inline bool agreed_but_for_statements(const Round& round) noexcept {
     return true;
 }
 
-/// Says whether a collective's body may move the data between ranks that see each other's memory.
+/// Whether a collective's body can move the data between ranks that see each other's memory.
 template <class Body>
 inline constexpr bool reads_peers = std::is_invocable_v<const Body&, const Round&>;
 
-/// Says how the data of a collective goes: by body(call), body(round) or body(across).
+/// How a collective moves its data: by body(call), body(round) or body(across).
 enum class Way : std::uint8_t { messages, shared, across };
 
-/// Returns the way of a collective with `bytes` bytes of input, where all see all memory. `reads_peers`: of its body.
+/// Returns the way of a collective with `bytes` bytes of input, if all memory is visible. `reads_peers` is that of
+/// its body.
 inline Way expected_way(const Group& group, std::size_t bytes, bool reads_peers) noexcept {
     if (!group.meets_in_memory() || !reads_peers) { return Way::messages; }
     if (!group.spans_hosts()) { return Way::shared; }
     return bytes <= Member::carried_bytes ? Way::messages : Way::across;
 }
 
-/// Runs a collective with `bytes` bytes of input, which peers read, and an output that they may read and write, or
+/// Runs a collective with `bytes` bytes of input, which peers read, and an output, which they may read and write, or
 /// none. `body` moves the data: body(round) between ranks of one host that see it, body(across) between ranks of
-/// several that do within each, body(call) by messages. One that takes no round always does. Returns which it was.
+/// several hosts that see it within each, body(call) by messages. A body that takes no round always uses messages.
+/// Returns the way that was used.
 template <class Body>
 Way collective(Call& call, const void* input, std::size_t bytes, void* output, Body body) {
     call.sequence = call.channel.calls++;

@@ -29,12 +29,12 @@
 
 namespace shardkit::mpi {
 
-/// Gives a rank its end of a group of MPI processes. `Sums` says how reductions add: Exchange (in rank order, the
-/// same bits as the threads engine) or Staged (MPI's own). A cheap handle on a World, used by its rank's thread only.
+/// A rank's end of a group of MPI processes. `Sums` says how reductions add: Exchange (in rank order, with the bits
+/// of the threads engine) or Staged (MPI's own). It is a cheap handle on a World, used only by its rank's thread.
 /// The verbs' contracts are those of the functions in comm/, which also check the sizes. On an inline stream a verb
-/// returns when the data is there; on the World's streams it runs while the rank goes on, and an error is thrown by
-/// the next wait. Errors: CommError with MPI's text when a call fails, on every rank when the ranks' calls disagree
-/// (before any output is written), and after Options::timeout; PeerError when a rank that is needed has returned.
+/// returns when the data is there. On the World's streams it runs while the rank goes on, and the next wait throws
+/// its error. Errors: CommError with MPI's text when a call fails, on every rank when the ranks' calls disagree
+/// (before any output is written), and after Options::timeout; PeerError when a needed rank has returned.
 template <class Sums = Exchange>
 class Communicator {
   public:
@@ -46,7 +46,7 @@ class Communicator {
     std::size_t size() const noexcept { return group_->size(); }
     std::string_view axes() const noexcept { return label_->axes; }
     const CommunicatorLabel& label() const noexcept { return *label_; }
-    /// Returns what this rank has given to its streams, over all its communicators. Waits for nothing.
+    /// Returns the calls that this rank has given to its streams, over all its communicators. Does not wait.
     TrafficLog& traffic() const noexcept { return label_->journal.traffic(); }
     /// Returns the stream of verbs that are given none: they are done when they return.
     Stream compute_stream() const noexcept { return {}; }
@@ -55,12 +55,12 @@ class Communicator {
 
     Communicator named(std::string_view axes) const { return Communicator(*world_, *group_, axes); }
 
-    /// Allocates zeroed memory for n elements that the ranks of this host read and write directly.
+    /// Allocates zeroed memory for n elements that the ranks of this host can read and write directly.
     template <Element T>
     HostBuffer<T> buffer(std::size_t n) const {
         return world_->buffer<T>(n);
     }
-    /// Returns the most bytes that this rank's buffers have had in its window at once; 0 where memory is not shared.
+    /// Returns the peak bytes of this rank's buffers in its memory window; 0 if memory is not shared.
     std::size_t most_window_bytes() const {
         return world_->shares_memory() ? world_->host().window()->most_held() : 0;
     }
@@ -75,7 +75,7 @@ class Communicator {
     void barrier(const Stream& stream, const shardkit::Call& what) const {
         run(what, stream, nothing, [](const auto& way) {
             if constexpr (std::is_same_v<std::remove_cvref_t<decltype(way)>, detail::Call>) {
-                // To compare is a barrier already.
+                // The comparison is a barrier already.
                 if (way.channel.block != nullptr || way.world.options().compare_calls == CompareCalls::each_call) {
                     return;
                 }
@@ -85,9 +85,9 @@ class Communicator {
         });
     }
 
-    /// Compares what the ranks have called over the group, with Options::compare_calls at each_step and where it
-    /// takes messages. Behind all that the streams were given. Collective; the host waits.
-    /// @throws CommError, on every rank, that names two of them and the first call in which they differ
+    /// Compares the ranks' calls over the group, if Options::compare_calls is each_step and the comparison needs
+    /// messages. It comes after all work given to the streams. Collective; the host waits.
+    /// @throws CommError, on every rank, which names two of them and the first call in which they differ
     void compare_calls(SourceLocation where) const {
         if (world_->options().compare_calls != CompareCalls::each_step || !group_->compares_by_messages()) { return; }
         world_->execute(Stream(), where, [world = world_, group = group_, label = label_, where](detail::Lane& lane) {
@@ -169,20 +169,20 @@ class Communicator {
     Communicator(World& world, detail::Group& group, std::string_view axes)
         : world_(&world), group_(&group), handle_(group.handles.handle()), label_(&world.journal().label(axes)) {}
 
-    /// Holds what peers read and write of this rank's memory.
+    /// The memory of this rank that peers read and write.
     struct Shown {
         const void* input = nullptr;
         std::size_t bytes = 0;
         void* output = nullptr;
     };
     static constexpr Shown nothing{};
-    /// Says of a body's argument whether all ranks are in one host: the Round of ranks that see each other's memory,
-    /// or else an Across or a Call.
+    /// Whether a body's argument means that all ranks are in one host: a Round of ranks that see each other's memory,
+    /// and no Across or Call.
     template <class Way>
     static constexpr bool in_one_host = std::is_same_v<std::remove_cvref_t<Way>, detail::Round>;
 
-    /// Does everything that collectives have in common; `body` moves the data, see detail::collective. Returns the
-    /// way that it went, or, of one that may still be under way, that it goes if all ranks' memory is seen.
+    /// Does the common work of all collectives; `body` moves the data, see detail::collective. Returns the way that
+    /// was used or, for a call that may still run, the way that it uses if all ranks' memory is visible.
     template <class Body>
     detail::Way run(const shardkit::Call& what, const Stream& stream, const Shown& shown, const Body& body) const {
         detail::Way way = detail::expected_way(*group_, shown.bytes, detail::reads_peers<Body>);
@@ -196,7 +196,7 @@ class Communicator {
             });
         return way;
     }
-    /// Does the same for sums, of which some are MPI's within a host too.
+    /// Does the common work of sums, some of which use MPI's reductions even within a host.
     template <class Body>
     detail::Way run_sum(const shardkit::Call& what, const Stream& stream, const Shown& shown,
                         const Body& body) const {
@@ -206,7 +206,7 @@ class Communicator {
             return run(what, stream, nothing, [body](const detail::Call& call) { body(call); });
         }
     }
-    /// Does the same for messages, which only their two ends have in common; `fill(message)` says what goes where.
+    /// Does the common work of messages between two ranks; `fill(message)` sets what to send and receive.
     template <class T, class Fill>
     void pass(const shardkit::Call& what, const Stream& stream, const Fill& fill) const {
         world_->execute(stream, what.where,

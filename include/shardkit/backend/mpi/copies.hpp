@@ -13,8 +13,8 @@
 
 namespace shardkit::mpi::detail {
 
-// The verbs that copy, by messages; beside them those between ranks that see each other's memory, which take a Round
-// in place of the Call.
+// The verbs that copy, by messages. The verbs of shared memory, between ranks that see each other's memory, take a
+// Round instead of the Call.
 using shared::detail::all_gather;
 using shared::detail::all_to_all;
 using shared::detail::broadcast;

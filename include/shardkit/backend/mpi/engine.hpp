@@ -13,7 +13,8 @@
 
 namespace shardkit::mpi {
 
-/// Runs ranks as processes of one or many hosts, through any MPI implementation. `Sums`: Exchange or Staged.
+/// The engine whose ranks are processes on one or many hosts, over any MPI implementation. `Sums` is Exchange or
+/// Staged.
 template <class Sums = Exchange>
 struct Engine {
     static constexpr std::string_view name = "mpi";

@@ -17,7 +17,7 @@
 
 namespace shardkit::mpi {
 
-/// Says which threads of a process may call MPI, as in MPI_Init_thread; each level includes the ones before it.
+/// Which threads of a process may call MPI, as in MPI_Init_thread. Each level includes the ones before it.
 enum class ThreadLevel : std::uint8_t { single, funneled, serialized, multiple };
 
 /// Returns the level's name in MPI.
@@ -35,7 +35,7 @@ inline int to_mpi(ThreadLevel level) noexcept {
     return levels[static_cast<std::size_t>(level)];
 }
 
-/// Returns the level that MPI's constant stands for.
+/// Returns the level of an MPI constant.
 inline ThreadLevel from_mpi(int level) noexcept {
     return level == MPI_THREAD_MULTIPLE     ? ThreadLevel::multiple
            : level == MPI_THREAD_SERIALIZED ? ThreadLevel::serialized
@@ -43,20 +43,20 @@ inline ThreadLevel from_mpi(int level) noexcept {
                                             : ThreadLevel::single;
 }
 
-/// Prints what became of this rank, and ends the job: the peers may wait for what will not come.
+/// Prints what happened to this rank, and ends the job, as its peers may wait forever.
 [[noreturn]] inline void end_job(std::size_t rank, std::size_t ranks, const char* became, const char* why) noexcept {
     std::fflush(stdout);
     std::fprintf(stderr, "shardkit: rank %zu of %zu%s: %s\n", rank, ranks, became, why);
     std::fflush(stderr);
-    // A launcher forwards the text by and by, and may drop what it has not read when the job is aborted: MPICH's
-    // does. The ranks take turns: Open MPI's (4.1.4) reads freed memory where two abort at once.
+    // A launcher forwards the text with a delay, and may drop unread text when the job is aborted, as MPICH's does.
+    // The ranks abort one after the other: Open MPI's launcher (4.1.4) reads freed memory if two abort at once.
     const std::size_t turn = std::min<std::size_t>(rank, 20);
     std::this_thread::sleep_for(std::chrono::milliseconds(200 + 50 * turn));
     MPI_Abort(MPI_COMM_WORLD, EXIT_FAILURE);
     std::_Exit(EXIT_FAILURE);
 }
 
-/// Does the same with the exception that is being handled.
+/// Ends the job likewise, with the exception that is being handled.
 [[noreturn]] inline void abort_job(std::size_t rank, std::size_t ranks) noexcept {
     constexpr const char* failed = " failed";
     try {
@@ -69,11 +69,11 @@ inline ThreadLevel from_mpi(int level) noexcept {
 
 }  // namespace detail
 
-/// Initialises MPI and finalises it at the end of the scope. It is the first thing in main() of a program that does
-/// not initialise MPI itself. Nothing else in the library initialises or finalises MPI.
-/// MPI can be initialised once in the life of a process.
-/// Meanwhile an exception that nothing catches ends the job as one on a rank does, with its text, where
-/// std::terminate would have MPI print a stack trace for every process.
+/// Initialises MPI, and finalises it at the end of the scope. Make one first in main(), in a program that does not
+/// initialise MPI itself. Nothing else in the library initialises or finalises MPI. MPI can be initialised only once
+/// in a process.
+/// While it lives, an uncaught exception ends the job with its text, like an exception on a rank; std::terminate
+/// would make MPI print a stack trace for every process.
 class Environment {
   public:
     /// Initialises MPI.
@@ -104,7 +104,7 @@ class Environment {
         MPI_Finalize();
     }
 
-    /// Returns this process's number among all that were started together.
+    /// Returns this process's number in MPI_COMM_WORLD.
     static std::size_t rank() noexcept {
         int rank = 0;
         MPI_Comm_rank(MPI_COMM_WORLD, &rank);

@@ -20,11 +20,11 @@
 
 namespace shardkit::mpi {
 
-/// Sums by exchange: every rank receives the ranks' addends for its piece, in the type that they have, and adds them
-/// in rank order in the reduction's arithmetic. Deterministic: the same bits as the threads engine, whatever the MPI
-/// implementation. Sixteen-bit addends travel as 16 bits.
+/// Sums by exchange. Every rank receives the addends of all ranks for its piece, in their own type, and adds them in
+/// rank order in the arithmetic of the reduction. Deterministic: the same bits as the threads engine, with any MPI
+/// implementation. 16-bit addends are sent as 16 bits.
 /// Cost:    the minimum of bytes, (n - 1) / n of the buffer per rank and direction; n - 1 messages per block of
-///          staging memory, so that the latency grows with the ranks.
+///          staging memory, so that the latency grows with the number of ranks.
 struct Exchange {
     static constexpr std::string_view name = "exchange";
     static constexpr EngineTraits traits{.gathered_all_reduce_addends = detail::carried_bytes,
@@ -32,31 +32,31 @@ struct Exchange {
                                          .sums = Crossing::to_hosts,
                                          .small_gather = detail::carried_bytes};
 
-    /// States that ranks of one host add up each other's memory, to the same bits.
+    /// Ranks of one host read each other's memory, and add to the same bits.
     static constexpr bool reads_peers = true;
 
-    /// Reduces to each rank its piece; `shard` may be this rank's piece of `full`.
+    /// Reduces to each rank its piece. `shard` may be this rank's piece of `full`.
     template <class In, class Out>
     static void reduce_scatter(const detail::Call& call, ReduceOp op, const In* full, std::size_t k, Out* shard) {
         const auto piece = [&](std::size_t rank) { return host::detail::Chunk{rank * k, (rank + 1) * k}; };
         const auto nobody = [](std::size_t) { return static_cast<const In*>(nullptr); };
         reduce_own_piece<In, Out>(call, op, full, piece, nobody, shard);
     }
-    /// Does the same where each host's ranks read each other.
+    /// Reduces likewise, where the ranks of each host read each other's memory.
     template <class In, class Out>
     static void reduce_scatter(const detail::Across& way, ReduceOp op, const In* full, std::size_t k, Out* shard) {
         const auto piece = [&](std::size_t rank) { return host::detail::Chunk{rank * k, (rank + 1) * k}; };
         const auto seen = [&](std::size_t rank) { return way.input<In>(rank); };
         reduce_own_piece<In, Out>(way.call, op, full, piece, seen, shard);
     }
-    /// Counts the bytes that this rank receives then.
+    /// Returns what this rank receives in a reduce_scatter.
     template <class In, class Out>
     static Moved moved_by_reduce_scatter(const detail::Group& group, ReduceOp, std::size_t k) noexcept {
         return {(group.size() - 1) * k * sizeof(In), group.strangers() * k * sizeof(In)};
     }
 
-    /// Reduces to every rank; `output` may be `input`.
-    /// Small inputs are gathered by everybody, who all add them: one message round instead of two.
+    /// Reduces to every rank. `output` may be `input`. Small inputs are gathered and added by every rank: one round
+    /// of messages instead of two.
     template <class In, class Out>
     static void all_reduce(const detail::Call& call, ReduceOp op, const In* input, std::size_t count, Out* output) {
         const std::size_t ranks = call.group.size();
@@ -82,7 +82,7 @@ struct Exchange {
             });
         });
     }
-    /// Does the same where each host's ranks read each other, of more than what travels with a call.
+    /// Reduces inputs larger than `carried_bytes`, where the ranks of each host read each other's memory.
     template <class In, class Out>
     static void all_reduce(const detail::Across& way, ReduceOp op, const In* input, std::size_t count, Out* output) {
         const std::size_t ranks = way.call.group.size();
@@ -91,7 +91,7 @@ struct Exchange {
         reduce_own_piece<In, Out>(way.call, op, input, piece, seen, output + piece(way.call.group.rank).begin);
         detail::spread(way, output, piece);
     }
-    /// Counts the bytes that this rank receives then.
+    /// Returns what this rank receives in an all_reduce.
     template <class In, class Out>
     static Moved moved_by_all_reduce(const World& world, const detail::Group& group, detail::Way way, ReduceOp,
                                      std::size_t count) {
@@ -115,7 +115,7 @@ struct Exchange {
     }
 
   private:
-    /// Says whether every rank receives all ranks' inputs.
+    /// Returns whether every rank receives all ranks' inputs.
     template <class In>
     static constexpr bool gathers(std::size_t count) noexcept {
         return count * sizeof(In) <= detail::carried_bytes;
@@ -142,9 +142,9 @@ struct Exchange {
             host::detail::Result<Out>{output});
     }
 
-    /// Reduces this rank's piece of all ranks' `full` into `result`. piece_of(q) is the range that rank q reduces,
-    /// seen(q) rank q's `full` where this rank reads it itself, else null: then messages go to and from q. Blocks are
-    /// received into one half of the staging memory while the other half is added up.
+    /// Reduces this rank's piece of all ranks' `full` into `result`. piece_of(q) is the range that rank q reduces.
+    /// seen(q) is rank q's `full` if this rank can read it, else null: then messages go to and from q. Blocks are
+    /// received into one half of the staging memory while the other half is added.
     template <class In, class Out, class PieceOf, class Seen>
     static void reduce_own_piece(const detail::Call& call, ReduceOp op, const In* full, PieceOf piece_of, Seen seen,
                                  Out* result) {

@@ -13,13 +13,14 @@
 
 namespace shardkit::mpi::detail {
 
-/// Lets ranks tell each other when their functions have returned: how many collectives they had entered over each of
-/// their groups, in each lane. A rank that waits for more than that waits for ever, and can say so. Owns a
-/// communicator for it. Every lane looks; whoever calls MPI here has its turn.
+/// Ranks tell each other when their functions have returned, with the number of collectives that they had entered
+/// over each of their groups, in each lane. A rank that waits for a later collective would wait forever, and can
+/// report it. Owns a communicator for these messages. Every lane checks them; a thread that calls MPI here must have
+/// its turn.
 class Farewells {
   public:
-    /// Opens the exchange of farewells.
-    /// @pre nobody looks yet
+    /// Opens the exchange of these messages.
+    /// @pre no lane checks yet
     void open(OwnedComm comm, std::size_t ranks) {
         comm_ = std::move(comm);
         heard_.resize(ranks);
@@ -29,7 +30,7 @@ class Farewells {
         const std::lock_guard lock(mutex_);
         return heard_[rank].gone;
     }
-    /// Returns the collectives of the channel that the rank had entered when it returned.
+    /// Returns how many collectives of the channel the rank had entered when it returned.
     /// @pre gone(rank)
     std::uint64_t calls(std::size_t rank, const Channel& channel) const noexcept {
         const std::lock_guard lock(mutex_);
@@ -39,7 +40,7 @@ class Farewells {
         return 0;
     }
 
-    /// Takes in what has arrived; does not wait.
+    /// Receives the messages that have arrived; does not wait.
     void listen(SourceLocation where) {
         const std::lock_guard lock(mutex_);
         while (true) {
@@ -59,8 +60,8 @@ class Farewells {
         }
     }
 
-    /// Tells all other ranks, and returns when they have told this one, which is when the last one has returned.
-    /// Collective over the world. `pause()` is called between looks. @pre no lane looks any more
+    /// Tells all other ranks that this one has returned, and waits until all of them have. Collective over the world.
+    /// `pause()` is called between polls. @pre no lane checks any more
     template <class Pause>
     void exchange(const std::deque<Group>& groups, std::size_t self, Pause pause, SourceLocation where) {
         std::vector<Entry> own;
@@ -98,7 +99,7 @@ class Farewells {
     };
 
     OwnedComm comm_;
-    mutable std::mutex mutex_;  // guards what follows
+    mutable std::mutex mutex_;  // guards the following members
     std::vector<Heard> heard_;
     std::size_t gone_count_ = 0;
 };

@@ -24,16 +24,17 @@
 
 namespace shardkit::mpi::detail {
 
-/// Bounds the bytes of an input that travels with the call; up to it an all-reduce is gathered by everybody.
+/// The largest input in bytes that is carried with the call. Up to this size, an all-reduce is gathered by every
+/// rank.
 inline constexpr std::size_t carried_bytes = 1024;
 
-/// Holds what one rank has in a group whose ranks share a host's memory.
+/// A rank's state in a group whose ranks share a host's memory.
 using Member = shared::detail::Member<carried_bytes>;
 
-/// Lets ranks of one host meet, in the window of the first of them; the members lie behind it.
+/// The meeting place of the ranks of one host, in the memory window of the first of them. The members follow it.
 struct alignas(shared::detail::padding) HostBlock {
     ProcessWord word;
-    std::atomic<std::uint32_t> given_up_by{0};  ///< a member's number and 1: the first that did not wait on
+    std::atomic<std::uint32_t> given_up_by{0};  ///< number of the first member that gave up waiting, plus 1
 
     static constexpr std::size_t bytes(std::size_t members) noexcept {
         return sizeof(HostBlock) + members * sizeof(Member);
@@ -48,20 +49,19 @@ struct alignas(shared::detail::padding) HostBlock {
         given_up_by.compare_exchange_strong(nobody, static_cast<std::uint32_t>(member) + 1);
     }
     /// Returns the rank that gave up.
-    /// @pre somebody has
+    /// @pre a rank has given up
     std::size_t who_gave_up() const noexcept { return given_up_by.load() - 1; }
     Member* members() noexcept { return reinterpret_cast<Member*>(this + 1); }
 };
 
-/// Holds what ranks tell each other to find out who shares a host.
+/// What ranks exchange to find out who shares a host.
 struct HostRecord {
-    std::uint64_t host = 0;  ///< of a running system and a name space of its processes
+    std::uint64_t host = 0;  ///< hash of a running system and a namespace of its processes
 #if defined(__linux__)
     cpu_set_t processors{};
 #endif
 
-    /// Makes this process's record. Its `part`: ranks of one host with different parts are taken to be of different
-    /// hosts.
+    /// Makes this process's record. Ranks of one host with different `part`s count as ranks of different hosts.
     static HostRecord here(std::size_t part) {
         HostRecord record;
         shardkit::detail::Fnv fnv;
@@ -80,7 +80,7 @@ struct HostRecord {
     }
 };
 
-/// Knows the ranks of this rank's host, and their windows if all of them could be mapped.
+/// The ranks of this rank's host, and their memory windows if all of them could be mapped.
 class Host {
   public:
     Host() = default;
@@ -97,12 +97,12 @@ class Host {
         self_ = self;
     }
 
-    /// Makes this rank's window. Its address has no bytes where there is none.
+    /// Makes this rank's memory window. If that fails, the returned address has no bytes.
     WindowAddress open_window() {
         window_ = Window::make(ranks_);
         return window_ ? window_->address() : WindowAddress{};
     }
-    /// Maps the windows of the others; whether that went well.
+    /// Maps the memory windows of the others. Returns whether that succeeded.
     bool map(const std::vector<WindowAddress>& windows) {
         if (!window_) { return false; }
         for (std::size_t rank = 0; rank < windows.size(); ++rank) {
@@ -112,7 +112,7 @@ class Host {
         }
         return true;
     }
-    /// Shares nobody's memory, because somebody's could not be mapped.
+    /// Shares no memory, because some window could not be mapped.
     void close() {
         window_.reset();
         peers_ = std::vector<HostPeer>(peers_.size());
@@ -141,7 +141,7 @@ class Host {
     }
     bool is_here(std::size_t rank) const noexcept { return hosts_[rank] == hosts_[self_]; }
     std::size_t ranks() const noexcept { return ranks_; }
-    /// Returns the number of processors that the ranks of this host may use, together.
+    /// Returns the number of processors that the ranks of this host may use together.
     std::size_t processors() const noexcept {
 #if defined(__linux__)
         return static_cast<std::size_t>(CPU_COUNT(&processors_));
@@ -150,18 +150,19 @@ class Host {
 #endif
     }
 
-    /// Returns where this process finds `bytes` bytes at the rank's `address`; null where they are not in its window.
+    /// Returns where this process finds `bytes` bytes at the rank's `address`; null if they are not in its memory
+    /// window.
     /// @pre is_here(rank)
     std::byte* find(std::size_t rank, const void* address, std::size_t bytes) const noexcept {
         return peers_[rank].find(address, bytes);
     }
-    /// Returns what lies at an offset of the rank's window.
+    /// Returns the address of an offset in the rank's memory window.
     std::byte* at(std::size_t rank, std::size_t offset) const noexcept { return peers_[rank].data() + offset; }
     bool has_ended(std::size_t rank) const noexcept { return rank < peers_.size() && peers_[rank].ended(); }
 
   private:
     std::vector<std::uint64_t> hosts_;  // by rank
-    std::vector<HostPeer> peers_;       // by rank; none for those of other hosts
+    std::vector<HostPeer> peers_;       // by rank; empty for ranks of other hosts
     std::shared_ptr<Window> window_;    // buffers in it may outlive the World
     std::size_t self_ = 0;
     std::size_t ranks_ = 0;

@@ -8,7 +8,7 @@
 
 namespace shardkit::mpi::detail {
 
-/// Holds what all lanes of a World share: how the ranks communicate, who shares this rank's host, who has left, and
+/// The state that all lanes of a World share: the options, the ranks of this host, which ranks have returned, and
 /// whose turn it is to call MPI.
 struct Job {
     explicit Job(const Options& given) : options(given) {}

@@ -17,8 +17,8 @@
 
 namespace shardkit::mpi::detail {
 
-/// Passes one send, receive or send_receive: a rendezvous in which both ends first tell each other their calls
-/// (type, count, file and line), and no data moves unless these agree.
+/// One send, receive or send_receive. It is a rendezvous: both ends first exchange their calls (type, count, file and
+/// line), and data moves only if these agree.
 /// Cost:    two small messages, one each way, before the data.
 template <class T>
 class Message {
@@ -26,7 +26,7 @@ class Message {
     explicit Message(const Call& call) : call_(call) {}
     Message(const Message&) = delete;
     Message& operator=(const Message&) = delete;
-    /// Takes the message back, so that a rank that gives up leaves nothing that would still write to its caller's
+    /// Cancels the message, so that a rank that gives up leaves no request that would still write to its caller's
     /// memory.
     ~Message() {
         for (MPI_Request& request : requests_) {
@@ -40,7 +40,7 @@ class Message {
     void send(std::span<const T> values, std::size_t to) { outgoing_.emplace(Outgoing{values, to}); }
     void receive(std::span<T> values, std::size_t from) { incoming_.emplace(Incoming{values, from}); }
 
-    /// Passes the message.
+    /// Sends and receives.
     /// @throws CommError when an end disagrees; PeerError when it has returned
     void pass() {
         const Call sends = as(Verb::send, outgoing_ ? outgoing_->values.size() : 0);
@@ -81,8 +81,8 @@ class Message {
     }
 
   private:
-    static constexpr int offer_tag = 1;    // from the sender: its call
-    static constexpr int request_tag = 2;  // from the receiver: its call
+    static constexpr int offer_tag = 1;    // the sender's call
+    static constexpr int request_tag = 2;  // the receiver's call
     static constexpr int data_tag = 3;
 
     struct Outgoing {

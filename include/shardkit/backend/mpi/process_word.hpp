@@ -18,9 +18,9 @@
 
 namespace shardkit::mpi::detail {
 
-/// Lets processes sleep on a word in memory that they share, at most for `nap`, so that one whose peer was killed
-/// looks up. std::atomic::wait is for the threads of one process. A sleeper that is killed stays counted: from then
-/// on waking costs a call of the system.
+/// Lets processes sleep on a word in shared memory, for at most `nap`, so that a process whose peer was killed wakes
+/// up. std::atomic::wait only works for threads of one process. A sleeper that is killed stays counted: from then on,
+/// each wake costs a system call.
 struct ProcessSleep {
     static constexpr std::chrono::milliseconds nap{5};
 
@@ -38,8 +38,8 @@ struct ProcessSleep {
         std::this_thread::yield();
 #endif
     }
-    /// Wakes all sleepers. Of two who come at once, one counts itself before the other looks, or finds the word
-    /// changed.
+    /// Wakes all sleepers. If a sleeper comes at the same time, either it counts itself before this reads the count,
+    /// or it finds the word changed.
     void wake_all() noexcept {
 #if defined(__linux__)
         std::atomic_thread_fence(std::memory_order_seq_cst);

@@ -12,10 +12,10 @@
 
 namespace shardkit::mpi {
 
-/// Runs `f(rank)` in this process as one rank of `mesh`, over the processes of MPI_COMM_WORLD; every process of the
-/// job makes the same call. MPI must be initialised: see mpi::Environment.
+/// Runs `f(rank)` in this process as one rank of `mesh`, over the processes of MPI_COMM_WORLD. Every process of the
+/// job must make the same call. MPI must be initialised: see mpi::Environment.
 ///
-/// Errors:  a rank whose f throws prints the error and ends the whole job by MPI_Abort, with a non-zero status.
+/// Errors:  a rank whose f throws prints the error and ends the whole job with MPI_Abort and a non-zero status.
 /// @throws  std::invalid_argument, on every rank, when the job has another number of processes than the mesh;
 ///          CommError as the constructor of World
 template <class Sums = Exchange, shardkit::detail::MayBeMesh Mesh, class F>

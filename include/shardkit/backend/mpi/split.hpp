@@ -18,15 +18,15 @@
 namespace shardkit::mpi::detail {
 
 /// Splits a group, collectively over `call.group`: ranks with the same color form a group, ordered by key, then by
-/// rank. A group that none of its members uses any more is given out again: communicators of MPI are few, and to free
-/// one takes all of its ranks, who need not come to it at the same time.
-/// Cost:    all-gathers of 24 and 64 bytes per rank; where a group is new MPI_Comm_split, and with two lanes
-///          MPI_Comm_dup, which block: no lane has work under way.
+/// rank. A group that no member uses any more is reused: MPI has few communicators, and freeing one needs all of its
+/// ranks at the same time.
+/// Cost:    all-gathers of 24 and 64 bytes per rank. A new group also costs MPI_Comm_split, and with two lanes
+///          MPI_Comm_dup, which block: no lane may have work in progress.
 inline Group& split_group(const Call& call, std::size_t color, std::size_t key) {
     struct Wish {
         std::uint64_t color;
         std::uint64_t key;
-        std::uint64_t groups;  // made so far by this rank: with its number, a number for the group
+        std::uint64_t groups;  // number of groups made so far by this rank: with its rank, a number for the group
     };
     Group& parent = call.group;
     const std::vector<Wish> wishes = call.lane.gather(call, Wish{color, key, call.world.groups_made()});
@@ -43,7 +43,7 @@ inline Group& split_group(const Call& call, std::size_t color, std::size_t key) 
     if (std::find(reused.begin(), reused.end(), std::uint64_t{0}) == reused.end()) {
         return call.world.group_of(own);
     }
-    // MPI's colors are ints, so the order of the colors stands for them.
+    // MPI's colors are ints: the index of a color is used instead of the color.
     MPI_Comm comm = MPI_COMM_NULL;
     call.mpi().check(MPI_Comm_split(call.channel.comm, own != 0 ? MPI_UNDEFINED : static_cast<int>(split.own()),
                                     static_cast<int>(made.rank), &comm),

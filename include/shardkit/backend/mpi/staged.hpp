@@ -21,17 +21,17 @@
 
 namespace shardkit::mpi {
 
-/// Sums by MPI's own reductions, in whatever order the implementation likes. Addends of another type than the sum's
-/// arithmetic, 16-bit ones above all, are widened into staging memory first and travel at that width; MPI never adds
-/// 16-bit numbers. Maxima and minima are exchanged: MPI may lose a NaN in them, and MPICH 4.0.2 was seen to compare
-/// unsigned words as signed ones.
-/// Cost:    MPI's algorithms: fewer messages than Exchange on many ranks, twice the bytes for 16-bit addends. Bytes
-///          are counted as those of the best algorithm; what the implementation moves is not visible.
+/// Sums with MPI's own reductions, in the order that the implementation chooses. Addends whose type is not the
+/// arithmetic of the sum, such as 16-bit ones, are first widened into staging memory and sent at that width; MPI
+/// never adds 16-bit numbers. Maxima and minima are made by exchange: MPI may lose a NaN in them, and MPICH 4.0.2
+/// compared unsigned words as signed ones.
+/// Cost:    that of MPI's algorithms: fewer messages than Exchange on many ranks, twice the bytes for 16-bit addends.
+///          Bytes are counted as those of the best algorithm; what the implementation moves is not visible.
 struct Staged {
     static constexpr std::string_view name = "staged";
     static constexpr EngineTraits traits{
         .sums_travel_widened = true, .gathers = Crossing::to_hosts, .small_gather = detail::carried_bytes};
-    /// States that MPI adds within a host too.
+    /// MPI adds within a host too.
     static constexpr bool reads_peers = false;
 
     template <class In, class Out>
@@ -108,7 +108,7 @@ struct Staged {
     }
 
   private:
-    /// Says whether MPI can reduce these types, once floating ones are widened.
+    /// Whether MPI can reduce these types, after floating-point ones are widened.
     template <class In, class Out>
     static constexpr bool native = (FloatingElement<In> && FloatingElement<Out>) || std::is_same_v<In, Out>;
 

@@ -6,18 +6,18 @@
 
 namespace shardkit::mpi::detail {
 
-/// Lets the threads of a process call MPI one at a time, where MPI wants that of them. First come, first served: one
-/// that asks again and again whether its messages are there keeps out no other.
+/// Lets the threads of a process call MPI one at a time, where MPI requires that. First come, first served: a thread
+/// that polls for its messages cannot keep out another one.
 class Turns {
   public:
     Turns() = default;
     Turns(const Turns&) = delete;
     Turns& operator=(const Turns&) = delete;
 
-    /// Requires turns from now on; before there is more than one thread.
+    /// Requires turns from now on. Call it while there is only one thread.
     void require() noexcept { required_ = true; }
 
-    /// Waits for this thread's turn, which ends with it. No thread takes two at once.
+    /// Waits for this thread's turn, and ends it with its scope. A thread must not take two at once.
     class Turn {
       public:
         explicit Turn(Turns& turns) noexcept : turns_(turns.required_ ? &turns : nullptr) {

@@ -14,13 +14,14 @@
 
 namespace shardkit::mpi::detail {
 
-/// Looks now and then, for a rank that waits for long, whether those that it waits for can still come.
+/// Checks from time to time, during a long wait of a rank, whether the ranks that it waits for can still come.
 class Watch {
   public:
-    /// Watches one wait; `peer` is the member that the wait depends on, or all members. The arguments outlive it.
+    /// Watches one wait. `peer` is the member that the wait depends on; without it, all members. The arguments must
+    /// outlive it.
     Watch(const Call& call, std::optional<std::size_t> peer, Job& job) : call_(call), peer_(peer), job_(job) {}
 
-    /// Looks once.
+    /// Checks once.
     /// @throws PeerError when a rank that is needed has returned, or its process has ended; CommError after
     /// Options::timeout
     void look() {
@@ -33,7 +34,7 @@ class Watch {
             job_.farewells.listen(call_.where);
         }
         if (peer_) {
-            // What it sent before it returned is on its way; this long it cannot take.
+            // A message that the peer sent before it returned may still be on its way, but not this long.
             const bool gone = job_.farewells.gone(call_.group.world_ranks[*peer_]);
             if (gone && !peer_left_) { peer_left_ = now; }
             if (peer_left_ && now - *peer_left_ > std::chrono::milliseconds(500)) { throw_returned(*peer_); }
@@ -41,7 +42,7 @@ class Watch {
         } else {
             for (std::size_t member = 0; member < call_.group.size(); ++member) {
                 const std::size_t rank = call_.group.world_ranks[member];
-                // What a group is made with is no call of it: who has left has made it.
+                // A group's construction is no call over it: a rank that has returned has made it.
                 if (job_.farewells.gone(rank) && job_.farewells.calls(rank, call_.channel) < call_.channel.calls) {
                     throw_returned(member);
                 }

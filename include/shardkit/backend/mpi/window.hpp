@@ -25,16 +25,15 @@
 #include <shardkit/detail/descriptor.hpp>
 #include <shardkit/memory/piece_list.hpp>
 
-// Memory that processes of one host share. MPI's own windows (MPI_Win_allocate_shared) are made by all ranks
-// together, where buffers are made by each rank for itself, and lie in files that have a name while the job runs: a
-// job of which every process is killed leaves them in /dev/shm. A memory file has no name: it goes with the last
-// process that has it.
+// Memory that processes of one host share. MPI's own windows (MPI_Win_allocate_shared) do not fit: all ranks must
+// make them together, while each rank makes its own buffers, and they are files with names: a job whose processes are
+// all killed leaves them in /dev/shm. A memory file has no name, and ends with the last process that has it.
 
 namespace shardkit::mpi::detail {
 
 using shardkit::detail::Descriptor;
 
-/// Maps a file's bytes to addresses of this process; none where it could not be mapped. Move-only.
+/// Maps a file's bytes to addresses of this process; empty if that failed. Move-only.
 class Mapping {
   public:
     Mapping() noexcept = default;
@@ -42,7 +41,7 @@ class Mapping {
 #if defined(__linux__)
         void* const at = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file.get(), 0);
         if (at == MAP_FAILED) { return; }
-        // A core file would have every rank's memory, and memory for what nobody has touched.
+        // A core file would contain every rank's memory, including pages that nobody has touched.
         madvise(at, bytes, MADV_DONTDUMP);
         data_ = {static_cast<std::byte*>(at), Unmap{bytes}};
 #endif
@@ -63,27 +62,28 @@ class Mapping {
     std::unique_ptr<std::byte, Unmap> data_;
 };
 
-/// Says where other processes of the host find a window, and where it lies in its own.
+/// Where other processes of the host find a memory window, and where it is in its own process.
 struct WindowAddress {
     std::uint64_t process = 0;
     std::uint64_t descriptor = 0;
     std::uint64_t device = 0;
     std::uint64_t inode = 0;
-    std::uint64_t bytes = 0;  ///< 0: there is none
+    std::uint64_t bytes = 0;  ///< 0: there is no window
     std::uint64_t begin = 0;
 };
 
-/// Hands out the memory of one rank that its host's processes may map, in whole pages. Its addresses are reserved
-/// at once, as many as the host has memory; pages are taken when a piece is handed out, so that a touch never fails
-/// later, and given back with it. The file is sealed: nobody can make it shorter under those who read it.
+/// The memory of one rank that its host's processes may map, allocated in whole pages. Its addresses are reserved at
+/// once, as many as the host has memory. Pages are taken when a piece is allocated, so that no later access fails,
+/// and returned with it. The file is sealed: no process can shorten it while others read it.
 class Window {
   public:
-    /// Makes a window, or returns null where the system has no such memory. `shares`: windows that a process maps.
+    /// Makes a memory window; returns null if the system has no such memory. `shares` is the number of windows that a
+    /// process maps.
     static std::shared_ptr<Window> make([[maybe_unused]] std::size_t shares) {
 #if defined(__linux__)
         const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
         std::size_t bytes = static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES)) * page;
-        // Half of the least address space of a process with 64-bit addresses, for all of them together.
+        // Half of the smallest address space of a process with 64-bit addresses, for all windows together.
         bytes = std::min(bytes, (std::size_t{1} << 46U) / shares / page * page);
         rlimit files{};
         if (getrlimit(RLIMIT_FSIZE, &files) == 0 && files.rlim_cur < bytes) { return nullptr; }
@@ -119,7 +119,7 @@ class Window {
     std::byte* data() const noexcept { return mapping_.data(); }
     std::size_t bytes() const noexcept { return mapping_.bytes(); }
 
-    /// Takes `bytes` > 0 zeroed bytes, null where the window or the host has no room for them.
+    /// Allocates `bytes` > 0 zeroed bytes; null if the window or the host has no space for them.
     void* take([[maybe_unused]] std::size_t bytes) {
 #if defined(__linux__)
         if (bytes > mapping_.bytes()) { return nullptr; }
@@ -135,14 +135,14 @@ class Window {
             release(*offset);
             return nullptr;
         }
-        // They are zero; so that they are near this thread, and in its page table before they are used.
+        // They are zero already; writing them puts them near this thread, and into its page table before their use.
         std::memset(mapping_.data() + *offset, 0, bytes);
         return mapping_.data() + *offset;
 #else
         return nullptr;
 #endif
     }
-    /// Takes memory likewise for a buffer: it counts, and is given back.
+    /// Allocates memory likewise for a buffer, which is counted and returned later.
     void* take_buffer(std::size_t bytes) {
         void* const memory = take(bytes);
         if (memory == nullptr) { return nullptr; }
@@ -151,7 +151,7 @@ class Window {
         most_held_ = std::max(most_held_, held_);
         return memory;
     }
-    /// Gives a buffer's memory back.
+    /// Frees a buffer's memory.
     /// @pre `memory` came from `take_buffer(bytes)`
     void give_back(const void* memory, std::size_t bytes) noexcept {
         const std::lock_guard lock(mutex_);
@@ -159,7 +159,7 @@ class Window {
         held_ -= bytes;
     }
 
-    /// Returns the most bytes that buffers had at once.
+    /// Returns the peak bytes of all buffers.
     std::size_t most_held() const {
         const std::lock_guard lock(mutex_);
         return most_held_;
@@ -177,21 +177,21 @@ class Window {
     Descriptor file_;
     Mapping mapping_;
     std::size_t page_;
-    mutable std::mutex mutex_;  // guards what follows
+    mutable std::mutex mutex_;  // guards the following members
     shardkit::detail::PieceList pieces_;
     std::size_t held_ = 0;
     std::size_t most_held_ = 0;
 };
 
-/// Knows another process of this host: its window, and whether it lives.
+/// Another process of this host: its memory window, and whether it lives.
 class HostPeer {
   public:
     HostPeer() noexcept = default;
     /// Makes the entry of this process itself. @pre the window outlives it
     explicit HostPeer(const Window& own) noexcept
         : data_(own.data()), bytes_(own.bytes()), begin_(reinterpret_cast<std::uintptr_t>(own.data())) {}
-    /// Has no window where it cannot be had: processes that may not look at each other, numbers of another name
-    /// space.
+    /// Opens another process's window. The result is empty if that is not possible: the processes may not inspect
+    /// each other, or have numbers of different namespaces.
     explicit HostPeer([[maybe_unused]] const WindowAddress& address) : begin_(address.begin) {
 #if defined(__linux__)
         if (address.bytes == 0) { return; }
@@ -212,7 +212,7 @@ class HostPeer {
     explicit operator bool() const noexcept { return data_ != nullptr; }
     std::byte* data() const noexcept { return data_; }
 
-    /// Returns where this process finds what lies at the other's `address`, or null where that is not in its window.
+    /// Returns where this process finds the other's `address`; null if it is not in its memory window.
     std::byte* find(const void* address, std::size_t bytes) const noexcept {
         const std::uintptr_t offset = reinterpret_cast<std::uintptr_t>(address) - begin_;
         return offset < bytes_ && bytes <= bytes_ - offset ? data_ + offset : nullptr;

@@ -36,17 +36,18 @@
 
 namespace shardkit::mpi {
 
-/// Names a communicator of the user's that is to be used as it is: the user makes no calls on it while a World does.
+/// Names a communicator of the user to use without a duplicate: the user makes no calls on it while a World uses it.
 struct Borrow {
     MPI_Comm comm;
 };
 
-/// Owns everything that the communicators of one rank share: MPI handles, staging memory, the journal, and, with
-/// overlap, the threads that make the MPI calls. It outlives them. One rank of one process; used by one thread.
+/// Owns everything that the communicators of one rank share: MPI handles, staging memory, the journal and, with
+/// overlap, the threads that make the MPI calls. It must outlive them. For one rank in one process, used by one
+/// thread.
 class World {
   public:
     /// Works on a duplicate of `comm`. Collective over it.
-    /// @throws CommError when MPI is not initialised, was finalised or has too low a thread level for the options
+    /// @throws CommError when MPI is not initialised, was finalised, or has too low a thread level for the options
     explicit World(MPI_Comm comm, const Options& options = {}, SourceLocation where = SourceLocation::current())
         : World(comm, true, options, where) {}
     /// Works on the communicator itself; its error handler is MPI_ERRORS_RETURN until `finish`.
@@ -54,9 +55,9 @@ class World {
         : World(borrowed.comm, false, options, where) {}
     World(const World&) = delete;
     World& operator=(const World&) = delete;
-    /// Ends the job by MPI_Abort, and says so, when `finish` was not called and no exception is under way: what
-    /// exit() does to a World with static storage. Its peers would wait for this rank, and MPI_Finalize for them;
-    /// after MPI_Finalize nobody does.
+    /// Ends the job with MPI_Abort and a message if `finish` was not called and no exception is in flight, as when
+    /// exit() destroys a static World: its peers would wait for this rank, and MPI_Finalize for them. After
+    /// MPI_Finalize it does nothing.
     ~World() {
         int finalized = 0;
         if (finished_ || std::uncaught_exceptions() > exceptions_) { return; }
@@ -65,8 +66,8 @@ class World {
                         "an mpi::World ended without finish(), by exit() perhaps; the job ends");
     }
 
-    /// Ends the World, as its last call: waits until every rank has made it, then frees what MPI holds for this
-    /// World. Collective. A rank that fails must not come here but end its job with MPI_Abort, as mpi::run does.
+    /// Ends the World, as its last call: waits until every rank calls it, then frees MPI's resources of this World.
+    /// Collective. A rank that fails must not call it but end its job with MPI_Abort, as mpi::run does.
     void finish(SourceLocation where = SourceLocation::current()) {
         execute(host::HostStream(), where, [this, where](detail::Lane&) {
             const auto rest = [] { std::this_thread::sleep_for(std::chrono::microseconds(50)); };
@@ -86,9 +87,9 @@ class World {
 
     detail::Group& world_group() noexcept { return groups_.front(); }
     const detail::Group& world_group() const noexcept { return groups_.front(); }
-    /// Returns the journal of verbs as they are given to a stream; used by the rank's own thread.
+    /// Returns the journal of the verbs that are given to a stream; used by the rank's own thread.
     Journal& journal() noexcept { return journal_; }
-    /// Adds a group with the usual lane's channel; the others get theirs here. Collective over it.
+    /// Adds a group with the usual lane's channel, and makes the channels of the other lanes. Collective over it.
     detail::Group& add_group(detail::Group group, std::string_view doing, SourceLocation where) {
         while (group.channels.size() < lanes_.size()) {
             group.add_channel(detail::OwnedComm(duplicate_of(group.channels.front().comm, doing, where)));
@@ -97,7 +98,7 @@ class World {
     }
     std::uint64_t groups_made() const noexcept { return groups_.size(); }
     /// Returns the latest groups of these ranks, in this order, that no communicator of this rank uses any more. The
-    /// world's is never among them.
+    /// world's own group is never among them.
     shared::detail::GroupNumbers idle_groups(const std::vector<std::size_t>& world_ranks) const noexcept {
         shared::detail::GroupNumbers numbers{};
         std::size_t found = 0;
@@ -117,18 +118,20 @@ class World {
 
     /// Returns the stream on which verbs overlap with the rank's own work; an inline stream without Options::overlap.
     host::HostStream communication_stream() const noexcept { return lanes_.usual().stream(); }
-    /// Returns the same for reductions, in an order of its own; the one above without Options::separate_reductions.
+    /// Returns the stream on which reductions overlap, with an order of its own; the communication stream without
+    /// Options::separate_reductions.
     host::HostStream reduction_stream() const noexcept { return lanes_.reductions().stream(); }
     Streams<host::HostStream> streams() const noexcept { return {{}, communication_stream(), reduction_stream()}; }
 
-    /// Describes a verb over the group, made in the lane. The arguments outlive it.
+    /// Describes a verb over the group, called in the lane. The arguments must outlive it.
     detail::Call call(detail::Lane& lane, detail::Group& group, const std::string& axes,
                       const shardkit::Call& what) noexcept {
         return {what, *this, lane, group, group.channels[lane.number()], axes};
     }
-    /// Runs work(lane), which makes MPI calls, behind what the stream was given before, on whichever thread makes
-    /// them. An inline stream's runs behind what all were given, and has ended when this returns.
-    /// @throws UsageError when the stream is another World's; whatever the work throws (here, or from a later call)
+    /// Runs work(lane), which makes MPI calls, behind the stream's earlier work, on the thread that makes them. For
+    /// an inline stream, it runs behind the work of all streams, and has ended when this returns.
+    /// @throws UsageError when the stream belongs to another World; an exception of the work (here, or from a later
+    /// call)
     template <class Work>
     void execute(const host::HostStream& stream, SourceLocation where, const Work& work) {
         detail::Lane* const lane = lanes_.of(stream);
@@ -141,12 +144,12 @@ class World {
         lane->submit(work);
         if (stream.is_inline()) { lane->stream().synchronize(); }
     }
-    /// Returns when all that the streams were given has run. @throws what the first that failed threw
+    /// Returns when all work of the streams has run. @throws the first exception of that work
     void drain() const { streams().synchronize(); }
 
-    /// Says whether ranks of one host read and write each other's buffers; the same on all ranks.
+    /// Returns whether ranks of one host read and write each other's buffers; the same on all ranks.
     bool shares_memory() const noexcept { return job_.host.shares_memory(); }
-    /// Allocates zeroed memory that the ranks of this host see, or, where there is none, this process's own.
+    /// Allocates zeroed memory that the ranks of this host see or, if there is none, this process's own memory.
     template <Element T>
     HostBuffer<T> buffer(std::size_t size) const {
         if (const auto& window = job_.host.window(); window && size > 0 && size <= window->bytes() / sizeof(T)) {
@@ -169,7 +172,7 @@ class World {
   private:
     static constexpr const char* making = "World";
 
-    /// Sorts the ranks by host, and makes the places where they meet, one for each lane, if they share memory.
+    /// Sorts the ranks by host and, if they share memory, makes the places where they meet, one for each lane.
     void meet_in_memory(const detail::Call& call) {
         detail::Group& group = call.group;
         detail::Host& host = job_.host;
@@ -177,7 +180,7 @@ class World {
         if (!host.shares_memory()) { return; }
         const std::size_t members = group.neighbours().size();
         const std::size_t bytes = detail::HostBlock::bytes(members);
-        std::uint64_t offset = 0;  // of the first lane's, and 1
+        std::uint64_t offset = 0;  // offset of the first lane's place, plus 1
         if (group.place == 0) {
             if (auto* const memory = static_cast<std::byte*>(host.window()->take(group.channels.size() * bytes))) {
                 for (std::size_t i = 0; i < group.channels.size(); ++i) {
@@ -237,7 +240,7 @@ class World {
         if (options().shared_memory) { share_memory(call); }
         meet(call);
     }
-    /// Shares memory, on every rank or none: each tells whose memory it could map.
+    /// Shares memory on every rank or on none: each rank reports whether it could map all windows of its host.
     void share_memory(const detail::Call& call) {
         const bool mapped = job_.host.map(call.lane.gather(call, job_.host.open_window()));
         const std::vector<char> everybody = call.lane.gather(call, static_cast<char>(mapped ? 1 : 0));

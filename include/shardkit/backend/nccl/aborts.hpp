@@ -17,21 +17,21 @@
 
 namespace shardkit::nccl::detail {
 
-/// Aborts communicators, in threads of their own: ncclCommAbort returns only when the communicator's kernels are
-/// over, which may sit behind a hung kernel of another communicator, and when no CUDA graph holds any of them,
-/// whatever its abort flag says. Whoever reports a failure must not wait for either.
+/// Aborts communicators in threads of their own. ncclCommAbort returns only when the communicator's kernels have
+/// ended, which may be queued behind a hung kernel of another communicator, and when no CUDA graph holds any of them,
+/// whatever its abort flag says. A rank that reports a failure must not wait for either.
 /// Source:  commReclaim and commDestroySync in NCCL's init.cc, 2.18 to 2.30
 class Aborts {
   public:
     explicit Aborts(int device) : device_(device), pending_(std::make_shared<Pending>()) {}
 
-    /// Keeps what NCCL may write until the aborts to come are over.
+    /// Keeps memory alive that NCCL may write, until later aborts have ended.
     void keep(std::shared_ptr<void> written) { kept_.push_back(std::move(written)); }
-    /// Returns at once. A communicator for which no thread can be had is left behind.
+    /// Starts the aborts and returns at once. A communicator for which no thread can be started is left behind.
     void begin(std::vector<ncclComm_t> comms) noexcept {
         if (comms.empty()) { return; }
         int version = 0;
-        // From 2.22 on a group tells every communicator to stop before it waits for one; before, each call waits.
+        // From 2.22 on, a group tells all communicators to stop before it waits for one; before, each call waits.
         const bool together = ncclGetVersion(&version) == ncclSuccess && version >= grouped_aborts_version;
         try {
             if (together) {
@@ -41,7 +41,7 @@ class Aborts {
             }
         } catch (...) {}  // NOLINT(bugprone-empty-catch): no memory or no thread
     }
-    /// Says whether all aborts are over; waits so long for them.
+    /// Returns whether all aborts have ended, after waiting at most `within`.
     bool over(std::chrono::milliseconds within) const noexcept {
         std::unique_lock lock(pending_->mutex);
         // The system clock, because thread sanitizers know the wait on it.
@@ -51,7 +51,7 @@ class Aborts {
     }
 
   private:
-    /// States the first NCCL in which the aborts of a group wait at its end.
+    /// The first NCCL in which the aborts of a group wait at its end.
     static constexpr int grouped_aborts_version = 22200;
 
     struct Pending {
@@ -84,7 +84,7 @@ class Aborts {
 
     int device_;
     std::vector<std::shared_ptr<void>> kept_;
-    std::shared_ptr<Pending> pending_;  // outlives this where an abort takes for ever
+    std::shared_ptr<Pending> pending_;  // outlives this object if an abort never ends
 };
 
 }  // namespace shardkit::nccl::detail

@@ -13,7 +13,7 @@
 
 namespace shardkit::nccl {
 
-/// States the oldest NCCL that the engine works with: the first with ncclCommSplit.
+/// The oldest NCCL that the engine works with: the first with ncclCommSplit.
 inline constexpr int minimum_version = 21800;
 
 static_assert(NCCL_VERSION_CODE >= minimum_version, "shardkit::nccl needs the header of NCCL 2.18 or later");
@@ -22,8 +22,8 @@ static_assert(NCCL_VERSION_CODE >= minimum_version, "shardkit::nccl needs the he
 
 namespace shardkit::nccl::detail {
 
-/// "ncclAllReduce returned 2 (unhandled system error): connection refused": NCCL's text for the code, and what it
-/// says about its last error in this process, which may be an earlier one.
+/// Returns a text like "ncclAllReduce returned 2 (unhandled system error): connection refused": NCCL's text of the
+/// code, and its text of its last error in this process, which may be an earlier one.
 inline std::string describe(ncclResult_t code, std::string_view call, ncclComm_t comm = nullptr) {
     const char* const text = ncclGetErrorString(code);
     const char* const last = ncclGetLastError(comm);
@@ -33,8 +33,9 @@ inline std::string describe(ncclResult_t code, std::string_view call, ncclComm_t
     return result;
 }
 
-/// Throws unless `code` is ncclSuccess.
-/// @throws CommError with NCCL's text, what was being done, the NCCL call and the caller's line
+/// Checks a result of NCCL.
+/// @throws CommError with NCCL's text, what was being done, the NCCL call and the caller's line, unless `code` is
+///         ncclSuccess
 inline void check(ncclResult_t code, std::string_view call, std::string_view doing, SourceLocation where,
                   ncclComm_t comm = nullptr) {
     if (code != ncclSuccess) { throw CommError("nccl", doing, describe(code, call, comm), where); }
@@ -44,7 +45,7 @@ inline void check(ncclResult_t code, std::string_view call, std::string_view doi
 
 namespace shardkit::nccl {
 
-/// The version of the NCCL library that is loaded, coded as NCCL_VERSION_CODE; the header's may be another.
+/// Returns the version of the loaded NCCL library, coded as NCCL_VERSION_CODE. It may differ from the header's.
 /// @throws CommError
 inline int library_version(SourceLocation where = SourceLocation::current()) {
     int version = 0;
@@ -52,7 +53,7 @@ inline int library_version(SourceLocation where = SourceLocation::current()) {
     return version;
 }
 
-/// "2.28.9" for 22809.
+/// Returns the version as text: "2.28.9" for 22809.
 inline std::string version_text(int version) {
     const int per_major = version < 10000 ? 1000 : 10000;  // the coding changed with 2.9
     return shardkit::detail::concat(version / per_major, ".", version % per_major / 100, ".", version % 100);
@@ -60,9 +61,8 @@ inline std::string version_text(int version) {
 
 namespace detail {
 
-/// Refuses a NCCL library, or a header of it, that is older than `minimum`.
-/// @throws CommError, naming both versions, when the library or its header is older than `minimum`, which `what`
-/// needs
+/// Checks that NCCL's library and header are not older than `minimum`.
+/// @throws CommError that names both versions and `what`, which needs the newer one
 inline void require_version(int minimum, std::string_view what, SourceLocation where = SourceLocation::current()) {
     const auto refuse = [&](std::string_view built, int version, std::string_view loaded) {
         throw CommError("nccl", what,
@@ -80,7 +80,7 @@ inline void require_version(int minimum, std::string_view what, SourceLocation w
 
 namespace shardkit::nccl::detail {
 
-/// The NCCL type that elements of T travel as.
+/// Returns NCCL's type for elements of T.
 template <Element T>
 constexpr ncclDataType_t datatype() noexcept {
     switch (element_type_of<T>) {
@@ -106,7 +106,7 @@ constexpr ncclDataType_t datatype() noexcept {
     return ncclNumTypes;
 }
 
-/// The reduction as NCCL's constant.
+/// Returns NCCL's constant for the operation.
 constexpr ncclRedOp_t native(ReduceOp op) noexcept {
     return op == ReduceOp::sum ? ncclSum : op == ReduceOp::max ? ncclMax : ncclMin;
 }

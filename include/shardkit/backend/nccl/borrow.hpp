@@ -9,8 +9,8 @@
 
 namespace shardkit::nccl {
 
-/// Names a communicator of the user's that is used as it is and left alive: the user makes no calls on it while a
-/// World does, and destroys it after the World's end.
+/// Names a communicator of the user that a World uses and does not destroy. The user makes no calls on it while the
+/// World uses it, and destroys it after the World's end.
 struct Borrow {
     ncclComm_t comm;
 };
@@ -26,7 +26,7 @@ struct RankPlace {
     int device;
 };
 
-/// What NCCL says of it.
+/// Returns the place that NCCL reports.
 /// @throws std::invalid_argument for a null communicator; CommError
 inline RankPlace place_of(ncclComm_t comm, std::string_view doing, SourceLocation where) {
     if (comm == nullptr) { throw_invalid_argument(where, "nccl::Borrow: no communicator, expected one"); }
@@ -39,7 +39,8 @@ inline RankPlace place_of(ncclComm_t comm, std::string_view doing, SourceLocatio
     return {static_cast<std::size_t>(rank), static_cast<std::size_t>(size), device};
 }
 
-/// @throws std::invalid_argument unless a borrowed communicator is of the World's GPU and has no more ranks
+/// Checks a borrowed communicator. @throws std::invalid_argument unless it is on the World's GPU and has no more
+/// ranks
 inline void require_fits(const RankPlace& place, int device, std::size_t ranks, std::string_view axes,
                          SourceLocation where) {
     if (place.device != device) {

@@ -23,7 +23,7 @@ class World;
 
 namespace shardkit::nccl::detail {
 
-/// Describes one call of a verb on one rank.
+/// One call of a verb on one rank.
 struct Call {
     World& world;
     Group& group;
@@ -34,7 +34,7 @@ struct Call {
     std::string doing() const { return shardkit::detail::concat(name(verb), " over ", axes); }
 };
 
-/// What a verb that moves elements is over a group of one rank, which may have no communicator of NCCL's.
+/// Copies elements: what a verb does over a group of one rank, which may have no communicator of NCCL.
 /// @throws gpu::Error
 template <class T>
 void copy_alone(const Call& call, const T* from, std::size_t count, T* to, const gpu::TimelineRef& stream) {
@@ -43,7 +43,8 @@ void copy_alone(const Call& call, const T* from, std::size_t count, T* to, const
                        "cudaMemcpyAsync", call.where);
 }
 
-/// For the error of a rank that waited in vain: what to compare with the other ranks' errors.
+/// Returns this rank's last calls as text, for the error of a rank that waited in vain: to compare with other ranks'
+/// errors.
 inline std::string last_calls(const Journal& journal) {
     constexpr std::size_t most = 4;
     const std::vector<RecentCall> calls = journal.recent_calls();

@@ -28,13 +28,13 @@
 
 namespace shardkit::nccl {
 
-/// Gives a rank its end of a group of GPUs. `Kernels` are the engine's (see Engine).
-/// A cheap handle on a World, used by its rank's thread only. The verbs' contracts are those of the functions in
-/// comm/, which also check the sizes; spans are memory of the World's GPU. A verb returns once NCCL has taken it; the
-/// data moves when the stream gets there. On one GPU verbs run in the order in which they are given, whatever their
-/// streams; those of the stream of reductions run beside the others.
-/// Errors: CommError with NCCL's text when a call fails, and, from the next wait of the host, when a peer is gone or
-/// later than Options::timeout; std::invalid_argument for memory of the host or of another GPU. NCCL compares no
+/// A rank's end of a group of GPUs. `Kernels` are those of the engine (see Engine).
+/// It is a cheap handle on a World, used only by its rank's thread. The verbs' contracts are those of the functions
+/// in comm/, which also check the sizes; spans must be memory of the World's GPU. A verb returns once NCCL has
+/// accepted it; the data moves when the stream reaches it. On one GPU, verbs run in the order in which they are
+/// given, whatever their streams, except that those on the stream of reductions run beside the others.
+/// Errors: CommError with NCCL's text when a call fails; from the next wait of the host, when a peer is gone or
+/// Options::timeout has passed; std::invalid_argument for memory of the host or of another GPU. NCCL does not compare
 /// calls: ranks that disagree about type, count or verb end in such an error, or in wrong values, unless
 /// Options::compare_calls finds them.
 template <class Kernels>
@@ -45,9 +45,8 @@ class Communicator {
     using Stream = gpu::TimelineRef;
 
     explicit Communicator(World& world) : Communicator(world, world.world_group(), "world") {}
-    /// Takes a communicator that the user has already, over some of the World's ranks; to be handed to
-    /// Context::adopt.
-    /// @throws std::invalid_argument when it is of another GPU than the World or has more ranks
+    /// Uses a communicator of the user, over some of the World's ranks, for Context::adopt.
+    /// @throws std::invalid_argument when it is on another GPU than the World or has more ranks
     Communicator(World& world, Borrow borrowed, std::string_view axes,
                  SourceLocation where = SourceLocation::current())
         : Communicator(world, world.borrow(borrowed, axes, where), axes) {}
@@ -56,37 +55,37 @@ class Communicator {
     std::size_t size() const noexcept { return group_->size; }
     std::string_view axes() const noexcept { return label_->axes; }
     const CommunicatorLabel& label() const noexcept { return *label_; }
-    /// Returns NCCL's own handle, which the World keeps; null once it was aborted, and for a group of one rank that
-    /// was split off.
+    /// Returns NCCL's own handle, which the World owns; null after an abort, and for a group of one rank that was
+    /// split off.
     ncclComm_t native() const noexcept { return group_->comm; }
-    /// Returns what this rank has given to its streams, over all its communicators. Waits for nothing.
+    /// Returns the calls that this rank has given to its streams, over all its communicators. Does not wait.
     TrafficLog& traffic() const noexcept { return label_->journal.traffic(); }
     Streams<Stream> streams() const noexcept { return world_->streams(); }
     /// Returns the stream of verbs that are given none.
     Stream compute_stream() const noexcept { return streams().compute; }
 
-    /// Allocates zeroed device memory, which the World's arena keeps.
+    /// Allocates zeroed device memory in the World's arena.
     template <Element T>
     gpu::detail::ArenaBuffer<T> buffer(std::size_t size, SourceLocation where = SourceLocation::current()) const {
         return world_->template buffer<T>(size, where);
     }
-    /// @throws std::invalid_argument unless it is memory of this rank's GPU
+    /// Checks memory. @throws std::invalid_argument unless it is memory of this rank's GPU
     void require_memory(const void* data, std::size_t bytes, std::string_view what,
                         SourceLocation where = SourceLocation::current()) const {
         world_->require_memory(data, bytes, what, where);
     }
-    /// @throws std::invalid_argument for memory of a GPU
+    /// Checks memory. @throws std::invalid_argument for memory of a GPU
     void require_host_memory(const void* data, std::size_t bytes, std::string_view what,
                              SourceLocation where = SourceLocation::current()) const {
         gpu::detail::require_host_memory(data, bytes, what, where);
     }
 
-    /// Does what shardkit::compare_calls says, if Options::compare_calls asks for it.
+    /// Compares calls like shardkit::compare_calls, if Options::compare_calls asks for it.
     void compare_calls(SourceLocation where) const { world_->compare(*group_, where); }
 
-    /// Lets verbs over these ranks that are given to the stream of reductions run beside all others from now on, over
-    /// a communicator of NCCL's of their own, which is made at the first call. Does nothing without
-    /// Options::separate_reductions, and for one rank alone. Collective; the host waits.
+    /// Makes verbs over these ranks on the stream of reductions run beside all others from now on, over an NCCL
+    /// communicator of their own, which the first call makes. Does nothing without Options::separate_reductions, and
+    /// for a single rank. Collective; the host waits.
     void separate_reductions(SourceLocation where = SourceLocation::current()) const {
         detail::separate_reductions(*world_, *group_, where);
     }
@@ -102,7 +101,7 @@ class Communicator {
         return Communicator(*world_, *made, axes);
     }
 
-    /// Orders work that is given to `stream` after it behind the point where every rank's stream has got there.
+    /// Makes later work of `stream` wait until every rank's stream has reached this point.
     void barrier(const Stream& stream, const shardkit::Call& what) const {
         run(what, stream, [&](const detail::Call& call) {
             if (size() == 1) { return; }
@@ -182,7 +181,7 @@ class Communicator {
         });
     }
 
-    /// @throws CommError also for a message to this rank itself, which could only wait for ever
+    /// @throws CommError also for a message to this rank itself, which would wait forever
     template <Element T>
     void send(std::span<const T> values, std::size_t to, const Stream& stream, const shardkit::Call& what) const {
         require(values, "send: values", what);
@@ -191,7 +190,7 @@ class Communicator {
             if (!values.empty()) { world_->complete(call, "ncclSend", send_to(call, values, to, stream)); }
         });
     }
-    /// @throws CommError also for a message from this rank itself, which could only wait for ever
+    /// @throws CommError also for a message from this rank itself, which would wait forever
     template <Element T>
     void receive(std::span<T> values, std::size_t from, const Stream& stream, const shardkit::Call& what) const {
         require(values, "receive: values", what);
@@ -200,7 +199,8 @@ class Communicator {
             if (!values.empty()) { world_->complete(call, "ncclRecv", receive_from(call, values, from, stream)); }
         });
     }
-    /// @throws CommError also for a message to this rank itself that it does not receive, or not at that size
+    /// @throws CommError also for a message to this rank itself that it does not receive, or receives with another
+    /// size
     template <Element T>
     void send_receive(std::span<const T> sent, std::size_t to, std::span<T> received, std::size_t from,
                       const Stream& stream, const shardkit::Call& what) const {
@@ -226,7 +226,7 @@ class Communicator {
     Communicator(World& world, detail::Group& group, std::string_view axes)
         : world_(&world), group_(&group), handle_(group.handles.handle()), label_(&world.journal().label(axes)) {}
 
-    /// Does everything that verbs have in common; `body(call)` gives the work to the stream. Returns what it returns.
+    /// Does the common work of all verbs; `body(call)` gives the work to the stream. Returns the result of `body`.
     template <class Body>
     std::invoke_result_t<const Body&, const detail::Call&> run(const shardkit::Call& what, const Stream& stream,
                                                                const Body& body) const {
@@ -243,7 +243,7 @@ class Communicator {
     void require(std::span<T> values, std::string_view what, SourceLocation where) const {
         world_->require_memory(values.data(), values.size_bytes(), what, where);
     }
-    /// Says whether a verb is in place, so that `part` needs no check of its own.
+    /// Returns whether a verb is in place, so that `part` needs no check of its own.
     template <class Part, class Whole>
     static bool lies_in(std::span<Part> part, std::span<Whole> whole) noexcept {
         const auto* const begin = reinterpret_cast<const std::byte*>(whole.data());

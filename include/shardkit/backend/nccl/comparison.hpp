@@ -26,8 +26,8 @@
 
 namespace shardkit::nccl::detail {
 
-/// Gathers every rank's record over `group`, in the order of its ranks, by way of memory for all of them. Collective
-/// over it; the host waits.
+/// Gathers every rank's record over `group`, in rank order, through the given memory, which has space for all
+/// records. Collective over the group; the host waits.
 /// @throws CommError; gpu::Error
 template <class Record>
 std::vector<Record> gather_records(Connections& connections, const Group& group, const Record& own,
@@ -52,8 +52,8 @@ std::vector<Record> gather_records(Connections& connections, const Group& group,
     return records;
 }
 
-/// Lets the ranks of a group tell each other what they called, over a communicator and on a stream that serve nothing
-/// else, so that they get through where the group's own collectives wait for each other.
+/// Compares the calls of a group's ranks, over a communicator and on a stream that serve nothing else, so that the
+/// comparison works even when the group's own collectives wait for each other.
 class Comparison {
   public:
     Comparison(std::size_t ranks, int device, gpu::Watch& watch, SourceLocation where)
@@ -62,7 +62,7 @@ class Comparison {
           host_(ranks * shardkit::detail::trace_bytes, where),
           device_(ranks * shardkit::detail::trace_bytes, stream_.ref(where), where) {}
 
-    /// Connects the ranks of a new group a second time. Collective over it; the host waits.
+    /// Connects the ranks of a new group a second time. Collective over the group; the host waits.
     /// @throws CommError
     static void prepare(Connections& connections, Group& group, ncclConfig_t config, SourceLocation where) {
         Group& made =
@@ -72,9 +72,8 @@ class Comparison {
         group.trace = std::make_unique<shardkit::detail::CallTrace>();
     }
 
-    /// Compares all that was called over `group`. Collective over it; the host waits.
-    /// @throws CommError, on every rank of the group, when they disagree, and when one does not come within the
-    /// timeout
+    /// Compares all calls over `group`. Collective over it; the host waits.
+    /// @throws CommError, on every rank of the group, when they disagree, or a rank does not come within the timeout
     void require_agreement(Connections& connections, const Group& group, SourceLocation where) {
         const std::string doing = shardkit::detail::concat("compare_calls over ", group.made_as);
         connections.require_usable(doing, where);

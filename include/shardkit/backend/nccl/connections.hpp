@@ -31,7 +31,7 @@
 
 namespace shardkit::nccl::detail {
 
-/// Manages NCCL's side of a World: its communicators, what became of them, and how long it waits for peers.
+/// NCCL's side of a World: its communicators, their state, and the limits of waits for peers.
 class Connections : private gpu::Watch {
   public:
     Connections(std::chrono::milliseconds timeout, bool survivable, int device)
@@ -41,19 +41,19 @@ class Connections : private gpu::Watch {
     Connections(const Connections&) = delete;
     Connections& operator=(const Connections&) = delete;
 
-    /// Of verbs as they are given to a stream.
+    /// Returns the journal of the verbs that are given to a stream.
     Journal& journal() noexcept { return journal_; }
 
     Group& world_group() noexcept { return groups().front(); }
     const Group& world_group() const noexcept { return places_->groups.all().front(); }
-    /// Ends this rank's part, without its peers: their verbs fail, at the latest after their timeout. Returns at
-    /// once; NCCL ends what is under way beside.
+    /// Ends this rank's part without its peers, whose verbs then fail, at the latest after their timeout. Returns at
+    /// once; NCCL ends running work in the background.
     void abort() noexcept { abort(groups().begin()); }
-    /// The same, but the World's communicator stays to be shrunk to the ranks that are left: see Survivors. What it
-    /// has under way ends at once where NCCL can revoke communicators (2.28.7), else when that is done.
+    /// Aborts all communicators except the World's, which can then be shrunk to the remaining ranks: see Survivors.
+    /// Its running work ends at once if NCCL can revoke communicators (2.28.7), otherwise when it is shrunk.
     void revoke() noexcept {
         if (finished_ || groups().empty()) { return; }
-        // First: the children's kernels may sit behind one of the World's.
+        // The World's comes first: the kernels of split communicators may be queued behind one of its kernels.
         Group& world = world_group();
         if (!revoked_ && world.owner == Group::Owner::world && world.comm != nullptr) {
             revoked_ = detail::revoke(world.comm);
@@ -61,7 +61,7 @@ class Connections : private gpu::Watch {
         abort(std::next(groups().begin()));
     }
 
-    /// Throws what this World failed with, if it did.
+    /// Checks that this World is usable. @throws its failure, if any
     void require_usable(std::string_view doing, SourceLocation where) const {
         if (!failure_.empty()) {
             throw CommError("nccl", doing,
@@ -72,8 +72,8 @@ class Connections : private gpu::Watch {
     }
 
     Groups& made() noexcept { return places_->groups; }
-    /// After every NCCL call outside of a group: waits while NCCL says that it is still at it.
-    /// @throws CommError, after aborting, unless the call succeeded
+    /// Completes an NCCL call outside of a group: waits while NCCL is still working on it.
+    /// @throws CommError, after an abort, unless the call succeeded
     void complete(const Group& group, std::string_view nccl_call, ncclResult_t code, std::string_view doing,
                   SourceLocation where) {
         if (code == ncclSuccess) { return; }
@@ -83,11 +83,11 @@ class Connections : private gpu::Watch {
     void complete(const Call& call, std::string_view nccl_call, ncclResult_t code) {
         if (code != ncclSuccess) { complete(call.group, nccl_call, code, call.doing(), call.where); }
     }
-    /// After a call that makes `made` out of `parent`, a group of `of`. NCCL returns ncclSuccess while it is still at
-    /// it where the parent does not block, and writes the new communicator when the parent is ready again, or
-    /// aborted.
+    /// Completes a call that makes `made` out of `parent`, a group of `of`. If the parent does not block, NCCL
+    /// returns ncclSuccess while it is still working, and writes the new communicator when the parent is ready again,
+    /// or was aborted.
     /// Source:  ncclCommInitChildComm in NCCL's init.cc, 2.18 to 2.30; NCCL issue 1472
-    /// @throws CommError, after aborting, unless there is a communicator that can be used
+    /// @throws CommError, after an abort, unless there is a usable communicator
     void complete_made(Connections& of, const Group& parent, Group& made, std::string_view nccl_call,
                        ncclResult_t code, Made expected, std::string_view doing, SourceLocation where) {
         require_begun(parent, code, nccl_call, doing, where);
@@ -100,7 +100,7 @@ class Connections : private gpu::Watch {
         }
         await(made, nccl_call, doing, where);
     }
-    /// Aborts everything; of a survivable World all but its communicator.
+    /// Aborts everything; in a survivable World, everything except its communicator.
     /// @throws CommError always
     [[noreturn]] void fail(std::string_view doing, std::string_view what, SourceLocation where) {
         if (failure_.empty()) {
@@ -113,7 +113,7 @@ class Connections : private gpu::Watch {
   protected:
     ~Connections() = default;
 
-    /// Deregisters memory before it is freed: communicators of the user's live on.
+    /// Deregisters memory before it is freed, from communicators of the user, which live on.
     /// @throws CommError
     void deregister_borrowed(SourceLocation where) {
         std::deque<Registered>& registrations = places_->registrations;
@@ -126,18 +126,18 @@ class Connections : private gpu::Watch {
     const Scope& scope() const noexcept { return scope_; }
     bool finished() const noexcept { return finished_; }
     bool failed() const noexcept { return !failure_.empty(); }
-    /// Says whether NCCL has ended all that was aborted, within the timeout.
+    /// Returns whether NCCL has ended everything that was aborted, within the timeout.
     bool aborts_over() const noexcept { return aborts_.over(timeout_); }
     std::deque<Group>& groups() noexcept { return places_->groups.all(); }
-    /// For the streams whose waiting is to end when a peer fails.
+    /// Returns the watch for streams whose waits must end when a peer fails.
     gpu::Watch& watch() noexcept { return *this; }
 
-    /// Waits until the communicator's last call is over.
+    /// Waits until the communicator's last call has ended.
     void await(const Group& group, std::string_view nccl_call, std::string_view doing, SourceLocation where) {
         const ncclResult_t state = state_after(group, nccl_call, doing, where);
         if (state != ncclSuccess) { fail(doing, describe(state, nccl_call, group.comm), where); }
     }
-    /// The same; returns what NCCL says of the communicator then.
+    /// Waits likewise, and returns the communicator's state then.
     ncclResult_t state_after(const Group& group, std::string_view nccl_call, std::string_view doing,
                              SourceLocation where) {
         const Clock::time_point begin = Clock::now();
@@ -153,10 +153,10 @@ class Connections : private gpu::Watch {
         }
     }
 
-    /// Ends and destroys the communicators that the World made; its peers do the same.
+    /// Ends and destroys the communicators that the World made; its peers must do the same.
     void close(SourceLocation where) {
         deregister_borrowed(where);
-        // All are told before one is waited for: ranks may have made them in different orders.
+        // All are told before any is waited for, as ranks may have made them in different orders.
         for_each_own([&](Group& group) {
             require_begun(group, ncclCommFinalize(group.comm), "ncclCommFinalize", "finish", where);
         });
@@ -167,7 +167,7 @@ class Connections : private gpu::Watch {
         finished_ = true;
     }
 
-    /// Registers the chunks that are new, with every communicator; does nothing for Registration::none.
+    /// Registers new chunks with every communicator; does nothing for Registration::none.
     void register_chunks(std::span<const gpu::detail::Arena::Chunk> chunks, Registration registration,
                          SourceLocation where) {
         if (registration == Registration::none) { return; }
@@ -180,16 +180,16 @@ class Connections : private gpu::Watch {
                 }
                 Registered& made = known.emplace_back(group, c, registration);
                 require_begun(group, made.make(chunks[c]), made.call(), "registration", where);
-                // ncclCommWindowRegister returns ncclSuccess while it is still at it (dev_runtime.cc, from 2.28).
+                // ncclCommWindowRegister returns ncclSuccess while it is still working (dev_runtime.cc, from 2.28).
                 await(group, made.call(), "registration", where);
             }
         }
     }
 
-    /// A communicator for the ranks of `old` that are left; `old` runs no verb any more, and its end waits for no
+    /// Makes a communicator for the remaining ranks of `old`. `old` runs no more verbs, and its end waits for no
     /// peer.
-    /// @throws CommError when `old` failed without being survivable, or so that NCCL makes nothing out of it, or when
-    /// a rank that is left does not come
+    /// @throws CommError when `old` failed without being survivable or beyond what NCCL can shrink, or when a
+    ///         remaining rank does not come
     void shrink_from(Connections& old, std::span<const std::size_t> lost, ncclConfig_t config, SourceLocation where) {
         constexpr std::string_view doing = "Survivors";
         const Group& from = old.world_group();
@@ -221,14 +221,14 @@ class Connections : private gpu::Watch {
             if (group.owner == Group::Owner::world && group.comm != nullptr) { f(group); }
         }
     }
-    /// Returns what NCCL says of the communicator now.
+    /// Returns the current state of the communicator.
     ncclResult_t state_of(const Group& group, std::string_view doing, SourceLocation where) {
         ncclResult_t state = ncclSuccess;
         const ncclResult_t code = ncclCommGetAsyncError(group.comm, &state);
         if (code != ncclSuccess) { fail(doing, describe(code, "ncclCommGetAsyncError", group.comm), where); }
         return state;
     }
-    /// What NCCL answers when it goes on with a call by itself is no error.
+    /// Checks that a call has begun: a result that means that NCCL continues in the background is no error.
     void require_begun(const Group& group, ncclResult_t code, std::string_view nccl_call, std::string_view doing,
                        SourceLocation where) {
         if (code != ncclSuccess && code != ncclInProgress) {
@@ -236,7 +236,7 @@ class Connections : private gpu::Watch {
         }
     }
 
-    /// Whether the GPU has done anything of this World's since this was asked last.
+    /// Returns whether the GPU has made progress with this World's work since the last call.
     virtual bool progressed() noexcept = 0;
 
     void begin() noexcept override { wait_began_ = Clock::now(); }
@@ -270,7 +270,7 @@ class Connections : private gpu::Watch {
         std::vector<ncclComm_t> comms;
         try {
             for (; first != groups().end(); ++first) {
-                // One that is being made is NCCL's to write, while its parent's abort ends that.
+                // NCCL may still write one that is being made, while its parent's abort ends that.
                 if (first->owner != Group::Owner::world || first->being_made || first->comm == nullptr) { continue; }
                 comms.push_back(first->comm);
                 first->comm = nullptr;
@@ -287,7 +287,7 @@ class Connections : private gpu::Watch {
     bool revoked_ = false;
     bool finished_ = false;
     std::string failure_;
-    /// Where NCCL may write until what it is at is aborted: deques, because communicators point into them.
+    /// The places that NCCL may write until its work is aborted. They are deques, as communicators point into them.
     struct Places {
         Groups groups;
         std::deque<Registered> registrations;
@@ -296,9 +296,9 @@ class Connections : private gpu::Watch {
     Clock::time_point wait_began_;
 };
 
-/// The ranks of `group` over one more communicator. Collective over it; the host waits.
-/// @pre  no work of the group's is under way
-/// @throws CommError that says `doing`
+/// Connects the ranks of `group` over a second communicator. Collective over the group; the host waits.
+/// @pre  the group has no work in progress
+/// @throws CommError that contains `doing`
 inline Group& connect_again(Connections& connections, const Group& group, std::string_view made_as,
                             ncclConfig_t config, std::string_view doing, SourceLocation where) {
     Group& made = connections.made().add(made_as);

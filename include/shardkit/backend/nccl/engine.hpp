@@ -12,8 +12,8 @@
 
 namespace shardkit::nccl {
 
-/// Runs ranks on GPUs of one or many machines, one process or thread each, through NCCL. `KernelsType`: the
-/// element-wise work on the GPU, for example gpu::Kernels.
+/// The engine whose ranks are GPUs of one or many machines, with a process or thread each, over NCCL. `KernelsType`
+/// does the element-wise work on the GPU, for example gpu::Kernels.
 template <class KernelsType>
 struct Engine {
     static constexpr std::string_view name = "nccl";

@@ -9,9 +9,9 @@
 
 namespace shardkit::nccl::detail {
 
-/// Takes the greatest or least of what the ranks sent, element by element in rank order: rank q's `count` elements
-/// begin at gathered + q * count. A NaN of any rank stays, which NCCL's own maxima and minima drop (they are fmaxf
-/// and fminf). One element an index, for Kernels::for_each_index.
+/// Takes the maximum or minimum of the ranks' values, element by element in rank order; rank q's `count` elements
+/// begin at gathered + q * count. A NaN of any rank is kept, which NCCL's own maxima and minima drop (they use fmaxf
+/// and fminf). Each index computes one element, for Kernels::for_each_index.
 template <class In, class Out>
 struct Extreme {
     ReduceOp op;

@@ -16,61 +16,60 @@
 
 namespace shardkit::nccl::detail {
 
-/// Holds what a rank keeps for one communicator of NCCL's, at an address that stays.
+/// A rank's state for one NCCL communicator, at a stable address.
 struct Group {
     enum class Owner { world, user };
 
-    ncclComm_t comm = nullptr;  ///< null until it is made, after it was destroyed or aborted, and for one rank alone
+    ncclComm_t comm = nullptr;  ///< null until it is made, after its destruction or abort, and for a single rank
     bool being_made = false;    ///< NCCL may write `comm` at any time
     Owner owner = Owner::world;
     std::size_t rank = 0;
     std::size_t size = 1;
-    std::string made_as;  ///< the name under which it was made, last; for error messages
+    std::string made_as;  ///< its last name, for error messages
 
-    /// Describes what split made: its parent, its members among the parent's ranks, in its own order, and a number
-    /// which is the same on all of them, and no other group's of the World.
+    /// For a group that split made: its parent, its members by their rank in the parent, in its own order, and a
+    /// number that is the same on all members and unique in the World.
     const Group* parent = nullptr;
     std::vector<std::size_t> members;
     std::uint64_t number = 0;
     shared::detail::GroupHandles handles;
-    /// Says whether it was split off `of`, and no communicator of this rank uses it any more.
+    /// Returns whether it was split off `of`, and no communicator of this rank uses it any more.
     bool is_idle(const Group& of) const noexcept { return parent == &of && handles.none(); }
 
-    /// Points to the same ranks over a second communicator, for verbs that are given to the stream of reductions;
-    /// null where they go over this one.
+    /// The same ranks over a second communicator, for verbs on the stream of reductions; null if they use this one.
     Group* reductions = nullptr;
 
-    /// Keeps what comparing calls needs: what this rank called over the group, and the same ranks over a communicator
-    /// that serves nothing else. Null unless Options::compare_calls asks for it.
+    /// For comparing calls: this rank's calls over the group, and the same ranks over a communicator that serves
+    /// nothing else. Null unless Options::compare_calls asks for it.
     std::unique_ptr<shardkit::detail::CallTrace> trace;
     const Group* comparison = nullptr;
-    bool only_compares = false;  ///< it is such a communicator
+    bool only_compares = false;  ///< whether it is such a communicator
 };
 
-/// Says what this rank gets from a call that makes communicators.
+/// What this rank gets from a call that makes communicators.
 enum class Made { none, communicator };
 
-/// All groups of a rank: the world's first, then in the order in which they were made. Their addresses stay.
+/// All groups of a rank: first the world's, then in the order in which they were made. Their addresses are stable.
 class Groups {
   public:
-    /// A place for a communicator that is about to be made.
+    /// Adds a place for a communicator that will be made.
     Group& add(std::string_view made_as) {
         Group& group = all_.emplace_back();
         group.made_as = made_as;
         return group;
     }
-    /// A group of one rank, which has no communicator and needs none: one for all of them.
+    /// Returns the group of a single rank, which needs no communicator; the same object for all of them.
     Group& alone() {
         if (alone_ == nullptr) { alone_ = &add("one rank alone"); }
         return *alone_;
     }
     std::deque<Group>& all() noexcept { return all_; }
 
-    /// Whether there are groups of `parent` that no communicator of this rank uses any more.
+    /// Returns whether there are groups of `parent` that no communicator of this rank uses any more.
     bool has_idle(const Group& parent) const noexcept {
         return std::any_of(all_.begin(), all_.end(), [&](const Group& group) { return group.is_idle(parent); });
     }
-    /// The latest such groups of these ranks of the parent's.
+    /// Returns the latest such groups with these members of the parent.
     shared::detail::GroupNumbers idle(const Group& parent, const std::vector<std::size_t>& members) const noexcept {
         shared::detail::GroupNumbers numbers{};
         std::size_t found = 0;
@@ -85,7 +84,7 @@ class Groups {
 
   private:
     std::deque<Group> all_;
-    Group* alone_ = nullptr;  // in there
+    Group* alone_ = nullptr;  // points into all_
 };
 
 }  // namespace shardkit::nccl::detail

@@ -10,8 +10,8 @@
 
 namespace shardkit::nccl::detail {
 
-/// Lets NCCL calls start together: those between the guard and its `submit`. A guard whose scope is left without it
-/// ends the group and drops NCCL's errors, as another one is on its way.
+/// Starts several NCCL calls together: those between the guard's construction and `submit`. If its scope ends without
+/// `submit`, it ends the NCCL group and drops NCCL's errors, as an exception is already in flight.
 class GroupGuard {
   public:
     /// Begins an NCCL group.
@@ -26,13 +26,13 @@ class GroupGuard {
         if (open_) { static_cast<void>(ncclGroupEnd()); }
     }
 
-    /// Notes the result of a call; the first error is thrown by `submit`, since nothing can be aborted in a group.
+    /// Records the result of a call. `submit` throws the first error, as nothing can be aborted inside a group.
     void add(std::string_view nccl_call, ncclResult_t code) {
         if (code == ncclSuccess || code == ncclInProgress || failed_ != ncclSuccess) { return; }
         failed_ = code;
         failed_call_ = nccl_call;
     }
-    /// Starts the calls and waits until NCCL has taken them.
+    /// Starts the calls, and waits until NCCL has accepted them.
     /// @throws CommError of the first call that failed
     void submit() {
         open_ = false;

@@ -22,8 +22,8 @@ namespace shardkit::nccl {
 
 namespace detail {
 
-/// Lists the launches of a rule's update of elements of type `Updated`, in groups of P, with every number of states
-/// that it takes.
+/// Lists the launches of a rule's update for elements of type `Updated`, in groups with precision P, with every
+/// number of states that it takes.
 template <class Rule, class P, class Updated, std::size_t StateCount = 0, class... Passes>
 constexpr auto update_launches() {
     using Update = typename Rule::template Update<Arithmetic<typename P::Master>>;
@@ -36,15 +36,16 @@ constexpr auto update_launches() {
         return update_launches<Rule, P, Updated, StateCount + 1, Passes...>();
     }
 }
-/// Names what groups of P update: the master, and where they can do without it what is gathered.
+/// The other type that groups with precision P may update: the gathered type if they can do without master weights,
+/// otherwise the master type.
 template <class P>
 using UpdatedWithout =
     std::conditional_t<shardkit::detail::can_drop_master<P>, typename P::Gather, typename P::Master>;
 
 }  // namespace detail
 
-/// Makes, explicitly instantiated in a file of nvcc's, all kernels that groups of a Precision launch with an
-/// optimizer of Rule on an NCCL engine: those of the stores, of norms and clipping, of steps and of the engine's
+/// Makes all kernels that groups with a Precision launch with an optimizer of Rule on an NCCL engine, when it is
+/// explicitly instantiated in a file of nvcc: the kernels of stores, norms and clipping, steps, and the engine's
 /// reductions.
 ///     template struct shardkit::nccl::KernelsFor<shardkit::DefaultPrecision<float>, shardkit::AdamWRule>;
 template <class Precision, class Rule>

@@ -18,22 +18,22 @@
 
 namespace shardkit::nccl {
 
-/// Reads one process's place in a job, as launchers such as torchrun tell it in the environment:
-///     RANK, WORLD_SIZE         this process's number among all, and how many these are
-///     LOCAL_RANK               its number on this machine: the GPU it uses, where it sees more than one
-///     LOCAL_WORLD_SIZE         processes on this machine (optional; checked)
+/// One process's place in a job, read from the environment that launchers such as torchrun set:
+///     RANK, WORLD_SIZE         this process's number in the job, and the number of processes
+///     LOCAL_RANK               its number on this machine: the GPU it uses, if it sees more than one
+///     LOCAL_WORLD_SIZE         number of processes on this machine (optional; checked)
 ///     MASTER_ADDR, MASTER_PORT a host name or address of rank 0's machine, and a free port there
 ///     SHARDKIT_TOKEN           a word that only the job's processes know (optional)
 ///     TORCHELASTIC_RUN_ID,
-///     SLURM_JOB_ID             where that is not set
-/// Rank 0 gives the others NCCL's unique id at MASTER_ADDR:MASTER_PORT, or at MASTER_PORT + 1 where
-/// TORCHELASTIC_USE_AGENT_STORE is True, because torchrun's own store listens at MASTER_PORT then. Where the
-/// environment has NCCL_COMM_ID NCCL meets there by itself, and MASTER_ADDR and MASTER_PORT are not looked at.
+///     SLURM_JOB_ID             used as the token if SHARDKIT_TOKEN is not set
+/// Rank 0 gives NCCL's unique id to the others at MASTER_ADDR:MASTER_PORT. If TORCHELASTIC_USE_AGENT_STORE is True it
+/// uses MASTER_PORT + 1, as torchrun's own store listens at MASTER_PORT then. If NCCL_COMM_ID is set, NCCL connects
+/// the processes there by itself, and MASTER_ADDR and MASTER_PORT are not read.
 class Launcher {
   public:
     /// Reads the launcher's variables from this process's environment.
-    /// @throws std::invalid_argument that names each variable that is missing, is no number or contradicts another,
-    /// with its value; gpu::Error when there is no GPU
+    /// @throws std::invalid_argument that names each variable that is missing, not a number or contradicts another,
+    ///         with its value; gpu::Error when there is no GPU
     static Launcher from_environment(SourceLocation where = SourceLocation::current()) {
         const auto look_up = [](const char* name) -> std::optional<std::string> {
             const char* const value = std::getenv(name);
@@ -41,8 +41,8 @@ class Launcher {
         };
         return from(look_up, gpu::detail::device_count(where), where);
     }
-    /// Reads the same from elsewhere: look_up(name) is an std::optional<std::string>, `gpus` the number of
-    /// GPUs of this machine.
+    /// Reads the variables from elsewhere: look_up(name) returns an std::optional<std::string>, `gpus` is the number
+    /// of GPUs of this machine.
     template <class LookUp>
     static Launcher from(const LookUp& look_up, int gpus, SourceLocation where = SourceLocation::current()) {
         Reader<LookUp> read{look_up, {}};
@@ -91,9 +91,9 @@ class Launcher {
     std::size_t world_size() const noexcept { return meeting_.size; }
     std::size_t local_rank() const noexcept { return local_rank_; }
     int device() const noexcept { return device_; }
-    /// Says where the processes meet; without a host where NCCL_COMM_ID says it.
+    /// Returns where the processes meet; without a host if NCCL_COMM_ID is set.
     const Meeting& meeting() const noexcept { return meeting_; }
-    /// Returns the id that the job's processes connect by. Collective, unless NCCL_COMM_ID is set.
+    /// Returns the id that the job's processes connect with. Collective, unless NCCL_COMM_ID is set.
     /// @throws CommError, also when a rank does not come within the timeout
     UniqueId unique_id(std::chrono::milliseconds timeout, SourceLocation where = SourceLocation::current()) const {
         return meets_by_itself_ ? UniqueId::create(where) : meet(meeting_, timeout, where);

@@ -15,15 +15,15 @@
 
 namespace shardkit::nccl {
 
-/// What NCCL is told of the memory in which containers are.
+/// How the memory of containers is registered with NCCL.
 enum class Registration : std::uint8_t {
     none,
-    /// Chunks come from ncclMemAlloc and are registered with every communicator, so that NCCL may move data without
-    /// copies of its own. NCCL may then add in another order. Needs NCCL 2.19.
+    /// Chunks are allocated with ncclMemAlloc and registered with every communicator, so that NCCL can move data
+    /// without copies of its own. NCCL may then add in another order. Needs NCCL 2.19.
     buffers,
     /// Chunks are symmetric windows of every communicator, for NCCL's kernels that read peers' memory at the same
-    /// offset. Making a container is then collective: all ranks make the same ones in the same order, as they do for
-    /// its verbs anyway. NCCL may add in another order. Needs NCCL 2.27.
+    /// offset. Making a container is then collective: all ranks make the same ones in the same order, as its verbs
+    /// require anyway. NCCL may add in another order. Needs NCCL 2.27.
     windows,
 };
 
@@ -34,8 +34,8 @@ inline constexpr int windows_version = 22703;
 
 namespace detail {
 
-/// Refuses a registration that the loaded NCCL is too old for.
-/// @throws CommError, naming both versions, when NCCL is too old for it
+/// Checks that the loaded NCCL supports a registration.
+/// @throws CommError that names both versions, when NCCL is too old for it
 inline void require_registration(Registration registration, SourceLocation where) {
     if (registration == Registration::buffers) { require_version(registration_version, "registered buffers", where); }
     if (registration == Registration::windows) { require_version(windows_version, "registered windows", where); }
@@ -43,67 +43,66 @@ inline void require_registration(Registration registration, SourceLocation where
 
 }  // namespace detail
 
-// Checked builds compare more: see core/checked.hpp.
+// Checked builds compare calls by default: see core/checked.hpp.
 inline namespace SHARDKIT_BUILD {
 
-/// Says how a World communicates. Sizes, timeout, registration, separate_reductions, compare_calls and survivable the
-/// same on every rank.
+/// How a World communicates. Sizes, timeout, registration, separate_reductions, compare_calls and survivable must be
+/// the same on every rank.
 struct Options {
-    /// Takes the user's streams, which outlive the World; null: the World makes streams of its own. Default streams
-    /// are refused.
+    /// The user's streams, which must outlive the World; null: the World makes its own. Default streams are refused.
     cudaStream_t compute = nullptr;
     cudaStream_t communication = nullptr;
 
-    /// Chooses the rank's GPU; -1: the one that is selected when the World is made.
+    /// The rank's GPU; -1: the one that is selected when the World is made.
     int device = -1;
 
-    /// Limits how long a rank waits for its peers: to connect, to take part in a call, and, whenever the host waits
-    /// for a stream, for the work on it, the user's own included: as long as none of the events between the streams
-    /// happens, so that much work is no failure.
+    /// The longest time that a rank waits for its peers: to connect, to take part in a call, and, whenever the host
+    /// waits for a stream, for the stream's work, including the user's own. It counts while no event between the
+    /// streams happens, so that much work is no failure.
     std::chrono::milliseconds timeout = std::chrono::minutes(10);
 
-    /// Limits how many verbs the host gives to the GPU before it waits for the first of them, at least 1: then it
-    /// notices that a peer is gone, also in a loop that never waits otherwise. CUDA takes about 1,000 launches of a
-    /// stream and blocks whoever gives it more, where nothing is noticed: what the user launches between so many
-    /// verbs must stay below that. A launch of a CUDA graph counts by World::keep_pace.
+    /// The largest number of verbs that the host gives to the GPU before it waits for the first of them, at least 1.
+    /// Thereby it notices that a peer is gone even in a loop that never waits otherwise. CUDA accepts about 1,000
+    /// launches of a stream and then blocks the caller, where nothing is noticed: the user's launches between this
+    /// many verbs must stay below that. A launch of a CUDA graph counts through World::keep_pace.
     std::size_t verbs_ahead = 8;
 
-    /// Limits how many CTAs, and so SMs, NCCL takes for a collective: at least, at most. 0: NCCL decides. More of
-    /// them move more bytes a second and leave less of the GPU to the kernels beside.
+    /// The smallest and largest number of CTAs, and thereby SMs, that NCCL uses for a collective. 0: NCCL decides.
+    /// More CTAs move more bytes per second, and leave less of the GPU to other kernels.
     int min_ctas = 0;
     int max_ctas = 0;
 
-    /// Names the communicators in NCCL's logs and profiles, from NCCL 2.27 on; a string that outlives the process's
-    /// communicators, a literal for example. Null: none.
+    /// The name of the communicators in NCCL's logs and profiles, from NCCL 2.27 on: a string that outlives the
+    /// process's communicators, for example a literal. Null: none.
     const char* name = nullptr;
 
-    /// Lets communicators that are split off share the World's connections and buffers (ncclConfig_t::splitShare):
-    /// less memory of the GPU, and none of them can be aborted alone, so not for a survivable World. NCCL runs their
-    /// work one after the other: nothing is gained by separate_reductions then, and it does nothing.
+    /// Lets split communicators share the World's connections and buffers (ncclConfig_t::splitShare). This saves GPU
+    /// memory, but none of them can be aborted alone, so it is not for a survivable World. NCCL then runs their work
+    /// one after the other: separate_reductions would gain nothing, and does nothing.
     bool split_share = false;
 
-    /// Gives reductions a stream of their own, and a second communicator where gathers or a layer's verbs go over the
-    /// same ranks, so that both run at once. Costs staging_bytes once more, and NCCL's memory for each such
-    /// communicator, which it makes when a group of parameters asks for it first.
+    /// Gives reductions a stream of their own, and a second communicator where gathers or a layer's verbs use the
+    /// same ranks, so that both can run at once. Costs staging_bytes once more, and NCCL's memory for each such
+    /// communicator, which is made when a group of parameters first asks for it.
     bool separate_reductions = true;
 
-    /// Sets the least bytes of the chunks in which memory for containers is taken from CUDA.
+    /// The smallest size of the chunks in which memory for containers is allocated from CUDA.
     std::size_t arena_chunk_bytes = std::size_t{64} << 20U;
 
-    /// Sizes the memory in which sums of 16-bit elements are made in fp32, and maxima of floating ones collected.
+    /// The size of the memory in which sums of 16-bit elements are made in fp32, and maxima of floating-point
+    /// elements collected.
     std::size_t staging_bytes = std::size_t{32} << 20U;
 
-    /// Says what NCCL is told of these chunks.
+    /// How these chunks are registered with NCCL.
     Registration registration = Registration::none;
 
-    /// Lets ranks compare what they call, so that those who disagree are told which call of whom it was, where NCCL
-    /// would hang or move the wrong bytes. Messages are not compared. Costs a second communicator for each group, on
-    /// a stream of its own, and the host waits for each comparison; off costs nothing.
+    /// Lets ranks compare their calls, so that an error names the calls and ranks that disagree, where NCCL would
+    /// hang or move wrong bytes. Messages are not compared. Costs a second communicator for each group, on a stream
+    /// of its own, and the host waits for each comparison; off costs nothing.
     CompareCalls compare_calls = checked ? CompareCalls::each_call : CompareCalls::off;
 
-    /// Lets a failure leave the World's communicator to be shrunk to the ranks that are left: see Survivors. It is
-    /// revoked where NCCL can do that (2.28.7); the communicators that were split off it are aborted. Needs
-    /// NCCL 2.27.
+    /// After a failure, keeps the World's communicator so that it can be shrunk to the remaining ranks: see
+    /// Survivors. It is revoked if NCCL can do that (2.28.7); split communicators are aborted. Needs NCCL 2.27.
     bool survivable = false;
 };
 
@@ -113,9 +112,9 @@ struct Options {
 
 namespace shardkit::nccl::detail {
 
-/// Refuses options that the loaded NCCL is too old for, and such that contradict each other.
+/// Checks the options against each other and the loaded NCCL.
 /// @throws CommError when NCCL is older than `making` needs with these options; std::invalid_argument when they
-/// contradict each other
+///         contradict each other
 inline void require_possible(const Options& options, std::string_view making, SourceLocation where) {
     require_version(minimum_version, making, where);
     require_registration(options.registration, where);
@@ -127,8 +126,9 @@ inline void require_possible(const Options& options, std::string_view making, So
     }
 }
 
-/// What NCCL is told of each communicator that a World makes: it does not block, also where it is made out of one
-/// that does, so that the wait for peers can end. For the rest NCCL has its way, unless the options say otherwise.
+/// Returns NCCL's configuration for each communicator that a World makes. It does not block, even if it is made from
+/// one that does, so that the wait for peers can end. Other settings are NCCL's defaults, unless the options set
+/// them.
 inline ncclConfig_t config_of(const Options& options) {
     constexpr int most_ctas =
         64;  // MAXCHANNELS in NCCL's device.h; parseCommConfig refuses a minimum without a maximum

@@ -19,7 +19,7 @@
 
 namespace shardkit::nccl::detail {
 
-/// How a verb goes through the World's staging memory: in pieces of `rows` parts that fit into it.
+/// Splits a verb into pieces of `rows` parts each that fit in the World's staging memory.
 template <class T>
 class StagedPieces {
   public:
@@ -30,7 +30,7 @@ class StagedPieces {
           staging_(reinterpret_cast<T*>(call.world.staging(stream).data())),
           elements_(call.world.staging(stream).size() / sizeof(T)) {}
 
-    /// f(staging, offset, size) for consecutive pieces of [0, count).
+    /// Calls f(staging, offset, size) for consecutive pieces of [0, count).
     template <class F>
     void one_after_the_other(std::size_t count, const F& f) {
         const std::size_t most = aligned(elements_ / rows_);
@@ -40,12 +40,12 @@ class StagedPieces {
         }
     }
 
-    /// For consecutive pieces of [0, count):
-    ///     sum.widen(stream, staging, offset, size)     the addends into the staging memory
-    ///     sum.add(stream, staging, offset, size)       by NCCL
-    ///     sum.narrow(stream, staging, offset, size)    the sums out of it
-    /// What does not fit at once has two halves of it in turn: while NCCL adds up one piece, the one before is
-    /// narrowed and the next is widened, in the World's stream for conversions.
+    /// Makes a sum for consecutive pieces of [0, count):
+    ///     sum.widen(stream, staging, offset, size)     converts the addends into the staging memory
+    ///     sum.add(stream, staging, offset, size)       adds them with NCCL
+    ///     sum.narrow(stream, staging, offset, size)    converts the sums out of it
+    /// If not everything fits at once, pieces use the two halves of the memory in turn: while NCCL adds one piece,
+    /// the previous one is narrowed and the next one widened, in the World's stream for conversions.
     template <class Sum>
     void summed(std::size_t count, const Sum& sum) {
         if (count * rows_ <= elements_) {
@@ -76,7 +76,7 @@ class StagedPieces {
             aside.wait(piece.added);
             sum.narrow(aside, staging_ + number % 2 * half, piece.at, piece.size);
         };
-        // The addends are written, and the verb before has done with the staging memory.
+        // The addends are written, and the previous verb has finished with the staging memory.
         aside.wait(stream_.record());
         std::size_t number = 0;
         for (std::size_t at = 0; at < count; at += most, ++number) {
@@ -90,19 +90,19 @@ class StagedPieces {
             piece.added = stream_.record();
             keep_pace();
         }
-        // More than half of the staging memory has at least two pieces.
+        // A verb that needs more than half of the staging memory has at least two pieces.
         narrow(number - 2);
         narrow(number - 1);
         stream_.wait(aside.record());
     }
 
-    /// A verb of many pieces is many launches, of which CUDA takes about 1,000: some pieces count as a verb.
+    /// Counts several pieces as a verb: a verb of many pieces makes many launches, and CUDA accepts about 1,000.
     void keep_pace() {
         constexpr std::size_t pieces_of_a_verb = 8;
         if (++given_ % pieces_of_a_verb == 0) { call_.world.keep_pace(stream_, call_.where); }
     }
 
-    /// Rounded down, so that all pieces begin where NCCL's and the kernels' wide loads can.
+    /// Rounds down, so that all pieces begin at addresses for wide loads of NCCL and of kernels.
     static constexpr std::size_t aligned(std::size_t count) noexcept {
         constexpr std::size_t bytes = 128;
         return count / (bytes / sizeof(T)) * (bytes / sizeof(T));
@@ -116,15 +116,15 @@ class StagedPieces {
     std::size_t given_ = 0;
 };
 
-/// Sums by NCCL's own reductions, in whatever order NCCL likes, another for an all-reduce than for a reduce-scatter:
-/// not the bits of another engine, nor those of another policy. Addends of another type than the sum's arithmetic,
-/// 16-bit ones above all, are widened into staging memory piece by piece and travel at that width: NCCL would round
-/// to 16 bits at every addition. Never NCCL's average. Maxima and minima of floating elements are collected in
-/// staging memory and compared there by one thread of the GPU: right for NaN, and meant for few elements. Each
-/// returns the bytes that go between this rank and its peers, those of NCCL's ring.
+/// Sums with NCCL's own reductions, in the order that NCCL chooses. It differs between an all-reduce and a
+/// reduce-scatter: the bits are not those of another engine or policy. Addends whose type is not the arithmetic of
+/// the sum, such as 16-bit ones, are widened into staging memory piece by piece and sent at that width, as NCCL would
+/// round to 16 bits at every addition. NCCL's average is never used. Maxima and minima of floating-point elements are
+/// collected in staging memory and compared there, with one thread for each element: correct for NaN, and meant for
+/// few elements. Each function returns the bytes between this rank and its peers, those of NCCL's ring.
 template <class Kernels>
 struct Reductions {
-    /// Says which types can be reduced: floating ones into floating ones, others into their own.
+    /// Whether the types can be reduced: floating-point types into floating-point types, others into their own.
     template <class In, class Out>
     static constexpr bool possible = (FloatingElement<In> && FloatingElement<Out>) || std::is_same_v<In, Out>;
 
@@ -163,11 +163,11 @@ struct Reductions {
     }
 
   private:
-    /// Holds where there is no conversion and no widening: NCCL reduces from the input into the output.
+    /// Whether NCCL can reduce directly from the input into the output, without conversion or widening.
     template <class In, class Out>
     static constexpr bool same = (std::is_same_v<In, Out> && std::is_same_v<Out, Arithmetic<Out>>);
 
-    /// Does what a reduction over one rank is.
+    /// Copies or converts: a reduction over one rank.
     template <class In, class Out>
     static void copy(const Call& call, const gpu::TimelineRef& stream, const In* from, std::size_t count, Out* to) {
         if constexpr (std::is_same_v<In, Out>) {
@@ -202,7 +202,7 @@ struct Reductions {
         }
 
       private:
-        /// Returns where the sums go: into the shard, or in place where they are narrowed then.
+        /// Returns where the sums go: into the shard, or in place if they are narrowed afterwards.
         A* sums(A* staging, std::size_t at, std::size_t size) const {
             if constexpr (std::is_same_v<Out, A>) {
                 return shard + at;

@@ -16,18 +16,18 @@
 
 namespace shardkit::nccl::detail {
 
-/// Chunks of one device by ncclMemAlloc: memory that NCCL can register. For NCCL 2.19 and later.
+/// Allocates chunks on one device with ncclMemAlloc, which NCCL can register. For NCCL 2.19 and later.
 class NcclChunks final : public gpu::detail::ChunkSource {
   public:
     explicit NcclChunks(int device) noexcept : device_(device) {}
 
-    /// @throws gpu::OutOfMemory; CommError
+    /// Allocates a chunk. @throws gpu::OutOfMemory; CommError
     void* allocate([[maybe_unused]] std::size_t bytes, SourceLocation where) override {
         const gpu::detail::DeviceGuard guard(device_, where);
         void* chunk = nullptr;
 #if NCCL_VERSION_CODE >= 21901
         const ncclResult_t code = ncclMemAlloc(&chunk, bytes);
-        // NCCL has one code for all failures of CUDA, and CUDA's words in its text.
+        // NCCL has one code for all failures of CUDA; its text contains CUDA's.
         if (code == ncclUnhandledCudaError &&
             std::string_view(ncclGetLastError(nullptr)).find("out of memory") != std::string_view::npos) {
             static_cast<void>(cudaGetLastError());
@@ -47,8 +47,8 @@ class NcclChunks final : public gpu::detail::ChunkSource {
     int device_;
 };
 
-/// One chunk with one communicator. NCCL itself forgets those of a communicator that it destroys. It may write the
-/// handles some time after the call, so this stays where it is.
+/// The registration of one chunk with one communicator. NCCL itself forgets the registrations of a communicator that
+/// it destroys. It may write the handles some time after the call, so the object's address must not change.
 class Registered {
   public:
     Registered(Group& group, std::size_t chunk, Registration registration) noexcept
@@ -72,7 +72,7 @@ class Registered {
         return ncclInvalidUsage;
 #endif
     }
-    /// Takes the registration back.
+    /// Deregisters the chunk.
     /// @throws CommError
     void undo([[maybe_unused]] SourceLocation where) {
 #if NCCL_VERSION_CODE >= 22703

@@ -32,14 +32,14 @@
 
 namespace shardkit::nccl::detail {
 
-/// When something must be over.
+/// A point in time at which something must have ended.
 class Deadline {
   public:
     explicit Deadline(std::chrono::milliseconds from_now)
         : end_(Clock::now() + shardkit::detail::bounded_wait(from_now)) {}
 
     bool over() const { return Clock::now() >= end_; }
-    /// For poll(2): what is left, at most so much.
+    /// Returns the remaining time for poll(2), at most `most`.
     int milliseconds(std::chrono::milliseconds most) const {
         const auto left = std::chrono::ceil<std::chrono::milliseconds>(end_ - Clock::now());
         return static_cast<int>(std::clamp(left, std::chrono::milliseconds(0), most).count());
@@ -50,11 +50,11 @@ class Deadline {
     Clock::time_point end_;
 };
 
-/// The owner of a TCP socket that does not block. Move-only.
+/// Owns a TCP socket that does not block. Move-only.
 class Socket {
   public:
     Socket() noexcept = default;
-    /// Takes over a descriptor; one below 0 is none.
+    /// Takes over a descriptor; a negative one means none.
     explicit Socket(int descriptor) noexcept : descriptor_(descriptor) {
         if (!descriptor_) { return; }
         static_cast<void>(::fcntl(native(), F_SETFD, FD_CLOEXEC));
@@ -63,17 +63,17 @@ class Socket {
     explicit operator bool() const noexcept { return static_cast<bool>(descriptor_); }
     int native() const noexcept { return descriptor_.get(); }
 
-    /// Whether it can be read or written, as `events` of poll(2) ask, before the deadline.
+    /// Returns whether the socket becomes ready for `events` of poll(2) before the deadline, and within `most`.
     bool ready(short events, const Deadline& deadline, std::chrono::milliseconds most) const {
         pollfd asked{native(), events, 0};
         return ::poll(&asked, 1, deadline.milliseconds(most)) == 1;
     }
-    /// Few bytes, which fit into the buffer of a new connection. False: they could not be sent.
+    /// Sends few bytes, which fit in the buffer of a new connection. Returns false if they could not be sent.
     bool send(std::span<const std::byte> bytes) const noexcept {
         return ::send(native(), bytes.data(), bytes.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(bytes.size());
     }
     enum class Received { all, some, nothing_more };
-    /// Reads on until `bytes` is full; `have` counts those that are there.
+    /// Continues to read until `bytes` is full; `have` is the number of bytes received so far.
     Received receive(std::span<std::byte> bytes, std::size_t& have) const noexcept {
         const ssize_t count = ::recv(native(), bytes.data() + have, bytes.size() - have, 0);
         if (count > 0) { have += static_cast<std::size_t>(count); }
@@ -91,8 +91,8 @@ struct FreeAddresses {
 };
 using Addresses = std::unique_ptr<addrinfo, FreeAddresses>;
 
-/// The addresses of a host and port; for an empty host those of this machine to listen at. None, and `error` says
-/// why.
+/// Returns the addresses of a host and port; for an empty host, the addresses of this machine to listen at. None on
+/// failure, with the reason in `error`.
 inline Addresses resolve(const std::string& host, std::uint16_t port, std::string& error) {
     addrinfo hints{};
     hints.ai_family = AF_UNSPEC;
@@ -105,10 +105,11 @@ inline Addresses resolve(const std::string& host, std::uint16_t port, std::strin
     return Addresses(code == 0 ? found : nullptr);
 }
 
-/// A socket that listens at all addresses of this machine, IPv4's and IPv6's. None, and `error` says why.
+/// Returns a socket that listens at all addresses of this machine, IPv4 and IPv6. None on failure, with the reason in
+/// `error`.
 inline Socket listen_at(std::uint16_t port, std::string& error) {
     const Addresses addresses = resolve("", port, error);
-    // One socket of IPv6 takes IPv4's as well; without IPv6 there is IPv4's.
+    // One IPv6 socket also accepts IPv4; without IPv6, an IPv4 socket is used.
     for (const int family : {AF_INET6, AF_INET}) {
         for (const addrinfo* each = addresses.get(); each != nullptr; each = each->ai_next) {
             if (each->ai_family != family) { continue; }
@@ -130,7 +131,7 @@ inline Socket listen_at(std::uint16_t port, std::string& error) {
     return Socket();
 }
 
-/// A connection to an address. None, and `error` says why.
+/// Connects to an address. Returns none on failure, with the reason in `error`.
 inline Socket connect_to(const addrinfo& address, const Deadline& deadline, std::chrono::milliseconds most,
                          std::string& error) {
     Socket made(::socket(address.ai_family, address.ai_socktype, address.ai_protocol));
@@ -150,13 +151,13 @@ inline Socket connect_to(const addrinfo& address, const Deadline& deadline, std:
 
 namespace shardkit::nccl {
 
-/// Says where the processes of a job meet before NCCL connects them, and how rank 0 knows them.
+/// Where the processes of a job meet before NCCL connects them, and how rank 0 recognizes them.
 struct Meeting {
     std::string host;  ///< rank 0's machine, as the others name it
     std::uint16_t port = 0;
     std::size_t rank = 0;
     std::size_t size = 1;
-    /// Holds a word of at most 64 bytes that the job's processes share: whoever does not say it gets nothing.
+    /// A word of at most 64 bytes that the job's processes share. Rank 0 answers only processes that send it.
     std::string token;
 };
 
@@ -164,9 +165,9 @@ namespace detail {
 
 inline constexpr std::string_view meeting_magic = "shardkit";
 inline constexpr std::size_t token_bytes = 64;
-/// Counts the bytes of a hello: magic, rank, number of ranks, token.
+/// The bytes of a hello: magic, rank, number of ranks, token.
 inline constexpr std::size_t hello_bytes = 8 + 4 + 4 + token_bytes;
-/// Counts the bytes of an answer: magic, whether rank 0 agrees on the number of ranks, the id.
+/// The bytes of an answer: magic, whether rank 0 agrees on the number of ranks, the id.
 inline constexpr std::size_t answer_bytes = 8 + 1 + UniqueId::size;
 using Hello = std::array<std::byte, hello_bytes>;
 using Answer = std::array<std::byte, answer_bytes>;
@@ -188,10 +189,10 @@ inline Hello hello_of(const Meeting& meeting) {
     std::memcpy(hello.data() + 16, meeting.token.data(), std::min(meeting.token.size(), token_bytes));
     return hello;
 }
-/// Returns the rank that a hello is from; none when it is not one of this job's.
+/// Returns the rank that a hello comes from; none if it is not of this job.
 inline std::optional<std::size_t> rank_of(const Hello& hello, const Meeting& meeting) {
     const Hello own = hello_of(meeting);
-    std::byte difference{};  // all bytes are looked at, so that time tells nothing of the token
+    std::byte difference{};  // compares all bytes, so that the time reveals nothing about the token
     for (std::size_t i = 0; i < hello.size(); ++i) {
         if (i < 8 || i >= 16) { difference |= hello[i] ^ own[i]; }
     }
@@ -208,7 +209,7 @@ inline std::optional<std::size_t> rank_of(const Hello& hello, const Meeting& mee
         shardkit::detail::concat("rank ", meeting.rank, " at ", meeting.host, ":", meeting.port, ": ", what), where);
 }
 
-/// Plays rank 0's side: answers until all others have the id.
+/// Rank 0's side: answers until all others have the id.
 class Host {
   public:
     Host(const Meeting& meeting, const UniqueId& id, SourceLocation where)
@@ -240,7 +241,7 @@ class Host {
 
   private:
     static constexpr std::chrono::milliseconds look_again{200};
-    static constexpr std::chrono::milliseconds patience{5000};  // with one that connects and says nothing
+    static constexpr std::chrono::milliseconds patience{5000};  // for a connection that sends nothing
     static constexpr std::size_t most_guests = 4096;
 
     struct Guest {
@@ -257,7 +258,7 @@ class Host {
             guests_.push_back(Guest{std::move(socket)});
         }
     }
-    /// Reads what a guest says, and answers once that is all there. A stranger is left without a word.
+    /// Reads a guest's hello, and answers once it is complete. A stranger gets no answer.
     bool is_done(Guest& guest) {
         const Socket::Received received = guest.socket.receive(guest.hello, guest.have);
         if (received != Socket::Received::all) {
@@ -287,7 +288,7 @@ class Host {
     std::vector<Guest> guests_;
 };
 
-/// Tries once to get the id. None, and `error` says why.
+/// Tries once to get the id. Returns none on failure, with the reason in `error`.
 inline std::optional<UniqueId> ask(const Meeting& meeting, const addrinfo& address, const Deadline& deadline,
                                    std::string& error, SourceLocation where) {
     constexpr std::chrono::milliseconds patience{10000};
@@ -322,7 +323,7 @@ inline std::optional<UniqueId> ask(const Meeting& meeting, const addrinfo& addre
     return UniqueId::from_bytes(std::span<const std::byte>(answer).last(UniqueId::size), where);
 }
 
-/// Plays the other ranks' side: asks until there is an answer.
+/// The side of the other ranks: asks until there is an answer.
 inline UniqueId fetch(const Meeting& meeting, std::chrono::milliseconds timeout, SourceLocation where) {
     constexpr std::chrono::milliseconds longest_rest{500};
     const Deadline deadline(timeout);
@@ -343,11 +344,11 @@ inline UniqueId fetch(const Meeting& meeting, std::chrono::milliseconds timeout,
 
 }  // namespace detail
 
-/// Brings the id that rank 0 creates to every rank of the job: rank 0 listens at the port on all addresses of its
-/// machine, and the others connect to the host, as often as needed. It goes as plain text, as NCCL's own connections
-/// do.
-/// Source:  NCCL's own meeting point, NCCL_COMM_ID, wants an interface in the subnet of the address that rank 0's
-///          machine has for the name (bootstrap.cc), which machines of clouds and containers lack, and NCCL 2.29.2 to
+/// Distributes the id that rank 0 creates to every rank of the job. Rank 0 listens at the port on all addresses of
+/// its machine, and the others connect to the host, repeatedly if needed. The id is sent as plain text, as NCCL's own
+/// connections are.
+/// Source:  NCCL's own meeting point, NCCL_COMM_ID, needs an interface in the subnet of the address that rank 0's
+///          machine has for the name (bootstrap.cc). Cloud machines and containers lack one, and NCCL 2.29.2 to
 ///          2.29.7 test for the opposite.
 /// @throws  CommError that names the port when it is in use, the ranks that did not come within the timeout, or why
 ///          rank 0 did not answer; std::invalid_argument when the token is longer than 64 bytes

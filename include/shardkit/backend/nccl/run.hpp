@@ -13,9 +13,9 @@
 namespace shardkit::nccl {
 
 /// Runs `f(rank)` in this thread as one rank of `mesh`, over the ranks of `world`, with the World's GPU selected;
-/// then waits for its streams and finishes the World. Every rank of the World makes the same call.
+/// then waits for its streams and finishes the World. Every rank of the World must make the same call.
 ///
-/// Errors:  when f throws, the World is aborted and the exception goes on; peers fail at their next wait, at the
+/// Errors:  when f throws, the World is aborted and the exception is rethrown; peers fail at their next wait, at the
 ///          latest after their timeout.
 /// @throws  std::invalid_argument when the World has another number of ranks than the mesh; CommError; what f throws
 template <class EngineType, class Mesh, class F>
@@ -26,7 +26,7 @@ void run(Mesh mesh, World& world, F&& f, RankOptions rank_options = {},
         Rank<EngineType, Mesh> rank{mesh, typename EngineType::Communicator(world), rank_options, world.streams(),
                                     where};
         f(rank);
-        // The rank's memory is given back here: nothing may use it any more.
+        // The rank's memory is freed here: nothing may use it any more.
         world.streams().compute.synchronize(where);
         world.streams().communication.synchronize(where);
         world.streams().reduction.synchronize(where);
@@ -37,7 +37,7 @@ void run(Mesh mesh, World& world, F&& f, RankOptions rank_options = {},
     world.finish(where);
 }
 
-/// Runs the same for a process that a launcher such as torchrun started: the World is made from its environment.
+/// Runs `f(rank)` in a process that a launcher such as torchrun started, with a World made from its environment.
 /// @throws  also what Launcher::from_environment and the constructor of World throw
 template <class EngineType, class Mesh, class F>
 void run(Mesh mesh, F&& f, RankOptions rank_options = {}, const Options& options = {},

@@ -8,17 +8,17 @@
 
 namespace shardkit::nccl::detail {
 
-/// Remembers where an object was made, for its end: what ends it. exit() ends the objects of its thread's storage
-/// first, and then the static ones, the youngest first: so those that it ends in their own thread, and those that
-/// were made when main ran already, can tell.
+/// Finds out, at an object's end, what ends it. exit() first ends the thread-local objects of its thread, then the
+/// static ones, the youngest first. So objects that exit() ends in their own thread, and objects that were made after
+/// main began, can find out.
 class Scope {
   public:
     Scope() : thread_over_(mark().over) { static const AtExit at_exit; }
 
     bool unwinds() const noexcept { return std::uncaught_exceptions() > exceptions_; }
-    /// Says whether the process ends, by exit() or by the end of main.
+    /// Returns whether the process ends, by exit() or at the end of main.
     bool exits() const noexcept { return process_ends() || (is_in_thread() && *thread_over_); }
-    /// Says whether the scope ends by neither of these, nor in another thread.
+    /// Returns whether the scope ends normally: not by these or an exception, and in its own thread.
     bool ends() const noexcept { return is_in_thread() && !exits() && !unwinds(); }
 
   private:
@@ -34,7 +34,7 @@ class Scope {
         return mark;
     }
     struct AtExit {
-        AtExit() { process_ends() = false; }  // made before this one, so that it ends later
+        AtExit() { process_ends() = false; }  // made first, so that it ends later
         AtExit(const AtExit&) = delete;
         AtExit& operator=(const AtExit&) = delete;
         ~AtExit() { process_ends() = true; }

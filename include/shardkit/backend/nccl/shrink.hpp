@@ -10,8 +10,8 @@
 
 namespace shardkit::nccl::detail {
 
-/// Calls ncclCommShrink by the ranks in `lost`, into a communicator of that configuration. Needs NCCL 2.27.3.
-/// `abort`: ends first what the parent has under way.
+/// Calls ncclCommShrink without the ranks in `lost`, to make a communicator with that configuration. Needs NCCL
+/// 2.27.3. `abort` first ends the parent's running work.
 inline ncclResult_t shrink([[maybe_unused]] ncclComm_t parent, [[maybe_unused]] std::span<const std::size_t> lost,
                            [[maybe_unused]] bool abort, [[maybe_unused]] ncclConfig_t config,
                            [[maybe_unused]] ncclComm_t* made) {
@@ -24,8 +24,8 @@ inline ncclResult_t shrink([[maybe_unused]] ncclComm_t parent, [[maybe_unused]] 
 #endif
 }
 
-/// Calls ncclCommRevoke, from NCCL 2.28.7 on, which ends at once what the communicator has under way. False where it
-/// does not.
+/// Calls ncclCommRevoke (NCCL 2.28.7 and later), which ends the communicator's running work at once. Returns false if
+/// it is not available or fails.
 inline bool revoke([[maybe_unused]] ncclComm_t comm) noexcept {
 #if NCCL_VERSION_CODE >= 22807
     int version = 0;
@@ -43,14 +43,15 @@ namespace shardkit::nccl {
 
 class World;
 
-/// The ranks of a World that are left when some are lost. Who is lost is for the user to find out and to tell every
-/// rank that is left: NCCL says that a rank is gone, and not which.
+/// The remaining ranks of a World after some are lost. The user finds out which ranks are lost, and tells every
+/// remaining rank: NCCL reports that a rank is gone, but not which.
 struct Survivors {
     World& world;
     std::span<const std::size_t> lost;  ///< ranks of `world`, in any order
 
-    /// Which of the survivors rank `rank` of `ranks` is.
-    /// @throws std::invalid_argument for a list that names no rank, this one, one twice or one that is not there
+    /// Returns the number of rank `rank` of `ranks` among the survivors.
+    /// @throws std::invalid_argument for an empty list, or one that contains this rank, a rank twice or one that does
+    /// not exist
     std::size_t place_of(std::size_t rank, std::size_t ranks, SourceLocation where) const {
         if (lost.empty()) {
             throw_invalid_argument(where, "nccl::Survivors: no rank is lost, expected at least one");

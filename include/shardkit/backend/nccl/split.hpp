@@ -24,7 +24,7 @@
 
 namespace shardkit::nccl::detail {
 
-/// Gathers every rank's record, in the order of the group's ranks. Collective over it; the host waits.
+/// Gathers every rank's record, in the order of the group's ranks. Collective over the group; the host waits.
 template <class Record>
 std::vector<Record> tell(const Call& call, const Record& own, const gpu::TimelineRef& stream) {
     static_assert(sizeof(Record) <= Resources::record_bytes);
@@ -34,18 +34,17 @@ std::vector<Record> tell(const Call& call, const Record& own, const gpu::Timelin
 }
 
 /// Splits a group, collectively over `call.group`: ranks with the same color form a group, ordered by key, then by
-/// rank. Ends when all have joined; NCCL may still connect and take memory at a verb, the first of its kind.
-/// A group of one rank gets no communicator of NCCL's. One that none of its members uses any more is given out again:
-/// a communicator takes memory of the GPU, and to destroy it takes all of its ranks, who need not come to it at the
-/// same time.
-/// Cost:    an all-gather of 32 bytes per rank, for which the host waits; one of 64 bytes, where all members of a
-///          group have idle ones; ncclCommSplit, where a group is new.
+/// rank. Returns when all have joined; NCCL may still connect and allocate memory at the first verb of a kind. A
+/// group of one rank gets no NCCL communicator. A group that no member uses any more is reused: a communicator takes
+/// GPU memory, and its destruction needs all of its ranks at the same time.
+/// Cost:    an all-gather of 32 bytes per rank, for which the host waits; one of 64 bytes if all members of a group
+///          have idle ones; ncclCommSplit if a group is new.
 inline Group& split_group(const Call& call, std::size_t color, std::size_t key, std::string_view axes,
                           const gpu::TimelineRef& stream) {
     struct Wish {
         std::uint64_t color;
         std::uint64_t key;
-        std::uint64_t number;  // of the group, if this rank is its first and it is new
+        std::uint64_t number;  // of the group, if it is new and this rank is its first
         std::uint64_t idle;    // 1: this rank has groups of the parent that it does not use
     };
     World& world = call.world;
@@ -55,7 +54,7 @@ inline Group& split_group(const Call& call, std::size_t color, std::size_t key, 
     const std::uint64_t next = (world.world_group().rank + std::uint64_t{1}) << 32U | groups.all().size();
     const std::vector<Wish> wishes = tell(call, Wish{color, key, next, groups.has_idle(parent) ? 1U : 0U}, stream);
 
-    // NCCL's colors and keys are ints, so the order of the colors and of the members stands for them.
+    // NCCL's colors and keys are ints: the indices of the colors and of the members are used instead.
     shared::detail::SplitGroups split(wishes, parent.rank);
     std::vector<std::size_t> sizes(split.count);
     std::vector<std::size_t> idle(split.count);
@@ -66,7 +65,7 @@ inline Group& split_group(const Call& call, std::size_t color, std::size_t key, 
     std::vector<std::uint64_t> again(split.count);
     const auto any_group = [&](const auto& is_so) {
         for (std::size_t g = 0; g < split.count; ++g) {
-            if (sizes[g] > 1 && is_so(g)) { return true; }  // a rank alone has nobody to talk to
+            if (sizes[g] > 1 && is_so(g)) { return true; }  // a single rank communicates with nobody
         }
         return false;
     };
@@ -78,7 +77,7 @@ inline Group& split_group(const Call& call, std::size_t color, std::size_t key, 
     const std::size_t own = split.own();
     const bool alone = sizes[own] == 1;
     if (any_group([&](std::size_t g) { return again[g] == 0; })) {
-        // All ranks of the parent call, also those that get nothing.
+        // All ranks of the parent make the call, also those that get nothing.
         ncclConfig_t config = config_of(world.options());
         const bool is_new = !alone && again[own] == 0;
         Group& made = is_new ? groups.add(axes) : groups.alone();
@@ -100,10 +99,10 @@ inline Group& split_group(const Call& call, std::size_t color, std::size_t key, 
     return group;
 }
 
-/// Gives `group` a second communicator for verbs that are given to the stream of reductions, if those have a stream
-/// of their own and the group has none yet. NCCL runs the work of one communicator in one order, whatever its
-/// streams. Collective over the group; the host waits, for the streams too: NCCL wants no work of a communicator that
-/// is split under way.
+/// Gives `group` a second communicator for verbs on the stream of reductions, if reductions have a stream of their
+/// own and the group has none yet. NCCL runs the work of one communicator in one order, whatever its streams.
+/// Collective over the group. The host waits, also for the streams: NCCL cannot split a communicator with work in
+/// progress.
 /// @throws CommError
 inline void separate_reductions(World& world, Group& group, SourceLocation where) {
     const auto streams = world.streams();
@@ -117,7 +116,7 @@ inline void separate_reductions(World& world, Group& group, SourceLocation where
     world.register_memory(where);
 }
 
-/// What a verb over `group` that is given to `stream` goes over.
+/// Returns the group whose communicator a verb over `group` on `stream` uses.
 inline Group& lane(const World& world, Group& group, const gpu::TimelineRef& stream) noexcept {
     return group.reductions != nullptr && world.runs_beside(stream) ? *group.reductions : group;
 }

@@ -16,8 +16,8 @@
 
 namespace shardkit::nccl {
 
-/// What the ranks of one World must share before they are connected: one rank creates it, the others get its bytes by
-/// whatever brings them there (share_unique_id, Launcher).
+/// An id that the ranks of one World share before they are connected. One rank creates it, and the others get its
+/// bytes by any means (share_unique_id, Launcher).
 class UniqueId {
   public:
     static constexpr std::size_t size = NCCL_UNIQUE_ID_BYTES;
@@ -29,7 +29,7 @@ class UniqueId {
         detail::check(ncclGetUniqueId(&id), "ncclGetUniqueId", "UniqueId", where);
         return UniqueId(id);
     }
-    /// Makes the id of its bytes.
+    /// Makes an id from its bytes.
     /// @throws std::invalid_argument when there are not UniqueId::size bytes
     static UniqueId from_bytes(std::span<const std::byte> bytes, SourceLocation where = SourceLocation::current()) {
         if (bytes.size() != size) {
@@ -54,10 +54,9 @@ class UniqueId {
     ncclUniqueId id_;
 };
 
-/// A UniqueId for the ranks of a communicator that works on the host's memory, MPI's for example: its rank 0 creates
-/// it and broadcasts it.
+/// Creates a UniqueId on rank 0 and broadcasts it, over a communicator that works on host memory, for example MPI's.
 ///     mpi::World job;  nccl::World world{nccl::share_unique_id(mpi::Communicator<>(job)), ...};
-/// Collective; returns when the id is there.
+/// Collective; returns when the id has arrived.
 /// @throws CommError on every rank when rank 0 cannot create it; what the communicator's broadcast throws
 template <Broadcasts<std::uint8_t> C>
 UniqueId share_unique_id(const C& comm, typename C::Stream stream = {},
@@ -69,7 +68,7 @@ UniqueId share_unique_id(const C& comm, typename C::Stream stream = {},
             id = UniqueId::create(where);
         } catch (...) { error = std::current_exception(); }
     }
-    std::array<std::uint8_t, UniqueId::size + 1> message{};  // the last byte: whether there is one
+    std::array<std::uint8_t, UniqueId::size + 1> message{};  // the last byte says whether there is an id
     if (id) {
         std::ranges::transform(id->bytes(), message.begin(),
                                [](std::byte b) { return std::to_integer<std::uint8_t>(b); });

@@ -11,17 +11,17 @@
 
 namespace shardkit::nccl::detail {
 
-/// Says whether any of them is part of a capture, which forbids that the host waits.
+/// Returns whether any of the streams is part of a capture, during which the host must not wait.
 inline bool captures(const Streams<gpu::TimelineRef>& streams) noexcept {
     return streams.compute.capture() != 0 || streams.communication.capture() != 0 || streams.reduction.capture() != 0;
 }
 
-/// Orders one rank's verbs: each runs after the one that was given before it, whatever streams they are given
-/// to, and the host is ahead of the GPU by so many of them at most. Verbs of the stream of reductions follow each
-/// other, and run beside all others. One thread.
+/// Orders one rank's verbs: each runs after the one that was given before it, whatever their streams, and the host is
+/// ahead of the GPU by a limited number of them. Verbs on the stream of reductions follow each other, and run beside
+/// all others. For one thread.
 class VerbOrder {
   public:
-    /// Holds a verb's turn: what its stream is given until the end of the scope is the verb.
+    /// A verb's turn: the work given to its stream until the end of the scope is the verb.
     class Turn {
       public:
         Turn(VerbOrder& order, const gpu::TimelineRef& stream, bool beside) noexcept
@@ -36,27 +36,27 @@ class VerbOrder {
         bool beside_;
     };
 
-    /// Orders verbs, with the host at most `ahead` of them before the GPU.
+    /// Orders verbs, with the host at most `ahead` of them ahead of the GPU.
     /// @throws std::invalid_argument when `ahead` is 0
     VerbOrder(std::size_t ahead, SourceLocation where) : marks_(ahead) {
         if (ahead == 0) { throw_invalid_argument(where, "nccl::Options: verbs_ahead is 0, expected at least 1"); }
     }
 
-    /// Lets `stream` wait for the verb before, but for nothing that came after that one. `beside`: it is the stream
-    /// of reductions, and waits for no verb.
+    /// Makes `stream` wait for the previous verb, but for nothing after it. `beside` means that it is the stream of
+    /// reductions, which waits for no verb.
     [[nodiscard]] Turn next(const gpu::TimelineRef& stream, bool beside) noexcept {
         if (!beside && last_ && last_->stream.native() != stream.native()) { stream.wait(last_->event); }
         return Turn(*this, stream, beside);
     }
-    /// Marks what was given to the stream since the mark before as a verb.
+    /// Marks the stream's work since the previous mark as a verb.
     void mark(const gpu::TimelineRef& stream, bool beside) noexcept {
         const Mark made{stream, stream.record()};
         marks_[given_ % marks_.size()].emplace(made);
         ++given_;
         if (!beside) { last_.emplace(made); }
     }
-    /// Lets the host wait for one of the verbs, when as many as there may be are under way. Not in a capture, which
-    /// forbids it and runs nothing.
+    /// Makes the host wait for the oldest verb if as many as allowed are running. Does nothing in a capture, which
+    /// forbids waiting and runs nothing.
     /// @throws what the timeline's `synchronize` throws
     void wait_for_room(const Streams<gpu::TimelineRef>& streams, SourceLocation where) const {
         const std::optional<Mark>& oldest = marks_[given_ % marks_.size()];
@@ -70,9 +70,9 @@ class VerbOrder {
         gpu::TimelineRef::Event event;
     };
 
-    std::vector<std::optional<Mark>> marks_;  // a ring
-    std::size_t given_ = 0;                   // marks, ever
-    std::optional<Mark> last_;                // of those that follow each other whatever their streams
+    std::vector<std::optional<Mark>> marks_;  // a ring buffer
+    std::size_t given_ = 0;                   // number of marks so far
+    std::optional<Mark> last_;                // last mark of the verbs that follow each other
 };
 
 }  // namespace shardkit::nccl::detail

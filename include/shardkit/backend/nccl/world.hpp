@@ -41,13 +41,13 @@
 
 namespace shardkit::nccl::detail {
 
-/// What a World holds of CUDA: streams and memory, all made at once on the current device.
+/// The CUDA resources of a World: streams and memory, all made at once on the current device.
 struct Resources {
-    /// Staging memory per rank: at least so much that pieces are aligned.
+    /// The smallest staging memory per rank, so that pieces are aligned.
     static constexpr std::size_t staging_bytes_per_rank = 1024;
-    /// What a rank tells the others at a time, when they split, at most.
+    /// The largest record that a rank sends to the others at a time, when they split.
     static constexpr std::size_t record_bytes = sizeof(shared::detail::GroupNumbers);
-    /// Each is waited for as soon as it is recorded.
+    /// Each event is waited for as soon as it is recorded.
     static constexpr std::size_t conversion_events = 1;
 
     Resources(const Options& options, int device, std::size_t ranks, gpu::Watch& watch, SourceLocation where)
@@ -69,31 +69,31 @@ struct Resources {
         reduction_staging = gpu::detail::ArenaBuffer<std::uint8_t>(arena, staging.size(), communication.ref(), where);
     }
 
-    /// The stream of reductions: communication where those have none of their own.
+    /// Returns the stream of reductions: communication, if they have none of their own.
     gpu::TimelineRef reductions() noexcept { return reduction ? reduction->ref() : communication.ref(); }
-    /// Whether verbs that are given to `stream` run beside all others.
+    /// Returns whether verbs on `stream` run beside all others.
     bool runs_beside(const gpu::TimelineRef& stream) noexcept {
         return reduction && stream.native() == reduction->ref().native();
     }
-    /// What the verbs of that stream take turns in.
+    /// Returns the staging memory that verbs on that stream use in turn.
     std::span<std::byte> staging_of(const gpu::TimelineRef& stream) noexcept {
         return std::as_writable_bytes((runs_beside(stream) ? reduction_staging : staging).span());
     }
 
-    /// The host waits for what verbs and the user gave to the streams.
+    /// Makes the host wait for all work on the streams.
     void synchronize(SourceLocation where) {
         compute.ref().synchronize(where);
         communication.ref().synchronize(where);
         reductions().synchronize(where);
     }
-    /// Whether any of their events has happened that had not when this was asked last.
+    /// Returns whether any of their events has happened since the last call.
     bool advanced() noexcept {
         const bool computed = compute.ref().advanced();
         const bool reduced = reduction && reduction->ref().advanced();
         return communication.ref().advanced() || computed || reduced;
     }
 
-    /// Whether work is still under way on one of the streams.
+    /// Returns whether a stream still has work.
     bool busy() noexcept {
         const auto is_busy = [](gpu::Timeline& each) {
             return cudaStreamQuery(each.ref().native()) == cudaErrorNotReady;
@@ -105,11 +105,11 @@ struct Resources {
     }
 
     std::optional<gpu::Stream> own_compute;
-    /// Of the greatest priority: a collective that starts late holds up all its peers.
+    /// Of the greatest priority: a collective that starts late delays all its peers.
     std::optional<gpu::Stream> own_communication;
-    /// The same, of reductions that run beside other verbs.
+    /// Likewise, for reductions that run beside other verbs.
     std::optional<gpu::Stream> own_reduction;
-    /// Of sums that do not fit into the staging memory: see StagedPieces.
+    /// For sums that do not fit in the staging memory: see StagedPieces.
     gpu::Stream own_conversion{gpu::Priority::greatest};
     gpu::Timeline compute;
     gpu::Timeline communication;
@@ -120,7 +120,7 @@ struct Resources {
     gpu::detail::ArenaBuffer<std::uint8_t>
         staging;  ///< of the first chunk, so that NCCL knows it where it knows the chunks
     gpu::detail::ArenaBuffer<std::uint8_t> reduction_staging;
-    gpu::detail::PinnedBuffer<std::byte> host_records;  ///< what ranks that split tell each other
+    gpu::detail::PinnedBuffer<std::byte> host_records;  ///< records that ranks exchange in a split
 
   private:
     static gpu::StreamRef stream(cudaStream_t given, std::optional<gpu::Stream>& own, gpu::Priority priority,
@@ -134,14 +134,14 @@ struct Resources {
 
 namespace shardkit::nccl {
 
-/// Owns everything that the communicators of one rank share: NCCL's handles, streams, memory and the journal. It
-/// outlives them and all containers made over them. One GPU, one rank, used by one thread.
+/// Owns everything that the communicators of one rank share: NCCL's handles, streams, memory and the journal. It must
+/// outlive them, and all containers made over them. For one GPU and one rank, used by one thread.
 /// Failures: a call that fails, a rank that is gone, or a peer that does not come within Options::timeout is a
-/// CommError. The World then aborts all communicators it made, so that the GPU's work ends and its peers learn of it,
-/// and every later verb throws; only its destruction remains. A borrowed communicator is never aborted.
+/// CommError. The World then aborts all communicators it made, so that the GPU's work ends and its peers notice, and
+/// every later verb throws; the World can only be destroyed. A borrowed communicator is never aborted.
 class World final : public detail::Connections {
   public:
-    /// Connects `ranks` ranks, of which this is number `rank`. Collective: all ranks give the same id.
+    /// Connects `ranks` ranks; this one is number `rank`. Collective: all ranks must give the same id.
     /// @throws CommError when a call fails, a rank does not come within the timeout, or NCCL is too old;
     ///         std::invalid_argument for a rank that is not below `ranks`, or a default stream; gpu::Error
     World(const UniqueId& id, std::size_t ranks, std::size_t rank, const Options& options = {},
@@ -149,25 +149,25 @@ class World final : public detail::Connections {
         : World(options, ranks, rank, where) {
         connect(id, rank, where);
     }
-    /// Connects the processes of a launcher's job: the GPU is the launcher's unless the options name another one.
+    /// Connects the processes of a launcher's job, on the launcher's GPU unless the options name another one.
     explicit World(const Launcher& launcher, const Options& options = {},
                    SourceLocation where = SourceLocation::current())
         : World(on_device(options, launcher.device()), launcher.world_size(), launcher.rank(), where) {
         connect(launcher.unique_id(options.timeout, where), launcher.rank(), where);
     }
-    /// Works on a communicator of the user's, with its ranks. Local.
-    /// @throws std::invalid_argument when it is of another GPU than the options say
+    /// Works on a communicator of the user, with its ranks. Local.
+    /// @throws std::invalid_argument when it is on another GPU than the options say
     explicit World(Borrow borrowed, const Options& options = {}, SourceLocation where = SourceLocation::current())
         : World(options, detail::place_of(borrowed.comm, making, where), where) {
         borrow(borrowed, "world", where);
     }
-    /// Shrinks a World to the ranks that are left, in their order: after a failure, if it was survivable, or before
-    /// one, when ranks are to go. Collective: all ranks that are left give the same list. The old World serves no
-    /// more; until it ends its containers keep their memory, out of which a rank may copy what it holds. The new one
-    /// has memory and streams of its own, on the same GPU.
-    /// @throws std::invalid_argument for a wrong list of ranks, or a World over a communicator of the user's;
-    ///         CommError when NCCL is older than 2.27.3, when the old World failed without being survivable, or when
-    ///         a rank that is left does not come within its timeout
+    /// Shrinks a World to the remaining ranks, in their order: after a failure, if it was survivable, or before one,
+    /// to remove ranks. Collective: all remaining ranks must give the same list. The old World runs no more verbs;
+    /// until it ends its containers keep their memory, from which a rank may copy its values. The new World has
+    /// memory and streams of its own, on the same GPU.
+    /// @throws std::invalid_argument for a wrong list of ranks, or a World over a communicator of the user; CommError
+    ///         when NCCL is older than 2.27.3, the old World failed without being survivable, or a remaining rank
+    ///         does not come within its timeout
     explicit World(const Survivors& survivors, const Options& options = {},
                    SourceLocation where = SourceLocation::current())
         : World(on_device(options, survivors.world.device()), place_among(survivors, where), where) {
@@ -177,10 +177,10 @@ class World final : public detail::Connections {
     }
     World(const World&) = delete;
     World& operator=(const World&) = delete;
-    /// Finishes, if `finish` was not called; while an exception leaves the scope, after a failure, and in another
-    /// thread than its own it aborts instead. Ends within the timeout. Only where work of a borrowed communicator
-    /// hangs, or a CUDA graph lives on that holds verbs, memory and streams are left behind: freeing them would wait
-    /// for that for ever. A static World that exit() ends calls nothing and waits for nothing.
+    /// Finishes, if `finish` was not called. When an exception leaves the scope, after a failure, and in another
+    /// thread than its own, it aborts instead. It ends within the timeout. If work of a borrowed communicator hangs,
+    /// or a CUDA graph with verbs still exists, memory and streams are left behind: freeing them would wait forever.
+    /// A static World that exit() ends makes no calls and does not wait.
     ~World() {
         const bool sound = !finished() && !failed() && !scope().unwinds();
         if (sound && scope().ends()) {
@@ -202,7 +202,7 @@ class World final : public detail::Connections {
     }
 
     /// Ends the World, as its last call: waits for all streams, then ends and destroys the communicators that this
-    /// World made. The ranks that are left all make it. CUDA graphs that hold verbs are destroyed before.
+    /// World made. All remaining ranks must call it. CUDA graphs with verbs must be destroyed before.
     /// @throws CommError when that fails or takes longer than the timeout
     void finish(SourceLocation where = SourceLocation::current()) {
         if (finished()) { return; }
@@ -214,7 +214,7 @@ class World final : public detail::Connections {
 
     int device() const noexcept { return device_; }
     const Options& options() const noexcept { return options_; }
-    /// Returns what a Rank is made with.
+    /// Returns the streams for a Rank.
     Streams<gpu::TimelineRef> streams() noexcept {
         return {resources_->compute.ref(), resources_->communication.ref(), resources_->reductions()};
     }
@@ -226,34 +226,34 @@ class World final : public detail::Connections {
         register_memory(where);
         return result;
     }
-    /// Refuses memory that is not of this World's GPU.
+    /// Checks that memory is on this World's GPU.
     /// @throws std::invalid_argument unless it is memory of this World's GPU
     void require_memory(const void* data, std::size_t bytes, std::string_view what, SourceLocation where) const {
         gpu::detail::require_device_memory(data, bytes, device_, what, where);
     }
 
-    /// Says whether verbs that are given to that stream run beside all others.
+    /// Returns whether verbs on that stream run beside all others.
     bool runs_beside(const gpu::TimelineRef& stream) const noexcept { return resources_->runs_beside(stream); }
-    /// Returns scratch memory of the device for verbs that are given to that stream, used in the order in which they
-    /// are given.
+    /// Returns scratch memory of the device for verbs on that stream, used in the order in which they are given.
     std::span<std::byte> staging(const gpu::TimelineRef& stream) const noexcept {
         return resources_->staging_of(stream);
     }
-    /// Returns where a verb converts what it stages while NCCL moves something else; in that order too.
+    /// Returns the stream in which a verb converts staged elements while NCCL moves others; used in the same order.
     gpu::TimelineRef conversions() const noexcept { return resources_->conversion.ref(); }
     /// Returns pinned memory, detail::Resources::record_bytes for every rank of the World.
     std::span<std::byte> host_records() const noexcept { return resources_->host_records.span(); }
 
-    /// Enters a verb, as the first thing that it does; the verb ends with what comes out. Verbs are launched in the
-    /// order in which this rank gives them, since communicators that ran in different orders on different ranks would
-    /// wait for each other; each runs after the one before, whatever their streams, but reductions beside the others.
+    /// Enters a verb, as its first action; the verb ends with the returned turn. Verbs are launched in the order in
+    /// which this rank gives them, as communicators that ran in different orders on different ranks would wait for
+    /// each other. Each verb runs after the previous one, whatever their streams, except that reductions run beside
+    /// the others.
     [[nodiscard]] detail::VerbOrder::Turn enter(const detail::Call& call, const gpu::TimelineRef& stream) {
         if (failed() || finished()) { require_usable(call.doing(), call.where); }
         order_.wait_for_room(streams(), call.where);
         return order_.next(stream, runs_beside(stream));
     }
-    /// Keeps pace after the launch of a CUDA graph that holds verbs, in a loop that never waits otherwise: it counts
-    /// as a verb that was given to `stream`: see Options::verbs_ahead.
+    /// Counts the launch of a CUDA graph with verbs as a verb on `stream`, for a loop that never waits otherwise: see
+    /// Options::verbs_ahead.
     /// @throws CommError when a peer is gone
     void keep_pace(const gpu::TimelineRef& stream, SourceLocation where = SourceLocation::current()) {
         require_usable("keep_pace", where);
@@ -261,7 +261,7 @@ class World final : public detail::Connections {
         order_.wait_for_room(streams(), where);
     }
 
-    /// Takes down a collective over `group`; compares it with its peers' if the options say each call.
+    /// Records a collective over `group`, and compares it with those of its peers if the options say each call.
     /// @throws CommError, on every rank of the group, when they disagree
     void note(detail::Group& group, const shardkit::Call& call, const gpu::TimelineRef& stream) {
         group.trace->add(call);
@@ -269,7 +269,7 @@ class World final : public detail::Connections {
             compare(group, call.where);
         }
     }
-    /// Compares all that was called over `group`; not while a stream of the World's is captured.
+    /// Compares all calls over `group`; not while a stream of the World is captured.
     /// @throws CommError, on every rank of the group, when they disagree
     void compare(const detail::Group& group, SourceLocation where) {
         if (!group.trace || detail::captures(streams())) { return; }
@@ -277,8 +277,8 @@ class World final : public detail::Connections {
         comparison_->require_agreement(*this, group, where);
     }
 
-    /// Takes in a communicator of the user's.
-    /// @throws std::invalid_argument when it is of another GPU or has more ranks than the World; CommError
+    /// Adds a communicator of the user.
+    /// @throws std::invalid_argument when it is on another GPU or has more ranks than the World; CommError
     detail::Group& borrow(Borrow borrowed, std::string_view axes, SourceLocation where) {
         detail::require_fits(detail::place_of(borrowed.comm, making, where), device_, ranks_, axes, where);
         for (detail::Group& known : groups()) {
@@ -293,7 +293,7 @@ class World final : public detail::Connections {
         welcome(group, where);
         return group;
     }
-    /// Notes this rank's place in a communicator that is new.
+    /// Sets up a new communicator: this rank's place in it, registered memory, and the comparison of calls.
     void welcome(detail::Group& group, SourceLocation where) {
         const detail::RankPlace place = detail::place_of(group.comm, making, where);
         group.rank = place.rank;
@@ -302,7 +302,7 @@ class World final : public detail::Connections {
         prepare_comparison(group, where);
     }
 
-    /// Tells NCCL of memory and communicators that are new, as Options::registration says.
+    /// Registers new memory with all communicators, as Options::registration says.
     void register_memory(SourceLocation where) {
         register_chunks(resources_->arena.chunks(), options_.registration, where);
     }
@@ -346,7 +346,7 @@ class World final : public detail::Connections {
     }
 
     static void say(const char* what) { std::fprintf(stderr, "shardkit: the end of an nccl::World: %s\n", what); }
-    /// Leaves memory behind, because freeing it waits for what is under way on the GPU.
+    /// Leaves memory behind, as freeing it would wait for work on the GPU.
     void leave_behind() noexcept {
         static_cast<void>(resources_.release());
         static_cast<void>(comparison_.release());
@@ -371,7 +371,7 @@ class World final : public detail::Connections {
         const detail::Group& from = world.world_group();
         const std::size_t rank = survivors.place_of(from.rank, from.size, where);
         detail::require_version(windows_version, "Survivors", where);
-        if (!world.failed()) { world.resources_->synchronize(where); }  // NCCL wants none of its work under way
+        if (!world.failed()) { world.resources_->synchronize(where); }  // NCCL requires it to be idle
         return {rank, from.size - survivors.lost.size(), world.device()};
     }
 

@@ -19,9 +19,9 @@
 
 namespace shardkit::self {
 
-/// Communicates over a group of one rank. In place every verb does nothing; out of place it copies, or converts as a
-/// reduction over one rank does. No allocation. A cheap handle on a World; the contracts are those of the functions
-/// in comm/.
+/// The communicator of a group of one rank. In place, every verb does nothing; out of place it copies, or converts
+/// like a reduction over one rank. It allocates nothing. It is a cheap handle on a World; the contracts are those of
+/// the functions in comm/.
 class Communicator {
   public:
     using Stream = InlineStream;
@@ -92,7 +92,7 @@ class Communicator {
     }
 
   private:
-    /// Converts the input to the result; nothing goes to or comes from a peer.
+    /// Converts the input to the result, and returns 0, the bytes moved between peers.
     template <class In, class Out>
     static std::size_t reduce([[maybe_unused]] ReduceOp op, std::span<const In> input,
                               std::span<Out> output) noexcept {

@@ -11,7 +11,7 @@
 
 namespace shardkit::self {
 
-/// Runs one rank in the caller's thread; nothing is communicated.
+/// The engine of a single rank in the caller's thread; nothing is communicated.
 struct Engine {
     static constexpr std::string_view name = "self";
     using Communicator = self::Communicator;

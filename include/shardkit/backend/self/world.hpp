@@ -5,7 +5,7 @@
 
 namespace shardkit::self {
 
-/// Holds what the communicators of a single rank share; it outlives them.
+/// What the communicators of a single rank share; it must outlive them.
 class World {
   public:
     World() = default;

@@ -11,7 +11,7 @@
 
 namespace shardkit::shared::detail {
 
-/// Counts how often a rank's communicators hold one of its groups. Without any the group may be given out again.
+/// Counts how many of a rank's communicators use one of its groups. Without any, the group may be reused.
 class GroupHandles {
   public:
     using Handle = std::shared_ptr<const char>;
@@ -24,12 +24,11 @@ class GroupHandles {
     Handle handle_ = std::make_shared<const char>();
 };
 
-/// Holds the numbers of some groups, which are not 0, and zeros: how ranks tell each other which they could use
-/// again.
+/// The numbers of some groups, padded with zeros, which are no group's: ranks exchange them to find groups to reuse.
 using GroupNumbers = std::array<std::uint64_t, 8>;
 
-/// Returns for each of `count` groups the number of one that all of its members have idle, or 0; `group_of[q]` is
-/// rank q's group.
+/// Returns, for each of `count` groups, the number of a group that is idle on all of its members, or 0. `group_of[q]`
+/// is rank q's group.
 inline std::vector<std::uint64_t> idle_for_all(const std::vector<std::size_t>& group_of, std::size_t count,
                                                const std::vector<GroupNumbers>& idle) {
     std::vector<std::optional<GroupNumbers>> common(count);

@@ -14,13 +14,13 @@
 
 namespace shardkit::shared::detail {
 
-/// Describes one rank's part in a collective, as its peers see it. Addresses are that rank's.
+/// One rank's part in a collective, as its peers see it. Addresses are those of that rank.
 struct Call {
     Signature signature{};
     const void* input = nullptr;
     void* output = nullptr;
     SourceLocation where{};
-    const CallSubject* subject = nullptr;  ///< of the rank's journal, which outlives the call
+    const CallSubject* subject = nullptr;  ///< in the rank's journal, which outlives the call
 
     std::string text(std::string_view stated) const {
         return describe(signature, where, shardkit::detail::text_of(subject), stated);
@@ -28,43 +28,44 @@ struct Call {
 };
 static_assert(sizeof(Call) <= 64, "peers look at one cache line");
 
-/// Holds what a rank shows its peers in one collective: its call and, if it is small, its input in the lines that
-/// follow.
+/// What a rank shows its peers in one collective: its call and, if it is small, its input in the lines after it.
 template <std::size_t Carried>
 struct alignas(padding) Published {
     alignas(64) Call call;
     alignas(64) std::byte carried[Carried];
 };
 
-/// Holds what one rank has in a group. Only that rank writes it; its peers read `published`.
-/// An input of at most `carried_bytes` travels with the call: its rank need not wait until the peers have read it.
+/// One rank's state in a group. Only that rank writes it; its peers read `published`.
+/// An input of at most `carried_bytes` is carried with the call: its rank need not wait until the peers have read it.
 template <std::size_t Carried>
 struct Member {
     static constexpr std::size_t carried_bytes = Carried;
 
-    /// Holds the current collective and the one before it: a rank may publish its next call while a slower peer still
-    /// looks at this one, where nobody waits for the exit. It cannot publish the one after: for that all must enter
-    /// the next.
+    /// The current collective and the previous one: where nobody waits for the exit, a rank may publish its next call
+    /// while a slower peer still reads this one. It cannot publish the one after that, for which all must have
+    /// entered the next.
     Published<Carried> published[2];
-    alignas(padding) std::uint64_t sequence = 0;  ///< collectives before the next one
-    std::uint32_t target = 0;                     ///< the word's count at the end of the last phase
+    alignas(padding) std::uint64_t sequence = 0;  ///< number of collectives before the next one
+    std::uint32_t target = 0;                     ///< count of the word at the end of the last phase
 };
 
-/// Leads one rank through one collective of ranks that read each other's memory: publish the call, wait until all
-/// have entered, look at the peers' calls, let the caller move data, wait until all have left. An input of at most
-/// `carried_bytes` is published itself, not its address, and then nobody waits for the exit: what peers read stays
-/// until all have entered the next collective. Peers' outputs may be written only if it is larger.
-/// `Seat` is the rank's place among them, and says how an engine waits:
+/// Takes one rank through one collective of ranks that read each other's memory: publishes the call, waits until all
+/// have entered, reads the peers' calls, lets the caller move data, and waits until all have left. An input of at
+/// most `carried_bytes` is itself published instead of its address, and then nobody waits for the exit: what peers
+/// read stays valid until all have entered the next collective. Peers' outputs may be written only if the input is
+/// larger.
+/// `Seat` is the rank's place among them, and defines how an engine waits:
 ///     Member, rank(), size(), members(), word()     the group's memory
-///     taken()                                       the group's counter of taken pieces; null where every rank does
-///                                                   its own part of the work. Alike on all ranks
-///     wait(call, sequence, target)                  until the word reaches it. @throws when that cannot happen
+///     taken()                                       the group's counter of taken pieces; null if every rank does its
+///     own
+///                                                   part of the work. The same on all ranks
+///     wait(call, sequence, target)                  waits until the word reaches it. @throws when that cannot happen
 ///     refuse(call, sequence)                        throws: the word is poisoned
-///     wait_for_exit(call, target)                   until all have left
-///     explain(Disagreement)                         what to say of it; no rank leaves before it was asked
-///     throw_disagreement(Disagreement, said)        throws
-///     at(rank, address)                             where this rank finds what lies at that rank's address
-///     sees(rank, address)                           whether all others find it
+///     wait_for_exit(call, target)                   waits until all have left
+///     explain(Disagreement)                         returns the explanation; no rank leaves before this call
+///     throw_disagreement(Disagreement, text)        throws
+///     at(rank, address)                             returns where this rank finds that rank's address
+///     sees(rank, address)                           returns whether all others find it
 template <class Seat>
 class Round {
   public:
@@ -98,37 +99,38 @@ class Round {
     std::size_t rank() const noexcept { return seat_.rank(); }
     std::size_t size() const noexcept { return size_; }
     const Call& call(std::size_t rank) const noexcept { return published(rank).call; }
-    /// Returns where to read a rank's input. @pre agreed()
+    /// Returns the address of a rank's input. @pre agreed()
     template <class T>
     const T* input(std::size_t rank) const noexcept {
         const auto& theirs = published(rank);
         return static_cast<const T*>(carried_ ? theirs.carried : seat_.at(rank, theirs.call.input));
     }
-    /// Returns where to write a rank's output. @pre agreed() and not carried()
+    /// Returns the address of a rank's output. @pre agreed() and not carried()
     template <class T>
     T* output(std::size_t rank) const noexcept {
         return static_cast<T*>(seat_.at(rank, call(rank).output));
     }
-    /// Says whether every rank finds every other's output; the answer is the same on all of them.
+    /// Returns whether every rank finds every other's output; the same on all of them.
     bool shows_outputs() const noexcept {
         for (std::size_t q = 0; q < size_; ++q) {
             if (!seat_.sees(q, call(q).output)) { return false; }
         }
         return true;
     }
-    /// Says whether a rank's output is where its input was.
+    /// Returns whether a rank's output is where its input was.
     bool in_place(std::size_t rank) const noexcept { return call(rank).output == call(rank).input; }
 
-    /// Says whether all ranks made the same call; the answer is the same on all of them.
+    /// Returns whether all ranks made the same call; the same on all of them.
     bool agreed() const noexcept { return other_ == size_; }
 
-    /// Says whether the inputs travel with the calls; once agreed, the same on all ranks.
+    /// Returns whether the inputs are carried with the calls; once agreed, the same on all ranks.
     bool carried() const noexcept { return carried_; }
 
-    /// Whether the ranks that have a processor take the work in pieces, instead of each its own part, for which all
-    /// would wait until it has had its turn. Alike on all ranks.
+    /// Returns whether running ranks take the work in pieces, instead of each rank doing its own part, for which all
+    /// would have to wait until that rank gets a processor. The same on all ranks.
     bool takes_pieces() const noexcept { return taken_ != nullptr; }
-    /// Calls work(part, piece) of what no rank has taken before: all is done or under way when it returns.
+    /// Calls work(part, piece) for the pieces that no other rank has taken. All pieces are done or in progress when
+    /// it returns.
     /// @pre agreed() and takes_pieces()
     template <class Work>
     void do_pieces(std::size_t parts, std::size_t pieces, Work work) const noexcept {
@@ -136,27 +138,27 @@ class Round {
         for (std::size_t i = take(); i < parts * pieces; i = take()) { work(i / pieces, i % pieces); }
     }
 
-    /// Returns when all have come so far: what they wrote before is there for all.
+    /// Returns when all ranks have come this far; what they wrote before is then visible to all.
     void meet() {
         const std::uint32_t complete = next_phase();
         seat_.word().leave(complete);
         seat_.wait_for_exit(call_, complete);
         own_.target = complete;
     }
-    /// Leaves the round. After this the peers no longer look at this rank's memory, nor this rank at theirs.
+    /// Leaves the round. After this, peers no longer read this rank's memory, nor this rank theirs.
     void leave() {
         if (!carried_) { meet(); }
     }
 
-    /// Names the first two ranks whose calls differ, and this one.
+    /// The first two ranks whose calls differ, and this rank's call.
     struct Disagreement {
         std::uint64_t sequence;
-        std::size_t other;  ///< than rank 0
+        std::size_t other;  ///< the rank that differs from rank 0
         Call first;
         Call second;
         Call own;
     };
-    /// Leaves, then throws an error that says who disagrees about what.
+    /// Leaves, then throws an error that says which ranks disagree and how.
     [[noreturn]] void leave_and_throw() {
         const Disagreement found{sequence_, other_, call(0), call(other_), call(seat_.rank())};
         const auto text = seat_.explain(found);

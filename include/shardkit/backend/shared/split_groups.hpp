@@ -9,15 +9,14 @@
 
 namespace shardkit::shared::detail {
 
-/// Says what a split makes of the ranks of a group: those that wish the same color form a group, ordered by key, then
-/// by rank.
+/// The result of splitting a group: ranks with the same color form a group, ordered by key, then by rank.
 struct SplitGroups {
-    std::vector<std::size_t> group_of;  ///< of each rank: its color's number, in the order of the colors
-    std::size_t count = 0;              ///< groups
-    std::vector<std::size_t> members;   ///< of the caller's group, by their ranks before the split
-    std::size_t place = 0;              ///< the caller's, in it
+    std::vector<std::size_t> group_of;  ///< for each rank the index of its color, in the order of the colors
+    std::size_t count = 0;              ///< number of groups
+    std::vector<std::size_t> members;   ///< of the caller's group, by their rank before the split
+    std::size_t place = 0;              ///< the caller's place in its group
 
-    /// `wishes[q]` has rank q's color and key; the caller is `rank`.
+    /// Splits by `wishes[q]`, which has rank q's color and key. The caller is `rank`.
     template <class Wish>
     SplitGroups(const std::vector<Wish>& wishes, std::size_t rank) {
         std::vector<std::uint64_t> colors;
@@ -36,7 +35,7 @@ struct SplitGroups {
         std::sort(members.begin(), members.end(), before);
         place = static_cast<std::size_t>(std::find(members.begin(), members.end(), rank) - members.begin());
     }
-    /// Returns the number of the caller's group.
+    /// Returns the index of the caller's group.
     std::size_t own() const noexcept { return group_of[members[place]]; }
 };
 

@@ -9,13 +9,13 @@
 #include <shardkit/backend/host/rank_order_reduction.hpp>
 #include <shardkit/comm/reduce_op.hpp>
 
-// What a rank does between the entry and the exit of a collective whose peers' memory it reads and writes, for every
-// engine whose ranks see each other's memory. Nothing here throws or waits. `Round`: shared/round.hpp. What a rank is
-// said to do is its part: past the caches, ranks that take turns on the processors do each other's, in pieces.
+// What a rank does between entry and exit of a collective in which ranks read and write each other's memory, for
+// every engine with such ranks. Nothing here throws or waits. `Round` is that of shared/round.hpp. The work described
+// for a rank is its part; with streaming stores, ranks that share processors do each other's parts, in pieces.
 
 namespace shardkit::shared::detail {
 
-/// Begins with the own rank's successor, so that the ranks do not all read the same peer at once.
+/// Visits all ranks, beginning after the own one, so that the ranks do not all read the same peer at once.
 template <class Round, class Visit>
 void for_each_rank_from_next(const Round& round, Visit visit) noexcept {
     const std::size_t ranks = round.size();
@@ -23,19 +23,20 @@ void for_each_rank_from_next(const Round& round, Visit visit) noexcept {
     for (std::size_t q = 0; q <= round.rank(); ++q) { visit(q); }
 }
 
-/// Holds some elements of the part that one rank has in a collective.
+/// Some elements of one rank's part in a collective.
 struct Piece {
     std::size_t rank;
     std::size_t begin;
     std::size_t count;
 };
 
-/// Calls work(piece) of what no other rank has taken, until all is done or under way: of `count` elements of each of
-/// the first `parts` ranks. @pre round.takes_pieces()
+/// Calls work(piece) for pieces that no other rank has taken, until all are done or in progress. The work is `count`
+/// elements of each of the first `parts` ranks. @pre round.takes_pieces()
 template <class T, class Round, class Work>
 void take_pieces(const Round& round, host::detail::Store store, std::size_t parts, std::size_t count,
                  Work work) noexcept {
-    // Some tens of microseconds of work: no more is left to whoever must give its processor away.
+    // A piece takes some tens of microseconds: that is the most that a rank which loses its processor leaves
+    // unfinished.
     constexpr std::size_t piece = std::max<std::size_t>(1, (std::size_t{256} << 10U) / sizeof(T));
     const std::size_t pieces = count / piece + (count % piece != 0 ? 1 : 0);
     round.do_pieces(parts, pieces, [&](std::size_t part, std::size_t i) {
@@ -45,7 +46,8 @@ void take_pieces(const Round& round, host::detail::Store store, std::size_t part
     });
 }
 
-/// Calls work(piece) of a rank's `own` piece; or, past the caches where ranks take turns, as take_pieces.
+/// Calls work(piece) for a rank's `own` piece or, with streaming stores where ranks share processors, like
+/// take_pieces.
 template <class T, class Round, class Work>
 void do_part(const Round& round, host::detail::Store store, const Piece& own, std::size_t parts, std::size_t count,
              Work work) noexcept {
@@ -56,7 +58,7 @@ void do_part(const Round& round, host::detail::Store store, const Piece& own, st
     }
 }
 
-/// Does the same for `count` elements of which each rank does one chunk: `size` is that of the smaller type.
+/// Does the same for `count` elements of which each rank does one chunk. `size` is the size of the smaller type.
 template <class T, class Round, class Work>
 void do_chunk(const Round& round, host::detail::Store store, std::size_t count, std::size_t size,
               Work work) noexcept {
@@ -64,12 +66,12 @@ void do_chunk(const Round& round, host::detail::Store store, std::size_t count, 
     do_part<T>(round, store, Piece{0, own.begin, own.size()}, 1, count, work);
 }
 
-/// Reads `values` once and writes every piece to all of the places before it reads the next: place(q) is rank
-/// q's, or null for none.
+/// Reads `values` once and writes every piece to all places before it reads the next one. place(q) is rank q's place,
+/// or null.
 template <class T, class Round, class Place>
 void write_to_all(const Round& round, const T* values, std::size_t count, host::detail::Store store,
                   Place place) noexcept {
-    // Few enough elements that they are still in the first-level cache for the next rank's place.
+    // A piece is still in the first-level cache for the next rank's place.
     constexpr std::size_t piece = std::max<std::size_t>(1, 16384 / sizeof(T));
     for (std::size_t at = 0; at < count; at += piece) {
         for_each_rank_from_next(round, [&](std::size_t q) {
@@ -80,8 +82,8 @@ void write_to_all(const Round& round, const T* values, std::size_t count, host::
     }
 }
 
-/// Says whether writing a shard to all ranks, which reads it once, reads less than when every rank reads all shards
-/// that are not in place; alike on all ranks.
+/// Returns whether it reads less to write a shard to all ranks, which reads it once, than to let every rank read all
+/// shards that are not in place. The same on all ranks.
 template <class T, class Round>
 bool gains_by_writing(const Round& round, std::size_t k) noexcept {
     if (round.carried() || !round.shows_outputs()) { return false; }
@@ -93,8 +95,8 @@ bool gains_by_writing(const Round& round, std::size_t k) noexcept {
     return reads > round.size();
 }
 
-/// Lets each rank read its peers' shards, which leaves them in its own caches; or, where they would not stay there,
-/// writes its shard to all ranks.
+/// Gathers: each rank reads its peers' shards, which puts them into its own caches. If they would not stay there, it
+/// writes its own shard to all ranks instead.
 template <class T, class Round>
 void all_gather(const Round& round, const T* /*shard*/, std::span<T> full) noexcept {
     const std::size_t k = full.size() / round.size();
@@ -118,7 +120,7 @@ void all_gather(const Round& round, const T* /*shard*/, std::span<T> full) noexc
     host::detail::finish(store);
 }
 
-/// Reduces to each rank its piece; `shard` may be this rank's piece of `full`.
+/// Reduces to each rank its piece. `shard` may be this rank's piece of `full`.
 template <class In, class Out, class Round>
 void reduce_scatter(const Round& round, ReduceOp op, std::span<const In> full, Out* shard) noexcept {
     const std::size_t k = full.size() / round.size();
@@ -134,8 +136,8 @@ void reduce_scatter(const Round& round, ReduceOp op, std::span<const In> full, O
     host::detail::finish(store);
 }
 
-/// Lets each rank reduce one chunk and write it to all ranks. What travels with the calls every rank reduces as a
-/// whole.
+/// Reduces: each rank reduces one chunk and writes it to all ranks. Inputs that are carried with the calls are
+/// reduced completely by every rank.
 template <class In, class Out, class Round>
 void all_reduce(const Round& round, ReduceOp op, std::size_t count, Out* output) noexcept {
     const std::size_t ranks = round.size();
@@ -150,7 +152,7 @@ void all_reduce(const Round& round, ReduceOp op, std::size_t count, Out* output)
         host::detail::reduce_in_rank_order<In, Out>(
             op, ranks, piece.count, [&](std::size_t q) { return round.template input<In>(q) + piece.begin; }, ranks,
             [&](std::size_t q) {
-                // A result that replaces its input is in the caches already.
+                // A result that replaces its input is already in the caches.
                 return host::detail::Result<Out>{round.template output<Out>(q) + piece.begin,
                                                  round.in_place(q) ? host::detail::Store::cached : store};
             });
@@ -158,8 +160,8 @@ void all_reduce(const Round& round, ReduceOp op, std::size_t count, Out* output)
     host::detail::finish(store);
 }
 
-/// Lets each rank, the root too, read one chunk of the root's values and write it to all others. What travels with
-/// the calls every rank copies as a whole. @pre every rank's output is where its `values` are
+/// Broadcasts: each rank, also the root, reads one chunk of the root's values and writes it to all others. Values
+/// that are carried with the calls are copied completely by every rank. @pre every rank's output is its `values`
 template <class T, class Round>
 void broadcast(const Round& round, std::span<T> values, std::size_t root) noexcept {
     const T* const from = round.template input<T>(root);

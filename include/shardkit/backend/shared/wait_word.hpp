@@ -10,31 +10,29 @@
 
 namespace shardkit::shared::detail {
 
-/// Keeps two cache lines between what ranks write: neighbouring lines are fetched in pairs, so this is what keeps
-/// ranks out of each other's way.
+/// The distance between what different ranks write: two cache lines, as processors fetch adjacent lines in pairs.
 inline constexpr std::size_t padding = 128;
 
-/// Bounds the looks of a waiter where every rank has a processor: about 100 microseconds, what a wake-up costs at its
-/// worst.
+/// The largest number of polls where every rank has a processor: about 100 microseconds, the cost of the slowest
+/// wake-up.
 inline constexpr std::uint32_t brief_spins = 8000;
 
-/// Says what a waiter finds in a WaitWord.
+/// What a waiter finds in a WaitWord.
 enum class Progress : std::uint8_t { pending, reached, poisoned };
 
-/// How often a rank looks for what it waits for before it sleeps. Halved when all looks were in vain, doubled when
-/// it came while the rank looked: a rank that spins where processors are shared keeps away the one it waits for.
-/// The least is a few times shorter than falling asleep and waking up take. After every sixteen waits in vain the
-/// most is tried again, because waits that are always a little longer than the budget would else be slept through for
-/// ever.
+/// How often a rank polls before it sleeps. The number is halved after a wait in which all polls failed, and doubled
+/// after one in which a poll succeeded: a rank that spins where processors are shared delays the rank that it waits
+/// for. The minimum takes a few times less than falling asleep and waking up. After every sixteen waits in vain the
+/// maximum is tried again, as waits that are always a little longer than the budget would otherwise always sleep.
 class SpinBudget {
   public:
     static constexpr std::uint32_t retry = 16;
 
-    /// Starts with the most; 0 always sleeps at once.
+    /// Starts with the maximum `most`; 0 means to sleep at once, always.
     constexpr explicit SpinBudget(std::uint32_t most = 0) noexcept : most_(most), looks_(most) {}
 
     constexpr std::uint32_t looks() const noexcept { return looks_; }
-    /// Says whether it always sleeps at once.
+    /// Returns whether it always sleeps at once.
     constexpr bool sleeps() const noexcept { return most_ == 0; }
     constexpr void came() noexcept {
         vain_ = 0;
@@ -54,17 +52,17 @@ class SpinBudget {
 
     std::uint32_t most_;
     std::uint32_t looks_;
-    std::uint32_t vain_ = 0;  // waits in vain since the last that was not
+    std::uint32_t vain_ = 0;  // number of waits in vain since the last successful one
 };
 
-/// Counts arrivals (monotonic, 31 bits) and holds one poison bit in a single atomic word, so that "did the last rank
-/// arrive before the failure or after it" has one answer that all ranks see.
-/// Rule:    entries are refused once the word is poisoned, so a round that is incomplete then stays incomplete and
-///          its waiters give up; a round that is complete goes on to its end. Exits always count: a rank that has
-///          entered also leaves, so nobody's memory goes away while a peer reads it.
-/// Counts wrap around; they compare right as long as two that are compared differ by less than 2^30.
-/// `Sleep` says how ranks sleep on the word: sleep(seen) returns when it is no longer `seen` and somebody has woken
-/// the sleepers, or earlier; wake_all() after a change that somebody may wait for. It holds the word.
+/// Counts arrivals (monotonic, 31 bits) and holds a poison bit in one atomic word, so that all ranks agree whether
+/// the last rank arrived before or after a failure.
+/// Rule:    entries are refused once the word is poisoned, so that an incomplete round stays incomplete and its
+///          waiters give up; a complete round goes on to its end. Exits always count: a rank that has entered also
+///          leaves, so that no memory is freed while a peer reads it.
+/// Counts wrap around; comparisons are right as long as two counts differ by less than 2^30.
+/// `Sleep` defines how ranks sleep on the word, and holds the word: sleep(seen) returns when it is no longer `seen`
+/// and the sleepers were woken, or earlier; wake_all() is called after a change that others may wait for.
 template <class Sleep>
 class WaitWord {
   public:
@@ -84,8 +82,8 @@ class WaitWord {
         return classify(word().load(std::memory_order_acquire), target);
     }
 
-    /// Counts one arrival and wakes the waiters if it is the one that makes `target`; false, and nothing, once
-    /// poisoned.
+    /// Counts one arrival, and wakes the waiters if it completes `target`. Once the word is poisoned, does nothing
+    /// and returns false.
     bool enter(std::uint32_t target) noexcept {
         std::uint32_t old = word().load(std::memory_order_relaxed);
         do {
@@ -96,7 +94,7 @@ class WaitWord {
         return true;
     }
 
-    /// Counts `by` arrivals, poisoned or not, and wakes the waiters if that makes `target`.
+    /// Counts `by` arrivals, poisoned or not, and wakes the waiters if they complete `target`.
     void leave(std::uint32_t target, std::uint32_t by = 1) noexcept {
         std::uint32_t old = word().load(std::memory_order_relaxed);
         while (!word().compare_exchange_weak(old, (old & poison_bit) | advanced(old, by), std::memory_order_acq_rel,
@@ -104,7 +102,8 @@ class WaitWord {
         if (advanced(old, by) == target) { sleep_.wake_all(); }
     }
 
-    /// Replaces the count `from` by `to` and wakes the waiters; false if the count is another or poisoned.
+    /// Replaces the count `from` by `to` and wakes the waiters. Returns false if the count is another one or
+    /// poisoned.
     bool exchange(std::uint32_t from, std::uint32_t to) noexcept {
         if (!word().compare_exchange_strong(from, to, std::memory_order_acq_rel, std::memory_order_acquire)) {
             return false;
@@ -113,13 +112,13 @@ class WaitWord {
         return true;
     }
 
-    /// Refuses entries from now on and wakes everybody.
+    /// Refuses entries from now on, and wakes all waiters.
     void poison() noexcept {
         word().fetch_or(poison_bit, std::memory_order_acq_rel);
         sleep_.wake_all();
     }
 
-    /// Looks once, and then as often as the budget allows.
+    /// Polls once, and then as often as the budget allows.
     Progress poll(std::uint32_t target, SpinBudget& budget) const noexcept {
         Progress seen = progress(target);
         if (seen != Progress::pending) { return seen; }
@@ -135,8 +134,8 @@ class WaitWord {
         return seen;
     }
 
-    /// Poisons the word unless the target is reached, and returns that: whoever does not wait on has one
-    /// answer with those who come later.
+    /// Poisons the word unless the target is reached, and returns the result. A rank that stops waiting thereby
+    /// agrees with those that come later.
     Progress give_up(std::uint32_t target) noexcept {
         std::uint32_t old = word().load(std::memory_order_acquire);
         do {
@@ -147,7 +146,7 @@ class WaitWord {
         return Progress::poisoned;
     }
 
-    /// Sleeps until the target is reached or, before that, the word is poisoned; calls look() after every sleep.
+    /// Sleeps until the target is reached or the word is poisoned; calls look() after every sleep.
     /// @throws what look() throws
     template <class Look>
     Progress block(std::uint32_t target, Look look) const {
@@ -157,7 +156,7 @@ class WaitWord {
         return block(target, [] {});
     }
 
-    /// Returns when the target is reached, poisoned or not: the wait of those who have entered.
+    /// Returns when the target is reached, poisoned or not: the wait of ranks that have entered.
     /// @throws what look() throws
     template <class Look>
     void wait_for_exit(std::uint32_t target, SpinBudget& budget, Look look) const {

@@ -24,16 +24,16 @@
 namespace shardkit::threads {
 
 /// A rank's end of a group of ranks that are threads of this process. Verbs publish pointers, read the peers' memory
-/// directly and reduce in rank order; no staging copy, no allocation. On a default stream they return when the data
-/// is there; on a stream of the rank's, with LaunchOptions::overlap, at once: the rank goes on, keeps their memory
-/// until it has waited for them, and an error is thrown by the next wait.
+/// directly and reduce in rank order, without staging copies or allocation. On a default stream they return when the
+/// data is there. On a stream of the rank, with LaunchOptions::overlap, they return at once: the rank must keep their
+/// memory until it has waited for them, and the next wait throws an error.
 ///
-/// A cheap handle, valid until the function given to `launch` returns, used by its rank's thread only. What a split
-/// made is freed with the last handles of its members. The verbs'
-/// contracts are those of the functions in comm/, which also check the sizes.
-/// Order:   calls over the same ranks meet in the order of the stream that they are given to: all ranks give a call
-///          to the same stream, and streams do not wait for each other.
-/// Errors: PeerError when a rank failed, returned early or all ranks wait for each other; CommError, on every rank
+/// It is a cheap handle, valid until the function given to `launch` returns, and used only by its rank's thread. A
+/// group that a split made is freed with the last handles of its members. The verbs' contracts are those of the
+/// functions in comm/, which also check the sizes.
+/// Order:   calls over the same ranks meet in the order of their stream: all ranks must give a call to the same
+///          stream, and streams do not wait for each other.
+/// Errors: PeerError when a rank failed or returned early, or all ranks wait for each other; CommError, on every rank
 /// and before any output is written, when the ranks' calls disagree in verb, type, count, operation or root.
 class Communicator {
   public:
@@ -46,7 +46,7 @@ class Communicator {
     std::size_t size() const noexcept { return handle_.group->size(); }
     std::string_view axes() const noexcept { return handle_.label->axes; }
     const CommunicatorLabel& label() const noexcept { return *handle_.label; }
-    /// Returns what this rank has given to its streams, over all its communicators. Waits for nothing.
+    /// Returns the calls that this rank has given to its streams, over all its communicators. Does not wait.
     TrafficLog& traffic() const noexcept { return handle_.label->journal.traffic(); }
 
     /// Returns the stream of verbs that are given none: they are done when they return.
@@ -66,7 +66,7 @@ class Communicator {
         return other;
     }
 
-    // Members are templates where they need what a round compiles, so that a file without collectives compiles none.
+    // Some members are templates, so that a file without collectives compiles none of the code of a round.
     template <std::convertible_to<std::string_view> Axes>
     Communicator split(std::size_t color, std::size_t key, const Axes& axes, const shardkit::Call& call) const {
         const detail::SplitResult result = detail::split_group(handle_, color, key, call);
@@ -94,9 +94,9 @@ class Communicator {
         return (size() - 1) * shard.size() * sizeof(In);
     }
 
-    /// Reduces one chunk per rank and writes it to all ranks, so what a rank moves depends on its chunk's size; the
-    /// chunks are equal when the count divides by the ranks and 128 bytes. Up to `carried_bytes` every rank reduces
-    /// everything.
+    /// Reduces one chunk per rank and writes it to all ranks, so the moved bytes depend on the size of a rank's
+    /// chunk. Chunks are equal if the count is a multiple of the ranks times 128 bytes. Inputs of up to
+    /// `carried_bytes` are reduced completely by every rank.
     template <Element In, Element Out>
     std::size_t all_reduce(ReduceOp op, std::span<const In> input, std::span<Out> output, const Stream& stream,
                            const shardkit::Call& call) const {
@@ -160,8 +160,8 @@ class Communicator {
     }
 
     /// Runs work(handle, call) in the order of the stream, a default one or one of the rank's, with the handle of the
-    /// thread that runs it: the stream's, or this rank's own.
-    /// @throws UsageError when the stream is none of them; what the work throws in this thread
+    /// thread that runs it: the stream's, or the rank's own.
+    /// @throws UsageError when the stream is none of these; an exception of the work in this thread
     template <class Work>
     void execute(const Stream& stream, const shardkit::Call& call, const Work& work) const {
         if (stream.is_inline()) {
@@ -179,14 +179,14 @@ class Communicator {
         });
     }
 
-    /// What peers read and write of this rank's memory.
+    /// The memory of this rank that peers read and write.
     struct Shown {
         const void* read = nullptr;
         std::size_t read_bytes = 0;
         void* written = nullptr;
     };
 
-    /// Does everything that collectives have in common; `copy(round)` moves the data.
+    /// Does the common work of all collectives; `copy(round)` moves the data.
     template <class Copy>
     void collective(const Stream& stream, const shardkit::Call& call, const Shown& shown, const Copy& copy) const {
         execute(stream, call, [shown, copy](const detail::GroupHandle& handle, const shardkit::Call& made) {
@@ -199,7 +199,7 @@ class Communicator {
     }
 
     detail::GroupHandle handle_;
-    std::shared_ptr<detail::Group> kept_;  // unless it is the world's
+    std::shared_ptr<detail::Group> kept_;  // null for the world's group
 };
 
 }  // namespace shardkit::threads

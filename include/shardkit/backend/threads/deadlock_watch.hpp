@@ -13,18 +13,17 @@
 
 namespace shardkit::threads::detail {
 
-/// Finds out when every rank that still runs waits for another one, for example because two ranks called verbs of two
+/// Detects that every running rank waits for another one, for example because two ranks called verbs of two
 /// communicators in different orders.
 ///
-/// Two looks decide: if each rank sleeps in the same wait at both of them, and its word has still not reached its
-/// target at the second, then all of them slept between the looks, and nobody was left to wake anybody. The same with
-/// the threads of its streams, which may also have nothing to do.
-/// A rank that computes is never part of a deadlock.
+/// Two checks decide. If each rank sleeps in the same wait at both of them, and its word has still not reached its
+/// target at the second one, then all of them slept in between, and no rank was left to wake another. The same holds
+/// for the threads of its streams, which may also be idle. A rank that computes is never part of a deadlock.
 class DeadlockWatch {
   public:
     explicit DeadlockWatch(std::span<const RankState> states) : states_(states), seen_(states.size()) {}
 
-    /// Looks once whether all ranks wait for each other.
+    /// Checks once whether all ranks wait for each other.
     /// @pre the caller holds the World's mutex, so that no rank ends meanwhile
     std::optional<Failure> look() {
         bool all_stuck = true;

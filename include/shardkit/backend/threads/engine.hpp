@@ -13,7 +13,8 @@
 
 namespace shardkit::threads {
 
-/// Runs ranks as threads of one process. It is the default engine, and the one that others are tested against.
+/// The engine whose ranks are threads of one process. It is the default, and the reference for tests of other
+/// engines.
 struct Engine {
     static constexpr std::string_view name = "threads";
     static constexpr EngineTraits traits{.gathered_all_reduce_addends = detail::carried_bytes};

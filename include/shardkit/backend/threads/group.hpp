@@ -23,9 +23,8 @@ namespace shardkit::threads::detail {
 
 class World;
 
-/// Ranks that communicate: the state behind every communicator over the same members. Owned by the World.
-/// What ranks give to streams meets in groups of its own, one for each stream, so that neither waits for the other's
-/// order.
+/// A group of ranks: the state behind every communicator over the same members. Owned by the World. Calls on streams
+/// meet in groups of their own, one for each stream, so that streams do not wait for each other.
 class Group {
   public:
     explicit Group(std::vector<std::size_t> world_ranks, Overlap overlap = Overlap::none)
@@ -39,15 +38,15 @@ class Group {
     }
 
     std::size_t size() const noexcept { return size_; }
-    /// Returns the world's numbers of the members, in the group's order.
+    /// Returns the members' ranks in the world, in the group's order.
     std::span<const std::size_t> world_ranks() const noexcept { return {world_ranks_.data(), world_ranks_.size()}; }
     Meeting& meeting() noexcept { return meeting_; }
     Channel& channel(std::size_t from, std::size_t to) noexcept { return channels_[from * size() + to]; }
-    /// Returns where calls meet that the callers of this kind make. @pre for streams: an overlap
+    /// Returns the group in which calls of this kind of caller meet. @pre for streams: an overlap
     Group& of(Caller caller) noexcept { return caller == Caller::rank ? *this : *streams_[RankState::index(caller)]; }
 
-    /// Counts a call that was given to a stream, which uses the group until it has run, whether anybody holds it or
-    /// not.
+    /// Counts a call that was given to a stream. It uses the group until it has run, whether a communicator still
+    /// exists or not.
     void begin_use() noexcept { uses_.fetch_add(1, std::memory_order_relaxed); }
     struct EndUse {
         Group& group;
@@ -55,7 +54,7 @@ class Group {
     };
     bool in_use() const noexcept { return uses_.load(std::memory_order_acquire) > 0; }
 
-    /// Lets nothing that is incomplete complete any more.
+    /// Prevents all incomplete calls from completing.
     void poison() noexcept {
         meeting_.word().poison();
         for (std::size_t i = 0; i < size() * size(); ++i) { channels_[i].word().poison(); }
@@ -64,7 +63,7 @@ class Group {
         }
     }
 
-    /// Does the same to what needs the rank with this number in the world; nothing if it is no member.
+    /// Prevents the calls that need this rank of the world from completing; does nothing if it is no member.
     void poison_calls_with(std::size_t world_rank) noexcept {
         const auto found = std::find(world_ranks_.begin(), world_ranks_.end(), world_rank);
         if (found == world_ranks_.end()) { return; }
@@ -82,13 +81,13 @@ class Group {
   private:
     std::vector<std::size_t> world_ranks_;
     std::size_t size_;
-    std::unique_ptr<Channel[]> channels_;  // before the members: the first that is too much for too many ranks
+    std::unique_ptr<Channel[]> channels_;  // the largest part, allocated first: it fails first for too many ranks
     Meeting meeting_;
     std::array<std::unique_ptr<Group>, stream_threads> streams_;  // null without overlap
-    std::atomic<std::uint32_t> uses_{0};                          // by streams
+    std::atomic<std::uint32_t> uses_{0};                          // number of uses by streams
 };
 
-/// Holds one rank's end of a group, under one of its names, for one of its threads.
+/// One rank's end of a group, under one of its names, for one of its threads.
 struct GroupHandle {
     World* world;
     Group* group;

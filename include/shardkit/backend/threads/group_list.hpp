@@ -12,13 +12,13 @@
 
 namespace shardkit::threads::detail {
 
-/// Owns the groups that ranks of one World were split into. A group is freed with the last handle of the last of its
-/// members, which may be later than the World's end, or, where a stream uses it then, some time after that; one that
-/// not all members have taken, with the World.
+/// Owns the groups that ranks of one World were split into. A group is freed with the last handle of its members,
+/// possibly after the World's end, or later if a stream still uses it. A group that not all members have taken is
+/// freed with the World.
 class GroupList {
   public:
-    /// Guards the list and what the World says that it guards; it is the World's. A group is freed by who has held
-    /// it, so that who looks at groups in use sees none that is freed.
+    /// Guards the list, and the members of the World that say so; it is the World's mutex. A group is freed while it
+    /// is held, so that code that holds it sees only live groups.
     std::mutex mutex;
 
     /// Calls visit(group) for every group. @pre the caller holds the mutex
@@ -39,7 +39,7 @@ class GroupList {
         return group;
     }
 
-    /// Returns a member's first handle.
+    /// Returns a member's first handle of a group.
     std::shared_ptr<Group> take(const Group& group) {
         const std::lock_guard lock(mutex);
         const auto found = std::find_if(untaken_.begin(), untaken_.end(),
@@ -49,7 +49,7 @@ class GroupList {
         return handle;
     }
 
-    /// Closes the list at the World's end: nobody takes a group any more, and no stream uses one.
+    /// Closes the list at the World's end: no member takes a group any more, and no stream uses one.
     void close() noexcept {
         std::vector<Untaken> untaken;
         const std::lock_guard lock(mutex);
@@ -57,7 +57,7 @@ class GroupList {
     }
 
   private:
-    /// Keeps the list as long as there are handles.
+    /// Keeps the list alive as long as there are handles.
     struct Free {
         std::shared_ptr<GroupList> list;
         void operator()(const Group* group) const noexcept { list->free(group); }

@@ -28,10 +28,10 @@ namespace shardkit::threads {
 
 namespace detail {
 
-/// Holds new threads back until all of them exist, so that if one cannot be made no rank has begun.
+/// Holds new threads back until all of them exist: if one cannot be made, no rank has begun.
 class StartGate {
   public:
-    /// Waits, called by each new thread; false means: end without doing anything.
+    /// Waits; each new thread calls it. Returns false if the thread must end without doing anything.
     bool wait() const noexcept {
         state_.wait(closed, std::memory_order_acquire);
         return state_.load(std::memory_order_acquire) == open_for_all;
@@ -52,10 +52,10 @@ class StartGate {
     std::atomic<std::uint32_t> state_{closed};
 };
 
-/// Bounds the ranks of a launch: more have no number of bytes for what each pair of them shares.
+/// The largest number of ranks of a launch: with more, the memory that each pair shares cannot be counted in bytes.
 inline constexpr std::size_t max_ranks = std::size_t{1} << 28U;
 
-/// Holds what every rank runs, without its type: what launches it is compiled once for all of them.
+/// The function that every rank runs, without its type: the code that launches it is compiled once.
 class RankBody {
   public:
     /// Makes the body from a callable.
@@ -74,7 +74,7 @@ class RankBody {
     Call call_;
 };
 
-/// Runs the body of a rank's thread: nothing leaves it, and its peers learn how it ended.
+/// Runs the body of a rank's thread. It catches all exceptions, and tells the rank's peers how it ended.
 template <class F>
 std::exception_ptr run_rank(World& world, std::size_t rank, const F& f) noexcept {
     try {
@@ -103,7 +103,7 @@ inline bool is_peer_error(const std::exception_ptr& error) noexcept {
     }
 }
 
-/// Says what so many ranks take, for who asks for too many.
+/// Returns what that many ranks cost, as text for an error.
 inline std::string cost_of(std::size_t ranks, const LaunchOptions& options) {
     std::size_t stack = 0;
     pthread_attr_t attributes;
@@ -114,7 +114,7 @@ inline std::string cost_of(std::size_t ranks, const LaunchOptions& options) {
     const auto bytes = [](std::size_t count) { return shardkit::detail::human_bytes(ByteCount(count)); };
     const std::size_t threads = threads_of_rank(options.overlap);
     const std::size_t queues = (threads - 1) * host::detail::CommandQueue::ring_bytes();
-    const std::size_t memory = sizeof(RankState) + threads * sizeof(Member) + queues;  // a group for each thread
+    const std::size_t memory = sizeof(RankState) + threads * sizeof(Member) + queues;  // one for each thread's group
     const std::size_t channels = threads * sizeof(Channel);
     return shardkit::detail::concat(
         ranks, " ranks: each takes ",
@@ -123,7 +123,7 @@ inline std::string cost_of(std::size_t ranks, const LaunchOptions& options) {
         bytes(channels * ranks + memory));
 }
 
-/// Makes what a launch shares, or, where there is no memory for it, says what its ranks cost.
+/// Makes what a launch shares. If there is no memory for it, the error says what its ranks cost.
 inline std::unique_ptr<World> make_world(std::size_t ranks, const LaunchOptions& options, SourceLocation where) {
     const auto too_many = [&] {
         return MemoryError("threads::launch", sizeof(Channel) * ranks * ranks, cost_of(ranks, options));
@@ -134,7 +134,7 @@ inline std::unique_ptr<World> make_world(std::size_t ranks, const LaunchOptions&
     } catch (const std::bad_alloc&) { throw too_many(); }
 }
 
-/// Does what launch_and_collect() does, instantiated for RankBody alone.
+/// Implements launch_and_collect(), instantiated for RankBody alone.
 template <class Body>
 std::vector<std::exception_ptr> collect(std::size_t ranks, Body body, const LaunchOptions& options,
                                         SourceLocation where) {
@@ -171,7 +171,7 @@ std::vector<std::exception_ptr> collect(std::size_t ranks, Body body, const Laun
     join_all();
     return errors;
 }
-/// Does what launch() does, likewise.
+/// Implements launch(), likewise.
 template <class Body>
 void collect_and_throw(std::size_t ranks, Body body, const LaunchOptions& options, SourceLocation where) {
     const std::vector<std::exception_ptr> errors = collect(ranks, body, options, where);
@@ -187,9 +187,8 @@ void collect_and_throw(std::size_t ranks, Body body, const LaunchOptions& option
 }  // namespace detail
 
 /// Runs `f(world)` on `ranks` new threads, where `world` is the rank's Communicator over all of them, and waits for
-/// all. Returns what each rank threw, null where it returned. `f` is shared by the ranks: it is called on all threads
-/// at once.
-/// A rank that throws, or returns while others wait for it, ends the others with a PeerError.
+/// all. Returns the exception of each rank, null if it returned. The ranks share `f`: it is called on all threads at
+/// once. A rank that throws, or returns while others wait for it, ends the others with a PeerError.
 /// @throws std::invalid_argument for zero ranks; std::system_error when a thread cannot be made and MemoryError when
 ///         there is no memory for so many, both with what a rank costs (`f` has not run then)
 template <class F>
@@ -199,8 +198,8 @@ std::vector<std::exception_ptr> launch_and_collect(std::size_t ranks, F&& f, con
     return detail::collect(ranks, detail::RankBody::of(body), options, where);
 }
 
-/// Launches likewise and throws what went wrong: the exception of the lowest rank that failed by itself, unchanged;
-/// if all failures are PeerErrors, the lowest rank's.
+/// Launches likewise and throws the first error: the exception of the lowest rank that failed by itself, unchanged;
+/// if all failures are PeerErrors, that of the lowest rank.
 template <class F>
 void launch(std::size_t ranks, F&& f, const LaunchOptions& options = {},
             SourceLocation where = SourceLocation::current()) {
@@ -210,7 +209,7 @@ void launch(std::size_t ranks, F&& f, const LaunchOptions& options = {},
 
 }  // namespace shardkit::threads
 
-/// Lists the launch's part of SHARDKIT_TEMPLATES, see extern_templates.hpp; for the threads engine alone.
+/// Lists the launch's part of SHARDKIT_TEMPLATES, see extern_templates.hpp; only for the threads engine.
 #define SHARDKIT_THREADS_TEMPLATES(prefix)                                                         \
     prefix template void shardkit::threads::detail::collect_and_throw(                             \
         std::size_t, shardkit::threads::detail::RankBody, const shardkit::threads::LaunchOptions&, \

@@ -19,38 +19,38 @@
 
 namespace shardkit::threads::detail {
 
-/// Says why ranks cannot go on: the rank that began it, by its number in the world, and the sentence for messages.
+/// Why ranks cannot go on: the world rank that caused it, and a sentence for messages.
 struct Failure {
     std::size_t rank = 0;
     std::string text;
 };
 
-/// Says how far a rank's function has got.
+/// The state of a rank's function.
 enum class Fate : std::uint8_t { running, returned, failed };
 
-/// Says which thread of a rank makes a call: the rank's own, or that of one of its streams.
+/// The thread of a rank that makes a call: the rank's own, or that of one of its streams.
 enum class Caller : std::uint8_t { rank, communication, reduction };
-/// Counts the streams that a rank has beside its own, with LaunchOptions::overlap.
+/// The number of streams that a rank has beside its own thread, with LaunchOptions::overlap.
 inline constexpr std::size_t stream_threads = 2;
-/// Returns the number of a rank's threads, its own too.
+/// Returns the number of a rank's threads, including its own.
 constexpr std::size_t threads_of_rank(Overlap overlap) noexcept {
     return overlap == Overlap::threads ? 1 + stream_threads : 1;
 }
 
-/// Holds what a World keeps for one thread that waits. `stopped_by` is guarded by the World's mutex, `record` is
-/// atomic, the rest belongs to the thread.
+/// A World's state for one thread that waits. `stopped_by` is guarded by the World's mutex, `record` is atomic, the
+/// rest is used only by the thread.
 struct alignas(padding) ThreadState {
     WaitRecord record;
     SpinBudget spins;
-    std::optional<Failure> stopped_by;  ///< what the last PeerError of this thread was about
+    std::optional<Failure> stopped_by;  ///< the cause of this thread's last PeerError
 };
 
-/// Holds the same for a rank, whose own thread it is. `fate` and `ended_before` are guarded by the World's mutex, the
-/// journal belongs to the rank's own thread.
+/// The state of a rank and of its own thread. `fate` and `ended_before` are guarded by the World's mutex; the journal
+/// is used only by the rank's own thread.
 struct RankState : ThreadState {
     alignas(padding) Journal journal;
     Fate fate = Fate::running;
-    std::size_t ended_before = 0;  ///< ranks whose functions ended before this one's
+    std::size_t ended_before = 0;  ///< number of ranks whose functions ended before this one's
     std::array<ThreadState, stream_threads> streams;
     std::array<std::unique_ptr<host::detail::CommandQueue>, stream_threads>
         queues;  ///< null without Overlap::threads
@@ -62,8 +62,8 @@ struct RankState : ThreadState {
         return queue ? host::HostStream(*queue) : host::HostStream();
     }
 
-    /// Says whether no thread of this rank can go on by itself: its own waits, for peers or for its streams, and the
-    /// streams' wait or have nothing to do.
+    /// Returns whether no thread of this rank can go on by itself: its own thread waits, for peers or for its
+    /// streams, and those of the streams wait or are idle.
     bool stuck() const noexcept {
         bool waits = record.stuck();
         for (std::size_t i = 0; i < stream_threads; ++i) {
@@ -73,8 +73,7 @@ struct RankState : ThreadState {
         }
         return waits;
     }
-    /// Returns a number that is the same twice only where nothing of this rank that `stuck` looks at has moved in
-    /// between.
+    /// Returns a number that stays equal only if nothing that `stuck` checks has changed in between.
     std::uint64_t progress() const noexcept {
         std::uint64_t all = record.generation();
         for (std::size_t i = 0; i < stream_threads; ++i) {
@@ -82,7 +81,7 @@ struct RankState : ThreadState {
         }
         return all;
     }
-    /// Says what its threads wait for.
+    /// Returns what its threads wait for, as text.
     /// @pre stuck()
     std::string describe() const {
         constexpr std::string_view names[stream_threads] = {"communication", "reduction"};
@@ -94,8 +93,8 @@ struct RankState : ThreadState {
         }
         return all;
     }
-    /// Returns what the rank was told of `rank` when it waited for peers; null: nothing. @pre the World's mutex is
-    /// held
+    /// Returns the failure with cause `rank` that ended a wait of this rank; null if there is none. @pre the World's
+    /// mutex is held
     std::optional<Failure>* told_of(std::size_t rank) noexcept {
         const auto is_told = [&](const ThreadState& thread) {
             return thread.stopped_by && thread.stopped_by->rank == rank;

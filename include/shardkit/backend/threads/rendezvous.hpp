@@ -22,7 +22,7 @@
 
 namespace shardkit::threads::detail {
 
-/// Seats a rank in a group of threads.
+/// A rank's seat in a group of threads.
 class Seat {
   public:
     using Member = detail::Member;
@@ -36,7 +36,7 @@ class Seat {
     std::size_t size() const noexcept { return handle_.group->size(); }
     Member* members() const noexcept { return meeting_.members(); }
     Word& word() const noexcept { return meeting_.word(); }
-    /// Where ranks sleep at once they take turns on the processors.
+    /// Returns the counter of pieces if ranks share processors, that is, if they sleep at once.
     std::atomic<std::uint32_t>* taken() const noexcept {
         return handle_.thread->spins.sleeps() ? &meeting_.taken() : nullptr;
     }
@@ -54,7 +54,7 @@ class Seat {
     [[noreturn]] void refuse(const shardkit::Call& call, std::uint64_t sequence) const {
         handle_.world->throw_peer_error(handle_, waiting(call, sequence), handle_.group->world_ranks());
     }
-    /// A rank that has entered also leaves: nothing that it does meanwhile throws.
+    /// Waits for the exit. A rank that has entered also leaves: nothing in between throws.
     void wait_for_exit(const shardkit::Call&, std::uint32_t target) const noexcept {
         word().wait_for_exit(target, handle_.thread->spins);
     }
@@ -96,7 +96,7 @@ class Seat {
 
 using Round = shared::detail::Round<Seat>;
 
-/// Says on either end that a message was of another type or count than the receiver expected.
+/// Throws on either end that a message had another type or count than the receiver expected.
 [[noreturn]] inline void throw_refused(const GroupHandle& handle, Verb verb, const Message& message, std::size_t from,
                                        std::size_t to, SourceLocation where) {
     throw CommError("threads", shardkit::detail::concat(name(verb), " over ", handle.axes()),
@@ -106,11 +106,11 @@ using Round = shared::detail::Round<Seat>;
                     where);
 }
 
-/// Offers a message of this rank to another, through a handle that outlives it; it is taken back if the
-/// offer's scope is left by an exception.
+/// Offers a message of this rank to another one, through a handle that must outlive the offer. If an exception leaves
+/// its scope, the message is taken back.
 class Post {
   public:
-    /// Returns at once.
+    /// Posts the message; returns at once.
     /// @throws PeerError when the receiver cannot come any more
     Post(const GroupHandle& handle, std::size_t to, const Message& message)
         : handle_(handle),
@@ -159,7 +159,7 @@ inline void take(const GroupHandle& handle, std::size_t from, void* to, const sh
     const auto needed = handle.group->world_ranks().subspan(from, 1);
     Message* message = nullptr;
     std::uint32_t base = 0;
-    while (message == nullptr) {  // again when a sender that cannot go on took its message back
+    while (message == nullptr) {  // again if a sender that cannot go on took its message back
         base = channel.base();
         const Waiting waiting{Verb::receive, &handle.axes(), base / 4, call.where};
         handle.world->wait_for_entry(handle, channel.word(), Channel::posted(base), waiting, needed);
@@ -176,7 +176,7 @@ inline void take(const GroupHandle& handle, std::size_t from, void* to, const sh
         throw_refused(handle, Verb::receive, refused, from, handle.rank, call.where);
     }
     const std::size_t bytes = expected.count * size_of(expected.in);
-    // As when each rank of the group sends as much, in a ring.
+    // The bytes as if each rank of the group sent as many, in a ring.
     const host::detail::Store store = host::detail::store_for(2 * handle.group->size() * bytes);
     host::detail::copy_elements(static_cast<const std::byte*>(message->data), static_cast<std::byte*>(to), bytes,
                                 store);

@@ -11,11 +11,11 @@
 
 namespace shardkit::threads {
 
-/// Runs `f(rank)` on one thread per rank of `mesh`, each with its own Rank, and waits for all.
-/// `f` is shared by the ranks: it is called on all threads at once.
-/// With LaunchOptions::overlap a rank has two streams beside its own thread: communication and reduction.
-/// @throws what the lowest rank that failed by itself threw, unchanged; PeerError when ranks only waited for each
-/// other
+/// Runs `f(rank)` on one thread per rank of `mesh`, each with its own Rank, and waits for all. The ranks share `f`:
+/// it is called on all threads at once. With LaunchOptions::overlap a rank has two streams beside its own thread:
+/// communication and reduction.
+/// @throws the exception of the lowest rank that failed by itself, unchanged; PeerError when ranks only waited for
+///         each other
 template <shardkit::detail::MayBeMesh Mesh, class F>
 void run(Mesh mesh, F&& f, RankOptions options = {}, const LaunchOptions& launch_options = {},
          SourceLocation where = SourceLocation::current()) {

@@ -13,15 +13,15 @@
 
 namespace shardkit::threads::detail {
 
-/// Says where a rank finds itself after a split.
+/// A rank's group and place after a split.
 struct SplitResult {
     std::shared_ptr<Group> group;
     std::size_t rank = 0;
 };
 
 /// Splits a group, collectively over `handle.group`: ranks with the same color form a group, ordered by key, then by
-/// rank. Its first member makes it, the others take its address. A template, so that a file that splits nothing
-/// compiles none of it.
+/// rank. The first member makes the group, and the others take its address. A template, so that a file that splits
+/// nothing compiles none of it.
 template <class Handle>
 SplitResult split_group(const Handle& handle, std::size_t color, std::size_t key, const shardkit::Call& call) {
     struct Wish {
@@ -30,7 +30,7 @@ SplitResult split_group(const Handle& handle, std::size_t color, std::size_t key
     };
     const std::size_t size = handle.group->size();
     const Wish own{color, key};
-    std::vector<Wish> wishes(size);  // made here: nothing may throw inside a round
+    std::vector<Wish> wishes(size);  // allocated here: nothing may throw inside a round
     const auto exchange = [&](const auto& published, auto read) {
         const Seat seat(handle);
         Round round(seat, call, &published, sizeof(published));

@@ -13,7 +13,7 @@
 
 namespace shardkit::threads::detail {
 
-/// Describes what a rank waits for.
+/// What a rank waits for.
 struct Waiting {
     Verb verb{};
     const std::string* axes = nullptr;
@@ -21,8 +21,8 @@ struct Waiting {
     SourceLocation where{};
 };
 
-/// Lets a rank that is about to sleep say what it waits for, so that the launching thread can tell when all ranks
-/// wait for each other. Written by one thread, read by another; touched only by waits that really block.
+/// Announces what a rank waits for before it sleeps, so that the launching thread can detect that all ranks wait for
+/// each other. Written by one thread, read by another; used only by waits that really block.
 class WaitRecord : public host::detail::WaitCount {
   public:
     void begin(const WaitWord& word, std::uint32_t target, const Waiting& waiting) noexcept {
@@ -35,13 +35,13 @@ class WaitRecord : public host::detail::WaitCount {
         line_.store(waiting.where.line, std::memory_order_relaxed);
         step();
     }
-    /// Says whether the rank waits for something that has not come.
+    /// Returns whether the rank waits for something that has not come.
     bool stuck() const noexcept {
         return is_waiting() &&
                word_.load(std::memory_order_relaxed)->progress(target_.load(std::memory_order_relaxed)) ==
                    Progress::pending;
     }
-    /// Writes what it waits for, as "all_gather (call 3) over dp at train.cpp:12".
+    /// Returns what it waits for, as text: "all_gather (call 3) over dp at train.cpp:12".
     /// @pre stuck()
     std::string describe() const {
         return shardkit::detail::concat(

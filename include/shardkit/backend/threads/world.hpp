@@ -31,8 +31,8 @@
 
 namespace shardkit::threads::detail {
 
-/// Owns everything that the ranks of one launch share: the groups, which live until every rank has ended, what each
-/// rank is doing, the threads of its streams, and the first failure. The launching thread owns it.
+/// Owns everything that the ranks of one launch share: the groups, which live until every rank has ended, the state
+/// of each rank, the threads of its streams, and the first failure. The launching thread owns it.
 class World {
   public:
     /// Makes what a launch of `ranks` ranks shares.
@@ -51,11 +51,11 @@ class World {
     }
     World(const World&) = delete;
     World& operator=(const World&) = delete;
-    /// Frees what the ranks shared; what streams were still given has run then, or was dropped. @pre every rank has
+    /// Frees what the ranks shared; the remaining work of streams has run then, or was dropped. @pre every rank has
     /// ended
     ~World() {
         for (std::size_t rank = 0; rank < ranks_; ++rank) {
-            // Both before either ends: one may wait for the other.
+            // Both settle before either ends, as one may wait for the other.
             shardkit::detail::settle_all(states_[rank].stream(Caller::communication),
                                          states_[rank].stream(Caller::reduction));
             states_[rank].queues = {};
@@ -68,7 +68,7 @@ class World {
     RankState& state(std::size_t rank) const noexcept { return states_[rank]; }
     RankState& state(const GroupHandle& handle) const noexcept { return states_[handle.world_rank(handle.rank)]; }
 
-    /// Makes a rank's streams, as LaunchOptions::overlap says; before the rank's own thread.
+    /// Makes a rank's streams, if LaunchOptions::overlap says so; called before the rank's own thread starts.
     /// @throws std::system_error when a thread cannot be made
     void start_streams(std::size_t rank) {
         if (options_.overlap == Overlap::none) { return; }
@@ -76,14 +76,14 @@ class World {
             queue = std::make_unique<host::detail::CommandQueue>(spins(all_threads()));
         }
     }
-    /// Returns when all has run that the rank gave to its streams.
-    /// @throws what the first of them that failed threw
+    /// Returns when all work that the rank gave to its streams has run.
+    /// @throws the first exception of that work
     void drain(std::size_t rank) {
         shardkit::detail::synchronize_all([](const host::HostStream& stream) { stream.synchronize(); },
                                           states_[rank].stream(Caller::communication),
                                           states_[rank].stream(Caller::reduction));
     }
-    /// Says which of the rank's streams that is.
+    /// Returns which of the rank's streams it is.
     /// @throws UsageError when it is none of them
     Caller owner(const host::HostStream& stream, const GroupHandle& handle, SourceLocation where) const {
         for (const Caller caller : {Caller::communication, Caller::reduction}) {
@@ -95,18 +95,17 @@ class World {
                           "communication_stream() or reduction_stream() of the rank");
     }
 
-    /// Makes a group that its members take; it is born poisoned if a rank has failed already. Called by one of its
-    /// members.
+    /// Makes a group for its members to take, poisoned if a rank has failed already. One of its members calls it.
     Group& make_group(std::vector<std::size_t> world_ranks) {
         auto group = std::make_unique<Group>(std::move(world_ranks), options_.overlap);
         const std::lock_guard lock(mutex_);
         if (failure_) { group->poison(); }
         return GroupList::add(groups_, std::move(group));
     }
-    /// Takes a group, called once by each member; the group lives as long as they hold what it returns.
+    /// Takes a group; each member calls it once. The group lives as long as the returned handles.
     std::shared_ptr<Group> take_group(const Group& group) { return groups_->take(group); }
 
-    /// Waits on behalf of the handle's thread until `word` reaches `target`.
+    /// Makes the handle's thread wait until `word` reaches `target`.
     /// @throws PeerError when that cannot happen any more, because one of `needed` has returned or any rank failed
     void wait_for_entry(const GroupHandle& handle, const WaitWord& word, std::uint32_t target, const Waiting& waiting,
                         std::span<const std::size_t> needed) {
@@ -129,7 +128,7 @@ class World {
                         reason.text, waiting.where);
     }
 
-    /// Notes that the rank's function has ended; what its peers still expect of it will not come.
+    /// Records that the rank's function has returned; calls of its peers that need it cannot complete.
     void rank_returned(std::size_t rank) noexcept {
         const std::lock_guard lock(mutex_);
         world_group_->poison_calls_with(rank);
@@ -137,21 +136,22 @@ class World {
         end(rank, Fate::returned);
     }
 
-    /// Notes that the rank's function has ended by an exception of its own.
+    /// Records that the rank's function has ended with an exception of its own.
     void rank_failed(std::size_t rank, const char* what) noexcept {
         const std::lock_guard lock(mutex_);
         if (!failure_) {
             failure_.emplace(Failure{rank, {}});
             try {
                 failure_->text = shardkit::detail::concat("rank ", rank, " failed: ", what);
-            } catch (...) {  // no memory: the rank's number alone must do
+            } catch (...) {  // no memory: the rank's number must suffice
             }
         }
         poison_all();
         end(rank, Fate::failed);
     }
 
-    /// Notes that the rank's function has ended because of a peer; the reason that others are told is that peer's.
+    /// Records that the rank's function has ended because of a peer; that peer's failure is the reason given to
+    /// others.
     void rank_stopped(std::size_t rank, const PeerError& error) noexcept {
         {
             const std::lock_guard lock(mutex_);
@@ -165,12 +165,13 @@ class World {
         rank_failed(rank, error.what());
     }
 
-    /// Returns when every rank has ended; meanwhile looks for deadlocks.
+    /// Returns when every rank has ended; detects deadlocks meanwhile.
     void watch() {
         DeadlockWatch deadlocks(std::span<const RankState>(states_.get(), ranks_));
         std::unique_lock lock(mutex_);
         while (running_ > 0) {
-            // The system clock, because thread sanitizers know the wait on it; a clock that jumps costs a late look.
+            // The system clock is used because thread sanitizers know its wait; a clock that jumps only delays a
+            // check.
             const auto next_look =
                 std::chrono::system_clock::now() + shardkit::detail::bounded_wait(options_.deadlock_check);
             if (ended_.wait_until(lock, next_look) == std::cv_status::no_timeout || running_ == 0) { continue; }
@@ -198,8 +199,9 @@ class World {
     }
 
     std::size_t all_threads() const noexcept { return ranks_ * threads_of_rank(options_.overlap); }
-    /// Returns the looks of a thread that waits while so many want a processor: a rank waits for peers in calls of
-    /// its own while its streams mostly have nothing to do, and they wait, and a rank for them, while ranks compute.
+    /// Returns the number of polls of a waiting thread if `threads` threads may need a processor. A rank waits for
+    /// peers in its own calls while its streams are mostly idle; the streams wait, and a rank for them, while ranks
+    /// compute.
     std::uint32_t spins(std::size_t threads) const noexcept {
         constexpr std::uint32_t brief = shared::detail::brief_spins;
         if (options_.waiting == WaitMode::automatic) { return threads <= host::detail::allowed_cpus() ? brief : 0; }
@@ -212,7 +214,7 @@ class World {
                        ? Failure{failure_->rank, shardkit::detail::concat("rank ", failure_->rank, " failed")}
                        : *failure_;
         }
-        // The first that ended is the cause; others may have ended because of it.
+        // The first rank that ended is the cause; others may have ended because of it.
         const RankState* gone = nullptr;
         for (const std::size_t peer : needed) {
             const RankState& state = states_[peer];
@@ -244,7 +246,7 @@ class World {
     std::unique_ptr<RankState[]> states_;
     std::shared_ptr<GroupList> groups_ = std::make_shared<GroupList>();
 
-    std::mutex& mutex_ = groups_->mutex;  // guards everything below, and fate and stopped_by of every state
+    std::mutex& mutex_ = groups_->mutex;  // guards the following members, and every state's fate and stopped_by
     std::condition_variable ended_;
     std::optional<Failure> failure_;
     std::size_t running_;

@@ -9,14 +9,14 @@
 
 namespace shardkit::gpu {
 
-/// Returns Thrust's iterator to the first element of a span or a TensorView in device memory. Algorithms that are
-/// given them run on the device; without a policy they use the default stream, so give
+/// Returns Thrust's iterator to the first element of a span or a TensorView in device memory. Algorithms on such
+/// iterators run on the device. Without a policy they use the default stream, so pass
 /// thrust::cuda::par_nosync.on(stream).
 template <class View>
 auto device_begin(const View& view) {
     return ::thrust::device_pointer_cast(view.data());
 }
-/// Returns the end that belongs to device_begin.
+/// Returns the matching end of device_begin.
 template <class View>
 auto device_end(const View& view) {
     return device_begin(view) + static_cast<std::ptrdiff_t>(view.size());

@@ -12,8 +12,8 @@
 
 namespace shardkit::gpu {
 
-/// Returns the elements of [first, last) as a span of device memory: Thrust's iterators over one piece of memory,
-/// such as a device_vector's or a device_ptr. The memory stays its owner's.
+/// Returns the elements of [first, last) as a span of device memory, from Thrust's iterators over contiguous memory,
+/// such as those of a device_vector or a device_ptr. The owner keeps the memory.
 template <class Iterator>
 auto to_span(Iterator first, Iterator last) {
     static_assert(::thrust::is_contiguous_iterator_v<Iterator>,
@@ -22,7 +22,7 @@ auto to_span(Iterator first, Iterator last) {
     return std::span(data, static_cast<std::size_t>(last - first));
 }
 
-/// Returns a whole device_vector, or another range that has such iterators, as a span; const for a constant one.
+/// Returns a whole device_vector, or another range with such iterators, as a span; const for a constant one.
 template <class Range>
 auto to_span(Range& range) {
     return to_span(range.begin(), range.end());
