@@ -2,7 +2,8 @@
 """check.py ROOT PAGE [--precompiled FILE --templates OBJECT] -- COMPILER [flags]: a page of documentation says what is so.
 
 Every C++ block is a whole program (```cpp program): it compiles without a warning and exits with 0; one for GPUs
-(```cpp gpu program) compiles against the stand-in's declarations of CUDA and NCCL. Where a block
+(```cpp gpu program) compiles against the stand-in's declarations of CUDA and NCCL. A struct that is shown alone (```cpp
+declarations) has the members of its header. Where a block
 ```text output follows, it prints exactly that. Commands in ```sh blocks, flags of examples/run, links and names of
 files exist. `check.py ROOT pages PAGE...` compares a list of pages with those on disk. FILE: shardkit/shardkit.hpp,
 precompiled by g++, which takes longer to read than the programs; what it says to be elsewhere is in OBJECT.
@@ -117,6 +118,33 @@ def check_names(root, page, rest):
                 yield f"{page}:{number}: there is no file {name}"
 
 
+def members(declarations, struct):
+    """Names of a struct's own members, in order; None where the text has no such struct."""
+    begin = re.search(rf"^struct {struct}\b[^;{{]*\{{$", declarations, re.MULTILINE)
+    if begin is None:
+        return None
+    names, depth = [], 1
+    for line in declarations[begin.end():].splitlines():
+        line = re.sub(r"\s*//.*", "", line).strip()
+        if depth == 1 and line.endswith(";") and not line.startswith(("}", "using", "static", "friend")):
+            flat = re.sub(r"<.*>", "", re.sub(r"( = .*|\{.*\})?;$", "", line))
+            names += [each.split()[-1] for each in flat.split(", ")]
+        depth += line.count("{") - line.count("}")
+        if depth == 0:
+            break
+    return names
+
+
+def check_declarations(root, page, number, content):
+    """A struct that a page shows has the members that it has in its header, in their order."""
+    headers = [header.read_text(encoding="utf-8") for header in sorted((root / "include").rglob("*.hpp"))]
+    for struct in re.findall(r"^struct (\w+) \{$", content, re.MULTILINE):
+        shown = members(content, struct)
+        found = next((m for m in (members(header, struct) for header in headers) if m), None)
+        if shown != found:
+            yield f"{page}:{number}: struct {struct} is shown with {shown}, and has {found}"
+
+
 def check_page(root, page, compiler, precompiled, templates, without_program):
     found, rest = blocks((root / page).read_text(encoding="utf-8"))
     programs = 0
@@ -132,11 +160,13 @@ def check_page(root, page, compiler, precompiled, templates, without_program):
         elif info == "cpp gpu program":
             programs += 1
             yield from check_gpu_program(root, page, number, content, compiler)
+        elif info == "cpp declarations":
+            yield from check_declarations(root, page, number, content)
         elif info == "sh":
             yield from check_commands(root, page, number, content)
         elif info not in ("text", "text output", "meson", "cmake"):
             yield f"{page}:{number}: a block marked '{info}'; expected cpp program, " \
-                  "cpp gpu program, text output, text, sh, meson or cmake"
+                  "cpp gpu program, cpp declarations, text output, text, sh, meson or cmake"
     if programs == 0 and not without_program:
         yield f"{page}: no program; every page has one that is compiled"
     elif programs > 0 and without_program:

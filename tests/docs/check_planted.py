@@ -26,6 +26,9 @@ PLANTS = [
     (GOOD + "```sh\nexamples/run --steps 3\n```\n", ""),
     (GOOD + "```sh\nexamples/run --stepz 3\n```\n", "page.md:9: train_gpt has no flag --stepz"),
     (GOOD + "[there](absent.md)\n", "page.md:8: the link absent.md leads nowhere"),
+    (GOOD + "```cpp declarations\nstruct Pair {\n    int a, b;  // two\n};\n```\n", ""),
+    (GOOD + "```cpp declarations\nstruct Pair {\n    int a;\n};\n```\n", "struct Pair is shown with ['a'], and has ['a', 'b']"),
+    (GOOD + "```cpp declarations\nstruct Absent {\n    int a;\n};\n```\n", "struct Absent is shown with ['a'], and has None"),
     (GOOD + "In `policy/absent.hpp`.\n", "page.md:8: there is no file policy/absent.hpp"),
 ]
 
@@ -38,6 +41,7 @@ def make_tree(root):
     (root / "examples/train_gpt").mkdir()
     (root / "examples/train_gpt/flags.cpp").write_text('add("--steps");\n', encoding="utf-8")
     (root / "include").mkdir()
+    (root / "include/pair.hpp").write_text("struct Pair {\n    int a = 1;\n    std::map<int, int> b{};\n};\n", encoding="utf-8")
 
 
 def main():
