@@ -139,7 +139,14 @@ Batch::Part enter(State& s, const Request& request, const std::shared_ptr<Mark>&
         fail_all(s, clique, ncclInvalidUsage,
                  describe(signature, request.rank) + ", " + describe(rendezvous->signature, other->rank));
     }
-    rendezvous->parties[index] = {request.rank, true, false, request.send, request.receive, mark};
+    for (const auto& party : rendezvous->parties) {
+        if (!collective || !party.launched || party.places == request.places) { continue; }
+        s.uneven_windows.push_back(std::string(name(signature.kind)) + ": the buffers of ranks " +
+                                   std::to_string(party.rank) + " and " + std::to_string(request.rank) +
+                                   " lie at different places of their symmetric windows");
+        break;
+    }
+    rendezvous->parties[index] = {request.rank, true, false, request.send, request.receive, mark, request.places};
     return {request.clique, rendezvous, index};
 }
 

@@ -41,6 +41,21 @@ struct Key {
     auto operator<=>(const Key&) const = default;
 };
 
+/// Where memory lies in the windows of its communicator: peers look for theirs at the same place.
+struct WindowPlace {
+    std::uint64_t window = 0;  // the n-th that the rank made
+    std::size_t offset = 0;
+
+    bool operator==(const WindowPlace&) const = default;
+};
+/// Of what peers read and write in a collective; nothing for memory that is in no window.
+struct WindowPlaces {
+    std::optional<WindowPlace> read;
+    std::optional<WindowPlace> written;
+
+    bool operator==(const WindowPlaces&) const = default;
+};
+
 /// A communication under way.
 struct Rendezvous {
     struct Party {
@@ -50,6 +65,7 @@ struct Rendezvous {
         const void* send = nullptr;
         void* receive = nullptr;
         std::shared_ptr<Mark> mark;
+        WindowPlaces places{};
     };
     Key key;
     Signature signature;
@@ -117,6 +133,7 @@ struct Request {
     int peer;  // of a send or receive
     const void* send;
     void* receive;
+    WindowPlaces places{};
 };
 
 /// What one ncclGroup queues in one stream: done when all its communications are.
@@ -198,7 +215,11 @@ struct ncclComm {
     bool made_blocking = true;
     std::vector<std::shared_ptr<standin::Mark>> outstanding;
     std::map<void*, standin::Range> registrations;  // by handle
-    std::map<void*, standin::Range> windows;
+    struct Made {
+        standin::Range range;
+        std::uint64_t number;  // among those that the rank made
+    };
+    std::map<void*, Made> windows;
     /// A window under way, and where its handle goes.
     struct Window {
         std::shared_ptr<standin::WindowMeeting> meeting;

@@ -154,6 +154,9 @@ void reset_calls() {
 std::vector<std::string> order_violations() {
     return with_state([](State& s) { return s.order.violations(); });
 }
+std::vector<std::string> uneven_windows() {
+    return with_state([](State& s) { return s.uneven_windows; });
+}
 std::vector<std::string> frees_in_use() {
     return with_state([](State& s) { return s.frees_in_use; });
 }

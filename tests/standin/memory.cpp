@@ -57,7 +57,8 @@ void report_registrations(State& s, const Allocation& allocation, std::string_vi
     const auto inside = [&](const auto& each) { return each.second.overlaps(range); };
     for (const auto& comm : s.comms.all()) {
         if (std::any_of(comm->registrations.begin(), comm->registrations.end(), inside) ||
-            std::any_of(comm->windows.begin(), comm->windows.end(), inside)) {
+            std::any_of(comm->windows.begin(), comm->windows.end(),
+                        [&](const auto& each) { return each.second.range.overlaps(range); })) {
             std::ostringstream text;
             text << call << " of " << allocation.bytes << " bytes that are registered with a communicator";
             s.frees_in_use.push_back(text.str());

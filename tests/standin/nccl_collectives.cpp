@@ -54,6 +54,24 @@ std::string check(const State& s, const Request& request, int device) {
                : "";
 }
 
+/// The place of memory that peers look at in the communicator's windows.
+std::optional<WindowPlace> place_of(const ncclComm& comm, const void* memory) {
+    for (const auto& [handle, made] : comm.windows) {
+        const auto at = static_cast<std::size_t>(static_cast<const std::byte*>(memory) -
+                                                 static_cast<const std::byte*>(made.range.begin));
+        if (memory >= made.range.begin && at < made.range.bytes) { return WindowPlace{made.number, at}; }
+    }
+    return std::nullopt;
+}
+/// As NCCL's symmetric kernels work (dev_runtime.cc, sym_kernels.cc): a reduction reads its peers' input, a gather
+/// writes its peers' output, an all-reduce does both.
+WindowPlaces places_of(const ncclComm& comm, Kind kind, const void* send, const void* receive) {
+    WindowPlaces places;
+    if (kind == Kind::all_reduce || kind == Kind::reduce_scatter) { places.read = place_of(comm, send); }
+    if (kind == Kind::all_reduce || kind == Kind::all_gather) { places.written = place_of(comm, receive); }
+    return places;
+}
+
 ncclResult_t communicate(const Signature& signature, int peer, const void* send, void* receive, ncclComm_t comm,
                          cudaStream_t stream) {
     return nccl_call(name(signature.kind), [&](State& s, Lock& lock, ThreadState& thread) {
@@ -70,7 +88,13 @@ ncclResult_t communicate(const Signature& signature, int peer, const void* send,
         CUstream_st* const in = find_stream(s, stream, error);
         if (in == nullptr) { return refuse(ncclInvalidArgument, "the default stream, or not a stream"); }
         if (in->device != device) { return refuse(ncclInvalidArgument, "a stream of another device"); }
-        const Request request{comm->clique, comm->rank, signature, peer, send, receive};
+        const Request request{comm->clique,
+                              comm->rank,
+                              signature,
+                              peer,
+                              send,
+                              receive,
+                              places_of(*comm, signature.kind, send, receive)};
         if (const std::string wrong = check(s, request, device); !wrong.empty()) {
             return refuse(ncclInvalidArgument, wrong);
         }

@@ -102,7 +102,7 @@ ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void* buffer, std::size_t s
                               "ncclCommWindowRegister: not aligned memory from ncclMemAlloc, or a null pointer");
         }
         void* const handle = new_handle(s);
-        comm->windows.emplace(handle, standin::Range{buffer, size});
+        comm->windows.emplace(handle, ncclComm::Made{{buffer, size}, comm->member().windows});
         *window = nullptr;
         comm->unwritten.push_back({meet(s, *comm, size), window, static_cast<ncclWindow_t>(handle)});
         s.dirty = true;

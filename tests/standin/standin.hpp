@@ -131,6 +131,10 @@ std::vector<std::string> order_violations();
 /// Frees of pinned or NCCL memory that queued copies or communications still used, and of memory that is registered
 /// with a communicator. One sentence each.
 std::vector<std::string> frees_in_use();
+/// Collectives whose ranks use memory at different places of their symmetric windows, or some in one and others in
+/// none: NCCL's symmetric kernels would read and write elsewhere in a peer's memory, without an error. One sentence
+/// each.
+std::vector<std::string> uneven_windows();
 
 /// What exists; all zero when a test has cleaned up.
 struct Live {

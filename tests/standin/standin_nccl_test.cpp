@@ -574,6 +574,44 @@ TEST_CASE("a window is there once all ranks have come to it, in the same size") 
     });
 }
 
+TEST_CASE("collectives whose ranks use different places of their windows are told, as NCCL tells nobody") {
+    for (const bool even : {true, false}) {
+        for (const bool inside : {true, false}) {
+            CAPTURE(even);
+            CAPTURE(inside);
+            const Fresh fresh;
+            const ncclUniqueId id = new_id();
+            on_ranks(2, [&](int rank) {
+                ncclComm_t comm = nullptr;
+                cudaStream_t stream = nullptr;
+                CHECK(ncclCommInitRank(&comm, 2, id, rank) == ncclSuccess);
+                CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking) == cudaSuccess);
+                void* memory = nullptr;
+                void* other = nullptr;
+                ncclWindow_t window = nullptr;
+                CHECK(ncclMemAlloc(&memory, 8192) == ncclSuccess);
+                CHECK(cudaMalloc(&other, 8192) == cudaSuccess);
+                CHECK(ncclCommWindowRegister(comm, memory, 8192, &window, NCCL_WIN_COLL_SYMMETRIC) == ncclSuccess);
+                auto* const floats = static_cast<float*>(inside || even || rank == 0 ? memory : other);
+                const std::size_t at = inside && !even && rank == 1 ? 128 : 0;
+                // Peers write what a gather receives, and read what a reduction sends: the other end may lie
+                // anywhere.
+                CHECK(ncclAllGather(floats + 1024 + (rank == 0 ? 0 : 512), floats + at, 8, ncclFloat, comm, stream) ==
+                      ncclSuccess);
+                CHECK(ncclReduceScatter(floats + at, floats + 1024 + (rank == 0 ? 0 : 512), 8, ncclFloat, ncclSum,
+                                        comm, stream) == ncclSuccess);
+                CHECK(ncclAllReduce(floats + at, floats + at, 8, ncclFloat, ncclSum, comm, stream) == ncclSuccess);
+                CHECK(cudaStreamSynchronize(stream) == cudaSuccess);
+                CHECK(ncclCommDestroy(comm) == ncclSuccess);
+                CHECK(cudaStreamDestroy(stream) == cudaSuccess);
+                CHECK(ncclMemFree(memory) == ncclSuccess);
+                CHECK(cudaFree(other) == cudaSuccess);
+            });
+            CHECK(standin::uneven_windows().size() == (even ? 0U : 3U));
+        }
+    }
+}
+
 TEST_CASE("a rank that never comes: in progress until the abort, and its id can be used again") {
     const Fresh fresh;
     const ncclUniqueId id = new_id();

@@ -58,6 +58,7 @@ struct Model {
     std::map<int, std::size_t> calls_to_live;  // of devices whose process ends
     std::size_t hangs = 0;
     std::vector<std::string> frees_in_use;
+    std::vector<std::string> uneven_windows;
 
     std::map<std::uintptr_t, Allocation> allocations;
     std::map<int, std::size_t> device_bytes, peak_device_bytes;

@@ -140,6 +140,17 @@ class Context {
         }
     }
 
+    /// Allocates likewise for this rank's own kernels. Verbs take memory of `buffer`, which all ranks allocate in the
+    /// same sizes and order; the size of this one may differ between ranks.
+    template <Element T>
+    typename Engine::template Buffer<T> local_buffer(std::size_t n) const {
+        if constexpr (MakesLocalBuffers<Communicator, T>) {
+            return typename Engine::template Buffer<T>(world_.template local_buffer<T>(n));
+        } else {
+            return buffer<T>(n);
+        }
+    }
+
     /// Returns the value in the engine's memory at `value`.
     /// Order:   after all work that was given to the compute stream; the host waits for it.
     template <class T>

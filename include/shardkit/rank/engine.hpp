@@ -28,6 +28,11 @@ template <class C, class T>
 concept MakesBuffers = requires(const C& comm, std::size_t n) {
     comm.template buffer<T>(n);
 };
+/// The engine places memory elsewhere that no verb works on and whose size may differ between ranks.
+template <class C, class T>
+concept MakesLocalBuffers = requires(const C& comm, std::size_t n) {
+    comm.template local_buffer<T>(n);
+};
 /// The engine can check whether it can work on given memory.
 template <class C>
 concept ChecksMemory = requires(const C& comm, const void* data, std::size_t n, std::string_view what,

@@ -24,7 +24,7 @@ class EngineTable {
     EngineTable() noexcept = default;
     EngineTable(Context<Engine>& context, std::span<const T> values)
         : context_(&context),
-          memory_(context.template buffer<std::uint8_t>(values.size_bytes())),
+          memory_(context.template local_buffer<std::uint8_t>(values.size_bytes())),
           size_(values.size()) {
         Engine::Kernels::copy_in(context.compute_stream(), values, span());
     }
@@ -32,7 +32,7 @@ class EngineTable {
     static EngineTable zeroed(Context<Engine>& context, std::size_t size) {
         EngineTable table;
         table.context_ = &context;
-        table.memory_ = context.template buffer<std::uint8_t>(size * sizeof(T));
+        table.memory_ = context.template local_buffer<std::uint8_t>(size * sizeof(T));
         table.size_ = size;
         return table;
     }

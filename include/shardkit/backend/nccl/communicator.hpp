@@ -69,6 +69,12 @@ class Communicator {
     gpu::detail::ArenaBuffer<T> buffer(std::size_t size, SourceLocation where = SourceLocation::current()) const {
         return world_->template buffer<T>(size, where);
     }
+    /// Allocates zeroed device memory for this rank's kernels alone, of a size that may differ between ranks.
+    template <Element T>
+    gpu::detail::ArenaBuffer<T> local_buffer(std::size_t size,
+                                             SourceLocation where = SourceLocation::current()) const {
+        return world_->template local_buffer<T>(size, where);
+    }
     /// Checks memory. @throws std::invalid_argument unless it is memory of this rank's GPU
     void require_memory(const void* data, std::size_t bytes, std::string_view what,
                         SourceLocation where = SourceLocation::current()) const {

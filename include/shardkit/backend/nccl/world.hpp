@@ -45,6 +45,8 @@ namespace shardkit::nccl::detail {
 struct Resources {
     /// The smallest staging memory per rank, so that pieces are aligned.
     static constexpr std::size_t staging_bytes_per_rank = 1024;
+    /// The largest chunk for a rank's own tables, which are small.
+    static constexpr std::size_t local_chunk_bytes = std::size_t{2} << 20U;
     /// The largest record that a rank sends to the others at a time, when they split.
     static constexpr std::size_t record_bytes = sizeof(shared::detail::GroupNumbers);
     /// Each event is waited for as soon as it is recorded.
@@ -61,6 +63,8 @@ struct Resources {
                      ? std::unique_ptr<gpu::detail::ChunkSource>(new gpu::detail::DeviceChunks(device))
                      : std::make_unique<NcclChunks>(device)),
           arena(*chunks, options.arena_chunk_bytes, where),
+          local_chunks(device),
+          local_arena(local_chunks, std::min(options.arena_chunk_bytes, local_chunk_bytes), where),
           staging(arena, std::max(options.staging_bytes, ranks * staging_bytes_per_rank), communication.ref(), where),
           host_records(ranks * record_bytes, where) {
         if (!options.separate_reductions || options.split_share || ranks == 1) { return; }
@@ -116,7 +120,9 @@ struct Resources {
     gpu::Timeline conversion;
     std::optional<gpu::Timeline> reduction;
     std::unique_ptr<gpu::detail::ChunkSource> chunks;
-    gpu::detail::Arena arena;
+    gpu::detail::Arena arena;  ///< for verbs: the same pieces in the same order on every rank
+    gpu::detail::DeviceChunks local_chunks;
+    gpu::detail::Arena local_arena;  ///< for a rank's own kernels, never registered: what other ranks may lack
     gpu::detail::ArenaBuffer<std::uint8_t>
         staging;  ///< of the first chunk, so that NCCL knows it where it knows the chunks
     gpu::detail::ArenaBuffer<std::uint8_t> reduction_staging;
@@ -225,6 +231,11 @@ class World final : public detail::Connections {
         gpu::detail::ArenaBuffer<T> result(resources_->arena, size, resources_->compute.ref(), where);
         register_memory(where);
         return result;
+    }
+    /// Allocates likewise, but out of chunks that NCCL never sees: for memory whose size depends on the rank.
+    template <Element T>
+    gpu::detail::ArenaBuffer<T> local_buffer(std::size_t size, SourceLocation where = SourceLocation::current()) {
+        return {resources_->local_arena, size, resources_->compute.ref(), where};
     }
     /// Checks that memory is on this World's GPU.
     /// @throws std::invalid_argument unless it is memory of this World's GPU

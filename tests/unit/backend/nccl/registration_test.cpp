@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Memory that NCCL is told of: how long it must stay, and what a GPU without enough of it ends with.
 #include <cstddef>
+#include <deque>
+#include <initializer_list>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -10,10 +13,14 @@
 #include <shardkit/comm/split.hpp>
 #include <shardkit/memory/memory_error.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
+#include <shardkit/optim/adamw.hpp>
 #include <shardkit/param/param.hpp>
+#include <shardkit/param/tensor_list.hpp>
 #include <shardkit/policy/full_shard.hpp>
 #include <shardkit/rank/rank.hpp>
 #include <shardkit/sharded/sharded.hpp>
+#include <shardkit/step/accumulation.hpp>
+#include <shardkit/step/model.hpp>
 
 #include "../../thrown_message.hpp"
 #include "gpu_ranks.hpp"
@@ -101,6 +108,41 @@ TEST_CASE("nccl: the memory in which 16-bit sums are made is registered like the
         CHECK(standin::live().registrations + standin::live().windows == 1);
         CHECK(standin::live().device_allocations == 3);  // that chunk, and scratch of two streams
     }
+}
+
+TEST_CASE("nccl: whatever a rank's own tables hold, verbs find their memory at the same place of every window") {
+    using Layer = Sharded<TensorList<float>, FullShard, gpu_ranks::Engine>;
+    gpu_ranks::restart();
+    nccl::Options options = gpu_ranks::patient();
+    options.registration = nccl::Registration::windows;
+    const auto outcomes = gpu_ranks::with_world(4, options, [](const Comm& comm, nccl::World& world) {
+        Rank<gpu_ranks::Engine, DeviceMesh<dynamic>> rank(DeviceMesh{4}, comm, {}, world.streams());
+        // Of 4 ranks each updates another number of runs, and has other pieces of the norm.
+        std::vector<NamedTensor> tensors;
+        for (std::size_t p = 0; p < 40; ++p) {
+            tensors.emplace_back("p" + std::to_string(p), std::initializer_list<std::size_t>{7 + 400 * (p % 3) * p},
+                                 ParameterAttributes{.decay = p % 2 == 0});
+        }
+        std::deque<Layer> layers;
+        layers.emplace_back(rank, "first", TensorList<float>(tensors));
+        const auto train = [&](Layer& layer) {
+            Model model{layer};
+            AdamW optimizer{model, {.learning_rate = 0.1}};
+            for (int step = 0; step < 2; ++step) {
+                static_cast<void>(layer.unshard());
+                Accumulation accumulation{model};
+                accumulation.add_zero(layer);
+                optimizer.step(std::move(accumulation), {.max_norm = 1.0});
+            }
+            // What is made while the tables are there.
+            layers.emplace_back(rank, layer.path() + "x", TensorList<float>(tensors));
+        };
+        train(layers[0]);
+        train(layers[1]);
+        train(layers[2]);
+    });
+    CHECK(gpu_ranks::first_error(outcomes) == "");
+    CHECK(standin::uneven_windows() == std::vector<std::string>{});
 }
 
 }  // namespace registration_test
