@@ -157,6 +157,9 @@ std::vector<std::string> order_violations() {
 std::vector<std::string> uneven_windows() {
     return with_state([](State& s) { return s.uneven_windows; });
 }
+std::size_t windows_left() {
+    return with_state([](State& s) { return s.windows_left; });
+}
 std::vector<std::string> frees_in_use() {
     return with_state([](State& s) { return s.frees_in_use; });
 }

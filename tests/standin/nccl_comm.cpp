@@ -236,6 +236,7 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm) {
         }
         const ncclResult_t result = standin::flush(s, lock, comm);
         if (s.comms.find(comm) == nullptr) { return result; }
+        s.windows_left += comm->windows.size();
         const ncclResult_t left = standin::end_communicator(s, lock, thread, comm);
         return result == ncclSuccess ? left : result;
     });

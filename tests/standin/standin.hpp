@@ -135,6 +135,9 @@ std::vector<std::string> frees_in_use();
 /// none: NCCL's symmetric kernels would read and write elsewhere in a peer's memory, without an error. One sentence
 /// each.
 std::vector<std::string> uneven_windows();
+/// Windows of communicators that were destroyed, and not aborted, with them: NCCL 2.28.3 to 2.29.3 never give their
+/// memory back.
+std::size_t windows_left();
 
 /// What exists; all zero when a test has cleaned up.
 struct Live {

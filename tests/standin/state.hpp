@@ -59,6 +59,7 @@ struct Model {
     std::size_t hangs = 0;
     std::vector<std::string> frees_in_use;
     std::vector<std::string> uneven_windows;
+    std::size_t windows_left = 0;
 
     std::map<std::uintptr_t, Allocation> allocations;
     std::map<int, std::size_t> device_bytes, peak_device_bytes;

@@ -113,12 +113,16 @@ class Connections : private gpu::Watch {
   protected:
     ~Connections() = default;
 
-    /// Deregisters memory before it is freed, from communicators of the user, which live on.
+    /// Deregisters memory before it is freed: from communicators of the user, which live on, and with `own` from this
+    /// World's too, as NCCL 2.28.3 to 2.29.3 do not free the windows of a communicator that they destroy.
     /// @throws CommError
-    void deregister_borrowed(SourceLocation where) {
+    void deregister(bool own, SourceLocation where) {
         std::deque<Registered>& registrations = places_->registrations;
         while (!registrations.empty()) {
-            if (registrations.back().group().owner == Group::Owner::user) { registrations.back().undo(where); }
+            const Group& group = registrations.back().group();
+            if (group.owner == Group::Owner::user || (own && group.comm != nullptr)) {
+                registrations.back().undo(where);
+            }
             registrations.pop_back();
         }
     }
@@ -155,7 +159,7 @@ class Connections : private gpu::Watch {
 
     /// Ends and destroys the communicators that the World made; its peers must do the same.
     void close(SourceLocation where) {
-        deregister_borrowed(where);
+        deregister(true, where);
         // All are told before any is waited for, as ranks may have made them in different orders.
         for_each_own([&](Group& group) {
             require_begun(group, ncclCommFinalize(group.comm), "ncclCommFinalize", "finish", where);

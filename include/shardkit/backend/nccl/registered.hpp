@@ -48,7 +48,7 @@ class NcclChunks final : public gpu::detail::ChunkSource {
 };
 
 /// The registration of one chunk with one communicator. NCCL itself forgets the registrations of a communicator that
-/// it destroys. It may write the handles some time after the call, so the object's address must not change.
+/// it aborts. It may write the handles some time after the call, so the object's address must not change.
 class Registered {
   public:
     Registered(Group& group, std::size_t chunk, Registration registration) noexcept

@@ -202,7 +202,7 @@ class World final : public detail::Connections {
             groups(), [](const detail::Group& group) { return group.owner == detail::Group::Owner::user; });
         bool stays = exits || !aborts_over() || (borrows && !finished() && resources_->busy());
         try {
-            if (!stays) { deregister_borrowed(SourceLocation::current()); }
+            if (!stays) { deregister(false, SourceLocation::current()); }
         } catch (const std::exception&) { stays = true; }
         if (stays) { leave_behind(); }
     }

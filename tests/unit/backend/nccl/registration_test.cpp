@@ -143,6 +143,7 @@ TEST_CASE("nccl: whatever a rank's own tables hold, verbs find their memory at t
     });
     CHECK(gpu_ranks::first_error(outcomes) == "");
     CHECK(standin::uneven_windows() == std::vector<std::string>{});
+    CHECK(standin::windows_left() == 0);
 }
 
 }  // namespace registration_test
