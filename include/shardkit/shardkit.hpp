@@ -59,8 +59,8 @@
 // Optimizers, the norm of gradients and clipping.
 #include <shardkit/optim/adamw.hpp>
 #include <shardkit/optim/amsgrad.hpp>
+#include <shardkit/optim/combined_optimizer.hpp>
 #include <shardkit/optim/lion.hpp>
-#include <shardkit/optim/optimizer.hpp>
 #include <shardkit/optim/rule_optimizer.hpp>
 #include <shardkit/optim/sgd.hpp>
 

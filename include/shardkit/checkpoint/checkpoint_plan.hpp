@@ -163,7 +163,7 @@ class CheckpointPlan {
                 std::vector<std::string> stored_names(geometry.parameters.size());
                 for (std::size_t p = 0; p < geometry.parameters.size(); ++p) {
                     const PlacedParameter& parameter = geometry.parameters[p];
-                    if (parameter.frozen && !values.of_frozen) { continue; }
+                    if (values.of[p] == 0) { continue; }
                     for (auto& [name, order] :
                          StoredOrder::of(names(geometry.path, parameter), geometry.path, parameter, where_)) {
                         stored_names[p] += concat(stored_names[p].empty() ? "" : " ", name);

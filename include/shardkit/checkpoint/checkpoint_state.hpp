@@ -39,9 +39,9 @@ class CaptureStates final : public StateVisitor<Engine> {
         group_ = &group;
         saved().also_block(reader);
     }
+    void progress(GroupProgress& progress) override { to_.progress.push_back({number_, progress}); }
     void state(std::string_view name, std::span<float> values) override { add(name, values); }
     void state(std::string_view name, std::span<double> values) override { add(name, values); }
-    void progress(GroupProgress& progress) override { to_.progress.push_back({number_, progress}); }
     bool restores() const noexcept override { return false; }
 
   private:
@@ -50,7 +50,7 @@ class CaptureStates final : public StateVisitor<Engine> {
     void add(std::string_view name, std::span<T> values) {
         saved().values.push_back(std::make_unique<SavedValuesOf<Engine, T>>(
             group_->context(), group_->geometry(), group_->communicators(), StoredKind{Role::states, name}, values,
-            group_->geometry().updated));
+            group_->geometry().updated, to_.progress.back().progress.updated));
     }
 
     SavedState& to_;
@@ -139,7 +139,8 @@ class CheckpointState {
         };
         require(model_, true, "is no group of the model");
         for (Optimizer<Engine>* const other : optimizers_) {
-            require(other->model(), false, "is another optimizer's too: a group has the states of one");
+            require(other->model(), false,
+                    "is another optimizer's too: expected one for each group, as a CombinedOptimizer is");
         }
         optimizers_.push_back(&optimizer);
         return *this;

@@ -33,7 +33,7 @@ struct SavedKind {
     bool on_host = true;     ///< in memory that the host reads and writes
     IndexRange saved;        ///< elements of the flat buffer that this rank has to give, as others may do too
     IndexRange loaded;       ///< that it has to be given; `saved` lies within
-    bool of_frozen = false;  ///< whether frozen parameters have them
+    std::vector<char> of{};  ///< whether each parameter has them
 };
 
 /// Values of one kind, free of their types.
@@ -61,9 +61,8 @@ class SavedValuesOf final : public SavedValues {
     /// `memory` holds the elements `held`.
     SavedValuesOf(Context<Engine>& context, const GroupGeometry& group,
                   const GroupCommunicators<Engine>& communicators, StoredKind of_kind, std::span<T> memory,
-                  IndexRange held)
-        : SavedValues({of_kind, element_type_of<T>, host_reads<Engine>, group.updated, held,
-                       of_kind.role == Role::parameters}),
+                  IndexRange held, std::vector<char> parameters)
+        : SavedValues({of_kind, element_type_of<T>, host_reads<Engine>, group.updated, held, std::move(parameters)}),
           context_(context),
           group_(group),
           communicators_(communicators),
@@ -130,12 +129,12 @@ class SavedGroup {
     virtual GroupStatements& statements() const noexcept = 0;
 
     /// Lets an optimizer know as well who reads its states for the group, which are among the values.
-    void also_block(MemoryReader*& reader) { of_states_ = &reader; }
+    void also_block(MemoryReader*& reader) { of_states_.push_back(&reader); }
 
     std::vector<std::unique_ptr<SavedValues>> values;
 
   protected:
-    MemoryReader** of_states_ = nullptr;
+    std::vector<MemoryReader**> of_states_;
 };
 
 template <class Engine, class Precision>
@@ -143,22 +142,18 @@ class SavedGroupOf final : public SavedGroup {
   public:
     explicit SavedGroupOf(GroupState<Engine, Precision>& state) : state_(state) {
         auto& parameters = state.parameters();
-        add(StoredKind{Role::parameters, {}}, parameters.loaded(), parameters.loaded_range());
+        std::vector<char> all;
+        std::vector<char> trained;
+        for (const PlacedParameter& p : state.geometry().parameters) {
+            all.push_back(1);
+            trained.push_back(p.frozen ? 0 : 1);
+        }
+        add(StoredKind{Role::parameters, {}}, parameters.loaded(), parameters.loaded_range(), std::move(all));
         if constexpr (Precision::has_master) {
             if (state.geometry().keeps_master()) {
-                add(StoredKind{Role::master, {}}, parameters.master(), state.geometry().updated);
+                add(StoredKind{Role::master, {}}, parameters.master(), state.geometry().updated, std::move(trained));
             }
         }
-    }
-    /// An optimizer's state.
-    template <class T>
-    void add(std::string_view state, std::span<T> memory, IndexRange loaded) {
-        add(StoredKind{Role::states, state}, memory, loaded);
-    }
-    template <class T>
-    void add(StoredKind kind, std::span<T> memory, IndexRange loaded) {
-        values.push_back(std::make_unique<SavedValuesOf<Engine, T>>(state_.context(), state_.geometry(),
-                                                                    state_.communicators(), kind, memory, loaded));
     }
 
     const GroupGeometry& geometry() const noexcept override { return state_.geometry(); }
@@ -182,10 +177,16 @@ class SavedGroupOf final : public SavedGroup {
     GroupStatements& statements() const noexcept override { return state_.statements(); }
     void set_reader(MemoryReader* reader) const noexcept override {
         state_.set_reader(reader);
-        if (of_states_ != nullptr) { *of_states_ = reader; }
+        for (MemoryReader** const of : of_states_) { *of = reader; }
     }
 
   private:
+    template <class T>
+    void add(StoredKind kind, std::span<T> memory, IndexRange loaded, std::vector<char> of) {
+        values.push_back(std::make_unique<SavedValuesOf<Engine, T>>(
+            state_.context(), state_.geometry(), state_.communicators(), kind, memory, loaded, std::move(of)));
+    }
+
     GroupState<Engine, Precision>& state_;
 };
 

@@ -31,9 +31,11 @@ class BasicTornValues {
     }
     /// It has written all of them.
     void end(std::size_t parameter, std::string_view kind) noexcept { torn_.erase({parameter, kind}); }
-    /// An optimizer with states of its own is there.
-    void end_states() noexcept {
-        std::erase_if(torn_, [](const Values& values) { return values.second != parameters; });
+    /// An optimizer with states of its own is there for that parameter.
+    void end_states(std::size_t parameter) noexcept {
+        std::erase_if(torn_, [parameter](const Values& values) {
+            return values.first == parameter && values.second != parameters;
+        });
     }
     /// @throws UsageError that names `verb`, which needs the values, and the write that has not ended
     void require_whole(std::string_view path, std::span<const PlacedParameter> of, std::string_view verb,
