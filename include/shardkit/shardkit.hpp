@@ -61,7 +61,7 @@
 #include <shardkit/optim/amsgrad.hpp>
 #include <shardkit/optim/combined_optimizer.hpp>
 #include <shardkit/optim/lion.hpp>
-#include <shardkit/optim/rule_optimizer.hpp>
+#include <shardkit/optim/moving_average.hpp>
 #include <shardkit/optim/sgd.hpp>
 
 // Layers that tp splits, attention over a sequence that cp splits, and quantisation.

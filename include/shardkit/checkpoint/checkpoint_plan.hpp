@@ -173,7 +173,8 @@ class CheckpointPlan {
                 }
                 if (first == tensors.size()) { continue; }
                 for (const ParameterName& alias : geometry.aliases) {
-                    if (geometry.parameters[alias.number].name == alias.name) { continue; }
+                    const bool is_it = geometry.parameters[alias.number].name == alias.name;
+                    if (is_it || stored_names[alias.number].empty()) { continue; }
                     metadata.emplace_back(concat("alias:", geometry.path, ".", alias.name),
                                           stored_names[alias.number]);
                 }

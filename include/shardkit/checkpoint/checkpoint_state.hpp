@@ -18,6 +18,7 @@
 #include <shardkit/checkpoint/saved_state.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/access.hpp>
+#include <shardkit/detail/concat.hpp>
 #include <shardkit/optim/optimizer.hpp>
 #include <shardkit/step/loss_scale.hpp>
 #include <shardkit/step/model.hpp>
@@ -82,11 +83,13 @@ class RestoreStates final : public StateVisitor<Engine> {
 
 inline namespace SHARDKIT_BUILD {
 
-/// What a checkpoint holds: a model's parameters, and the states of optimizers, a loss scale, bytes of the user's.
+/// What a checkpoint holds: a model's parameters, and the states of optimizers, loss scales, bytes of the user's.
 ///     CheckpointState state{model, optimizer, loss_scale};
 ///     state.blob("sampler", bytes);
-/// An optimizer may be that of some of the groups: the model can hold a moving average of the weights besides, or be
-/// trained by several optimizers, of which `add` takes the second.
+/// An optimizer may be that of some of the groups: the state can be that of several models, each with its optimizer
+/// and its loss scale, or have a moving average of the weights besides. `add` takes the second one and further ones.
+///     CheckpointState state{Model{generator, critic, averages}, of_generator};
+///     state.add(of_critic).add(loss_scale).add(critics_loss_scale, "critic");
 /// It refers to all of them, which outlive it; every rank makes the same.
 template <class EngineType>
 class CheckpointState {
@@ -114,7 +117,7 @@ class CheckpointState {
     CheckpointState(const Model<Engine, Precision>& model, Optimizer<Engine>& optimizer,
                     LossScale<Engine>& loss_scale, SourceLocation where = SourceLocation::current())
         : CheckpointState(model, optimizer, where) {
-        loss_scale_ = &loss_scale;
+        add(loss_scale, {}, where);
     }
 
     /// One more optimizer, of other groups of the model.
@@ -143,6 +146,19 @@ class CheckpointState {
                     "is another optimizer's too: expected one for each group, as a CombinedOptimizer is");
         }
         optimizers_.push_back(&optimizer);
+        return *this;
+    }
+    /// One more loss scale, under a name; one may have none.
+    /// @throws std::invalid_argument for a name that is there
+    CheckpointState& add(LossScale<Engine>& loss_scale, std::string name = {},
+                         SourceLocation where = SourceLocation::current()) {
+        for (const auto& [known, at] : loss_scales_) {
+            if (known == name) {
+                throw_invalid_argument(where, "CheckpointState: two loss scales are called '", name,
+                                       "', expected a name for each: add(loss_scale, name)");
+            }
+        }
+        loss_scales_.emplace_back(std::move(name), &loss_scale);
         return *this;
     }
     /// Bytes of the user's under a name: written from the vector, the same on every rank, and replaced by what is
@@ -188,12 +204,13 @@ class CheckpointState {
         add_groups_(state, where);
         detail::CaptureStates<Engine> states(state);
         for (Optimizer<Engine>* const optimizer : optimizers_) { detail::Access::visit(*optimizer, states, where); }
-        if (loss_scale_ != nullptr) {
-            const LossScaleState scale = detail::Access::now(*loss_scale_);
-            state.scalars.push_back({"loss_scale.value", true, std::bit_cast<std::uint64_t>(scale.value())});
+        for (const auto& [name, loss_scale] : loss_scales_) {
+            const LossScaleState scale = detail::Access::now(*loss_scale);
+            const std::string begin = detail::concat("loss_scale.", name, name.empty() ? "" : ".");
+            state.scalars.push_back({begin + "value", true, std::bit_cast<std::uint64_t>(scale.value())});
             // With what a hysteresis counts in the upper half.
             state.scalars.push_back(
-                {"loss_scale.clean_steps", false, scale.clean_steps() | std::uint64_t{scale.overflows()} << 32U});
+                {begin + "clean_steps", false, scale.clean_steps() | std::uint64_t{scale.overflows()} << 32U});
         }
         state.blobs = blobs_;
         context_->communication_stream().synchronize();
@@ -205,10 +222,10 @@ class CheckpointState {
                  SourceLocation where) const {
         detail::RestoreStates<Engine> states(progress);
         for (Optimizer<Engine>* const optimizer : optimizers_) { detail::Access::visit(*optimizer, states, where); }
-        if (loss_scale_ != nullptr) {
-            detail::Access::restore(*loss_scale_, std::bit_cast<double>(scalars[0].bits),
-                                    static_cast<std::uint32_t>(scalars[1].bits),
-                                    static_cast<std::uint32_t>(scalars[1].bits >> 32U));
+        for (std::size_t i = 0; i < loss_scales_.size(); ++i) {
+            const std::uint64_t counts = scalars[2 * i + 1].bits;
+            detail::Access::restore(*loss_scales_[i].second, std::bit_cast<double>(scalars[2 * i].bits),
+                                    static_cast<std::uint32_t>(counts), static_cast<std::uint32_t>(counts >> 32U));
         }
     }
 
@@ -216,7 +233,7 @@ class CheckpointState {
     Groups<Engine> model_;
     std::function<void(detail::SavedState&, SourceLocation)> add_groups_;
     std::vector<Optimizer<Engine>*> optimizers_;
-    LossScale<Engine>* loss_scale_ = nullptr;
+    std::vector<std::pair<std::string, LossScale<Engine>*>> loss_scales_;
     std::vector<std::pair<std::string, std::vector<std::uint8_t>*>> blobs_;
 };
 

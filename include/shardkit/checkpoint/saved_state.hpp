@@ -101,6 +101,7 @@ struct SavedState {
                 const PlacedParameter& parameter = geometry.parameters[part.parameter];
                 const auto tensors =
                     StoredOrder::of(names(geometry.path, parameter), geometry.path, parameter, where);
+                if (tensors.empty()) { continue; }
                 if (tensors.size() > 1 || tensors.front().second.shares() || !tensors.front().second.plain()) {
                     throw_invalid_argument(where, "save: the rows that '", geometry.path, ".", parameter.name,
                                            "' has grown by have taken fewer steps than the others: expected to store "

@@ -45,6 +45,7 @@ struct StoredAs {
     std::vector<std::size_t> order{};    ///< dimension order[k] of `extents` is the file's k-th
     std::vector<Part> parts{};           ///< instead of `name` and `shape`, where there are several tensors
     std::optional<std::size_t> begin{};  ///< element of the tensor, where it has other parameters' elements too
+    bool absent = false;                 ///< not in these files, and nothing else is said; see not_stored
 };
 
 /// Names and forms in files for parameters of the groups at `path`: a function of both, the same on every rank.
@@ -90,6 +91,13 @@ inline StoredAs stored_within(std::string name, std::size_t rows, std::size_t fi
     made.begin = first * (shape.numel() / shape.extents[0]);
     return made;
 }
+/// No tensor of these files: a save leaves the parameter out with its states, a load leaves it as it is. So adapters
+/// have a file of their own, and what they adapt another.
+inline StoredAs not_stored() {
+    StoredAs made;
+    made.absent = true;
+    return made;
+}
 /// "path.parameter", as it is: the names where nothing else is asked for.
 inline StoredAs stored_by_path(std::string_view path, const ParameterRecord& parameter) {
     return stored(detail::concat(path, ".", parameter.name), parameter.shape);
@@ -110,6 +118,12 @@ class StoredOrder {
             throw_invalid_argument(where, "'", path, "' parameter '", parameter.name, "' of shape ",
                                    parameter.shape.describe(), " as '", name, "': ", what);
         };
+        if (stored.absent) {
+            if (!stored.name.empty() || !stored.parts.empty()) {
+                refuse(stored.name, "absent, expected a tensor or nothing else");
+            }
+            return {};
+        }
         const std::size_t numel = parameter.shape.numel();
         std::vector<StoredAs::Part> parts = stored.parts;
         if (parts.empty()) {

@@ -27,6 +27,11 @@ namespace shardkit {
 template <class... P>
 struct Precisions {};
 
+inline namespace SHARDKIT_BUILD {
+template <class EngineType>
+class Groups;
+}
+
 namespace detail {
 template <class T>
 struct IsSharded : std::false_type {};
@@ -39,6 +44,11 @@ struct NeedsModel {
 };
 template <class G, class P, class E, class R>
 struct IsSharded<Sharded<G, P, E, R>> : std::true_type {};
+/// Whether a part of a model is one itself.
+template <class T>
+concept IsModel = std::is_base_of_v<Groups<typename T::Engine>, T> && requires {
+    typename T::Precision;
+};
 
 template <class T>
 struct LayerOf {
@@ -57,7 +67,8 @@ using LayerOf = typename detail::LayerOf<T>::type;
 namespace detail {
 
 template <class... T>
-inline constexpr bool all_sharded = sizeof...(T) > 0 && (IsSharded<shardkit::LayerOf<T>>::value && ...);
+inline constexpr bool all_sharded = sizeof...(T) > 0 && ((IsSharded<shardkit::LayerOf<T>>::value ||
+                                                          IsModel<std::remove_const_t<T>>)&&...);
 
 /// The engine and the precisions of parts that are no groups: Model's assertions say what is wrong with them.
 struct NoEngine {};
@@ -106,6 +117,9 @@ template <class Sorted, class P, class... Rest>
 struct SortPrecisions<Sorted, P, Rest...>
     : SortPrecisions<typename InsertPrecision<P, Precisions<>, Sorted>::type, Rest...> {};
 
+template <class Sorted, class... P, class... Rest>
+struct SortPrecisions<Sorted, Precisions<P...>, Rest...> : SortPrecisions<Sorted, P..., Rest...> {};
+
 /// One precision is named by itself.
 template <class P>
 struct NamePrecisions {
@@ -139,6 +153,10 @@ using PrecisionsOf = typename PrecisionList<P>::type;
 template <class Wanted, class... P>
 constexpr bool is_among(Precisions<P...> /*list*/) {
     return (std::is_same_v<Wanted, P> || ...);
+}
+template <class List, class... Wanted>
+constexpr bool are_among(List list, Precisions<Wanted...> /*wanted*/) {
+    return (is_among<Wanted>(list) && ...);
 }
 
 }  // namespace detail
@@ -233,6 +251,7 @@ class Groups {
 
     explicit Groups(std::vector<Member> members)
         : members_(std::make_shared<const std::vector<Member>>(std::move(members))) {}
+    static const std::vector<Member>& members(const Groups& groups) noexcept { return *groups.members_; }
     static Member member(detail::Group<Engine>& group) {
         return {&group, group.identity(), group.life(), group.path()};
     }
@@ -286,10 +305,10 @@ void Groups<Engine>::refuse_ended(const Member& member, SourceLocation where) {
 
 /// A model: its groups, in the order in which collectives that touch all of them run.
 ///     Model model{embedding, blocks, head};
-/// Each part is a Sharded or a range of them, a vector say. The type knows the engine and the groups' precisions, and
-/// nothing else of them: Model<Engine> is every model of fp32 groups, Model<Engine, DefaultPrecision<bf16>> one of
-/// bf16. A value, cheap to copy and to keep as a member. It lists the groups that are there when it is made, so a
-/// range may be moved afterwards, and what is added to it is not of the model.
+/// Each part is a Sharded or a range of them, a vector say, or one of several models. The type knows the engine and
+/// the groups' precisions, and nothing else of them: Model<Engine> is every model of fp32 groups, Model<Engine,
+/// DefaultPrecision<bf16>> one of bf16. A value, cheap to copy and to keep as a member. It lists the groups that are
+/// there when it is made, so a range may be moved afterwards, and what is added to it is not of the model.
 template <class EngineType, class PrecisionType = DefaultPrecision<float>>
 class Model : public Groups<EngineType> {
     using Base = Groups<EngineType>;
@@ -299,7 +318,8 @@ class Model : public Groups<EngineType> {
     using Precision = PrecisionType;
 
     template <class... T>
-    requires(!(std::is_base_of_v<Base, T> || ...)) explicit Model(T&... parts) : Base(list(parts...)) {}
+    requires(sizeof...(T) > 1 || !(std::is_base_of_v<Base, T> || ...)) explicit Model(T&... parts)
+        : Base(list(parts...)) {}
 
     /// f(detail::GroupState<Engine, P>&) for what stands behind every group, in order: for optimizers, which need the
     /// elements' types.
@@ -323,7 +343,8 @@ class Model : public Groups<EngineType> {
         if constexpr (is_sharded) {
             constexpr bool one_engine = (std::is_same_v<typename LayerOf<T>::Engine, Engine> && ...);
             static_assert(one_engine, "Model: the groups of one model must be of one engine");
-            constexpr bool fits = (detail::is_among<typename LayerOf<T>::Precision>(precisions{}) && ...);
+            constexpr bool fits =
+                (detail::are_among(precisions{}, detail::PrecisionsOf<typename LayerOf<T>::Precision>{}) && ...);
             static_assert(
                 fits, "Model<Engine, Precision>: a group has another precision; name it, or Precisions<...> of all");
             if constexpr (one_engine && fits) { (add(members, parts), ...); }
@@ -338,6 +359,9 @@ class Model : public Groups<EngineType> {
             } else {
                 members.push_back(Base::member(detail::Access::state(part)));
             }
+        } else if constexpr (std::is_base_of_v<Base, Part>) {
+            const auto& more = Base::members(part);
+            members.insert(members.end(), more.begin(), more.end());
         } else {
             for (auto& layer : part) { add(members, layer); }
         }
