@@ -61,6 +61,7 @@
         shardkit::Accumulation<Engine>&&, const shardkit::Divisor&, const shardkit::detail::LossScaleUse&,       \
         shardkit::SourceLocation);                                                                               \
     prefix template shardkit::GlobalNorm<Engine> shardkit::detail::global_norm(const shardkit::Reduced<Engine>&, \
+                                                                               shardkit::NormKind,               \
                                                                                shardkit::SourceLocation);        \
     prefix template class shardkit::GlobalNorm<Engine>;                                                          \
     prefix template shardkit::ClipCoefficient shardkit::clip(const shardkit::GlobalNorm<Engine>&, double,        \

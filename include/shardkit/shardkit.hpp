@@ -8,8 +8,6 @@
 
 // What tensors are made of, and what goes wrong.
 #include <shardkit/core/bf16.hpp>
-#include <shardkit/core/counts.hpp>
-#include <shardkit/core/element.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/core/fp16.hpp>
 #include <shardkit/core/version.hpp>
@@ -60,6 +58,7 @@
 #include <shardkit/optim/adamw.hpp>
 #include <shardkit/optim/amsgrad.hpp>
 #include <shardkit/optim/combined_optimizer.hpp>
+#include <shardkit/optim/gradient_norms.hpp>
 #include <shardkit/optim/lion.hpp>
 #include <shardkit/optim/moving_average.hpp>
 #include <shardkit/optim/sgd.hpp>

@@ -14,6 +14,10 @@ using shardkit::gpu::detail::RunOnce;
 
 RUN(sk::detail::BeginNorm)
 RUN(sk::detail::FinishNorm)
+RUN(sk::detail::BeginInfinityNorm)
+RUN(sk::detail::FinishInfinityNorm)
+RUN(sk::detail::FoldPartialNorms)
+RUN(sk::detail::SetMovingAverage)
 RUN(sk::detail::BeginStep)
 RUN(sk::detail::SetOptions<sk::AdamWOptions>)
 RUN(sk::detail::SetOptions<sk::SgdOptions>)
@@ -27,3 +31,9 @@ BEGIN(sk::SgdRule, float)
 BEGIN(sk::SgdRule, double)
 BEGIN(sk::LionRule, float)
 BEGIN(sk::LionRule, double)
+#define NORMS(...)                                                                                         \
+    template void DeviceLaunch::operator()(std::uint64_t, const sk::detail::AddPartialNorms<__VA_ARGS__>&, \
+                                           std::string_view) const;
+NORMS(float)
+NORMS(sk::bf16)
+NORMS(double)

@@ -30,6 +30,7 @@ struct StepOptions {
     Divisor divisor = mean;                   ///< of the sum over the data ranks
     double max_norm = unlimited;              ///< that gradients are clipped to
     LossScale<Engine>* loss_scale = nullptr;  ///< that the loss was multiplied by; null: none
+    NormKind norm = NormKind::two;            ///< which one that is, and is returned
 };
 
 }  // namespace SHARDKIT_BUILD
@@ -153,8 +154,10 @@ class Optimizer {
         // Before the norm: a rank that is refused must not have taken part in a collective that it will repeat.
         const bool scaled = reduced.has_loss_scale();
         check_step(reduced.groups(where), scaled ? Act::norm : Act::update, where);
-        update(std::move(reduced),
-               scaled ? clip(detail::global_norm(reduced, where), unlimited, where) : ClipCoefficient{}, where);
+        update(
+            std::move(reduced),
+            scaled ? clip(detail::global_norm(reduced, NormKind::two, where), unlimited, where) : ClipCoefficient{},
+            where);
     }
     void step_clipped(Reduced<Engine>&& reduced, const ClipCoefficient& coefficient, SourceLocation where);
     /// Refuses a step that these gradients or the model's state do not allow; nothing has changed then.
@@ -188,7 +191,7 @@ GlobalNorm<Engine> Optimizer<Engine>::step(Accumulation<Engine>&& accumulation, 
                                   ? reduce(std::move(accumulation), options.divisor, where)
                                   : reduce(std::move(accumulation), options.divisor, *options.loss_scale, where);
     check_step(reduced.groups(where), Act::norm, where);
-    const GlobalNorm<Engine> norm = detail::global_norm(reduced, where);
+    const GlobalNorm<Engine> norm = detail::global_norm(reduced, options.norm, where);
     update(std::move(reduced), clip(norm, options.max_norm, where), where);
     return norm;
 }
