@@ -59,6 +59,7 @@
 #include <shardkit/optim/amsgrad.hpp>
 #include <shardkit/optim/combined_optimizer.hpp>
 #include <shardkit/optim/gradient_norms.hpp>
+#include <shardkit/optim/learning_rate.hpp>
 #include <shardkit/optim/lion.hpp>
 #include <shardkit/optim/moving_average.hpp>
 #include <shardkit/optim/sgd.hpp>
