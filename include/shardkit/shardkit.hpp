@@ -8,8 +8,6 @@
 
 // Elements of tensors, and errors.
 #include <shardkit/core/bf16.hpp>
-#include <shardkit/core/counts.hpp>
-#include <shardkit/core/element.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/core/fp16.hpp>
 #include <shardkit/core/version.hpp>
@@ -55,10 +53,12 @@
 // Optimizers, the norm of gradients and clipping.
 #include <shardkit/optim/adamw.hpp>
 #include <shardkit/optim/amsgrad.hpp>
+#include <shardkit/optim/combined_optimizer.hpp>
+#include <shardkit/optim/gradient_norms.hpp>
+#include <shardkit/optim/learning_rate.hpp>
 #include <shardkit/optim/lion.hpp>
 #include <shardkit/optim/model_summary.hpp>
-#include <shardkit/optim/optimizer.hpp>
-#include <shardkit/optim/rule_optimizer.hpp>
+#include <shardkit/optim/moving_average.hpp>
 #include <shardkit/optim/sgd.hpp>
 
 // Tensor-parallel layers, context-parallel attention, and quantisation.

@@ -10,4 +10,6 @@
 namespace sk = shardkit;
 
 template struct sk::nccl::KernelsFor<sk::DefaultPrecision<sk::bf16>, sk::SgdRule>;
+template struct sk::nccl::AverageKernelsFor<sk::DefaultPrecision<sk::bf16>>;
+template struct sk::nccl::AverageKernelsFor<sk::Precision<float, sk::bf16>, sk::DefaultPrecision<sk::bf16>>;
 template struct sk::nccl::KernelsFor<sk::Precision<sk::fp16, sk::fp16, sk::fp16, double>, sk::AdamWRule>;

@@ -14,6 +14,10 @@ using shardkit::gpu::detail::RunOnce;
 
 RUN(sk::detail::BeginNorm)
 RUN(sk::detail::FinishNorm)
+RUN(sk::detail::BeginInfinityNorm)
+RUN(sk::detail::FinishInfinityNorm)
+RUN(sk::detail::FoldPartialNorms)
+RUN(sk::detail::SetMovingAverage)
 RUN(sk::detail::BeginStep)
 RUN(sk::detail::SetOptions<sk::AdamWOptions>)
 RUN(sk::detail::SetOptions<sk::SgdOptions>)
@@ -35,3 +39,9 @@ BEGIN(sk::LionRule, double)
 FILL(float, float, sk::InitialValues)
 FILL(sk::bf16, float, sk::InitialValues)
 FILL(float, void, sk::InitialValues)
+#define NORMS(...)                                                                                         \
+    template void DeviceLaunch::operator()(std::uint64_t, const sk::detail::AddPartialNorms<__VA_ARGS__>&, \
+                                           std::string_view) const;
+NORMS(float)
+NORMS(sk::bf16)
+NORMS(double)

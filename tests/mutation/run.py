@@ -126,8 +126,8 @@ ARITHMETIC = [
     (STEP_WORK, "the loss scale and divisor not taken out of the gradient",
      "[[detail::unscale(divisor_scale, loss_scale) * coefficient.value()]]", "coefficient.value()"),
     (STEP_WORK, "no step is skipped", "[[coefficient.found_inf() == FoundInf::yes ? 1 : 0]]", "0"),
-    (STEP_WORK, "parameter groups keep the optimizer's weight decay", "auto chosen = [[hypers[i].options]];", "*options"),
-    (STEP_WORK, "parameter groups keep the optimizer's learning rate", "*= [[hypers[i].learning_rate_scale]];", "1.0"),
+    (STEP_WORK, "parameter groups keep the optimizer's weight decay", "auto chosen = [[options[number].options]];", "options->options"),
+    (STEP_WORK, "parameter groups keep the optimizer's learning rate", "*= [[options[number].learning_rate_scale]];", "1.0"),
 ]
 # What stochastic rounding is made of, by statements: file, name, statement, replacement.
 DRAWN = "words_ = philox({low(block), high(block), low(step_), high(step_)}, {low(seed_), high(seed_)});"

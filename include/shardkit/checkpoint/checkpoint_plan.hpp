@@ -164,7 +164,7 @@ class CheckpointPlan {
                 std::vector<std::string> stored_names(geometry.parameters.size());
                 for (std::size_t p = 0; p < geometry.parameters.size(); ++p) {
                     const PlacedParameter& parameter = geometry.parameters[p];
-                    if (parameter.frozen && !values.of_frozen) { continue; }
+                    if (values.of[p] == 0) { continue; }
                     for (auto& [name, order] :
                          StoredOrder::of(names(geometry.path, parameter), geometry.path, parameter, where_)) {
                         stored_names[p] += concat(stored_names[p].empty() ? "" : " ", name);
@@ -174,7 +174,8 @@ class CheckpointPlan {
                 }
                 if (first == tensors.size()) { continue; }
                 for (const ParameterName& alias : geometry.aliases) {
-                    if (geometry.parameters[alias.number].name == alias.name) { continue; }
+                    const bool is_it = geometry.parameters[alias.number].name == alias.name;
+                    if (is_it || stored_names[alias.number].empty()) { continue; }
                     metadata.emplace_back(concat("alias:", geometry.path, ".", alias.name),
                                           stored_names[alias.number]);
                 }

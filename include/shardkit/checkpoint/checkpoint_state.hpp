@@ -18,6 +18,7 @@
 #include <shardkit/checkpoint/saved_state.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/access.hpp>
+#include <shardkit/detail/concat.hpp>
 #include <shardkit/optim/optimizer.hpp>
 #include <shardkit/step/loss_scale.hpp>
 #include <shardkit/step/model.hpp>
@@ -39,9 +40,9 @@ class CaptureStates final : public StateVisitor<Engine> {
         group_ = &group;
         saved().also_block(reader);
     }
+    void progress(GroupProgress& progress) override { to_.progress.push_back({number_, progress}); }
     void state(std::string_view name, std::span<float> values) override { add(name, values); }
     void state(std::string_view name, std::span<double> values) override { add(name, values); }
-    void progress(GroupProgress& progress) override { to_.progress.push_back({number_, progress}); }
     typename StateVisitor<Engine>::Purpose purpose() const noexcept override {
         return StateVisitor<Engine>::Purpose::capture;
     }
@@ -52,7 +53,7 @@ class CaptureStates final : public StateVisitor<Engine> {
     void add(std::string_view name, std::span<T> values) {
         saved().values.push_back(std::make_unique<SavedValuesOf<Engine, T>>(
             group_->context(), group_->geometry(), group_->communicators(), StoredKind{Role::states, name}, values,
-            group_->geometry().updated));
+            group_->geometry().updated, to_.progress.back().progress.updated));
     }
 
     SavedState& to_;
@@ -87,12 +88,14 @@ class GiveNumbers final : public StateVisitor<Engine> {
 
 inline namespace SHARDKIT_BUILD {
 
-/// The contents of a checkpoint: a model's parameters, the states of optimizers, a loss scale, and bytes of the user.
+/// The contents of a checkpoint: a model's parameters, the states of optimizers, loss scales, and bytes of the user.
 ///     CheckpointState state{model, optimizer, loss_scale};
 ///     state.blob("sampler", bytes);
-/// An optimizer may have some of the groups only: the model may also hold a moving average of the weights, or be
-/// trained by several optimizers; `add` takes the second one. A CheckpointState refers to its parts, which must
-/// outlive it. Every rank makes the same one.
+/// An optimizer may have some of the groups only: the state may be that of several models, each with its optimizer
+/// and its loss scale, or also hold a moving average of the weights. `add` takes the second one and further ones.
+///     CheckpointState state{Model{generator, critic, averages}, of_generator};
+///     state.add(of_critic).add(loss_scale).add(critics_loss_scale, "critic");
+/// A CheckpointState refers to its parts, which must outlive it. Every rank makes the same one.
 template <class EngineType>
 class CheckpointState {
   public:
@@ -120,7 +123,7 @@ class CheckpointState {
     CheckpointState(const Model<Engine, Precision>& model, Optimizer<Engine>& optimizer,
                     LossScale<Engine>& loss_scale, SourceLocation where = SourceLocation::current())
         : CheckpointState(model, optimizer, where) {
-        loss_scale_ = &loss_scale;
+        add(loss_scale, {}, where);
     }
 
     /// Adds an optimizer of other groups of the model.
@@ -145,9 +148,23 @@ class CheckpointState {
         };
         require(model_, true, "is no group of the model");
         for (Optimizer<Engine>* const other : optimizers_) {
-            require(other->model(), false, "is another optimizer's too: a group has the states of one");
+            require(other->model(), false,
+                    "is another optimizer's too: expected one for each group, as a CombinedOptimizer is");
         }
         optimizers_.push_back(&optimizer);
+        return *this;
+    }
+    /// Adds a loss scale under a name; one loss scale may have none.
+    /// @throws std::invalid_argument for a name that exists already
+    CheckpointState& add(LossScale<Engine>& loss_scale, std::string name = {},
+                         SourceLocation where = SourceLocation::current()) {
+        for (const auto& [known, at] : loss_scales_) {
+            if (known == name) {
+                throw_invalid_argument(where, "CheckpointState: two loss scales are called '", name,
+                                       "', expected a name for each: add(loss_scale, name)");
+            }
+        }
+        loss_scales_.emplace_back(std::move(name), &loss_scale);
         return *this;
     }
     /// Adds the user's bytes under a name. They are written from the vector, which must be the same on every rank,
@@ -193,12 +210,13 @@ class CheckpointState {
         add_groups_(state, where);
         detail::CaptureStates<Engine> states(state);
         for (Optimizer<Engine>* const optimizer : optimizers_) { detail::Access::visit(*optimizer, states, where); }
-        if (loss_scale_ != nullptr) {
-            const LossScaleState scale = detail::Access::now(*loss_scale_);
-            state.scalars.push_back({"loss_scale.value", true, std::bit_cast<std::uint64_t>(scale.value())});
+        for (const auto& [name, loss_scale] : loss_scales_) {
+            const LossScaleState scale = detail::Access::now(*loss_scale);
+            const std::string begin = detail::concat("loss_scale.", name, name.empty() ? "" : ".");
+            state.scalars.push_back({begin + "value", true, std::bit_cast<std::uint64_t>(scale.value())});
             // The upper half holds the overflows that a hysteresis counts.
             state.scalars.push_back(
-                {"loss_scale.clean_steps", false, scale.clean_steps() | std::uint64_t{scale.overflows()} << 32U});
+                {begin + "clean_steps", false, scale.clean_steps() | std::uint64_t{scale.overflows()} << 32U});
         }
         state.blobs = blobs_;
         context_->communication_stream().synchronize();
@@ -219,10 +237,10 @@ class CheckpointState {
     void restore_numbers(const detail::SavedState& numbers, SourceLocation where) const {
         give(detail::StateVisitor<Engine>::Purpose::restore, numbers, where);
         const std::vector<detail::SavedScalar>& scalars = numbers.scalars;
-        if (loss_scale_ != nullptr) {
-            detail::Access::restore(*loss_scale_, std::bit_cast<double>(scalars[0].bits),
-                                    static_cast<std::uint32_t>(scalars[1].bits),
-                                    static_cast<std::uint32_t>(scalars[1].bits >> 32U));
+        for (std::size_t i = 0; i < loss_scales_.size(); ++i) {
+            const std::uint64_t counts = scalars[2 * i + 1].bits;
+            detail::Access::restore(*loss_scales_[i].second, std::bit_cast<double>(scalars[2 * i].bits),
+                                    static_cast<std::uint32_t>(counts), static_cast<std::uint32_t>(counts >> 32U));
         }
     }
 
@@ -230,7 +248,7 @@ class CheckpointState {
     Groups<Engine> model_;
     std::function<void(detail::SavedState&, SourceLocation)> add_groups_;
     std::vector<Optimizer<Engine>*> optimizers_;
-    LossScale<Engine>* loss_scale_ = nullptr;
+    std::vector<std::pair<std::string, LossScale<Engine>*>> loss_scales_;
     std::vector<std::pair<std::string, std::vector<std::uint8_t>*>> blobs_;
 };
 

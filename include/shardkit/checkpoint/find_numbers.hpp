@@ -140,14 +140,17 @@ class FindNumbers {
             progress.own[n] = scalar.bits;
         }
         left.insert(left.end(), missing.begin(), missing.end());
-        const bool has_states = std::any_of(group.values.begin(), group.values.end(),
-                                            [](const auto& values) { return values->kind.role == Role::states; });
+        const auto has_states = [&](std::size_t p) {
+            return std::any_of(group.values.begin(), group.values.end(), [p](const auto& values) {
+                return values->kind.role == Role::states && values->of[p] != 0;
+            });
+        };
         std::vector<std::size_t> loaded;
         for (std::size_t p = 0; p < geometry.parameters.size(); ++p) {
             const auto its = progress.of(p);
             const auto from = tensors.find({saved.group, p});
             // The parameter has the group's numbers, as it has none of its own or is not trained.
-            if (geometry.parameters[p].frozen || !has_states) {
+            if (progress.updated[p] == 0 || !has_states(p)) {
                 std::copy(progress.own.begin(), progress.own.end(), its.begin());
             } else if (from != tensors.end()) {
                 if (!missing.empty()) {

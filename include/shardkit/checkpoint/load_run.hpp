@@ -163,7 +163,7 @@ class LoadRun {
                 const bool is_state = group.values[v]->kind.role == Role::states;
                 if (is_state && !options_.states) { continue; }
                 for (std::size_t p = 0; p < group.geometry().parameters.size(); ++p) {
-                    if (!group.geometry().parameters[p].frozen || !is_state) { find_tensors_of(g, v, p); }
+                    if (!is_state || group.values[v]->of[p] != 0) { find_tensors_of(g, v, p); }
                 }
             }
         }

@@ -33,7 +33,7 @@ struct SavedKind {
     bool on_host = true;     ///< in memory that the host can read and write
     IndexRange saved;        ///< elements of the flat buffer that this rank can save; other ranks may have them too
     IndexRange loaded;       ///< elements that this rank must load; they include `saved`
-    bool of_frozen = false;  ///< whether frozen parameters have such values
+    std::vector<char> of{};  ///< whether each parameter has such values
 };
 
 /// A group's values of one kind, without their element type.
@@ -62,9 +62,8 @@ class SavedValuesOf final : public SavedValues {
     /// `memory` holds the elements `held` of the flat buffer.
     SavedValuesOf(Context<Engine>& context, const GroupGeometry& group,
                   const GroupCommunicators<Engine>& communicators, StoredKind of_kind, std::span<T> memory,
-                  IndexRange held)
-        : SavedValues({of_kind, element_type_of<T>, host_reads<Engine>, group.updated, held,
-                       of_kind.role == Role::parameters}),
+                  IndexRange held, std::vector<char> parameters)
+        : SavedValues({of_kind, element_type_of<T>, host_reads<Engine>, group.updated, held, std::move(parameters)}),
           context_(context),
           group_(group),
           communicators_(communicators),
@@ -131,14 +130,13 @@ class SavedGroup {
     /// Returns what ranks compare of the group's updates.
     virtual GroupStatements& statements() const noexcept = 0;
 
-    /// Registers the place where an optimizer keeps the reader of its states for the group; set_reader sets it as
-    /// well.
-    void also_block(MemoryReader*& reader) { of_states_ = &reader; }
+    /// Registers a place where an optimizer keeps the reader of its states for the group; set_reader sets it as well.
+    void also_block(MemoryReader*& reader) { of_states_.push_back(&reader); }
 
     std::vector<std::unique_ptr<SavedValues>> values;
 
   protected:
-    MemoryReader** of_states_ = nullptr;
+    std::vector<MemoryReader**> of_states_;
 };
 
 template <class Engine, class Precision>
@@ -146,22 +144,18 @@ class SavedGroupOf final : public SavedGroup {
   public:
     explicit SavedGroupOf(GroupState<Engine, Precision>& state) : state_(state) {
         auto& parameters = state.parameters();
-        add(StoredKind{Role::parameters, {}}, parameters.loaded(), parameters.loaded_range());
+        std::vector<char> all;
+        std::vector<char> trained;
+        for (const PlacedParameter& p : state.geometry().parameters) {
+            all.push_back(1);
+            trained.push_back(p.frozen ? 0 : 1);
+        }
+        add(StoredKind{Role::parameters, {}}, parameters.loaded(), parameters.loaded_range(), std::move(all));
         if constexpr (Precision::has_master) {
             if (state.geometry().keeps_master()) {
-                add(StoredKind{Role::master, {}}, parameters.master(), state.geometry().updated);
+                add(StoredKind{Role::master, {}}, parameters.master(), state.geometry().updated, std::move(trained));
             }
         }
-    }
-    /// Adds an optimizer state.
-    template <class T>
-    void add(std::string_view state, std::span<T> memory, IndexRange loaded) {
-        add(StoredKind{Role::states, state}, memory, loaded);
-    }
-    template <class T>
-    void add(StoredKind kind, std::span<T> memory, IndexRange loaded) {
-        values.push_back(std::make_unique<SavedValuesOf<Engine, T>>(state_.context(), state_.geometry(),
-                                                                    state_.communicators(), kind, memory, loaded));
     }
 
     const GroupGeometry& geometry() const noexcept override { return state_.geometry(); }
@@ -185,10 +179,16 @@ class SavedGroupOf final : public SavedGroup {
     GroupStatements& statements() const noexcept override { return state_.statements(); }
     void set_reader(MemoryReader* reader) const noexcept override {
         state_.set_reader(reader);
-        if (of_states_ != nullptr) { *of_states_ = reader; }
+        for (MemoryReader** const of : of_states_) { *of = reader; }
     }
 
   private:
+    template <class T>
+    void add(StoredKind kind, std::span<T> memory, IndexRange loaded, std::vector<char> of) {
+        values.push_back(std::make_unique<SavedValuesOf<Engine, T>>(
+            state_.context(), state_.geometry(), state_.communicators(), kind, memory, loaded, std::move(of)));
+    }
+
     GroupState<Engine, Precision>& state_;
 };
 

@@ -60,28 +60,37 @@ struct SavedState {
     /// @throws std::invalid_argument for parameters that share a tensor and have different progress
     std::vector<SavedScalar> all_scalars(const TensorNames& names, SourceLocation where) const {
         std::vector<SavedScalar> all;
+        std::map<std::string, std::uint64_t> own;  // of groups; of several optimizers of one, the first one's
         bool differ = false;
         for (const SavedProgress& saved : progress) {
-            for (std::size_t n = 0; n < saved.progress.numbers.size(); ++n) {
+            const std::size_t count = saved.progress.numbers.size();
+            std::vector<std::uint64_t> known;
+            for (std::size_t n = 0; n < count; ++n) {
                 const auto& number = saved.progress.numbers[n];
-                all.push_back({SavedProgress::of_group(groups[saved.group]->geometry().path, number.name),
-                               number.real, saved.progress.own[n]});
+                std::string name = SavedProgress::of_group(groups[saved.group]->geometry().path, number.name);
+                const auto [first, is_new] = own.emplace(name, saved.progress.own[n]);
+                known.push_back(first->second);
+                if (is_new) { all.push_back({std::move(name), number.real, saved.progress.own[n]}); }
             }
             differ = differ || !saved.progress.parts.empty();
-            for (std::size_t p = 0; p < saved.progress.param_groups.size(); ++p) {
+            for (std::size_t p = 0; p < saved.progress.updated.size(); ++p) {
                 const auto its = saved.progress.of(p);
-                differ = differ || !std::equal(its.begin(), its.end(), saved.progress.own.begin());
+                differ =
+                    differ || (saved.progress.updated[p] != 0 && !std::equal(its.begin(), its.end(), known.begin()));
             }
         }
-        if (differ) { add_of_tensors(all, names, where); }
+        if (differ) { add_of_tensors(all, own, names, where); }
         all.insert(all.end(), scalars.begin(), scalars.end());
         return all;
     }
 
   private:
-    void add_of_tensors(std::vector<SavedScalar>& all, const TensorNames& names, SourceLocation where) const {
+    /// `own`: the numbers of groups, by their names.
+    void add_of_tensors(std::vector<SavedScalar>& all, const std::map<std::string, std::uint64_t>& own,
+                        const TensorNames& names, SourceLocation where) const {
         struct Known {
             std::string parameter;
+            std::span<const GroupProgress::Number> names;
             std::span<const std::uint64_t> numbers;
         };
         std::map<std::string, Known> known;  // by tensor
@@ -92,6 +101,7 @@ struct SavedState {
                 const PlacedParameter& parameter = geometry.parameters[part.parameter];
                 const auto tensors =
                     StoredOrder::of(names(geometry.path, parameter), geometry.path, parameter, where);
+                if (tensors.empty()) { continue; }
                 if (tensors.size() > 1 || tensors.front().second.shares() || !tensors.front().second.plain()) {
                     throw_invalid_argument(where, "save: the rows that '", geometry.path, ".", parameter.name,
                                            "' has grown by have taken fewer steps than the others: expected to store "
@@ -104,21 +114,21 @@ struct SavedState {
             }
             for (std::size_t p = 0; p < geometry.parameters.size(); ++p) {
                 const PlacedParameter& parameter = geometry.parameters[p];
-                if (parameter.frozen) { continue; }
+                if (saved.progress.updated[p] == 0) { continue; }
                 const auto its = saved.progress.of(p);
                 for (const auto& [tensor, order] :
                      StoredOrder::of(names(geometry.path, parameter), geometry.path, parameter, where)) {
-                    const Known own{concat(geometry.path, ".", parameter.name), its};
-                    const auto [first, is_new] = known.emplace(tensor, own);
-                    const auto& others = first->second.numbers;
+                    const Known its_own{concat(geometry.path, ".", parameter.name), numbers, its};
+                    const auto [first, is_new] = known.emplace(tensor, its_own);
+                    const Known& other = first->second;
                     for (std::size_t n = 0; n < numbers.size(); ++n) {
-                        if (others[n] != its[n]) {
-                            throw_invalid_argument(where, "save: '", first->second.parameter, "' and '",
-                                                   own.parameter, "' share the tensor '", tensor,
-                                                   "' and have not the same ", numbers[n].name,
-                                                   ": expected a tensor for each");
+                        if (n >= other.numbers.size() || other.names[n].name != numbers[n].name ||
+                            other.numbers[n] != its[n]) {
+                            throw_invalid_argument(where, "save: '", other.parameter, "' and '", its_own.parameter,
+                                                   "' share the tensor '", tensor, "' and have not the same ",
+                                                   numbers[n].name, ": expected a tensor for each");
                         }
-                        if (is_new && its[n] != saved.progress.own[n]) {
+                        if (is_new && its[n] != own.at(SavedProgress::of_group(geometry.path, numbers[n].name))) {
                             all.push_back(
                                 {SavedProgress::of_tensor(tensor, numbers[n].name), numbers[n].real, its[n]});
                         }

@@ -45,6 +45,7 @@ struct StoredAs {
     std::vector<std::size_t> order{};    ///< dimension order[k] of `extents` is the file's k-th
     std::vector<Part> parts{};           ///< replaces `name` and `shape` where there are several tensors
     std::optional<std::size_t> begin{};  ///< first element in the tensor, where it holds other parameters too
+    bool absent = false;                 ///< not in these files, and nothing else is set; see not_stored
 };
 
 /// Returns how files hold the parameters of the groups at `path`. It must return the same on every rank.
@@ -91,6 +92,13 @@ inline StoredAs stored_within(std::string name, std::size_t rows, std::size_t fi
     made.begin = first * (shape.numel() / shape.extents[0]);
     return made;
 }
+/// Stores no tensor in these files: a save leaves the parameter out with its states, and a load leaves it unchanged.
+/// So adapters can have a file of their own, and what they adapt another.
+inline StoredAs not_stored() {
+    StoredAs made;
+    made.absent = true;
+    return made;
+}
 /// Stores a parameter unchanged as "path.parameter". This is the default.
 inline StoredAs stored_by_path(std::string_view path, const ParameterRecord& parameter) {
     return stored(detail::concat(path, ".", parameter.name), parameter.shape);
@@ -111,6 +119,12 @@ class StoredOrder {
             throw_invalid_argument(where, "'", path, "' parameter '", parameter.name, "' of shape ",
                                    parameter.shape.describe(), " as '", name, "': ", what);
         };
+        if (stored.absent) {
+            if (!stored.name.empty() || !stored.parts.empty()) {
+                refuse(stored.name, "absent, expected a tensor or nothing else");
+            }
+            return {};
+        }
         const std::size_t numel = parameter.shape.numel();
         std::vector<StoredAs::Part> parts = stored.parts;
         if (parts.empty()) {

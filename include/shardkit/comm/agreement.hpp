@@ -75,6 +75,7 @@ struct StatedStep {
     double learning_rate = 0;
     double max_norm = 0;          ///< infinite: gradients are not clipped
     StatementHash optimizer = 0;  ///< hash of its kind and of its other hyper-parameters
+    StatementHash shared = 0;     ///< the update_hash of the optimizer before it that shares the step; 0: none
     SourceLocation updated{};
 
     StatementHash gradients_hash() const noexcept {
@@ -82,8 +83,10 @@ struct StatedStep {
         return assumed == 0 ? made : statement_hash(made, assumed);
     }
     StatementHash update_hash() const noexcept {
-        return statement_hash(2, number, optimizer, gradients_hash(), std::bit_cast<std::uint64_t>(learning_rate),
-                              std::bit_cast<std::uint64_t>(max_norm));
+        const StatementHash made =
+            statement_hash(2, number, optimizer, gradients_hash(), std::bit_cast<std::uint64_t>(learning_rate),
+                           std::bit_cast<std::uint64_t>(max_norm));
+        return shared == 0 ? made : statement_hash(made, shared);
     }
 };
 
@@ -270,11 +273,22 @@ class StatementBook {
         const SourceLocation where = step == nullptr ? SourceLocation{} : step->updated;
         all.push_back({"updates", concat(group->updates, " of ", *group->path), where});
         if (step != nullptr) {
-            add_kept(step->optimizer, all);
             add_gradients(step->gradients_hash(), all);
-            all.push_back({"learning rate", text_of(step->learning_rate), where});
             all.push_back({"max_norm", is_finite(step->max_norm) ? text_of(step->max_norm) : "none", where});
-            all.push_back({"step", concat("number ", step->number, " of the optimizer"), where});
+        }
+        std::vector<const StatedStep*> sharing;  // of optimizers that share the step, the last one first
+        for (const StatedStep* each = step; each != nullptr;) {
+            sharing.push_back(each);
+            each = each->shared == 0 ? nullptr : find_step(&StatedStep::update_hash, each->shared);
+        }
+        for (std::size_t i = sharing.size(); i > 0; --i) {
+            const StatedStep& each = *sharing[i - 1];
+            const std::string whose = sharing.size() == 1 ? "" : concat(" of optimizer ", sharing.size() - i);
+            const std::size_t first = all.size();
+            add_kept(each.optimizer, all);
+            all.push_back({"learning rate", text_of(each.learning_rate), where});
+            all.push_back({"step", concat("number ", each.number, " of the optimizer"), where});
+            for (std::size_t s = first; s < all.size(); ++s) { all[s].name += whose; }
         }
         if (group->choices == 0) { all.push_back({"ParamGroups", "none", where}); }
         add_kept(group->choices, all);

@@ -14,8 +14,8 @@ constexpr bool is_not_negative(double value) noexcept { return is_finite(value) 
 
 /// Checks that a number is finite and not negative.
 /// @throws std::invalid_argument unless `value` is finite and not negative
-inline void validate_not_negative(std::string_view owner, std::string_view parameter, double value,
-                                  SourceLocation where) {
+constexpr void validate_not_negative(std::string_view owner, std::string_view parameter, double value,
+                                     SourceLocation where) {
     if (!is_not_negative(value)) {
         throw_invalid_argument(where, owner, ": ", parameter, " is ", number_text(value),
                                ", expected a finite number >= 0");
@@ -24,8 +24,8 @@ inline void validate_not_negative(std::string_view owner, std::string_view param
 
 /// Checks that a number is in [0, 1).
 /// @throws std::invalid_argument unless `value` is in [0, 1)
-inline void validate_fraction(std::string_view owner, std::string_view parameter, double value,
-                              SourceLocation where) {
+constexpr void validate_fraction(std::string_view owner, std::string_view parameter, double value,
+                                 SourceLocation where) {
     if (!is_not_negative(value) || value >= 1) {
         throw_invalid_argument(where, owner, ": ", parameter, " is ", number_text(value),
                                ", expected a number in [0, 1)");

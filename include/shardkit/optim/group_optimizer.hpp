@@ -39,8 +39,7 @@ class GroupOptimizer {
 
     /// What tells a parameter's hypers from others.
     struct Choice {
-        double learning_rate_scale = 1;
-        double weight_decay = 0;
+        std::size_t options = 0;                        ///< their number among the optimizer's
         std::size_t param_group = GroupProgress::none;  ///< which one it is of, where that has betas, say, of its own
         std::vector<std::uint64_t> progress{};          ///< how far they were when it was made
 
@@ -48,15 +47,18 @@ class GroupOptimizer {
     };
 
     /// Makes the states.
-    GroupOptimizer(Context<Engine>& context, const GroupGeometry& group, const Options& options);
+    GroupOptimizer(Context<Engine>& context, const GroupGeometry& group, const Options& options,
+                   std::span<const ParamGroup> param_groups);
     GroupOptimizer(GroupOptimizer&&) noexcept;
     GroupOptimizer& operator=(GroupOptimizer&&) noexcept;
     ~GroupOptimizer();
 
     /// Takes its place among `updates`. `progress`: how far each parameter is; null: at the beginning.
-    void choose(Context<Engine>& context, const GroupGeometry& group, const Options& options,
-                std::span<const ParamGroup> param_groups, const GroupProgress* progress,
-                UpdateTable<Rule, Engine, Element>& updates);
+    void choose(Context<Engine>& context, const GroupGeometry& group, std::span<const ParamGroup> param_groups,
+                const GroupProgress* progress, UpdateTable<Rule, Engine, Element>& updates);
+    /// Whether it updates a parameter, which is neither frozen nor another optimizer's.
+    bool updates(std::size_t parameter) const noexcept { return updated_[parameter] != 0; }
+    std::span<const char> updated() const noexcept { return {updated_.data(), updated_.size()}; }
 
     std::size_t states_used() const noexcept { return states_used_; }
     /// Which elements, relative to those that this rank updates, take which of the optimizer's updates; sorted.
@@ -86,10 +88,13 @@ class GroupOptimizer {
 
     /// What this rank holds of every state.
     void list(const GroupGeometry& group, Placement placement, std::vector<ShardInfo>& shards) const {
-        if (!group.trainable) { return; }
         for (std::size_t s = 0; s < states_used_; ++s) {
+            std::vector<ShardInfo> all;
             list_shards(group, Rule::state_names[s], placement, std::span<const Element>(states_[s].span()),
-                        group.updated.begin, shards);
+                        group.updated.begin, all);
+            for (ShardInfo& each : all) {
+                if (updates(group.number_of(each.parameter, SourceLocation{}))) { shards.push_back(std::move(each)); }
+            }
         }
     }
 
@@ -98,7 +103,7 @@ class GroupOptimizer {
     /// Who reads the states beside the rank's own work; null: nobody. Whoever sets it says when it is over.
     MemoryReader*& reader() noexcept { return reader_; }
 
-    /// Its place in the UpdateTable; none where every parameter is frozen.
+    /// Its place in the UpdateTable; none where it updates no parameter.
     std::optional<std::size_t> number() const noexcept { return number_; }
     /// How far its updates in `table` are.
     GroupProgress progress(const UpdateTable<Rule, Engine, Element>& table) const;
@@ -119,24 +124,11 @@ class GroupOptimizer {
         return false;
     }
 
-    static Choice choice_of(std::string_view path, const PlacedParameter& parameter, const Options& options,
+    static Choice choice_of(std::string_view path, const PlacedParameter& parameter,
                             std::span<const ParamGroup> param_groups) {
-        const double weight_decay = parameter.decay ? options.weight_decay : 0;
-        for (std::size_t g = 0; g < param_groups.size(); ++g) {
-            const ParamGroup& group = param_groups[g];
-            if (!group.matches(path, parameter.name)) { continue; }
-            return {group.learning_rate_scale, group.weight_decay.value_or(weight_decay),
-                    counts_by_itself(group) ? g : GroupProgress::none};
-        }
-        return {1, weight_decay};
-    }
-    static ParameterHypers<Rule> hypers_of(const Choice& choice, Options options,
-                                           std::span<const ParamGroup> param_groups) {
-        if (choice.param_group != GroupProgress::none) {
-            options = options_of(param_groups[choice.param_group], options, SourceLocation::current());
-        }
-        options.weight_decay = choice.weight_decay;
-        return {choice.learning_rate_scale, options, progress_of<Rule>(choice.progress)};
+        const std::size_t g = param_group_of(path, parameter.name, param_groups);
+        const bool counts = g != no_param_group && counts_by_itself(param_groups[g]);
+        return {options_number(g, parameter.decay), counts ? g : GroupProgress::none};
     }
 
     /// Elements of a parameter from `begin` on, as in GroupProgress.
@@ -149,12 +141,12 @@ class GroupOptimizer {
     /// f(parameter, its elements in the flat buffer, the first one's number in the order of whole parameters) for all
     /// that this rank updates. No number is given unless `counted`.
     template <class F>
-    static void for_each_updated_run(const GroupGeometry& group, bool counted, const F& f) {
+    void for_each_updated_run(const GroupGeometry& group, bool counted, const F& f) const {
         std::vector<std::uint64_t> before{0};
         for (const PlacedParameter& p : group.parameters) { before.push_back(before.back() + p.shape.numel()); }
         for_each_segment(group.parameters, group.updated, [&](Segment segment) {
             const PlacedParameter& p = group.parameters[segment.parameter];
-            if (p.frozen) { return; }
+            if (!updates(segment.parameter)) { return; }
             if (!counted) { return f(segment.parameter, segment.flat, std::uint64_t{0}); }
             p.part.for_each_run(
                 segment.flat.begin - p.range.begin, segment.flat.end - p.range.begin,
@@ -175,15 +167,24 @@ class GroupOptimizer {
     EngineTable<Engine, UpdateRange> ranges_;  // of what this rank updates
     std::optional<std::size_t> number_;
     std::vector<Choice> choices_;      // what its hypers in the UpdateTable were chosen by; the same on every rank
-    std::vector<std::size_t> chosen_;  // by each parameter, of these; none where it is frozen
+    std::vector<char> updated_;        // of each parameter, whether it is
+    std::vector<std::size_t> chosen_;  // by each parameter, of these; none where it is not updated
     std::vector<Later> later_;         // of parameters that are not everywhere as far
     MemoryReader* reader_ = nullptr;
 };
 
 template <class Rule, class Engine, class ElementType>
 GroupOptimizer<Rule, Engine, ElementType>::GroupOptimizer(Context<Engine>& context, const GroupGeometry& group,
-                                                          const Options& options) {
-    if (!group.trainable) { return; }
+                                                          const Options& options,
+                                                          std::span<const ParamGroup> param_groups) {
+    bool any = false;
+    for (const PlacedParameter& p : group.parameters) {
+        const bool is = group.trainable && !p.frozen &&
+                        !is_left_out(param_group_of(group.path, p.name, param_groups), param_groups);
+        updated_.push_back(is ? 1 : 0);
+        any = any || is;
+    }
+    if (!any) { return; }
     states_used_ = Rule::state_count(options);
     if (!update_takes(states_used_)) {
         throw std::logic_error(concat("optimizer: Rule::state_count is ", states_used_,
@@ -196,17 +197,16 @@ GroupOptimizer<Rule, Engine, ElementType>::GroupOptimizer(Context<Engine>& conte
 
 template <class Rule, class Engine, class ElementType>
 void GroupOptimizer<Rule, Engine, ElementType>::choose(Context<Engine>& context, const GroupGeometry& group,
-                                                       const Options& options,
                                                        std::span<const ParamGroup> param_groups,
                                                        const GroupProgress* progress,
                                                        UpdateTable<Rule, Engine, Element>& updates) {
-    if (!group.trainable) { return; }
+    if (std::find(updated_.begin(), updated_.end(), 1) == updated_.end()) { return; }
     const std::vector<std::uint64_t> beginning = numbers_of<Rule>({});
-    choices_ = {{1, options.weight_decay, GroupProgress::none, progress != nullptr ? progress->own : beginning}};
+    choices_ = {{0, GroupProgress::none, progress != nullptr ? progress->own : beginning}};
     chosen_.clear();
     later_.clear();
     const auto chosen = [&](std::size_t p, std::span<const std::uint64_t> its) {
-        Choice choice = choice_of(group.path, group.parameters[p], options, param_groups);
+        Choice choice = choice_of(group.path, group.parameters[p], param_groups);
         choice.progress.assign(its.begin(), its.end());
         const auto known = std::find(choices_.begin(), choices_.end(), choice);
         const auto number = static_cast<std::size_t>(known - choices_.begin());
@@ -216,9 +216,8 @@ void GroupOptimizer<Rule, Engine, ElementType>::choose(Context<Engine>& context,
     // Of all parameters, so that every rank has the same choices.
     std::vector<std::size_t> before{0};
     for (std::size_t p = 0; p < group.parameters.size(); ++p) {
-        const bool frozen = group.parameters[p].frozen;
         const std::span<const std::uint64_t> its(progress != nullptr ? progress->of(p) : beginning);
-        chosen_.push_back(frozen ? GroupProgress::none : chosen(p, its));
+        chosen_.push_back(updated_[p] != 0 ? chosen(p, its) : GroupProgress::none);
         before.push_back(before.back() + group.parameters[p].shape.numel());
     }
     if (progress != nullptr) {
@@ -227,7 +226,7 @@ void GroupOptimizer<Rule, Engine, ElementType>::choose(Context<Engine>& context,
         }
     }
     std::vector<ParameterHypers<Rule>> hypers;
-    for (const Choice& choice : choices_) { hypers.push_back(hypers_of(choice, options, param_groups)); }
+    for (const Choice& choice : choices_) { hypers.push_back({choice.options, progress_of<Rule>(choice.progress)}); }
     std::vector<UpdateRange> ranges;
     const bool rounds = group.stochastic_rounding.has_value();
     const auto add = [&](std::size_t begin, std::size_t end, std::size_t choice, std::uint64_t element) {
@@ -272,6 +271,7 @@ GroupProgress GroupOptimizer<Rule, Engine, ElementType>::progress(
         progress.parameters.insert(progress.parameters.end(), of[choice].begin(), of[choice].end());
         progress.param_groups.push_back(choices_[choice].param_group);
     }
+    progress.updated = updated_;
     return progress;
 }
 

@@ -5,22 +5,28 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
 #include <shardkit/comm/all_reduce.hpp>
+#include <shardkit/core/finite.hpp>
 #include <shardkit/layout/index_range.hpp>
 #include <shardkit/optim/norm_partial.hpp>
 #include <shardkit/plan/norm_numbers.hpp>
 #include <shardkit/rank/rank.hpp>
 #include <shardkit/sharded/group.hpp>
+#include <shardkit/sharded/partial_norms.hpp>
 #include <shardkit/step/loss_scale_state.hpp>
 #include <shardkit/step/model.hpp>
 #include <shardkit/step/reduce.hpp>
 
 namespace shardkit {
+
+/// Which norm of gradients: the root of the sum of squares, or the largest magnitude.
+enum class NormKind : std::uint8_t { two, infinity };
 
 namespace detail {
 
@@ -53,6 +59,29 @@ struct FinishNorm {
         }
         total[0] = sum_of_squares;
         total[1] = nonfinite;
+    }
+};
+
+/// Of an infinity norm, this rank's largest magnitude and whether there is a NaN, then of all ranks the total: its
+/// square, and above zero where an element is not finite. Run once each.
+struct BeginInfinityNorm {
+    std::span<const PartialNorms> norms;
+    double* largest;  ///< two: the magnitude, and 1 for a NaN
+
+    constexpr void operator()() const {
+        PartialNorms all;
+        for (const PartialNorms& each : norms) { all.add(each); }
+        largest[0] = all.largest;
+        largest[1] = all.nan;
+    }
+};
+struct FinishInfinityNorm {
+    const double* largest;
+    double* total;
+
+    constexpr void operator()() const {
+        total[0] = largest[1] > 0 ? std::numeric_limits<double>::quiet_NaN() : largest[0] * largest[0];
+        total[1] = largest[1] > 0 || !is_finite(largest[0]) ? 1 : 0;
     }
 };
 
@@ -94,6 +123,17 @@ class NormMemory {
     }
     std::uint64_t taken() const noexcept { return taken_; }
 
+    /// Returns room for what norms of so many parameters are made of, and for the lanes behind them.
+    std::span<PartialNorms> partial_norms(std::size_t parameters) {
+        const std::size_t count = parameters + AddPartialNorms<float>::most_lanes;
+        constexpr std::size_t each = sizeof(PartialNorms) / sizeof(double);
+        if (partial_norms_.size() < count * each) {
+            context_->compute_stream().synchronize();
+            partial_norms_ = context_->template buffer<double>(count * each);
+        }
+        return {reinterpret_cast<PartialNorms*>(partial_norms_.data()), parameters};
+    }
+
     /// Returns at least `size` doubles of the engine's memory, kept between steps.
     std::span<double> scratch(std::size_t size) {
         if (scratch_.size() < size) {
@@ -109,6 +149,7 @@ class NormMemory {
     const CallSubject* subject_;
     typename Engine::template Buffer<double> scratch_;
     typename Engine::template Buffer<double> totals_;
+    typename Engine::template Buffer<double> partial_norms_;
     std::uint64_t taken_ = 0;
     std::vector<StatementHash> updates_;    // of each group
     std::vector<NormList<Engine>*> lists_;  // of the norm that was begun last
@@ -132,7 +173,7 @@ NormMemory<Engine>& NormMemory<Engine>::begin(Context<Engine>& context) {
 
 }  // namespace detail
 
-/// The 2-norm of a model's reduced gradients, the same number on every rank: a scalar in the engine's memory, which a
+/// The norm of a model's reduced gradients, the same number on every rank: a scalar in the engine's memory, which a
 /// clip coefficient refers to and `value` reads. It stays there while fewer than norm_slots later ones are
 /// taken.
 template <class Engine>
@@ -191,8 +232,38 @@ detail::NormPartial GlobalNorm<Engine>::read(SourceLocation where) const {
 
 namespace detail {
 
+/// Adds this rank's part of each parameter's norms, of all groups that are trained, in order. `scratch`: as
+/// NormMemory gives it; its first double becomes the scale.
 template <class Engine>
-GlobalNorm<Engine> global_norm(const Reduced<Engine>& reduced, SourceLocation where) {
+std::span<const PartialNorms> partial_norms(const Reduced<Engine>& reduced, NormMemory<Engine>& memory,
+                                            SourceLocation where) {
+    const Groups<Engine>& groups = reduced.groups(where);
+    std::size_t parameters = 0;
+    Access::walk(
+        groups, [&](Group<Engine>& group) { parameters += group.geometry().parameters.size(); }, where);
+    const std::span<PartialNorms> norms = memory.partial_norms(parameters);
+    const auto compute = groups.context(where).compute_stream();
+    double* const scale = memory.scratch(1).data();
+    Engine::Kernels::run_once(
+        compute, BeginNorm{reduced.divisor_scale(), Access::loss_scale(reduced), scale,
+                           std::span(reinterpret_cast<double*>(norms.data()), norms.size_bytes() / sizeof(double))});
+    std::size_t first = 0;
+    Access::walk(
+        groups,
+        [&](Group<Engine>& group) {
+            const std::size_t count = group.geometry().parameters.size();
+            if (group.trainable() && !group.step().skipped()) {
+                group.await_reduced();
+                group.add_norms(scale, norms.subspan(first, count), norms.data() + norms.size());
+            }
+            first += count;
+        },
+        where);
+    return norms;
+}
+
+template <class Engine>
+GlobalNorm<Engine> global_norm(const Reduced<Engine>& reduced, NormKind kind, SourceLocation where) {
     const Groups<Engine>& groups = reduced.groups(where);
     std::size_t shards = 1;
     DirectedGroup directed;  // of a group: all are led alike
@@ -213,24 +284,35 @@ GlobalNorm<Engine> global_norm(const Reduced<Engine>& reduced, SourceLocation wh
     // The scale, and behind it the sum of squares and non-finite count of each shard.
     const std::span<double> scratch = memory.scratch(NormNumbers{shards}.scratch());
     const std::span<double> partials = scratch.subspan(1);
-    Engine::Kernels::run_once(
-        compute, BeginNorm{reduced.divisor_scale(), Access::loss_scale(reduced), scratch.data(), partials});
-    Access::walk(
-        groups,
-        [&](Group<Engine>& group) {
-            if (!group.trainable()) { return; }
-            if (!group.step().skipped()) { group.await_reduced(); }
-            memory.list(group);
-        },
-        where);
-    for (NormList<Engine>* const list : memory.lists()) { list->add_to(compute, scratch.data(), partials); }
+    const bool squares = kind == NormKind::two;
+    if (squares) {
+        Engine::Kernels::run_once(
+            compute, BeginNorm{reduced.divisor_scale(), Access::loss_scale(reduced), scratch.data(), partials});
+        Access::walk(
+            groups,
+            [&](Group<Engine>& group) {
+                if (!group.trainable()) { return; }
+                if (!group.step().skipped()) { group.await_reduced(); }
+                memory.list(group);
+            },
+            where);
+        for (NormList<Engine>* const list : memory.lists()) { list->add_to(compute, scratch.data(), partials); }
+    } else {
+        const auto norms = partial_norms(reduced, memory, where);
+        Engine::Kernels::run_once(compute, BeginInfinityNorm{norms, partials.data()});
+    }
     directed.communicates(Act::norm);
     reduction.wait(compute.record());
-    all_reduce_in_place(context.world(), ReduceOp::sum, partials, reduction,
+    all_reduce_in_place(context.world(), squares ? ReduceOp::sum : ReduceOp::max,
+                        squares ? partials : partials.first(2), reduction,
                         {where, memory.subject(), memory.stated(Access::stated(reduced).gradients_hash())});
     compute.wait(reduction.record());
     double* const total = memory.take_total();
-    Engine::Kernels::run_once(compute, FinishNorm{std::span<const double>(partials), total});
+    if (squares) {
+        Engine::Kernels::run_once(compute, FinishNorm{std::span<const double>(partials), total});
+    } else {
+        Engine::Kernels::run_once(compute, FinishInfinityNorm{partials.data(), total});
+    }
     directed.after(Act::norm, where);
     return Access::make<GlobalNorm<Engine>>(context, memory, total, reduced.identity());
 }
@@ -240,15 +322,20 @@ GlobalNorm<Engine> global_norm(const Reduced<Engine>& reduced, SourceLocation wh
 /// sqrt of the sum of squares over every distinct trainable element of every group, after divisor and loss
 /// scale. Each rank sums its own (virtual) shard, so all policies add the same partial sums in the same order
 /// and agree bitwise with one microbatch, cp = 1 and no replication.
-/// Order:   collective over the world: one all-reduce of two doubles per shard.
+/// With NormKind::infinity it is the largest magnitude instead, to clip by; its square lies in memory.
+/// Order:   collective over the world: one all-reduce of two doubles per shard, or of two doubles.
 /// Source:  torch.nn.utils.clip_grad_norm_; partial sums in the reduction type within blocks of 4096, double
 ///          across them
 template <class X>
-auto global_norm(const X& reduced, SourceLocation where = SourceLocation::current()) {
+auto global_norm(const X& reduced, NormKind kind, SourceLocation where = SourceLocation::current()) {
     constexpr bool is_reduced = detail::IsReduced<X>::value;
     static_assert(is_reduced,
                   "global_norm takes reduced gradients: call reduce(std::move(accumulation), divisor) first");
-    if constexpr (is_reduced) { return detail::global_norm(reduced, where); }
+    if constexpr (is_reduced) { return detail::global_norm(reduced, kind, where); }
+}
+template <class X>
+auto global_norm(const X& reduced, SourceLocation where = SourceLocation::current()) {
+    return global_norm(reduced, NormKind::two, where);
 }
 
 }  // namespace shardkit

@@ -13,6 +13,7 @@
 #include <shardkit/optim/clip.hpp>
 #include <shardkit/optim/group_progress.hpp>
 #include <shardkit/optim/norm.hpp>
+#include <shardkit/optim/step_work.hpp>
 #include <shardkit/sharded/shard_info.hpp>
 #include <shardkit/step/accumulation.hpp>
 #include <shardkit/step/loss_scale.hpp>
@@ -29,6 +30,7 @@ struct StepOptions {
     Divisor divisor = mean;                   ///< of the sum over the data ranks
     double max_norm = unlimited;              ///< that gradients are clipped to
     LossScale<Engine>* loss_scale = nullptr;  ///< that the loss was multiplied by; null: none
+    NormKind norm = NormKind::two;            ///< which one that is, and is returned
 };
 
 }  // namespace SHARDKIT_BUILD
@@ -41,11 +43,11 @@ class StateVisitor {
   public:
     /// What follows is of this group. `reader`: who reads its states beside the rank's work.
     virtual void group(Group<Engine>& group, MemoryReader*& reader) = 0;
+    /// How far its updates are, and of which parameters they are; one who restores replaces it.
+    virtual void progress(GroupProgress& progress) = 0;
     /// A state of the elements that this rank updates, in the engine's memory.
     virtual void state(std::string_view name, std::span<float> values) = 0;
     virtual void state(std::string_view name, std::span<double> values) = 0;
-    /// How far its updates are; whoever checks or restores replaces it.
-    virtual void progress(GroupProgress& progress) = 0;
 
     enum class Purpose : std::uint8_t {
         capture,  ///< takes what the optimizer has
@@ -62,6 +64,9 @@ class StateVisitor {
 
 inline namespace SHARDKIT_BUILD {
 
+template <class EngineType>
+class CombinedOptimizer;
+
 /// An optimizer over a model, whichever it is: AdamW, SGD, Lion, one of your own. A trainer that chooses at run time
 /// keeps a std::unique_ptr of it.
 ///     const auto norm = optimizer.step(std::move(accumulation), {.divisor = mean, .max_norm = 1.0});
@@ -77,7 +82,8 @@ class Optimizer {
     /// The groups that it updates.
     const Groups<Engine>& model() const noexcept { return model_; }
 
-    virtual double learning_rate() const noexcept = 0;
+    /// @throws UsageError for a CombinedOptimizer, whose parts have theirs
+    virtual double learning_rate() const = 0;
     /// For schedules of the learning rate; takes effect with the next step.
     virtual void set_learning_rate(double learning_rate, SourceLocation where = SourceLocation::current()) = 0;
 
@@ -120,9 +126,14 @@ class Optimizer {
     explicit Optimizer(const Groups<Engine>& model) : model_(model) {}
     Optimizer(Optimizer&&) noexcept = default;
     Optimizer& operator=(Optimizer&&) noexcept = default;
+    /// A parameter of the model is another optimizer's: this one makes no step alone.
+    void leave(std::string parameter) {
+        if (left_out_.empty()) { left_out_ = std::move(parameter); }
+    }
 
   private:
     friend detail::Access;
+    friend CombinedOptimizer<Engine>;
 
     template <class X>
     static constexpr bool accepts =
@@ -149,8 +160,10 @@ class Optimizer {
         // Before the norm: a rank that is refused must not have taken part in a collective that it will repeat.
         const bool scaled = reduced.has_loss_scale();
         check_step(reduced.groups(where), scaled ? Act::norm : Act::update, where);
-        update(std::move(reduced),
-               scaled ? clip(detail::global_norm(reduced, where), unlimited, where) : ClipCoefficient{}, where);
+        update(
+            std::move(reduced),
+            scaled ? clip(detail::global_norm(reduced, NormKind::two, where), unlimited, where) : ClipCoefficient{},
+            where);
     }
     void step_clipped(Reduced<Engine>&& reduced, const ClipCoefficient& coefficient, SourceLocation where);
     /// Refuses a step that these gradients or the model's state do not allow; nothing has changed then.
@@ -161,13 +174,16 @@ class Optimizer {
 
     /// Gives the updates of the groups that take part to the compute stream. @returns what ranks state of the step
     virtual detail::StatementHash run(const Reduced<Engine>& reduced, const ClipCoefficient& coefficient,
-                                      SourceLocation where) = 0;
-    /// What its ParamGroups choose for group `number`.
-    virtual detail::StatementHash choices(std::size_t number) const noexcept = 0;
+                                      const detail::StepShare& share, SourceLocation where) = 0;
+    /// What its ParamGroups choose for group `number`; null where ranks do not compare it.
+    virtual const detail::StatementsHandle& choices(std::size_t number) const noexcept = 0;
+    /// Which parameters of each group it updates.
+    virtual std::vector<std::vector<char>> updated(SourceLocation where) = 0;
     virtual std::uint64_t steps_of(const detail::Group<Engine>& group, SourceLocation where) const = 0;
     virtual void visit(detail::StateVisitor<Engine>& visitor, SourceLocation where) = 0;
 
     Groups<Engine> model_;
+    std::string left_out_;  // the first parameter that is another optimizer's
 };
 
 // Out of the class, so that `extern template` keeps them out of a file.
@@ -181,7 +197,7 @@ GlobalNorm<Engine> Optimizer<Engine>::step(Accumulation<Engine>&& accumulation, 
                                   ? reduce(std::move(accumulation), options.divisor, where)
                                   : reduce(std::move(accumulation), options.divisor, *options.loss_scale, where);
     check_step(reduced.groups(where), Act::norm, where);
-    const GlobalNorm<Engine> norm = detail::global_norm(reduced, where);
+    const GlobalNorm<Engine> norm = detail::global_norm(reduced, options.norm, where);
     update(std::move(reduced), clip(norm, options.max_norm, where), where);
     return norm;
 }
@@ -207,6 +223,11 @@ void Optimizer<Engine>::step_clipped(Reduced<Engine>&& reduced, const ClipCoeffi
 
 template <class Engine>
 void Optimizer<Engine>::check_model(const Groups<Engine>& gradients, SourceLocation where) const {
+    if (!left_out_.empty()) {
+        throw_usage_error(where, "optimizer step: '", left_out_,
+                          "' is another optimizer's (ParamGroup::updated_by), "
+                          "and the gradients are consumed: expected the step of a CombinedOptimizer of both");
+    }
     if (!(gradients == model_)) {
         detail::Group<Engine>::refuse_use(
             where, "optimizer step: these gradients belong to other groups than the optimizer's model");
@@ -217,7 +238,7 @@ void Optimizer<Engine>::check_model(const Groups<Engine>& gradients, SourceLocat
 
 template <class Engine>
 void Optimizer<Engine>::check_step(const Groups<Engine>& gradients, Act first, SourceLocation where) const {
-    if (!(gradients == model_)) { check_model(gradients, where); }
+    if (!left_out_.empty() || !(gradients == model_)) { check_model(gradients, where); }
     bool expected = false;
     detail::Access::walk(
         model_,
@@ -233,10 +254,11 @@ void Optimizer<Engine>::update(Reduced<Engine>&& reduced, const ClipCoefficient&
     detail::Access::walk(
         model_, [&](detail::Group<Engine>& group) { group.announce_update(where); }, where);
     const Reduced<Engine> consumed(std::move(reduced));
-    const detail::StatementHash stated = run(consumed, coefficient, where);
+    const detail::StatementHash stated = run(consumed, coefficient, {}, where);
     std::size_t number = 0;
     detail::Access::walk(
-        model_, [&](detail::Group<Engine>& group) { group.end_update(stated, choices(number++), where); }, where);
+        model_, [&](detail::Group<Engine>& group) { group.end_update(stated, hash_of(choices(number++)), where); },
+        where);
 }
 
 }  // namespace SHARDKIT_BUILD

@@ -62,15 +62,17 @@ inline Statements param_group_statements(const GroupGeometry& in, std::span<cons
     Statements stated;
     for (const PlacedParameter& parameter : in.parameters) {
         std::string text = "none";
-        for (const ParamGroup& group : param_groups) {
-            if (parameter.frozen || !group.matches(in.path, parameter.name)) { continue; }
+        const std::size_t g = param_group_of(in.path, parameter.name, param_groups);
+        if (is_left_out(g, param_groups)) {
+            text = "another optimizer's";
+        } else if (g != no_param_group && !parameter.frozen) {
+            const ParamGroup& group = param_groups[g];
             text = concat("learning_rate_scale ", number_text(group.learning_rate_scale));
             const auto add = [&](std::string_view name, const std::optional<double>& given, auto /*member*/) {
                 if (given) { text += concat(", ", name, " ", number_text(*given)); }
             };
             add("weight_decay", group.weight_decay, 0);
             for_each_own(group, add);
-            break;
         }
         stated.push_back({concat("ParamGroup of '", in.path, "' parameter '", parameter.name, "'"), text, where});
     }
@@ -97,18 +99,49 @@ class OptimizerNumbers {
     std::span<const ParamGroup> param_groups() const noexcept { return {param_groups_.data(), param_groups_.size()}; }
     Context<Engine>& context() const noexcept { return *context_; }
     void set_learning_rate(double learning_rate, SourceLocation where);
+    /// @throws std::invalid_argument for hyper-parameters out of range, or with another number of states
+    void set_options(const Options& options, SourceLocation where);
+    /// That other ParamGroups are of the same parameters. @throws std::invalid_argument
+    void require_same_groups(const GroupGeometry& group, std::span<const ParamGroup> others,
+                             SourceLocation where) const {
+        for (const PlacedParameter& p : group.parameters) {
+            const std::size_t before = param_group_of(group.path, p.name, param_groups());
+            const std::size_t now = param_group_of(group.path, p.name, others);
+            if (before == now && is_left_out(now, others) == is_left_out(before, param_groups())) { continue; }
+            throw_invalid_argument(where, "set_param_groups: '", group.path, ".", p.name, "' is of ",
+                                   in_words(now, others), ", expected ", in_words(before, param_groups()),
+                                   ", as the optimizer was made");
+        }
+    }
+    /// `choices`: what they choose for each group.
+    /// @throws std::invalid_argument for hyper-parameters out of range
+    void set_param_groups(std::vector<ParamGroup> param_groups, std::vector<Statements> choices,
+                          SourceLocation where);
     /// Compares what the ranks called, and begins a step. Collective over the world.
     /// @return what all ranks must state alike of it
     /// @throws CommError as Context::compare_calls
     StatementHash begin_step(const Reduced<Engine>& reduced, const ClipCoefficient& coefficient,
-                             SourceLocation where);
+                             const StepShare& share, SourceLocation where);
     /// Returns what its ParamGroups choose for group `number`.
-    StatementHash choices(std::size_t number) const noexcept { return hash_of(choices_[number]); }
+    const StatementsHandle& choices(std::size_t number) const noexcept { return choices_[number]; }
 
-    const Options* engine_options() const noexcept { return engine_options_.data(); }
+    const ChosenOptions<Options>* engine_options() const noexcept { return engine_options_.data(); }
     const StepScalars* scalars() const noexcept { return scalars_.data(); }
 
   private:
+    static std::string in_words(std::size_t group, std::span<const ParamGroup> groups) {
+        return group == no_param_group
+                   ? std::string("no ParamGroup")
+                   : concat("ParamGroup ", group, is_left_out(group, groups) ? ", another optimizer's" : "");
+    }
+    StatementBook* book() const noexcept { return book_of(context_->world()); }
+    void write(std::span<const ChosenOptions<Options>> chosen) const {
+        for (std::size_t i = 0; i < chosen.size(); ++i) {
+            Engine::Kernels::run_once(context_->compute_stream(),
+                                      SetOptions<Options>{chosen[i], engine_options_.data() + i});
+        }
+    }
+
     Options options_;
     Context<Engine>* context_ = nullptr;
     std::vector<ParamGroup> param_groups_;
@@ -116,7 +149,7 @@ class OptimizerNumbers {
     StatementsHandle stated_;                // of the options
     std::vector<StatementsHandle> choices_;  // of each group
     std::uint64_t steps_ = 0;
-    EngineTable<Engine, Options> engine_options_;
+    EngineTable<Engine, ChosenOptions<Options>> engine_options_;  // of chosen_options
     EngineTable<Engine, StepScalars> scalars_;
 };
 
@@ -125,10 +158,8 @@ OptimizerNumbers<Rule, Engine>::OptimizerNumbers(const Options& options, std::ve
                                                  SourceLocation where)
     : options_(options), param_groups_(std::move(param_groups)) {
     validate(options, where);
-    for (const ParamGroup& group : param_groups_) {
-        validate(group, where);
-        static_cast<void>(options_of(group, options_, where));
-    }
+    for (const ParamGroup& group : param_groups_) { validate(group, where); }
+    static_cast<void>(chosen_options(options_, this->param_groups(), where));
 }
 
 template <class Rule, class Engine>
@@ -158,7 +189,8 @@ void OptimizerNumbers<Rule, Engine>::begin(Context<Engine>& context) {
     context_ = &context;
     // Here, so that the first step allocates nothing but the norm's buffers.
     static_cast<void>(context.template kept<NormMemory<Engine>>());
-    engine_options_ = EngineTable<Engine, Options>(context, options_);
+    const auto chosen = chosen_options(options_, param_groups(), SourceLocation{});
+    engine_options_ = {context, std::span<const ChosenOptions<Options>>(chosen)};
     scalars_ = EngineTable<Engine, StepScalars>(context, StepScalars{});
 }
 
@@ -168,22 +200,53 @@ void OptimizerNumbers<Rule, Engine>::set_learning_rate(double learning_rate, Sou
     changed.learning_rate = learning_rate;
     validate(changed, where);
     options_ = changed;
-    Engine::Kernels::run_once(context_->compute_stream(), SetOptions<Options>{changed, engine_options_.data()});
+    const ChosenOptions<Options> own{1, changed};
+    write(std::span(&own, 1));
+}
+
+template <class Rule, class Engine>
+void OptimizerNumbers<Rule, Engine>::set_options(const Options& options, SourceLocation where) {
+    validate(options, where);
+    const std::size_t states = Rule::state_count(options);
+    if (states != Rule::state_count(options_)) {
+        throw_invalid_argument(where, name_of_rule<Rule>(), ": set_options for an optimizer with ", states,
+                               " states, expected as many as it was made with, ", Rule::state_count(options_));
+    }
+    const auto chosen = chosen_options(options, param_groups(), where);
+    if (stated_ != nullptr) { stated_ = book()->keep(optimizer_statements<Rule>(options, where)); }
+    options_ = options;
+    write(chosen);
+}
+
+template <class Rule, class Engine>
+void OptimizerNumbers<Rule, Engine>::set_param_groups(std::vector<ParamGroup> param_groups,
+                                                      std::vector<Statements> choices, SourceLocation where) {
+    const auto chosen = chosen_options(options_, std::span<const ParamGroup>(param_groups), where);
+    std::vector<StatementsHandle> kept = choices_;
+    for (std::size_t number = 0; number < kept.size(); ++number) {
+        if (kept[number] != nullptr) { kept[number] = book()->keep(std::move(choices[number])); }
+    }
+    choices_ = std::move(kept);
+    param_groups_ = std::move(param_groups);
+    write(chosen);
 }
 
 template <class Rule, class Engine>
 StatementHash OptimizerNumbers<Rule, Engine>::begin_step(const Reduced<Engine>& reduced,
-                                                         const ClipCoefficient& coefficient, SourceLocation where) {
-    context_->compare_calls(where);
+                                                         const ClipCoefficient& coefficient, const StepShare& share,
+                                                         SourceLocation where) {
+    if (share.before == 0) { context_->compare_calls(where); }
     StatedStep step = Access::stated(reduced);
     step.number = ++steps_;
     step.learning_rate = options_.learning_rate;
     step.max_norm = coefficient.max_norm;
     step.optimizer = hash_of(stated_);
+    step.shared = share.before;
     step.updated = where;
-    if (stated_ != nullptr) { book_of(context_->world())->note(step); }
-    Engine::Kernels::run_once(context_->compute_stream(), BeginStep{reduced.divisor_scale(), coefficient,
-                                                                    Access::loss_scale(reduced), scalars_.data()});
+    if (stated_ != nullptr) { book()->note(step); }
+    Engine::Kernels::run_once(
+        context_->compute_stream(),
+        BeginStep{reduced.divisor_scale(), coefficient, Access::loss_scale(reduced), scalars_.data(), share.adapts});
     return step.update_hash();
 }
 

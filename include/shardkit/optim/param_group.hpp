@@ -1,16 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <type_traits>
+#include <vector>
 
 #include <shardkit/core/error.hpp>
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/core/validate_number.hpp>
+#include <shardkit/optim/step_work.hpp>
 
 namespace shardkit {
+
+/// Which optimizer updates the parameters of a ParamGroup.
+enum class UpdatedBy : std::uint8_t {
+    own,     ///< the one that the group is given to
+    another  ///< another one of a CombinedOptimizer
+};
 
 /// Hyper-parameters of their own for some parameters; the first group that matches a parameter decides. What is given
 /// replaces the optimizer's member of that name; an optimizer without such a member refuses it.
@@ -23,17 +34,8 @@ struct ParamGroup {
     std::optional<double> beta2{};
     std::optional<double> epsilon{};
     std::optional<double> momentum{};
+    UpdatedBy updated_by = UpdatedBy::own;
 };
-
-/// Refuses a group of parameters without a match function, or numbers out of range.
-/// @throws std::invalid_argument that names what is out of range
-inline void validate(const ParamGroup& group, SourceLocation where) {
-    detail::validate_not_negative("ParamGroup", "learning_rate_scale", group.learning_rate_scale, where);
-    if (group.weight_decay) {
-        detail::validate_not_negative("ParamGroup", "weight_decay", *group.weight_decay, where);
-    }
-    if (!group.matches) { throw_invalid_argument(where, "ParamGroup: matches is empty, expected a function"); }
-}
 
 namespace detail {
 
@@ -52,6 +54,46 @@ inline bool counts_by_itself(const ParamGroup& group) {
     for_each_own(group, [&](auto, const auto& given, auto) { own = own || given; });
     return own;
 }
+/// Whether it gives any hyper-parameter.
+inline bool has_values(const ParamGroup& group) {
+    return group.learning_rate_scale != 1 || group.weight_decay || counts_by_itself(group);
+}
+
+}  // namespace detail
+
+/// Refuses a group of parameters without a match function, or numbers out of range.
+/// @throws std::invalid_argument that names what is out of range
+inline void validate(const ParamGroup& group, SourceLocation where) {
+    detail::validate_not_negative("ParamGroup", "learning_rate_scale", group.learning_rate_scale, where);
+    if (group.weight_decay) {
+        detail::validate_not_negative("ParamGroup", "weight_decay", *group.weight_decay, where);
+    }
+    if (!group.matches) { throw_invalid_argument(where, "ParamGroup: matches is empty, expected a function"); }
+    if (group.updated_by == UpdatedBy::another && detail::has_values(group)) {
+        throw_invalid_argument(
+            where, "ParamGroup: hyper-parameters are given for parameters that another optimizer updates");
+    }
+}
+
+namespace detail {
+
+/// The number of the first group that a parameter is of; no_param_group: of none.
+inline constexpr std::size_t no_param_group = static_cast<std::size_t>(-1);
+inline std::size_t param_group_of(std::string_view path, std::string_view parameter,
+                                  std::span<const ParamGroup> groups) {
+    for (std::size_t g = 0; g < groups.size(); ++g) {
+        if (groups[g].matches(path, parameter)) { return g; }
+    }
+    return no_param_group;
+}
+inline bool is_left_out(std::size_t group, std::span<const ParamGroup> groups) {
+    return group != no_param_group && groups[group].updated_by == UpdatedBy::another;
+}
+/// The number of a parameter's hyper-parameters in the list of chosen_options. `decay`: its attribute.
+constexpr std::size_t options_number(std::size_t param_group, bool decay) noexcept {
+    return 2 * (param_group + 1) + (decay ? 0 : 1);
+}
+
 /// An optimizer's options with what a group replaces.
 /// @throws std::invalid_argument when they have no such member, or what comes out is out of range
 template <class Options>
@@ -67,6 +109,21 @@ Options options_of(const ParamGroup& group, Options options, SourceLocation wher
     if (group.weight_decay) { options.weight_decay = *group.weight_decay; }
     validate(options, where);
     return options;
+}
+/// All hyper-parameters that an optimizer's parameters may have: its own, and those of each group.
+/// @throws std::invalid_argument as options_of
+template <class Options>
+std::vector<ChosenOptions<Options>> chosen_options(const Options& options, std::span<const ParamGroup> groups,
+                                                   SourceLocation where) {
+    std::vector<ChosenOptions<Options>> chosen{{1, options}, {1, options}};
+    chosen.back().options.weight_decay = 0;
+    for (const ParamGroup& group : groups) {
+        const Options its = options_of(group, options, where);
+        chosen.push_back({group.learning_rate_scale, its});
+        chosen.push_back({group.learning_rate_scale, its});
+        chosen.back().options.weight_decay = group.weight_decay.value_or(0);
+    }
+    return chosen;
 }
 
 }  // namespace detail

@@ -103,12 +103,49 @@ class RuleOptimizer : public Optimizer<EngineType> {
             where);
         numbers_.begin(context);
         make_tables(where);
+        for_each_group(
+            [this](auto& state, auto& group, auto& /*table*/) {
+                for (std::size_t p = 0; p < group.updated().size(); ++p) {
+                    const PlacedParameter& parameter = state.geometry().parameters[p];
+                    if (state.trainable() && !parameter.frozen && !group.updates(p)) {
+                        this->leave(detail::concat(state.path(), ".", parameter.name));
+                    }
+                }
+            },
+            where);
     }
 
     const Options& options() const noexcept { return numbers_.options(); }
     double learning_rate() const noexcept override { return options().learning_rate; }
     void set_learning_rate(double learning_rate, SourceLocation where = SourceLocation::current()) override {
         numbers_.set_learning_rate(learning_rate, where);
+    }
+    /// Replaces all hyper-parameters, the learning rate too; takes effect with the next step. What a ParamGroup gives
+    /// stays that group's. A bias correction is by the products of the betas that the steps were made with.
+    /// Order:   stream-ordered; local work. Ranks compare the hyper-parameters with the next step's.
+    /// @throws  std::invalid_argument for what is out of range, or another number of states (another Momentum, say):
+    ///          nothing has changed then
+    void set_options(const Options& options, SourceLocation where = SourceLocation::current()) {
+        numbers_.set_options(options, where);
+    }
+    std::span<const ParamGroup> param_groups() const noexcept { return numbers_.param_groups(); }
+    /// Replaces what ParamGroups give, likewise. Each is of the same parameters as before.
+    ///     std::vector groups(optimizer.param_groups().begin(), optimizer.param_groups().end());
+    ///     groups[0].weight_decay = decay_of(step);
+    ///     optimizer.set_param_groups(std::move(groups));
+    /// @throws  std::invalid_argument for what is out of range, or a parameter that another group matches than before
+    void set_param_groups(std::vector<ParamGroup> param_groups, SourceLocation where = SourceLocation::current()) {
+        for (const ParamGroup& group : param_groups) { validate(group, where); }
+        const std::span<const ParamGroup> to(param_groups.data(), param_groups.size());
+        std::vector<detail::Statements> choices;
+        detail::Access::walk(
+            this->model(),
+            [&](detail::Group<Engine>& group) {
+                numbers_.require_same_groups(group.geometry(), to, where);
+                choices.push_back(detail::param_group_statements(group.geometry(), to, where));
+            },
+            where);
+        numbers_.set_param_groups(std::move(param_groups), std::move(choices), where);
     }
 
     std::vector<ShardInfo> shards() override {
@@ -160,14 +197,23 @@ class RuleOptimizer : public Optimizer<EngineType> {
     }
 
     detail::StatementHash run(const Reduced<Engine>& reduced, const ClipCoefficient& coefficient,
-                              SourceLocation where) override {
+                              const detail::StepShare& share, SourceLocation where) override {
         list(where);
-        const detail::StatementHash stated = numbers_.begin_step(reduced, coefficient, where);
+        const detail::StatementHash stated = numbers_.begin_step(reduced, coefficient, share, where);
         for_each_batches(
             [&](auto& batches) { batches.run(numbers_.context(), numbers_.scalars(), numbers_.engine_options()); });
         return stated;
     }
-    detail::StatementHash choices(std::size_t number) const noexcept override { return numbers_.choices(number); }
+    const detail::StatementsHandle& choices(std::size_t number) const noexcept override {
+        return numbers_.choices(number);
+    }
+    std::vector<std::vector<char>> updated(SourceLocation where) override {
+        std::vector<std::vector<char>> all;
+        for_each_group([&](auto& /*state*/, auto& group,
+                           auto& /*table*/) { all.emplace_back(group.updated().begin(), group.updated().end()); },
+                       where);
+        return all;
+    }
 
     std::uint64_t steps_of(const detail::Group<Engine>& wanted, SourceLocation where) const override {
         std::optional<std::uint64_t> steps;
@@ -187,11 +233,11 @@ class RuleOptimizer : public Optimizer<EngineType> {
                 detail::GroupProgress& progress = all.emplace_back();
                 if (!group.number()) { return; }
                 visitor.group(state, group.reader());
+                progress = group.progress(table);
+                visitor.progress(progress);
                 for (std::size_t s = 0; s < group.states_used(); ++s) {
                     visitor.state(Rule::state_names[s], group.state(s));
                 }
-                progress = group.progress(table);
-                visitor.progress(progress);
                 as_chosen = (purpose == Purpose::capture || group.takes(progress)) && as_chosen;
             },
             where);
@@ -222,9 +268,7 @@ class RuleOptimizer : public Optimizer<EngineType> {
         for_each_batches([](auto& batches) { batches.restart(); });
         std::size_t number = 0;
         model_.for_each_state(
-            [&](auto& state) {
-                batches_of(state).choose(state, options(), numbers_.param_groups(), progress[number++]);
-            },
+            [&](auto& state) { batches_of(state).choose(state, numbers_.param_groups(), progress[number++]); },
             where);
         make_tables(where);
     }

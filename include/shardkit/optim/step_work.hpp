@@ -10,17 +10,31 @@
 
 namespace shardkit::detail {
 
+/// An optimizer's share of a step that several make together: a CombinedOptimizer's.
+struct StepShare {
+    std::uint64_t before = 0;  ///< what those before it state of the step; 0: it is the first
+    bool adapts = true;        ///< the loss scale: the last one does
+};
+
 /// What one step computes for all groups, in the engine's memory.
 struct StepScalars {
     double gradient_scale = 1;  ///< one over the divisor and the loss scale, times the clip coefficient
     std::uint32_t skip = 0;     ///< not 0: gradients overflowed under a loss scale, and the step changes nothing
 };
 
+/// The hyper-parameters of an optimizer that some parameters share. The learning rate of `options` is looked at in
+/// the first of all alone, which is the optimizer's own.
+template <class Options>
+struct ChosenOptions {
+    double learning_rate_scale = 1;
+    Options options{};
+};
+
 /// Hyper-parameters changed between steps: written in a stream's order, so that steps already given use the old ones.
 template <class Options>
 struct SetOptions {
-    Options value;
-    Options* to;  ///< the engine's memory
+    ChosenOptions<Options> value;
+    ChosenOptions<Options>* to;  ///< the engine's memory
 
     constexpr void operator()() const { *to = value; }
 };
@@ -32,22 +46,21 @@ struct BeginStep {
     ClipCoefficient coefficient;
     LossScaleState* loss_scale;  ///< null without one
     detail::StepScalars* scalars;
+    bool adapts = true;  ///< the loss scale; false for all but the last of optimizers that share a step
 
     constexpr void operator()() const {
         scalars->gradient_scale = detail::unscale(divisor_scale, loss_scale) * coefficient.value();
         scalars->skip = 0;
         if (loss_scale == nullptr) { return; }
         scalars->skip = coefficient.found_inf() == FoundInf::yes ? 1 : 0;
-        loss_scale->update(coefficient.found_inf());
+        if (adapts) { loss_scale->update(coefficient.found_inf()); }
     }
 };
 
-/// What some of a group's parameters are updated with, and how far they are. The learning rate of `options` is not
-/// looked at: a schedule's is.
+/// What some of a group's parameters are updated with, and how far they are.
 template <class Rule>
 struct ParameterHypers {
-    double learning_rate_scale = 1;
-    typename Rule::Options options{};
+    std::uint64_t options = 0;  ///< the number of their ChosenOptions
     typename Rule::Progress progress{};
 };
 
@@ -63,7 +76,7 @@ struct GroupUpdates {
 template <class Rule, class A>
 struct BeginUpdates {
     const detail::StepScalars* scalars;
-    const typename Rule::Options* options;
+    const ChosenOptions<typename Rule::Options>* options;
     GroupUpdates* groups;
     ParameterHypers<Rule>* hypers;
     typename Rule::template Update<A>* updates;  ///< one for each of the hypers
@@ -72,10 +85,11 @@ struct BeginUpdates {
         if (scalars->skip != 0) { return; }
         GroupUpdates& its = groups[group];
         for (std::uint32_t i = its.first; i < its.first + its.count; ++i) {
-            auto chosen = hypers[i].options;
-            chosen.learning_rate = options->learning_rate;
+            const std::uint64_t number = hypers[i].options;
+            auto chosen = options[number].options;
+            chosen.learning_rate = options->options.learning_rate;
             Rule::advance(hypers[i].progress, chosen);
-            chosen.learning_rate *= hypers[i].learning_rate_scale;
+            chosen.learning_rate *= options[number].learning_rate_scale;
             updates[i] = Rule::template update<A>(hypers[i].progress, chosen, scalars->gradient_scale);
         }
         its.steps = hypers[its.first].progress.steps;

@@ -216,8 +216,7 @@ class UpdateBatches {
     void add(State& state, const Options& options, std::span<const ParamGroup> param_groups);
     /// Begins the table anew, into which `choose` takes all groups again, in order, each as far as `progress` says.
     void restart();
-    void choose(State& state, const Options& options, std::span<const ParamGroup> param_groups,
-                const GroupProgress& progress);
+    void choose(State& state, std::span<const ParamGroup> param_groups, const GroupProgress& progress);
     /// Steps that a group of that identity has taken; none where it has no such group. Waits for the compute stream.
     std::optional<std::uint64_t> steps(std::uint64_t identity) const;
     /// Whether a graph has captured a step, whose work refers to the tables.
@@ -228,7 +227,7 @@ class UpdateBatches {
     void start() noexcept;
     void list(State& state);
     /// One step of those that take part in it, on the compute stream.
-    void run(Context<Engine>& context, const StepScalars* scalars, const Options* options);
+    void run(Context<Engine>& context, const StepScalars* scalars, const ChosenOptions<Options>* options);
 
     /// The next group in a walk over the model that `start` began.
     Group& next() noexcept { return groups_[listed_++]; }
@@ -270,10 +269,12 @@ UpdateBatches<Rule, Engine, Precision>::~UpdateBatches() = default;
 template <class Rule, class Engine, class Precision>
 void UpdateBatches<Rule, Engine, Precision>::add(State& state, const Options& options,
                                                  std::span<const ParamGroup> param_groups) {
-    groups_.emplace_back(state.context(), state.geometry(), options);
-    groups_.back().choose(state.context(), state.geometry(), options, param_groups, nullptr, table_);
+    Group& group = groups_.emplace_back(state.context(), state.geometry(), options, param_groups);
+    group.choose(state.context(), state.geometry(), param_groups, nullptr, table_);
     numbers_.emplace(state.identity(), groups_.size() - 1);
-    state.torn().end_states();
+    for (std::size_t p = 0; p < group.updated().size(); ++p) {
+        if (group.updates(p)) { state.torn().end_states(p); }
+    }
 }
 
 template <class Rule, class Engine, class Precision>
@@ -291,10 +292,9 @@ void UpdateBatches<Rule, Engine, Precision>::restart() {
 }
 
 template <class Rule, class Engine, class Precision>
-void UpdateBatches<Rule, Engine, Precision>::choose(State& state, const Options& options,
-                                                    std::span<const ParamGroup> param_groups,
+void UpdateBatches<Rule, Engine, Precision>::choose(State& state, std::span<const ParamGroup> param_groups,
                                                     const GroupProgress& progress) {
-    next().choose(state.context(), state.geometry(), options, param_groups, &progress, table_);
+    next().choose(state.context(), state.geometry(), param_groups, &progress, table_);
 }
 
 template <class Rule, class Engine, class Precision>
@@ -323,7 +323,7 @@ void UpdateBatches<Rule, Engine, Precision>::list(State& state) {
 
 template <class Rule, class Engine, class Precision>
 void UpdateBatches<Rule, Engine, Precision>::run(Context<Engine>& context, const StepScalars* scalars,
-                                                 const Options* options) {
+                                                 const ChosenOptions<Options>* options) {
     captured_ = captured_ || capture_of(context.compute_stream()) != 0;
     table_.begin(context.compute_stream(), scalars, options);
     for_each([&](auto& launches) { launches.run(context, table_.updates(), &scalars->skip); });

@@ -39,7 +39,7 @@ class UpdateTable {
     void take(std::size_t group, bool taken) noexcept { taken_[group] = taken ? 1 : 0; }
     /// Counts the step of the groups that take part, and makes their updates: one launch for each run of neighbours.
     void begin(const typename Engine::Stream& stream, const StepScalars* scalars,
-               const typename Rule::Options* options);
+               const ChosenOptions<typename Rule::Options>* options);
 
     const Update* updates() const noexcept { return updates_.data(); }
     /// Steps that a group has taken. Waits for the compute stream.
@@ -83,7 +83,7 @@ void UpdateTable<Rule, Engine, A>::upload(Context<Engine>& context) {
 
 template <class Rule, class Engine, class A>
 void UpdateTable<Rule, Engine, A>::begin(const typename Engine::Stream& stream, const StepScalars* scalars,
-                                         const typename Rule::Options* options) {
+                                         const ChosenOptions<typename Rule::Options>* options) {
     const auto is_taken = [&](std::size_t group) { return taken_[group] != 0; };
     for_each_run(0, taken_.size(), is_taken, [&](std::size_t begin, std::size_t end) {
         run_each<Engine>(

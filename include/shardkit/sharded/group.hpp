@@ -23,6 +23,7 @@
 #include <shardkit/sharded/group_geometry.hpp>
 #include <shardkit/sharded/group_statements.hpp>
 #include <shardkit/sharded/norm_tables.hpp>
+#include <shardkit/sharded/partial_norms.hpp>
 #include <shardkit/sharded/place_group.hpp>
 #include <shardkit/sharded/shard_info.hpp>
 #include <shardkit/sharded/step_director.hpp>
@@ -219,6 +220,9 @@ class Group {
     virtual void await_reduced() = 0;
     /// Adds to `stated` a digest of those reduced gradients that are equal on every rank of the world.
     virtual void digest_reduced(StatedStep& stated) = 0;
+    /// Adds what this rank counts of each parameter's reduced gradients to `norms`, one for each. Engine memory.
+    /// `lanes`: memory to work in, AddPartialNorms::most_lanes.
+    virtual void add_norms(const double* scale, std::span<PartialNorms> norms, PartialNorms* lanes) = 0;
     /// Lists the group for a norm over its model. `norm` is the norm's number on this rank.
     virtual NormList<Engine>& list_for_norm(std::uint64_t norm) = 0;
 

@@ -93,6 +93,7 @@ class GroupState : public Group<EngineType> {
     void finish_gradients(SourceLocation where, std::string_view verb) override;
     void await_reduced() override { gradients_.wait(); }
     void digest_reduced(StatedStep& stated) override;
+    void add_norms(const double* scale, std::span<PartialNorms> norms, PartialNorms* lanes) override;
     NormList<Engine>& list_for_norm(std::uint64_t norm) override;
     void hold_parameters(void* memory, SourceLocation where) override { parameters_.hold(memory, where); }
     void let_go_parameters() noexcept override { parameters_.let_go(); }

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include <shardkit/sharded/fill_work.hpp>
+#include <shardkit/sharded/fill_parameters.hpp>
 #include <shardkit/sharded/group_state.hpp>
 
 // Defines the members of GroupState out of its class, so that `extern template` keeps them out of a user's file.
@@ -172,6 +172,23 @@ void GroupState<Engine, Precision>::begin_update(SourceLocation where) const {
 }
 
 template <class Engine, class Precision>
+void GroupState<Engine, Precision>::add_norms(const double* scale, std::span<PartialNorms> norms,
+                                              PartialNorms* lanes) {
+    using Work = AddPartialNorms<Reduction>;
+    const auto stream = context_.compute_stream();
+    const std::size_t origin = geometry_.range(geometry_.table.reduced).begin;
+    std::size_t p = 0;
+    for (const IndexRange counted : this->counted_segments()) {
+        while (counted.begin + origin >= geometry_.parameters[p].range.end) { ++p; }
+        const std::span<const Reduction> elements = gradients_.reduced().subspan(counted.begin, counted.size());
+        // A host goes through them once.
+        const std::uint64_t count = host_reads<Engine> ? 1 : Work::lanes_of(counted.size());
+        run_each<Engine>(stream, count, Work{elements, count, scale, lanes});
+        Engine::Kernels::run_once(stream, FoldPartialNorms{std::span<const PartialNorms>(lanes, count), &norms[p]});
+    }
+}
+
+template <class Engine, class Precision>
 NormList<Engine>& GroupState<Engine, Precision>::list_for_norm(std::uint64_t norm) {
     auto& list = context_.template kept<NormTables<Engine, Reduction>>();
     list.list(
@@ -258,45 +275,6 @@ void GroupState<Engine, Precision>::write_range(std::size_t parameter, std::span
         Engine::Kernels::copy_in(context_.compute_stream(), written_now, target.subspan(at - origin, count));
         if (digest != nullptr) { digest->add(first, written_now); }
         at += count;
-    }
-}
-
-template <class Engine, class Precision>
-template <class RoundedTo, class T, class F>
-void GroupState<Engine, Precision>::fill_range(std::size_t parameter, std::span<T> target, std::size_t origin,
-                                               const F& value, ValuesDigest* digest) {
-    const PlacedParameter& filled = geometry_.parameters[parameter];
-    const IndexRange range = intersect(filled.range, {origin, origin + target.size()});
-    if (range.empty()) { return; }
-    const std::size_t first = range.begin - filled.range.begin;
-    const FillWork<T, RoundedTo, F> work{value, filled.part, first, target.data() + (range.begin - origin)};
-    Engine::Kernels::for_each_index(context_.compute_stream(), range.size(), work);
-    if (digest != nullptr) {
-        digest->template add_each<T>(first, range.size(), [&](std::size_t i) { return work[i]; });
-    }
-}
-
-/// Compiled only for engines with IndexKernels.
-template <class Engine, class Precision>
-template <GivesFunctions F>
-void GroupState<Engine, Precision>::fill(F& value, SourceLocation where) {
-    this->begin_initialize(where);
-    for (std::size_t p = 0; p < geometry_.parameters.size(); ++p) {
-        const auto its = function_of(value, geometry_.path, geometry_.parameters[p].name);
-        static_assert(
-            std::is_trivially_copyable_v<decltype(its)>,
-            "initialize: the function of an index is copied to the engine: expected a trivially copyable one");
-        if constexpr (Precision::has_master) {
-            if (geometry_.keeps_master()) {
-                fill_range<void>(p, parameters_.master(), geometry_.updated.begin, its, nullptr);
-            }
-        }
-        ValuesDigest digest(geometry_.parameters[p].range.size());
-        fill_range<Master>(p, parameters_.resting(), parameters_.resting_range().begin, its,
-                           statements_.compares_values() ? &digest : nullptr);
-        parameters_.end_write();
-        torn_.end(p, TornValues::parameters);
-        if (statements_.compares_values()) { statements_.set_values(p, digest); }
     }
 }
 

@@ -31,9 +31,11 @@ class BasicTornValues {
     }
     /// Marks these values as completely written.
     void end(std::size_t parameter, std::string_view kind) noexcept { torn_.erase({parameter, kind}); }
-    /// Forgets half-written optimizer states, as a new optimizer has states of its own.
-    void end_states() noexcept {
-        std::erase_if(torn_, [](const Values& values) { return values.second != parameters; });
+    /// Forgets the half-written optimizer states of a parameter, as a new optimizer has states of its own for it.
+    void end_states(std::size_t parameter) noexcept {
+        std::erase_if(torn_, [parameter](const Values& values) {
+            return values.first == parameter && values.second != parameters;
+        });
     }
     /// @throws UsageError, which names `verb` and the write that has not ended, where values are half written
     void require_whole(std::string_view path, std::span<const PlacedParameter> of, std::string_view verb,

@@ -26,6 +26,11 @@ namespace shardkit {
 template <class... P>
 struct Precisions {};
 
+inline namespace SHARDKIT_BUILD {
+template <class EngineType>
+class Groups;
+}
+
 namespace detail {
 template <class T>
 struct IsSharded : std::false_type {};
@@ -38,6 +43,11 @@ struct NeedsModel {
 };
 template <class G, class P, class E, class R>
 struct IsSharded<Sharded<G, P, E, R>> : std::true_type {};
+/// Whether a part of a model is one itself.
+template <class T>
+concept IsModel = std::is_base_of_v<Groups<typename T::Engine>, T> && requires {
+    typename T::Precision;
+};
 
 template <class T>
 struct LayerOf {
@@ -56,7 +66,8 @@ using LayerOf = typename detail::LayerOf<T>::type;
 namespace detail {
 
 template <class... T>
-inline constexpr bool all_sharded = sizeof...(T) > 0 && (IsSharded<shardkit::LayerOf<T>>::value && ...);
+inline constexpr bool all_sharded = sizeof...(T) > 0 && ((IsSharded<shardkit::LayerOf<T>>::value ||
+                                                          IsModel<std::remove_const_t<T>>)&&...);
 
 /// The engine of parts that are no groups, so that Model's assertions can report the error.
 struct NoEngine {};
@@ -105,6 +116,9 @@ template <class Sorted, class P, class... Rest>
 struct SortPrecisions<Sorted, P, Rest...>
     : SortPrecisions<typename InsertPrecision<P, Precisions<>, Sorted>::type, Rest...> {};
 
+template <class Sorted, class... P, class... Rest>
+struct SortPrecisions<Sorted, Precisions<P...>, Rest...> : SortPrecisions<Sorted, P..., Rest...> {};
+
 /// The parameter of a Model for a list of precisions: a single precision stands without a list.
 template <class P>
 struct NamePrecisions {
@@ -138,6 +152,10 @@ using PrecisionsOf = typename PrecisionList<P>::type;
 template <class Wanted, class... P>
 constexpr bool is_among(Precisions<P...> /*list*/) {
     return (std::is_same_v<Wanted, P> || ...);
+}
+template <class List, class... Wanted>
+constexpr bool are_among(List list, Precisions<Wanted...> /*wanted*/) {
+    return (is_among<Wanted>(list) && ...);
 }
 
 }  // namespace detail
@@ -231,6 +249,7 @@ class Groups {
 
     explicit Groups(std::vector<Member> members)
         : members_(std::make_shared<const std::vector<Member>>(std::move(members))) {}
+    static const std::vector<Member>& members(const Groups& groups) noexcept { return *groups.members_; }
     static Member member(detail::Group<Engine>& group) {
         return {&group, group.identity(), group.life(), group.path()};
     }
@@ -284,10 +303,11 @@ void Groups<Engine>::refuse_ended(const Member& member, SourceLocation where) {
 
 /// A model: its groups, in the order in which collectives over all of them run.
 ///     Model model{embedding, blocks, head};
-/// Each part is a Sharded or a range of them, for example a vector. The type names only the engine and the precisions
-/// of the groups: Model<Engine> is any model of fp32 groups, Model<Engine, DefaultPrecision<bf16>> one of bf16
-/// groups. A Model is a value, cheap to copy and to keep as a member. It lists the groups that exist when it is made:
-/// a range may be moved afterwards, but groups that are added to it later are not part of the model.
+/// Each part is a Sharded, a range of them, for example a vector, or one of several models. The type names only the
+/// engine and the precisions of the groups: Model<Engine> is any model of fp32 groups, Model<Engine,
+/// DefaultPrecision<bf16>> one of bf16 groups. A Model is a value, cheap to copy and to keep as a member. It lists
+/// the groups that exist when it is made: a range may be moved afterwards, but groups that are added to it later are
+/// not part of the model.
 template <class EngineType, class PrecisionType = DefaultPrecision<float>>
 class Model : public Groups<EngineType> {
     using Base = Groups<EngineType>;
@@ -297,7 +317,8 @@ class Model : public Groups<EngineType> {
     using Precision = PrecisionType;
 
     template <class... T>
-    requires(!(std::is_base_of_v<Base, T> || ...)) explicit Model(T&... parts) : Base(list(parts...)) {}
+    requires(sizeof...(T) > 1 || !(std::is_base_of_v<Base, T> || ...)) explicit Model(T&... parts)
+        : Base(list(parts...)) {}
 
     /// Sets every element of every group, as Sharded::initialize does: from value(path, parameter name, index in the
     /// whole parameter), or from value(path, parameter name)(index), which the engine's kernels call. Local work.
@@ -331,7 +352,8 @@ class Model : public Groups<EngineType> {
         if constexpr (is_sharded) {
             constexpr bool one_engine = (std::is_same_v<typename LayerOf<T>::Engine, Engine> && ...);
             static_assert(one_engine, "Model: the groups of one model must be of one engine");
-            constexpr bool fits = (detail::is_among<typename LayerOf<T>::Precision>(precisions{}) && ...);
+            constexpr bool fits =
+                (detail::are_among(precisions{}, detail::PrecisionsOf<typename LayerOf<T>::Precision>{}) && ...);
             static_assert(
                 fits, "Model<Engine, Precision>: a group has another precision; name it, or Precisions<...> of all");
             if constexpr (one_engine && fits) { (add(members, parts), ...); }
@@ -346,6 +368,9 @@ class Model : public Groups<EngineType> {
             } else {
                 members.push_back(Base::member(detail::Access::state(part)));
             }
+        } else if constexpr (std::is_base_of_v<Base, Part>) {
+            const auto& more = Base::members(part);
+            members.insert(members.end(), more.begin(), more.end());
         } else {
             for (auto& layer : part) { add(members, layer); }
         }

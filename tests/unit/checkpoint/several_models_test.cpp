@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -14,11 +15,15 @@
 #include <shardkit/checkpoint/save.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/optim/adamw.hpp>
+#include <shardkit/optim/combined_optimizer.hpp>
 #include <shardkit/optim/lion.hpp>
+#include <shardkit/optim/sgd.hpp>
 #include <shardkit/policy/full_shard.hpp>
 #include <shardkit/step/local_shards.hpp>
+#include <shardkit/step/loss_scale.hpp>
 
 #include "temporary_folder.hpp"
+#include "unit/thrown_message.hpp"
 
 namespace sk = shardkit;
 
@@ -101,6 +106,48 @@ TEST_CASE(
     const std::vector<float> straight = trained(1, "", 0, 5);
     trained(3, folder.path(), 0, 2);
     CHECK(trained(2, folder.path(), 2, 5) == straight);
+}
+
+TEST_CASE("a state of several models takes an optimizer, a loss scale and bytes of each, in any order of models") {
+    const temporary_folder::Folder folder;
+    const auto is_weight = [](std::string_view, std::string_view) { return true; };
+    const auto use = [&](std::size_t ranks, bool saves) {
+        sk::threads::run(sk::DeviceMesh{ranks}, [&](auto& rank) {
+            Trainer trainer(rank);
+            sk::Model averages{trainer.average};
+            sk::LossScale scale{rank, {.initial = saves ? 8.0 : 2.0}};
+            sk::LossScale critics{rank, {.initial = saves ? 16.0 : 2.0}};
+            std::vector<std::uint8_t> sampler{1, 2}, critics_sampler{3};
+            if (!saves) { sampler = critics_sampler = {}; }
+            sk::SGD<sk::threads::Engine> none{
+                trainer.seconds, {}, {{.matches = is_weight, .updated_by = sk::UpdatedBy::another}}};
+            sk::CombinedOptimizer<sk::threads::Engine> seconds{trainer.seconds, {none, trainer.lion}};
+            const sk::Model saved{trainer.firsts, trainer.seconds, averages};
+            const sk::Model loaded{averages, trainer.seconds, trainer.firsts};
+            sk::CheckpointState state{saves ? saved : loaded, trainer.adamw, scale};
+            state.add(seconds).add(critics, "critic").blob("sampler", sampler).blob("critic", critics_sampler);
+            if (saves) {
+                for (int step = 0; step < 2; ++step) { trainer.step(step); }
+                sk::save(rank, folder.path(), 2, state);
+            } else {
+                CHECK(sk::load(rank, folder.path() + "/step-00000002", state).left.empty());
+                CHECK(scale.value() == 8);
+                CHECK(critics.value() == 16);
+                CHECK(sampler == std::vector<std::uint8_t>{1, 2});
+                CHECK(critics_sampler == std::vector<std::uint8_t>{3});
+                CHECK(trainer.adamw.steps(trainer.first) == 2);
+                CHECK(seconds.steps(trainer.second) == 2);
+            }
+            CHECK(has(thrown_message<std::invalid_argument>([&] { state.add(critics, "critic"); }),
+                      "CheckpointState: two loss scales are called 'critic', expected a name for each: "
+                      "add(loss_scale, name)"));
+            CHECK(has(thrown_message<std::invalid_argument>([&] { state.add(critics); }),
+                      "CheckpointState: two loss scales are called '', expected a name for each: "
+                      "add(loss_scale, name)"));
+        });
+    };
+    use(3, true);
+    use(2, false);
 }
 
 TEST_CASE("a state takes an optimizer of its own groups, and one for each group") {

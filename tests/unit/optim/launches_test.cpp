@@ -194,7 +194,8 @@ TEST_CASE(
     const auto third = [](auto, auto name) { return name == "t2"; };
     CHECK(ranges_with(ten_tensors<float>(), {}) == 1);
     CHECK(ranges_with(ten_tensors<float>(), {{.matches = third, .learning_rate_scale = 2}}) == 3);
-    CHECK(ranges_with(ten_tensors<float>(), {{.matches = third, .learning_rate_scale = 1}}) == 1);
+    CHECK(ranges_with(ten_tensors<float>(), {{.matches = third, .learning_rate_scale = 1}}) ==
+          3);  // may be set apart
     CHECK(ranges_with({{"a", {64}}, {"b", {64}, {.frozen = true}}, {"c", {64}}}, {}) == 2);
     CHECK(ranges_with({{"a", {64}}, {"b", {64}, {.decay = false}}, {"c", {64}}}, {}) == 3);
     CHECK(ranges_with({{"a", {63}}, {"b", {64}}}, {}) == 2);  // padding between them

@@ -69,18 +69,18 @@ TEST_CASE("BeginStep: divides by the loss scale as it was, then adapts it; skips
 }
 
 TEST_CASE("BeginUpdates: one update for each choice of each group; a skipped step counts nothing") {
-    const sk::AdamWOptions options{.learning_rate = 0.5, .beta1 = 0.5, .beta2 = 0.75, .weight_decay = 0.25};
-    // The learning rate of a choice is not looked at; its betas are.
-    std::vector<sk::detail::ParameterHypers<sk::AdamWRule>> choices{
-        {1, {.learning_rate = 9, .beta1 = 0.5, .beta2 = 0.75, .weight_decay = 0.25}},
+    // The learning rate is that of the first; the betas are each one's.
+    const std::vector<sk::detail::ChosenOptions<sk::AdamWOptions>> options{
+        {1, {.learning_rate = 0.5, .beta1 = 0.5, .beta2 = 0.75, .weight_decay = 0.25}},
         {2, {.learning_rate = 9, .beta1 = 0.5, .beta2 = 0.75, .weight_decay = 0}},
         {4, {.learning_rate = 9, .beta1 = 0.5, .beta2 = 0.75, .weight_decay = 0}},
         {1, {.learning_rate = 9, .beta1 = 0.25, .beta2 = 0.5, .weight_decay = 0}}};
+    std::vector<sk::detail::ParameterHypers<sk::AdamWRule>> choices{{0}, {1}, {2}, {3}};
     std::vector<sk::AdamWUpdate<double>> updates(4);
     std::vector<sk::detail::GroupUpdates> groups{{0, 2}, {2, 2}};
     const sk::AdamWRule::Progress& progress = choices[0].progress;
     sk::detail::StepScalars scalars{0.125, 0};
-    const sk::detail::BeginUpdates<sk::AdamWRule, double> updates_begin{&scalars, &options, groups.data(),
+    const sk::detail::BeginUpdates<sk::AdamWRule, double> updates_begin{&scalars, options.data(), groups.data(),
                                                                         choices.data(), updates.data()};
     const auto begin = [&] { updates_begin(0); };
     begin();

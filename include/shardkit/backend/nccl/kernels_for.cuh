@@ -12,6 +12,7 @@
 #include <type_traits>
 
 #include <shardkit/backend/nccl/extreme.hpp>
+#include <shardkit/optim/moving_average.hpp>
 #include <shardkit/optim/norm.hpp>
 #include <shardkit/optim/step_work.hpp>
 #include <shardkit/optim/update.hpp>
@@ -57,11 +58,15 @@ struct KernelsFor {
     using OfGroups =
         gpu::Launches<gpu::detail::FillPass<Gather>, gpu::detail::FillPass<Gradient>,
                       gpu::detail::ConvertPass<Gather, Master>, gpu::detail::AccumulatePass<Reduction, Reduction>>;
-    using OfSteps = gpu::Launches<gpu::detail::RunOnce<shardkit::detail::BeginNorm>,
-                                  gpu::detail::RunOnce<shardkit::detail::FinishNorm>,
-                                  gpu::detail::RunOnce<shardkit::detail::BeginStep>,
-                                  gpu::detail::RunOnce<shardkit::detail::SetOptions<typename Rule::Options>>,
-                                  shardkit::detail::BeginUpdates<Rule, Arithmetic<Master>>>;
+    using OfSteps =
+        gpu::Launches<gpu::detail::RunOnce<shardkit::detail::BeginNorm>,
+                      gpu::detail::RunOnce<shardkit::detail::FinishNorm>,
+                      gpu::detail::RunOnce<shardkit::detail::BeginInfinityNorm>,
+                      gpu::detail::RunOnce<shardkit::detail::FinishInfinityNorm>,
+                      gpu::detail::RunOnce<shardkit::detail::FoldPartialNorms>,
+                      shardkit::detail::AddPartialNorms<Reduction>, gpu::detail::RunOnce<shardkit::detail::BeginStep>,
+                      gpu::detail::RunOnce<shardkit::detail::SetOptions<typename Rule::Options>>,
+                      shardkit::detail::BeginUpdates<Rule, Arithmetic<Master>>>;
     using OfUpdates = typename decltype(detail::update_launches<Rule, Precision, Master>())::type;
     using OfStoredUpdates =
         typename decltype(detail::update_launches<Rule, Precision, detail::UpdatedWithout<Precision>>())::type;
@@ -79,6 +84,25 @@ struct KernelsFor {
         return Calls(OfGroups::calls(), OfSteps::calls(), OfUpdates::calls(), OfStoredUpdates::calls(),
                      OfReductions::calls(), &gpu::detail::norm_partial<Reduction>);
     }
+};
+
+/// Makes, likewise, the kernels of a MovingAverage in groups of `Average` of a model of `Of`.
+///     template struct shardkit::nccl::AverageKernelsFor<shardkit::DefaultPrecision<float>>;
+template <class Average, class Of = Average>
+struct AverageKernelsFor {
+    using Gather = typename Average::Gather;
+    /// What the groups update: masters, and what is gathered where there are none.
+    using Master = typename Average::Master;
+    using Stored = std::conditional_t<sizeof(Gather) < sizeof(float), Master, Gather>;
+    template <class Updated, class Value>
+    using Pass =
+        gpu::detail::UpdatePass<MovingAverageUpdate<Arithmetic<Updated>>, Updated, Gather, Value, std::size_t{0}>;
+    using OfUpdates = gpu::Launches<gpu::detail::RunOnce<shardkit::detail::SetMovingAverage>,
+                                    Pass<Master, typename Of::Master>, Pass<Master, typename Of::Gather>,
+                                    Pass<Stored, typename Of::Master>, Pass<Stored, typename Of::Gather>>;
+
+    using Calls = typename OfUpdates::Calls;
+    static Calls calls() { return OfUpdates::calls(); }
 };
 
 }  // namespace shardkit::nccl

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include <shardkit/comm/agreement.hpp>
+#include <shardkit/comm/journal.hpp>
+#include <shardkit/core/error.hpp>
+#include <shardkit/detail/access.hpp>
+#include <shardkit/optim/optimizer.hpp>
+#include <shardkit/sharded/group.hpp>
+#include <shardkit/sharded/shard_info.hpp>
+#include <shardkit/step/model.hpp>
+#include <shardkit/step/reduce.hpp>
+
+namespace shardkit::inline SHARDKIT_BUILD {
+
+/// Several optimizers that train one model together, each some of its parameters: one norm, one clipping, one step.
+///     Lion lion{model, {.learning_rate = 1e-4}, {{.matches = not_a_matrix, .updated_by = UpdatedBy::another}}};
+///     AdamW adamw{model, {.learning_rate = 1e-3}, {{.matches = a_matrix, .updated_by = UpdatedBy::another}}};
+///     CombinedOptimizer optimizer{model, {lion, adamw}};
+/// An optimizer may be that of some of the groups as well. Learning rates and options are set in the parts. The parts
+/// outlive it and stay where they are; so does a class that has it as a member.
+/// Memory:  nothing of its own. Of a group that has parameters of several parts, each part has states for all
+/// elements
+///          that the rank updates
+/// Cost:    of a step: two small launches for each part, and one pass over a group's elements for each part that has
+///          parameters of it
+template <class EngineType>
+class CombinedOptimizer final : public Optimizer<EngineType> {
+  public:
+    using Engine = EngineType;
+
+    /// @throws std::invalid_argument, with the parameter's name, for one that no part updates, or that two do; for a
+    ///         part with a group that is not the model's
+    CombinedOptimizer(const Groups<Engine>& model, std::vector<std::reference_wrapper<Optimizer<Engine>>> parts,
+                      SourceLocation where = SourceLocation::current());
+    CombinedOptimizer(CombinedOptimizer&&) = delete;
+    CombinedOptimizer& operator=(CombinedOptimizer&&) = delete;
+
+    /// @throws UsageError
+    double learning_rate() const override { refuse(SourceLocation{}, "learning_rate"); }
+    /// @throws UsageError
+    void set_learning_rate(double /*learning_rate*/, SourceLocation where = SourceLocation::current()) override {
+        refuse(where, "set_learning_rate");
+    }
+    std::vector<ShardInfo> shards() override {
+        std::vector<ShardInfo> all;
+        for (Optimizer<Engine>& part : parts_) {
+            for (ShardInfo& shard : part.shards()) { all.push_back(std::move(shard)); }
+        }
+        return all;
+    }
+
+  private:
+    /// What the parts have of one group.
+    struct OfGroup {
+        struct Part {
+            Optimizer<Engine>* optimizer;
+            std::size_t number;  ///< of the group among its own
+        };
+        std::vector<Part> parts;
+        Optimizer<Engine>* first = nullptr;  ///< that updates some of it; null for a group that is not trained
+        std::vector<char> updated;           ///< of each parameter
+        detail::StatementHash chosen = 0;    ///< of what `choices` is of
+        detail::StatementsHandle choices;
+    };
+
+    [[noreturn]] static void refuse(SourceLocation where, const char* verb) {
+        throw_usage_error(where, "CombinedOptimizer: ", verb, " of several optimizers; expected that of a part");
+    }
+
+    detail::StatementHash run(const Reduced<Engine>& reduced, const ClipCoefficient& coefficient,
+                              const detail::StepShare& share, SourceLocation where) override {
+        list_choices();
+        detail::StepShare its = share;
+        for (std::size_t i = 0; i < parts_.size(); ++i) {
+            its.adapts = share.adapts && i + 1 == parts_.size();
+            its.before = parts_[i].get().run(reduced, coefficient, its, where);
+        }
+        return its.before;
+    }
+    const detail::StatementsHandle& choices(std::size_t number) const noexcept override {
+        return groups_[number].choices;
+    }
+    std::vector<std::vector<char>> updated(SourceLocation /*where*/) override {
+        std::vector<std::vector<char>> all;
+        for (const OfGroup& group : groups_) { all.push_back(group.updated); }
+        return all;
+    }
+    std::uint64_t steps_of(const detail::Group<Engine>& group, SourceLocation where) const override {
+        const auto found = numbers_.find(group.identity());
+        if (found == numbers_.end()) {
+            group.refuse_group(where, "steps() of a group that is not one of the optimizer's model");
+        }
+        const Optimizer<Engine>* const first = groups_[found->second].first;
+        return first == nullptr ? 0 : first->steps_of(group, where);
+    }
+    void visit(detail::StateVisitor<Engine>& visitor, SourceLocation where) override {
+        for (Optimizer<Engine>& part : parts_) { part.visit(visitor, where); }
+    }
+
+    /// Takes in part number `p`. `updaters`: the part that updates each parameter of each group.
+    void take(std::size_t p, std::vector<std::vector<std::size_t>>& updaters, SourceLocation where);
+    /// Joins what the ParamGroups of the parts choose, where that is new.
+    void list_choices();
+
+    std::vector<std::reference_wrapper<Optimizer<Engine>>> parts_;
+    std::vector<OfGroup> groups_;
+    std::map<std::uint64_t, std::size_t> numbers_;  // of them, by identity
+};
+
+// Out of the class, so that `extern template` keeps them out of a file.
+
+template <class Engine>
+CombinedOptimizer<Engine>::CombinedOptimizer(const Groups<Engine>& model,
+                                             std::vector<std::reference_wrapper<Optimizer<Engine>>> parts,
+                                             SourceLocation where)
+    : Optimizer<Engine>(model), parts_(std::move(parts)) {
+    constexpr auto nobody = static_cast<std::size_t>(-1);
+    std::vector<std::vector<std::size_t>> updaters;  // the part that updates each parameter
+    detail::Access::walk(
+        model,
+        [&](const detail::Group<Engine>& group) {
+            numbers_.emplace(group.identity(), groups_.size());
+            groups_.emplace_back().updated.resize(group.geometry().parameters.size());
+            updaters.emplace_back(group.geometry().parameters.size(), nobody);
+        },
+        where);
+    for (std::size_t p = 0; p < parts_.size(); ++p) { take(p, updaters, where); }
+    std::size_t number = 0;
+    detail::Access::walk(
+        model,
+        [&](const detail::Group<Engine>& group) {
+            const std::vector<char>& updated = groups_[number++].updated;
+            for (std::size_t i = 0; i < updated.size(); ++i) {
+                const PlacedParameter& parameter = group.geometry().parameters[i];
+                if (updated[i] != 0 || !group.trainable() || parameter.frozen) { continue; }
+                throw_invalid_argument(where, "CombinedOptimizer: no part updates '", group.path(), ".",
+                                       parameter.name, "', expected one, or a Frozen parameter");
+            }
+        },
+        where);
+}
+
+template <class Engine>
+void CombinedOptimizer<Engine>::take(std::size_t p, std::vector<std::vector<std::size_t>>& updaters,
+                                     SourceLocation where) {
+    Optimizer<Engine>& part = parts_[p];
+    const std::vector<std::vector<char>> its = part.updated(where);
+    std::size_t n = 0;
+    detail::Access::walk(
+        part.model(),
+        [&](const detail::Group<Engine>& group) {
+            const auto found = numbers_.find(group.identity());
+            if (found == numbers_.end()) {
+                throw_invalid_argument(where, "CombinedOptimizer: '", group.path(), "' of part ", p,
+                                       " is no group of the model");
+            }
+            const std::size_t number = found->second;
+            OfGroup& of = groups_[number];
+            for (std::size_t i = 0; i < its[n].size(); ++i) {
+                if (its[n][i] == 0) { continue; }
+                if (of.updated[i] != 0) {
+                    throw_invalid_argument(where, "CombinedOptimizer: '", group.path(), ".",
+                                           group.geometry().parameters[i].name, "' is updated by parts ",
+                                           updaters[number][i], " and ", p,
+                                           "; expected a ParamGroup with UpdatedBy::another in all but one");
+                }
+                of.updated[i] = 1;
+                updaters[number][i] = p;
+                if (of.first == nullptr) { of.first = &part; }
+            }
+            of.parts.push_back({&part, n++});
+        },
+        where);
+}
+
+template <class Engine>
+void CombinedOptimizer<Engine>::list_choices() {
+    for (OfGroup& group : groups_) {
+        detail::StatementHash chosen = 0;
+        for (const auto& part : group.parts) {
+            chosen = detail::statement_hash(chosen, hash_of(part.optimizer->choices(part.number)));
+        }
+        if (chosen == group.chosen) { continue; }
+        detail::Statements all;
+        for (const auto& part : group.parts) {
+            if (const auto& its = part.optimizer->choices(part.number)) {
+                all.insert(all.end(), its->statements.begin(), its->statements.end());
+            }
+        }
+        auto* const book = detail::book_of(this->model().context().world());
+        group.choices = book == nullptr || all.empty() ? nullptr : book->keep(std::move(all));
+        group.chosen = chosen;
+    }
+}
+
+}  // namespace shardkit::inline SHARDKIT_BUILD

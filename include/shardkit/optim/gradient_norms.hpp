@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <limits>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <shardkit/comm/all_reduce.hpp>
+#include <shardkit/detail/access.hpp>
+#include <shardkit/optim/norm.hpp>
+#include <shardkit/sharded/group.hpp>
+#include <shardkit/sharded/partial_norms.hpp>
+#include <shardkit/step/model.hpp>
+#include <shardkit/step/reduce.hpp>
+
+namespace shardkit {
+
+/// The norms of a parameter's, a group's or a model's gradient.
+struct GradientNorm {
+    std::string path;       ///< of the group; empty for the model
+    std::string parameter;  ///< empty for all of them
+    double two = 0;         ///< root of the sum of squares
+    double infinity = 0;    ///< the largest magnitude; NaN where there is one
+};
+
+/// The norms of a model's gradients, in its order. Frozen parameters have none, those of a skipped group are zero.
+struct GradientNorms {
+    std::vector<GradientNorm> parameters;
+    std::vector<GradientNorm> groups;
+    GradientNorm model;
+};
+
+namespace detail {
+
+template <class Engine>
+GradientNorms gradient_norms(const Reduced<Engine>& reduced, SourceLocation where) {
+    const Groups<Engine>& groups = reduced.groups(where);
+    auto& context = groups.context(where);
+    auto& memory = NormMemory<Engine>::begin(context);
+    Access::walk(
+        groups, [&](Group<Engine>& group) { memory.add_updates(group.statements().updates()); }, where);
+    const std::span<const PartialNorms> own = partial_norms(reduced, memory, where);
+    std::vector<PartialNorms> norms(own.size());
+    Engine::Kernels::copy_out(context.compute_stream(), own, std::span<PartialNorms>(norms));
+
+    // Sums and the largest apart, as they travel.
+    auto numbers = context.template buffer<double>(3 * norms.size());
+    const std::span<double> squares = numbers.span().first(norms.size());
+    const std::span<double> largest = numbers.span().subspan(norms.size());
+    std::vector<double> host(numbers.size());
+    for (std::size_t i = 0; i < norms.size(); ++i) {
+        host[i] = norms[i].squares;
+        host[norms.size() + i] = norms[i].largest;
+        host[2 * norms.size() + i] = norms[i].nan;
+    }
+    const auto stream = context.compute_stream();
+    Engine::Kernels::copy_in(stream, std::span<const double>(host), numbers.span());
+    const CallSite site{where, memory.subject(), memory.stated(Access::stated(reduced).gradients_hash())};
+    const auto reduction = context.reduction_stream();
+    reduction.wait(stream.record());
+    all_reduce_in_place(context.world(), ReduceOp::sum, squares, reduction, site);
+    all_reduce_in_place(context.world(), ReduceOp::max, largest, reduction, site);
+    stream.wait(reduction.record());
+    Engine::Kernels::copy_out(stream, std::span<const double>(numbers.span()), std::span<double>(host));
+
+    const auto named = [](const PartialNorms& of, std::string path, std::string parameter) {
+        return GradientNorm{std::move(path), std::move(parameter), std::sqrt(of.squares),
+                            of.nan > 0 ? std::numeric_limits<double>::quiet_NaN() : of.largest};
+    };
+    GradientNorms made;
+    PartialNorms of_model;
+    std::size_t next = 0;
+    Access::walk(
+        groups,
+        [&](Group<Engine>& group) {
+            PartialNorms of_group;
+            for (const PlacedParameter& parameter : group.geometry().parameters) {
+                const std::size_t i = next++;
+                if (!group.trainable() || parameter.frozen) { continue; }
+                PartialNorms its;
+                its.squares = host[i];
+                its.largest = host[norms.size() + i];
+                its.nan = host[2 * norms.size() + i];
+                of_group.add(its);
+                made.parameters.push_back(named(its, group.path(), std::string(parameter.name)));
+            }
+            if (!group.trainable()) { return; }
+            of_model.add(of_group);
+            made.groups.push_back(named(of_group, group.path(), {}));
+        },
+        where);
+    made.model = named(of_model, {}, {});
+    return made;
+}
+
+}  // namespace detail
+
+/// The 2-norm and the infinity norm of the gradient of each parameter, of each group and of all, after divisor and
+/// loss scale: for logs and for choices of the program's. Every distinct element counts once, whatever is replicated
+/// or split, and every rank gets the same numbers. They are summed in double; between policies they differ by
+/// rounding.
+///     for (const auto& norm : gradient_norms(reduced).groups) { log(norm.path, norm.two); }
+/// Order:   collective over the world: two all-reduces, of one and of two doubles for each parameter. The host waits.
+/// Cost:    a pass over the gradients that this rank counts, two small launches for each parameter
+/// @throws  UsageError when the gradients were consumed
+template <class X>
+GradientNorms gradient_norms(const X& reduced, SourceLocation where = SourceLocation::current()) {
+    constexpr bool is_reduced = detail::IsReduced<X>::value;
+    static_assert(is_reduced,
+                  "gradient_norms takes reduced gradients: call reduce(std::move(accumulation), divisor) first");
+    if constexpr (is_reduced) { return detail::gradient_norms(reduced, where); }
+}
+
+}  // namespace shardkit

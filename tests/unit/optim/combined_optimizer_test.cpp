@@ -1,0 +1,373 @@
+// SPDX-License-Identifier: Apache-2.0
+// Several optimizers over one model, against their rules by hand in fp64.
+#include <shardkit/optim/combined_optimizer.hpp>
+
+#include <cmath>
+#include <cstddef>
+#include <limits>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include <shardkit/checkpoint.hpp>
+#include <shardkit/optim/adamw.hpp>
+#include <shardkit/optim/lion.hpp>
+#include <shardkit/optim/sgd.hpp>
+#include <shardkit/policy/dynamic_policy.hpp>
+#include <shardkit/policy/full_shard.hpp>
+#include <shardkit/policy/hybrid_shard.hpp>
+#include <shardkit/policy/no_shard.hpp>
+#include <shardkit/policy/shard_grad_op.hpp>
+#include <shardkit/policy/shard_optimizer.hpp>
+#include <shardkit/schedule.hpp>
+#include <shardkit/step/loss_scale.hpp>
+
+#include "temporary_folder.hpp"
+#include "unit/sharded/linear_layer.hpp"
+#include "unit/thrown_message.hpp"
+
+namespace sk = shardkit;
+
+namespace combined_optimizer_test {
+
+using toy::Bias;
+using toy::Flat;
+using toy::Weight;
+
+namespace {
+
+using Engine = sk::threads::Engine;
+using Double = sk::Precision<double>;
+constexpr double not_finite = std::numeric_limits<double>::infinity();
+
+const auto is_weight = [](std::string_view, std::string_view name) { return name == "weight"; };
+const auto is_bias = [](std::string_view, std::string_view name) { return name == "bias"; };
+const sk::LionOptions lion_options{.learning_rate = 0.25, .weight_decay = 0.5};
+const sk::AdamWOptions adamw_options{.learning_rate = 0.5};
+
+/// Two layers whose weights Lion trains, and AdamW the rest.
+struct Trainer {
+    using Layer = sk::Sharded<toy::Linear, sk::DynamicPolicy, Engine, Double>;
+    Layer first, second;
+    sk::Model<Engine, Double> model{first, second};
+    sk::Lion<Engine, Double> lion{model, lion_options, {{.matches = is_bias, .updated_by = sk::UpdatedBy::another}}};
+    sk::AdamW<Engine, Double> adamw{
+        model, adamw_options, {{.matches = is_weight, .updated_by = sk::UpdatedBy::another}}};
+    sk::CombinedOptimizer<Engine> optimizer{model, {lion, adamw}};
+
+    template <class Rank>
+    explicit Trainer(Rank& rank, const sk::DynamicPolicy& policy = sk::DynamicPolicy(sk::FullShard{}))
+        : first(toy::linear_layer(rank, "first", policy)), second(toy::linear_layer(rank, "second", policy)) {}
+
+    auto accumulated(double factor) {
+        sk::Accumulation accumulation{model};
+        toy::add(accumulation, first, factor);
+        toy::add(accumulation, second, 2 * factor);
+        return accumulation;
+    }
+    std::vector<double> values() {
+        std::vector<double> all(84);
+        first.read_full(Weight{}, std::span(all).first(35));
+        first.read_full(Bias{}, std::span(all).subspan(35, 7));
+        second.read_full(Weight{}, std::span(all).subspan(42, 35));
+        second.read_full(Bias{}, std::span(all).subspan(77));
+        return all;
+    }
+};
+
+/// What steps with these gradient factors make of the two layers, clipped to max_norm.
+std::vector<double> by_hand(const std::vector<double>& factors, double max_norm) {
+    std::vector<double> all(84);
+    std::vector<double> states(2 * all.size());
+    for (std::size_t i = 0; i < 42; ++i) { all[i] = all[42 + i] = static_cast<double>(i < 35 ? i : 100 + i - 35); }
+    sk::AdamWRule::Progress progress;
+    for (const double factor : factors) {
+        std::vector<double> gradients(84);
+        double squares = 0;
+        for (std::size_t i = 0; i < 84; ++i) {
+            const std::size_t in_layer = i % 42;
+            gradients[i] =
+                (i < 42 ? 1 : 2) * factor * static_cast<double>(in_layer < 35 ? in_layer + 1 : in_layer - 35 + 1);
+            squares += gradients[i] * gradients[i];
+        }
+        const double coefficient = std::min(1.0, max_norm / (std::sqrt(squares) + 1e-6));
+        sk::AdamWRule::advance(progress, adamw_options);
+        const auto adamw = sk::AdamWRule::update<double>(progress, adamw_options, coefficient);
+        const auto lion = sk::lion_update<double>(lion_options, coefficient);
+        for (std::size_t i = 0; i < 84; ++i) {
+            if (i % 42 < 35) {
+                lion(all[i], states[i], gradients[i]);
+            } else {
+                adamw(all[i], states[i], states[84 + i], gradients[i]);
+            }
+        }
+    }
+    return all;
+}
+
+double apart(const std::vector<double>& a, const std::vector<double>& b) {
+    double most = a.size() == b.size() ? 0 : not_finite;
+    for (std::size_t i = 0; i < a.size(); ++i) { most = std::max(most, std::abs(a[i] - b[i])); }
+    return most;
+}
+
+const std::vector<double> factors{0.5, -2, 3, 0.25};
+
+}  // namespace
+
+TEST_CASE("combined optimizers: each parameter by its rule, one clip for all, whatever the policy") {
+    const std::vector<double> expected = by_hand(factors, 4);
+    for (const auto& policy : {sk::DynamicPolicy(sk::NoShard{}), sk::DynamicPolicy(sk::ShardOptimizer{}),
+                               sk::DynamicPolicy(sk::ShardGradOp{}), sk::DynamicPolicy(sk::FullShard{}),
+                               sk::DynamicPolicy(sk::HybridShard<2>{})}) {
+        sk::threads::run(Flat{4}, [&](auto& rank) {
+            Trainer trainer(rank, policy);
+            Trainer longer(rank, policy);
+            for (const double factor : factors) {
+                trainer.optimizer.step(trainer.accumulated(factor), {.max_norm = 4});
+                auto reduced = sk::reduce(longer.accumulated(factor), sk::mean);
+                const auto norm = sk::global_norm(reduced);
+                longer.optimizer.step(std::move(reduced), sk::clip(norm, 4));
+            }
+            const auto values = trainer.values();
+            CHECK(apart(values, expected) < 1e-12);
+            CHECK(longer.values() == values);
+            CHECK(trainer.optimizer.steps(trainer.first) == factors.size());
+        });
+    }
+}
+
+TEST_CASE("combined optimizers: a loss scale is divided out of every part, and adapts once in a step") {
+    // Powers of two, which leave the bits as they are. The scale grows with each clean step.
+    sk::threads::run(Flat{2}, [](auto& rank) {
+        Trainer trainer(rank);
+        sk::LossScale scale{rank, {.initial = 4, .growth_interval = 1}};
+        double now = 4;
+        for (const double factor : factors) {
+            trainer.optimizer.step(trainer.accumulated(not_finite), {.max_norm = 4, .loss_scale = &scale});
+            CHECK(scale.skipped());
+            CHECK(scale.value() == now / 2);
+            trainer.optimizer.step(trainer.accumulated(factor * now / 2), {.max_norm = 4, .loss_scale = &scale});
+            CHECK_FALSE(scale.skipped());
+            CHECK(scale.value() == now);
+            trainer.optimizer.step(trainer.accumulated(0), {.loss_scale = &scale});
+            now *= 2;
+            CHECK(scale.value() == now);
+        }
+        std::vector<double> with_zeros;
+        for (const double factor : factors) { with_zeros.insert(with_zeros.end(), {factor, 0}); }
+        CHECK(apart(trainer.values(), by_hand(with_zeros, 4)) < 1e-12);
+        CHECK(trainer.optimizer.steps(trainer.second) == 8);
+    });
+}
+
+TEST_CASE("combined optimizers: a schedule that was recorded is followed") {
+    const std::vector<double> expected = by_hand(factors, 4);
+    sk::threads::run(Flat{2}, [&](auto& rank) {
+        Trainer trainer(rank);
+        const auto step = [&](double factor) {
+            trainer.optimizer.step(trainer.accumulated(factor), {.max_norm = 4});
+        };
+        const sk::Schedule schedule = sk::record(trainer.model, [&] { step(factors[0]); });
+        std::size_t updates = 0;
+        for (const auto& operation : schedule.ops()) { updates += operation.act == sk::Act::update ? 1U : 0U; }
+        CHECK(updates == 2);
+        {
+            const auto following = sk::follow(trainer.model, schedule);
+            for (std::size_t i = 1; i < factors.size(); ++i) { step(factors[i]); }
+        }
+        CHECK(apart(trainer.values(), expected) < 1e-12);
+    });
+}
+
+TEST_CASE("combined optimizers: states of its own parameters alone, none for a group without any") {
+    sk::threads::run(Flat{2}, [](auto& rank) {
+        Trainer trainer(rank);
+        for (const auto& shard : trainer.lion.shards()) { CHECK(shard.parameter == "weight"); }
+        for (const auto& shard : trainer.adamw.shards()) { CHECK(shard.parameter == "bias"); }
+        CHECK(trainer.optimizer.shards().size() == trainer.lion.shards().size() + trainer.adamw.shards().size());
+        const auto of_first = [](std::string_view path, std::string_view) { return path == "first"; };
+        sk::SGD sgd{trainer.model,
+                    {.rule = sk::Momentum::classical, .momentum = 0.5},
+                    {{.matches = of_first, .updated_by = sk::UpdatedBy::another}}};
+        for (const auto& shard : sgd.shards()) { CHECK(shard.path == "second"); }
+        CHECK(sgd.steps(trainer.first) == 0);
+
+        // Parts of whole groups, of which one is over the group alone.
+        sk::Model firsts{trainer.first};
+        sk::Lion lion{firsts, lion_options};
+        sk::CombinedOptimizer optimizer{trainer.model, {sgd, lion}};
+        optimizer.step(trainer.accumulated(1));
+        CHECK(sgd.steps(trainer.second) == 1);
+        CHECK(sgd.steps(trainer.first) == 0);
+        CHECK(optimizer.steps(trainer.first) == 1);
+        CHECK(optimizer.steps(trainer.second) == 1);
+        // Whoever has whole groups may step alone.
+        sk::Accumulation accumulation{firsts};
+        toy::add(accumulation, trainer.first, 1);
+        lion.step(std::move(accumulation));
+        CHECK(optimizer.steps(trainer.first) == 2);
+    });
+}
+
+TEST_CASE("combined optimizers: what none or two update, and a part that steps alone, is refused by name") {
+    sk::threads::run(Flat{2}, [](auto& rank) {
+        Trainer trainer(rank);
+        sk::SGD all{trainer.model, {}};
+        CHECK_INVALID_ARGUMENT(
+            (sk::CombinedOptimizer{trainer.model, {trainer.lion}}),
+            "CombinedOptimizer: no part updates 'first.bias', expected one, or a Frozen parameter");
+        CHECK_INVALID_ARGUMENT((sk::CombinedOptimizer{trainer.model, {trainer.adamw, all}}),
+                               "CombinedOptimizer: 'first.bias' is updated by parts 0 and 1; expected a ParamGroup "
+                               "with UpdatedBy::another in all but one");
+        CHECK_INVALID_ARGUMENT((sk::CombinedOptimizer{trainer.model, {all, all}}),
+                               "CombinedOptimizer: 'first.weight' is updated by parts 0 and 1; expected a ParamGroup "
+                               "with UpdatedBy::another in all but one");
+        sk::Model seconds{trainer.second};
+        CHECK_INVALID_ARGUMENT((sk::CombinedOptimizer{seconds, {all}}),
+                               "CombinedOptimizer: 'first' of part 0 is no group of the model");
+        CHECK(has(thrown_message<std::invalid_argument>([&] {
+                      sk::SGD{trainer.model,
+                              {},
+                              {{.matches = is_bias, .weight_decay = 0.5, .updated_by = sk::UpdatedBy::another}}};
+                  }),
+                  "ParamGroup: hyper-parameters are given for parameters that another optimizer updates"));
+
+        auto accumulation = trainer.accumulated(1);
+        const std::string alone =
+            "optimizer step: 'first.weight' is another optimizer's (ParamGroup::updated_by), and the gradients are "
+            "consumed: expected the step of a CombinedOptimizer of both";
+        CHECK_USAGE_ERROR(trainer.adamw.step(std::move(accumulation)), alone);
+        auto reduced = sk::reduce(std::move(accumulation), sk::mean);
+        CHECK_USAGE_ERROR(trainer.adamw.step(std::move(reduced)), alone);
+        trainer.optimizer.step(std::move(reduced));
+        CHECK(apart(trainer.values(), by_hand({1}, not_finite)) < 1e-12);
+        CHECK_USAGE_ERROR(trainer.optimizer.set_learning_rate(1),
+                          "CombinedOptimizer: set_learning_rate of several optimizers; expected that of a part");
+        CHECK_THROWS_AS(static_cast<void>(trainer.optimizer.learning_rate()), sk::UsageError);
+    });
+}
+
+TEST_CASE("combined optimizers: ranks that differ in a part are told which, with both values") {
+    const auto said = [](auto differ, std::string_view first, std::string_view second) {
+        sk::threads::run(Flat{2}, [&](auto& rank) {
+            const std::string text = thrown_message<sk::CommError>([&] {
+                Trainer trainer(rank);
+                differ(trainer, rank.rank());
+                for (int step = 0; step < 2; ++step) { trainer.optimizer.step(trainer.accumulated(1)); }
+            });
+            CAPTURE(text);
+            CHECK(has(text, "the ranks disagree in call "));
+            CHECK(has(text, first));
+            CHECK(has(text, second));
+        });
+    };
+    said([](Trainer& trainer, std::size_t rank) { trainer.lion.set_learning_rate(rank == 0 ? 0.5 : 0.25); },
+         "with learning rate of optimizer 0 0.5 (", "with learning rate of optimizer 0 0.25 (");
+    said([](Trainer& trainer, std::size_t rank) { trainer.adamw.set_learning_rate(rank == 0 ? 0.5 : 0.25); },
+         "with learning rate of optimizer 1 0.5 (", "with learning rate of optimizer 1 0.25 (");
+    said([](Trainer& trainer,
+            std::size_t rank) { trainer.adamw.set_options({.learning_rate = 1, .beta2 = rank == 0 ? 0.5 : 0.25}); },
+         "with beta2 of optimizer 1 0.5 (", "with beta2 of optimizer 1 0.25 (");
+    sk::threads::run(Flat{2}, [&](auto& rank) {
+        const std::string text = thrown_message<sk::CommError>([&] {
+            auto layer = toy::linear_layer<sk::FullShard>(rank, "layer");
+            sk::Model model{layer};
+            const auto one = [&](std::string_view, std::string_view name) {
+                return (name == "weight") == (rank.rank() == 0);
+            };
+            const auto other = [&](std::string_view path, std::string_view name) { return !one(path, name); };
+            sk::SGD a{model, {}, {{.matches = one, .updated_by = sk::UpdatedBy::another}}};
+            sk::SGD b{model, {}, {{.matches = other, .updated_by = sk::UpdatedBy::another}}};
+            sk::CombinedOptimizer optimizer{model, {a, b}};
+            for (int step = 0; step < 2; ++step) {
+                sk::Accumulation accumulation{model};
+                toy::add(accumulation, layer, 1);
+                optimizer.step(std::move(accumulation));
+            }
+        });
+        CAPTURE(text);
+        CHECK(has(text, "with ParamGroup of 'layer' parameter 'weight' another optimizer's ("));
+        CHECK(has(text, "with ParamGroup of 'layer' parameter 'weight' none ("));
+    });
+}
+
+TEST_CASE("combined optimizers: a run that is resumed on other ranks goes on, and each tensor is in the files once") {
+    const std::vector<double> expected = by_hand(factors, 4);
+    const temporary_folder::Folder folder;
+    sk::threads::run(Flat{3}, [&](auto& rank) {
+        Trainer trainer(rank);
+        for (std::size_t i = 0; i < 2; ++i) {
+            trainer.optimizer.step(trainer.accumulated(factors[i]), {.max_norm = 4});
+        }
+        const sk::CheckpointState state{trainer.model, trainer.optimizer};
+        sk::save(rank, folder.file("run"), 2, state);
+        CHECK(has(thrown_message<std::invalid_argument>([&] {
+                      sk::CheckpointState{trainer.model, trainer.lion}.add(trainer.adamw);
+                  }),
+                  "'first' of the optimizer is another optimizer's too: expected one for each group, as a "
+                  "CombinedOptimizer is"));
+    });
+    const auto names = [&](const std::string& file) {
+        std::string all;
+        const sk::SafetensorsFile opened(folder.file("run/step-00000002/state/" + file));
+        for (const auto& tensor : opened.tensors()) { all += tensor.name + " "; }
+        return all;
+    };
+    CHECK(names("exp_avg.safetensors") == "first.weight first.bias second.weight second.bias ");
+    CHECK(names("exp_avg_sq.safetensors") == "first.bias second.bias ");
+    CHECK(names("scalars.safetensors") ==
+          "group.first.steps group.second.steps group.first.beta1_power group.first.beta2_power "
+          "group.second.beta1_power group.second.beta2_power ");
+    sk::threads::run(Flat{2}, [&](auto& rank) {
+        Trainer trainer(rank, sk::DynamicPolicy(sk::ShardOptimizer{}));
+        const sk::CheckpointState state{trainer.model, trainer.optimizer};
+        CHECK(sk::load(rank, folder.file("run/step-00000002"), state).left.empty());
+        CHECK(trainer.optimizer.steps(trainer.first) == 2);
+        for (std::size_t i = 2; i < factors.size(); ++i) {
+            trainer.optimizer.step(trainer.accumulated(factors[i]), {.max_norm = 4});
+        }
+        CHECK(apart(trainer.values(), expected) < 1e-12);
+    });
+}
+
+TEST_CASE("combined optimizers: two of one kind, whose running products differ, go on from a checkpoint") {
+    const temporary_folder::Folder folder;
+    const auto trained = [&](std::size_t ranks, int from, int until) {
+        std::vector<double> all(42);
+        sk::threads::run(Flat{ranks}, [&](auto& rank) {
+            auto layer = toy::linear_layer<sk::FullShard>(rank, "layer");
+            sk::Model model{layer};
+            sk::AdamW weights{model,
+                              {.learning_rate = 0.5, .beta1 = 0.5},
+                              {{.matches = is_bias, .updated_by = sk::UpdatedBy::another}}};
+            sk::AdamW biases{model,
+                             {.learning_rate = 0.5, .beta1 = 0.75},
+                             {{.matches = is_weight, .updated_by = sk::UpdatedBy::another}}};
+            sk::CombinedOptimizer optimizer{model, {weights, biases}};
+            const sk::CheckpointState state{model, optimizer};
+            if (from > 0) { sk::load(rank, folder.file("run/step-00000002"), state); }
+            for (int step = from; step < until; ++step) {
+                sk::Accumulation accumulation{model};
+                toy::add(accumulation, layer, step % 2 == 0 ? 0.5 : -2);
+                optimizer.step(std::move(accumulation));
+            }
+            if (until == 2) { sk::save(rank, folder.file("run"), 2, state); }
+            std::vector<double> own(42);
+            layer.read_full(Weight{}, std::span(own).first(35));
+            layer.read_full(Bias{}, std::span(own).subspan(35));
+            if (rank.rank() == 0) { all = own; }
+        });
+        return all;
+    };
+    const std::vector<double> straight = trained(1, 0, 5);
+    trained(3, 0, 2);
+    CHECK(trained(2, 2, 5) == straight);
+}
+
+}  // namespace combined_optimizer_test

@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: Apache-2.0
+// Moving averages of weights, against the recurrence by hand.
+#include <shardkit/optim/moving_average.hpp>
+
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <limits>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include <shardkit/backend/threads/run.hpp>
+#include <shardkit/checkpoint.hpp>
+#include <shardkit/mesh/device_mesh.hpp>
+#include <shardkit/optim/sgd.hpp>
+#include <shardkit/policy/dynamic_policy.hpp>
+#include <shardkit/policy/full_shard.hpp>
+#include <shardkit/policy/hybrid_shard.hpp>
+#include <shardkit/policy/no_shard.hpp>
+#include <shardkit/policy/shard_grad_op.hpp>
+#include <shardkit/policy/shard_optimizer.hpp>
+#include <shardkit/step/local_shards.hpp>
+
+#include "temporary_folder.hpp"
+#include "unit/thrown_message.hpp"
+
+namespace sk = shardkit;
+
+namespace moving_average_test {
+
+namespace {
+
+using Engine = sk::threads::Engine;
+using Mesh = sk::DeviceMesh<sk::dynamic, sk::dynamic>;
+template <class E, class P = sk::DefaultPrecision<E>>
+using Layer = sk::Sharded<sk::TensorList<E>, sk::DynamicPolicy, Engine, P>;
+
+const sk::DynamicPolicy no_shard{sk::NoShard{}}, shard_optimizer{sk::ShardOptimizer{}}, full_shard{sk::FullShard{}};
+
+/// A weight that tp splits, a bias that it does not.
+template <class E, class P = sk::DefaultPrecision<E>, class Rank>
+Layer<E, P> layer(Rank& rank, const std::string& path, const sk::DynamicPolicy& policy, bool frozen = false) {
+    sk::TensorList<E> tensors{{"weight", {6, 5}, {.tp = sk::tp::Split<0>::placement, .frozen = frozen}},
+                              {"bias", {7}, {.frozen = frozen}}};
+    Layer<E, P> made(rank, path, std::move(tensors), {policy});
+    return made;
+}
+double first_value(std::string_view name, std::uint64_t i) {
+    return static_cast<double>(i) + (name == "bias" ? 0.5 : 0.25);
+}
+
+/// What values[step] of the weights make of an average that begins as values[0].
+double by_hand(const std::vector<double>& values, double decay) {
+    double average = values[0];
+    for (std::size_t t = 1; t < values.size(); ++t) { average = decay * average + (1 - decay) * values[t]; }
+    return average;
+}
+
+template <class Model, class Group, class Optimizer>
+void step(const Model& model, Group& group, Optimizer& optimizer, double factor) {
+    sk::Accumulation accumulation{model};
+    auto gradients = accumulation.gradients(group);
+    for (std::size_t p = 0; p < 2; ++p) {
+        for (auto& g : gradients.view(p)) {
+            g = static_cast<std::remove_cvref_t<decltype(g)>>(static_cast<float>(factor));
+        }
+    }
+    accumulation.add(std::move(gradients));
+    optimizer.step(std::move(accumulation));
+}
+
+}  // namespace
+
+TEST_CASE("moving average: the recurrence in fp64 for every policy, on a mesh with tp, shown by windows") {
+    struct Case {
+        sk::DynamicPolicy policy;
+        sk::DynamicPolicy of_average;
+        bool frozen;
+    };
+    const std::vector<Case> cases{
+        {no_shard, no_shard, true},
+        {no_shard, no_shard, false},
+        {shard_optimizer, shard_optimizer, false},
+        {shard_optimizer, full_shard, true},
+        {sk::DynamicPolicy(sk::ShardGradOp{}), full_shard, true},
+        {full_shard, full_shard, true},
+        {full_shard, full_shard, false},
+        {sk::DynamicPolicy(sk::HybridShard<2>{}), sk::DynamicPolicy(sk::HybridShard<2>{}), true}};
+    for (const double decay : {0.75, 0.25, 1.0, 0.0}) {
+        for (const Case& each : cases) {
+            sk::threads::run(Mesh{4, 2}, [&](auto& rank) {
+                auto trained = layer<double, sk::Precision<double>>(rank, "layer", each.policy);
+                auto average =
+                    layer<double, sk::Precision<double>>(rank, "average.layer", each.of_average, each.frozen);
+                trained.initialize([](auto, auto name, auto i) { return first_value(name, i); });
+                sk::Model model{trained};
+                sk::Model averages{average};
+                sk::SGD optimizer{model, {.learning_rate = 0.5}};
+                sk::MovingAverage moving{averages, model};
+                std::vector<double> moved{0};
+                for (int t = 0; t < 4; ++t) {
+                    step(model, trained, optimizer, t + 1);
+                    moving.update(decay);
+                    moved.push_back(moved.back() - 0.5 * (t + 1));
+                    for (const char* name : {"weight", "bias"}) {
+                        std::vector<double> all(name[0] == 'w' ? 30 : 7);
+                        average.read_full(name, all);
+                        for (std::size_t i = 0; i < all.size(); ++i) {
+                            CHECK(std::abs(all[i] - first_value(name, i) - by_hand(moved, decay)) < 1e-13);
+                        }
+                    }
+                }
+            });
+        }
+    }
+}
+
+TEST_CASE("moving average: of a bf16 model's masters, in fp32, frozen or with masters of its own") {
+    sk::threads::run(sk::DeviceMesh<3>{}, [](auto& rank) {
+        auto trained = layer<sk::bf16>(rank, "layer", full_shard);
+        auto alike = layer<sk::bf16>(rank, "alike.layer", full_shard);
+        auto wide = layer<float, sk::Precision<float, sk::bf16>>(rank, "wide.layer", full_shard, true);
+        auto rounded = layer<sk::bf16>(rank, "rounded.layer", full_shard, true);
+        auto narrow = layer<float>(rank, "narrow.layer", full_shard, true);
+        trained.initialize([](auto, auto name, auto i) { return first_value(name, i); });
+        sk::Model model{trained};
+        sk::Model of_alike{alike}, of_wide{wide}, of_rounded{rounded}, of_narrow{narrow};
+        sk::SGD optimizer{model, {.learning_rate = 1}};
+        sk::MovingAverage first{of_alike, model};
+        sk::MovingAverage second{of_wide, model};
+        std::vector<double> moved{0};
+        for (int t = 0; t < 6; ++t) {
+            step(model, trained, optimizer, 0x1p-12);  // which bf16 does not hold beside the values
+            first.update(0.5);
+            second.update(0.5);
+            moved.push_back(moved.back() - 0x1p-12);
+        }
+        std::vector<float> all(7);
+        wide.read_full("bias", all);
+        for (std::size_t i = 0; i < 7; ++i) {
+            CHECK(std::abs(all[i] - first_value("bias", i) - by_hand(moved, 0.5)) < 1e-6);
+        }
+        sk::read_shards(alike, [&](const auto& run) {
+            for (std::size_t i = 0; i < run.values.size(); ++i) {
+                if (run.name != "bias") { continue; }
+                CHECK(static_cast<float>(run.values[i]) == all[run.range.begin + i]);
+            }
+        });
+        CHECK(has(
+            thrown_message<std::invalid_argument>([&] {
+                sk::MovingAverage{of_rounded, model};
+            }),
+            "MovingAverage: 'rounded.layer' keeps averages in bf16, in which what an update adds is lost; expected "
+            "fp32 elements or masters"));
+        CHECK(has(thrown_message<std::invalid_argument>([&] {
+                      sk::MovingAverage{of_narrow, model};
+                  }),
+                  "MovingAverage: 'narrow.layer' has or updates other elements on this rank than 'layer': "));
+    });
+}
+
+TEST_CASE("moving average: what does not go together is refused, and changes nothing") {
+    sk::threads::run(sk::DeviceMesh<2>{}, [](auto& rank) {
+        auto trained = layer<float>(rank, "layer", shard_optimizer);
+        auto other = layer<float>(rank, "other", shard_optimizer);
+        auto whole = layer<float>(rank, "whole", no_shard, true);
+        auto stale = layer<float>(rank, "stale", shard_optimizer, true);
+        auto average = layer<float>(rank, "average", full_shard, true);
+        trained.initialize([](auto, auto name, auto i) { return first_value(name, i); });
+        sk::Model model{trained}, two{trained, other}, of_whole{whole}, of_stale{stale}, of_average{average};
+        CHECK_INVALID_ARGUMENT((sk::MovingAverage{of_average, two}),
+                               "MovingAverage: the average has 1 groups, the model 2; expected one for each");
+        CHECK(has(thrown_message<std::invalid_argument>([&] {
+                      sk::MovingAverage{of_whole, model};
+                  }),
+                  "MovingAverage: 'whole' has or updates other elements on this rank than 'layer': "));
+        CHECK(has(thrown_message<std::invalid_argument>([&] {
+                      sk::MovingAverage{of_stale, model};
+                  }),
+                  "MovingAverage: 'stale' is frozen, and its policy gathers no parameters of such a group; expected "
+                  "FullShard"));
+        sk::MovingAverage moving{of_average, model};
+        CHECK_INVALID_ARGUMENT(moving.update(1.5), "MovingAverage: decay is 1.5, expected a number from 0 to 1");
+        CHECK_INVALID_ARGUMENT(moving.update(std::numeric_limits<double>::quiet_NaN()),
+                               "MovingAverage: decay is nan, expected a number from 0 to 1");
+        {
+            const auto window = average.unshard();
+            CHECK_THROWS_AS(moving.update(0.5), sk::UsageError);
+            CHECK(window.view("weight")[1] == 1.25F);
+        }
+        moving.update(0.5);
+        const auto window = average.unshard();
+        CHECK(window.view("weight")[1] == 1.25F);  // equal to the weights, it stays so
+    });
+}
+
+TEST_CASE("moving average: ranks that differ are told, with both decays") {
+    sk::threads::run(sk::DeviceMesh<2>{}, [](auto& rank) {
+        auto trained = layer<float>(rank, "layer", full_shard);
+        auto average = layer<float>(rank, "average", full_shard, true);
+        sk::Model model{trained}, averages{average};
+        sk::MovingAverage moving{averages, model};
+        moving.update(rank.rank() == 0 ? 0.5 : 0.25);
+        const std::string text = thrown_message<sk::CommError>([&] { static_cast<void>(average.unshard()); });
+        CAPTURE(text);
+        CHECK(has(text, "with decay of the moving average 0.5 (stated at "));
+        CHECK(has(text, "with decay of the moving average 0.25 (stated at "));
+    });
+}
+
+TEST_CASE("moving average: saved and loaded as a part of a state, and as a model of its own") {
+    const temporary_folder::Folder folder;
+    const auto trained_until = [&](std::size_t ranks, int from, int until) {
+        std::vector<float> values(7);
+        sk::threads::run(sk::DeviceMesh{ranks}, [&](auto& rank) {
+            auto trained = layer<float>(rank, "layer", full_shard);
+            auto average = layer<float>(rank, "average.layer", full_shard, true);
+            trained.initialize([](auto, auto name, auto i) { return first_value(name, i); });
+            sk::Model model{trained}, averages{average};
+            sk::SGD optimizer{model, {.learning_rate = 0.5, .rule = sk::Momentum::classical, .momentum = 0.5}};
+            sk::MovingAverage moving{averages, model};
+            const sk::CheckpointState state{sk::Model{model, averages}, optimizer};
+            if (from > 0) { sk::load(rank, folder.file("run/step-00000002"), state); }
+            for (int t = from; t < until; ++t) {
+                step(model, trained, optimizer, t + 1);
+                moving.update(0.75);
+            }
+            if (until == 2) { sk::save(rank, folder.file("run"), 2, state); }
+            std::vector<float> own(7);
+            average.read_full("bias", own);
+            const auto names = [](std::string_view, const sk::ParameterRecord& p) {
+                return sk::StoredAs{
+                    .name = std::string(p.name),
+                    .shape = p.name == "bias" ? std::vector<std::size_t>{7} : std::vector<std::size_t>{6, 5}};
+            };
+            if (until == 5) {
+                sk::save_model(rank, folder.file("average.safetensors"), averages, {.names = names, .replace = true});
+            }
+            if (rank.rank() == 0) { values = own; }
+        });
+        return values;
+    };
+    const std::vector<float> straight = trained_until(1, 0, 5);
+    trained_until(3, 0, 2);
+    CHECK(trained_until(2, 2, 5) == straight);
+    const sk::SafetensorsFile file(folder.file("average.safetensors"));
+    CHECK(file.read<float>("bias") == straight);
+}
+
+}  // namespace moving_average_test
