@@ -347,7 +347,7 @@ class Model : public Groups<EngineType> {
         constexpr bool is_sharded = detail::all_sharded<T...>;
         static_assert(sizeof...(T) > 0, "Model: give at least one Sharded");
         static_assert(sizeof...(T) == 0 || is_sharded,
-                      "Model: each argument must be a Sharded or a range of Sharded");
+                      "Model: each argument must be a Sharded or a range of Sharded, or one of several models");
         std::vector<Member> members;
         if constexpr (is_sharded) {
             constexpr bool one_engine = (std::is_same_v<typename LayerOf<T>::Engine, Engine> && ...);

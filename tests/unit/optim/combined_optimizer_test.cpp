@@ -2,19 +2,23 @@
 // Several optimizers over one model, against their rules by hand in fp64.
 #include <shardkit/optim/combined_optimizer.hpp>
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <fstream>
 #include <limits>
 #include <memory>
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include <doctest/doctest.h>
 
 #include <shardkit/checkpoint.hpp>
+#include <shardkit/core/bf16.hpp>
 #include <shardkit/optim/adamw.hpp>
 #include <shardkit/optim/lion.hpp>
 #include <shardkit/optim/sgd.hpp>
@@ -368,6 +372,152 @@ TEST_CASE("combined optimizers: two of one kind, whose running products differ, 
     const std::vector<double> straight = trained(1, 0, 5);
     trained(3, 0, 2);
     CHECK(trained(2, 2, 5) == straight);
+}
+
+TEST_CASE("combined optimizers: of several precisions, with frozen parameters, skipped groups and parts of parts") {
+    // Each parameter of its own group, or sharing one, gets the same bits: an optimizer of its own made them.
+    using Half = sk::Sharded<sk::TensorList<sk::bf16>, sk::DynamicPolicy, Engine>;
+    using Rounding = sk::ShardedOptions<sk::TensorList<sk::bf16>, sk::DynamicPolicy>;
+    using Single = sk::Sharded<sk::TensorList<float>, sk::DynamicPolicy, Engine>;
+    const auto trained = [](bool combined, std::size_t ranks) {
+        std::vector<float> values;
+        sk::threads::run(Flat{ranks}, [&](auto& rank) {
+            const sk::DynamicPolicy policy{sk::FullShard{}};
+            const sk::TensorList<sk::bf16> halves{{"w", {9, 4}}, {"frozen", {3}, {.frozen = true}}, {"b", {5}}};
+            Half half(rank, "half", halves, {policy});
+            Half rounded(rank, "rounded", halves,
+                         Rounding{.policy = policy,
+                                  .master = sk::MasterWeights::none,
+                                  .stochastic_rounding = sk::StochasticRounding{7}});
+            Single single(rank, "single", {{"w", {9, 4}}, {"b", {5}}}, {policy});
+            Single rare(rank, "rare", {{"w", {3}}}, {policy});
+            sk::Model model{half, rounded, single, rare};
+            model.initialize([](auto, auto, auto i) { return 1 + static_cast<double>(i) / 4; });
+            const auto is_w = [](auto, std::string_view name) { return name == "w"; };
+            const auto is_b = [](auto, std::string_view name) { return name == "b"; };
+            const auto all = [](auto, auto) { return true; };
+            const sk::SgdOptions own{.learning_rate = 0.25, .rule = sk::Momentum::classical, .momentum = 0.5};
+            sk::SGD whole{model, own};
+            sk::SGD w{model, own, {{.matches = is_b, .updated_by = sk::UpdatedBy::another}}};
+            sk::SGD b{model, own, {{.matches = is_w, .updated_by = sk::UpdatedBy::another}}};
+            sk::SGD none{model, own, {{.matches = all, .updated_by = sk::UpdatedBy::another}}};
+            sk::CombinedOptimizer inner{model, {b, none, w}};
+            sk::CombinedOptimizer optimizer{model, {inner}};
+            sk::LossScale scale{rank, {.initial = 4, .growth_interval = 1}};
+            for (int step = 0; step < 4; ++step) {
+                sk::Accumulation accumulation{model};
+                const auto add = [&](auto& layer) {
+                    auto gradients = accumulation.gradients(layer);
+                    for (std::size_t p = 0; p < layer.parameters().size(); ++p) {
+                        for (auto& g : gradients.view(p)) {
+                            g = static_cast<std::remove_cvref_t<decltype(g)>>(0.75F * static_cast<float>(step + 1));
+                        }
+                    }
+                    accumulation.add(std::move(gradients));
+                };
+                add(half);
+                add(rounded);
+                add(single);
+                if (step % 2 == 0) {
+                    accumulation.skip(rare);
+                } else {
+                    add(rare);
+                }
+                sk::Optimizer<Engine>& used = combined ? static_cast<sk::Optimizer<Engine>&>(optimizer) : whole;
+                used.step(std::move(accumulation), {.max_norm = 1, .loss_scale = &scale});
+            }
+            if (combined) {
+                CHECK(optimizer.steps(half) == 4);
+                CHECK(optimizer.steps(rare) == 2);
+                CHECK(none.shards().empty());
+            }
+            std::vector<float> own_values;
+            const auto read = [&](auto& layer) {
+                const auto window = layer.unshard();
+                for (std::size_t p = 0; p < layer.parameters().size(); ++p) {
+                    for (const auto value : window.view(p)) { own_values.push_back(static_cast<float>(value)); }
+                }
+            };
+            read(half);
+            read(rounded);
+            read(single);
+            read(rare);
+            if (rank.rank() == 0) { values = own_values; }
+        });
+        return values;
+    };
+    const std::vector<float> expected = trained(false, 2);
+    CHECK(trained(true, 2) == expected);
+    CHECK(trained(true, 3) == trained(false, 3));
+}
+
+TEST_CASE("combined optimizers: states that one optimizer saved go on in parts, and the other way round") {
+    const temporary_folder::Folder folder;
+    const sk::AdamWOptions own{.learning_rate = 0.5, .beta1 = 0.5, .beta2 = 0.75};
+    const auto trained = [&](bool saves_parts, bool loads_parts, bool resumes) {
+        std::vector<double> all(42);
+        const auto run = [&](std::size_t ranks, bool parts, int from, int until) {
+            sk::threads::run(Flat{ranks}, [&](auto& rank) {
+                auto layer = toy::linear_layer<sk::FullShard>(rank, "layer");
+                sk::Model model{layer};
+                sk::AdamW whole{model, own};
+                sk::AdamW w{model, own, {{.matches = is_bias, .updated_by = sk::UpdatedBy::another}}};
+                sk::AdamW b{model, own, {{.matches = is_weight, .updated_by = sk::UpdatedBy::another}}};
+                sk::CombinedOptimizer both{model, {w, b}};
+                auto& optimizer = parts ? static_cast<sk::Optimizer<Engine>&>(both) : whole;
+                const sk::CheckpointState state{model, optimizer};
+                if (from > 0) { CHECK(sk::load(rank, folder.file("run/step-00000002"), state).left.empty()); }
+                for (int step = from; step < until; ++step) {
+                    sk::Accumulation accumulation{model};
+                    toy::add(accumulation, layer, step % 2 == 0 ? 0.5 : -2);
+                    optimizer.step(std::move(accumulation));
+                }
+                if (until == 2) { sk::save(rank, folder.file("run"), 2, state, {.replace = true}); }
+                std::vector<double> values(42);
+                layer.read_full(Weight{}, std::span(values).first(35));
+                layer.read_full(Bias{}, std::span(values).subspan(35));
+                if (rank.rank() == 0) { all = values; }
+            });
+        };
+        run(3, saves_parts, 0, resumes ? 2 : 5);
+        if (resumes) { run(2, loads_parts, 2, 5); }
+        return all;
+    };
+    const std::vector<double> straight = trained(false, false, false);
+    CHECK(trained(true, true, false) == straight);
+    CHECK(trained(true, false, true) == straight);
+    CHECK(trained(false, true, true) == straight);
+}
+
+TEST_CASE("combined optimizers: a new part makes its own states whole and leaves another's that a load has torn") {
+    const temporary_folder::Folder folder;
+    sk::threads::run(Flat{2}, [&](auto& rank) {
+        Trainer trainer(rank);
+        trainer.optimizer.step(trainer.accumulated(1));
+        sk::save(rank, folder.file("run"), 1, sk::CheckpointState{trainer.model, trainer.optimizer});
+    });
+    {
+        // One byte of a state of the bias is not what was written.
+        const std::string path = folder.file("run/step-00000001/state/exp_avg_sq.safetensors");
+        std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+        file.seekg(-3, std::ios::end);
+        const char byte = static_cast<char>(file.get());
+        file.seekp(-3, std::ios::end);
+        file.put(static_cast<char>(byte ^ 1));
+    }
+    sk::threads::run(Flat{2}, [&](auto& rank) {
+        Trainer trainer(rank);
+        const sk::CheckpointState state{trainer.model, trainer.optimizer};
+        CHECK_THROWS_AS(sk::load(rank, folder.file("run/step-00000001"), state), sk::FileError);
+        trainer.model.initialize([](auto, auto, auto) { return 1.0; });
+        sk::Lion<Engine, Double> lion{
+            trainer.model, lion_options, {{.matches = is_bias, .updated_by = sk::UpdatedBy::another}}};
+        CHECK(has(thrown_message<sk::UsageError>([&] { trainer.accumulated(1); }), "ended with an error before '"));
+        sk::AdamW<Engine, Double> adamw{
+            trainer.model, adamw_options, {{.matches = is_weight, .updated_by = sk::UpdatedBy::another}}};
+        sk::CombinedOptimizer<Engine> optimizer{trainer.model, {lion, adamw}};
+        optimizer.step(trainer.accumulated(1));
+    });
 }
 
 }  // namespace combined_optimizer_test

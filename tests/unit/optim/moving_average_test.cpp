@@ -129,7 +129,10 @@ TEST_CASE("moving average: of a bf16 model's masters, in fp32, frozen or with ma
         auto narrow = layer<float>(rank, "narrow.layer", full_shard, true);
         trained.initialize([](auto, auto name, auto i) { return first_value(name, i); });
         sk::Model model{trained};
-        sk::Model of_alike{alike}, of_wide{wide}, of_rounded{rounded}, of_narrow{narrow};
+        sk::Model of_alike{alike};
+        sk::Model of_wide{wide};
+        sk::Model of_rounded{rounded};
+        sk::Model of_narrow{narrow};
         sk::SGD optimizer{model, {.learning_rate = 1}};
         sk::MovingAverage first{of_alike, model};
         sk::MovingAverage second{of_wide, model};
