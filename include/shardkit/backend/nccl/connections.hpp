@@ -31,6 +31,18 @@
 
 namespace shardkit::nccl::detail {
 
+/// Holds the first error of an NCCL group's calls: nothing can be aborted in a group.
+struct GroupErrors {
+    ncclResult_t failed = ncclSuccess;
+    std::string_view call;
+
+    void add(std::string_view nccl_call, ncclResult_t code) {
+        if (code == ncclSuccess || code == ncclInProgress || failed != ncclSuccess) { return; }
+        failed = code;
+        call = nccl_call;
+    }
+};
+
 /// Manages NCCL's side of a World: its communicators, what became of them, and how long it waits for peers.
 class Connections : private gpu::Watch {
   public:
@@ -81,8 +93,13 @@ class Connections : private gpu::Watch {
         await(group, nccl_call, doing, where);
     }
     void complete(const Call& call, std::string_view nccl_call, ncclResult_t code) {
-        if (code != ncclSuccess) { complete(call.group, nccl_call, code, call.doing(), call.where); }
+        if (code == ncclSuccess) { return; }
+        if (collected_ != nullptr) { return collected_->add(nccl_call, code); }
+        complete(call.group, nccl_call, code, call.doing(), call.where);
     }
+    /// Lets the calls from here on be part of an NCCL group, which ends before their results are looked at; null: no
+    /// longer.
+    void collect(GroupErrors* errors) noexcept { collected_ = errors; }
     /// After a call that makes `made` out of `parent`, a group of `of`. NCCL returns ncclSuccess while it is still at
     /// it where the parent does not block, and writes the new communicator when the parent is ready again, or
     /// aborted.
@@ -286,6 +303,7 @@ class Connections : private gpu::Watch {
     Aborts aborts_;
     bool revoked_ = false;
     bool finished_ = false;
+    GroupErrors* collected_ = nullptr;  // where verbs are started together
     std::string failure_;
     /// Where NCCL may write until what it is at is aborted: deques, because communicators point into them.
     struct Places {
