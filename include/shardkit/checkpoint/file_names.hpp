@@ -78,6 +78,14 @@ struct StoredKind {
         if (file == "model" || file == scalars_file) { return std::string(tensor); }
         return concat(file.substr(file.rfind('/') + 1), " of ", tensor);
     }
+    /// The state whose file `file` is; none where it is another's.
+    static std::optional<std::string_view> state_of(std::string_view file) {
+        constexpr std::string_view folder = "state/";
+        if (!file.starts_with(folder) || file == scalars_file || file == StoredKind{Role::master, {}}.file()) {
+            return std::nullopt;
+        }
+        return file.substr(folder.size());
+    }
     /// Whether a file can be called after it, in its own folder and apart from every other kind's.
     bool has_file() const {
         if (role != Role::states) { return true; }

@@ -15,6 +15,7 @@
 #include <shardkit/checkpoint/checkpoint_files.hpp>
 #include <shardkit/checkpoint/crc32c.hpp>
 #include <shardkit/checkpoint/file_names.hpp>
+#include <shardkit/checkpoint/other_optimizer.hpp>
 #include <shardkit/checkpoint/read_header.hpp>
 #include <shardkit/checkpoint/safetensors.hpp>
 #include <shardkit/checkpoint/saved_state.hpp>
@@ -41,6 +42,7 @@ class FindNumbers {
     /// far as its states are that are loaded, and where none are, it stays where it is.
     /// @throws FileError where what is loaded of a parameter cannot be told how far it is, or is not in one place
     void find(SavedState& state, const Tensors& tensors, std::vector<std::string>& left) {
+        into_ = &state;
         list();
         for (SavedProgress& saved : state.progress) {
             find_progress(*state.groups[saved.group], saved, tensors, left);
@@ -93,10 +95,10 @@ class FindNumbers {
         return from != nullptr;
     }
     [[noreturn]] void refuse(std::string_view what) const {
-        throw FileError(
-            files_.first_path(),
-            concat("and the files beside it ", what, "; LoadOptions::states = false loads the parameters alone"),
-            where_);
+        throw FileError(files_.first_path(),
+                        concat(other_optimizer(files_, into_->groups), "and the files beside it ", what,
+                               "; LoadOptions::states = false loads the parameters alone"),
+                        where_);
     }
 
     void list() {
@@ -237,6 +239,7 @@ class FindNumbers {
     }
 
     CheckpointFiles& files_;
+    const SavedState* into_ = nullptr;  // once numbers are looked for
     SourceLocation where_;
     Numbered numbered_;
     std::map<std::string, std::set<std::size_t>> parts_;  // first elements of parts, by their tensor

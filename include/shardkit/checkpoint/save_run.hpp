@@ -112,6 +112,17 @@ class SaveRun final : public MemoryReader {
     }
 
   private:
+    /// What all ranks must say alike of the save.
+    Statements statements() const {
+        Statements all{{"folder", concat("'", folder_, "'")},
+                       {"step", concat(step_)},
+                       {"keep", concat(options_.keep)},
+                       {"keep_every", concat(options_.keep_every)},
+                       {"replace", options_.replace ? "on" : "off"}};
+        for (const auto& [key, value] : options_.strings) { all.push_back({concat("string '", key, "'"), value}); }
+        plan_->list(all);
+        return all;
+    }
     /// That all ranks write the same, and under which name until it is committed: rank 0's choice.
     void agree() {
         struct Agreed {
@@ -132,9 +143,12 @@ class SaveRun final : public MemoryReader {
         const Agreed& first = all.front();
         for (std::size_t rank = 1; rank < all.size(); ++rank) {
             if (all[rank].hash == first.hash) { continue; }
-            throw_invalid_argument(where_, "save: rank ", rank, " would write something else than rank 0 (hash ",
-                                   all[rank].hash, ", ", first.hash,
-                                   "), expected the same folder, step, groups, names, scalars, blobs and options on "
+            const Statements own_statements = statements();
+            const auto [zero, other] = stated_apart(0, rank, where_, [&](std::size_t number) {
+                return world_->gather(StatementRecord(own_statements, number), where_);
+            });
+            throw_invalid_argument(where_, "save: rank 0 would write", zero, ", rank ", rank, other,
+                                   ", expected the same folder, step, groups, names, scalars, blobs and options on "
                                    "every rank");
         }
         temporary_ = concat(folder_, "/", temporary_name(step_, first.token));

@@ -94,7 +94,14 @@ struct Access {
                                 Location where) {
         state.restore(progress, scalars, where);
     }
-    static bool moved_from(const auto& layer) noexcept { return layer.state_ == nullptr; }
+    /// Says whether a Sharded or a model's groups were moved to another object.
+    static bool moved_from(const auto& object) noexcept {
+        if constexpr (requires { object.members_; }) {
+            return object.members_ == nullptr;
+        } else {
+            return object.state_ == nullptr;
+        }
+    }
     /// Paths of the groups that were made with a context and live.
     template <class Context>
     static auto& living(Context& context) noexcept {

@@ -114,6 +114,8 @@ class Optimizer {
     explicit Optimizer(const Groups<Engine>& model) : model_(model) {}
     Optimizer(Optimizer&&) noexcept = default;
     Optimizer& operator=(Optimizer&&) noexcept = default;
+    /// @throws UsageError when it was moved from
+    void require_here(SourceLocation where) const;
 
   private:
     friend detail::Access;
@@ -200,7 +202,16 @@ void Optimizer<Engine>::step_clipped(Reduced<Engine>&& reduced, const ClipCoeffi
 }
 
 template <class Engine>
+void Optimizer<Engine>::require_here(SourceLocation where) const {
+    if (detail::Access::moved_from(model_)) {
+        detail::Group<Engine>::refuse_use(
+            where, "an optimizer was used after it was moved from: use the one that it was moved to");
+    }
+}
+
+template <class Engine>
 void Optimizer<Engine>::check_model(const Groups<Engine>& gradients, SourceLocation where) const {
+    require_here(where);
     if (!(gradients == model_)) {
         detail::Group<Engine>::refuse_use(
             where, "optimizer step: these gradients belong to other groups than the optimizer's model");

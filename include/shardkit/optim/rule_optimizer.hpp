@@ -108,6 +108,7 @@ class RuleOptimizer : public Optimizer<EngineType> {
     const Options& options() const noexcept { return numbers_.options(); }
     double learning_rate() const noexcept override { return options().learning_rate; }
     void set_learning_rate(double learning_rate, SourceLocation where = SourceLocation::current()) override {
+        this->require_here(where);
         numbers_.set_learning_rate(learning_rate, where);
     }
 
@@ -138,6 +139,7 @@ class RuleOptimizer : public Optimizer<EngineType> {
     /// f(group state, its GroupOptimizer, the table with its progress) for every group, in order.
     template <class F>
     void for_each_group(const F& f, SourceLocation where) {
+        this->require_here(where);
         for_each_batches([](auto& batches) { batches.start(); });
         model_.for_each_state(
             [&](auto& state) {
@@ -170,6 +172,7 @@ class RuleOptimizer : public Optimizer<EngineType> {
     detail::StatementHash choices(std::size_t number) const noexcept override { return numbers_.choices(number); }
 
     std::uint64_t steps_of(const detail::Group<Engine>& wanted, SourceLocation where) const override {
+        this->require_here(where);
         std::optional<std::uint64_t> steps;
         std::apply([&](const auto&... batches) { ((steps = steps ? steps : batches.steps(wanted.identity())), ...); },
                    batches_);

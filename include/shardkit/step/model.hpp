@@ -191,10 +191,10 @@ class Groups {
   public:
     using Engine = EngineType;
 
-    std::size_t size() const noexcept { return members_->size(); }
+    std::size_t size() const noexcept { return members_ == nullptr ? 0 : members_->size(); }
 
     /// f(GroupRef<Engine>) for every group, in order.
-    /// @throws UsageError when one has ended since the model was made
+    /// @throws UsageError when one has ended since the model was made, or the model was moved from
     template <class F>
     void for_each(F&& f, SourceLocation where = SourceLocation::current()) const {
         walk(
@@ -218,7 +218,8 @@ class Groups {
 
     /// The same groups in the same order.
     friend bool operator==(const Groups& a, const Groups& b) noexcept {
-        return a.members_ == b.members_ || *a.members_ == *b.members_;
+        return a.members_ == b.members_ ||
+               (a.members_ != nullptr && b.members_ != nullptr && *a.members_ == *b.members_);
     }
 
   protected:
@@ -242,14 +243,16 @@ class Groups {
     /// f(Group&) for every group, in order.
     template <class F>
     void walk(const F& f, SourceLocation where) const {
+        if (members_ == nullptr) [[unlikely]] { refuse_moved(where); }
         for (const Member& each : *members_) {
             if (each.life.expired()) [[unlikely]] { refuse_ended(each, where); }
             f(*each.group);
         }
     }
     [[noreturn]] static void refuse_ended(const Member& member, SourceLocation where);
+    [[noreturn]] static void refuse_moved(SourceLocation where);
 
-    std::shared_ptr<const std::vector<Member>> members_;
+    std::shared_ptr<const std::vector<Member>> members_;  // null: moved from
 };
 
 // Out of the class, so that `extern template` keeps them out of a file.
@@ -272,6 +275,14 @@ Context<Engine>& Groups<Engine>::context(SourceLocation where) const {
         detail::Group<Engine>::refuse_use(where, "Model: this model has no groups: every range is empty");
     }
     return *first;
+}
+
+template <class Engine>
+void Groups<Engine>::refuse_moved(SourceLocation where) {
+    detail::Group<Engine>::refuse_use(where,
+                                      "a Model, or an optimizer over it, was used after it was moved from: use the "
+                                      "one that it was moved to, or copy the "
+                                      "Model instead");
 }
 
 template <class Engine>
