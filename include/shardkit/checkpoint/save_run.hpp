@@ -120,7 +120,6 @@ class SaveRun final : public MemoryReader {
                        {"keep_every", concat(options_.keep_every)},
                        {"replace", options_.replace ? "on" : "off"}};
         for (const auto& [key, value] : options_.strings) { all.push_back({concat("string '", key, "'"), value}); }
-        plan_->list(all);
         return all;
     }
     /// That all ranks write the same, and under which name until it is committed: rank 0's choice.
@@ -129,23 +128,21 @@ class SaveRun final : public MemoryReader {
             std::uint64_t hash;
             std::uint64_t token;
         };
-        const std::array<std::size_t, 5> numbers{plan_->hash(), step_, options_.keep, options_.keep_every,
-                                                 options_.replace ? 1U : 0U};
+        Statements mine = statements();
         Fnv fnv;
-        fnv.add(numbers);
-        fnv.add(folder_);
-        for (const auto& [key, value] : options_.strings) {
-            fnv.add(key);
-            fnv.add(value);
+        fnv.add(plan_->hash());
+        for (const Statement& one : mine) {
+            fnv.add(one.name);
+            fnv.add(one.value);
         }
         const Agreed own{fnv.hash, new_token()};
         const auto all = world_->gather(own, where_);
         const Agreed& first = all.front();
         for (std::size_t rank = 1; rank < all.size(); ++rank) {
             if (all[rank].hash == first.hash) { continue; }
-            const Statements own_statements = statements();
+            plan_->list(mine);
             const auto [zero, other] = stated_apart(0, rank, where_, [&](std::size_t number) {
-                return world_->gather(StatementRecord(own_statements, number), where_);
+                return world_->gather(StatementRecord(mine, number), where_);
             });
             throw_invalid_argument(where_, "save: rank 0 would write", zero, ", rank ", rank, other,
                                    ", expected the same folder, step, groups, names, scalars, blobs and options on "

@@ -64,6 +64,24 @@ constexpr bool progress_is_named() {
     return sizeof(typename Rule::Progress) == 8 * members;
 }
 
+/// Is what hyper-parameters are called in PyTorch: for a sentence in place of the compiler's.
+struct PyTorchNames {
+    double lr = 0;
+    double momentum = 0;
+    double dampening = 0;
+    std::array<double, 2> betas{};
+    double eps = 0;
+    double weight_decay = 0;
+    bool nesterov = false;
+};
+template <class Names>
+struct NeedsOwnNames {
+    static constexpr bool are_own = sizeof(Names) == 0;
+    static_assert(are_own,
+                  "optimizer options have names of their own: lr is learning_rate, betas are beta1 and beta2, eps is "
+                  "epsilon");
+};
+
 /// A tuple of X<P> for each of a list of precisions.
 template <template <class> class X, class List>
 struct TupleOf;

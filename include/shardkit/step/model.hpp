@@ -37,6 +37,12 @@ struct NeedsModel {
     static_assert(is_model, "expected a Model and not a layer: write Model model{layer} before");
     using Engine = LayersEngine;
 };
+/// Says the same in place of the model that a constructor goes on with.
+template <class Model, class Layer>
+const Model& needs_model(const Layer& /*layer*/) noexcept {
+    static_cast<void>(NeedsModel<Layer>{});
+    return *static_cast<const Model*>(nullptr);
+}
 template <class G, class P, class E, class R>
 struct IsSharded<Sharded<G, P, E, R>> : std::true_type {};
 
