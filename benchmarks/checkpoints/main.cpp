@@ -19,7 +19,7 @@ void measure_and_report(int count, char** arguments) {
         print(help);
         return;
     }
-    const Machine machine = Machine::read();
+    const Machine machine = read_machine();
     // Two states for the check, or one and the limit's bytes.
     require_memory(28.0 * static_cast<double>(options->elements), "--elements");
     const ResultFiles files(options->json, "");

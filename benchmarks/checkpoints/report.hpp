@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "../common/figure.hpp"
 #include "../common/machine.hpp"
+#include "../common/measure.hpp"
 #include "options.hpp"
 
 namespace benchmarks::checkpoints {

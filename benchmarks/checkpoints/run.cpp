@@ -18,7 +18,7 @@
 #include <shardkit/mesh/device_mesh.hpp>
 
 #include "../../examples/common/resident_memory.hpp"
-#include "../common/interval.hpp"
+#include "../common/measure.hpp"
 #include "files.hpp"
 #include "model.hpp"
 #include "plain_files.hpp"

@@ -28,6 +28,10 @@ void add_flags(program::Flags& flags) {
     flags.add("-r,--root", "N", "root of a broadcast, as a rank of the group [0]");
     flags.add("--in-place", "off|on|both",
               "where results lie: in a buffer of their own, in the input's, or both [both]");
+    flags.add("--of-copy", "off|on", "two more columns: the plain copy's time over the verb's [off]");
+    flags.add("-g,--ngpus", "N",
+              "as nccl-tests: ranks, in place of --ranks; 1 with mpi and nccl: one for each process of a launcher");
+    flags.add("-G,--cudagraph", "N", "as nccl-tests: 0, for calls that are in no CUDA graph [0]");
     sizes.add(flags);
     flags.add("--staging", "SIZE", "with --engine nccl: memory of a GPU in which 16-bit sums are widened [32M]");
     flags.add("--plot", "FILE", "draw bandwidth and latency over size, .png or .svg");
@@ -42,8 +46,19 @@ void read_ranks(const program::Flags& flags, Options& o, std::size_t processes) 
     o.mesh.dp = o.engine == EngineKind::self ? 1 : are_processes ? processes : 2;
     if (o.engine == EngineKind::nccl) { o.for_gpu(); }
     program::read_count(flags, "--ranks", o.mesh.dp, 1, most_ranks);
+    flags.use("--ngpus", [&](const std::string& flag, const std::string& given) {
+        if (flags.is_given("--ranks")) { throw program::InputError("--ranks and --ngpus: expected one of the two"); }
+        const std::size_t ranks = program::parse_count(flag, given, 1, most_ranks);
+        if (!are_processes || ranks != 1) { o.mesh.dp = ranks; }
+    });
+    flags.use("--cudagraph", [](const std::string& flag, const std::string& given) {
+        if (given != "0") { throw program::bad_flag(flag, given, "0: calls are given one by one, and in no graph"); }
+    });
     flags.use("--mesh", [&](const std::string& flag, const std::string& given) {
-        if (flags.is_given("--ranks")) { throw program::InputError("--ranks and --mesh: expected one of the two"); }
+        if (flags.is_given("--ranks") || flags.is_given("--ngpus")) {
+            throw program::InputError(std::string(flags.is_given("--ranks") ? "--ranks" : "--ngpus") +
+                                      " and --mesh: expected one of the two");
+        }
         o.mesh = program::parse_mesh(flag, given, most_ranks);
     });
     flags.use("--axis", [&](const std::string& flag, const std::string& given) {
@@ -108,6 +123,7 @@ std::optional<Options> parse_command_line(int count, const char* const* argument
     Options o;
     read_ranks(flags, o, processes);
     read_verbs(flags, o);
+    program::read_name(flags, "--of-copy", program::switch_names, o.shares);
     sizes.read(flags, o);
     read_names(flags, "--datatype", type_names, o.types);
     read_names(flags, "--op", op_names, o.ops);

@@ -3,18 +3,15 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
-#include <span>
 #include <stdexcept>
 #include <type_traits>
-#include <vector>
 
 #include <shardkit/core/bf16.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/core/fp16.hpp>
 
+#include "../common/measure.hpp"
 #include "options.hpp"
-#include "verbs.hpp"
 
 namespace benchmarks {
 
@@ -45,38 +42,26 @@ inline std::size_t bytes_of(DataType type) {
     return with_type(type, []<class T>(std::type_identity<T>) { return sizeof(T); });
 }
 
-/// A whole number as an element: rounded as the type rounds, or its lower bits.
-template <class T>
-T as_element(std::uint64_t number) noexcept {
-    return static_cast<T>(static_cast<shardkit::Arithmetic<T>>(number));
-}
-
-/// What no result is allowed to keep: unlike every value, except that one value of uint8 is the same.
-template <class T>
-T untouched() noexcept {
-    T element{};
-    std::memset(static_cast<void*>(&element), 0xa5, sizeof element);
-    return element;
-}
-
-/// n elements as a rank must have them: number(shape, i), or untouched where there is no number.
-template <class T>
-std::vector<T> elements(std::size_t n, NumberAt number, const Shape& shape) {
-    std::vector<T> values(n);
-    for (std::size_t i = 0; i < n; ++i) {
-        const Number value = number(shape, i);
-        values[i] = value ? as_element<T>(*value) : untouched<T>();
+/// f(the verb's struct), returning what f returns.
+template <class F>
+auto with_verb(VerbKind verb, F f) {
+    switch (verb) {
+        case VerbKind::all_gather:
+            return f(AllGather{});
+        case VerbKind::reduce_scatter:
+            return f(ReduceScatter{});
+        case VerbKind::all_reduce:
+            return f(AllReduce{});
+        case VerbKind::broadcast:
+            return f(Broadcast{});
+        case VerbKind::all_to_all:
+            return f(AllToAll{});
+        case VerbKind::send_receive:
+            return f(SendReceive{});
+        case VerbKind::barrier:
+            return f(Barrier{});
     }
-    return values;
-}
-
-/// How many elements are not those.
-template <class T>
-std::uint64_t count_wrong(std::span<const T> given, NumberAt number, const Shape& shape) {
-    const std::vector<T> right = elements<T>(given.size(), number, shape);
-    std::uint64_t wrong = 0;
-    for (std::size_t i = 0; i < given.size(); ++i) { wrong += given[i] == right[i] ? 0U : 1U; }
-    return wrong;
+    throw std::logic_error("with_verb: unknown verb");
 }
 
 }  // namespace benchmarks

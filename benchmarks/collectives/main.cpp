@@ -50,8 +50,7 @@ std::optional<Prepared> prepare(int count, char** arguments, const program::Proc
     }
     Prepared prepared{*options, {}, {}};
     if (options->engine == EngineKind::nccl) {
-        prepared.gpu =
-            Gpu::read("--engine nccl", processes.place().local_rank, processes.place().known_local_ranks());
+        prepared.gpu = read_gpu("--engine nccl", processes.place().local_rank, processes.place().known_local_ranks());
     }
     if (options->engine != EngineKind::nccl) { require_memory_for(*options); }
     if (processes.reports()) {
@@ -64,24 +63,25 @@ std::optional<Prepared> prepare(int count, char** arguments, const program::Proc
 std::vector<Row> measure_and_print(const Options& options) {
     std::vector<Row> rows;
     const RowSink sink = [&](const Row& row) {
-        if (rows.empty() || rows.back().verb != row.verb) { print(verb_head(row.verb)); }
+        if (!rows.empty() && rows.back().verb != row.verb) { print(verb_end(rows.back().verb, rows)); }
+        if (rows.empty() || rows.back().verb != row.verb) { print(verb_head(row.verb, options)); }
         print(table_row(row, options));
         rows.push_back(row);
     };
     run_on[static_cast<std::size_t>(options.engine)](options, sink);
+    if (!rows.empty()) { print(verb_end(rows.back().verb, rows)); }
     return rows;
 }
 
 void measure_and_report(const Prepared& prepared, const program::Processes& processes) {
     const Options& options = prepared.options;
-    Machine machine = Machine::read();
+    Machine machine = read_machine();
     machine.gpu = prepared.gpu;
     const std::string mpi = processes.mpi_version();
     if (processes.reports()) { print(table_head(options, machine, mpi)); }
     const std::vector<Row> rows = measure_and_print(options);
     if (!processes.reports()) { return; }
 
-    print(table_end(rows));
     prepared.files->write(json_report(options, machine, mpi, rows), options.peers);
     std::uint64_t wrong = 0;
     for (const Row& row : rows) { wrong += row.wrong(); }

@@ -27,8 +27,6 @@ enum class VerbKind : std::uint8_t {
     barrier
 };
 enum class DataType : std::uint8_t { fp64, fp32, fp16, bf16, int64, int32, uint8 };
-/// Where results lie: in a buffer of their own, or in the input's.
-enum class Placement : std::uint8_t { out_of_place, in_place };
 
 inline constexpr std::array<std::string_view, 4> engine_names{"self", "threads", "mpi", "nccl"};
 /// The first of them: those whose memory is the host's.
@@ -55,6 +53,7 @@ struct Options : Sweep {
     std::size_t root = 0;
     bool out_of_place = true;
     bool in_place = true;
+    bool shares = false;                                     ///< of the copy, behind the table's columns
     std::uint64_t staging_bytes = std::uint64_t{32} << 20U;  ///< nccl::Options::staging_bytes
     std::string plot;                                        ///< file name; empty: not asked for
     std::string peers;                                       ///< file whose times are drawn too; empty: none

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "report.hpp"
 
-#include <algorithm>
-#include <array>
-
 #include <nlohmann/json.hpp>
 
 #include "../common/json_text.hpp"
@@ -13,20 +10,30 @@ namespace benchmarks {
 
 namespace {
 
+// What is printed here is nccl-tests' (src/util.cu of 2.19.6), to the blank: programs read it.
+
+/// A number in so many characters, with as many decimals as fit, at most two.
+std::string number_in(double value, int width) {
+    for (int decimals = 2; decimals >= 0; --decimals) {
+        const std::string text = program::formatted("%*.*f", width, decimals, value);
+        if (text.size() <= static_cast<std::size_t>(width)) { return text; }
+    }
+    return program::formatted(width >= 7 ? "%*.1e" : "%*.0e", width, value);
+}
+
 std::string figure_columns(const Row& row, const std::optional<Figure>& figure) {
-    if (!figure) { return program::formatted("  %9s %7s %7s %6s", "-", "-", "-", "-"); }
-    const auto bandwidth = [&](double value) {
-        return Row::moves(*figure) ? four_digits(value / 1e9) : std::string("-");
-    };
-    const std::string wrong = !row.facts.moves_data ? "-" : figure->wrong ? std::to_string(*figure->wrong) : "N/A";
-    return program::formatted("  %9s %7s %7s %6s", four_digits(figure->time.median * 1e6).c_str(),
-                              bandwidth(row.algorithm_bandwidth(*figure)).c_str(),
-                              bandwidth(row.bus_bandwidth(*figure)).c_str(), wrong.c_str());
+    if (!figure) { return program::formatted("  %7s  %6s  %6s  %6s", "N/A", "N/A", "N/A", "N/A"); }
+    const std::string wrong = row.facts.moves_data && figure->wrong
+                                  ? program::formatted("%6g", static_cast<double>(*figure->wrong))
+                                  : std::string("   N/A");
+    return "  " + number_in(figure->time.median * 1e6, 7) + "  " +
+           number_in(row.algorithm_bandwidth(*figure) / 1e9, 6) + "  " +
+           number_in(row.bus_bandwidth(*figure) / 1e9, 6) + "  " + wrong;
 }
 
 std::string share_column(const std::optional<Figure>& figure) {
-    if (!figure || !figure->copy) { return program::formatted(" %6s", "-"); }
-    return program::formatted(" %6.1f", 100 * figure->copy->time.median / figure->time.median);
+    if (!figure || !figure->copy) { return program::formatted("  %7s", "N/A"); }
+    return program::formatted("  %7.1f", 100 * figure->copy->time.median / figure->time.median);
 }
 
 }  // namespace
@@ -42,62 +49,57 @@ std::string table_head(const Options& o, const Machine& machine, const std::stri
     return text;
 }
 
-std::string verb_head(VerbKind verb) {
-    std::string text = "#\n# " + std::string(verb_names[static_cast<std::size_t>(verb)]) + "\n";
-    text += program::formatted("# %47s  %20s %13s %20s %12s   %s\n", "", "out-of-place", "", "in-place", "",
-                               "of copy (%)");
-    const std::string figure = program::formatted("  %9s %7s %7s %6s", "time", "algbw", "busbw", "#wrong");
-    const std::string units = program::formatted("  %9s %7s %7s", "(us)", "(GB/s)", "(GB/s)");
-    text += program::formatted("# %11s %12s %8s %6s %6s", "size", "count", "type", "redop", "root") + figure +
-            figure + program::formatted(" %6s %6s\n", "out", "in");
-    text += program::formatted("# %11s %12s %8s %6s %6s", "(B)", "(elements)", "", "", "") + units +
-            program::formatted(" %6s", "") + units + "\n";
-    return text;
+std::string verb_head(VerbKind verb, const Options& o) {
+    const char* const line = "# %10s  %12s  %8s  %6s  %6s  %7s  %6s  %6s  %6s  %7s  %6s  %6s  %6s ";
+    const auto end = [&](const char* out, const char* in) {
+        return o.shares ? program::formatted(" %7s  %7s\n", out, in) : std::string("\n");
+    };
+    return "#\n# Collective test starting: " + std::string(verb_names[static_cast<std::size_t>(verb)]) + "\n#\n" +
+           program::formatted(
+               "# %10s  %12s  %8s  %6s  %6s           out-of-place                       in-place          ", "", "",
+               "", "", "") +
+           (o.shares ? "     of copy (%)\n" : "\n") +
+           program::formatted(line, "size", "count", "type", "redop", "root", "time", "algbw", "busbw", "#wrong",
+                              "time", "algbw", "busbw", "#wrong") +
+           end("out", "in") +
+           program::formatted(line, "(B)", "(elements)", "", "", "", "(us)", "(GB/s)", "(GB/s)", "", "(us)", "(GB/s)",
+                              "(GB/s)", "") +
+           end("", "");
 }
 
-std::string table_end(const std::vector<Row>& rows) {
+std::string verb_end(VerbKind verb, const std::vector<Row>& rows) {
     std::uint64_t wrong = 0;
-    bool checked = false;
-    std::array<double, verb_names.size()> sum{};
-    std::array<std::size_t, verb_names.size()> count{};
+    double sum = 0;
+    std::size_t count = 0;
     for (const Row& row : rows) {
+        if (row.verb != verb) { continue; }
         wrong += row.wrong();
         for (const std::optional<Figure>& figure : {row.out_of_place, row.in_place}) {
             if (!figure) { continue; }
-            checked = checked || (row.facts.moves_data && figure->wrong);
-            if (!Row::moves(*figure) || row.facts.bus_factor == 0) { continue; }
-            sum[static_cast<std::size_t>(row.verb)] += row.bus_bandwidth(*figure) / 1e9;
-            ++count[static_cast<std::size_t>(row.verb)];
+            sum += row.bus_bandwidth(*figure) / 1e9;
+            ++count;
         }
     }
-    std::string text = "#\n";
-    if (checked) {
-        text += "# Out of bounds values : " + std::to_string(wrong) + (wrong == 0 ? " OK\n" : " FAILED\n");
-    }
-    const bool several = std::count(count.begin(), count.end(), 0U) + 1 < static_cast<std::ptrdiff_t>(count.size());
-    for (std::size_t verb = 0; verb < count.size(); ++verb) {
-        if (count[verb] == 0) { continue; }
-        text += "# Avg bus bandwidth    : " + four_digits(sum[verb] / static_cast<double>(count[verb])) +
-                (several ? " (" + std::string(verb_names[verb]) + ")\n" : "\n");
-    }
-    return text;
+    return "# Out of bounds values : " + std::to_string(wrong) + (wrong == 0 ? " OK\n" : " FAILED\n") +
+           program::formatted("# Avg bus bandwidth    : %g \n", sum / static_cast<double>(count)) +
+           "#\n# Collective test concluded: " + std::string(verb_names[static_cast<std::size_t>(verb)]) + "\n";
 }
 
 std::string table_row(const Row& row, const Options& o) {
-    const std::string type(row.facts.moves_data ? type_names[static_cast<std::size_t>(row.type)] : "-");
-    const std::string op(row.facts.reduces ? op_names[static_cast<std::size_t>(row.op)] : "-");
-    const std::string root = row.facts.has_root ? std::to_string(o.root) : "-";
-    return program::formatted("  %11llu %12llu %8s %6s %6s", static_cast<unsigned long long>(row.bytes),
+    const std::string type(row.facts.moves_data ? type_names[static_cast<std::size_t>(row.type)] : "none");
+    const std::string op(row.facts.reduces ? op_names[static_cast<std::size_t>(row.op)] : "none");
+    const std::string root = row.facts.has_root ? std::to_string(o.root) : "-1";
+    return program::formatted("%12llu  %12llu  %8s  %6s  %6s", static_cast<unsigned long long>(row.bytes),
                               static_cast<unsigned long long>(row.count), type.c_str(), op.c_str(), root.c_str()) +
            figure_columns(row, row.out_of_place) + figure_columns(row, row.in_place) +
-           share_column(row.out_of_place) + share_column(row.in_place) + "\n";
+           (o.shares ? share_column(row.out_of_place) + share_column(row.in_place) : "") + "\n";
 }
 
 namespace {
 
 using nlohmann::json;
 
-json to_json(const Row& row, const std::optional<Figure>& figure) {
+json figure_json(const Row& row, const std::optional<Figure>& figure) {
     if (!figure) { return nullptr; }
     json object{{"time_us", to_json(figure->time)}, {"calls_per_round", figure->calls}};
     object["wrong"] = row.facts.moves_data && figure->wrong ? json(*figure->wrong) : json(nullptr);
@@ -116,14 +118,14 @@ json to_json(const Row& row, const std::optional<Figure>& figure) {
     return object;
 }
 
-json to_json(const Row& row, const Options& options) {
+json row_json(const Row& row, const Options& options) {
     json object{{"verb", verb_names[static_cast<std::size_t>(row.verb)]}, {"size", row.bytes}, {"count", row.count}};
     object["type"] = row.facts.moves_data ? json(type_names[static_cast<std::size_t>(row.type)]) : json(nullptr);
     object["redop"] = row.facts.reduces ? json(op_names[static_cast<std::size_t>(row.op)]) : json(nullptr);
     object["root"] = row.facts.has_root ? json(options.root) : json(nullptr);
     object["bus_factor"] = row.facts.moves_data ? json(row.facts.bus_factor) : json(nullptr);
-    object["out_of_place"] = to_json(row, row.out_of_place);
-    object["in_place"] = to_json(row, row.in_place);
+    object["out_of_place"] = figure_json(row, row.out_of_place);
+    object["in_place"] = figure_json(row, row.in_place);
     return object;
 }
 
@@ -136,7 +138,7 @@ std::string json_report(const Options& options, const Machine& machine, const st
     json measured = json::array();
     for (const Row& row : rows) {
         wrong += row.wrong();
-        measured.push_back(to_json(row, options));
+        measured.push_back(row_json(row, options));
     }
     return result_text("collectives", machine,
                        {{"engine", engine_names[static_cast<std::size_t>(options.engine)]},

@@ -10,9 +10,9 @@
 
 #include <shardkit/comm/reduce_op.hpp>
 
-#include "../common/figure.hpp"
+#include "../common/measure.hpp"
+#include "elements.hpp"
 #include "options.hpp"
-#include "verbs.hpp"
 
 namespace benchmarks {
 

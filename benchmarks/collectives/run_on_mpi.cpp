@@ -2,7 +2,7 @@
 #include <shardkit/backend/mpi/run.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 
-#include "../common/host_copy.hpp"
+#include "../common/measure.hpp"
 #include "rows.hpp"
 #include "run_rank.hpp"
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <shardkit/backend/cub/kernels.hpp>
+#include <shardkit/backend/cuda/device_copy.hpp>
 #include <shardkit/backend/nccl/run.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 
 #include "../../examples/common/place.hpp"
-#include "../common/device_copy.hpp"
 #include "rows.hpp"
 #include "run_rank.hpp"
 
@@ -15,7 +15,7 @@ void run_on_nccl(const Options& options, const RowSink& sink) {
     const shardkit::DeviceMesh mesh(options.mesh.dp, options.mesh.tp, options.mesh.cp);
     const auto measured = [&](auto& rank) {
         shardkit::Context<Engine>& context = rank;
-        run_rank<DeviceCopy<Engine>>(context, options, sink);
+        run_rank<shardkit::gpu::DeviceCopy<Engine>>(context, options, sink);
     };
     shardkit::nccl::Options of_world;
     of_world.staging_bytes = options.staging_bytes;

@@ -16,7 +16,6 @@
 #include "../common/pin.hpp"
 #include "options.hpp"
 #include "rows.hpp"
-#include "verbs.hpp"
 #include "workloads.hpp"
 
 namespace benchmarks {
@@ -52,7 +51,7 @@ void run_rank(shardkit::Context<Engine>& context, const Options& options, const 
         if (!row.facts.has(placement) || !options.wants(placement)) { return std::optional<Figure>(); }
         const auto workload = make_workload(context, group, row.verb, row.type, placement, shape);
         const auto copied = static_cast<std::uint64_t>(static_cast<double>(row.bytes) * row.facts.copied(placement));
-        return std::optional<Figure>(measure<Yardstick>(context, options, row.bytes, copied, *workload));
+        return std::optional<Figure>(time_beside_copy<Yardstick>(context, options, row.bytes, copied, *workload));
     };
     for (Row& row : plan_rows(options, shape.ranks())) {
         shape.op = row.op;

@@ -35,7 +35,7 @@ std::string runtime_version() {
 
 }  // namespace
 
-Gpu Gpu::read(const std::string& flag, std::size_t number, std::size_t wanted) {
+Gpu read_gpu(const std::string& flag, std::size_t number, std::size_t wanted) {
     require_gpus(flag, number, wanted);
     cudaDeviceProp properties{};
     shardkit::gpu::detail::check(cudaGetDeviceProperties(&properties, static_cast<int>(number)),

@@ -2,12 +2,14 @@
 #include "result_files.hpp"
 
 #include <cstdio>
+#include <cstdlib>
 #include <stdexcept>
 
 #include <nlohmann/json.hpp>
 
 #include "../../examples/common/gnuplot.hpp"
 #include "../../examples/common/input_error.hpp"
+#include "machine.hpp"
 
 namespace benchmarks {
 
@@ -28,6 +30,14 @@ program::Answer ask_charts(const std::string& plot, const std::string& peers, co
 }
 
 }  // namespace
+
+Machine read_machine() {
+    Machine machine = Machine::read();
+    machine.flags = BENCHMARKS_FLAGS;
+    const char* const commit = std::getenv("SHARDKIT_COMMIT");
+    if (commit != nullptr && *commit != '\0') { machine.commit = commit; }
+    return machine;
+}
 
 void print(const std::string& text) {
     std::fwrite(text.data(), 1, text.size(), stdout);

@@ -51,7 +51,7 @@ fi
 say "with $(nccl_taken)"
 
 common="examples/common/flags examples/common/gnuplot examples/common/output_file
-    examples/common/processes_without_mpi benchmarks/common/gpu benchmarks/common/machine
+    examples/common/processes_without_mpi benchmarks/common/gpu
     benchmarks/common/result_files benchmarks/common/sweep"
 collectives="command_line main mpi_missing report rows run_in_process run_on_nccl"
 kernels="command_line main report run_on_gpu run_on_host"
@@ -68,7 +68,7 @@ compile_one() {
         *)
             "$cxx" -std=c++20 $optimization -I"$root/include" "${nccl_flags[@]}" \
                 -isystem "$(dirname "$(dirname "$(readlink -f "$nvcc")")")/include" \
-                -DBENCHMARKS_VERSION="\"$version\"" -DBENCHMARKS_CHARTS="\"$root/benchmarks/charts/main.py\"" \
+                -DBENCHMARKS_CHARTS="\"$root/benchmarks/charts/main.py\"" \
                 -DBENCHMARKS_FLAGS="\"$optimization; nvcc -O3 sm_${architectures// / sm_}\"" \
                 -c "$root/$1.cpp" -o "$(object "$1")" ;;
     esac

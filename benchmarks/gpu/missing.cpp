@@ -9,7 +9,7 @@
 
 namespace benchmarks {
 
-Gpu Gpu::read(const std::string& flag, std::size_t, std::size_t) {
+Gpu read_gpu(const std::string& flag, std::size_t, std::size_t) {
     throw program::InputError(flag +
                               ": this program was built without CUDA; expected benchmarks/run to start it, on a "
                               "machine with a GPU and the CUDA toolkit");

@@ -9,7 +9,7 @@
 
 #include <shardkit/rank/context.hpp>
 
-#include "../common/workload.hpp"
+#include "../common/measure.hpp"
 
 namespace benchmarks::kernels {
 

@@ -21,8 +21,8 @@ void measure_and_report(int count, char** arguments) {
         print(help);
         return;
     }
-    Machine machine = Machine::read();
-    if (options->device == kernels::Device::gpu) { machine.gpu = Gpu::read("--device gpu", 0, 1); }
+    Machine machine = read_machine();
+    if (options->device == kernels::Device::gpu) { machine.gpu = read_gpu("--device gpu", 0, 1); }
     // What is read and written once or twice, and both sides of the copy.
     if (options->device == kernels::Device::host) {
         require_memory(1.5 * static_cast<double>(options->largest_size()) * static_cast<double>(options->ranks),

@@ -73,7 +73,7 @@ void run_kernels(shardkit::Context<Engine>& context, const Options& options, con
         row.runs = workload->runs();
         row.groups = workload->groups();
         time(row, *workload, [&](Workload& timed) {
-            row.figure = measure<Yardstick>(context, options, row.bytes, (row.bytes + 1) / 2, timed);
+            row.figure = time_beside_copy<Yardstick>(context, options, row.bytes, (row.bytes + 1) / 2, timed);
         });
         if (context.rank() == 0) { sink(row); }
     };

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <shardkit/backend/cub/kernels.hpp>
+#include <shardkit/backend/cuda/device_copy.hpp>
 #include <shardkit/backend/nccl/run.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 
-#include "../common/device_copy.hpp"
 #include "../common/pin.hpp"
 #include "gpu_times.hpp"
 #include "report.hpp"
@@ -19,7 +19,7 @@ void run_on_gpu(const Options& options, const RowSink& sink) {
         shardkit::Context<Engine>& context = rank;
         const shardkit::Streams<shardkit::gpu::TimelineRef> streams{
             context.compute_stream(), context.communication_stream(), context.reduction_stream()};
-        run_kernels<DeviceCopy<Engine>>(context, options, sink, GpuTimes{streams, options.graph});
+        run_kernels<shardkit::gpu::DeviceCopy<Engine>>(context, options, sink, GpuTimes{streams, options.graph});
     });
 }
 

@@ -2,7 +2,7 @@
 #include <shardkit/backend/threads/run.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 
-#include "../common/host_copy.hpp"
+#include "../common/measure.hpp"
 #include "../common/pin.hpp"
 #include "report.hpp"
 #include "run_kernels.hpp"

@@ -21,7 +21,7 @@
 #include "../checkpoints/files.hpp"
 #include "../checkpoints/model.hpp"
 #include "../checkpoints/options.hpp"
-#include "../common/interval.hpp"
+#include "../common/measure.hpp"
 #include "console.hpp"
 
 namespace {

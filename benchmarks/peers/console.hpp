@@ -41,7 +41,7 @@ inline void answer(const nlohmann::json& reply) {
 
 /// What a program says of itself first: how it was compiled, and more.
 inline nlohmann::json facts(nlohmann::json more) {
-    const Machine machine = Machine::read();
+    const Machine machine = read_machine();
     more.update({{"compiler", machine.compiler}, {"flags", machine.flags}});
     return more;
 }

@@ -9,8 +9,7 @@
 
 #include <shardkit/rank/context.hpp>
 
-#include "../common/figure.hpp"
-#include "../common/interval.hpp"
+#include "../common/measure.hpp"
 #include "../common/pin.hpp"
 #include "make_overhead_case.hpp"
 #include "serve_collectives.hpp"

@@ -20,10 +20,8 @@
 #include <shardkit/memory/host_buffer.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 
-#include "../collectives/elements.hpp"
-#include "../collectives/verbs.hpp"
+#include "../common/measure.hpp"
 #include "../common/pin.hpp"
-#include "../common/workload.hpp"
 #include "serve_collectives.hpp"
 
 namespace {

@@ -11,10 +11,7 @@
 
 #include <shardkit/rank/context.hpp>
 
-#include "../collectives/workloads.hpp"
-#include "../common/interval.hpp"
 #include "../common/measure.hpp"
-#include "../common/workload.hpp"
 #include "console.hpp"
 
 namespace benchmarks::peers {
@@ -67,7 +64,7 @@ void serve_collectives(shardkit::Context<Engine>& context, Next next, Make make)
             auto& workload = workloads[word_at(command, 1)];
             workload.reset();
             workload = make(command[1], word_at(command, 2), number_at(command, 3));
-            const std::uint64_t wrong = check(context, 1, *workload);
+            const std::uint64_t wrong = wrong_values(context, 1, *workload);
             workload->call(warm_up);
             reply({{"wrong", wrong}});
         } else if (command.front() == "go") {

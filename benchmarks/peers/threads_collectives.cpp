@@ -9,8 +9,8 @@
 #include <shardkit/backend/threads/run.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 
+#include "../common/measure.hpp"
 #include "../common/pin.hpp"
-#include "../common/workload.hpp"
 #include "serve_collectives.hpp"
 
 namespace {

@@ -14,8 +14,7 @@
 #include <shardkit/comm/reduce_scatter.hpp>
 #include <shardkit/rank/context.hpp>
 
-#include "../common/figure.hpp"
-#include "../common/interval.hpp"
+#include "../common/measure.hpp"
 #include "links.hpp"
 
 namespace benchmarks::policies {

@@ -94,7 +94,7 @@ std::vector<policies::Row> measure_and_print(const policies::Options& o, const s
 
 void measure_and_report(const Prepared& prepared, const program::Processes& processes) {
     const policies::Options& o = prepared.options;
-    const Machine machine = Machine::read();
+    const Machine machine = read_machine();
     const std::string mpi = processes.mpi_version();
     const bool reports = processes.reports();
     if (reports) { print(policies::table_head(o, machine, mpi)); }

@@ -11,7 +11,7 @@
 #include <shardkit/comm/cost.hpp>
 #include <shardkit/comm/verb.hpp>
 
-#include "../common/figure.hpp"
+#include "../common/measure.hpp"
 #include "options.hpp"
 
 namespace benchmarks::policies {

@@ -14,7 +14,7 @@
 #include <shardkit/plan/time_model.hpp>
 #include <shardkit/rank/context.hpp>
 
-#include "../common/interval.hpp"
+#include "../common/measure.hpp"
 #include "../common/pin.hpp"
 #include "job.hpp"
 #include "links.hpp"

@@ -27,7 +27,7 @@
 #include <shardkit/comm/all_to_all.hpp>
 #include <shardkit/comm/barrier.hpp>
 #include <shardkit/comm/broadcast.hpp>
-#include <shardkit/comm/communicator.hpp>
+#include <shardkit/comm/list_verbs.hpp>
 #include <shardkit/comm/reduce_scatter.hpp>
 #include <shardkit/comm/send_receive.hpp>
 #include <shardkit/comm/traffic_log.hpp>

@@ -6,7 +6,7 @@ members that there are. LAUNCHER starts MPI processes; without one there is no M
 import json
 
 from program_check import (LAUNCHER, SWEEP_REFUSED, check, check_one_file, check_page, check_picture, check_refused,
-                           check_refused_by_mpi, check_time, expect, four_digits, near, printed_rows, report_of, run)
+                           check_refused_by_mpi, check_time, expect, near, printed_rows, report_of, run)
 
 VERBS = ["all_gather", "reduce_scatter", "all_reduce", "broadcast", "all_to_all", "send_receive", "barrier"]
 TYPES = {"double": 8, "float": 4, "half": 2, "bfloat16": 2, "int64": 8, "int32": 4, "uint8": 1}
@@ -86,7 +86,8 @@ def measured(folder, flags, launcher=(), out_of_place=True, in_place=True):
 
 def check_documentation(folder):
     report, done = measured(folder, ["--verb", "all_reduce", "-b", "64", "-e", "64"])
-    check_page([report], [line for line in done.stdout.splitlines() if line.startswith("# ")][-6:-2])
+    lines = done.stdout.splitlines()
+    check_page([report], [line for line in lines[:lines.index("# Out of bounds values : 0 OK")] if line.startswith("# ")][-3:])
 
 
 def verbs_of(report):
@@ -115,35 +116,67 @@ def check_runs(folder):
     expect(report["ranks"] == 1 and verbs_of(report) == VERBS, "self")
 
     done = run([*QUICK, "--verb", "all_reduce", "-b", "64", "-e", "64", "-c", "0"])
-    expect(done.returncode == 0 and done.stdout.split().count("N/A") == 2 and "Out of bounds" not in done.stdout,
-           "nothing checked, nothing said", done)
+    expect(done.returncode == 0 and done.stdout.split().count("N/A") == 2 and "# Out of bounds values : 0 OK\n" in done.stdout,
+           "nothing checked, and the line that says so is there", done)
     done = run([*QUICK, "--verb", "barrier", "--pin", "on"])
     expect(done.returncode == 0 and "# pinning: rank r" in done.stdout, "pinned", done)
 
 
-def shows(line, text, value=None):
-    """The line is TEXT, with VALUE in place of {}: in four digits, but for what the JSON's digits have lost of it."""
-    before, _, after = text.partition("{}")
-    number = line[len(before):len(line) - len(after)]
-    if value is None or line != before + number + after or not number.replace(".", "", 1).isdigit():
-        return line == text
-    return number == four_digits(float(number)) and abs(float(number) - value) <= 5e-4 + 1e-3 * value
+def read_as_others_do(text, in_place):
+    """What a program for nccl-tests' output takes from it: the lines between the last that has 'out-of-place' and the last
+    that has 'Out of bounds values'; columns by their distance from the right, as those before them may be empty."""
+    lines = text.splitlines()
+    begin = max(i for i, line in enumerate(lines) if "out-of-place" in line)
+    end = max(i for i, line in enumerate(lines) if "Out of bounds values" in line)
+    names = next(line[1:].split() for line in lines[begin:end] if "time" in line and "busbw" in line)
+    nth = -1 if in_place else 0
+    columns = {name: [i - len(names) for i, each in enumerate(names) if each == name][nth]
+               for name in ("time", "algbw", "busbw", "#wrong")}
+    rows = {}
+    for line in lines[begin + 1:end]:
+        words = line.split()
+        if words and words[0].isdigit():
+            rows[int(words[names.index("size")])] = {name: words[column] for name, column in columns.items()}
+    return rows
 
 
-def check_ends(folder):
-    """The lines under the table, as nccl-tests writes them."""
-    for verbs, several in ((["all_reduce"], False), (["all_gather", "all_reduce", "barrier"], True)):
-        report, done = measured(folder, ["--verb", ",".join(verbs), "-b", "64", "-e", "4K", "-f", "8"])
-        expected = [("#",), ("# Out of bounds values : 0 OK",)]
-        for verb in verbs:
-            found = [row[placement]["busbw_gb_s"] for row in report["rows"] if row["verb"] == verb
-                     for placement in ("out_of_place", "in_place") if row[placement] and row[placement]["busbw_gb_s"]]
-            if found:
-                expected.append(("# Avg bus bandwidth    : {}" + (f" ({verb})" if several else ""), sum(found) / len(found)))
-        lines = done.stdout.splitlines()[-len(expected):]
-        expect(all(shows(line, *end) for line, end in zip(lines, expected, strict=True)), f"the end of {verbs}", done)
-    done = run([*QUICK, "--engine", "self", "--verb", "barrier,all_reduce", "-e", "256"])
-    expect(done.stdout.endswith("# Out of bounds values : 0 OK\n"), "one rank has no bus bandwidth", done)
+def number_in(value, width):
+    """As nccl-tests writes a number."""
+    return next(text for text in (f"{value:{width}.{decimals}f}" for decimals in (2, 1, 0)) if len(text) <= width)
+
+
+def near_printed(text, value, width):
+    """But for what the JSON's four digits have lost."""
+    return any(text == number_in(value * (1 + share), width).strip() for share in
+               (i * 5e-5 for i in range(-12, 13)))
+
+
+def check_others_read(folder):
+    """The table is nccl-tests' to the column, also without a check and with the flags that launchers of it pass."""
+    for flags, wrong in ((["-c", "0", "-g", "2", "-G", "0"], "N/A"), (["-c", "1", "--ngpus", "3"], "0"),
+                         (["-c", "1", "-f", "2", "-n", "20", "-w", "5", "--cudagraph", "0"], "0")):
+        report, done = report_of(folder, ["--rounds", "3", "--verb", "all_reduce", "-b", "64", "-e", "4K", *flags])
+        for placement, in_place in (("out_of_place", False), ("in_place", True)):
+            found = read_as_others_do(done.stdout, in_place)
+            expect(list(found) == [row["size"] for row in report["rows"]], f"{flags}: sizes", done)
+            for row in report["rows"]:
+                given, figure = found[row["size"]], row[placement]
+                expect(given["#wrong"] == wrong and near_printed(given["time"], figure["time_us"]["median"], 7) and
+                       near_printed(given["algbw"], figure["algbw_gb_s"], 6) and
+                       near_printed(given["busbw"], figure["busbw_gb_s"], 6), f"{flags} {placement} {row['size']}", done)
+        mean = [figure["busbw_gb_s"] for row in report["rows"] for figure in (row["out_of_place"], row["in_place"])]
+        last = done.stdout.splitlines()[-4:]
+        expect([last[0], *last[2:]] == ["# Out of bounds values : 0 OK", "#", "# Collective test concluded: all_reduce"],
+               "the end", done)
+        words = last[1].split(":")
+        expect(words[0] == "# Avg bus bandwidth    " and near(float(words[1]), sum(mean) / len(mean)), "the mean", done)
+    done = run([*QUICK, "--verb", "all_gather,broadcast,barrier", "-e", "256"])
+    for verb in ("all_gather", "broadcast", "barrier"):
+        expect(f"# Collective test starting: {verb}\n" in done.stdout and f"# Collective test concluded: {verb}\n" in done.stdout,
+               f"{verb} has a table of its own", done)
+    expect(done.stdout.count("# Out of bounds values : 0 OK\n") == 3, "with an end each", done)
+    done = run([*QUICK, "--verb", "all_reduce", "--of-copy", "on", "-e", "256"])
+    expect([len(line) for line in printed_rows(done)] == [15] and "of copy (%)" in done.stdout, "two more when asked for", done)
 
 
 def check_steps(folder):
@@ -227,6 +260,10 @@ REFUSED = [
     (["--verb", "broadcast", "-e", "1000g", "--engine", "self"], "expected a smaller --maxbytes, or fewer ranks"),
     (["-r", "2"], "--root '2': expected a whole number from 0 to 1"),
     (["--ranks", "2", "--mesh", "2x1x1"], "--ranks and --mesh: expected one of the two"),
+    (["--ngpus", "2", "--ranks", "2"], "--ranks and --ngpus: expected one of the two"),
+    (["--ngpus", "2", "--mesh", "2x1x1"], "--ngpus and --mesh: expected one of the two"),
+    (["-G", "1"], "--cudagraph '1': expected 0: calls are given one by one, and in no graph"),
+    (["--engine", "self", "-g", "2"], "--engine self: has one rank, but 2 ranks were given"),
     (["--mesh", "2x2"], "--mesh '2x2': expected DPxTPxCP, three whole numbers of at least 1"),
     (["--mesh", "64x64x2"], "--mesh '64x64x2': expected at most 4096 ranks"),
     (["--axis", "dp"], "--axis 'dp': expected a --mesh DPxTPxCP with it"),
@@ -281,5 +318,5 @@ def check_nccl(_folder):
     expect(done.returncode == 0 and "2 ranks" in done.stdout, "a launcher's variables mean nothing to other engines", done)
 
 
-check([check_runs, check_meshes, check_documentation, check_ends, check_steps, check_plots, check_peers, check_mpi, check_nccl], ["-b,--minbytes", "--in-place"],
+check([check_runs, check_meshes, check_documentation, check_others_read, check_steps, check_plots, check_peers, check_mpi, check_nccl], ["-b,--minbytes", "--in-place"],
       [*REFUSED, *SWEEP_REFUSED])

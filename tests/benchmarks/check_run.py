@@ -9,6 +9,7 @@ from expectation import end, expect
 SCRIPT = pathlib.Path(sys.argv[1]) / "benchmarks/ranks_asked_for.sh"
 for flags, expected in (
         ([], "2"), (["--ranks", "3"], "3"), (["--ranks=4"], "4"), (["--ranks", "08"], "8"), (["--ranks", "4096"], "4096"),
+        (["-g", "8"], "8"), (["--ngpus=1"], "1"),
         (["--mesh", "2x3x4"], "24"), (["--mesh=2x1x1,8x1x1"], "2"), (["--pin", "on", "--mesh", "2x010x1"], "20"),
         # The program itself says what is wrong with these.
         (["--ranks", "99999999999999999999"], ""), (["--ranks", "4097"], ""), (["--ranks", "0"], ""), (["--ranks", "-1"], ""),

@@ -5,10 +5,10 @@
 #include <vector>
 
 #include <doctest/doctest.h>
+#include <shardkit/backend/cuda/device_copy.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 
 #include "../../benchmarks/collectives/run_rank.hpp"
-#include "../../benchmarks/common/device_copy.hpp"
 #include "../../benchmarks/common/require_gpus.hpp"
 #include "../unit/backend/nccl/paced_ranks.hpp"
 #include "planted_verb.hpp"
@@ -47,7 +47,8 @@ std::vector<Row> rows_of(const Options& options, paced_ranks::Paces paces) {
     const shardkit::DeviceMesh mesh(options.mesh.dp, options.mesh.tp, options.mesh.cp);
     CHECK(paced_ranks::run(mesh, paces, {}, [&](auto& rank, const auto&) {
               shardkit::Context<Engine>& context = rank;
-              run_rank<DeviceCopy<Engine>>(context, options, [&](const Row& row) { rows.push_back(row); });
+              run_rank<shardkit::gpu::DeviceCopy<Engine>>(context, options,
+                                                          [&](const Row& row) { rows.push_back(row); });
           }) == "");
     return rows;
 }
@@ -121,6 +122,22 @@ TEST_CASE("nccl: one planted value is one wrong value, a call left out is many")
                 if (V::moves_data && VerbFacts::of(verb, 3).has(placement)) { check_data_check<V>(placement); }
             }
         });
+    }
+}
+
+TEST_CASE("nccl: a pattern of one's own has right data and CUDA's copy beside it, at every pace") {
+    for (const paced_ranks::Paces paces : paced_ranks::some_paces()) {
+        CHECK(paced_ranks::run(shardkit::DeviceMesh<3>{}, paces, {}, [&](auto& rank, const auto& streams) {
+                  const std::vector<std::size_t> odd{1, 5, 17, 1000};
+                  Pattern<Engine> pattern(rank, "of a test");
+                  pattern.add(ReduceScatter{}, rank.world(), odd).add(AllGather{}, rank.world(), odd);
+                  pattern.template add<shardkit::bf16>(AllReduce{}, rank.world(), odd);
+                  pattern.compute([&] { streams.compute.synchronize(); });
+                  const PatternFigure figure = pattern.measure({.warmup = 1, .calls = 2, .rounds = 2});
+                  CHECK(figure.together.wrong == 0);
+                  REQUIRE(figure.together.copy.has_value());
+                  CHECK(figure.together.copy->way == "cudaMemcpyAsync");
+              }) == "");
     }
 }
 

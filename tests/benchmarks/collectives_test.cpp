@@ -10,7 +10,7 @@
 #include <shardkit/mesh/device_mesh.hpp>
 
 #include "../../benchmarks/collectives/rows.hpp"
-#include "../../benchmarks/collectives/verbs.hpp"
+#include "../../benchmarks/common/measure.hpp"
 #include "planted_verb.hpp"
 
 namespace collectives_test {

@@ -8,7 +8,7 @@
 #include <shardkit/backend/threads/run.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 
-#include "../../benchmarks/common/interval.hpp"
+#include "../../benchmarks/common/measure.hpp"
 
 namespace interval_test {
 

@@ -7,8 +7,7 @@
 #include <shardkit/mesh/device_mesh.hpp>
 
 #include "../../benchmarks/collectives/rows.hpp"
-#include "../../benchmarks/collectives/verbs.hpp"
-#include "../../benchmarks/common/host_copy.hpp"
+#include "../../benchmarks/common/measure.hpp"
 #include "planted_verb.hpp"
 
 namespace benchmarks {
@@ -23,7 +22,7 @@ void run_on_threads(const Options& options, const RowSink& sink) {
             const Shape shape{{0, 1}, rank.rank(), row.count, 0, shardkit::ReduceOp::sum};
             OutOfPlace<Engine, Planted<AllReduce, Fault::one_element>, float> workload(context, context.world(),
                                                                                        shape);
-            row.out_of_place = measure<HostCopy>(context, options, row.bytes, row.bytes, workload);
+            row.out_of_place = time_beside_copy<HostCopy>(context, options, row.bytes, row.bytes, workload);
             if (rank.rank() == 0) { sink(row); }
         }
     });

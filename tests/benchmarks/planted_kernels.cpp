@@ -4,7 +4,6 @@
 #include <shardkit/backend/self/run.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 
-#include "../../benchmarks/common/host_copy.hpp"
 #include "../../benchmarks/common/measure.hpp"
 #include "../../benchmarks/kernels/report.hpp"
 #include "planted_kernels.hpp"
@@ -20,7 +19,7 @@ void run_on_host(const Options& options, const RowSink& sink) {
         row.kernel = KernelKind::norm;
         row.elements = planted_elements;
         row.bytes = planted_elements * sizeof(float);
-        row.figure = measure<HostCopy>(context, options, row.bytes, row.bytes / 2, workload);
+        row.figure = time_beside_copy<HostCopy>(context, options, row.bytes, row.bytes / 2, workload);
         sink(row);
     });
 }

@@ -6,7 +6,6 @@
 
 #include <shardkit/rank/context.hpp>
 
-#include "../../benchmarks/collectives/workloads.hpp"
 #include "../../benchmarks/common/measure.hpp"
 
 namespace benchmarks {
@@ -30,7 +29,7 @@ struct Planted : V {
 
   private:
     template <class C, class T>
-    static void spoil(const Call<C, T>& c, std::size_t index) {
+    static void spoil(const VerbCall<C, T>& c, std::size_t index) {
         c.stream.synchronize();
         if (F == Fault::one_element && c.comm.rank() == 1) { c.received[index] = static_cast<T>(300.0F); }
     }
@@ -43,13 +42,13 @@ std::uint64_t wrong_after_checks(shardkit::Context<Engine>& context, Placement p
     if constexpr (V::out_of_place) {
         if (placement == Placement::out_of_place) {
             OutOfPlace<Engine, V, T> workload(context, context.world(), shape);
-            return check(context, checks, workload);
+            return wrong_values(context, checks, workload);
         }
     }
     if constexpr (V::in_place) {
         if (placement == Placement::in_place) {
             InPlace<Engine, V, T> workload(context, context.world(), shape);
-            return check(context, checks, workload);
+            return wrong_values(context, checks, workload);
         }
     }
     return 0;

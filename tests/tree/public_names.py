@@ -62,7 +62,7 @@ def declared(head):
     """(kind, name) of what a declaration without its body declares, or None."""
     specialises = re.match(r"\s*template ?< ?>", head) is not None
     code = plain(head)
-    if specialises or re.match(r"(static_assert|using namespace|namespace|friend|extern)\b|$", code):
+    if specialises or re.match(r"(static_assert|using namespace|using detail::|namespace|friend|extern)\b|$", code):
         return None
     for kind, pattern in (("concept", r"(?:requires .*)?concept (\w+)"), ("type", r"using (\w+) ?="),
                           ("type", r"enum (?:class |struct )?(\w+)")):

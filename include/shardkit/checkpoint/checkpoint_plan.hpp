@@ -147,8 +147,23 @@ class CheckpointPlan {
         }
         return fnv.hash;
     }
+    /// Adds what `hash` is of, in words as far as they fit.
+    void list(Statements& all) const {
+        for (const PlannedFile& file : files) {
+            all.push_back({"a file", concat("'", file.name, "'")});
+            for (const PlannedTensor& tensor : file.tensors) {
+                all.push_back({"a tensor", concat(shardkit::name(tensor.type), " of shape ",
+                                                  tensor.order.shape().describe(), ", called '", tensor.name, "'")});
+            }
+            all.push_back({concat("what '", file.name, "' says of its tensors"), digest_text(crc(file.begin))});
+            if (!file.scalars.empty()) {
+                all.push_back({concat("scalars and blobs in '", file.name, "'"), digest_text(crc(file.scalars))});
+            }
+        }
+    }
 
   private:
+    static std::uint32_t crc(std::string_view text) { return crc32c::of(std::as_bytes(std::span(text))); }
     void add_kind(const SavedState& state, const TensorNames& names, const StoredKind& kind) {
         std::vector<PlannedTensor> tensors;
         std::vector<std::pair<std::string, std::string>> metadata{{"format", "pt"}};

@@ -78,6 +78,14 @@ struct StoredKind {
         if (file == "model" || file == scalars_file) { return std::string(tensor); }
         return concat(file.substr(file.rfind('/') + 1), " of ", tensor);
     }
+    /// Returns the state whose file is `file`, or none if it is the file of another kind.
+    static std::optional<std::string_view> state_of(std::string_view file) {
+        constexpr std::string_view folder = "state/";
+        if (!file.starts_with(folder) || file == scalars_file || file == StoredKind{Role::master, {}}.file()) {
+            return std::nullopt;
+        }
+        return file.substr(folder.size());
+    }
     /// Returns whether the kind's name makes a valid file name, in its folder and different from all other kinds'.
     bool has_file() const {
         if (role != Role::states) { return true; }

@@ -15,6 +15,7 @@
 #include <shardkit/checkpoint/checkpoint_files.hpp>
 #include <shardkit/checkpoint/crc32c.hpp>
 #include <shardkit/checkpoint/file_names.hpp>
+#include <shardkit/checkpoint/other_optimizer.hpp>
 #include <shardkit/checkpoint/read_header.hpp>
 #include <shardkit/checkpoint/safetensors.hpp>
 #include <shardkit/checkpoint/saved_state.hpp>
@@ -42,6 +43,7 @@ class FindNumbers {
     /// @throws FileError where the files do not say how many steps a parameter's states have taken, or contradict
     /// each other
     void find(SavedState& state, const Tensors& tensors, std::vector<std::string>& left) {
+        into_ = &state;
         list();
         for (SavedProgress& saved : state.progress) {
             find_progress(*state.groups[saved.group], saved, tensors, left);
@@ -94,10 +96,10 @@ class FindNumbers {
         return from != nullptr;
     }
     [[noreturn]] void refuse(std::string_view what) const {
-        throw FileError(
-            files_.first_path(),
-            concat("and the files beside it ", what, "; LoadOptions::states = false loads the parameters alone"),
-            where_);
+        throw FileError(files_.first_path(),
+                        concat(other_optimizer(files_, into_->groups), "and the files beside it ", what,
+                               "; LoadOptions::states = false loads the parameters alone"),
+                        where_);
     }
 
     void list() {
@@ -242,6 +244,7 @@ class FindNumbers {
     }
 
     CheckpointFiles& files_;
+    const SavedState* into_ = nullptr;  // once numbers are looked for
     SourceLocation where_;
     Numbered numbered_;
     std::map<std::string, std::set<std::size_t>> parts_;  // first elements of parts, by tensor

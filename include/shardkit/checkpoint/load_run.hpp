@@ -21,6 +21,7 @@
 #include <shardkit/checkpoint/file_names.hpp>
 #include <shardkit/checkpoint/find_numbers.hpp>
 #include <shardkit/checkpoint/load_options.hpp>
+#include <shardkit/checkpoint/other_optimizer.hpp>
 #include <shardkit/checkpoint/read_tensor.hpp>
 #include <shardkit/checkpoint/together.hpp>
 
@@ -292,7 +293,8 @@ class LoadRun {
         if (options_.subset || (report_.left.empty() && report_.unused.empty())) { return; }
         const std::string path = files_->first_path().empty() ? std::string("load") : files_->first_path();
         throw FileError(path,
-                        concat("and the files beside it lack ", safetensors::listed(report_.left), ", and have ",
+                        concat(options_.states ? other_optimizer(*files_, state_.groups) : "",
+                               "and the files beside it lack ", safetensors::listed(report_.left), ", and have ",
                                safetensors::listed(report_.unused), " besides: see LoadOptions::states and subset"),
                         where_);
     }

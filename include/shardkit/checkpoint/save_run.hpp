@@ -113,29 +113,40 @@ class SaveRun final : public MemoryReader {
     }
 
   private:
+    /// Returns what all ranks must give alike for the save.
+    Statements statements() const {
+        Statements all{{"folder", concat("'", folder_, "'")},
+                       {"step", concat(step_)},
+                       {"keep", concat(options_.keep)},
+                       {"keep_every", concat(options_.keep_every)},
+                       {"replace", options_.replace ? "on" : "off"}};
+        for (const auto& [key, value] : options_.strings) { all.push_back({concat("string '", key, "'"), value}); }
+        return all;
+    }
     /// Checks that all ranks write the same. Rank 0 chooses the name until it is committed.
     void agree() {
         struct Agreed {
             std::uint64_t hash;
             std::uint64_t token;
         };
-        const std::array<std::size_t, 5> numbers{plan_->hash(), step_, options_.keep, options_.keep_every,
-                                                 options_.replace ? 1U : 0U};
+        Statements mine = statements();
         Fnv fnv;
-        fnv.add(numbers);
-        fnv.add(folder_);
-        for (const auto& [key, value] : options_.strings) {
-            fnv.add(key);
-            fnv.add(value);
+        fnv.add(plan_->hash());
+        for (const Statement& one : mine) {
+            fnv.add(one.name);
+            fnv.add(one.value);
         }
         const Agreed own{fnv.hash, new_token()};
         const auto all = world_->gather(own, where_);
         const Agreed& first = all.front();
         for (std::size_t rank = 1; rank < all.size(); ++rank) {
             if (all[rank].hash == first.hash) { continue; }
-            throw_invalid_argument(where_, "save: rank ", rank, " would write something else than rank 0 (hash ",
-                                   all[rank].hash, ", ", first.hash,
-                                   "), expected the same folder, step, groups, names, scalars, blobs and options on "
+            plan_->list(mine);
+            const auto [zero, other] = stated_apart(0, rank, where_, [&](std::size_t number) {
+                return world_->gather(StatementRecord(mine, number), where_);
+            });
+            throw_invalid_argument(where_, "save: rank 0 would write", zero, ", rank ", rank, other,
+                                   ", expected the same folder, step, groups, names, scalars, blobs and options on "
                                    "every rank");
         }
         temporary_ = concat(folder_, "/", temporary_name(step_, first.token));

@@ -12,13 +12,27 @@
 
 namespace shardkit {
 
+namespace detail {
+
+/// Returns "train.cpp:12". If the standard library made the call, in emplace_back or make_unique for example, the
+/// line is one of that library's. The text then says how to get the user's line instead.
+inline std::string place(SourceLocation where) {
+    const std::string_view file = where.file;
+    if (file.find("/include/c++/") != std::string_view::npos) {
+        return "a line that emplace_back, make_unique or the like hides: write push_back({...}), or pass "
+               "SourceLocation::current() last";
+    }
+    return concat(file, ":", where.line);
+}
+
+}  // namespace detail
+
 /// Reports that a collective or point-to-point call failed. The text names the engine, the call, the engine's own
 /// error and the user's file and line.
 class CommError : public std::runtime_error {
   public:
     CommError(std::string_view engine, std::string_view call, std::string_view what_happened, SourceLocation where)
-        : std::runtime_error(
-              detail::concat(engine, ": ", call, " at ", where.file, ":", where.line, ": ", what_happened)),
+        : std::runtime_error(detail::concat(engine, ": ", call, " at ", detail::place(where), ": ", what_happened)),
           engine_(engine),
           call_(call),
           where_(where) {}
@@ -53,7 +67,7 @@ class PeerError : public CommError {
 class UsageError : public std::logic_error {
   public:
     UsageError(std::string_view what_happened, SourceLocation where)
-        : std::logic_error(detail::concat(what_happened, " (", where.file, ":", where.line, ")")), where_(where) {}
+        : std::logic_error(detail::concat(what_happened, " (", detail::place(where), ")")), where_(where) {}
 
     SourceLocation where() const noexcept { return where_; }
 
@@ -66,7 +80,7 @@ class UsageError : public std::logic_error {
 class FileError : public std::runtime_error {
   public:
     FileError(std::string path, std::string_view what_happened, SourceLocation where)
-        : std::runtime_error(detail::concat("'", path, "': ", what_happened, " (", where.file, ":", where.line, ")")),
+        : std::runtime_error(detail::concat("'", path, "': ", what_happened, " (", detail::place(where), ")")),
           path_(std::move(path)),
           what_happened_(what_happened),
           where_(where) {}
@@ -85,12 +99,12 @@ class FileError : public std::runtime_error {
 /// Throws std::invalid_argument with a message made of `pieces`, and the caller's file and line.
 template <class... Pieces>
 [[noreturn]] void throw_invalid_argument(SourceLocation where, const Pieces&... pieces) {
-    throw std::invalid_argument(detail::concat(pieces..., " (", where.file, ":", where.line, ")"));
+    throw std::invalid_argument(detail::concat(pieces..., " (", detail::place(where), ")"));
 }
 
 /// Throws std::invalid_argument with one text; compiled once, whatever its length.
 [[noreturn]] inline void throw_invalid_argument(SourceLocation where, const char* text) {
-    throw std::invalid_argument(detail::concat(text, " (", where.file, ":", where.line, ")"));
+    throw std::invalid_argument(detail::concat(text, " (", detail::place(where), ")"));
 }
 
 /// Throws UsageError with a message made of `pieces`, and the caller's file and line.

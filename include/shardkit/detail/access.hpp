@@ -98,7 +98,14 @@ struct Access {
     static void restore_numbers(const State& state, const Numbers& numbers, Location where) {
         state.restore_numbers(numbers, where);
     }
-    static bool moved_from(const auto& layer) noexcept { return layer.state_ == nullptr; }
+    /// Returns whether a Sharded or a model's groups were moved to another object.
+    static bool moved_from(const auto& object) noexcept {
+        if constexpr (requires { object.members_; }) {
+            return object.members_ == nullptr;
+        } else {
+            return object.state_ == nullptr;
+        }
+    }
     /// Returns the paths of the existing groups that were made with a context.
     template <class Context>
     static auto& living(Context& context) noexcept {

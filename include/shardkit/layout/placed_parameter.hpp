@@ -66,7 +66,7 @@ constexpr FlatLayout place_parameters(std::string_view path, std::span<PlacedPar
                           [](const auto& a, const auto& b) { return a.part.numel() < b.part.numel(); });
     throw std::length_error(concat("'", path, "' parameter '", largest.name, "' of shape ", largest.shape.describe(),
                                    ": the group's elements, padded for ", placing.shards, " shards, are more than ",
-                                   most, ": their bytes overflow 64 bits (", where.file, ":", where.line, ")"));
+                                   most, ": their bytes overflow 64 bits (", place(where), ")"));
 }
 
 /// Returns the range of the flat buffer that is summed over tp in one call: the gradients of tp::PartialSum and the

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -158,10 +159,20 @@ class AdamW : public RuleOptimizer<AdamWRule, Engine, Precision> {
     explicit AdamW(const Model<Engine, Precision>& model, AdamWOptions options = {},
                    std::vector<ParamGroup> param_groups = {}, SourceLocation where = SourceLocation::current())
         : RuleOptimizer<AdamWRule, Engine, Precision>(model, options, std::move(param_groups), where) {}
+    /// Says what to write instead.
+    template <class Names = detail::PyTorchNames>
+    explicit AdamW(const Model<Engine, Precision>& model, std::type_identity_t<Names> /*options*/)
+        : AdamW(model, AdamWOptions{}) {
+        static_cast<void>(detail::NeedsOwnNames<Names>{});
+    }
+    template <class G, class P, class R>
+    explicit AdamW(Sharded<G, P, Engine, R>& layer, AdamWOptions = {}, std::vector<ParamGroup> = {},
+                   SourceLocation = {})
+        : AdamW(detail::needs_model<Model<Engine, Precision>>(layer)) {}
 };
-template <class G, class P, class E, class R>
-AdamW(Sharded<G, P, E, R>&, AdamWOptions = {}, std::vector<ParamGroup> = {})
-    -> AdamW<typename detail::NeedsModel<E>::Engine>;
+template <class Engine, class Precision>
+AdamW(const Model<Engine, Precision>&, AdamWOptions = {}, std::vector<ParamGroup> = {}, SourceLocation = {})
+    -> AdamW<Engine, Precision>;
 
 }  // namespace SHARDKIT_BUILD
 

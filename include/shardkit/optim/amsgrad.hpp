@@ -5,6 +5,7 @@
 #include <concepts>
 #include <cstddef>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -68,10 +69,20 @@ class AMSGrad : public RuleOptimizer<AmsgradRule, Engine, Precision> {
     explicit AMSGrad(const Model<Engine, Precision>& model, AdamWOptions options = {},
                      std::vector<ParamGroup> param_groups = {}, SourceLocation where = SourceLocation::current())
         : RuleOptimizer<AmsgradRule, Engine, Precision>(model, options, std::move(param_groups), where) {}
+    /// Says what to write instead.
+    template <class Names = detail::PyTorchNames>
+    explicit AMSGrad(const Model<Engine, Precision>& model, std::type_identity_t<Names> /*options*/)
+        : AMSGrad(model, AdamWOptions{}) {
+        static_cast<void>(detail::NeedsOwnNames<Names>{});
+    }
+    template <class G, class P, class R>
+    explicit AMSGrad(Sharded<G, P, Engine, R>& layer, AdamWOptions = {}, std::vector<ParamGroup> = {},
+                     SourceLocation = {})
+        : AMSGrad(detail::needs_model<Model<Engine, Precision>>(layer)) {}
 };
-template <class G, class P, class E, class R>
-AMSGrad(Sharded<G, P, E, R>&, AdamWOptions = {}, std::vector<ParamGroup> = {})
-    -> AMSGrad<typename detail::NeedsModel<E>::Engine>;
+template <class Engine, class Precision>
+AMSGrad(const Model<Engine, Precision>&, AdamWOptions = {}, std::vector<ParamGroup> = {}, SourceLocation = {})
+    -> AMSGrad<Engine, Precision>;
 
 }  // namespace SHARDKIT_BUILD
 

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -118,10 +119,20 @@ class Lion : public RuleOptimizer<LionRule, Engine, Precision> {
     explicit Lion(const Model<Engine, Precision>& model, LionOptions options = {},
                   std::vector<ParamGroup> param_groups = {}, SourceLocation where = SourceLocation::current())
         : RuleOptimizer<LionRule, Engine, Precision>(model, options, std::move(param_groups), where) {}
+    /// Says what to write instead.
+    template <class Names = detail::PyTorchNames>
+    explicit Lion(const Model<Engine, Precision>& model, std::type_identity_t<Names> /*options*/)
+        : Lion(model, LionOptions{}) {
+        static_cast<void>(detail::NeedsOwnNames<Names>{});
+    }
+    template <class G, class P, class R>
+    explicit Lion(Sharded<G, P, Engine, R>& layer, LionOptions = {}, std::vector<ParamGroup> = {},
+                  SourceLocation = {})
+        : Lion(detail::needs_model<Model<Engine, Precision>>(layer)) {}
 };
-template <class G, class P, class E, class R>
-Lion(Sharded<G, P, E, R>&, LionOptions = {}, std::vector<ParamGroup> = {})
-    -> Lion<typename detail::NeedsModel<E>::Engine>;
+template <class Engine, class Precision>
+Lion(const Model<Engine, Precision>&, LionOptions = {}, std::vector<ParamGroup> = {}, SourceLocation = {})
+    -> Lion<Engine, Precision>;
 
 }  // namespace SHARDKIT_BUILD
 

@@ -130,6 +130,8 @@ class Optimizer {
     void leave(std::string parameter) {
         if (left_out_.empty()) { left_out_ = std::move(parameter); }
     }
+    /// @throws UsageError when it was moved from
+    void require_here(SourceLocation where) const;
 
   private:
     friend detail::Access;
@@ -222,7 +224,16 @@ void Optimizer<Engine>::step_clipped(Reduced<Engine>&& reduced, const ClipCoeffi
 }
 
 template <class Engine>
+void Optimizer<Engine>::require_here(SourceLocation where) const {
+    if (detail::Access::moved_from(model_)) {
+        detail::Group<Engine>::refuse_use(
+            where, "an optimizer was used after it was moved from: use the one that it was moved to");
+    }
+}
+
+template <class Engine>
 void Optimizer<Engine>::check_model(const Groups<Engine>& gradients, SourceLocation where) const {
+    require_here(where);
     if (!left_out_.empty()) {
         throw_usage_error(where, "optimizer step: '", left_out_,
                           "' is another optimizer's (ParamGroup::updated_by), "

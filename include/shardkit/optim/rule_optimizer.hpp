@@ -64,6 +64,24 @@ constexpr bool progress_is_named() {
     return sizeof(typename Rule::Progress) == 8 * members;
 }
 
+/// Is what hyper-parameters are called in PyTorch: for a sentence in place of the compiler's.
+struct PyTorchNames {
+    double lr = 0;
+    double momentum = 0;
+    double dampening = 0;
+    std::array<double, 2> betas{};
+    double eps = 0;
+    double weight_decay = 0;
+    bool nesterov = false;
+};
+template <class Names>
+struct NeedsOwnNames {
+    static constexpr bool are_own = sizeof(Names) == 0;
+    static_assert(are_own,
+                  "optimizer options have names of their own: lr is learning_rate, betas are beta1 and beta2, eps is "
+                  "epsilon");
+};
+
 /// A tuple of X<P> for each of a list of precisions.
 template <template <class> class X, class List>
 struct TupleOf;
@@ -118,6 +136,7 @@ class RuleOptimizer : public Optimizer<EngineType> {
     const Options& options() const noexcept { return numbers_.options(); }
     double learning_rate() const noexcept override { return options().learning_rate; }
     void set_learning_rate(double learning_rate, SourceLocation where = SourceLocation::current()) override {
+        this->require_here(where);
         numbers_.set_learning_rate(learning_rate, where);
     }
     /// Replaces all hyper-parameters, the learning rate too; takes effect with the next step. What a ParamGroup gives
@@ -175,6 +194,7 @@ class RuleOptimizer : public Optimizer<EngineType> {
     /// f(group state, its GroupOptimizer, the table with its progress) for every group, in order.
     template <class F>
     void for_each_group(const F& f, SourceLocation where) {
+        this->require_here(where);
         for_each_batches([](auto& batches) { batches.start(); });
         model_.for_each_state(
             [&](auto& state) {
@@ -216,6 +236,7 @@ class RuleOptimizer : public Optimizer<EngineType> {
     }
 
     std::uint64_t steps_of(const detail::Group<Engine>& wanted, SourceLocation where) const override {
+        this->require_here(where);
         std::optional<std::uint64_t> steps;
         std::apply([&](const auto&... batches) { ((steps = steps ? steps : batches.steps(wanted.identity())), ...); },
                    batches_);

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -124,10 +125,19 @@ class SGD : public RuleOptimizer<SgdRule, Engine, Precision> {
     explicit SGD(const Model<Engine, Precision>& model, SgdOptions options = {},
                  std::vector<ParamGroup> param_groups = {}, SourceLocation where = SourceLocation::current())
         : RuleOptimizer<SgdRule, Engine, Precision>(model, options, std::move(param_groups), where) {}
+    /// Says what to write instead.
+    template <class Names = detail::PyTorchNames>
+    explicit SGD(const Model<Engine, Precision>& model, std::type_identity_t<Names> /*options*/)
+        : SGD(model, SgdOptions{}) {
+        static_cast<void>(detail::NeedsOwnNames<Names>{});
+    }
+    template <class G, class P, class R>
+    explicit SGD(Sharded<G, P, Engine, R>& layer, SgdOptions = {}, std::vector<ParamGroup> = {}, SourceLocation = {})
+        : SGD(detail::needs_model<Model<Engine, Precision>>(layer)) {}
 };
-template <class G, class P, class E, class R>
-SGD(Sharded<G, P, E, R>&, SgdOptions = {}, std::vector<ParamGroup> = {})
-    -> SGD<typename detail::NeedsModel<E>::Engine>;
+template <class Engine, class Precision>
+SGD(const Model<Engine, Precision>&, SgdOptions = {}, std::vector<ParamGroup> = {}, SourceLocation = {})
+    -> SGD<Engine, Precision>;
 
 }  // namespace SHARDKIT_BUILD
 

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <array>
 #include <cstddef>
-#include <cstdint>
+#include <cstring>
 #include <span>
 #include <string>
 #include <string_view>
@@ -51,49 +50,53 @@ GroupCommunicators<Engine> make_communicators(Context<Engine>& context, std::str
     return {over(Over::shards), over(Over::replicas), over(Over::data), over(Over::tp)};
 }
 
-/// Returns what ranks compare of a group: 52 bits of a hash of everything that they must agree on, and for an error's
-/// text the number of its parameters and of its elements.
-inline std::array<double, 3> fingerprint(const GroupGeometry& group) {
-    Fnv all;
-    std::uint64_t numel = 0;
-    all.add(group.path);
-    all.add(group.policy.name);
-    all.add(group.buffer_numel);
-    all.add(group.shard_numel);
-    all.add(group.keeps_master() ? 1 : 0);
-    all.add(group.stochastic_rounding ? group.stochastic_rounding->seed : 0);
+/// Returns what all ranks must give alike for a group.
+inline Statements statements_of(const GroupGeometry& group) {
+    Statements all{{"path", group.path},
+                   {"policy", std::string(group.policy.name)},
+                   {"parameters", concat(group.parameters.size(), " in number")}};
+    std::size_t number = 0;
     for (const PlacedParameter& p : group.parameters) {
-        all.add(p.name);
-        all.add(std::span(p.shape.extents).first(p.shape.rank));
-        all.add(static_cast<std::uint64_t>(p.tp.kind));
-        all.add(p.tp.dimension);
-        all.add((p.frozen ? 1U : 0U) + (p.decay ? 2U : 0U));
-        numel += p.shape.numel();
+        std::string value =
+            concat("of shape ", p.shape.describe(), p.frozen ? ", frozen" : "", p.decay ? "" : ", without decay");
+        if (p.tp.kind == TpPlacement::Kind::split) { value += concat(", split along dimension ", p.tp.dimension); }
+        if (p.tp.kind == TpPlacement::Kind::partial_sum) { value += ", a partial sum over tp"; }
+        all.push_back({concat("parameter ", number++), concat(value, ", called '", p.name, "'")});
     }
-    return {static_cast<double>(all.hash >> 12U), static_cast<double>(group.parameters.size()),
-            static_cast<double>(numel)};
+    all.push_back({"padding", concat("to ", group.buffer_numel, " elements, ", group.shard_numel, " of a shard")});
+    all.push_back({"master weights", group.keeps_master() ? "kept" : "not kept"});
+    all.push_back({"stochastic rounding",
+                   group.stochastic_rounding ? concat("of seed ", group.stochastic_rounding->seed) : "off"});
+    return all;
 }
 
 /// Checks that every rank gives the same group: names, shapes, numbers, attributes, policy, master weights and seed.
 /// Buffers with different layouts can have the same size, and then no collective would fail.
 /// Order:   collective over the world; the host waits.
-/// Cost:    24 bytes of each rank, once for each group.
+/// Cost:    8 bytes of each rank, once for each group. If ranks differ, some hundred bytes more for each statement.
 /// @throws  std::invalid_argument, the same on every rank, which names the group, two ranks that differ and what each
-/// has
+///          has
 template <class Engine>
 void require_same_group(Context<Engine>& context, const GroupGeometry& group, SourceLocation where) {
     if (context.world_size() == 1) { return; }
-    const auto own = fingerprint(group);
-    const std::vector<double> all = gather_values(context, own, where);
-    const std::size_t other = first_apart(all, own.size());
+    const Statements own = statements_of(group);
+    Fnv fnv;
+    for (const Statement& one : own) { fnv.add(one.value); }
+    const auto hash = static_cast<double>(fnv.hash >> 12U);
+    const std::size_t other = first_apart(gather_values(context, std::span(&hash, 1), where));
     if (other == context.world_size()) { return; }
-    const auto has = [&](std::size_t rank) {
-        const auto of = [&](std::size_t field) { return static_cast<std::uint64_t>(all[rank * own.size() + field]); };
-        return concat("rank ", rank, " has ", of(1), of(1) == 1 ? " parameter of " : " parameters of ", of(2),
-                      " elements (hash ", of(0), ")");
-    };
+    const auto [first, second] = stated_apart(0, other, where, [&](std::size_t number) {
+        const StatementRecord mine(own, number);
+        const auto* const bytes = reinterpret_cast<const unsigned char*>(&mine);
+        const std::vector<double> all =
+            gather_values(context, std::vector<double>(bytes, bytes + sizeof mine), where);
+        const std::vector<unsigned char> raw(all.begin(), all.end());
+        std::vector<StatementRecord> records(context.world_size());
+        std::memcpy(static_cast<void*>(records.data()), raw.data(), raw.size());
+        return records;
+    });
     throw_invalid_argument(
-        where, "'", group.path, "': ", has(other), ", ", has(0),
+        where, "'", group.path, "': rank 0 makes it", first, ", rank ", other, second,
         ", expected the same path, names, shapes, attributes, policy, masters and seed on every rank");
 }
 

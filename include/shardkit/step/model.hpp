@@ -41,6 +41,12 @@ struct NeedsModel {
     static_assert(is_model, "expected a Model and not a layer: write Model model{layer} before");
     using Engine = LayersEngine;
 };
+/// Says the same in place of the model that a constructor goes on with.
+template <class Model, class Layer>
+const Model& needs_model(const Layer& /*layer*/) noexcept {
+    static_cast<void>(NeedsModel<Layer>{});
+    return *static_cast<const Model*>(nullptr);
+}
 template <class G, class P, class E, class R>
 struct IsSharded<Sharded<G, P, E, R>> : std::true_type {};
 /// Whether a part of a model is one itself.
@@ -208,10 +214,10 @@ class Groups {
   public:
     using Engine = EngineType;
 
-    std::size_t size() const noexcept { return members_->size(); }
+    std::size_t size() const noexcept { return members_ == nullptr ? 0 : members_->size(); }
 
     /// Calls f(GroupRef<Engine>) for every group, in order.
-    /// @throws UsageError when one has ended since the model was made
+    /// @throws UsageError when one has ended since the model was made, or the model was moved from
     template <class F>
     void for_each(F&& f, SourceLocation where = SourceLocation::current()) const {
         walk(
@@ -234,7 +240,8 @@ class Groups {
 
     /// Compares whether both are the same groups in the same order.
     friend bool operator==(const Groups& a, const Groups& b) noexcept {
-        return a.members_ == b.members_ || *a.members_ == *b.members_;
+        return a.members_ == b.members_ ||
+               (a.members_ != nullptr && b.members_ != nullptr && *a.members_ == *b.members_);
     }
 
   protected:
@@ -259,14 +266,16 @@ class Groups {
     /// Calls f(Group&) for every group, in order.
     template <class F>
     void walk(const F& f, SourceLocation where) const {
+        if (members_ == nullptr) [[unlikely]] { refuse_moved(where); }
         for (const Member& each : *members_) {
             if (each.life.expired()) [[unlikely]] { refuse_ended(each, where); }
             f(*each.group);
         }
     }
     [[noreturn]] static void refuse_ended(const Member& member, SourceLocation where);
+    [[noreturn]] static void refuse_moved(SourceLocation where);
 
-    std::shared_ptr<const std::vector<Member>> members_;
+    std::shared_ptr<const std::vector<Member>> members_;  // null: moved from
 };
 
 // Defined out of the class, so that `extern template` keeps them out of a user's file.
@@ -289,6 +298,14 @@ Context<Engine>& Groups<Engine>::context(SourceLocation where) const {
         detail::Group<Engine>::refuse_use(where, "Model: this model has no groups: every range is empty");
     }
     return *first;
+}
+
+template <class Engine>
+void Groups<Engine>::refuse_moved(SourceLocation where) {
+    detail::Group<Engine>::refuse_use(where,
+                                      "a Model, or an optimizer over it, was used after it was moved from: use the "
+                                      "one that it was moved to, or copy the "
+                                      "Model instead");
 }
 
 template <class Engine>

@@ -506,7 +506,8 @@ TEST_CASE("latest, keep, replace, and what is refused") {
         sk::save(rank, run, 5, state, {.replace = true});
         const std::string differs =
             thrown_message<std::invalid_argument>([&] { sk::save(rank, run, 6 + rank.rank(), state); });
-        CHECK(differs.find("rank 1 would write something else than rank 0") != std::string::npos);
+        CHECK(differs.find("save: rank 0 would write with step 6, rank 1 with step 7, expected the same folder") ==
+              0);
         {
             const sk::Accumulation open{model.groups()};
             const std::string within = thrown_message<sk::UsageError>([&] { sk::save(rank, run, 6, state); });

@@ -62,6 +62,16 @@ TEST_CASE("throw_invalid_argument: message, then the place") {
     CHECK(message_of(thrower) == "heads is 3, expected a divisor of 8 (user.cpp:7)");
 }
 
+TEST_CASE("a line of the standard library is none of the user's") {
+    for (const char* const file :
+         {"/usr/include/c++/12/bits/stl_construct.h", "/usr/lib/llvm-14/include/c++/v1/memory"}) {
+        const std::string text = message_of([&] { sk::throw_usage_error({file, 97}, "no"); });
+        CHECK(text.find("no (a line that emplace_back, make_unique or the like hides: write push_back({...})") == 0);
+        CHECK(text.find(file) == std::string::npos);
+    }
+    CHECK(message_of([] { sk::throw_usage_error({"include/mine.hpp", 97}, "no"); }) == "no (include/mine.hpp:97)");
+}
+
 TEST_CASE("concat: texts and numbers of every kind") {
     CHECK(sk::detail::concat() == "");
     CHECK(sk::detail::concat("a", std::string("b"), std::string_view("c")) == "abc");

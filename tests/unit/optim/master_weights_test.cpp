@@ -285,12 +285,13 @@ TEST_CASE("masters and rounding that a group cannot have, or that ranks do not a
                       return Options{.policy = policy,
                                      .master = rank == 0 ? MasterWeights::none : MasterWeights::kept};
                   }),
-                  "expected the same path, names, shapes, attributes, policy, masters and seed on every rank");
+                  "'g': rank 0 makes it with master weights not kept, rank 1 with master weights kept, expected the "
+                  "same path, names, shapes, attributes, policy, masters and seed on every rank");
     CHECK_REFUSED(on_two([&](std::size_t rank) {
                       return Options{
                           .policy = policy, .master = MasterWeights::none, .stochastic_rounding = {{rank}}};
                   }),
-                  "expected the same path, names, shapes, attributes, policy, masters and seed on every rank");
+                  "'g': rank 0 makes it with stochastic rounding of seed ");
 }
 
 }  // namespace master_weights_test

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <doctest/doctest.h>
 
@@ -21,6 +23,8 @@ using toy::Bias;
 using toy::Flat;
 
 namespace {
+
+struct Only : sk::Param<"only", float, 3> {};
 
 template <class F>
 std::string last_words_of_rank(const F& f) {
@@ -47,6 +51,56 @@ TEST_CASE("a container that was moved from says so, with the user's line") {
         CHECK_NOTHROW(static_cast<void>(sk::Accumulation{alive}));
         layer = std::move(moved);
         CHECK(layer.path() == "layer");
+    });
+}
+
+TEST_CASE("a model and an optimizer that were moved from say so, with the user's line") {
+    sk::threads::run(Flat{1}, [](auto& rank) {
+        auto layer = toy::linear_layer<sk::FullShard>(rank);
+        sk::Model model{layer};
+        sk::Model kept = model;
+        const sk::Model taken = std::move(model);
+        const std::string of_model =
+            "a Model, or an optimizer over it, was used after it was moved from: use the one that it was moved to, "
+            "or copy "
+            "the Model instead";
+        CHECK_USAGE_ERROR(sk::Accumulation{model}, of_model);
+        CHECK_USAGE_ERROR(sk::SGD{model}, of_model);
+        CHECK_USAGE_ERROR(model.initialize([](auto, auto, auto) { return 0.0; }), of_model);
+        CHECK(model.size() == 0);
+        CHECK_FALSE(model == kept);
+        CHECK(taken == kept);
+
+        sk::SGD optimizer{kept, {.learning_rate = 0.1}};
+        sk::SGD other = std::move(optimizer);
+        const std::string of_optimizer =
+            "an optimizer was used after it was moved from: use the one that it was moved to";
+        sk::Accumulation accumulation{kept};
+        accumulation.add_zero(layer);
+        CHECK_USAGE_ERROR(optimizer.step(std::move(accumulation)), of_optimizer);
+        CHECK_USAGE_ERROR(optimizer.set_learning_rate(0.2), of_optimizer);
+        CHECK_USAGE_ERROR(optimizer.steps(layer), of_optimizer);
+        CHECK_THROWS_AS(optimizer.shards(), sk::UsageError);
+        CHECK_NOTHROW(other.step(std::move(accumulation)));  // which was not consumed
+    });
+}
+
+TEST_CASE("what emplace_back makes has no line of the user's, and says how to get one") {
+    sk::threads::run(Flat{1}, [](auto& rank) {
+        using Layer = sk::Sharded<sk::Params<Only>, sk::FullShard, sk::EngineOf<decltype(rank)>>;
+        std::vector<Layer> layers;
+        const auto said = [](auto make) { return thrown_message<std::invalid_argument>(make); };
+        const std::string hidden = said([&] { layers.emplace_back(rank, ""); });
+        CHECK(has(hidden,
+                  "expected a name as 'blocks.3' (a line that emplace_back, make_unique or the like hides: write "
+                  "push_back({...}), or pass SourceLocation::current() last)"));
+        CHECK_FALSE(has(hidden, "c++"));
+        CHECK(has(said([&] { layers.push_back({rank, ""}); }), "lifetimes_test.cpp:"));
+        CHECK(has(said([&] {
+                      layers.emplace_back(rank, "", typename Layer::Tensors{}, typename Layer::Options{},
+                                          sk::SourceLocation::current());
+                  }),
+                  "lifetimes_test.cpp:"));
     });
 }
 

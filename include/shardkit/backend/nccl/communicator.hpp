@@ -187,6 +187,26 @@ class Communicator {
         });
     }
 
+    /// Returns whether a reduction is one call of NCCL's, so that it can be started together with others.
+    template <Element In, Element Out>
+    static constexpr bool reduces_at_once(ReduceOp op) noexcept {
+        return Reduce::template is_direct<In, Out>(op);
+    }
+    /// Lets NCCL start together what `body` calls over these ranks on `stream`, verbs that are one call of NCCL's
+    /// each. They are called one by one where each call is compared, and over one rank.
+    template <class Body>
+    void start_together(const Stream& stream, const shardkit::Call& what, const Body& body) const {
+        if (size() == 1 || world_->options().compare_calls == CompareCalls::each_call) { return body(); }
+        const detail::Call call{*world_, detail::lane(*world_, *group_, stream), label_->axes, what.signature.verb,
+                                what.where};
+        const gpu::detail::DeviceGuard guard(world_->device(), what.where);
+        const detail::VerbOrder::Turn turn = world_->enter(call, stream);  // which ends behind the group
+        detail::GroupGuard together(call);
+        together.collect();
+        body();
+        together.submit();
+    }
+
     /// @throws CommError also for a message to this rank itself, which would wait forever
     template <Element T>
     void send(std::span<const T> values, std::size_t to, const Stream& stream, const shardkit::Call& what) const {

@@ -31,6 +31,18 @@
 
 namespace shardkit::nccl::detail {
 
+/// The first error of an NCCL group's calls: nothing can be aborted in a group.
+struct GroupErrors {
+    ncclResult_t failed = ncclSuccess;
+    std::string_view call;
+
+    void add(std::string_view nccl_call, ncclResult_t code) {
+        if (code == ncclSuccess || code == ncclInProgress || failed != ncclSuccess) { return; }
+        failed = code;
+        call = nccl_call;
+    }
+};
+
 /// NCCL's side of a World: its communicators, their state, and the limits of waits for peers.
 class Connections : private gpu::Watch {
   public:
@@ -81,8 +93,13 @@ class Connections : private gpu::Watch {
         await(group, nccl_call, doing, where);
     }
     void complete(const Call& call, std::string_view nccl_call, ncclResult_t code) {
-        if (code != ncclSuccess) { complete(call.group, nccl_call, code, call.doing(), call.where); }
+        if (code == ncclSuccess) { return; }
+        if (collected_ != nullptr) { return collected_->add(nccl_call, code); }
+        complete(call.group, nccl_call, code, call.doing(), call.where);
     }
+    /// Makes the calls from here on part of an NCCL group, which ends before their results are looked at. Null: no
+    /// longer.
+    void collect(GroupErrors* errors) noexcept { collected_ = errors; }
     /// Completes a call that makes `made` out of `parent`, a group of `of`. If the parent does not block, NCCL
     /// returns ncclSuccess while it is still working, and writes the new communicator when the parent is ready again,
     /// or was aborted.
@@ -290,6 +307,7 @@ class Connections : private gpu::Watch {
     Aborts aborts_;
     bool revoked_ = false;
     bool finished_ = false;
+    GroupErrors* collected_ = nullptr;  // where verbs are started together
     std::string failure_;
     /// The places that NCCL may write until its work is aborted. They are deques, as communicators point into them.
     struct Places {

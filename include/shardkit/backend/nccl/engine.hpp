@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include <shardkit/backend/cuda/arena_buffer.hpp>
+#include <shardkit/backend/cuda/device_copy.hpp>
 #include <shardkit/backend/cuda/pinned_copies.hpp>
 #include <shardkit/backend/cuda/timeline.hpp>
 #include <shardkit/backend/cuda/toolkit_elements.hpp>
@@ -25,6 +26,7 @@ struct Engine {
     template <class T>
     using Buffer = gpu::detail::ArenaBuffer<T>;
     using MemoryCopies = gpu::detail::PinnedCopies;
+    using PlainCopy = gpu::DeviceCopy<Engine>;
 };
 
 }  // namespace shardkit::nccl

@@ -23,29 +23,29 @@ class GroupGuard {
     GroupGuard(const GroupGuard&) = delete;
     GroupGuard& operator=(const GroupGuard&) = delete;
     ~GroupGuard() {
-        if (open_) { static_cast<void>(ncclGroupEnd()); }
+        if (!open_) { return; }
+        call_.world.collect(nullptr);
+        static_cast<void>(ncclGroupEnd());
     }
 
     /// Records the result of a call. `submit` throws the first error, as nothing can be aborted inside a group.
-    void add(std::string_view nccl_call, ncclResult_t code) {
-        if (code == ncclSuccess || code == ncclInProgress || failed_ != ncclSuccess) { return; }
-        failed_ = code;
-        failed_call_ = nccl_call;
-    }
+    void add(std::string_view nccl_call, ncclResult_t code) { errors_.add(nccl_call, code); }
+    /// Lets the World record the results of its verbs' calls here, until the group ends.
+    void collect() noexcept { call_.world.collect(&errors_); }
     /// Starts the calls, and waits until NCCL has accepted them.
     /// @throws CommError of the first call that failed
     void submit() {
         open_ = false;
+        call_.world.collect(nullptr);
         const ncclResult_t code = ncclGroupEnd();
-        if (failed_ != ncclSuccess) { call_.world.complete(call_, failed_call_, failed_); }
+        if (errors_.failed != ncclSuccess) { call_.world.complete(call_, errors_.call, errors_.failed); }
         call_.world.complete(call_, "ncclGroupEnd", code);
     }
 
   private:
     const Call& call_;
     bool open_ = false;
-    ncclResult_t failed_ = ncclSuccess;
-    std::string_view failed_call_;
+    GroupErrors errors_;
 };
 
 }  // namespace shardkit::nccl::detail

@@ -127,6 +127,11 @@ struct Reductions {
     /// Whether the types can be reduced: floating-point types into floating-point types, others into their own.
     template <class In, class Out>
     static constexpr bool possible = (FloatingElement<In> && FloatingElement<Out>) || std::is_same_v<In, Out>;
+    /// Says whether a reduction over several ranks is one call of NCCL's, with no staging memory.
+    template <class In, class Out>
+    static constexpr bool is_direct(ReduceOp op) noexcept {
+        return same<In, Out> && !(FloatingElement<In> && op != ReduceOp::sum);
+    }
 
     template <class In, class Out>
     static std::size_t reduce_scatter(const Call& call, const gpu::TimelineRef& stream, ReduceOp op, const In* full,

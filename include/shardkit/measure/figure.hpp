@@ -9,9 +9,9 @@
 #include <string_view>
 #include <vector>
 
-namespace benchmarks {
+namespace shardkit::measure {
 
-/// What is reported of repeated timings, in seconds.
+/// Holds what is reported of repeated timings, in seconds.
 struct Summary {
     double median = 0;
     double min = 0;
@@ -19,6 +19,7 @@ struct Summary {
     double p99 = 0;  ///< the largest of fewer than 100
 };
 
+/// Sorts timings and takes their median, least and percentiles.
 /// @pre at least one value   @post min <= median <= p95 <= p99, all of them values that were measured, or the mean of
 /// the two in the middle
 inline Summary summarise(std::vector<double> seconds) {
@@ -31,14 +32,14 @@ inline Summary summarise(std::vector<double> seconds) {
     return {median, seconds.front(), percentile(0.95), percentile(0.99)};
 }
 
-/// The copy that stands beside what was timed as its limit.
+/// Holds the copy that stands beside what was timed as its limit.
 struct CopyFigure {
     std::uint64_t bytes = 0;  ///< that each rank copies: as many are read and written again
     std::string_view way;     ///< of the yardstick, the fastest: "memcpy"
     Summary time;
 };
 
-/// What was measured of one workload.
+/// Holds what was measured of one workload.
 struct Figure {
     Summary time;                        ///< of one call, over all ranks, in seconds
     std::size_t calls = 0;               ///< back to back in each round
@@ -46,4 +47,4 @@ struct Figure {
     std::optional<CopyFigure> copy;      ///< none: nothing has to be copied
 };
 
-}  // namespace benchmarks
+}  // namespace shardkit::measure

@@ -7,18 +7,17 @@
 #include <cstring>
 #include <string_view>
 
+#include <shardkit/measure/workload.hpp>
 #include <shardkit/memory/host_buffer.hpp>
 #include <shardkit/rank/context.hpp>
-
-#include "workload.hpp"
 
 #if defined(__SSE2__)
 #include <emmintrin.h>
 #endif
 
-namespace benchmarks {
+namespace shardkit::measure {
 
-/// The yardstick of engines on the host's memory: a plain copy between two buffers of this thread. Not the library's
+/// Times engines on the host's memory against a plain copy between two buffers of this thread. Not the library's
 /// loops, so that a mistake in these does not lower the bar.
 class HostCopy {
   public:
@@ -28,7 +27,7 @@ class HostCopy {
     static constexpr std::size_t least_streamed = std::size_t{256} << 10U;
 
     template <class Engine>
-    HostCopy(const shardkit::Context<Engine>&, std::size_t bytes) : from_(bytes), to_(bytes) {
+    HostCopy(const Context<Engine>&, std::size_t bytes) : from_(bytes), to_(bytes) {
         for (std::size_t i = 0; i < bytes; ++i) { from_.data()[i] = copied_byte(i); }
     }
 
@@ -69,8 +68,8 @@ class HostCopy {
 #endif
     }
 
-    shardkit::HostBuffer<std::uint8_t> from_;  // zeroed here: these are pages of their own
-    shardkit::HostBuffer<std::uint8_t> to_;
+    HostBuffer<std::uint8_t> from_;  // zeroed here: these are pages of their own
+    HostBuffer<std::uint8_t> to_;
 };
 
-}  // namespace benchmarks
+}  // namespace shardkit::measure

@@ -11,25 +11,24 @@
 #include <cuda_runtime_api.h>
 
 #include <shardkit/backend/cuda/error.hpp>
+#include <shardkit/measure/workload.hpp>
 #include <shardkit/rank/context.hpp>
 
-#include "workload.hpp"
+namespace shardkit::gpu {
 
-namespace benchmarks {
-
-/// The yardstick of engines on a GPU's memory: CUDA's own copy between two buffers of the rank's GPU.
+/// Times engines on a GPU's memory against CUDA's own copy between two buffers of the rank's GPU.
 /// @pre the rank's GPU is selected
 template <class Engine>
 class DeviceCopy {
   public:
     static constexpr std::array<std::string_view, 1> ways{"cudaMemcpyAsync"};
 
-    DeviceCopy(const shardkit::Context<Engine>& context, std::size_t bytes)
+    DeviceCopy(const Context<Engine>& context, std::size_t bytes)
         : stream_(context.communication_stream()),
           from_(context.template buffer<std::uint8_t>(bytes)),
           to_(context.template buffer<std::uint8_t>(bytes)) {
         std::vector<std::uint8_t> values(bytes);
-        for (std::size_t i = 0; i < bytes; ++i) { values[i] = copied_byte(i); }
+        for (std::size_t i = 0; i < bytes; ++i) { values[i] = measure::copied_byte(i); }
         Engine::Kernels::copy_in(stream_, std::span<const std::uint8_t>(values), from_.span());
     }
 
@@ -38,7 +37,7 @@ class DeviceCopy {
     /// Gives the GPU `times` copies back to back and waits for them.
     void call(std::size_t, std::size_t times) {
         for (std::size_t i = 0; i < times; ++i) {
-            shardkit::gpu::detail::check(
+            detail::check(
                 cudaMemcpyAsync(to_.data(), from_.data(), to_.size(), cudaMemcpyDeviceToDevice, stream_.native()),
                 "cudaMemcpyAsync");
         }
@@ -51,4 +50,4 @@ class DeviceCopy {
     typename Engine::template Buffer<std::uint8_t> to_;
 };
 
-}  // namespace benchmarks
+}  // namespace shardkit::gpu

@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <optional>
 #include <span>
-#include <stdexcept>
 #include <vector>
 
 #include <shardkit/comm/all_gather.hpp>
@@ -18,11 +17,12 @@
 #include <shardkit/comm/reduce_scatter.hpp>
 #include <shardkit/comm/send_receive.hpp>
 
-#include "options.hpp"
+namespace shardkit::measure {
 
-namespace benchmarks {
+/// Says where results lie: in a buffer of their own, or in the input's.
+enum class Placement : std::uint8_t { out_of_place, in_place };
 
-/// One collective as one rank sees it, and the numbers that go into it.
+/// Is one collective as one rank sees it, and the numbers that go into it.
 /// Values:  element i of world rank w is a pseudo-random whole number that depends on w and i, below 251, or below 8
 ///          where values are summed: these, and sums over up to 32 ranks, are exact in every element type.
 struct Shape {
@@ -30,7 +30,8 @@ struct Shape {
     std::size_t rank = 0;                  ///< this rank's number in the sub-mesh
     std::size_t piece = 0;                 ///< elements; of one rank where the verb has pieces per rank
     std::size_t root = 0;
-    shardkit::ReduceOp op = shardkit::ReduceOp::sum;
+    ReduceOp op = ReduceOp::sum;
+    std::size_t first = 0;  ///< that the values' indices begin at, so that no two tensors of a list are alike
 
     std::size_t ranks() const noexcept { return world_ranks.size(); }
     std::size_t next() const noexcept { return (rank + 1) % ranks(); }
@@ -38,20 +39,20 @@ struct Shape {
 
     /// What rank q of this sub-mesh puts in at `index` of a verb that copies.
     std::uint64_t value(std::size_t q, std::size_t index) const noexcept {
-        return number(world_ranks[q], index, 251);
+        return number(world_ranks[q], first + index, 251);
     }
     /// The same of a verb that reduces.
     std::uint64_t addend(std::size_t q, std::size_t index) const noexcept {
-        return number(world_ranks[q], index, op == shardkit::ReduceOp::sum ? 8 : 251);
+        return number(world_ranks[q], first + index, op == ReduceOp::sum ? 8 : 251);
     }
     /// All ranks' addends as one.
     std::uint64_t reduced(std::size_t index) const noexcept {
         std::uint64_t result = addend(0, index);
         for (std::size_t q = 1; q < ranks(); ++q) {
             const std::uint64_t other = addend(q, index);
-            result = op == shardkit::ReduceOp::sum   ? result + other
-                     : op == shardkit::ReduceOp::max ? std::max(result, other)
-                                                     : std::min(result, other);
+            result = op == ReduceOp::sum   ? result + other
+                     : op == ReduceOp::max ? std::max(result, other)
+                                           : std::min(result, other);
         }
         return result;
     }
@@ -65,14 +66,14 @@ struct Shape {
     }
 };
 
-/// A value, or none where a buffer holds or keeps what was there before.
+/// Is a value, or none where a buffer holds or keeps what was there before.
 using Number = std::optional<std::uint64_t>;
-/// Element i of a rank's buffer.
+/// Gives element i of a rank's buffer.
 using NumberAt = Number (*)(const Shape& shape, std::size_t i);
 
-/// What a rank gives a verb.
+/// Holds what a rank gives a verb.
 template <class C, class T>
-struct Call {
+struct VerbCall {
     const C& comm;
     const Shape& shape;
     std::span<const T> sent;  ///< empty where results lie in the input's place
@@ -80,15 +81,16 @@ struct Call {
     typename C::Stream stream;
 };
 
-/// What verbs have in common unless they say otherwise. Besides, a verb V has
+/// Is what measured verbs have in common unless they say otherwise: the base of AllGather, AllReduce and the others,
+/// and of a pattern of one's own, which derives from the verb whose values it moves. Besides, a verb V has
 ///   offered<C, T>              whether an engine's communicator C has the verb for elements T
 ///   bus_factor(ranks)          bus bandwidth over algorithm bandwidth, as the page PERFORMANCE of nccl-tests defines
 ///   copied(placement, ranks)   what each rank has to copy at least, as a multiple of the size: half of what it has
 ///                              to read and write
 ///   given, expected            element i of what this rank puts in, and of what it must receive
-///   call                       the verb itself, with a Call
+///   call                       the verb itself, with a VerbCall
 /// and, where in_place, the last three with the ending _in_place.
-struct Verb {
+struct MeasuredVerb {
     static constexpr bool out_of_place = true;
     static constexpr bool in_place = false;
     static constexpr bool reduces = false;
@@ -102,11 +104,11 @@ struct Verb {
     static std::size_t received(const Shape& s) { return s.piece; }
 };
 
-/// Every rank receives every rank's piece. Size: the whole; count: a piece.
-struct AllGather : Verb {
+/// Gathers: every rank receives every rank's piece. Size: the whole; count: a piece.
+struct AllGather : MeasuredVerb {
     static constexpr bool in_place = true;
     template <class C, class T>
-    static constexpr bool offered = shardkit::AllGathers<C, T>;
+    static constexpr bool offered = AllGathers<C, T>;
 
     static std::size_t pieces(std::size_t ranks) { return ranks; }
     static double bus_factor(double ranks) { return (ranks - 1) / ranks; }
@@ -123,16 +125,16 @@ struct AllGather : Verb {
     }
     static Number expected_in_place(const Shape& s, std::size_t i) { return expected(s, i); }
 
-    static void call(const auto& c) { shardkit::all_gather(c.comm, c.sent, c.received, c.stream); }
-    static void call_in_place(const auto& c) { shardkit::all_gather_in_place(c.comm, c.received, c.stream); }
+    static void call(const auto& c) { all_gather(c.comm, c.sent, c.received, c.stream); }
+    static void call_in_place(const auto& c) { all_gather_in_place(c.comm, c.received, c.stream); }
 };
 
-/// Every rank receives the whole sum.
-struct AllReduce : Verb {
+/// Reduces: every rank receives the whole sum.
+struct AllReduce : MeasuredVerb {
     static constexpr bool in_place = true;
     static constexpr bool reduces = true;
     template <class C, class T>
-    static constexpr bool offered = shardkit::AllReduces<C, T, T>;
+    static constexpr bool offered = AllReduces<C, T, T>;
 
     static double bus_factor(double ranks) { return 2 * (ranks - 1) / ranks; }
     /// Every input is read once and every output written once. One rank alone leaves what is in place.
@@ -145,16 +147,14 @@ struct AllReduce : Verb {
     static Number given_in_place(const Shape& s, std::size_t i) { return given(s, i); }
     static Number expected_in_place(const Shape& s, std::size_t i) { return expected(s, i); }
 
-    static void call(const auto& c) { shardkit::all_reduce(c.comm, c.shape.op, c.sent, c.received, c.stream); }
-    static void call_in_place(const auto& c) {
-        shardkit::all_reduce_in_place(c.comm, c.shape.op, c.received, c.stream);
-    }
+    static void call(const auto& c) { all_reduce(c.comm, c.shape.op, c.sent, c.received, c.stream); }
+    static void call_in_place(const auto& c) { all_reduce_in_place(c.comm, c.shape.op, c.received, c.stream); }
 };
 
-/// Every rank sends a piece of its own to every rank. Size: what a rank sends in all; count: a piece.
-struct AllToAll : Verb {
+/// Exchanges: every rank sends a piece of its own to every rank. Size: what a rank sends in all; count: a piece.
+struct AllToAll : MeasuredVerb {
     template <class C, class T>
-    static constexpr bool offered = shardkit::ExchangesAllToAll<C, T>;
+    static constexpr bool offered = ExchangesAllToAll<C, T>;
 
     static std::size_t pieces(std::size_t ranks) { return ranks; }
     static double bus_factor(double ranks) { return (ranks - 1) / ranks; }
@@ -168,14 +168,14 @@ struct AllToAll : Verb {
         return s.value(i / s.piece, s.rank * s.piece + i % s.piece);
     }
 
-    static void call(const auto& c) { shardkit::all_to_all(c.comm, c.sent, c.received, c.stream); }
+    static void call(const auto& c) { all_to_all(c.comm, c.sent, c.received, c.stream); }
 };
 
-/// Every rank waits for every rank; no data, no bandwidth.
-struct Barrier : Verb {
+/// Waits: every rank for every rank; no data, no bandwidth.
+struct Barrier : MeasuredVerb {
     static constexpr bool moves_data = false;
     template <class C, class T>
-    static constexpr bool offered = shardkit::Communicator<C>;
+    static constexpr bool offered = Communicator<C>;
 
     static double bus_factor(double) { return 0; }
     static double copied(Placement, double) { return 0; }
@@ -185,16 +185,16 @@ struct Barrier : Verb {
     static Number given(const Shape&, std::size_t) { return {}; }
     static Number expected(const Shape&, std::size_t) { return {}; }
 
-    static void call(const auto& c) { shardkit::barrier(c.comm, c.stream); }
+    static void call(const auto& c) { barrier(c.comm, c.stream); }
 };
 
-/// Every rank receives the root's values, in place only.
-struct Broadcast : Verb {
+/// Broadcasts: every rank receives the root's values, in place only.
+struct Broadcast : MeasuredVerb {
     static constexpr bool out_of_place = false;
     static constexpr bool in_place = true;
     static constexpr bool has_root = true;
     template <class C, class T>
-    static constexpr bool offered = shardkit::Broadcasts<C, T>;
+    static constexpr bool offered = Broadcasts<C, T>;
 
     static double bus_factor(double) { return 1; }
     /// Every rank but the root reads and writes the whole; the yardstick shares this out among all.
@@ -205,15 +205,15 @@ struct Broadcast : Verb {
     }
     static Number expected_in_place(const Shape& s, std::size_t i) { return s.value(s.root, i); }
 
-    static void call_in_place(const auto& c) { shardkit::broadcast(c.comm, c.received, c.shape.root, c.stream); }
+    static void call_in_place(const auto& c) { broadcast(c.comm, c.received, c.shape.root, c.stream); }
 };
 
-/// Every rank receives its piece of the sum. Size: the whole; count: a piece.
-struct ReduceScatter : Verb {
+/// Reduces: every rank receives its piece of the sum. Size: the whole; count: a piece.
+struct ReduceScatter : MeasuredVerb {
     static constexpr bool in_place = true;
     static constexpr bool reduces = true;
     template <class C, class T>
-    static constexpr bool offered = shardkit::ReduceScatters<C, T, T>;
+    static constexpr bool offered = ReduceScatters<C, T, T>;
 
     static std::size_t pieces(std::size_t ranks) { return ranks; }
     static double bus_factor(double ranks) { return (ranks - 1) / ranks; }
@@ -232,16 +232,14 @@ struct ReduceScatter : Verb {
         return i / s.piece == s.rank ? s.reduced(i) : given(s, i);
     }
 
-    static void call(const auto& c) { shardkit::reduce_scatter(c.comm, c.shape.op, c.sent, c.received, c.stream); }
-    static void call_in_place(const auto& c) {
-        shardkit::reduce_scatter_in_place(c.comm, c.shape.op, c.received, c.stream);
-    }
+    static void call(const auto& c) { reduce_scatter(c.comm, c.shape.op, c.sent, c.received, c.stream); }
+    static void call_in_place(const auto& c) { reduce_scatter_in_place(c.comm, c.shape.op, c.received, c.stream); }
 };
 
-/// Every rank sends to the next one and receives from the previous one, in a ring.
-struct SendReceive : Verb {
+/// Sends to the next rank and receives from the previous one, in a ring.
+struct SendReceive : MeasuredVerb {
     template <class C, class T>
-    static constexpr bool offered = shardkit::SendsAndReceives<C, T>;
+    static constexpr bool offered = SendsAndReceives<C, T>;
 
     static double bus_factor(double) { return 1; }
     static double copied(Placement, double) { return 1; }
@@ -250,30 +248,8 @@ struct SendReceive : Verb {
     static Number expected(const Shape& s, std::size_t i) { return s.value(s.previous(), i); }
 
     static void call(const auto& c) {
-        shardkit::send_receive(c.comm, c.sent, c.shape.next(), c.received, c.shape.previous(), c.stream);
+        send_receive(c.comm, c.sent, c.shape.next(), c.received, c.shape.previous(), c.stream);
     }
 };
 
-/// f(the verb's struct), returning what f returns.
-template <class F>
-auto with_verb(VerbKind verb, F f) {
-    switch (verb) {
-        case VerbKind::all_gather:
-            return f(AllGather{});
-        case VerbKind::reduce_scatter:
-            return f(ReduceScatter{});
-        case VerbKind::all_reduce:
-            return f(AllReduce{});
-        case VerbKind::broadcast:
-            return f(Broadcast{});
-        case VerbKind::all_to_all:
-            return f(AllToAll{});
-        case VerbKind::send_receive:
-            return f(SendReceive{});
-        case VerbKind::barrier:
-            return f(Barrier{});
-    }
-    throw std::logic_error("with_verb: unknown verb");
-}
-
-}  // namespace benchmarks
+}  // namespace shardkit::measure

@@ -4,13 +4,13 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace benchmarks {
+namespace shardkit::measure {
 
-/// Byte i of what a yardstick copies. Not zeros: on the first processor on which both were tried, zeros written over
-/// zeros took half of the time of other bytes, which no collective has.
+/// Returns byte i of what a yardstick copies. Not zeros: on the first processor on which both were tried, zeros
+/// written over zeros took half of the time of other bytes, which no collective has.
 constexpr std::uint8_t copied_byte(std::size_t i) noexcept { return static_cast<std::uint8_t>(i * 167 + i / 4096); }
 
-/// What one rank does to be timed, with its buffers, whatever it is and on whichever elements and engine.
+/// Is what one rank does to be timed, with its buffers, whatever it is and on whichever elements and engine.
 class Workload {
   public:
     Workload() = default;
@@ -26,4 +26,4 @@ class Workload {
     virtual std::uint64_t count_wrong() = 0;
 };
 
-}  // namespace benchmarks
+}  // namespace shardkit::measure

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include <shardkit/measure/figure.hpp>
+#include <shardkit/measure/interval.hpp>
+#include <shardkit/measure/repeats.hpp>
+#include <shardkit/measure/workload.hpp>
+#include <shardkit/rank/context.hpp>
+
+namespace shardkit::measure {
+
+/// Returns how many values are wrong, over all ranks and checks. Collective over the world.
+template <class Engine>
+std::uint64_t wrong_values(Context<Engine>& context, std::size_t checks, Workload& workload) {
+    std::uint64_t wrong = 0;
+    for (std::size_t i = 0; i < checks; ++i) {
+        workload.prepare();
+        workload.call(1);
+        wrong += workload.count_wrong();
+    }
+    reduce_over_world(context, ReduceOp::sum, std::span<std::uint64_t>(&wrong, 1));
+    return wrong;
+}
+
+/// Makes calls back to back, as many as it is told, and waits for them: what is timed in turns with others.
+using Turn = std::function<void(std::size_t)>;
+
+/// Times things in rounds, one after the other in each: `calls` calls back to back, all ranks at once. Returns the
+/// seconds of one call of each, as world_seconds counts. Collective over the world.
+/// Method:  performance figures of a machine that is never quiet are compared only with what is measured in turns
+///          with them, and by medians. Each turn begins with a call that is not timed, as the one before has left
+///          other data in the caches.
+/// @pre     at least one round and one call
+template <class Engine>
+std::vector<Summary> time_in_turns(Context<Engine>& context, std::size_t rounds, std::size_t calls,
+                                   std::span<const Turn> turns) {
+    std::vector<Interval> own(turns.size() * rounds);  // those of the first thing, then the next one's
+    for (std::size_t round = 0; round < rounds; ++round) {
+        for (std::size_t i = 0; i < turns.size(); ++i) {
+            turns[i](1);
+            own[i * rounds + round] = timed(context, [&] { turns[i](calls); });
+        }
+    }
+    const std::vector<double> seconds = world_seconds(context, own);
+    std::vector<Summary> summaries;
+    for (auto first = seconds.begin(); first != seconds.end(); first += static_cast<std::ptrdiff_t>(rounds)) {
+        std::vector<double> times(first, first + static_cast<std::ptrdiff_t>(rounds));
+        for (double& time : times) { time /= static_cast<double>(calls); }
+        summaries.push_back(summarise(std::move(times)));
+    }
+    return summaries;
+}
+
+/// Checks a workload or, without checks, only prepares it; then warms it up. Returns what is known so far of its
+/// figure. Collective over the world.
+template <class Engine>
+Figure checked(Context<Engine>& context, const Repeats& repeats, std::uint64_t bytes, Workload& workload) {
+    Figure figure;
+    figure.calls = repeats.calls_for(bytes);
+    if (repeats.checks > 0) {
+        figure.wrong = wrong_values(context, repeats.checks, workload);
+    } else {
+        workload.prepare();
+    }
+    workload.call(repeats.warmup);
+    return figure;
+}
+
+/// Adds to things that are timed in turns the copies of a yardstick, in each way that is worth a try, warmed up; none
+/// where nothing is copied.
+template <class Yardstick>
+void add_copies(const Repeats& repeats, std::uint64_t copied, Yardstick& yardstick, std::vector<Turn>& turns) {
+    const std::size_t ways = copied == 0 ? 0 : Yardstick::ways_for(copied);
+    for (std::size_t way = 0; way < ways; ++way) {
+        yardstick.call(way, repeats.warmup);
+        turns.emplace_back([&yardstick, way](std::size_t times) { yardstick.call(way, times); });
+    }
+}
+
+/// Returns the fastest of a yardstick's copies, from the times of all its ways; none of no times.
+template <class Yardstick>
+std::optional<CopyFigure> fastest_copy(std::uint64_t copied, std::span<const Summary> times) {
+    std::optional<CopyFigure> fastest;
+    for (std::size_t way = 0; way < times.size(); ++way) {
+        if (fastest && times[way].median >= fastest->time.median) { continue; }
+        fastest = CopyFigure{copied, Yardstick::ways[way], times[way]};
+    }
+    return fastest;
+}
+
+/// Checks a workload, warms it up, and times it in turns with a plain copy. Collective over the world, on which all
+/// ranks work, so that sub-meshes disturb each other as they do in training.
+/// Yardstick: HostCopy or gpu::DeviceCopy, where the engine's memory is.
+/// @param bytes   that a call moves, for the number of calls of a round
+/// @param copied  bytes that each rank copies with the yardstick; 0 for none
+/// @throws what the workload throws; std::bad_alloc
+template <class Yardstick, class Engine>
+Figure time_beside_copy(Context<Engine>& context, const Repeats& repeats, std::uint64_t bytes, std::uint64_t copied,
+                        Workload& workload) {
+    Figure figure = checked(context, repeats, bytes, workload);
+    Yardstick yardstick(context, copied);
+    std::vector<Turn> turns{[&](std::size_t times) { workload.call(times); }};
+    add_copies(repeats, copied, yardstick, turns);
+    const std::vector<Summary> times = time_in_turns(context, repeats.rounds, figure.calls, std::span(turns));
+    figure.time = times.front();
+    figure.copy = fastest_copy<Yardstick>(copied, std::span(times).subspan(1));
+    return figure;
+}
+
+}  // namespace shardkit::measure

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+// expected-error: verbs take spans: write std::span<const T>(x) for what is read and std::span<T>(x) for what is written
+#include <vector>
+
+#include "model.hpp"
+
+void sum(sk::Context<Engine>& rank, std::vector<float>& all) {
+    const auto stream = rank.communication_stream();
+#ifdef REJECT
+    sk::all_reduce_in_place(rank.world(), sk::ReduceOp::sum, all, stream);
+#else
+    sk::all_reduce_in_place(rank.world(), sk::ReduceOp::sum, std::span<float>(all), stream);
+#endif
+}

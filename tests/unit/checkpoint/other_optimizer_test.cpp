@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// A checkpoint of one optimizer that is loaded into another: who is who, and what to do.
+#include <shardkit/checkpoint.hpp>
+
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+
+#include <doctest/doctest.h>
+
+#include <shardkit/backend/threads/run.hpp>
+#include <shardkit/mesh/device_mesh.hpp>
+#include <shardkit/optim/adamw.hpp>
+#include <shardkit/optim/amsgrad.hpp>
+#include <shardkit/optim/lion.hpp>
+#include <shardkit/optim/sgd.hpp>
+#include <shardkit/policy/full_shard.hpp>
+#include <shardkit/sharded/sharded.hpp>
+
+#include "temporary_folder.hpp"
+#include "unit/thrown_message.hpp"
+
+namespace other_optimizer_test {
+
+namespace {
+
+namespace sk = shardkit;
+using Engine = sk::threads::Engine;
+
+struct Weight : sk::Param<"weight", float, 4, 2> {};
+using Layer = sk::Sharded<sk::Params<Weight>, sk::FullShard, Engine>;
+using AnyOptimizer = sk::Optimizer<Engine>;
+
+/// What two ranks say to a checkpoint of one optimizer that is loaded into another.
+template <class Saved, class Loaded>
+std::string said(const Saved& saved, const Loaded& loaded, const sk::LoadOptions& options = {}) {
+    const temporary_folder::Folder folder;
+    std::string text;
+    sk::threads::run(sk::DeviceMesh<2>{}, [&](auto& rank) {
+        Layer layer(rank, "layer");
+        sk::Model model{layer};
+        const auto before = saved(model);
+        const auto made = sk::save(rank, folder.path() + "/run", 1, sk::CheckpointState{model, *before});
+        const auto after = loaded(model);
+        try {
+            sk::load(rank, made.path, sk::CheckpointState{model, *after}, options);
+        } catch (const sk::FileError& error) {
+            if (rank.rank() == 0) { text = error.what(); }
+        }
+    });
+    return text;
+}
+template <template <class, class> class Made, class Options>
+auto makes(Options options) {
+    return [options](sk::Model<Engine>& model) {
+        return std::make_unique<Made<Engine, sk::DefaultPrecision<float>>>(model, options);
+    };
+}
+const auto adamw = makes<sk::AdamW>(sk::AdamWOptions{});
+const auto lion = makes<sk::Lion>(sk::LionOptions{});
+const auto plain_sgd = makes<sk::SGD>(sk::SgdOptions{.learning_rate = 0.1});
+
+bool has(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
+
+template <class Rule>
+void check_named(std::string_view who) {
+    sk::detail::StateNames names;
+    for (const std::string_view name : Rule::state_names) { names.emplace(name); }
+    const std::string text = sk::detail::optimizer_in_words(names);
+    CHECK(text.ends_with(std::string(", as ").append(who)));
+}
+
+}  // namespace
+
+TEST_CASE("a checkpoint of AdamW that is loaded into Lion says so, and so the other way round") {
+    const std::string of_adamw = "an optimizer that keeps exp_avg, exp_avg_sq, as AdamW";
+    const std::string of_lion = "an optimizer that keeps exp_avg, as Lion";
+    const std::string parameters =
+        ": LoadOptions::states = false loads the parameters alone. It and the files beside it lack";
+    CHECK(has(said(adamw, lion), "was saved with " + of_adamw + ", and is loaded into " + of_lion + parameters));
+    CHECK(has(said(lion, adamw), "was saved with " + of_lion + ", and is loaded into " + of_adamw +
+                                     ": LoadOptions::states = false loads the parameters alone. It and the files"));
+    CHECK(
+        has(said(plain_sgd, adamw),
+            "was saved with no optimizer, or one that keeps no states, and is loaded into " + of_adamw + parameters));
+    CHECK(said(adamw, lion, {.states = false}) == "");
+    CHECK(said(adamw, adamw) == "");
+}
+
+TEST_CASE("the library's optimizers are known by the states of their rules") {
+    check_named<sk::AdamWRule>(sk::AdamWRule::name);
+    check_named<sk::AmsgradRule>(sk::AmsgradRule::name);
+    check_named<sk::LionRule>(sk::LionRule::name);
+    check_named<sk::SgdRule>(std::string(sk::SgdRule::name) + " with momentum");
+    CHECK(sk::detail::optimizer_in_words({"mine"}) == "an optimizer that keeps mine");
+}
+
+}  // namespace other_optimizer_test
