@@ -9,7 +9,6 @@
 #include <shardkit/comm/communicator.hpp>
 #include <shardkit/comm/journal.hpp>
 #include <shardkit/comm/moved.hpp>
-#include <shardkit/comm/needs_spans.hpp>
 #include <shardkit/comm/verb_memory.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/core/error.hpp>

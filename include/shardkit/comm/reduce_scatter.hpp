@@ -8,7 +8,6 @@
 #include <shardkit/comm/call.hpp>
 #include <shardkit/comm/communicator.hpp>
 #include <shardkit/comm/journal.hpp>
-#include <shardkit/comm/needs_spans.hpp>
 #include <shardkit/comm/reduce_op.hpp>
 #include <shardkit/comm/verb_memory.hpp>
 #include <shardkit/core/element.hpp>
