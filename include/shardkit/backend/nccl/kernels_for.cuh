@@ -57,15 +57,15 @@ struct KernelsFor {
     using OfGroups =
         gpu::Launches<gpu::detail::FillPass<Gather>, gpu::detail::FillPass<Gradient>,
                       gpu::detail::ConvertPass<Gather, Master>, gpu::detail::AccumulatePass<Reduction, Reduction>>;
-    using OfSteps = gpu::Launches<gpu::detail::RunOnce<shardkit::detail::BeginNorm>,
-                                  gpu::detail::RunOnce<shardkit::detail::FinishNorm>,
-                                  gpu::detail::RunOnce<shardkit::detail::BeginInfinityNorm>,
-                                  gpu::detail::RunOnce<shardkit::detail::FinishInfinityNorm>,
-                                  gpu::detail::RunOnce<shardkit::detail::FoldPartialNorms>,
-                                  shardkit::detail::AddPartialNorms<Reduction>,
-                                  gpu::detail::RunOnce<shardkit::detail::BeginStep>,
-                                  gpu::detail::RunOnce<shardkit::detail::SetOptions<typename Rule::Options>>,
-                                  shardkit::detail::BeginUpdates<Rule, Arithmetic<Master>>>;
+    using OfSteps =
+        gpu::Launches<gpu::detail::RunOnce<shardkit::detail::BeginNorm>,
+                      gpu::detail::RunOnce<shardkit::detail::FinishNorm>,
+                      gpu::detail::RunOnce<shardkit::detail::BeginInfinityNorm>,
+                      gpu::detail::RunOnce<shardkit::detail::FinishInfinityNorm>,
+                      gpu::detail::RunOnce<shardkit::detail::FoldPartialNorms>,
+                      shardkit::detail::AddPartialNorms<Reduction>, gpu::detail::RunOnce<shardkit::detail::BeginStep>,
+                      gpu::detail::RunOnce<shardkit::detail::SetOptions<typename Rule::Options>>,
+                      shardkit::detail::BeginUpdates<Rule, Arithmetic<Master>>>;
     using OfUpdates = typename decltype(detail::update_launches<Rule, Precision, Master>())::type;
     using OfStoredUpdates =
         typename decltype(detail::update_launches<Rule, Precision, detail::UpdatedWithout<Precision>>())::type;
