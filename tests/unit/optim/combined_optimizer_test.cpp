@@ -301,6 +301,34 @@ TEST_CASE("combined optimizers: ranks that differ in a part are told which, with
     });
 }
 
+TEST_CASE("combined optimizers: ParamGroups of a part that change later are compared as they are then") {
+    sk::threads::run(Flat{2}, [](auto& rank) {
+        const std::string text = thrown_message<sk::CommError>([&] {
+            auto layer = toy::linear_layer<sk::FullShard>(rank, "layer");
+            sk::Model model{layer};
+            std::vector<sk::ParamGroup> groups{{.matches = is_bias, .updated_by = sk::UpdatedBy::another},
+                                               {.matches = is_weight, .weight_decay = 0.5}};
+            sk::SGD weights{model, {}, groups};
+            sk::SGD biases{model, {}, {{.matches = is_weight, .updated_by = sk::UpdatedBy::another}}};
+            sk::CombinedOptimizer optimizer{model, {weights, biases}};
+            const auto step = [&] {
+                sk::Accumulation accumulation{model};
+                toy::add(accumulation, layer, 1);
+                optimizer.step(std::move(accumulation));
+            };
+            step();
+            step();
+            groups[1].weight_decay = rank.rank() == 0 ? 0.25 : 0.125;
+            weights.set_param_groups(groups);
+            step();
+            step();
+        });
+        CAPTURE(text);
+        CHECK(has(text, "with ParamGroup of 'layer' parameter 'weight' learning_rate_scale 1, weight_decay 0.25 ("));
+        CHECK(has(text, "with ParamGroup of 'layer' parameter 'weight' learning_rate_scale 1, weight_decay 0.125 ("));
+    });
+}
+
 TEST_CASE("combined optimizers: a run that is resumed on other ranks goes on, and each tensor is in the files once") {
     const std::vector<double> expected = by_hand(factors, 4);
     const temporary_folder::Folder folder;
