@@ -53,7 +53,6 @@
 #include <shardkit/step/local_shards.hpp>
 #include <shardkit/step/loss_scale.hpp>
 #include <shardkit/step/model.hpp>
-#include <shardkit/step/needs_checkpoint.hpp>
 #include <shardkit/step/reduce.hpp>
 #include <shardkit/step/summon_full_params.hpp>
 

@@ -3,7 +3,6 @@
 
 #include <shardkit/core/checked.hpp>
 #include <shardkit/rank/context.hpp>
-#include <shardkit/step/model.hpp>
 
 // What is called where a file saves or loads and does not include checkpoint.hpp, which shardkit.hpp leaves out.
 
