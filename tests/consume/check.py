@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """check.py WAY ROOT -- COMPILER...: builds and runs the program in this folder, outside the tree, with shardkit
-found in one way: meson (subproject), pkg_config, cmake, fetch_content, plain (-I), single_header, conan."""
+found in one way: meson (subproject), pkg_config, cmake, cmake_cuda, fetch_content, plain (-I), single_header, conan."""
 import os
 import pathlib
 import re
@@ -78,6 +78,27 @@ def cmake(root, outside, compiler, environment):
         # Compiled once: the first place only has to be found.
         if moved != prefix:
             run("cmake", "--build", build, env=environment)
+    return build / "consumer"
+
+
+def cmake_cuda(root, outside, compiler, environment):
+    """A project of CXX and CUDA whose .cu links shardkit::shardkit, as installed and as a subdirectory; compiled and
+    linked, as it takes no GPU."""
+    nvcc = shutil.which("nvcc") or shutil.which("nvcc", path="/usr/local/cuda/bin")
+    if nvcc is None:
+        print("skipped: no nvcc")
+        sys.exit(SKIPPED)
+    environment = dict(install(root, outside, environment), CUDACXX=nvcc)
+    shutil.copy(HERE / "cuda/kernel.cu", outside)
+    project = (HERE / "cuda/CMakeLists.txt").read_text(encoding="utf-8")
+    library = copy_library(root, outside / "subdirectory")
+    for name, found in (("installed", "find_package(shardkit 0.1 REQUIRED)"),
+                        ("below", f"add_subdirectory({library}/cmake shardkit)")):
+        (outside / "CMakeLists.txt").write_text(project.replace("@FOUND@", found), encoding="utf-8")
+        build = outside / f"build-{name}"
+        run("cmake", "-S", outside, "-B", build, f"-DCMAKE_CXX_COMPILER={compiler[-1]}",
+            f"-DCMAKE_CUDA_HOST_COMPILER={compiler[-1]}", env=environment)
+        run("cmake", "--build", build, env=environment)
     return build / "consumer"
 
 
@@ -159,7 +180,7 @@ def conan(root, outside, compiler, environment):
 
 def main():
     way, root, compiler = sys.argv[1], pathlib.Path(sys.argv[2]), sys.argv[4:]
-    ways = {"meson": meson, "pkg_config": pkg_config, "cmake": cmake, "fetch_content": fetch_content, "plain": plain,
+    ways = {"meson": meson, "pkg_config": pkg_config, "cmake": cmake, "cmake_cuda": cmake_cuda, "fetch_content": fetch_content, "plain": plain,
             "single_header": single_header,
             "conan": conan}
     environment = dict(os.environ, CXX=shlex.join(compiler))
