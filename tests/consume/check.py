@@ -123,6 +123,9 @@ def plain(root, outside, compiler, _environment):
     include = copy_library(root, outside / "shardkit") / "include"
     run(*compiler, "-std=c++20", "-I", include, outside / "main.cpp", outside / "other.cpp", "-pthread", "-o",
         outside / "consumer")
+    if "g++" in compiler[-1] and "clang" not in compiler[-1]:
+        run(*compiler, "-std=c++20", "-O2", "-Wall", "-Wextra", "-Wuseless-cast", "-Wcast-align=strict",
+            "-Wmissing-declarations", "-Werror", "-I", include, "-c", HERE / "saving.cpp", "-o", outside / "saving.o")
     return outside / "consumer"
 
 

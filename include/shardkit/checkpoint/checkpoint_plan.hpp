@@ -25,6 +25,7 @@
 #include <shardkit/core/json_string.hpp>
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/fnv.hpp>
+#include <shardkit/detail/to_size.hpp>
 
 namespace shardkit::detail {
 
@@ -91,7 +92,7 @@ class HeaderWriter {
         if (text_.size() > safetensors::max_header_bytes) {
             throw JsonError{text_.size(), "a header of more bytes than readers take"};
         }
-        safetensors::detail::parse_header(text_, static_cast<std::size_t>(data_bytes));
+        safetensors::detail::parse_header(text_, to_size(data_bytes));
         const std::uint64_t length = text_.size();
         std::string whole(sizeof length, '\0');
         std::memcpy(whole.data(), &length, sizeof length);

@@ -14,6 +14,7 @@
 #include <shardkit/checkpoint/open_file.hpp>
 #include <shardkit/checkpoint/tensor_pieces.hpp>
 #include <shardkit/checkpoint/write_jobs.hpp>
+#include <shardkit/detail/to_size.hpp>
 
 namespace shardkit::detail {
 
@@ -80,7 +81,7 @@ class TensorReader {
     /// Reads a run of elements that are contiguous in the file and in memory.
     void read_run(FileRange run, std::size_t flat, const std::vector<FileRange>& own, std::uint32_t& digest) const {
         std::vector<std::byte> staged;
-        for_each_chunk({flat, flat + static_cast<std::size_t>(run.size()) / file_size()},
+        for_each_chunk({flat, flat + to_size(run.size()) / file_size()},
                        [&](std::size_t done, std::span<std::byte> memory) {
                            const std::size_t elements = memory.size() / size_of(values_.type);
                            const std::uint64_t at = run.begin + done * file_size();
@@ -207,7 +208,7 @@ class TensorReader {
                                       });
         for (const FileRange& piece : own) {
             const auto place_of = [&](std::uint64_t byte) {
-                return static_cast<std::size_t>((byte - as_stored_.begin) / file_size());
+                return to_size((byte - as_stored_.begin) / file_size());
             };
             const IndexRange both = intersect(chunk, {place_of(piece.begin), place_of(piece.end + file_size() - 1)});
             if (!both.empty()) { places.push_back(both); }
@@ -229,8 +230,7 @@ class TensorReader {
         for (; at != own.end() && end > at->begin; ++at) {  // nvcc 13.0 parses `begin <` as a template
             const FileRange common{std::max(at->begin, begin), std::min(at->end, end)};
             if (common.empty()) { continue; }
-            const auto counted = bytes.subspan(static_cast<std::size_t>(common.begin - begin),
-                                               static_cast<std::size_t>(common.size()));
+            const auto counted = bytes.subspan(to_size(common.begin - begin), to_size(common.size()));
             digest ^= crc32c::behind(crc32c::extend(0, counted), as_stored_.begin + as_stored_.bytes - common.end);
         }
     }

@@ -13,6 +13,7 @@
 
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/end_program.hpp>
+#include <shardkit/detail/to_size.hpp>
 #include <shardkit/layout/segments.hpp>
 #include <shardkit/optim/group_progress.hpp>
 #include <shardkit/optim/param_group.hpp>
@@ -244,7 +245,7 @@ void GroupOptimizer<Rule, Engine, ElementType>::choose(Context<Engine>& context,
                                  const std::size_t at = before[parameter] + later.begin;
                                  if (at >= element + range.size()) { break; }
                                  if (at > element) {
-                                     const std::size_t end = range.begin + (at - static_cast<std::size_t>(element));
+                                     const std::size_t end = range.begin + (at - to_size(element));
                                      add(begin, end, choice, element + (begin - range.begin));
                                      begin = end;
                                  }

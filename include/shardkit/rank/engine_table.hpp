@@ -58,7 +58,7 @@ class EngineTable {
     }
 
     std::size_t size() const noexcept { return size_; }
-    T* data() const noexcept { return reinterpret_cast<T*>(memory_.data()); }
+    T* data() const noexcept { return static_cast<T*>(static_cast<void*>(memory_.data())); }
     std::span<T> span() const noexcept { return {data(), size_}; }
 
     /// Writes the value at `index`, in the order of the compute stream.
