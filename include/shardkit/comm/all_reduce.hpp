@@ -52,16 +52,22 @@ void all_reduce(const C& comm, ReduceOp op, Input&& input, Output&& output,
     all_reduce(comm, op, std::forward<Input>(input), std::forward<Output>(output), comm.compute_stream(), line.where);
 }
 
+namespace detail {
+/// Reduces in place. Apart from the verb, so that `extern template` names it whatever the verb is given.
+template <Element T, AllReduces<T, T> C>
+void all_reduce_span(const C& comm, ReduceOp op, std::span<T> values, typename C::Stream stream, CallSite site) {
+    if (comm.size() == 1) { return; }
+    const Call call = call_of<T>(Verb::all_reduce, values.size(), values.size_bytes(), site, op);
+    make_call(comm, call, nullptr, values.data(),
+              [&] { return comm.all_reduce(op, std::span<const T>(values), values, stream, call); });
+}
+}  // namespace detail
+
 /// Reduces in place: the result replaces the input. Over one rank it does nothing.
 template <class Values, AllReduces<detail::ElementIn<Values>, detail::ElementIn<Values>> C>
 void all_reduce_in_place(const C& comm, ReduceOp op, Values&& values, typename C::Stream stream,
                          CallSite site = SourceLocation::current()) {
-    using T = detail::ElementIn<Values>;
-    const std::span<T> all = detail::verb_output(std::forward<Values>(values));
-    if (comm.size() == 1) { return; }
-    const Call call = detail::call_of<T>(Verb::all_reduce, all.size(), all.size_bytes(), site, op);
-    detail::make_call(comm, call, nullptr, all.data(),
-                      [&] { return comm.all_reduce(op, std::span<const T>(all), all, stream, call); });
+    detail::all_reduce_span(comm, op, detail::verb_output(std::forward<Values>(values)), stream, site);
 }
 /// The same on the compute stream.
 template <class Values, HasComputeStream C>
