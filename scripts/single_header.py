@@ -9,6 +9,10 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 INCLUDE = re.compile(r"^\s*#\s*include\s*<(shardkit/[^>]+)>")
+# Each header of the tree has a copy of its own in the file.
+ALONE = ("#if defined(SHARDKIT_BUILD)",
+         '#error "shardkit in one file: headers of its tree were included before; write them into the file too: '
+         'single_header.py shardkit/shardkit.hpp shardkit/checkpoint.hpp"', "#endif")
 LICENSE = "// SPDX-License-Identifier: Apache-2.0"
 
 
@@ -34,7 +38,7 @@ def single_header(headers):
             seen.add(header)
             lines += expand(header, seen)
     text = "\n".join([LICENSE, f"// shardkit {version} in one file: {', '.join(headers)}. Written by scripts/single_header.py.",
-                      "#pragma once", ""] + lines)
+                      "#pragma once", "", *ALONE, ""] + lines + ["", "#define SHARDKIT_IN_ONE_FILE"])
     return re.sub(r"\n{3,}", "\n\n", text) + "\n"
 
 

@@ -17,6 +17,16 @@ SOURCES = ("main.cpp", "other.cpp", "use.hpp")
 SHIPPED = ("include", "cmake", "meson.build", "meson_options.txt", "LICENSE")
 
 
+SAVES = """#include <shardkit.hpp>
+template <class Engine>
+void save(shardkit::Context<Engine>& rank, const shardkit::CheckpointState<Engine>& state) {
+    shardkit::save(rank, "run", 1, state);
+}
+template void save(shardkit::Context<shardkit::threads::Engine>&,
+                   const shardkit::CheckpointState<shardkit::threads::Engine>&);
+"""
+
+
 def run(*command, **options):
     command = [str(part) for part in command]
     print("+", shlex.join(command), flush=True)
@@ -138,6 +148,19 @@ def single_header(root, outside, compiler, _environment):
         sys.exit(f"the single header includes {left[0]}")
     run(*compiler, "-std=c++20", "-Wall", "-Wextra", "-Werror", "-I", outside / "one", outside / "main.cpp",
         outside / "other.cpp", "-pthread", "-o", outside / "consumer")
+    # Together with a header of the tree, in either order, it says what to do; and that is enough.
+    both = ("shardkit/shardkit.hpp", "shardkit/checkpoint.hpp")
+    (outside / "tree").symlink_to((root / "include").resolve())
+    for headers in (("one/shardkit/shardkit.hpp", "tree/shardkit/checkpoint.hpp"),
+                    ("tree/shardkit/checkpoint.hpp", "one/shardkit/shardkit.hpp")):
+        (outside / "mixed.cpp").write_text("".join(f'#include "{header}"\n' for header in headers), encoding="utf-8")
+        done = subprocess.run([*map(str, compiler), "-std=c++20", "-fsyntax-only", "-I", str((root / "include").resolve()),
+                               str(outside / "mixed.cpp")], capture_output=True, text=True, check=False)
+        if done.returncode == 0 or f"single_header.py {' '.join(both)}" not in done.stderr:
+            sys.exit(f"{headers} says\n{done.stderr[:2000]}")
+    run(sys.executable, "-B", root / "scripts/single_header.py", "--out", outside / "two/shardkit.hpp", *both)
+    (outside / "saves.cpp").write_text(SAVES, encoding="utf-8")
+    run(*compiler, "-std=c++20", "-fsyntax-only", "-Wall", "-Wextra", "-Werror", "-I", outside / "two", outside / "saves.cpp")
     return outside / "consumer"
 
 
