@@ -142,7 +142,9 @@ TEST_CASE("initialize by the engine's kernels: the bits that the host gives, und
         CHECK(wide[0] != 0);
     };
     using Mesh = sk::DeviceMesh<sk::dynamic, sk::dynamic>;
-    for (const auto& [dp, tp] : {std::pair(1U, 1U), std::pair(3U, 1U), std::pair(2U, 2U)}) {
+    for (const auto& extents : {std::pair(1U, 1U), std::pair(3U, 1U), std::pair(2U, 2U)}) {
+        const std::size_t dp = extents.first;
+        const std::size_t tp = extents.second;
         CAPTURE(dp);
         CAPTURE(tp);
         sk::threads::run(Mesh(dp, tp), [&](auto& rank) {
