@@ -11,7 +11,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 INCLUDE = re.compile(r"^\s*#\s*include\s*<(shardkit/[^>]+)>")
 # Each header of the tree has a copy of its own in the file.
 ALONE = ("#if defined(SHARDKIT_BUILD)",
-         '#error "shardkit in one file: headers of its tree were included before; write them into the file too: '
+         '#include "headers of shardkit come before its one file, which lacks them: '
          'single_header.py shardkit/shardkit.hpp shardkit/checkpoint.hpp"', "#endif")
 LICENSE = "// SPDX-License-Identifier: Apache-2.0"
 

@@ -136,13 +136,15 @@ TEST_CASE("named_policy: each policy of the library by its name, and no other") 
     CHECK(named_policy("hybrid_shard:2").name() == "hybrid_shard");
     CHECK(named_policy("hybrid_shard:2").shard_group(6) == 2);
     CHECK(named_policy("hybrid_shard:12").shard_group(24) == 12);
-    for (const std::string_view name : {"", "fsdp", "full_shard ", "Full_shard", "hybrid_shard", "hybrid_shard:",
-                                        "hybrid_shard:0", "hybrid_shard:-2", "hybrid_shard:2x", "hybrid_shard:+2",
-                                        "hybrid_shard: 2", "hybrid_shard:99999999999999999999"}) {
+    for (const std::string_view name : {"", "fsdp", "full_shard ", "Full_shard", "hybrid_shard",
+                                        "hybrid_shard:", "hybrid_shard:0", "hybrid_shard:-2", "hybrid_shard:2x",
+                                        "hybrid_shard:+2", "hybrid_shard: 2", "hybrid_shard:99999999999999999999"}) {
         CAPTURE(name);
-        const std::string refused =
-            thrown_message<std::invalid_argument>([&] { named_policy(name, {"user.cpp", 7}); });
-        CHECK(refused.starts_with("named_policy: no policy is called '" + std::string(name) + "'; expected no_shard"));
+        const std::string refused = thrown_message<std::invalid_argument>([&] {
+            named_policy(name, {"user.cpp", 7});
+        });
+        CHECK(
+            refused.starts_with("named_policy: no policy is called '" + std::string(name) + "'; expected no_shard"));
         CHECK(refused.ends_with("(user.cpp:7)"));
     }
 }

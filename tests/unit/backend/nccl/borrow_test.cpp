@@ -248,7 +248,7 @@ TEST_CASE("nccl: windows are made once with every communicator, and NCCL before 
     {
         const UsersComms comms(2);
         use_two_communicators(comms, options);
-        CHECK(standin::calls("ncclCommWindowRegister") == 4);    // a chunk of each rank with two communicators
+        CHECK(standin::calls("ncclCommWindowRegister") == 4);  // a chunk of each rank with two communicators
         CHECK(standin::calls("ncclCommWindowDeregister") == 4);
         CHECK(standin::calls("ncclCommRegister") == 0);
         CHECK(standin::calls("ncclMemAlloc") == 2);
