@@ -15,9 +15,9 @@
 #include <shardkit/checkpoint/load.hpp>
 #include <shardkit/checkpoint/save.hpp>
 #include <shardkit/comm/all_gather.hpp>
+#include <shardkit/comm/all_reduce.hpp>
 #include <shardkit/optim/clip.hpp>
 #include <shardkit/optim/optimizer.hpp>
-#include <shardkit/rank/all_reduce_value.hpp>
 #include <shardkit/schedule/follow.hpp>
 #include <shardkit/schedule/measured_step.hpp>
 #include <shardkit/schedule/schedule_trace.hpp>
@@ -90,7 +90,8 @@ class Trainer {
         unled_.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - unled_.began).count();
         unled_.communication = calls_.seconds();
         unled_.compute = unled_.seconds - unled_.communication;
-        return {sk::all_reduce_value(context_, data_ranks_, loss.sum) / all_tokens, norm.value()};
+        sk::all_reduce_in_place(data_ranks_, sk::ReduceOp::sum, std::span<double>(&loss.sum, 1));
+        return {loss.sum / all_tokens, norm.value()};
     }
 
     /// Times the steps to come. Where they follow no schedule each call is made when it is needed, and the rank waits
