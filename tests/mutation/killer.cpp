@@ -2,6 +2,7 @@
 // The program that every mutant of a reduction must fail: SGD in fp64 on every policy, mesh, number of
 // microbatches and kind of precision, against a plain serial computation. Prints the first difference.
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -70,6 +71,7 @@ Outcome serial(const Case& c) {
     const std::size_t data_ranks = c.dp * c.cp;
     for (std::size_t s = 0; s < steps; ++s) {
         double squares = 0;
+        double largest = 0;
         for (std::size_t l = 0; l < layers; ++l) {
             for (std::size_t i = 0; i < values[l].size(); ++i) {
                 double sum = 0;
@@ -78,10 +80,11 @@ Outcome serial(const Case& c) {
                 }
                 const double mean = sum / static_cast<double>(data_ranks);
                 squares += mean * mean;
+                largest = std::max(largest, std::abs(mean));
                 values[l][i] -= learning_rate * mean;
             }
         }
-        outcome.norms.push_back(std::sqrt(squares));
+        outcome.norms.insert(outcome.norms.end(), {std::sqrt(squares), std::sqrt(squares), largest});
     }
     for (const auto& layer : values) {
         outcome.parameters.insert(outcome.parameters.end(), layer.begin(), layer.end());
@@ -132,6 +135,8 @@ Outcome parallel(Rank& rank, const Case& c, Policy policy) {
         }
         auto reduced = sk::reduce(std::move(accumulation), sk::mean);
         outcome.norms.push_back(sk::global_norm(reduced).value());
+        const auto each = sk::gradient_norms(reduced).model;
+        outcome.norms.insert(outcome.norms.end(), {each.two, each.infinity});
         optimizer.step(std::move(reduced));
     }
     for (std::size_t l = 0; l < layers; ++l) {

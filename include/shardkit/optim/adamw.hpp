@@ -166,12 +166,12 @@ class AdamW : public RuleOptimizer<AdamWRule, Engine, Precision> {
         static_cast<void>(detail::NeedsOwnNames<Names>{});
     }
     template <class G, class P, class R>
-    explicit AdamW(Sharded<G, P, Engine, R>& layer, AdamWOptions = {}, std::vector<ParamGroup> = {},
+    explicit AdamW(Sharded<G, P, Engine, R>& layer, AdamWOptions = {}, const std::vector<ParamGroup>& = {},
                    SourceLocation = {})
         : AdamW(detail::needs_model<Model<Engine, Precision>>(layer)) {}
 };
 template <class Engine, class Precision>
-AdamW(const Model<Engine, Precision>&, AdamWOptions = {}, std::vector<ParamGroup> = {}, SourceLocation = {})
+AdamW(const Model<Engine, Precision>&, AdamWOptions = {}, const std::vector<ParamGroup>& = {}, SourceLocation = {})
     -> AdamW<Engine, Precision>;
 
 }  // namespace SHARDKIT_BUILD

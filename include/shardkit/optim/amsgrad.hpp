@@ -76,12 +76,12 @@ class AMSGrad : public RuleOptimizer<AmsgradRule, Engine, Precision> {
         static_cast<void>(detail::NeedsOwnNames<Names>{});
     }
     template <class G, class P, class R>
-    explicit AMSGrad(Sharded<G, P, Engine, R>& layer, AdamWOptions = {}, std::vector<ParamGroup> = {},
+    explicit AMSGrad(Sharded<G, P, Engine, R>& layer, AdamWOptions = {}, const std::vector<ParamGroup>& = {},
                      SourceLocation = {})
         : AMSGrad(detail::needs_model<Model<Engine, Precision>>(layer)) {}
 };
 template <class Engine, class Precision>
-AMSGrad(const Model<Engine, Precision>&, AdamWOptions = {}, std::vector<ParamGroup> = {}, SourceLocation = {})
+AMSGrad(const Model<Engine, Precision>&, AdamWOptions = {}, const std::vector<ParamGroup>& = {}, SourceLocation = {})
     -> AMSGrad<Engine, Precision>;
 
 }  // namespace SHARDKIT_BUILD

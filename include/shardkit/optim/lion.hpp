@@ -126,12 +126,12 @@ class Lion : public RuleOptimizer<LionRule, Engine, Precision> {
         static_cast<void>(detail::NeedsOwnNames<Names>{});
     }
     template <class G, class P, class R>
-    explicit Lion(Sharded<G, P, Engine, R>& layer, LionOptions = {}, std::vector<ParamGroup> = {},
+    explicit Lion(Sharded<G, P, Engine, R>& layer, LionOptions = {}, const std::vector<ParamGroup>& = {},
                   SourceLocation = {})
         : Lion(detail::needs_model<Model<Engine, Precision>>(layer)) {}
 };
 template <class Engine, class Precision>
-Lion(const Model<Engine, Precision>&, LionOptions = {}, std::vector<ParamGroup> = {}, SourceLocation = {})
+Lion(const Model<Engine, Precision>&, LionOptions = {}, const std::vector<ParamGroup>& = {}, SourceLocation = {})
     -> Lion<Engine, Precision>;
 
 }  // namespace SHARDKIT_BUILD

@@ -132,11 +132,12 @@ class SGD : public RuleOptimizer<SgdRule, Engine, Precision> {
         static_cast<void>(detail::NeedsOwnNames<Names>{});
     }
     template <class G, class P, class R>
-    explicit SGD(Sharded<G, P, Engine, R>& layer, SgdOptions = {}, std::vector<ParamGroup> = {}, SourceLocation = {})
+    explicit SGD(Sharded<G, P, Engine, R>& layer, SgdOptions = {}, const std::vector<ParamGroup>& = {},
+                 SourceLocation = {})
         : SGD(detail::needs_model<Model<Engine, Precision>>(layer)) {}
 };
 template <class Engine, class Precision>
-SGD(const Model<Engine, Precision>&, SgdOptions = {}, std::vector<ParamGroup> = {}, SourceLocation = {})
+SGD(const Model<Engine, Precision>&, SgdOptions = {}, const std::vector<ParamGroup>& = {}, SourceLocation = {})
     -> SGD<Engine, Precision>;
 
 }  // namespace SHARDKIT_BUILD

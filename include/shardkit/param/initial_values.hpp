@@ -38,7 +38,7 @@ constexpr double logarithm(double x) noexcept {
 }
 /// Returns the cosine of 2 pi turns, of turns in [0, 1).
 constexpr double cosine_of_turns(double turns) noexcept {
-    const auto quarter = static_cast<int>(4 * turns + 0.5);  // the nearest one
+    const auto quarter = static_cast<int>(8 * turns + 1) / 2;  // the nearest one
     const double angle = (turns - quarter * 0.25) * 6.283185307179586;
     const double z = angle * angle;
     // The cosine's series and the sine's, of at most an eighth of a turn.
