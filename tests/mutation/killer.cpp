@@ -85,6 +85,9 @@ Outcome serial(const Case& c) {
             }
         }
         outcome.norms.insert(outcome.norms.end(), {std::sqrt(squares), std::sqrt(squares), largest});
+        const auto ranks = static_cast<double>(data_ranks * c.tp);
+        const auto step = static_cast<double>(s);
+        outcome.norms.insert(outcome.norms.end(), {ranks * (ranks - 1) / 2 + ranks * step, ranks - 1 + step});
     }
     for (const auto& layer : values) {
         outcome.parameters.insert(outcome.parameters.end(), layer.begin(), layer.end());
@@ -138,6 +141,9 @@ Outcome parallel(Rank& rank, const Case& c, Policy policy) {
         const auto each = sk::gradient_norms(reduced).model;
         outcome.norms.insert(outcome.norms.end(), {each.two, each.infinity});
         optimizer.step(std::move(reduced));
+        const auto number = static_cast<double>(rank.rank() + s);
+        outcome.norms.insert(outcome.norms.end(), {sk::all_reduce_value(rank, number),
+                                                   sk::all_reduce_value(rank, number, sk::ReduceOp::max)});
     }
     for (std::size_t l = 0; l < layers; ++l) {
         std::vector<double> full(weight_numel(l));

@@ -93,8 +93,9 @@ std::uint64_t window_bytes(const sk::Context<Engine>& context) {
 template <class Engine>
 int agreed_signal(sk::Context<Engine>& context, const Job& job) {
     if (!job.signal) { return 0; }
-    return static_cast<int>(
-        sk::all_reduce_value(context, static_cast<std::uint64_t>(job.signal()), sk::ReduceOp::max));
+    auto signal = static_cast<std::uint64_t>(job.signal());
+    sk::all_reduce_in_place(context.world(), sk::ReduceOp::max, std::span<std::uint64_t>(&signal, 1));
+    return static_cast<int>(signal);
 }
 
 /// The steps of a run on one rank.

@@ -81,6 +81,17 @@ namespace detail {
 template <FloatingElement Wide, FloatingElement T>
 inline constexpr bool holds_exactly = std::same_as<Wide, T> ||
                                       (std::same_as<Wide, Arithmetic<Wide>> && sizeof(Arithmetic<T>) <= sizeof(Wide));
+
+/// Returns a number as an element, rounded to T's arithmetic type and then to T.
+template <FloatingElement T>
+constexpr T to_element(double number) noexcept {
+    return static_cast<T>(static_cast<Arithmetic<T>>(number));
+}
+/// Returns the same by way of the master's type, whose rounding comes first.
+template <FloatingElement T, FloatingElement Master>
+constexpr T to_element_by(double number) noexcept {
+    return to_element<T>(static_cast<double>(static_cast<Arithmetic<Master>>(to_element<Master>(number))));
+}
 }  // namespace detail
 
 /// The element type of T as a run-time value.

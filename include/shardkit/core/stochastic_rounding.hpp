@@ -28,6 +28,10 @@ constexpr std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> count
 
 namespace detail {
 
+/// The halves of a word, as philox takes them.
+constexpr std::uint32_t low(std::uint64_t word) noexcept { return static_cast<std::uint32_t>(word); }
+constexpr std::uint32_t high(std::uint64_t word) noexcept { return static_cast<std::uint32_t>(word >> 32U); }
+
 /// Draws 16 random bits for each element, which depend only on (seed, step, element): half word `element % 8` of
 /// philox with the counter {element / 8, step} and the key `seed`, lower words and halves first. Adjacent elements
 /// share a call of philox.
@@ -46,11 +50,6 @@ class ElementDraws {
     }
 
   private:
-    static constexpr std::uint32_t low(std::uint64_t word) noexcept { return static_cast<std::uint32_t>(word); }
-    static constexpr std::uint32_t high(std::uint64_t word) noexcept {
-        return static_cast<std::uint32_t>(word >> 32U);
-    }
-
     std::uint64_t seed_;
     std::uint64_t step_;
     std::uint64_t block_ = 0;

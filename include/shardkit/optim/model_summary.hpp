@@ -28,13 +28,17 @@ inline void append_column(std::string& line, std::string_view text, std::size_t 
     line += right ? concat(spaces, text, "  ") : concat(text, spaces, "  ");
 }
 
-/// Writes a model's parameters as lines of a table; `held`: what this rank holds of each.
+/// Writes a model's parameters as lines of a table; `states`: what this rank holds of each besides.
 template <class Engine>
-std::string model_summary(const Groups<Engine>& model, const std::vector<ShardInfo>& held, SourceLocation where) {
+std::string model_summary(const Groups<Engine>& model, const std::vector<ShardInfo>& states, SourceLocation where) {
     std::map<std::pair<std::string, std::string>, std::uint64_t> bytes;
-    for (const ShardInfo& info : held) {
-        bytes[{info.path, info.parameter}] += info.local.size() * size_of(info.type);
-    }
+    const auto count = [&](const std::vector<ShardInfo>& held) {
+        for (const ShardInfo& info : held) {
+            bytes[{info.path, info.parameter}] += info.local.size() * size_of(info.type);
+        }
+    };
+    count(states);
+    model.for_each([&](const auto& group) { count(group.shards()); }, where);
     std::vector<std::vector<std::string>> rows{{"parameter", "shape", "elements", "bytes on this rank", ""}};
     std::uint64_t elements = 0;
     std::uint64_t total = 0;
@@ -75,25 +79,13 @@ std::string model_summary(const Groups<Engine>& model, const std::vector<ShardIn
 /// @throws  UsageError when a group has ended since the model was made
 template <class Engine>
 std::string model_summary(const Groups<Engine>& model, SourceLocation where = SourceLocation::current()) {
-    std::vector<ShardInfo> held;
-    model.for_each(
-        [&](const auto& group) {
-            for (ShardInfo& info : group.shards()) { held.push_back(std::move(info)); }
-        },
-        where);
-    return detail::model_summary(model, held, where);
+    return detail::model_summary(model, std::vector<ShardInfo>(), where);
 }
 /// The same with the states of the model's optimizer among the bytes.
 template <class Engine>
 std::string model_summary(const Groups<Engine>& model, Optimizer<Engine>& optimizer,
                           SourceLocation where = SourceLocation::current()) {
-    std::vector<ShardInfo> held = optimizer.shards();
-    model.for_each(
-        [&](const auto& group) {
-            for (ShardInfo& info : group.shards()) { held.push_back(std::move(info)); }
-        },
-        where);
-    return detail::model_summary(model, held, where);
+    return detail::model_summary(model, optimizer.shards(), where);
 }
 
 }  // namespace shardkit

@@ -113,6 +113,8 @@ class InitialValues {
     /// Returns the value of element `index` of the whole parameter.
     constexpr double operator()(std::uint64_t index) const noexcept {
         if (kind_ == Kind::constant) { return first_; }
+        using detail::high;
+        using detail::low;
         const auto words = philox({low(index), high(index), low(seed_), high(seed_)}, {low(key_), high(key_)});
         const double one = fraction(words[0], words[1]);
         if (kind_ == Kind::uniform) { return first_ + second_ * one; }
@@ -127,10 +129,6 @@ class InitialValues {
     constexpr InitialValues(Kind kind, double first, double second, std::uint64_t seed) noexcept
         : kind_(kind), first_(first), second_(second), seed_(seed) {}
 
-    static constexpr std::uint32_t low(std::uint64_t word) noexcept { return static_cast<std::uint32_t>(word); }
-    static constexpr std::uint32_t high(std::uint64_t word) noexcept {
-        return static_cast<std::uint32_t>(word >> 32U);
-    }
     /// A multiple of 2^-53 in [0, 1).
     static constexpr double fraction(std::uint32_t upper, std::uint32_t lower) noexcept {
         const std::uint64_t word = std::uint64_t{upper} << 32U | lower;

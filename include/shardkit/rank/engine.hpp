@@ -65,7 +65,7 @@ struct KernelsOn {
     using Kernels = K;
     using Stream = S;
 };
-/// A placeholder for objects that are passed to a kernel by copy: a table's entry, and a work.
+/// Any object that is passed to a kernel by copy, for the concepts: a table's entry, and a work.
 struct AnyWork {
     constexpr void operator()() const {}
     constexpr void operator()(std::uint64_t /*index*/) const {}
@@ -133,7 +133,7 @@ concept SumsNorms = requires(const typename E::Stream& stream, std::span<const N
     E::Kernels::norm_partial(stream, pieces, positions, scale, into);
 };
 
-/// A placeholder for an update with any number of states.
+/// Any update, with any number of states, for the concepts.
 struct AnyUpdate {
     template <class... ParameterStatesGradient>
     constexpr void operator()(ParameterStatesGradient&&... /*values*/) const {}

@@ -28,12 +28,12 @@ struct FillWork {
     T* to;
 
     constexpr T operator[](std::uint64_t i) const {
-        auto its = static_cast<double>(value(std::uint64_t{part.whole_index(first + i)}));
-        if constexpr (!std::is_void_v<Master>) {
-            its = static_cast<double>(
-                static_cast<Arithmetic<Master>>(static_cast<Master>(static_cast<Arithmetic<Master>>(its))));
+        const auto its = static_cast<double>(value(std::uint64_t{part.whole_index(first + i)}));
+        if constexpr (std::is_void_v<Master>) {
+            return to_element<T>(its);
+        } else {
+            return to_element_by<T, Master>(its);
         }
-        return static_cast<T>(static_cast<Arithmetic<T>>(its));
     }
     constexpr void operator()(std::uint64_t i) const { to[i] = (*this)[i]; }
 };

@@ -181,9 +181,6 @@ class GroupState : public Group<EngineType> {
                     ValuesDigest* digest);
     /// Makes the digests of adopted memory as it is now, which ranks compare.
     void digest_adopted();
-    static Arithmetic<Master> to_master(double value) {
-        return static_cast<Arithmetic<Master>>(static_cast<Master>(static_cast<Arithmetic<Master>>(value)));
-    }
 
     void restart_gradients() noexcept override { gradients_.restart(); }
 

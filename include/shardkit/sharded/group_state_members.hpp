@@ -267,8 +267,7 @@ void GroupState<Engine, Precision>::write_range(std::size_t parameter, std::span
             const std::span<double> some(read, std::min(read_at_once, count - i));
             values.read(written.part, first + i, some);
             for (std::size_t k = 0; k < some.size(); ++k) {
-                staged[i + k] = static_cast<T>(static_cast<Arithmetic<T>>(
-                    round_to_master_first ? static_cast<double>(to_master(some[k])) : some[k]));
+                staged[i + k] = round_to_master_first ? to_element_by<T, Master>(some[k]) : to_element<T>(some[k]);
             }
         }
         const std::span<const T> written_now = std::span<const T>(staged).first(count);
