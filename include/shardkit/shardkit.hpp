@@ -50,6 +50,10 @@
 #include <shardkit/step/reduce.hpp>
 #include <shardkit/step/summon_full_params.hpp>
 
+// Products of matrices, and orthogonal ones.
+#include <shardkit/matrix/host_products.hpp>
+#include <shardkit/matrix/newton_schulz.hpp>
+
 // Optimizers, the norm of gradients and clipping.
 #include <shardkit/optim/adamw.hpp>
 #include <shardkit/optim/amsgrad.hpp>

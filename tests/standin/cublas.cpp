@@ -34,6 +34,9 @@ Factor<T> factor(cublasOperation_t op, const T* data, int leading) {
     return op == CUBLAS_OP_N ? Factor<T>{data, 1, step} : Factor<T>{data, step, 1};
 }
 
+/// Which elements of the result are read and written.
+enum class Part : unsigned char { all, lower, upper };
+
 /// c = alpha * a * b + beta * c; what c held is not read when beta is 0, as in cuBLAS.
 template <class T>
 struct Gemm {
@@ -43,12 +46,15 @@ struct Gemm {
     T* c;
     std::size_t ldc;
     cublasContext handle;
+    Part part = Part::all;
 
     void operator()() const {
         const std::size_t garbage = std::min<std::size_t>(handle.workspace_bytes, 64);
         if (garbage > 0) { std::memset(handle.workspace, 0xff, garbage); }
         for (std::size_t column = 0; column < n; ++column) {
-            for (std::size_t row = 0; row < m; ++row) {
+            const std::size_t begin = part == Part::lower ? column : 0;
+            const std::size_t end = part == Part::upper ? column + 1 : m;
+            for (std::size_t row = begin; row < end; ++row) {
                 T sum = 0;
                 for (std::size_t i = 0; i < k; ++i) { sum += a(row, i) * b(i, column); }
                 T& to = c[column * ldc + row];
@@ -66,7 +72,8 @@ bool on_device(const void* pointer) {
 
 template <class T>
 cublasStatus_t gemm(cublasHandle_t handle, cublasOperation_t a_op, cublasOperation_t b_op, int m, int n, int k,
-                    const T* alpha, const T* a, int lda, const T* b, int ldb, const T* beta, T* c, int ldc) {
+                    const T* alpha, const T* a, int lda, const T* b, int ldb, const T* beta, T* c, int ldc,
+                    Part part = Part::all) {
     if (handle == nullptr) { return CUBLAS_STATUS_NOT_INITIALIZED; }
     const bool sizes = m >= 0 && n >= 0 && k >= 0 && lda >= std::max(1, a_op == CUBLAS_OP_N ? m : k) &&
                        ldb >= std::max(1, b_op == CUBLAS_OP_N ? k : n) && ldc >= std::max(1, m);
@@ -76,7 +83,7 @@ cublasStatus_t gemm(cublasHandle_t handle, cublasOperation_t a_op, cublasOperati
     if (!on_device(c) || (k > 0 && (!on_device(a) || !on_device(b)))) { return CUBLAS_STATUS_INVALID_VALUE; }
     const auto size = [](int extent) { return static_cast<std::size_t>(extent); };
     const Gemm<T> product{size(m), size(n),   size(k), *alpha, *beta, factor(a_op, a, lda), factor(b_op, b, ldb),
-                          c,       size(ldc), *handle};
+                          c,       size(ldc), *handle, part};
     const cudaError_t error = cuda_call("cublasGemm", Needs::device, [&](State& s, Lock& lock, ThreadState& thread) {
         cudaError_t wrong = cudaSuccess;
         CUstream_st* const stream = find_stream(s, handle->stream, wrong);
@@ -88,6 +95,14 @@ cublasStatus_t gemm(cublasHandle_t handle, cublasOperation_t a_op, cublasOperati
     });
     if (error == cudaErrorStreamCaptureUnsupported) { return CUBLAS_STATUS_NOT_SUPPORTED; }
     return error == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED;
+}
+
+template <class T>
+cublasStatus_t syrk(cublasHandle_t handle, cublasFillMode_t fill, cublasOperation_t op, int n, int k, const T* alpha,
+                    const T* a, int lda, const T* beta, T* c, int ldc) {
+    if (fill != CUBLAS_FILL_MODE_LOWER && fill != CUBLAS_FILL_MODE_UPPER) { return CUBLAS_STATUS_INVALID_VALUE; }
+    return gemm(handle, op, op == CUBLAS_OP_N ? CUBLAS_OP_T : CUBLAS_OP_N, n, n, k, alpha, a, lda, a, lda, beta, c,
+                ldc, fill == CUBLAS_FILL_MODE_LOWER ? Part::lower : Part::upper);
 }
 
 }  // namespace
@@ -106,6 +121,11 @@ cublasStatus_t cublasDestroy_v2(cublasHandle_t handle) {
 cublasStatus_t cublasSetStream_v2(cublasHandle_t handle, cudaStream_t stream) {
     if (handle == nullptr) { return CUBLAS_STATUS_NOT_INITIALIZED; }
     *handle = {stream, nullptr, 0};
+    return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasGetStream_v2(cublasHandle_t handle, cudaStream_t* stream) {
+    if (handle == nullptr || stream == nullptr) { return CUBLAS_STATUS_NOT_INITIALIZED; }
+    *stream = handle->stream;
     return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t cublasSetWorkspace_v2(cublasHandle_t handle, void* workspace, std::size_t bytes) {
@@ -142,4 +162,12 @@ cublasStatus_t cublasDgemm_v2(cublasHandle_t handle, cublasOperation_t a_op, cub
                               int k, const double* alpha, const double* a, int lda, const double* b, int ldb,
                               const double* beta, double* c, int ldc) {
     return standin::gemm(handle, a_op, b_op, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
+}
+cublasStatus_t cublasSsyrk_v2(cublasHandle_t handle, cublasFillMode_t fill, cublasOperation_t op, int n, int k,
+                              const float* alpha, const float* a, int lda, const float* beta, float* c, int ldc) {
+    return standin::syrk(handle, fill, op, n, k, alpha, a, lda, beta, c, ldc);
+}
+cublasStatus_t cublasDsyrk_v2(cublasHandle_t handle, cublasFillMode_t fill, cublasOperation_t op, int n, int k,
+                              const double* alpha, const double* a, int lda, const double* beta, double* c, int ldc) {
+    return standin::syrk(handle, fill, op, n, k, alpha, a, lda, beta, c, ldc);
 }

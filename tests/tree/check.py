@@ -12,7 +12,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 from run_tests import first_words  # noqa: E402
 
 # Backends that a machine may lack: not part of the umbrella.
-OPTIONAL_BACKENDS = ("mpi", "cuda", "nccl", "cub", "thrust")
+OPTIONAL_BACKENDS = ("mpi", "cblas", "cuda", "nccl", "cub", "thrust")
 CUDA_BACKENDS = ("cuda", "nccl", "cub", "thrust")
 
 

@@ -23,19 +23,24 @@ enum cublasStatus_t {
 };
 
 enum cublasOperation_t { CUBLAS_OP_N = 0, CUBLAS_OP_T = 1, CUBLAS_OP_C = 2 };
+enum cublasFillMode_t { CUBLAS_FILL_MODE_LOWER = 0, CUBLAS_FILL_MODE_UPPER = 1, CUBLAS_FILL_MODE_FULL = 2 };
 
 #define cublasCreate cublasCreate_v2
 #define cublasDestroy cublasDestroy_v2
 #define cublasSetStream cublasSetStream_v2
+#define cublasGetStream cublasGetStream_v2
 #define cublasSetWorkspace cublasSetWorkspace_v2
 #define cublasSgemm cublasSgemm_v2
 #define cublasDgemm cublasDgemm_v2
+#define cublasSsyrk cublasSsyrk_v2
+#define cublasDsyrk cublasDsyrk_v2
 
 extern "C" {
 cublasStatus_t cublasCreate_v2(cublasHandle_t* handle);
 cublasStatus_t cublasDestroy_v2(cublasHandle_t handle);
 // The workspace is cuBLAS's own again.
 cublasStatus_t cublasSetStream_v2(cublasHandle_t handle, cudaStream_t stream);
+cublasStatus_t cublasGetStream_v2(cublasHandle_t handle, cudaStream_t* stream);
 cublasStatus_t cublasSetWorkspace_v2(cublasHandle_t handle, void* workspace, std::size_t workspaceSizeInBytes);
 const char* cublasGetStatusString(cublasStatus_t status);
 
@@ -45,4 +50,9 @@ cublasStatus_t cublasSgemm_v2(cublasHandle_t handle, cublasOperation_t a_op, cub
 cublasStatus_t cublasDgemm_v2(cublasHandle_t handle, cublasOperation_t a_op, cublasOperation_t b_op, int m, int n,
                               int k, const double* alpha, const double* a, int lda, const double* b, int ldb,
                               const double* beta, double* c, int ldc);
+
+cublasStatus_t cublasSsyrk_v2(cublasHandle_t handle, cublasFillMode_t fill, cublasOperation_t op, int n, int k,
+                              const float* alpha, const float* a, int lda, const float* beta, float* c, int ldc);
+cublasStatus_t cublasDsyrk_v2(cublasHandle_t handle, cublasFillMode_t fill, cublasOperation_t op, int n, int k,
+                              const double* alpha, const double* a, int lda, const double* beta, double* c, int ldc);
 }

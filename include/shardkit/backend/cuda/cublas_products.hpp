@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <limits>
+#include <stdexcept>
+#include <string_view>
+#include <type_traits>
+
+#include <cublas_v2.h>
+#include <cuda_runtime_api.h>
+
+#include <shardkit/backend/cuda/timeline.hpp>
+#include <shardkit/core/error.hpp>
+#include <shardkit/detail/concat.hpp>
+#include <shardkit/matrix/products.hpp>
+
+namespace shardkit::gpu {
+
+/// The products of cuBLAS, through the trainer's handle, in the math mode that the trainer has set: TF32 on tensor
+/// cores, say. The handle's stream is the rank's compute stream, and its pointer mode the host's. In a captured graph
+/// the handle needs a workspace of its own (cublasSetWorkspace). The program links cuBLAS. Not owning.
+///     cublasSetStream(handle, rank.compute_stream().native());
+///     gpu::CublasProducts products{handle};
+/// Ranks get the same bits on GPUs of one kind.
+class CublasProducts {
+  public:
+    explicit CublasProducts(cublasHandle_t handle, SourceLocation where = SourceLocation::current()) noexcept
+        : handle_(handle), made_(where) {}
+
+    /// @throws UsageError when the handle's stream is another; std::runtime_error with cuBLAS's text
+    template <std::floating_point A>
+    void multiply(const TimelineRef& stream, const MatrixProduct<A>& p) const {
+        require_stream(stream);
+        // Row-major matrices are the transposes of those that cuBLAS sees.
+        const auto call = [&](auto gemm) {
+            return gemm(handle_, CUBLAS_OP_N, CUBLAS_OP_N, extent(p.columns), extent(p.rows), extent(p.inner),
+                        &p.alpha, p.right, extent(p.columns), p.left, extent(p.inner), &p.beta, p.out,
+                        extent(p.columns));
+        };
+        if constexpr (std::is_same_v<A, float>) {
+            check(call(cublasSgemm), "cublasSgemm");
+        } else {
+            check(call(cublasDgemm), "cublasDgemm");
+        }
+    }
+    /// @throws as multiply
+    template <std::floating_point A>
+    void gram(const TimelineRef& stream, const GramProduct<A>& p) const {
+        require_stream(stream);
+        const auto call = [&](auto syrk) {
+            return syrk(handle_, CUBLAS_FILL_MODE_UPPER, CUBLAS_OP_T, extent(p.rows), extent(p.columns), &p.alpha,
+                        p.matrix, extent(p.columns), &p.beta, p.out, extent(p.rows));
+        };
+        if constexpr (std::is_same_v<A, float>) {
+            check(call(cublasSsyrk), "cublasSsyrk");
+        } else {
+            check(call(cublasDsyrk), "cublasDsyrk");
+        }
+    }
+
+  private:
+    static int extent(std::size_t extent) {
+        if (extent > static_cast<std::size_t>(std::numeric_limits<int>::max())) {
+            throw std::length_error("CublasProducts: an extent is larger than cuBLAS can count");
+        }
+        return static_cast<int>(extent);
+    }
+    static void check(cublasStatus_t status, std::string_view call) {
+        if (status == CUBLAS_STATUS_SUCCESS) { return; }
+        throw std::runtime_error(
+            shardkit::detail::concat("CublasProducts: ", call, ": ", cublasGetStatusString(status)));
+    }
+    void require_stream(const TimelineRef& stream) const {
+        cudaStream_t own = nullptr;
+        check(cublasGetStream(handle_, &own), "cublasGetStream");
+        if (own != stream.native()) {
+            throw_usage_error(
+                SourceLocation{},
+                "CublasProducts: the handle's stream is another than the rank's compute stream, expected "
+                "cublasSetStream(handle, rank.compute_stream().native())");
+        }
+    }
+
+    cublasHandle_t handle_;
+    SourceLocation made_;
+};
+
+}  // namespace shardkit::gpu

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <doctest/doctest.h>
+
+#include <shardkit/backend/cblas/cblas_products.hpp>
+#include <shardkit/comm/stream.hpp>
+#include <shardkit/matrix/products.hpp>
+
+#include "unit/matrix/products_cases.hpp"
+
+namespace cblas_products_test {
+
+namespace sk = shardkit;
+
+static_assert(sk::MatrixProducts<sk::CblasProducts, sk::InlineStream, float>);
+
+TEST_CASE("a CBLAS multiplies row-major matrices, and writes half of a symmetric result") {
+    products_cases::check_host_products<float>(sk::CblasProducts{}, sk::InlineStream{});
+    products_cases::check_host_products<double>(sk::CblasProducts{}, sk::InlineStream{});
+}
+
+}  // namespace cblas_products_test

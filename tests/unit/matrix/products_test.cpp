@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <doctest/doctest.h>
+
+#include <shardkit/backend/host/host_stream.hpp>
+#include <shardkit/comm/stream.hpp>
+#include <shardkit/matrix/host_products.hpp>
+#include <shardkit/matrix/products.hpp>
+
+#include "products_cases.hpp"
+
+namespace products_test {
+
+namespace sk = shardkit;
+
+static_assert(sk::MatrixProducts<sk::HostProducts, sk::InlineStream, float>);
+static_assert(sk::MatrixProducts<sk::HostProducts, sk::host::HostStream, double>);
+// One violator for each requirement.
+struct NoGram {
+    static void multiply(sk::InlineStream stream, const sk::MatrixProduct<float>& product);
+};
+struct NoMultiply {
+    static void gram(sk::InlineStream stream, const sk::GramProduct<float>& product);
+};
+static_assert(!sk::MatrixProducts<NoGram, sk::InlineStream, float>);
+static_assert(!sk::MatrixProducts<NoMultiply, sk::InlineStream, float>);
+
+TEST_CASE("the host's products are the sums, of whole tiles and of parts, and write no element that is not theirs") {
+    products_cases::check_host_products<float>(sk::HostProducts{}, sk::InlineStream{});
+    products_cases::check_host_products<double>(sk::HostProducts{}, sk::InlineStream{});
+}
+
+TEST_CASE("the host's products run in the order of a queue's stream") {
+    sk::host::detail::CommandQueue queue;
+    products_cases::check_host_products<float>(sk::HostProducts{}, sk::host::HostStream{queue});
+}
+
+}  // namespace products_test
