@@ -107,6 +107,14 @@ constexpr std::size_t newton_schulz_scratch(MatrixExtents extents) noexcept {
            std::max(2 * extents.shorter() * extents.shorter(), chunks * (sizeof(double) / sizeof(A)));
 }
 
+/// Returns the additions and multiplications of newton_schulz's products, for the shorter side m and the longer n:
+/// five times m m n of X X^T, m m m of G G and 2 m m n of the last one, where the first two compute half of their
+/// result.
+constexpr std::uint64_t orthogonalisation_cost(MatrixExtents extents) noexcept {
+    const std::uint64_t m = extents.shorter();
+    return 5 * m * m * (3 * std::uint64_t{extents.longer()} + m);
+}
+
 /// Makes the singular values of a matrix nearly one, and leaves its singular vectors: five steps of a quintic
 /// iteration that end at singular values of about 0.7 to 1.2.
 ///     X = matrix / max(|matrix|_F, *epsilon), transposed where it has more rows than columns
@@ -114,8 +122,7 @@ constexpr std::size_t newton_schulz_scratch(MatrixExtents extents) noexcept {
 /// Shapes:  `matrix` row-major, in place; `scratch` of newton_schulz_scratch elements, aligned for double. `epsilon`:
 ///          the engine's memory.
 /// Order:   stream-ordered. The same matrix gives the same bits on every rank, with any number of ranks.
-/// Cost:    10 (2 columns + rows) rows^2 additions and multiplications, of which products by the transpose do half
-///          their share; rows is the shorter side
+/// Cost:    orthogonalisation_cost additions and multiplications, and ten passes over the matrix
 /// @post    a zero matrix is zero; with a NaN or an infinity, all elements are NaN
 /// @throws  std::invalid_argument when the sizes of the spans are others
 /// Source:  Jordan et al., Muon, 2024; torch.optim.Muon, in the arithmetic A instead of bf16
