@@ -20,7 +20,7 @@ namespace shardkit {
 /// Source:  longest processing time first; Graham, SIAM J. Appl. Math. 17, 1969
 template <class MayOwn>
 std::vector<std::size_t> assign_owners(std::span<const std::uint64_t> costs, std::span<std::uint64_t> loads,
-                                                 const MayOwn& may_own) {
+                                       const MayOwn& may_own) {
     std::vector<std::size_t> order(costs.size());
     for (std::size_t i = 0; i < order.size(); ++i) { order[i] = i; }
     std::sort(order.begin(), order.end(),
