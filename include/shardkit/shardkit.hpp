@@ -14,6 +14,7 @@
 
 // Parameters as types, and their layout in a flat buffer.
 #include <shardkit/layout/flat_layout.hpp>
+#include <shardkit/layout/owners.hpp>
 #include <shardkit/param/param.hpp>
 #include <shardkit/param/params.hpp>
 #include <shardkit/param/shapes.hpp>
