@@ -12,6 +12,7 @@
 #include <shardkit/comm/all_gather.hpp>
 #include <shardkit/comm/all_reduce.hpp>
 #include <shardkit/comm/all_to_all.hpp>
+#include <shardkit/comm/all_to_all_uneven.hpp>
 #include <shardkit/comm/broadcast.hpp>
 #include <shardkit/comm/communicator.hpp>
 #include <shardkit/comm/reduce_scatter.hpp>
@@ -24,6 +25,7 @@ namespace {
 
 using namespace shardkit;
 using Where = SourceLocation;
+using Counts = std::span<const std::size_t>;
 
 /// The least that is a communicator; Self so that split and named return the type that is asked about.
 template <class Self>
@@ -97,9 +99,18 @@ static_assert(!AllReduces<Scatters, bf16, float>);
 struct Copies : Minimal<Copies> {
     void broadcast(std::span<float>, std::size_t, Stream, Where) const {}
     void all_to_all(std::span<const float>, std::span<float>, Stream, Where) const {}
+    void all_to_all_uneven(std::span<const float>, Counts, std::span<float>, Counts, Stream, Where) const {}
 };
 static_assert(Broadcasts<Copies, float> && !Broadcasts<Copies, double> && !Broadcasts<Reduces, float>);
 static_assert(ExchangesAllToAll<Copies, float> && !ExchangesAllToAll<Reduces, float>);
+static_assert(ExchangesUnevenly<Copies, float> && !ExchangesUnevenly<Copies, double>);
+static_assert(!ExchangesUnevenly<Reduces, float>);
+
+// Without the counts of what it receives, a rank cannot say what it expects of each peer.
+struct OneSideCounts : Minimal<OneSideCounts> {
+    void all_to_all_uneven(std::span<const float>, Counts, std::span<float>, Stream, Where) const {}
+};
+static_assert(!ExchangesUnevenly<OneSideCounts, float>);
 
 struct Passes : Minimal<Passes> {
     void send(std::span<const float>, std::size_t, Stream, Where) const {}
@@ -115,8 +126,9 @@ static_assert(!SendsAndReceives<Passes, fp16>);
 // The engines of the library have every capability for every element.
 template <class C, class... T>
 constexpr bool complete = Communicator<C> && (AllGathers<C, T> && ...) && (Broadcasts<C, T> && ...) &&
-                          (ExchangesAllToAll<C, T> && ...) && (SendsAndReceives<C, T> && ...) &&
-                          (ReduceScatters<C, T, T> && ...) && (AllReduces<C, T, T> && ...);
+                          (ExchangesAllToAll<C, T> && ...) && (ExchangesUnevenly<C, T> && ...) &&
+                          (SendsAndReceives<C, T> && ...) && (ReduceScatters<C, T, T> && ...) &&
+                          (AllReduces<C, T, T> && ...);
 static_assert(complete<self::Communicator, double, float, bf16, fp16, std::int64_t, std::int32_t, std::uint8_t>);
 static_assert(complete<threads::Communicator, double, float, bf16, fp16, std::int64_t, std::int32_t, std::uint8_t>);
 static_assert(ReduceScatters<threads::Communicator, bf16, float> && AllReduces<threads::Communicator, fp16, float>);

@@ -89,7 +89,9 @@ inline std::string describe(const Signature& s, SourceLocation where, std::strin
     std::string text(name(s.verb));
     const bool reduces = s.verb == Verb::all_reduce || s.verb == Verb::reduce_scatter;
     if (reduces) { text += detail::concat(" ", name(s.op)); }
-    if (s.verb != Verb::barrier && s.verb != Verb::split) {
+    if (s.verb == Verb::all_to_all_uneven) {
+        text += detail::concat(" of ", name(s.in));  // its counts belong to pairs of ranks
+    } else if (s.verb != Verb::barrier && s.verb != Verb::split) {
         text += detail::concat(" of ", s.count, " ", name(s.in));
     }
     if (reduces && s.in != s.out) { text += detail::concat(" into ", name(s.out)); }

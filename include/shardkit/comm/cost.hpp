@@ -68,6 +68,7 @@ constexpr double ring_messages(Verb verb, std::size_t ranks) noexcept {
         case Verb::all_gather:
         case Verb::reduce_scatter:
         case Verb::all_to_all:
+        case Verb::all_to_all_uneven:
         case Verb::broadcast:
             return others;
         case Verb::all_reduce:

@@ -14,6 +14,7 @@ enum class Verb : std::uint8_t {
     all_reduce,
     broadcast,
     all_to_all,
+    all_to_all_uneven,
     send,
     receive,
     barrier,
@@ -22,14 +23,15 @@ enum class Verb : std::uint8_t {
 namespace detail {
 
 /// The number of verbs.
-inline constexpr std::size_t verb_count = 9;
+inline constexpr std::size_t verb_count = 10;
 
 }  // namespace detail
 
 /// Returns the verb's name in errors and logs.
 constexpr std::string_view name(Verb verb) noexcept {
-    constexpr std::string_view names[] = {"all_gather", "reduce_scatter", "all_reduce", "broadcast", "all_to_all",
-                                          "send",       "receive",        "barrier",    "split"};
+    constexpr std::string_view names[] = {
+        "all_gather",        "reduce_scatter", "all_reduce", "broadcast", "all_to_all",
+        "all_to_all_uneven", "send",           "receive",    "barrier",   "split"};
     return names[static_cast<std::size_t>(verb)];
 }
 

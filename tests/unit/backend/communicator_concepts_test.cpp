@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -11,6 +12,7 @@
 #include <shardkit/comm/all_gather.hpp>
 #include <shardkit/comm/all_reduce.hpp>
 #include <shardkit/comm/all_to_all.hpp>
+#include <shardkit/comm/all_to_all_uneven.hpp>
 #include <shardkit/comm/barrier.hpp>
 #include <shardkit/comm/broadcast.hpp>
 #include <shardkit/comm/reduce_scatter.hpp>
@@ -25,7 +27,7 @@ using namespace shardkit;
 
 template <class C, class T>
 constexpr bool carries = AllGathers<C, T>&& ReduceScatters<C, T, T>&& AllReduces<C, T, T>&& Broadcasts<C, T>&&
-    ExchangesAllToAll<C, T>&& SendsAndReceives<C, T>;
+    ExchangesAllToAll<C, T>&& ExchangesUnevenly<C, T>&& SendsAndReceives<C, T>;
 
 template <class C>
 constexpr bool is_complete =
@@ -58,6 +60,7 @@ enum class Member {
     all_reduce,
     broadcast,
     all_to_all,
+    all_to_all_uneven,
     send,
     receive,
     send_receive
@@ -72,6 +75,7 @@ struct Model {
     template <class T>
     using Out = std::span<T>;
     using Where = SourceLocation;
+    using Counts = std::span<const std::size_t>;
 
     std::size_t rank() const requires(Missing != Member::rank) { return 0; }
     std::size_t size() const requires(Missing != Member::size) { return 1; }
@@ -87,6 +91,8 @@ struct Model {
     void all_reduce(ReduceOp, In<float>, Out<float>, Stream, Where) const requires(Missing != Member::all_reduce) {}
     void broadcast(Out<float>, std::size_t, Stream, Where) const requires(Missing != Member::broadcast) {}
     void all_to_all(In<float>, Out<float>, Stream, Where) const requires(Missing != Member::all_to_all) {}
+    void all_to_all_uneven(In<float>, Counts, Out<float>, Counts, Stream, Where) const
+        requires(Missing != Member::all_to_all_uneven) {}
     void send(In<float>, std::size_t, Stream, Where) const requires(Missing != Member::send) {}
     void receive(Out<float>, std::size_t, Stream, Where) const requires(Missing != Member::receive) {}
     void send_receive(In<float>, std::size_t, Out<float>, std::size_t, Stream, Where) const
@@ -98,9 +104,9 @@ template <class C>
 constexpr unsigned satisfied = (Communicator<C> ? 1U : 0U) | (AllGathers<C, float> ? 2U : 0U) |
                                (ReduceScatters<C, float, float> ? 4U : 0U) | (AllReduces<C, float, float> ? 8U : 0U) |
                                (Broadcasts<C, float> ? 16U : 0U) | (ExchangesAllToAll<C, float> ? 32U : 0U) |
-                               (SendsAndReceives<C, float> ? 64U : 0U);
+                               (SendsAndReceives<C, float> ? 64U : 0U) | (ExchangesUnevenly<C, float> ? 128U : 0U);
 
-static_assert(satisfied<Model<Member::none>> == 127U);
+static_assert(satisfied<Model<Member::none>> == 255U);
 // Without a basic member nothing is left, because every capability is one of a communicator.
 static_assert(satisfied<Model<Member::rank>> == 0U);
 static_assert(satisfied<Model<Member::size>> == 0U);
@@ -109,14 +115,15 @@ static_assert(satisfied<Model<Member::split>> == 0U);
 static_assert(satisfied<Model<Member::named>> == 0U);
 static_assert(satisfied<Model<Member::barrier>> == 0U);
 // Without a verb's member exactly that verb's concept fails.
-static_assert(satisfied<Model<Member::all_gather>> == (127U & ~2U));
-static_assert(satisfied<Model<Member::reduce_scatter>> == (127U & ~4U));
-static_assert(satisfied<Model<Member::all_reduce>> == (127U & ~8U));
-static_assert(satisfied<Model<Member::broadcast>> == (127U & ~16U));
-static_assert(satisfied<Model<Member::all_to_all>> == (127U & ~32U));
-static_assert(satisfied<Model<Member::send>> == (127U & ~64U));
-static_assert(satisfied<Model<Member::receive>> == (127U & ~64U));
-static_assert(satisfied<Model<Member::send_receive>> == (127U & ~64U));
+static_assert(satisfied<Model<Member::all_gather>> == (255U & ~2U));
+static_assert(satisfied<Model<Member::reduce_scatter>> == (255U & ~4U));
+static_assert(satisfied<Model<Member::all_reduce>> == (255U & ~8U));
+static_assert(satisfied<Model<Member::broadcast>> == (255U & ~16U));
+static_assert(satisfied<Model<Member::all_to_all>> == (255U & ~32U));
+static_assert(satisfied<Model<Member::all_to_all_uneven>> == (255U & ~128U));
+static_assert(satisfied<Model<Member::send>> == (255U & ~64U));
+static_assert(satisfied<Model<Member::receive>> == (255U & ~64U));
+static_assert(satisfied<Model<Member::send_receive>> == (255U & ~64U));
 
 // A type that the engine cannot carry is refused even where the members exist.
 static_assert(!AllGathers<Model<Member::none>, double>);
@@ -141,6 +148,7 @@ TEST_CASE("communicator concepts: the minimal model can be called through every 
     float value = 1.0F;
     const std::span<float> out(&value, 1);
     const std::span<const float> in(out);
+    const std::array<std::size_t, 1> one{1};
     CHECK_NOTHROW(all_gather(comm, in, out, {}));
     CHECK_NOTHROW(all_gather_in_place(comm, out, {}));
     CHECK_NOTHROW(reduce_scatter(comm, ReduceOp::sum, in, out, {}));
@@ -149,6 +157,7 @@ TEST_CASE("communicator concepts: the minimal model can be called through every 
     CHECK_NOTHROW(all_reduce_in_place(comm, ReduceOp::sum, out, {}));
     CHECK_NOTHROW(broadcast(comm, out, 0, {}));
     CHECK_NOTHROW(all_to_all(comm, in, out, {}));
+    CHECK_NOTHROW(all_to_all_uneven(comm, in, one, out, one, {}));
     CHECK_NOTHROW(send_receive(comm, in, 0, out, 0, {}));
     CHECK_NOTHROW(barrier(comm, {}));
 }

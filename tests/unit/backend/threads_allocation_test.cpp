@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdlib>
@@ -62,6 +63,9 @@ TEST_CASE("threads: verbs allocate nothing, not even on their first call, in the
         std::vector<bf16> half(3000);
         const std::span<const float> in(a);
         const std::span<float> out(b);
+        const std::array<std::size_t, 3> sends{1000, 900 + 100 * dp.rank(), 1100 - 100 * dp.rank()};
+        const std::array<std::size_t, 3> receives = std::array<std::array<std::size_t, 3>, 3>{
+            {{1000, 1000, 1000}, {900, 1000, 1100}, {1100, 1000, 900}}}[dp.rank()];
         const std::size_t next = (dp.rank() + 1) % 3;
         const std::size_t previous = (dp.rank() + 2) % 3;
         barrier(world, {});
@@ -78,6 +82,7 @@ TEST_CASE("threads: verbs allocate nothing, not even on their first call, in the
         all_reduce_in_place(dp, ReduceOp::min, std::span<bf16>(half), stream);
         broadcast(dp, out, 2, stream);
         all_to_all(dp, in, out, stream);
+        all_to_all_uneven(dp, in, sends, out, receives, stream);
         send_receive(dp, in, next, out, previous, stream);
         if (dp.rank() == 0) { send(dp, in, 1, stream); }
         if (dp.rank() == 1) { receive(dp, out, 0, stream); }

@@ -122,6 +122,34 @@ TEST_CASE("threads: ranks that give different operations or roots are told which
                "broadcast of 24 fp32 from root 0", "broadcast of 24 fp32 from root 2");
 }
 
+TEST_CASE("threads: ranks whose counts of an uneven all-to-all contradict each other are told, and nothing moves") {
+    // What each sends in all is alike, so that no sum shows it.
+    const auto check = [](std::size_t odd, const std::array<std::size_t, 3>& odd_sends, const std::string& sender,
+                          const std::string& receiver) {
+        const auto errors = launch_and_collect(3, [&](const Comm& world) {
+            Buffers b;
+            const std::array<std::size_t, 3> eights{8, 8, 8};
+            try {
+                all_to_all_uneven(world, b.in(), world.rank() == odd ? odd_sends : eights, b.out.span(), eights, {});
+            } catch (...) {
+                expect(b.out.untouched(), "nothing written");
+                throw;
+            }
+        });
+        for (const auto& error : errors) {
+            const Outcome seen = outcome(error);
+            CAPTURE(seen.text);
+            CHECK(seen.kind == Kind::comm);
+            CHECK(contains(seen.text, "the ranks disagree in call 0: " + sender + " at "));
+            CHECK(contains(seen.text, ", " + receiver + " at "));
+        }
+    };
+    const std::string verb = " calls all_to_all_uneven of fp32 with ";
+    check(2, {9, 7, 8}, "rank 2" + verb + "9 to rank 0", "rank 0" + verb + "8 from rank 2");
+    check(1, {16, 8, 0}, "rank 1" + verb + "16 to rank 0", "rank 0" + verb + "8 from rank 1");
+    check(0, {8, 0, 16}, "rank 0" + verb + "0 to rank 1", "rank 1" + verb + "8 from rank 0");
+}
+
 TEST_CASE("threads: ranks that call the same verbs in different orders are told which") {
     check_told(
         [](const Comm& c, Buffers& b) {

@@ -77,11 +77,16 @@ void call_verb(std::size_t verb, const Comm& comm) {
             receive(comm, out, previous, {});
             if (comm.rank() % 2 == 1) { send(comm, in, next, {}); }
             break;
+        case 12: {
+            std::vector<std::size_t> counts(n, 100);
+            all_to_all_uneven(comm, in, counts, out, counts, {});
+            break;
+        }
         default:
             expect(false, "a verb's number");
     }
 }
-constexpr std::size_t verbs = 12;
+constexpr std::size_t verbs = 13;
 
 enum class Ending { exception, early_return };
 

@@ -3,6 +3,7 @@
 // that ranks set and wait for; no time decides.
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -20,6 +21,7 @@
 #include <shardkit/backend/threads/launch.hpp>
 #include <shardkit/backend/threads/run.hpp>
 #include <shardkit/comm/all_to_all.hpp>
+#include <shardkit/comm/all_to_all_uneven.hpp>
 #include <shardkit/comm/send_receive.hpp>
 #include <shardkit/comm/split.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
@@ -227,12 +229,18 @@ TEST_CASE("overlap: calls of a stream and of the rank's own thread do not meet, 
             const std::vector<double> sent{base + 10 * me, base + 10 * me + 1};
             std::vector<double> received(2);
             std::vector<double> message(1);
+            // Rank 0 gives both elements to rank 1, which gives one back and keeps the other.
+            const std::array<std::size_t, 2> sends{1 - peer, 1 + peer};  // rank 0: {0, 2}, rank 1: {1, 1}
+            const std::array<std::size_t, 2> receives{2 - 2 * peer, 1};
+            std::vector<double> uneven(3 - 2 * peer);
             all_to_all(world, std::span<const double>(sent), std::span<double>(received), stream);
+            all_to_all_uneven(world, std::span<const double>(sent), sends, uneven, receives, stream);
             send_receive(world, std::span<const double>(sent).first(1), peer, std::span<double>(message), peer,
                          stream);
             barrier(world, stream);
             stream.synchronize();
             expect(received == std::vector<double>{base + me, base + 10 + me}, "all-to-all, got ", received[0]);
+            expect(uneven.front() == base + 10 * (1 - me) && (me == 0 || uneven[2] == base + 11), "an uneven one");
             expect(message[0] == base + 10 * (1 - me), "a message, got ", message[0]);
         };
         for (int i = 0; i < 3; ++i) {

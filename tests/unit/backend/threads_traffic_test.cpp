@@ -48,18 +48,23 @@ TEST_CASE("threads: the log counts what four ranks move, against literals") {
         all_to_all(world, in, std::span<float>(exchanged), {});
         send_receive(world, in.first(10), (world.rank() + 1) % 4, out.last(10), (world.rank() + 3) % 4, {});
         send_receive(world, in.first(10), world.rank(), out.last(10), world.rank(), {});
+        // From rank q come 10 q elements, and to rank q go 10 of each rank's number.
+        const std::vector<std::size_t> sends(4, 10 * world.rank());
+        const std::vector<std::size_t> receives{0, 10, 20, 30};
+        all_to_all_uneven(world, in.first(40 * world.rank()), sends, std::span(exchanged).first(60), receives, {});
         barrier(world, {});
         const auto rows = world.traffic().entries();
-        expect(rows.size() == 8, "8 rows, got ", rows.size());
+        expect(rows.size() == 9, "9 rows, got ", rows.size());
         expect_row(rows[0], Verb::all_gather, "world", 2, 8000, 6000);
         expect_row(rows[1], Verb::reduce_scatter, "world", 1, 4000, 3000);
         // 256 elements per rank: read from 3 peers at 2 bytes, written to 3 peers at 4.
         expect_row(rows[2], Verb::all_reduce, "world", 1, 2048, 4608);
         expect_row(rows[3], Verb::broadcast, "world", 1, 4000, world.rank() == 1 ? 0 : 4000);
         expect_row(rows[4], Verb::all_to_all, "world", 1, 4000, 3000);
-        expect_row(rows[5], Verb::send, "world", 2, 80, 40);
-        expect_row(rows[6], Verb::receive, "world", 2, 80, 40);
-        expect_row(rows[7], Verb::barrier, "world", 1, 0, 0);
+        expect_row(rows[5], Verb::all_to_all_uneven, "world", 1, 240, 240 - 40 * world.rank());
+        expect_row(rows[6], Verb::send, "world", 2, 80, 40);
+        expect_row(rows[7], Verb::receive, "world", 2, 80, 40);
+        expect_row(rows[8], Verb::barrier, "world", 1, 0, 0);
     });
 }
 

@@ -9,6 +9,7 @@
 #include <shardkit/comm/all_gather.hpp>
 #include <shardkit/comm/all_reduce.hpp>
 #include <shardkit/comm/all_to_all.hpp>
+#include <shardkit/comm/all_to_all_uneven.hpp>
 #include <shardkit/comm/barrier.hpp>
 #include <shardkit/comm/broadcast.hpp>
 #include <shardkit/comm/list_verbs.hpp>
@@ -28,6 +29,7 @@ using shardkit::all_gather_in_place;
 using shardkit::all_reduce;
 using shardkit::all_reduce_in_place;
 using shardkit::all_to_all;
+using shardkit::all_to_all_uneven;
 using shardkit::barrier;
 using shardkit::broadcast;
 using shardkit::receive;
@@ -198,6 +200,40 @@ void check_copies(const C& comm, std::size_t k, std::size_t offset) {
         expect(arrived.margins_intact(), "send_receive stays inside its span");
     }
     barrier(comm, stream);
+}
+
+/// Pieces of different sizes, some of them empty, and among them a rank that sends or receives nothing at all.
+template <class T, class C>
+void check_uneven(const C& comm, std::size_t k, std::size_t offset) {
+    const std::size_t n = comm.size();
+    const std::size_t self = comm.rank();
+    const auto count = [&](std::size_t from, std::size_t to) {
+        return from == 1 || to == 2 || (from + to) % 4 == 3 ? 0 : k * (1 + from) / n + 3 * to;
+    };
+    const auto begin = [&](std::size_t from, std::size_t to) {
+        std::size_t at = 0;
+        for (std::size_t q = 0; q < to; ++q) { at += count(from, q); }
+        return at;
+    };
+    std::vector<std::size_t> sends;
+    std::vector<std::size_t> receives;
+    std::size_t received_of_all = 0;
+    for (std::size_t q = 0; q < n; ++q) {
+        sends.push_back(count(self, q));
+        receives.push_back(count(q, self));
+        received_of_all += receives.back();
+    }
+    Values<T, C> sent = input<T>(comm, self, begin(self, n), offset);
+    Values<T, C> received(comm, received_of_all, offset + 1);
+    all_to_all_uneven(comm, sent.view(), sends, received.span(), receives, Bench<C>::stream(comm));
+    std::size_t at = 0;
+    for (std::size_t q = 0; q < n; ++q) {
+        for (std::size_t i = 0; i < receives[q]; ++i) {
+            expect(same_bits(received[at++], value<T>(q, begin(q, self) + i)), "all_to_all_uneven, element ", i,
+                   " of rank ", q);
+        }
+    }
+    expect(received.margins_intact(), "all_to_all_uneven stays inside its span");
 }
 
 /// A chain from rank 0 to the last, each message twice, the second one element longer.

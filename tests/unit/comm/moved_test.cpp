@@ -15,6 +15,7 @@
 #include <shardkit/comm/all_gather.hpp>
 #include <shardkit/comm/all_reduce.hpp>
 #include <shardkit/comm/all_to_all.hpp>
+#include <shardkit/comm/all_to_all_uneven.hpp>
 #include <shardkit/comm/barrier.hpp>
 #include <shardkit/comm/broadcast.hpp>
 #include <shardkit/comm/journal.hpp>
@@ -107,6 +108,9 @@ class Placed {
     template <Element T>
     void all_to_all(std::span<const T>, std::span<T>, Stream, Where) const {}
     template <Element T>
+    void all_to_all_uneven(std::span<const T>, std::span<const std::size_t>, std::span<T>,
+                           std::span<const std::size_t>, Stream, Where) const {}
+    template <Element T>
     void send(std::span<const T>, std::size_t, Stream, Where) const {}
     template <Element T>
     void receive(std::span<T>, std::size_t, Stream, Where) const {}
@@ -148,6 +152,10 @@ TEST_CASE("verbs count what crosses between hosts where the engine knows them, o
     expect(Verb::all_gather, 2, 2 * 160, 2 * 120);
     all_to_all(comm, input, all, {});
     expect(Verb::all_to_all, 1, 160, 120);
+    const std::vector<std::size_t> sends{0, 3, 0, 0, 47};
+    const std::vector<std::size_t> receives{20, 3, 0, 20, 7};
+    all_to_all_uneven(comm, input, sends, all, receives, {});
+    expect(Verb::all_to_all_uneven, 1, 47 * 4, 27 * 4);
     for (std::size_t root = 0; root < 5; ++root) { broadcast(comm, all, root, {}); }
     expect(Verb::broadcast, 5, 4 * 200, 3 * 200);
     for (std::size_t peer = 0; peer < 5; ++peer) { send(comm, input, peer, {}); }

@@ -70,6 +70,11 @@ class RecordingCommunicator {
         note("all_to_all", where, sent, received);
     }
     template <shardkit::Element T>
+    void all_to_all_uneven(std::span<const T> sent, std::span<const std::size_t>, std::span<T> received,
+                           std::span<const std::size_t>, Stream, Where where) const {
+        note("all_to_all_uneven", where, sent, received);
+    }
+    template <shardkit::Element T>
     void send(std::span<const T> values, std::size_t to, Stream, Where where) const {
         note("send", where, values, std::span<T>{}).to = to;
     }

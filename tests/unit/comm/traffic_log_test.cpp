@@ -98,7 +98,7 @@ TEST_CASE("TrafficLog: every verb has a row of its own") {
     }
 }
 
-static_assert(detail::verb_count == 9);
+static_assert(detail::verb_count == 10);
 static_assert(name(Verb::all_gather) == "all_gather" && name(Verb::reduce_scatter) == "reduce_scatter");
 static_assert(name(Verb::all_reduce) == "all_reduce" && name(Verb::broadcast) == "broadcast");
 static_assert(name(Verb::all_to_all) == "all_to_all" && name(Verb::send) == "send");

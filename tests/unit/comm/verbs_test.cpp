@@ -12,6 +12,7 @@
 #include <shardkit/comm/all_gather.hpp>
 #include <shardkit/comm/all_reduce.hpp>
 #include <shardkit/comm/all_to_all.hpp>
+#include <shardkit/comm/all_to_all_uneven.hpp>
 #include <shardkit/comm/barrier.hpp>
 #include <shardkit/comm/broadcast.hpp>
 #include <shardkit/comm/reduce_scatter.hpp>
@@ -139,6 +140,29 @@ TEST_CASE_FIXTURE(Three, "all_to_all: the same multiple of size in and out") {
     CHECK(call.count == 1);
 }
 
+TEST_CASE_FIXTURE(Three, "all_to_all_uneven: counts for each rank that add up to the buffers, the own ones equal") {
+    const std::vector<std::size_t> sends{0, 4, 11};
+    const std::vector<std::size_t> receives{12, 4, 0};
+    all_to_all_uneven(comm, full, sends, std::span(uneven), receives, {}, here);
+    check_call(call, "all_to_all_uneven", full, std::span(uneven));
+    const auto message_of = [&](const std::vector<std::size_t>& a, const std::vector<std::size_t>& b) {
+        return message([&] { all_to_all_uneven(comm, full, a, std::span(uneven), b, {}, here); });
+    };
+    const std::string over = "all_to_all_uneven over dp x cp: ";
+    CHECK(message_of({15, 0}, receives) == refused(over + "2 send_counts, expected one for each of 3 ranks"));
+    CHECK(message_of(sends, {4, 4, 4, 4}) == refused(over + "4 receive_counts, expected one for each of 3 ranks"));
+    CHECK(message_of({0, 4, 12}, receives) ==
+          refused(over + "send_counts add up to 16, expected the 15 elements of sent"));
+    CHECK(message_of(sends, {11, 4, 0}) ==
+          refused(over + "receive_counts add up to 15, expected the 16 elements of received"));
+    // 2^64 + 15 is not 15.
+    CHECK(message_of({std::size_t{1} << 63U, std::size_t{1} << 63U, 15}, receives) ==
+          refused(over + "send_counts add up to 18446744073709551615, expected the 15 elements of sent"));
+    CHECK(message_of(sends, {11, 5, 0}) ==
+          refused(over + "rank 1 sends itself 4 and receives 5 elements of its own"));
+    CHECK(call.count == 1);
+}
+
 TEST_CASE_FIXTURE(Three, "send, receive and send_receive: peers are ranks; sizes may differ between directions") {
     send(comm, full, 2, {}, here);
     check_call(call, "send", full, std::span<float>{});
@@ -176,9 +200,11 @@ TEST_CASE_FIXTURE(Three, "empty spans are legal") {
     CHECK_NOTHROW(all_gather(comm, std::span<const float>(none), none, {}));
     CHECK_NOTHROW(reduce_scatter(comm, ReduceOp::sum, std::span<const float>(none), none, {}));
     CHECK_NOTHROW(all_to_all(comm, std::span<const float>(none), none, {}));
+    const std::vector<std::size_t> nothing(3);
+    CHECK_NOTHROW(all_to_all_uneven(comm, std::span<const float>(none), nothing, none, nothing, {}));
     CHECK_NOTHROW(all_gather_in_place(comm, none, {}));
     CHECK_NOTHROW(broadcast(comm, none, 0, {}));
-    CHECK(call.count == 5);
+    CHECK(call.count == 6);
 }
 
 TEST_CASE_FIXTURE(Three, "errors and engines are given the caller's own line by default") {
@@ -233,6 +259,8 @@ TEST_CASE_FIXTURE(Three, "verbs take arrays, vectors and spans, and without a st
     CHECK(line_of([&] { broadcast(comm, k, 2); }) == __LINE__);
     CHECK(call.from == 2);
     CHECK(line_of([&] { all_to_all(comm, three_k, full_out); }) == __LINE__);
+    const std::vector<std::size_t> fives(3, 5);
+    CHECK(line_of([&] { all_to_all_uneven(comm, three_k, fives, full_out, fives); }) == __LINE__);
     CHECK(line_of([&] { send(comm, constant, 2); }) == __LINE__);
     CHECK(call.to == 2);
     CHECK(line_of([&] { receive(comm, k, 0); }) == __LINE__);

@@ -67,6 +67,12 @@ class Communicator {
         host::detail::copy_elements(sent.data(), received.data(), sent.size());
     }
 
+    template <Element T>
+    void all_to_all_uneven(std::span<const T> sent, std::span<const std::size_t>, std::span<T> received,
+                           std::span<const std::size_t>, Stream, SourceLocation) const noexcept {
+        host::detail::copy_elements(sent.data(), received.data(), sent.size());
+    }
+
     /// Refuses to send.
     /// @throws CommError always: the only peer is this rank, which cannot receive while it sends
     template <Element T>

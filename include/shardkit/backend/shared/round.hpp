@@ -120,6 +120,9 @@ class Round {
     /// Returns whether a rank's output is where its input was.
     bool in_place(std::size_t rank) const noexcept { return call(rank).output == call(rank).input; }
 
+    /// Returns the number of collectives before this one.
+    std::uint64_t sequence() const noexcept { return sequence_; }
+
     /// Returns whether all ranks made the same call; the same on all of them.
     bool agreed() const noexcept { return other_ == size_; }
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <span>
 
 #include <shardkit/backend/host/copy_elements.hpp>
@@ -184,6 +185,34 @@ void all_to_all(const Round& round, std::span<const T> sent, std::span<T> receiv
     for_each_rank_from_next(round, [&](std::size_t q) {
         host::detail::copy_elements(round.template input<T>(q) + round.rank() * k, received.data() + q * k, k, store);
     });
+    host::detail::finish(store);
+}
+
+/// What a rank shows its peers in an uneven all-to-all: the input of its round, which is carried with the call.
+struct UnevenInput {
+    const void* sent;
+    std::size_t bytes;      ///< of all that it sends
+    std::uint64_t balance;  ///< count_balance
+};
+
+/// Copies rank q's piece for this rank, which begins at piece_of(q), behind those of the ranks before q. The round's
+/// input is an UnevenInput.
+template <class T, class Round, class PieceOf>
+void all_to_all_uneven(const Round& round, std::span<T> received, std::span<const std::size_t> receive_counts,
+                       PieceOf piece_of) noexcept {
+    std::size_t bytes = 0;
+    for (std::size_t q = 0; q < round.size(); ++q) { bytes += round.template input<UnevenInput>(q)->bytes; }
+    const host::detail::Store store = host::detail::store_for(2 * bytes);
+    const auto copy = [&](std::size_t first, std::size_t end, std::size_t at) {
+        for (std::size_t q = first; q < end; at += receive_counts[q++]) {
+            host::detail::copy_elements(piece_of(q), received.data() + at, receive_counts[q], store);
+        }
+    };
+    // Begins after the own rank, so that the ranks do not all read the same peer at once.
+    std::size_t own_end = 0;
+    for (std::size_t q = 0; q <= round.rank(); ++q) { own_end += receive_counts[q]; }
+    copy(round.rank() + 1, round.size(), own_end);
+    copy(0, round.rank() + 1, 0);
     host::detail::finish(store);
 }
 

@@ -19,6 +19,7 @@
 #include <shardkit/comm/call.hpp>
 #include <shardkit/comm/journal.hpp>
 #include <shardkit/comm/traffic_log.hpp>
+#include <shardkit/comm/uneven_counts.hpp>
 #include <shardkit/core/element.hpp>
 
 namespace shardkit::threads {
@@ -121,6 +122,28 @@ class Communicator {
                     const shardkit::Call& call) const {
         collective(stream, call, {sent.data(), sent.size_bytes(), nullptr},
                    [=](const detail::Round& round) { shared::detail::all_to_all(round, sent, received); });
+    }
+
+    template <Element T>
+    void all_to_all_uneven(std::span<const T> sent, std::span<const std::size_t> send_counts, std::span<T> received,
+                           std::span<const std::size_t> receive_counts, const Stream& stream,
+                           const shardkit::Call& call) const {
+        execute(stream, call, [=](const detail::GroupHandle& handle, const shardkit::Call& made) {
+            const detail::Seat seat(handle);
+            const detail::UnevenInput shown{
+                {sent.data(), sent.size_bytes(),
+                 shardkit::detail::count_balance(seat.rank(), send_counts, receive_counts)},
+                send_counts.data(),
+                receive_counts.data()};
+            detail::Round round(seat, made, &shown, sizeof shown);
+            if (!round.agreed()) { round.leave_and_throw(); }
+            detail::require_matching_counts(handle, round);
+            shared::detail::all_to_all_uneven(round, received, receive_counts, [&](std::size_t q) {
+                return static_cast<const T*>(round.input<detail::UnevenInput>(q)->sent) +
+                       detail::begin_of_piece(round, q);
+            });
+            round.meet();
+        });
     }
 
     template <Element T>

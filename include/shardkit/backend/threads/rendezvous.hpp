@@ -5,18 +5,22 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <numeric>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include <shardkit/backend/host/copy_elements.hpp>
 #include <shardkit/backend/shared/round.hpp>
+#include <shardkit/backend/shared/verbs.hpp>
 #include <shardkit/backend/threads/channel.hpp>
 #include <shardkit/backend/threads/group.hpp>
 #include <shardkit/backend/threads/wait_record.hpp>
 #include <shardkit/backend/threads/world.hpp>
 #include <shardkit/comm/agreement.hpp>
 #include <shardkit/comm/call.hpp>
+#include <shardkit/comm/uneven_counts.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/concat.hpp>
 
@@ -95,6 +99,41 @@ class Seat {
 };
 
 using Round = shared::detail::Round<Seat>;
+
+/// What a rank shows its peers in an uneven all-to-all.
+struct UnevenInput : shared::detail::UnevenInput {
+    const std::size_t* send_counts;
+    const std::size_t* receive_counts;
+};
+static_assert(sizeof(UnevenInput) <= carried_bytes);
+
+/// Returns where in rank q's buffer its piece for this rank begins.
+inline std::size_t begin_of_piece(const Round& round, std::size_t q) noexcept {
+    const std::size_t* const counts = round.input<UnevenInput>(q)->send_counts;
+    return std::accumulate(counts, counts + round.rank(), std::size_t{0});
+}
+
+/// Checks that each rank sends what its peers receive.
+/// @throws CommError, on every rank, with the first two ranks whose counts differ
+inline void require_matching_counts(const GroupHandle& handle, Round& round) {
+    const auto shown = [&](std::size_t q) { return round.input<UnevenInput>(q); };
+    std::uint64_t balance = 0;
+    for (std::size_t q = 0; q < round.size(); ++q) { balance += shown(q)->balance; }
+    if (balance == 0) { return; }
+    const std::string said = handle.group->meeting().say_once(round.sequence(), [&] {
+        const auto apart = shardkit::detail::counts_apart(
+            round.size(), [&](std::size_t from, std::size_t to) { return shown(from)->send_counts[to]; },
+            [&](std::size_t to, std::size_t from) { return shown(to)->receive_counts[from]; });
+        return shardkit::detail::disagreement(
+            shardkit::detail::concat(" in call ", round.sequence()), apart.value(),
+            [&](std::size_t q, std::string_view stated) { return round.call(q).text(stated); },
+            [&](std::size_t q) { return handle.world_rank(q); });
+    });
+    const shared::detail::Call own = round.call(round.rank());
+    round.meet();
+    throw CommError("threads", shardkit::detail::concat(name(own.signature.verb), " over ", handle.axes()), said,
+                    own.where);
+}
 
 /// Throws on either end that a message had another type or count than the receiver expected.
 [[noreturn]] inline void throw_refused(const GroupHandle& handle, Verb verb, const Message& message, std::size_t from,
