@@ -32,7 +32,6 @@
 #include <shardkit/comm/list_verbs.hpp>
 #include <shardkit/comm/reduce_scatter.hpp>
 #include <shardkit/comm/send_receive.hpp>
-#include <shardkit/comm/traffic_log.hpp>
 
 // Ranks on a mesh.
 #include <shardkit/mesh/device_mesh.hpp>
