@@ -178,7 +178,7 @@ class Norm final : public EngineWorkload<Engine> {
     Norm(shardkit::Context<Engine>& context, std::size_t n, std::size_t runs)
         : Base(context),
           gradient_(context.template buffer<T>(n)),
-          into_(context.template buffer<double>(2)),
+          into_(context.template buffer<double>(shardkit::detail::NormSum::numbers)),
           scale_(context, scale) {
         std::vector<std::span<const T>> spans;
         for (const shardkit::IndexRange run : cut<shardkit::IndexRange>(n, runs)) {
@@ -192,7 +192,7 @@ class Norm final : public EngineWorkload<Engine> {
 
     void prepare() override {
         this->put_values(gradient_.span(), 1);
-        this->put(into_.span(), std::vector<double>{0, 0});
+        this->put(into_.span(), std::vector<double>(into_.size()));
     }
     void once() override {
         K::norm_partial(this->stream_, std::span<const shardkit::NormPiece<T>>(pieces_.span()), positions_,
@@ -204,8 +204,8 @@ class Norm final : public EngineWorkload<Engine> {
             const double g = scale * static_cast<double>(value(1, i));
             sum += g * g;
         }
-        const auto into = this->template read<double>(into_.span());
-        return (std::abs(into[0] - sum) <= 1e-5 * sum ? 0U : 1U) + (into[1] == 0 ? 0U : 1U);
+        const auto total = shardkit::detail::NormSum(this->template read<double>(into_.span()).data()).total();
+        return (std::abs(total.sum_of_squares - sum) <= 1e-5 * sum ? 0U : 1U) + (total.nonfinite == 0 ? 0U : 1U);
     }
 
   private:

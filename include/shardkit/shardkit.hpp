@@ -36,6 +36,7 @@
 // Ranks on a mesh.
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/rank/all_reduce_value.hpp>
+#include <shardkit/rank/exact_sum.hpp>
 #include <shardkit/rank/rank.hpp>
 
 // How parameters, gradients and optimizer states are sharded.

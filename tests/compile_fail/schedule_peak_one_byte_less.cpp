@@ -16,7 +16,7 @@ constexpr auto step = [] { return sk::prefetch(sk::layered_step(groups), groups,
 // Two groups of 12 and 4 elements, each parameter in 128 bytes and shards too: 512 bytes of a group. At rest a rank
 // has a quarter of parameters, gradients and two states, and the norm its doubles. At most two groups are full beside
 // one group's gradients.
-constexpr std::size_t at_rest = 4 * (2 * 512 / 4) + 8 * (1 + 2 * 4 + 2 * sk::detail::norm_slots);
+constexpr std::size_t at_rest = 4 * (2 * 512 / 4) + 8 * (71 + 2 * sk::detail::norm_slots);
 constexpr std::size_t arena = 3 * 512;
 #ifdef REJECT
 constexpr sk::ByteCount memory(at_rest + arena - 1);

@@ -6,5 +6,5 @@
 
 TEST_CASE("the norm kernel agrees with the host") {
     shardkit::test::GpuMachine gpu;
-    shardkit::test::check_norm(gpu.machine(), 20);
+    shardkit::test::check_norm(gpu.machine(), 20, shardkit::test::Fuses::yes);
 }

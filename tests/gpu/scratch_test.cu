@@ -19,7 +19,7 @@ TEST_CASE("a stream with too little scratch is told both sizes") {
     const auto gradient = sk::test::array(gpu.machine(), std::vector<float>(1'000'000));
     const auto pieces = sk::test::norm_pieces(gradient.view(), {{0, 1'000'000}});
     const auto there = sk::test::array(gpu.machine(), pieces);
-    const auto scalars = sk::test::array(gpu.machine(), std::vector<double>(3));
+    const auto scalars = sk::test::array(gpu.machine(), std::vector<double>(1 + sk::detail::NormSum::numbers));
     std::string text;
     try {
         sk::gpu::Kernels::norm_partial(timeline.ref(), there.view(), sk::test::positions_of(pieces), scalars.data(),

@@ -30,37 +30,32 @@ enum class NormKind : std::uint8_t { two, infinity };
 
 namespace detail {
 
-/// Before a norm's partial sums: *scale becomes what every gradient is multiplied by, the partials zero. Run once, in
-/// a stream's order; all pointers lead into the engine's memory.
+/// Before a norm's sums: *scale becomes what every gradient is multiplied by, the sums zero. Run once, in a stream's
+/// order; all pointers lead into the engine's memory.
 struct BeginNorm {
     double divisor_scale;
     const LossScaleState* loss_scale;  ///< null without one
     double* scale;
-    std::span<double> partials;
+    std::span<double> sums;
 
     constexpr void operator()() const {
         *scale = detail::unscale(divisor_scale, loss_scale);
-        for (double& partial : partials) { partial = 0; }
+        for (double& sum : sums) { sum = 0; }
     }
 };
 
-/// After the partial sums were added over all ranks: adds them up in shard order, so that every policy and rank gets
-/// the same bits. Run once, in a stream's order; engine memory.
+/// After the sums were added over all ranks: rounds them. Run once, in a stream's order; engine memory.
 struct FinishNorm {
-    std::span<const double> partials;  ///< sum of squares and non-finite count of each shard
-    double* total;                     ///< the two sums
+    const double* sum;  ///< a NormSum that travelled
+    double* total;      ///< two: sum of squares and non-finite count
 
     constexpr void operator()() const {
-        double sum_of_squares = 0;
-        double nonfinite = 0;
-        for (std::size_t i = 0; i < partials.size(); i += 2) {
-            sum_of_squares += partials[i];
-            nonfinite += partials[i + 1];
-        }
-        total[0] = sum_of_squares;
-        total[1] = nonfinite;
+        const NormTotal rounded = NormSum(sum).total();
+        total[0] = rounded.sum_of_squares;
+        total[1] = rounded.nonfinite;
     }
 };
+static_assert(NormNumbers::sent == NormSum::numbers);
 
 /// Of an infinity norm, this rank's largest magnitude and whether there is a NaN, then of all ranks the total: its
 /// square, and above zero where an element is not finite. Run once each.
@@ -85,7 +80,7 @@ struct FinishInfinityNorm {
     }
 };
 
-/// Holds a rank's memory for the norms of all its models: what partial sums are added in, and the totals, which take
+/// Holds a rank's memory for the norms of all its models: what sums are added in, and the totals, which take
 /// turns.
 template <class Engine>
 class NormMemory {
@@ -118,7 +113,7 @@ class NormMemory {
 
     /// Returns where a norm's total lies until `norm_slots` more were taken: two doubles in the engine's memory.
     double* take_total() {
-        if (totals_.size() == 0) { totals_ = context_->template buffer<double>(NormNumbers::totals()); }
+        if (totals_.size() == 0) { totals_ = context_->template buffer<double>(NormNumbers::totals); }
         return totals_.data() + 2 * (taken_++ % norm_slots);
     }
     std::uint64_t taken() const noexcept { return taken_; }
@@ -134,14 +129,10 @@ class NormMemory {
         return {reinterpret_cast<PartialNorms*>(partial_norms_.data()), parameters};
     }
 
-    /// Returns at least `size` doubles of the engine's memory, kept between steps.
-    std::span<double> scratch(std::size_t size) {
-        if (scratch_.size() < size) {
-            context_->compute_stream().synchronize();  // of an earlier, smaller model
-            context_->reduction_stream().synchronize();
-            scratch_ = context_->template buffer<double>(size);
-        }
-        return scratch_.span().first(size);
+    /// Returns what a norm's sum is added in, kept between steps: the scale and NormNumbers::sent numbers.
+    std::span<double> scratch() {
+        if (scratch_.size() == 0) { scratch_ = context_->template buffer<double>(NormNumbers::scratch); }
+        return scratch_.span();
     }
 
   private:
@@ -203,7 +194,7 @@ class GlobalNorm {
                std::uint64_t gradients) noexcept
         : context_(&context), memory_(&memory), total_(total), taken_(memory.taken()), gradients_(gradients) {}
 
-    detail::NormPartial read(SourceLocation where) const;
+    detail::NormTotal read(SourceLocation where) const;
 
     const Context<Engine>* context_;
     const detail::NormMemory<Engine>* memory_;
@@ -223,7 +214,7 @@ const double* GlobalNorm<Engine>::data(SourceLocation where) const {
 }
 
 template <class Engine>
-detail::NormPartial GlobalNorm<Engine>::read(SourceLocation where) const {
+detail::NormTotal GlobalNorm<Engine>::read(SourceLocation where) const {
     double total[2];
     Engine::Kernels::copy_out(context_->compute_stream(), std::span<const double>(data(where), 2),
                               std::span<double>(total));
@@ -243,7 +234,7 @@ std::span<const PartialNorms> partial_norms(const Reduced<Engine>& reduced, Norm
         groups, [&](Group<Engine>& group) { parameters += group.geometry().parameters.size(); }, where);
     const std::span<PartialNorms> norms = memory.partial_norms(parameters);
     const auto compute = groups.context(where).compute_stream();
-    double* const scale = memory.scratch(1).data();
+    double* const scale = memory.scratch().data();
     Engine::Kernels::run_once(
         compute, BeginNorm{reduced.divisor_scale(), Access::loss_scale(reduced), scale,
                            std::span(reinterpret_cast<double*>(norms.data()), norms.size_bytes() / sizeof(double))});
@@ -265,7 +256,6 @@ std::span<const PartialNorms> partial_norms(const Reduced<Engine>& reduced, Norm
 template <class Engine>
 GlobalNorm<Engine> global_norm(const Reduced<Engine>& reduced, NormKind kind, SourceLocation where) {
     const Groups<Engine>& groups = reduced.groups(where);
-    std::size_t shards = 1;
     DirectedGroup directed;  // of a group: all are led alike
     // One scratch and one world for the model: taken from whichever group comes first.
     auto& context = groups.context(where);
@@ -275,19 +265,18 @@ GlobalNorm<Engine> global_norm(const Reduced<Engine>& reduced, NormKind kind, So
     Access::walk(
         groups,
         [&](Group<Engine>& group) {
-            shards = std::max(shards, group.geometry().shards);
             directed = group.directed();
             memory.add_updates(group.statements().updates());
         },
         where);
     directed.before(Act::norm, where);
-    // The scale, and behind it the sum of squares and non-finite count of each shard.
-    const std::span<double> scratch = memory.scratch(NormNumbers{shards}.scratch());
-    const std::span<double> partials = scratch.subspan(1);
+    // The scale, and behind it the sum.
+    const std::span<double> scratch = memory.scratch();
+    const std::span<double> sums = scratch.subspan(1);
     const bool squares = kind == NormKind::two;
     if (squares) {
         Engine::Kernels::run_once(
-            compute, BeginNorm{reduced.divisor_scale(), Access::loss_scale(reduced), scratch.data(), partials});
+            compute, BeginNorm{reduced.divisor_scale(), Access::loss_scale(reduced), scratch.data(), sums});
         Access::walk(
             groups,
             [&](Group<Engine>& group) {
@@ -296,22 +285,22 @@ GlobalNorm<Engine> global_norm(const Reduced<Engine>& reduced, NormKind kind, So
                 memory.list(group);
             },
             where);
-        for (NormList<Engine>* const list : memory.lists()) { list->add_to(compute, scratch.data(), partials); }
+        for (NormList<Engine>* const list : memory.lists()) { list->add_to(compute, scratch.data(), sums.data()); }
     } else {
         const auto norms = partial_norms(reduced, memory, where);
-        Engine::Kernels::run_once(compute, BeginInfinityNorm{norms, partials.data()});
+        Engine::Kernels::run_once(compute, BeginInfinityNorm{norms, sums.data()});
     }
     directed.communicates(Act::norm);
     reduction.wait(compute.record());
-    all_reduce_in_place(context.world(), squares ? ReduceOp::sum : ReduceOp::max,
-                        squares ? partials : partials.first(2), reduction,
+    all_reduce_in_place(context.world(), squares ? ReduceOp::sum : ReduceOp::max, squares ? sums : sums.first(2),
+                        reduction,
                         {where, memory.subject(), memory.stated(Access::stated(reduced).gradients_hash())});
     compute.wait(reduction.record());
     double* const total = memory.take_total();
     if (squares) {
-        Engine::Kernels::run_once(compute, FinishNorm{std::span<const double>(partials), total});
+        Engine::Kernels::run_once(compute, FinishNorm{sums.data(), total});
     } else {
-        Engine::Kernels::run_once(compute, FinishInfinityNorm{partials.data(), total});
+        Engine::Kernels::run_once(compute, FinishInfinityNorm{sums.data(), total});
     }
     directed.after(Act::norm, where);
     return Access::make<GlobalNorm<Engine>>(context, memory, total, reduced.identity());
@@ -320,12 +309,10 @@ GlobalNorm<Engine> global_norm(const Reduced<Engine>& reduced, NormKind kind, So
 }  // namespace detail
 
 /// sqrt of the sum of squares over every distinct trainable element of every group, after divisor and loss
-/// scale. Each rank sums its own (virtual) shard, so all policies add the same partial sums in the same order
-/// and agree bitwise with one microbatch, cp = 1 and no replication.
-/// With NormKind::infinity it is the largest magnitude instead, to clip by; its square lies in memory.
-/// Order:   collective over the world: one all-reduce of two doubles per shard, or of two doubles.
-/// Source:  torch.nn.utils.clip_grad_norm_; partial sums in the reduction type within blocks of 4096, double
-///          across them
+/// scale. Squares are added within packs of 128 bytes of a parameter, and the packs' sums exactly (ExactSum). So
+/// equal gradients have the same norm, to the last bit, under every policy and on any number of ranks. With
+/// NormKind::infinity it is the largest magnitude instead, to clip by; its square lies in memory. Order:   collective
+/// over the world: one all-reduce of 70 doubles, or of two. Source:  torch.nn.utils.clip_grad_norm_
 template <class X>
 auto global_norm(const X& reduced, NormKind kind, SourceLocation where = SourceLocation::current()) {
     constexpr bool is_reduced = detail::IsReduced<X>::value;

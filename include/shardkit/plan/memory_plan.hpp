@@ -26,7 +26,7 @@ struct MemoryPlan {
     ByteCount optimizer;         ///< optimizer states
     ByteCount gather_buffers;    ///< full parameters while windows are open
     ByteCount gradient_buffers;  ///< full gradients while a microbatch is open
-    ByteCount reduce_buffers;    ///< addends of later microbatches, and the norm's partial sums
+    ByteCount reduce_buffers;    ///< addends of later microbatches, and the norm's sum and totals
     ByteCount arena;             ///< of a schedule: memory shared by all buffers of the last three kinds
 
     constexpr ByteCount total() const noexcept {
@@ -89,7 +89,7 @@ constexpr MemoryPlan resting_memory(std::span<const GroupDescription> groups, co
         }
     }
     if (options.norms_per_step > 0) {
-        plan.reduce_buffers += ByteCount((norm_numbers(groups).scratch() + NormNumbers::totals()) * sizeof(double));
+        plan.reduce_buffers += ByteCount((NormNumbers::scratch + NormNumbers::totals) * sizeof(double));
     }
     return plan;
 }

@@ -140,9 +140,8 @@ struct GroupAxes {
 };
 
 /// Returns what the sum of a norm over all ranks moves between a rank and its peers.
-constexpr Moved moved_by_norm(const NormNumbers& norm, const AxisGrid& mesh, const EngineTraits& engine,
-                              const HostSpread& hosts = {}) {
-    const std::uint64_t bytes = norm.partials() * sizeof(double);
+constexpr Moved moved_by_norm(const AxisGrid& mesh, const EngineTraits& engine, const HostSpread& hosts = {}) {
+    constexpr std::uint64_t bytes = NormNumbers::sent * sizeof(double);
     return all_reduce_moved(bytes, bytes, mesh.size(), engine, hosts);
 }
 
@@ -225,10 +224,9 @@ constexpr TrafficPlan traffic_of(std::span<const GroupDescription> groups, const
     plan.add_mean(Verb::all_reduce, tp_sums.axes, tp_sums.calls, tp_sums.payload, tp_sums.moved,
                   tp_sums.between_hosts);
     if (mesh.size() > 1 && options.norms_per_step > 0) {
-        const NormNumbers norm = norm_numbers(groups);
-        plan.add(Verb::all_reduce, PlannedAxes::world(), options.norms_per_step, norm.partials() * sizeof(double),
-                 moved_by_norm(norm, mesh, options.engine,
-                               host_spread(PlannedAxes::world(), mesh, options.ranks_per_host)));
+        plan.add(
+            Verb::all_reduce, PlannedAxes::world(), options.norms_per_step, NormNumbers::sent * sizeof(double),
+            moved_by_norm(mesh, options.engine, host_spread(PlannedAxes::world(), mesh, options.ranks_per_host)));
     }
     return plan;
 }

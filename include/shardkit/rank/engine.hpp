@@ -197,9 +197,10 @@ concept GroupVerbs = AllGathers<typename E::Communicator, typename Precision::Ga
 ///                                           type; they return when the host's side is done
 ///     run_once(stream, work)                work(), once: scalars that depend on scalars. It is copied
 ///     norm_partial(stream, pieces, positions, scale, into)
-///                                           into[0] += sum of (*scale * g)^2 over the elements of all pieces
-///                                           (sharded/norm_table.hpp), into[1] += > 0 where one is not finite;
-///                                           `positions`: from the first piece's begin to the last one's end
+///                                           adds (*scale * g)^2 of the elements of all pieces
+///                                           (sharded/norm_table.hpp), and the finite check, to a travelling NormSum
+///                                           (optim/norm_partial.hpp); `positions`: from the first piece's begin to
+///                                           the last one's end
 ///     update(stream, ranges, updates, skip, spans)
 ///                                           a functor's update (optim/update.hpp) of each range's elements, with any
 ///                                           number of states; nothing where *skip is not 0

@@ -114,7 +114,7 @@ class StepSimulation {
             norm_ = costs.links
                         .link(Verb::all_reduce, spans_nodes(PlannedAxes::world(), mesh, costs.links.ranks_per_node))
                         .seconds(ring_messages(Verb::all_reduce, mesh.size()),
-                                 static_cast<double>(moved_by_norm(norm_numbers(groups), mesh, costs.engine).bytes));
+                                 static_cast<double>(moved_by_norm(mesh, costs.engine).bytes));
         }
     }
 

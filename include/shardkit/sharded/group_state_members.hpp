@@ -193,7 +193,7 @@ NormList<Engine>& GroupState<Engine, Precision>::list_for_norm(std::uint64_t nor
     auto& list = context_.template kept<NormTables<Engine, Reduction>>();
     list.list(
         norm,
-        {this->identity(), &this->life(), gradients_.reduced(), this->counted_segments(), geometry_.shard_index},
+        {this->identity(), &this->life(), gradients_.reduced(), this->counted_segments()},
         !step_.skipped());
     return list;
 }

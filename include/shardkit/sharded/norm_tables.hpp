@@ -5,9 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <numeric>
 #include <span>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -26,11 +24,9 @@ struct NormGroup {
     const std::shared_ptr<const void>* life = nullptr;  ///< its weak copies expire with the group
     std::span<const T> reduced;
     std::span<const IndexRange> counted;  ///< ranges of `reduced`
-    std::size_t shard_index = 0;
 };
 
-/// The table, in the engine's memory, of the elements of type T that one model's norm counts on this rank, sorted by
-/// the partial sum that they are added to.
+/// The table, in the engine's memory, of the elements of type T that one model's norm counts on this rank.
 template <class Engine, class T>
 class NormTable {
   public:
@@ -43,19 +39,13 @@ class NormTable {
     /// Returns whether one of its groups has ended.
     bool is_over() const noexcept;
 
-    /// Adds the groups with taken[i] != 0 to the partial sums of their shards, with one launch for each run of
+    /// Adds the groups with taken[i] != 0 to the sum that travels in `into`, with one launch for each run of
     /// neighbours.
     void add_to(const typename Engine::Stream& stream, std::span<const char> taken, const double* scale,
-                std::span<double> partials) const;
+                double* into) const;
 
   private:
-    struct Member {
-        std::size_t shard_index;
-        std::size_t begin;  // first of its pieces
-        std::size_t end;
-    };
-    std::vector<std::size_t> order_;  // indices of the groups, in the order of `members_`
-    std::vector<Member> members_;
+    std::vector<IndexRange> pieces_of_;  // of each group
     std::vector<IndexRange> positions_;  // one for each piece
     EngineTable<Engine, NormPiece<T>> pieces_;
     std::vector<std::uint64_t> groups_;
@@ -66,8 +56,8 @@ class NormTable {
 template <class Engine>
 class NormList {
   public:
-    /// Adds the listed groups to the partial sums.
-    virtual void add_to(const typename Engine::Stream& stream, const double* scale, std::span<double> partials) = 0;
+    /// Adds the listed groups to the sum that travels in `into`.
+    virtual void add_to(const typename Engine::Stream& stream, const double* scale, double* into) = 0;
 
   protected:
     ~NormList() = default;
@@ -83,7 +73,7 @@ class NormTables final : public NormList<Engine> {
     /// Lists a trainable group whose reduced gradients have type T for the norm with number `norm`, in the order of
     /// the model. `taken` says whether it has gradients in this step.
     void list(std::uint64_t norm, const NormGroup<T>& group, bool taken);
-    void add_to(const typename Engine::Stream& stream, const double* scale, std::span<double> partials) override;
+    void add_to(const typename Engine::Stream& stream, const double* scale, double* into) override;
 
   private:
     /// Returns the table of the listed groups, or null.
@@ -100,15 +90,10 @@ class NormTables final : public NormList<Engine> {
 // Defined out of the classes, so that `extern template` keeps them out of a user's file.
 
 template <class Engine, class T>
-NormTable<Engine, T>::NormTable(Context<Engine>& context, std::span<const NormGroup<T>> groups)
-    : order_(groups.size()) {
-    std::iota(order_.begin(), order_.end(), std::size_t{0});
-    std::stable_sort(order_.begin(), order_.end(),
-                     [&](std::size_t a, std::size_t b) { return groups[a].shard_index < groups[b].shard_index; });
+NormTable<Engine, T>::NormTable(Context<Engine>& context, std::span<const NormGroup<T>> groups) {
     std::vector<std::span<const T>> runs;
-    for (const std::size_t number : order_) {
-        const NormGroup<T>& group = groups[number];
-        members_.push_back({group.shard_index, runs.size(), runs.size() + group.counted.size()});
+    for (const NormGroup<T>& group : groups) {
+        pieces_of_.push_back({runs.size(), runs.size() + group.counted.size()});
         for (const IndexRange range : group.counted) {
             runs.push_back(group.reduced.subspan(range.begin, range.size()));
         }
@@ -129,22 +114,15 @@ bool NormTable<Engine, T>::is_over() const noexcept {
 
 template <class Engine, class T>
 void NormTable<Engine, T>::add_to(const typename Engine::Stream& stream, std::span<const char> taken,
-                                  const double* scale, std::span<double> partials) const {
-    for (std::size_t first = 0; first < members_.size();) {
-        const std::size_t shard = members_[first].shard_index;
-        std::size_t last = first;
-        while (last < members_.size() && members_[last].shard_index == shard) { ++last; }
-        const auto is_taken = [&](std::size_t i) { return taken[order_[i]] != 0; };
-        for_each_run(first, last, is_taken, [&](std::size_t begin, std::size_t end) {
-            const IndexRange pieces{members_[begin].begin, members_[end - 1].end};
-            if (pieces.empty()) { return; }
-            Engine::Kernels::norm_partial(
-                stream, std::span<const NormPiece<T>>(pieces_.span()).subspan(pieces.begin, pieces.size()),
-                IndexRange{positions_[pieces.begin].begin, positions_[pieces.end - 1].end}, scale,
-                &partials[2 * shard]);
-        });
-        first = last;
-    }
+                                  const double* scale, double* into) const {
+    const auto is_taken = [&](std::size_t i) { return taken[i] != 0; };
+    for_each_run(0, pieces_of_.size(), is_taken, [&](std::size_t begin, std::size_t end) {
+        const IndexRange pieces{pieces_of_[begin].begin, pieces_of_[end - 1].end};
+        if (pieces.empty()) { return; }
+        Engine::Kernels::norm_partial(
+            stream, std::span<const NormPiece<T>>(pieces_.span()).subspan(pieces.begin, pieces.size()),
+            IndexRange{positions_[pieces.begin].begin, positions_[pieces.end - 1].end}, scale, into);
+    });
 }
 
 template <class Engine, class T>
@@ -162,12 +140,11 @@ void NormTables<Engine, T>::list(std::uint64_t norm, const NormGroup<T>& group, 
 }
 
 template <class Engine, class T>
-void NormTables<Engine, T>::add_to(const typename Engine::Stream& stream, const double* scale,
-                                   std::span<double> partials) {
+void NormTables<Engine, T>::add_to(const typename Engine::Stream& stream, const double* scale, double* into) {
     if (listed_.empty()) { return; }
     const NormTable<Engine, T>* table = find();
     if (table == nullptr) { table = make(listed_); }
-    table->add_to(stream, taken_, scale, partials);
+    table->add_to(stream, taken_, scale, into);
 }
 
 template <class Engine, class T>

@@ -85,12 +85,12 @@ TEST_CASE("threads: calls of which some travel and some do not disagree on every
     threads::launch(3, [](const Comm& world) {
         std::array<float, 65> values{};
         for (int round = 0; round < 4; ++round) {
-            const std::size_t count = world.rank() == 1 ? 64 : 65;
+            const std::size_t count = world.rank() == 1 ? 144 : 145;
             try {
                 all_reduce_in_place(world, ReduceOp::sum, std::span<float>(values).first(count), {});
                 expect(false, "an error");
             } catch (const CommError&) {
-                check_all_reduce<float, float>(world, 64 + static_cast<std::size_t>(round) % 2, 0);
+                check_all_reduce<float, float>(world, 144 + static_cast<std::size_t>(round) % 2, 0);
             }
         }
     });

@@ -68,9 +68,9 @@ TEST_CASE("threads: the log counts what four ranks move, against literals") {
     });
 }
 
-TEST_CASE("threads: an all_reduce moves 2 (n - 1) times its bytes over all ranks, up to 256 bytes n (n - 1) times") {
+TEST_CASE("threads: an all_reduce moves 2 (n - 1) times its bytes over all ranks, up to 576 bytes n (n - 1) times") {
     constexpr std::size_t rank_counts[] = {2, 3, 5, 8};
-    constexpr std::size_t counts[] = {0, 1, 31, 33, 64, 65, 100, 1000, 12345};
+    constexpr std::size_t counts[] = {0, 1, 31, 33, 144, 145, 200, 1000, 12345};
     for (const std::size_t ranks : rank_counts) {
         for (const std::size_t count : counts) {
             std::vector<std::uint64_t> moved(ranks);
@@ -81,7 +81,7 @@ TEST_CASE("threads: an all_reduce moves 2 (n - 1) times its bytes over all ranks
             });
             std::uint64_t sum = 0;
             for (const std::uint64_t bytes : moved) { sum += bytes; }
-            CHECK(sum == (count <= 64 ? ranks : 2) * (ranks - 1) * count * 4);
+            CHECK(sum == (count <= 144 ? ranks : 2) * (ranks - 1) * count * 4);
         }
     }
 }

@@ -42,9 +42,9 @@ template <class T>
 double nonfinite_in(std::size_t size, std::size_t at, float value) {
     std::vector<T> gradient(size, static_cast<T>(1.0F));
     gradient[at] = static_cast<T>(value);
-    sk::detail::NormPartial into;
+    sk::detail::NormSum into;
     sk::detail::HostKernels::norm_partial(sk::InlineStream{}, std::span<const T>(gradient), 1.0, into);
-    return into.nonfinite;
+    return static_cast<double>(into.nonfinite);
 }
 
 }  // namespace

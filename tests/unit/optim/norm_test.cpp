@@ -3,14 +3,22 @@
 
 #include <array>
 #include <cstddef>
+#include <utility>
+#include <vector>
 
 #include <doctest/doctest.h>
 
 #include <shardkit/backend/self/run.hpp>
+#include <shardkit/backend/threads/run.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/optim/clip.hpp>
 #include <shardkit/optim/sgd.hpp>
+#include <shardkit/policy/dynamic_policy.hpp>
+#include <shardkit/policy/full_shard.hpp>
+#include <shardkit/policy/hybrid_shard.hpp>
 #include <shardkit/policy/no_shard.hpp>
+#include <shardkit/policy/shard_grad_op.hpp>
+#include <shardkit/policy/shard_optimizer.hpp>
 
 #include "unit/thrown_message.hpp"
 
@@ -21,42 +29,75 @@ namespace norm_test {
 namespace {
 
 struct Weight : sk::Param<"weight", double, 3> {};
+struct Odd : sk::Param<"odd", float, 777> {};
+struct Long : sk::Param<"long", float, 9001> {};
 
 }  // namespace
 
-TEST_CASE("BeginNorm: the scale of every gradient, and partials of zero") {
+TEST_CASE("BeginNorm: the scale of every gradient, and sums of zero") {
     double scale = 7;
-    std::array<double, 4> partials{1, 2, 3, 4};
-    sk::detail::BeginNorm{0.25, nullptr, &scale, partials}();
+    std::array<double, 4> sums{1, 2, 3, 4};
+    sk::detail::BeginNorm{0.25, nullptr, &scale, sums}();
     CHECK(scale == 0.25);
-    CHECK(partials == std::array<double, 4>{});
+    CHECK(sums == std::array<double, 4>{});
     const sk::LossScaleState loss_scale({.initial = 8});
-    sk::detail::BeginNorm{0.25, &loss_scale, &scale, partials}();
+    sk::detail::BeginNorm{0.25, &loss_scale, &scale, sums}();
     CHECK(scale == 0.03125);
 }
 
-TEST_CASE("FinishNorm: adds in shard order, both kinds apart") {
-    // In this order the small numbers are lost against the large one; in another they are not.
-    const std::array<double, 8> partials{0x1p53, 1, 1, 0, 1, 2, -0x1p53, 4};
+TEST_CASE("FinishNorm: rounds what all ranks added, both kinds apart") {
+    std::array<double, sk::detail::NormSum::numbers> sent{};
+    for (const double squares : {0x1p53, 1.0, 1.0}) {
+        sk::detail::NormSum of_rank;
+        of_rank.squares.add(squares);
+        of_rank.nonfinite = 2;
+        std::array<double, sk::detail::NormSum::numbers> of{};
+        of_rank.add_to(of.data());
+        for (std::size_t i = 0; i < of.size(); ++i) { sent[i] += of[i]; }
+    }
     std::array<double, 2> total{5, 5};
-    sk::detail::FinishNorm{partials, total.data()}();
-    CHECK(total[0] == 0);
-    CHECK(total[1] == 7);
+    sk::detail::FinishNorm{sent.data(), total.data()}();
+    CHECK(total == std::array<double, 2>{0x1p53 + 2, 6});
 }
 
-TEST_CASE("NormMemory: the scratch is kept and only grows") {
-    sk::self::run(sk::DeviceMesh<1>{}, [](auto& rank) {
-        auto& memory = rank.template kept<sk::detail::NormMemory<sk::self::Engine>>();
-        const auto small = memory.scratch(4);
-        CHECK(small.size() == 4);
-        const auto large = memory.scratch(1000);
-        CHECK(large.size() == 1000);
-        large[999] = 3;
-        const auto again = memory.scratch(8);
-        CHECK(again.size() == 8);
-        CHECK(again.data() == large.data());
-        CHECK(memory.scratch(1000)[999] == 3);
-    });
+TEST_CASE("global_norm: the same bits on 1 to 5 ranks under every policy, at the ends of the range too") {
+    const auto norms_on = [](std::size_t ranks, const sk::DynamicPolicy& policy) {
+        std::vector<double> norms;
+        sk::threads::run(sk::DeviceMesh{ranks}, [&](auto& rank) {
+            using Layer = sk::Sharded<sk::Params<Odd, Long>, sk::DynamicPolicy, sk::EngineOf<decltype(rank)>,
+                                      sk::Precision<float>>;
+            Layer layer(rank, "layer", {}, {.policy = policy});
+            sk::Model model{layer};
+            for (const double size : {1.0, 1e-30, 1e-42, 1e30}) {
+                sk::Accumulation accumulation{model};
+                auto gradients = accumulation.gradients(layer);
+                if (rank.rank() == 0) {  // so that the sum over ranks adds zeros
+                    double value = 0.3;
+                    for (std::size_t p = 0; p < 2; ++p) {
+                        for (std::size_t i = 0; i < gradients.view(p).size(); ++i) {
+                            value = value * 3.9 * (1 - value);
+                            gradients.view(p).data()[i] = static_cast<float>(size * value);
+                        }
+                    }
+                }
+                accumulation.add(std::move(gradients));
+                const auto reduced = sk::reduce(std::move(accumulation), sk::sum);
+                const double norm = sk::global_norm(reduced).value();
+                if (rank.rank() == 0) { norms.push_back(norm); }
+            }
+        });
+        return norms;
+    };
+    const auto expected = norms_on(1, sk::DynamicPolicy(sk::NoShard{}));
+    CHECK(expected[3] == doctest::Approx(1e30 * expected[0]));
+    for (const std::size_t ranks : {1U, 2U, 3U, 4U, 5U}) {
+        CAPTURE(ranks);
+        CHECK(norms_on(ranks, sk::DynamicPolicy(sk::NoShard{})) == expected);
+        CHECK(norms_on(ranks, sk::DynamicPolicy(sk::ShardOptimizer{})) == expected);
+        CHECK(norms_on(ranks, sk::DynamicPolicy(sk::ShardGradOp{})) == expected);
+        CHECK(norms_on(ranks, sk::DynamicPolicy(sk::FullShard{})) == expected);
+        if (ranks == 4) { CHECK(norms_on(ranks, sk::DynamicPolicy(sk::HybridShard<2>{})) == expected); }
+    }
 }
 
 TEST_CASE("GlobalNorm: refused once its memory belongs to a later norm") {

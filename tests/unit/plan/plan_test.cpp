@@ -191,11 +191,11 @@ TEST_CASE("a plan's table says what goes between hosts where there are any") {
     CHECK(table(2) ==
           "  all_gather      dp                      2 calls       1.50 MiB       1.00 MiB between hosts\n"
           "  reduce_scatter  dp                      1 calls     768.00 KiB     512.00 KiB between hosts\n"
-          "  all_reduce      world                   1 calls           96 B           64 B between hosts\n");
+          "  all_reduce      world                   1 calls          840 B          560 B between hosts\n");
     CHECK(table(4) ==
           "  all_gather      dp                      2 calls       1.50 MiB\n"
           "  reduce_scatter  dp                      1 calls     768.00 KiB\n"
-          "  all_reduce      world                   1 calls           96 B\n");
+          "  all_reduce      world                   1 calls          840 B\n");
     static_assert(plan_of<sk::FullShard, P>(1U << 18U, 4, {.norms_per_step = 0, .ranks_per_host = 2})
                       .traffic.total(sk::Verb::all_gather)
                       .between_hosts == sk::ByteCount(1U << 20U));

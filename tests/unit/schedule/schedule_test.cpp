@@ -39,7 +39,7 @@ constexpr std::size_t table = std::size_t{200} * 48 * 4;
 constexpr std::size_t head = 512;
 constexpr std::size_t model = table + 3 * block + head;
 // Shards of parameters, reduced gradients and two states; 1 + 2 x 4 + 2 x 8 doubles of a norm.
-constexpr std::size_t norm_bytes = (1 + 2 * 4 + 2 * sk::detail::norm_slots) * 8;
+constexpr std::size_t norm_bytes = (71 + 2 * sk::detail::norm_slots) * 8;
 constexpr std::size_t resting = 4 * model / 4 + norm_bytes;
 
 // In a constant expression, to the byte: the embedding's parameters and gradients are held together.

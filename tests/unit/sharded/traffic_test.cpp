@@ -81,7 +81,7 @@ TEST_CASE("a step's collectives are those of the policy table, calls and bytes, 
             // Over all ranks: an all-gather and a reduce-scatter move (n - 1) buffers, an all-reduce twice that, or,
             // where it is as small as the norm, every rank reads all others.
             const std::uint64_t once = (n - 1) * buffer_elements(n, 16) * 8;
-            const Counted norm{1, n * (n - 1) * 2 * n * 8};
+            const Counted norm{1, n * (n - 1) * 70 * 8};
             const toy::Extents e{n};
             CHECK(measured<Precision>(e, sk::NoShard{}, m) ==
                   Table{{{"all_reduce", "dp"}, {5, 2 * once}}, {{"all_reduce", "world"}, norm}});

@@ -43,8 +43,8 @@ struct TimelineOptions {
     /// The number of events in the ring. If there are fewer than events that are waited for later, waits take longer
     /// than necessary; results are the same.
     std::size_t events = 256;
-    /// The bytes of device memory for temporary storage of kernels. It is zeroed at construction; the count at its
-    /// start, of finished blocks of a norm, is zero again after each launch.
+    /// The bytes of device memory for temporary storage of kernels. It is zeroed at construction, and zero again
+    /// after each launch of a norm.
     std::size_t scratch_bytes = (std::size_t{1} << 20U) + (std::size_t{64} << 10U);
     /// The stream's device; -1: the current one.
     int device = -1;

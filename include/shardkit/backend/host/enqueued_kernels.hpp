@@ -76,19 +76,18 @@ struct EnqueuedKernels {
         });
     }
 
-    /// Adds the sum of (*scale * element)^2 over `pieces` to into[0], and the finite check to into[1]. Additions are
-    /// in the order of HostKernels::norm_partial within each piece, then in the order of the pieces.
+    /// Adds the sum of (*scale * element)^2 over `pieces`, and the finite check, to the NormSum that travels in
+    /// `into`.
     template <FloatingElement T>
     static void norm_partial(const S& stream, std::span<const NormPiece<T>> pieces, IndexRange /*positions*/,
                              const double* scale, double* into) {
         stream.submit([=] {
+            shardkit::detail::NormSum sum;
             for (const NormPiece<T>& piece : pieces) {
-                shardkit::detail::NormPartial partial;
                 shardkit::detail::HostKernels::norm_partial(
-                    InlineStream{}, std::span(piece.elements, piece.end - piece.begin), *scale, partial);
-                into[0] += partial.sum_of_squares;
-                into[1] += partial.nonfinite;
+                    InlineStream{}, std::span(piece.elements, piece.end - piece.begin), *scale, sum);
             }
+            sum.add_to(into);
         });
     }
 

@@ -132,13 +132,22 @@ void round_block(const A* from, Out* to, std::size_t count) noexcept {
     }
 }
 
-/// Returns the sum of term(element) over one block, in A. Element i is added to partial sum i mod partial_sums<A>;
-/// then halves of these are added until one is left. Missing elements at the end count as zeros.
-/// @pre term(0) is 0
+/// Writes to sums[p] the sum of term(element) over the p-th pack of `elements`, in A: halves of the pack are added,
+/// element by element, until one is left. Missing elements of the last pack count as zeros.
+/// @pre term(0) is 0; `sums` has room for all packs
 template <std::floating_point A, FloatingElement T, class Term>
-A block_sum(std::span<const T> block, const Term& term) {
-    return use_avx2() ? avx2::block_sum<A>(block.data(), block.size(), term)
-                      : compiled::block_sum<A>(block.data(), block.size(), term);
+void pack_sums(std::span<const T> elements, const Term& term, A* sums) {
+    constexpr std::size_t pack = pack_elements<T>;
+    const auto add = [&](const T* from, std::size_t packs, A* to) {
+        return use_avx2() ? avx2::pack_sums<A>(from, packs, term, to) : compiled::pack_sums<A>(from, packs, term, to);
+    };
+    const std::size_t whole = elements.size() / pack;
+    if (whole != 0) { add(elements.data(), whole, sums); }
+    if (const std::size_t rest = elements.size() % pack; rest != 0) {
+        T padded[pack]{};
+        std::copy_n(elements.data() + whole * pack, rest, padded);
+        add(padded, 1, sums + whole);
+    }
 }
 
 }  // namespace shardkit::host::detail

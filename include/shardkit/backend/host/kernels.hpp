@@ -83,22 +83,27 @@ struct HostKernels {
     }
 
     /// Adds the sum of (scale * gradient[i])^2 and the finite check of `gradient` to `into`.
-    /// Order:  Arithmetic<T> inside blocks of 4096 elements counted from the span's start, double across blocks, the
-    ///         same on every machine. A block whose sum overflows Arithmetic<T> is summed again in double, and only
-    ///         there elements are checked for infinities and NaN.
+    /// Order:  Arithmetic<T> inside packs of 128 bytes counted from the span's start (see pack_sums), exact across
+    ///         packs. A pack whose sum Arithmetic<T> does not hold is summed again in double, and only there elements
+    ///         are checked for infinities and NaN. So the sum is the same wherever a span is cut at packs.
     template <FloatingElement T>
-    static void norm_partial(InlineStream, std::span<const T> gradient, double scale, NormPartial& into) {
+    static void norm_partial(InlineStream, std::span<const T> gradient, double scale, NormSum& into) {
         using A = Arithmetic<T>;
+        constexpr std::size_t pack = host::detail::pack_elements<T>;
         const SquaredTerm<A> term{Factor<A>(scale)};
-        for (std::size_t at = 0; at < gradient.size(); at += host::detail::block_elements) {
-            const auto block = gradient.subspan(at, std::min(host::detail::block_elements, gradient.size() - at));
-            const A squares = host::detail::block_sum<A>(block, term);
-            if (shardkit::detail::holds_squares(squares)) [[likely]] {
-                into.sum_of_squares += static_cast<double>(squares);
-                continue;
-            }
-            into.sum_of_squares += host::detail::block_sum<double>(block, SquaredTerm<double>{Factor<double>(scale)});
-            if (!shardkit::detail::is_finite(squares) && !all_finite(block, term.scale)) { into.nonfinite += 1; }
+        A sums[128];
+        for (std::size_t at = 0; at < gradient.size(); at += std::size(sums) * pack) {
+            const auto block = gradient.subspan(at, std::min(std::size(sums) * pack, gradient.size() - at));
+            host::detail::pack_sums<A>(block, term, sums);
+            into.add_packs(std::span<const A>(sums, (block.size() + pack - 1) / pack), [&](std::size_t p) {
+                const auto elements = block.subspan(p * pack, std::min(pack, block.size() - p * pack));
+                double squares = 0;
+                host::detail::pack_sums<double>(elements, SquaredTerm<double>{Factor<double>(scale)}, &squares);
+                into.squares.add(squares);
+                if (!shardkit::detail::is_finite(sums[p]) && !all_finite(elements, term.scale)) {
+                    into.nonfinite += 1;
+                }
+            });
         }
     }
 

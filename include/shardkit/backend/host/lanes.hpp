@@ -20,7 +20,7 @@
 // Loops on short vectors, compiled once per instruction set from the same source:
 //   lanes.inc      Lanes<A>: one register of values, with arithmetic and comparisons
 //   lanes_io.inc   load, Stored, store, stored_as: registers from and to elements of any type
-//   loops.inc      run_lanes, block_sum: the loops that for_each_lanes and block_sum choose from
+//   loops.inc      run_lanes, pack_sums: the loops that for_each_lanes and pack_sums choose from
 //   sums.inc       sum_lanes: the loop of rank_order_reduction
 // Namespace `compiled` uses the instructions that the translation unit is compiled for. On x86 without AVX there is
 // also `avx2`, chosen at run time: square roots and divisions take half the time, and fp16 is converted by
@@ -59,13 +59,10 @@ struct StoredOf<T, Count> : VectorOf<std::uint16_t, Count> {};
 /// for memory, and several machines reduce their clock for it.
 inline constexpr std::size_t widest_register = 32;
 
-/// The number of elements that are added in the arithmetic type before the sum continues in double.
-inline constexpr std::size_t block_elements = 4096;
-
-/// The number of partial sums of a block. It is fixed, so that the order of additions does not depend on the width of
-/// the machine's registers.
-template <std::floating_point A>
-inline constexpr std::size_t partial_sums = 128 / sizeof(A);
+/// The number of elements of a pack: 128 bytes. It is fixed, so that the order of additions does not depend on the
+/// width of the machine's registers.
+template <FloatingElement T>
+inline constexpr std::size_t pack_elements = 128 / sizeof(T);
 
 /// The number of elements that sum_lanes adds up before it writes them: two cache lines of 16-bit elements.
 inline constexpr std::size_t summed_elements = 64;

@@ -15,8 +15,9 @@
 
 namespace shardkit::threads::detail {
 
-/// The largest input that is carried with the call: its rank need not wait until the peers have read it.
-inline constexpr std::size_t carried_bytes = 256;
+/// The largest input that is carried with the call: its rank need not wait until the peers have read it. The sum of a
+/// global norm (560 bytes) is carried.
+inline constexpr std::size_t carried_bytes = 576;
 
 /// A rank's state where ranks meet.
 using Member = shared::detail::Member<carried_bytes>;

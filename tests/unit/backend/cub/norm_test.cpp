@@ -8,7 +8,7 @@ namespace norm_test {
 
 TEST_CASE("CUB's norm pass, run by a loop") {
     shardkit::test::SerialMachine machine;
-    shardkit::test::check_norm(machine, 2);
+    shardkit::test::check_norm(machine, 2, shardkit::test::Fuses::no);
 }
 
 }  // namespace norm_test

@@ -4,9 +4,11 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <span>
 #include <string_view>
 #include <type_traits>
+#include <vector>
 
 #include <shardkit/backend/cub/batch.hpp>
 #include <shardkit/backend/cub/block_int8.hpp>
@@ -19,6 +21,57 @@
 #include "machine.hpp"
 
 namespace shardkit::test {
+
+/// A number of each thread of a warp, and what NormPass asks of a warp.
+template <class A>
+struct WarpValue {
+    A of[gpu::detail::warp]{};
+
+    friend WarpValue operator+(const WarpValue& a, const WarpValue& b) {
+        WarpValue sum;
+        for (std::size_t t = 0; t < gpu::detail::warp; ++t) { sum.of[t] = a.of[t] + b.of[t]; }
+        return sum;
+    }
+};
+struct SerialWarp {
+    template <class A>
+    WarpValue<A> choose(std::size_t distance, const WarpValue<A>& first, const WarpValue<A>& second) const {
+        WarpValue<A> chosen;
+        for (std::size_t t = 0; t < gpu::detail::warp; ++t) {
+            chosen.of[t] = (t & distance) == 0 ? first.of[t] : second.of[t];
+        }
+        return chosen;
+    }
+    template <class A>
+    WarpValue<A> exchange(std::size_t distance, const WarpValue<A>& value) const {
+        WarpValue<A> exchanged;
+        for (std::size_t t = 0; t < gpu::detail::warp; ++t) { exchanged.of[t] = value.of[t ^ distance]; }
+        return exchanged;
+    }
+};
+template <class A, class Pass>
+WarpValue<A> pack_sums(const Pass& pass, const std::vector<typename Pass::Loaded>& loaded) {
+    WarpValue<A> squares[Pass::vectors * Pass::lanes];
+    for (std::size_t t = 0; t < gpu::detail::warp; ++t) {
+        for (std::size_t i = 0; i < std::size(squares); ++i) {
+            squares[i].of[t] = pass.template square<A>(loaded[t].vector[i / Pass::lanes].lane[i % Pass::lanes]);
+        }
+    }
+    return Pass::pack_sum(squares, SerialWarp{});
+}
+
+/// The same in double, of the one vector of each thread of an index and its neighbours.
+template <class Pass>
+WarpValue<double> pack_sum_again(const Pass& pass, std::uint64_t index, std::size_t vector) {
+    WarpValue<double> squares[Pass::lanes];
+    for (std::size_t t = 0; t < gpu::detail::warp; ++t) {
+        const auto elements = pass.load(index + t, vector);
+        for (std::size_t i = 0; i < Pass::lanes; ++i) {
+            squares[i].of[t] = pass.template square<double>(elements.lane[i]);
+        }
+    }
+    return Pass::pack_sum(squares, SerialWarp{});
+}
 
 /// What gpu::Kernels launches, run by a loop on the host's memory: the same passes, cut into the same vectors.
 struct SerialKernels {
@@ -71,13 +124,31 @@ struct SerialKernels {
                              const double* scale, double* into) {
         if (pieces.empty()) { return; }
         const gpu::detail::NormPass<T> pass = gpu::detail::norm_pass(pieces, positions, scale);
-        shardkit::detail::NormPartial sum;
-        // Three warps, each thread with several indices of a pass that is large.
-        constexpr std::uint64_t threads = 3 * gpu::detail::warp;
-        for (std::uint64_t thread = 0; thread < threads; ++thread) {
-            sum = gpu::detail::AddNormPartials{}(sum, pass(thread, threads));
+        using A = Arithmetic<T>;
+        shardkit::detail::NormSum sum;
+        const auto add = [&sum](std::size_t i, std::int64_t amount) { sum.add_part(i, amount); };
+        // One warp, each thread with all indices of its number.
+        std::vector<gpu::detail::NormThread<A, decltype(add)>> threads(
+            gpu::detail::warp, gpu::detail::NormThread<A, decltype(add)>(add));
+        for (std::uint64_t first = 0; first < pass.indices(); first += gpu::detail::warp) {
+            std::vector<typename gpu::detail::NormPass<T>::Loaded> loaded;
+            for (std::uint64_t t = 0; t < gpu::detail::warp; ++t) { loaded.push_back(pass.load(first + t)); }
+            const auto sums = pack_sums<A>(pass, loaded);
+            for (std::uint64_t t = 0; t < gpu::detail::warp; ++t) {
+                for (const auto& vector : loaded[t].vector) {
+                    if (!pass.finite(vector)) { add(ExactSum::numbers, 1); }
+                }
+                if (t % 2 != 0) { continue; }
+                const std::size_t vector = gpu::detail::NormPass<T>::vector_of(static_cast<unsigned>(t));
+                if (shardkit::detail::holds_squares(sums.of[t])) {
+                    threads[t].take(sums.of[t]);
+                } else {
+                    threads[t].take_apart(pack_sum_again(pass, first, vector).of[t]);
+                }
+            }
         }
-        gpu::detail::AddToNorm{into}(sum);
+        for (auto& thread : threads) { thread.end(); }
+        sum.add_to(into);
     }
     template <class Update, class Spans>
     static void update(Stream launch, std::span<const UpdateRange> ranges, const Update* updates,

@@ -82,17 +82,19 @@ TEST_CASE("lanes: the loop chosen at run time gives the bits of the one compiled
     check_same_bits_on_both<double, sk::fp16, float>();
 }
 
-TEST_CASE_TEMPLATE("lanes: block sums do not depend on the width of the registers", T, double, float, sk::bf16,
+TEST_CASE_TEMPLATE("lanes: sums of packs do not depend on the width of the registers", T, double, float, sk::bf16,
                    sk::fp16) {
     if (!host::detail::use_avx2()) { return; }
     using A = sk::Arithmetic<T>;
     const sk::detail::SquaredTerm<A> term{sk::Factor<A>(0.3)};
-    for (std::size_t length = 0; length <= host::detail::block_elements; length = 2 * length + 1) {
-        const auto elements = test::random_elements<T>(length + 1, 5);
-        const T* const first = elements.data() + 1;
-        CHECK(host::detail::compiled::block_sum<A>(first, length, term) ==
-              host::detail::avx2::block_sum<A>(first, length, term));
-    }
+    constexpr std::size_t packs = 50;
+    const auto elements = test::random_elements<T>(packs * host::detail::pack_elements<T> + 1, 5);
+    const T* const first = elements.data() + 1;
+    std::vector<A> sums(packs);
+    std::vector<A> others(packs);
+    host::detail::compiled::pack_sums<A>(first, packs, term, sums.data());
+    host::detail::avx2::pack_sums<A>(first, packs, term, others.data());
+    CHECK(test::same_bits(sums, others));
 }
 
 TEST_CASE_TEMPLATE("lanes: square roots are the correctly rounded ones", A, float, double) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -24,10 +25,10 @@ constexpr std::size_t positions[] = {0, 31, 4095, 4096, 8191, 8192, 8200};
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
 template <class T>
-sk::detail::NormPartial norm_of(std::span<const T> elements, double scale = 1) {
-    sk::detail::NormPartial partial;
-    sk::detail::HostKernels::norm_partial({}, elements, scale, partial);
-    return partial;
+sk::detail::NormTotal norm_of(std::span<const T> elements, double scale = 1) {
+    sk::detail::NormSum sum;
+    sk::detail::HostKernels::norm_partial({}, elements, scale, sum);
+    return sum.total();
 }
 
 template <class T>
@@ -42,27 +43,31 @@ long double exact_sum_of_squares(const std::vector<T>& elements, double scale) {
 
 enum class Contraction { none, fused };
 
-/// The documented order, written out: 128 bytes of partial sums per block of 4096, halved, then doubles.
+/// The documented order, written out: squares, halves of packs of 128 bytes, then exact. In fp32 a pack's first
+/// additions can be fused, as the compiler chooses on this machine.
 template <class T>
 double documented_sum(const std::vector<T>& elements, double scale, Contraction contraction) {
     using A = sk::Arithmetic<T>;
-    constexpr std::size_t partials = 128 / sizeof(A);
-    double total = 0;
-    for (std::size_t block = 0; block < elements.size(); block += 4096) {
-        A sums[partials]{};
-        for (std::size_t i = block; i < elements.size() && i < block + 4096; ++i) {
-            const A scaled = static_cast<A>(scale) * static_cast<A>(elements[i]);
-            A& sum = sums[(i - block) % partials];
-            // Two statements: clang fuses only within one.
-            const A square = scaled * scaled;
-            sum = contraction == Contraction::fused ? std::fma(scaled, scaled, sum) : sum + square;
+    constexpr std::size_t pack = 128 / sizeof(T);
+    sk::ExactSum total;
+    for (std::size_t at = 0; at < elements.size(); at += pack) {
+        A sums[pack]{};
+        for (std::size_t i = at; i < elements.size() && i < at + pack; ++i) {
+            sums[i - at] = static_cast<A>(scale) * static_cast<A>(elements[i]);
         }
-        for (std::size_t half = partials / 2; half > 0; half /= 2) {
-            for (std::size_t i = 0; i < half; ++i) { sums[i] += sums[half + i]; }
+        for (std::size_t half = pack / 2; half > 0; half /= 2) {
+            for (std::size_t i = 0; i < half; ++i) {
+                const bool squares = half == pack / 2;
+                const A other = squares ? sums[half + i] * sums[half + i] : sums[half + i];
+                const A own = sums[i] * sums[i];
+                sums[i] = !squares                            ? sums[i] + other
+                          : contraction == Contraction::fused ? std::fma(sums[i], sums[i], other)
+                                                              : own + other;
+            }
         }
-        total += static_cast<double>(sums[0]);
+        total.add(static_cast<double>(sums[0]));
     }
-    return total;
+    return total.value();
 }
 
 }  // namespace
@@ -75,7 +80,7 @@ TEST_CASE_TEMPLATE("norm_partial: within rounding of a sum in long double, at an
         const auto elements = test::random_elements<T>(length, static_cast<std::uint32_t>(length));
         for (const double scale : {1.0, 0.25, 1.0 / 3}) {
             const auto exact = static_cast<double>(exact_sum_of_squares(elements, scale));
-            const sk::detail::NormPartial partial = norm_of(std::span<const T>(elements), scale);
+            const sk::detail::NormTotal partial = norm_of(std::span<const T>(elements), scale);
             CHECK(std::fabs(partial.sum_of_squares - exact) <= tolerance * exact);
             CHECK(partial.nonfinite == 0);
         }
@@ -94,25 +99,42 @@ TEST_CASE_TEMPLATE("norm_partial: bitwise the documented order, whatever the reg
     }
 }
 
-TEST_CASE("norm_partial: a closed form, and blocks that add up in double") {
-    // Ten blocks of 4096 threes: each block's sum is exact in fp32, the total is not a float.
+TEST_CASE("norm_partial: a closed form, and packs whose sum is exact") {
     const std::vector<float> threes(10 * 4096 + 1, 3.0F);
     CHECK(norm_of(std::span<const float>(threes)).sum_of_squares == 9.0 * (10 * 4096 + 1));
-    std::vector<float> spread(4097, 0.0F);
-    spread[0] = 4096.0F;  // 2^24 in the first block
-    spread[4096] = 1.0F;  // would be lost in a float sum
-    CHECK(norm_of(std::span<const float>(spread)).sum_of_squares == 16777217.0);
+    std::vector<float> spread(3 * 32, 0.0F);
+    spread[0] = 0x1p40F;
+    spread[94] = spread[95] = 0x1p13F;  // half of the last bit of a double of 2^80: a tie,
+    spread[40] = 1.0F;                  // which this breaks
+    CHECK(norm_of(std::span<const float>(spread)).sum_of_squares == 0x1p80 + 0x1p28);
 }
 
-TEST_CASE_TEMPLATE("norm_partial: adds to what is there, block by block", T, float, double, sk::bf16) {
-    const auto elements = test::random_elements<T>(3 * 4096 + 17, 9);
+TEST_CASE_TEMPLATE("norm_partial: cut anywhere at packs, and in any order, the same bits", T, float, double, sk::bf16,
+                   sk::fp16) {
+    constexpr std::size_t pack = 128 / sizeof(T);
+    // Packs from the smallest to the largest sums, with zeros, so that each way of adding them is taken.
+    auto elements = test::random_elements<T>(300 * pack + 17, 9);
+    for (std::size_t p = 0; p < 300; ++p) {
+        const double size = p % 7 == 0 ? 0 : std::ldexp(1, static_cast<int>(p * 37 % 60) - 30);
+        for (std::size_t i = 0; i < pack; ++i) {
+            elements[p * pack + i] = test::rounded<T>(test::widened(elements[p * pack + i]) * size);
+        }
+    }
     const std::span<const T> all(elements);
-    const sk::detail::NormPartial whole = norm_of(all);
-    sk::detail::NormPartial pieces;
-    sk::detail::HostKernels::norm_partial({}, all.first(4096), 1, pieces);
-    sk::detail::HostKernels::norm_partial({}, all.subspan(4096), 1, pieces);
-    // The same additions in the same order, as the second call starts at a block's boundary.
-    CHECK(pieces == whole);
+    const sk::detail::NormTotal whole = norm_of(all, 0.7);
+    CHECK(whole.sum_of_squares > 0);
+    for (const std::size_t packs : {1U, 2U, 5U, 128U, 299U}) {
+        CAPTURE(packs);
+        std::vector<double> travelling(sk::detail::NormSum::numbers);
+        for (std::size_t from = (all.size() - 1) / (packs * pack) * packs * pack;; from -= packs * pack) {
+            sk::detail::NormSum part;
+            sk::detail::HostKernels::norm_partial({}, all.subspan(from, std::min(packs * pack, all.size() - from)),
+                                                  0.7, part);
+            part.add_to(travelling.data());
+            if (from == 0) { break; }
+        }
+        CHECK(sk::detail::NormSum(travelling.data()).total() == whole);
+    }
 }
 
 TEST_CASE_TEMPLATE("norm_partial: the address does not matter", T, double, float, sk::fp16) {
@@ -131,7 +153,7 @@ TEST_CASE_TEMPLATE("norm_partial: an infinite or NaN element anywhere is found",
         for (const std::size_t at : positions) {
             auto elements = test::random_elements<T>(8201, 13);
             elements[at] = test::rounded<T>(bad);
-            const sk::detail::NormPartial partial = norm_of(std::span<const T>(elements), 1.0 / 65536);
+            const sk::detail::NormTotal partial = norm_of(std::span<const T>(elements), 1.0 / 65536);
             CHECK(partial.nonfinite > 0);
             CHECK_FALSE(std::isfinite(partial.sum_of_squares));
         }
@@ -143,7 +165,7 @@ TEST_CASE("norm_partial: squares that fp32 does not hold are summed in double, a
         CAPTURE(scale);
         double expected = 0;
         for (const float element : elements) { expected += std::pow(static_cast<double>(element) * scale, 2); }
-        const sk::detail::NormPartial got = norm_of(std::span<const float>(elements), scale);
+        const sk::detail::NormTotal got = norm_of(std::span<const float>(elements), scale);
         CHECK(got.sum_of_squares == doctest::Approx(expected).epsilon(1e-5));
         CHECK(expected > 0);
         CHECK(got.nonfinite == 0);
@@ -164,7 +186,7 @@ TEST_CASE("norm_partial: squares that fp32 does not hold are summed in double, a
     check(std::vector<float>(100, 1e30F), 1e-60);
     const std::vector<sk::bf16> tiny(5000, sk::bf16(1e-30F));
     CHECK(norm_of(std::span<const sk::bf16>(tiny)).sum_of_squares == doctest::Approx(5000 * 1e-60).epsilon(0.02));
-    CHECK(norm_of(std::span<const float>(std::vector<float>(5000))) == sk::detail::NormPartial{});
+    CHECK(norm_of(std::span<const float>(std::vector<float>(5000))) == sk::detail::NormTotal{});
 }
 
 TEST_CASE("norm_partial: a finite element that is infinite once it is scaled counts as an update would take it") {
@@ -180,7 +202,7 @@ TEST_CASE("norm_partial: a square that overflows in double is no nonfinite eleme
     CHECK(norm_of(std::span<const double>(huge)).nonfinite == 0);
     const std::vector<float> large(100, 3e30F);
     // Scaled first, squared afterwards.
-    const sk::detail::NormPartial scaled = norm_of(std::span<const float>(large), 0x1p-80);
+    const sk::detail::NormTotal scaled = norm_of(std::span<const float>(large), 0x1p-80);
     CHECK(scaled.sum_of_squares == doctest::Approx(100 * std::pow(3e30 * 0x1p-80, 2)).epsilon(1e-6));
     const std::vector<sk::fp16> halves(100, sk::fp16(65504.0F));
     CHECK(norm_of(std::span<const sk::fp16>(halves)).sum_of_squares ==
