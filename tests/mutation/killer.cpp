@@ -3,6 +3,7 @@
 // microbatches and kind of precision, against a plain serial computation. Prints the first difference.
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -87,7 +88,8 @@ Outcome serial(const Case& c) {
         outcome.norms.insert(outcome.norms.end(), {std::sqrt(squares), std::sqrt(squares), largest});
         const auto ranks = static_cast<double>(data_ranks * c.tp);
         const auto step = static_cast<double>(s);
-        outcome.norms.insert(outcome.norms.end(), {ranks * (ranks - 1) / 2 + ranks * step, ranks - 1 + step});
+        outcome.norms.insert(outcome.norms.end(), {ranks * (ranks - 1) / 2 + ranks * step, ranks - 1 + step,
+                                                   ranks * ranks / 2 + ranks * step});
     }
     for (const auto& layer : values) {
         outcome.parameters.insert(outcome.parameters.end(), layer.begin(), layer.end());
@@ -143,7 +145,8 @@ Outcome parallel(Rank& rank, const Case& c, Policy policy) {
         optimizer.step(std::move(reduced));
         const auto number = static_cast<double>(rank.rank() + s);
         outcome.norms.insert(outcome.norms.end(), {sk::all_reduce_value(rank, number),
-                                                   sk::all_reduce_value(rank, number, sk::ReduceOp::max)});
+                                                   sk::all_reduce_value(rank, number, sk::ReduceOp::max),
+                                                   sk::exact_sum(rank, std::array{number, 0.5})});
     }
     for (std::size_t l = 0; l < layers; ++l) {
         std::vector<double> full(weight_numel(l));

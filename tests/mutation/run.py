@@ -172,6 +172,30 @@ ROUNDING = [
      "spans.master[at + i] = round_stochastically<Master>(updated[i], draw(spans.draws.element + i));"),
 ]
 
+# What exact sums and the norm's are made of, by statements likewise.
+EXACT_SUM = "shardkit/core/exact_sum.hpp"
+NORM_SUM = "shardkit/optim/norm_partial.hpp"
+EXACT = [
+    (EXACT_SUM, "a carry lost where a number is split", "carried = moved >> 32U;", "carried = 0;"),
+    (EXACT_SUM, "a carry lost in a sum that travels", "carried = number >> 32U;", "carried = 0;"),
+    (EXACT_SUM, "digits that are not carried", "parts_[i + 1] += parts_[i] >> 32U;", "static_cast<void>(i);"),
+    (EXACT_SUM, "ties away from zero", "if (bit(lowest - 1) && (below || (fraction & 1U) != 0)) { ++fraction; }",
+     "if (bit(lowest - 1)) { ++fraction; }"),
+    (EXACT_SUM, "a sum that is cut off", "if (bit(lowest - 1) && (below || (fraction & 1U) != 0)) { ++fraction; }",
+     "static_cast<void>(below);"),
+    (EXACT_SUM, "digits below the last bit ignored",
+     "for (std::size_t i = 0; i < (lowest - 1) / 32; ++i) { below = below || parts_[i] != 0; }", "static_cast<void>(below);"),
+    (EXACT_SUM, "one infinity taken for two", "if (parts_[negative_infinity] > 0) { return -infinity; }",
+     "if (parts_[negative_infinity] > 0) { return infinity; }"),
+    (NORM_SUM, "the window's upper half lost",
+     "if constexpr (!single) { high_ += (fraction >> 1U >> (63 - shift)) + (low_ < moved ? 1 : 0); }",
+     "static_cast<void>(moved);"),
+    (NORM_SUM, "sums outside of the window taken in", "if (shift >= range) { return false; }",
+     "if (shift >= 2 * range) { return false; }"),
+    (NORM_SUM, "sums outside of the window lost", "squares.add(static_cast<double>(sums[at]));",
+     "static_cast<void>(at);"),
+]
+
 
 def split_arguments(text):
     arguments, depth, current = [], 0, ""
@@ -479,7 +503,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--compiler", default="g++")
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--target", help="library, optimizers, rounding, layers or trainer; all of them if not given")
+    parser.add_argument("--target", help="library, optimizers, rounding, exact, layers or trainer; all of them if not given")
     options = parser.parse_args()
     trainer = ([TRAINER / "allocation_counter.cpp", TRAINER / "model/blas.cpp"],
                [f"-I{EXAMPLES}", *package_flags("--cflags", "openblas"), *package_flags("--libs", "openblas")])
@@ -488,6 +512,7 @@ def main():
                has_table=True),
         Target("optimizers", ROOT / "include", [], "optimizer_killer.cpp", expressions=ARITHMETIC),
         Target("rounding", ROOT / "include", [], "rounding_killer.cpp", statements=ROUNDING),
+        Target("exact", ROOT / "include", [], "exact_killer.cpp", statements=EXACT),
         Target("layers", ROOT / "include", ["shardkit/tensor_parallel", "shardkit/context_parallel"],
                "trainer_killer.cpp", *trainer),
         Target("trainer", EXAMPLES, ["train_gpt/program"], "trainer_killer.cpp", *trainer, texts=TYPED, expressions=ADDED),
