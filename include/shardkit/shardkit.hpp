@@ -36,7 +36,6 @@
 // Ranks on a mesh.
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/rank/all_reduce_value.hpp>
-#include <shardkit/rank/exact_sum.hpp>
 #include <shardkit/rank/rank.hpp>
 
 // How parameters, gradients and optimizer states are sharded.

@@ -222,7 +222,7 @@ def predicted_us(row, links, numel, bytes_each):
         return 0 if ranks < 2 else factor * (ranks - 1) * (latency_us + size / ranks / gb_s / 1e3)
     within, across, per_node = links
     size = numel * bytes_each
-    norm = 16 * (n if row["policy"] != "hybrid_shard" else group)
+    norm = 560
     of_world = across if n > per_node else within
     of_group = across if group > per_node else within
     time = ring("all_reduce", n, norm, of_world)

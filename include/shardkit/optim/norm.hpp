@@ -310,9 +310,10 @@ GlobalNorm<Engine> global_norm(const Reduced<Engine>& reduced, NormKind kind, So
 
 /// sqrt of the sum of squares over every distinct trainable element of every group, after divisor and loss
 /// scale. Squares are added within packs of 128 bytes of a parameter, and the packs' sums exactly (ExactSum). So
-/// equal gradients have the same norm, to the last bit, under every policy and on any number of ranks. With
-/// NormKind::infinity it is the largest magnitude instead, to clip by; its square lies in memory. Order:   collective
-/// over the world: one all-reduce of 70 doubles, or of two. Source:  torch.nn.utils.clip_grad_norm_
+/// equal gradients have the same norm, to the last bit, under every policy and on any number of ranks.
+/// With NormKind::infinity it is the largest magnitude instead, to clip by; its square lies in memory.
+/// Order:   collective over the world: one all-reduce of 70 doubles, or of two.
+/// Source:  torch.nn.utils.clip_grad_norm_
 template <class X>
 auto global_norm(const X& reduced, NormKind kind, SourceLocation where = SourceLocation::current()) {
     constexpr bool is_reduced = detail::IsReduced<X>::value;

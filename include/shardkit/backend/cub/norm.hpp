@@ -189,9 +189,9 @@ NormPass<T> norm_pass(std::span<const NormPiece<T>> pieces, IndexRange positions
 /// Adds (*scale * element)^2 over `pieces`, and a number > 0 if any of these elements is infinite or NaN, to the
 /// NormSum that travels in `into`. `pieces` are all or a part of norm_table's table, in the engine's memory.
 /// `positions` go from the begin of the first piece to the end of the last one. Defined in norm.cuh, as is the call
-/// operator of DeviceLaunch. Order:  stream-ordered. Packs of 128 bytes are added as by the host, if a piece begins
-/// at a multiple of 16 bytes;
-///         otherwise they begin there. Their sums are added exactly. So every run gives the same bits, on any GPU.
+/// operator of DeviceLaunch.
+/// Order:  stream-ordered. Packs of 128 bytes begin where a piece does, or at the multiple of 16 bytes before, and
+///         are added as by the host. Their sums are added exactly: every run gives the same bits, on any GPU.
 /// Cost:   one pass and one launch, whatever the number of pieces.
 /// @throws std::runtime_error that names both sizes, when the stream's scratch is too small
 template <FloatingElement T>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <shardkit/rank/exact_sum.hpp>
+#include <shardkit/rank/all_reduce_value.hpp>
 
 #include <cmath>
 #include <cstddef>
@@ -13,7 +13,7 @@
 
 namespace sk = shardkit;
 
-namespace exact_sum_of_ranks_test {
+namespace all_reduce_value_test {
 
 TEST_CASE("exact_sum: the same bits on 1 to 8 ranks, which no sum of doubles has") {
     // Their sum is 1001: the large ones cancel, whichever ranks have them.
@@ -32,4 +32,4 @@ TEST_CASE("exact_sum: the same bits on 1 to 8 ranks, which no sum of doubles has
     }
 }
 
-}  // namespace exact_sum_of_ranks_test
+}  // namespace all_reduce_value_test
