@@ -17,9 +17,10 @@ namespace shardkit::detail {
 using StateNames = std::set<std::string, std::less<>>;
 
 /// The library's optimizers by the states that they keep, in order of their names.
-inline constexpr std::array<std::pair<std::string_view, std::string_view>, 4> optimizers_by_states{
+inline constexpr std::array<std::pair<std::string_view, std::string_view>, 5> optimizers_by_states{
     {{"exp_avg, exp_avg_sq", "AdamW"},
      {"exp_avg, exp_avg_sq, max_exp_avg_sq", "AMSGrad"},
+     {"exp_avg, exp_avg_sq, momentum_buffer", "Muon"},
      {"exp_avg", "Lion"},
      {"momentum_buffer", "SGD with momentum"}}};
 

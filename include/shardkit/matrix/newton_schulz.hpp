@@ -15,17 +15,6 @@
 
 namespace shardkit {
 
-/// The extents of a row-major matrix.
-struct MatrixExtents {
-    std::size_t rows = 0;
-    std::size_t columns = 0;
-
-    constexpr std::size_t numel() const noexcept { return rows * columns; }
-    constexpr std::size_t shorter() const noexcept { return std::min(rows, columns); }
-    constexpr std::size_t longer() const noexcept { return std::max(rows, columns); }
-    friend constexpr bool operator==(MatrixExtents, MatrixExtents) noexcept = default;
-};
-
 namespace detail {
 
 /// X is the matrix with no more rows than columns: the given one, or its transpose.

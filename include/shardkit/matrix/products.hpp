@@ -1,10 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <concepts>
 #include <cstddef>
+#include <memory>
+#include <utility>
 
 namespace shardkit {
+
+/// The extents of a row-major matrix.
+struct MatrixExtents {
+    std::size_t rows = 0;
+    std::size_t columns = 0;
+
+    constexpr std::size_t numel() const noexcept { return rows * columns; }
+    constexpr std::size_t shorter() const noexcept { return std::min(rows, columns); }
+    constexpr std::size_t longer() const noexcept { return std::max(rows, columns); }
+    friend constexpr bool operator==(MatrixExtents, MatrixExtents) noexcept = default;
+};
 
 /// out = alpha * left * right + beta * out, of row-major matrices without gaps: left [rows, inner],
 /// right [inner, columns], out [rows, columns]. `out` is not read where beta is 0, and overlaps neither factor.
@@ -41,5 +55,56 @@ concept MatrixProducts = requires(const P& products, const Stream& stream, const
     products.multiply(stream, product);
     products.gram(stream, gram);
 };
+
+namespace detail {
+
+/// Any library of products in both arithmetics, so that what multiplies is compiled once for all of them.
+template <class Stream>
+class AnyProducts {
+  public:
+    AnyProducts() noexcept = default;
+    template <class P>
+    requires(MatrixProducts<P, Stream, float>&& MatrixProducts<P, Stream, double>) explicit AnyProducts(P products)
+        : products_(std::make_shared<Model<P>>(std::move(products))) {}
+
+    template <std::floating_point A>
+    void multiply(const Stream& stream, const MatrixProduct<A>& product) const {
+        products_->multiply(stream, product);
+    }
+    template <std::floating_point A>
+    void gram(const Stream& stream, const GramProduct<A>& product) const {
+        products_->gram(stream, product);
+    }
+
+  private:
+    struct Concept {
+        virtual ~Concept() = default;
+        virtual void multiply(const Stream& stream, const MatrixProduct<float>& product) const = 0;
+        virtual void multiply(const Stream& stream, const MatrixProduct<double>& product) const = 0;
+        virtual void gram(const Stream& stream, const GramProduct<float>& product) const = 0;
+        virtual void gram(const Stream& stream, const GramProduct<double>& product) const = 0;
+    };
+    template <class P>
+    struct Model final : Concept {
+        explicit Model(P given) : products(std::move(given)) {}
+        void multiply(const Stream& stream, const MatrixProduct<float>& product) const override {
+            products.multiply(stream, product);
+        }
+        void multiply(const Stream& stream, const MatrixProduct<double>& product) const override {
+            products.multiply(stream, product);
+        }
+        void gram(const Stream& stream, const GramProduct<float>& product) const override {
+            products.gram(stream, product);
+        }
+        void gram(const Stream& stream, const GramProduct<double>& product) const override {
+            products.gram(stream, product);
+        }
+        P products;
+    };
+
+    std::shared_ptr<const Concept> products_;
+};
+
+}  // namespace detail
 
 }  // namespace shardkit

@@ -32,7 +32,7 @@ namespace shardkit::inline SHARDKIT_BUILD {
 /// Cost:    of a step: two small launches for each part, and one pass over a group's elements for each part that has
 ///          parameters of it
 template <class EngineType>
-class CombinedOptimizer final : public Optimizer<EngineType> {
+class CombinedOptimizer : public Optimizer<EngineType> {
   public:
     using Engine = EngineType;
 

@@ -62,6 +62,13 @@ class GroupOptimizer {
     std::span<const char> updated() const noexcept { return {updated_.data(), updated_.size()}; }
 
     std::size_t states_used() const noexcept { return states_used_; }
+    /// The number of a parameter's update in the UpdateTable.
+    /// @pre updates(parameter)
+    std::uint32_t update_of(std::size_t parameter) const noexcept {
+        return first_update_ + static_cast<std::uint32_t>(chosen_[parameter]);
+    }
+    /// Whether some elements of a parameter have taken other numbers of steps than the rest.
+    bool uneven() const noexcept { return !later_.empty(); }
     /// Which elements, relative to those that this rank updates, take which of the optimizer's updates; sorted.
     /// Parameters that lie side by side and take the same one are one range. The engine's memory.
     std::span<const UpdateRange> ranges() const noexcept { return ranges_.span(); }
@@ -167,6 +174,7 @@ class GroupOptimizer {
     std::size_t states_used_ = 0;
     EngineTable<Engine, UpdateRange> ranges_;  // of what this rank updates
     std::optional<std::size_t> number_;
+    std::uint32_t first_update_ = 0;
     std::vector<Choice> choices_;      // what its hypers in the UpdateTable were chosen by; the same on every rank
     std::vector<char> updated_;        // of each parameter, whether it is
     std::vector<std::size_t> chosen_;  // by each parameter, of these; none where it is not updated
@@ -253,6 +261,7 @@ void GroupOptimizer<Rule, Engine, ElementType>::choose(Context<Engine>& context,
                              }
                              add(begin, range.end, choice, element + (begin - range.begin));
                          });
+    first_update_ = updates.size();
     number_ = updates.add(hypers);
     ranges_ = {context, std::span<const UpdateRange>(ranges.data(), ranges.size())};
 }

@@ -47,6 +47,9 @@ Statements optimizer_statements(const typename Rule::Options& options, SourceLoc
     if constexpr (requires { static_cast<unsigned>(options.rule); }) {
         stated.push_back({"momentum rule", concat("number ", static_cast<unsigned>(options.rule)), where});
     }
+    if constexpr (requires { static_cast<unsigned>(options.scale); }) {
+        stated.push_back({"scale", concat("number ", static_cast<unsigned>(options.scale)), where});
+    }
     for_each_own(ParamGroup{}, [&](std::string_view name, const auto& /*given*/, auto member) {
         if constexpr (std::is_invocable_v<decltype(member), const typename Rule::Options&>) {
             stated.push_back({std::string(name), number_text(member(options)), where});

@@ -15,6 +15,7 @@
 
 #include <shardkit/optim/group_optimizer.hpp>
 #include <shardkit/optim/group_progress.hpp>
+#include <shardkit/optim/matrix_rule.hpp>
 #include <shardkit/optim/optimizer.hpp>
 #include <shardkit/optim/optimizer_numbers.hpp>
 #include <shardkit/optim/param_group.hpp>
@@ -111,7 +112,17 @@ class RuleOptimizer : public Optimizer<EngineType> {
     /// @throws std::invalid_argument for hyper-parameters out of range, or two groups with one path
     RuleOptimizer(const Model<Engine, PrecisionType>& model, const Options& options,
                   std::vector<ParamGroup> param_groups, SourceLocation where)
+        : RuleOptimizer(model, options, std::move(param_groups), detail::MatrixSetup<Engine>{}, where) {}
+
+  protected:
+    /// The same for a MatrixRule, with what its whole matrices need. Collective over the world then.
+    RuleOptimizer(const Model<Engine, PrecisionType>& model, const Options& options,
+                  std::vector<ParamGroup> param_groups, const detail::MatrixSetup<Engine>& setup,
+                  SourceLocation where)
         : Optimizer<Engine>(model), model_(model), numbers_(options, std::move(param_groups), where) {
+        if constexpr (MatrixRule<Rule>) {
+            for_each_batches([&](auto& batches) { batches.set_up(setup); });
+        }
         auto& context = model.context(where);
         model.for_each_state(
             [&](auto& state) {
@@ -133,6 +144,7 @@ class RuleOptimizer : public Optimizer<EngineType> {
             where);
     }
 
+  public:
     const Options& options() const noexcept { return numbers_.options(); }
     double learning_rate() const noexcept override { return options().learning_rate; }
     void set_learning_rate(double learning_rate, SourceLocation where = SourceLocation::current()) override {
@@ -220,8 +232,9 @@ class RuleOptimizer : public Optimizer<EngineType> {
                               const detail::StepShare& share, SourceLocation where) override {
         list(where);
         const detail::StatementHash stated = numbers_.begin_step(reduced, coefficient, share, where);
-        for_each_batches(
-            [&](auto& batches) { batches.run(numbers_.context(), numbers_.scalars(), numbers_.engine_options()); });
+        for_each_batches([&](auto& batches) {
+            batches.run(numbers_.context(), numbers_.scalars(), numbers_.engine_options(), where);
+        });
         return stated;
     }
     const detail::StatementsHandle& choices(std::size_t number) const noexcept override {
@@ -247,6 +260,13 @@ class RuleOptimizer : public Optimizer<EngineType> {
     void visit(detail::StateVisitor<Engine>& visitor, SourceLocation where) override {
         using Purpose = typename detail::StateVisitor<Engine>::Purpose;
         const Purpose purpose = visitor.purpose();
+        if constexpr (MatrixRule<Rule>) {
+            if (Rule::kept({1, 1}) != 0) {
+                detail::Group<Engine>::refuse_use(where,
+                                                  "a checkpoint of an optimizer whose rule keeps whole matrices "
+                                                  "(MatrixRule::kept): its files hold states by parameter alone");
+            }
+        }
         std::vector<detail::GroupProgress> all;
         bool as_chosen = true;
         for_each_group(

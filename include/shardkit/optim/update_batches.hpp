@@ -13,6 +13,8 @@
 #include <vector>
 
 #include <shardkit/optim/group_optimizer.hpp>
+#include <shardkit/optim/matrix_launches.hpp>
+#include <shardkit/optim/matrix_rule.hpp>
 #include <shardkit/optim/param_group.hpp>
 #include <shardkit/optim/step_work.hpp>
 #include <shardkit/optim/update.hpp>
@@ -195,6 +197,15 @@ class UpdateLaunches {
     decltype(tables_of(std::make_index_sequence<state_count + 1>{})) tables_;  // by number of states; one is in use
 };
 
+template <class Rule, class Engine, class Precision, class Updated>
+struct LaunchesOf {
+    using type = UpdateLaunches<Rule, Engine, Precision, Updated>;
+};
+template <MatrixRule Rule, class Engine, class Precision, class Updated>
+struct LaunchesOf<Rule, Engine, Precision, Updated> {
+    using type = MatrixLaunches<Rule, Engine, Precision, Updated>;
+};
+
 /// What an optimizer keeps of its groups of one precision, and their updates: of those that keep its master and of
 /// those that do not. Compiled once for all models of an engine and a precision.
 template <class Rule, class Engine, class Precision>
@@ -226,8 +237,13 @@ class UpdateBatches {
     /// Begins to list the model's groups, all and in order.
     void start() noexcept;
     void list(State& state);
-    /// One step of those that take part in it, on the compute stream.
-    void run(Context<Engine>& context, const StepScalars* scalars, const ChosenOptions<Options>* options);
+    /// One step of those that take part in it, on the compute stream. Collective over the world for a MatrixRule.
+    void run(Context<Engine>& context, const StepScalars* scalars, const ChosenOptions<Options>* options,
+             SourceLocation where);
+    /// What a MatrixRule's whole matrices need, before `prepare`.
+    void set_up(const MatrixSetup<Engine>& setup) requires(MatrixRule<Rule>) {
+        for_each([&](auto& launches) { launches.set_up(setup); });
+    }
 
     /// The next group in a walk over the model that `start` began.
     Group& next() noexcept { return groups_[listed_++]; }
@@ -246,9 +262,9 @@ class UpdateBatches {
     std::map<std::uint64_t, std::size_t> numbers_;  // of them, by identity
     // Their ends wait for the kernels that use what is above.
     Table table_;
-    UpdateLaunches<Rule, Engine, Precision, typename Precision::Master> own_;
+    typename LaunchesOf<Rule, Engine, Precision, typename Precision::Master>::type own_;
     std::conditional_t<can_drop_master<Precision>,
-                       UpdateLaunches<Rule, Engine, Precision, typename Precision::Gather>, NoLaunches>
+                       typename LaunchesOf<Rule, Engine, Precision, typename Precision::Gather>::type, NoLaunches>
         stored_;
     std::size_t listed_ = 0;  // of the groups
     bool captured_ = false;
@@ -323,10 +339,16 @@ void UpdateBatches<Rule, Engine, Precision>::list(State& state) {
 
 template <class Rule, class Engine, class Precision>
 void UpdateBatches<Rule, Engine, Precision>::run(Context<Engine>& context, const StepScalars* scalars,
-                                                 const ChosenOptions<Options>* options) {
+                                                 const ChosenOptions<Options>* options, SourceLocation where) {
     captured_ = captured_ || capture_of(context.compute_stream()) != 0;
     table_.begin(context.compute_stream(), scalars, options);
-    for_each([&](auto& launches) { launches.run(context, table_.updates(), &scalars->skip); });
+    for_each([&](auto& launches) {
+        if constexpr (MatrixRule<Rule>) {
+            launches.run(context, table_.updates(), &scalars->skip, where);
+        } else {
+            launches.run(context, table_.updates(), &scalars->skip);
+        }
+    });
 }
 
 }  // namespace SHARDKIT_BUILD

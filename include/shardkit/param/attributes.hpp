@@ -8,11 +8,12 @@
 namespace shardkit {
 
 /// The choices for one parameter besides its name and shape. They are stated on its type (tp::Split, Frozen,
-/// NoDecay), in the list of a TensorList, or for a group in ShardedOptions; all end in the parameter's record.
+/// NoDecay, NoMatrix), in the list of a TensorList, or for a group in ShardedOptions; all end in the parameter's record.
 struct ParameterAttributes {
     TpPlacement tp{};     ///< how the ranks of tp hold the parameter
     bool frozen = false;  ///< excluded from the norm and the update
     bool decay = true;    ///< weight decay applies; a ParamGroup with a weight_decay of its own overrides it
+    bool matrix = true;   ///< with two dimensions: one that an optimizer of whole matrices takes
 
     friend constexpr bool operator==(const ParameterAttributes&, const ParameterAttributes&) noexcept = default;
 };
@@ -26,6 +27,11 @@ struct Frozen {
 struct NoDecay {
     static constexpr bool decay = false;
 };
+/// Marks a parameter of two dimensions that is a table of vectors and no linear map between hidden features, as an
+/// embedding or a head: an optimizer of whole matrices (Muon) leaves it to another.
+struct NoMatrix {
+    static constexpr bool matrix = false;
+};
 
 namespace detail {
 
@@ -34,6 +40,7 @@ constexpr ParameterAttributes attributes() noexcept {
     ParameterAttributes stated{tp_placement_of<P>};
     if constexpr (requires { P::frozen; }) { stated.frozen = P::frozen; }
     if constexpr (requires { P::decay; }) { stated.decay = P::decay; }
+    if constexpr (requires { P::matrix; }) { stated.matrix = P::matrix; }
     return stated;
 }
 

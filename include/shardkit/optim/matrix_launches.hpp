@@ -1,0 +1,411 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <shardkit/comm/agreement.hpp>
+#include <shardkit/comm/broadcast.hpp>
+#include <shardkit/comm/send_receive.hpp>
+#include <shardkit/optim/group_optimizer.hpp>
+#include <shardkit/optim/matrix_placement.hpp>
+#include <shardkit/optim/matrix_rule.hpp>
+#include <shardkit/optim/update.hpp>
+#include <shardkit/rank/context.hpp>
+#include <shardkit/rank/engine_table.hpp>
+#include <shardkit/rank/gather_values.hpp>
+#include <shardkit/rank/launch_table.hpp>
+#include <shardkit/sharded/group_state.hpp>
+
+namespace shardkit::detail {
+
+/// Copies a piece of a part to its place in the whole matrix, or back.
+template <std::floating_point A, bool Back>
+struct MovePiece {
+    A* piece;
+    A* matrix;
+    TensorPart part;
+    std::size_t begin;
+
+    constexpr void operator()(std::uint64_t i) const {
+        A& there = matrix[part.whole_index(begin + i)];
+        if constexpr (Back) {
+            piece[i] = there;
+        } else {
+            there = piece[i];
+        }
+    }
+};
+
+/// What a unit's elements are moved with, from its update.
+template <class Update, class Apply>
+struct BeginApply {
+    struct Unit {
+        std::uint32_t update;
+        MatrixExtents extents;
+    };
+    const Unit* units;
+    const Update* updates;
+    Apply* applies;
+
+    constexpr void operator()(std::uint64_t i) const {
+        applies[i] = updates[units[i].update].apply(units[i].extents);
+    }
+};
+
+/// The steps of a MatrixRule's groups of one precision that update elements of type `Updated`. Batches of matrices
+/// travel through two slots: the directions of a batch go to the owners while the batch before it is multiplied.
+/// Memory:  two slots of pieces and two of whole matrices, the largest matrix of the rank once more, and what the
+/// rule
+///          works in
+template <class Rule, class Engine, class Precision, class Updated>
+class MatrixLaunches {
+    using Kernels = typename Engine::Kernels;
+    using Stream = typename Engine::Stream;
+    using Event = typename Stream::Event;
+    using A = Arithmetic<typename Precision::Master>;
+    using Group = GroupOptimizer<Rule, Engine, A>;
+    using State = GroupState<Engine, Precision>;
+    using Update = typename Rule::template Update<A>;
+    using Apply = std::remove_cvref_t<decltype(std::declval<const Update&>().apply(MatrixExtents{}))>;
+    using Begin = BeginApply<Update, Apply>;
+    static constexpr std::size_t state_count = Rule::state_names.size();
+    static_assert(UpdateOf<Apply, A, 0>,
+                  "MatrixRule: what update.apply returns is called with a parameter and a value");
+
+  public:
+    void set_up(const MatrixSetup<Engine>& setup) { setup_ = setup; }
+    void start() noexcept { listed_.clear(); }
+    void list(Group& group, State& state, const std::uint64_t* steps, bool taken) {
+        listed_.push_back({&group, &state, steps, taken});
+    }
+
+    /// Order:   collective over the world
+    /// @throws  std::invalid_argument as add_units, where ranks differ, and for rows that took other steps than the
+    /// rest
+    void prepare(Context<Engine>& context, const Update* /*updates*/, const std::uint32_t* /*skip*/) {
+        if (listed_.empty()) { return; }
+        place(context);
+        if (placement_.units().empty()) { return; }
+        require_same(context);
+        const std::size_t rank = context.rank();
+        batches_.clear();
+        copies_.clear();
+        std::vector<UpdateRange> ranges;
+        std::size_t scratch = 0;
+        std::size_t largest = 0;
+        for (std::size_t b = 0; b < placement_.batches(); ++b) {
+            Batch& batch = batches_.emplace_back(Batch{placement_.batch_of(b, rank), {}, {}});
+            for (const MatrixPiece& piece : batch.of.pieces) { batch.ranges.push_back(add_ranges(piece, ranges)); }
+        }
+        std::vector<typename Begin::Unit> begins;
+        for (const MatrixUnit& unit : placement_.units()) {
+            const Listed& in = listed_[unit.group];
+            begins.push_back({in.group->update_of(unit.parameter), unit.block()});
+            copies_.push_back(copies_of(context, unit));
+            if (unit.owner != rank) { continue; }
+            largest = std::max(largest, unit.extents.numel());
+            scratch = std::max(scratch, Rule::template scratch<A>(unit.block()));
+        }
+        ranges_ = {context, std::span<const UpdateRange>(ranges)};
+        begins_ = {context, std::span<const typename Begin::Unit>(begins)};
+        applies_ = {context, std::span<const Apply>(std::vector<Apply>(begins.size()))};
+        for (std::size_t slot = 0; slot < slots; ++slot) {
+            pieces_[slot] = context.template buffer<A>(placement_.pieces_numel());
+            owned_[slot] = context.template buffer<A>(placement_.owned_numel());
+        }
+        matrix_ = context.template local_buffer<A>(largest);
+        scratch_ = context.template local_buffer<A>(scratch);
+        keep(context);
+    }
+
+    /// One step of the groups that were listed. Order: stream-ordered; collective over the world.
+    void run(Context<Engine>& context, const Update* updates, const std::uint32_t* skip, SourceLocation where) {
+        if (placement_.units().empty()) { return; }
+        const Step step{context, updates, skip, where};
+        const Stream compute = context.compute_stream();
+        const unsigned long long capture = listed_.front().state->parameters().capture();
+        for (const Listed& each : listed_) {
+            if (each.taken) { each.state->gradients().wait(); }
+        }
+        run_each<Engine>(compute, begins_.size(), Begin{begins_.data(), updates, applies_.data()});
+        std::vector<std::size_t> taken;
+        for (std::size_t b = 0; b < batches_.size(); ++b) {
+            const auto& units = batches_[b].of.units;
+            if (std::any_of(units.begin(), units.end(), [&](std::size_t u) { return is_taken(u); })) {
+                taken.push_back(b);
+            }
+        }
+        if (!taken.empty()) { gather(step, taken.front(), 0); }
+        for (std::size_t i = 0; i < taken.size(); ++i) {
+            if (i > 0) { apply(step, taken[i - 1], (i - 1) % slots); }
+            if (i + 1 < taken.size()) { gather(step, taken[i + 1], (i + 1) % slots); }
+            transform(step, taken[i], i % slots);
+        }
+        if (!taken.empty()) { apply(step, taken.back(), (taken.size() - 1) % slots); }
+        for (const Listed& each : listed_) {
+            if (each.taken) { each.state->parameters().end_update(compute.record(), capture); }
+        }
+    }
+
+    const MatrixPlacement& placement() const noexcept { return placement_; }
+    /// The bytes of this rank's buffers.
+    std::size_t bytes() const noexcept {
+        std::size_t numel = matrix_.size() + scratch_.size();
+        for (std::size_t slot = 0; slot < slots; ++slot) { numel += pieces_[slot].size() + owned_[slot].size(); }
+        for (const auto& kept : kept_) { numel += kept.size(); }
+        return numel * sizeof(A);
+    }
+
+  private:
+    static constexpr std::size_t slots = 2;
+
+    struct Listed {
+        Group* group;
+        State* state;
+        const std::uint64_t* steps;
+        bool taken;
+    };
+    struct Ranges {
+        std::size_t first;  // of the direction's one range
+        std::size_t begin;  // of those that are moved
+        std::size_t end;
+    };
+    struct Batch {
+        MatrixBatch of;
+        std::vector<Ranges> ranges;  // of each piece
+        Event arrived;
+    };
+    /// The ranks that hold copies of a unit's elements.
+    struct Copies {
+        std::optional<typename Engine::Communicator> ranks;  // none: this rank alone
+        std::size_t root = 0;                                // which of them gets them from the owner
+    };
+    struct Step {
+        Context<Engine>& context;
+        const Update* updates;
+        const std::uint32_t* skip;
+        SourceLocation where;
+    };
+
+    const MatrixUnit& unit(std::size_t u) const noexcept { return placement_.units()[u]; }
+    bool is_taken(std::size_t u) const noexcept { return listed_[unit(u).group].taken; }
+
+    void place(Context<Engine>& context) {
+        std::vector<GroupHolders> holders;
+        std::vector<MatrixUnit> units;
+        for (const Listed& each : listed_) {
+            const GroupGeometry& geometry = each.state->geometry();
+            if (each.group->uneven()) {
+                throw_invalid_argument({}, "'", geometry.path,
+                                       "': some rows of a parameter have taken other numbers of steps than the rest, "
+                                       "for which a rule of whole matrices has no step");
+            }
+            add_units<Rule>(geometry, holders.size(), setup_.matrices,
+                            [&](std::size_t p) { return each.group->updates(p); }, units, {});
+            holders.emplace_back(geometry, context.grid());
+        }
+        placement_ = MatrixPlacement(context.grid(), std::move(holders), std::move(units));
+    }
+    void require_same(Context<Engine>& context) const {
+        if (context.world_size() == 1) { return; }
+        const double mine[] = {static_cast<double>(placement_.hash() >> 12U)};
+        const std::size_t other =
+            first_apart(gather_values(context, std::span<const double>(mine), SourceLocation{}));
+        if (other == context.world_size()) { return; }
+        throw_invalid_argument({}, "optimizer of whole matrices: rank ", other,
+                               " takes other matrices than rank 0, or "
+                               "other blocks of them; expected the same Matrices on every rank");
+    }
+    /// What a rank's piece of a unit is in its group's flat buffer, from the first element that the rank updates on.
+    std::size_t place_of(const MatrixPiece& piece) const {
+        const GroupGeometry& group = listed_[unit(piece.unit).group].state->geometry();
+        return group.parameters[unit(piece.unit).parameter].range.begin + piece.elements.begin - group.updated.begin;
+    }
+    Ranges add_ranges(const MatrixPiece& piece, std::vector<UpdateRange>& ranges) const {
+        const MatrixUnit& of = unit(piece.unit);
+        const Listed& in = listed_[of.group];
+        const GroupGeometry& group = in.state->geometry();
+        Ranges its{ranges.size(), ranges.size() + 1, 0};
+        ranges.push_back({0, piece.elements.size(), in.group->update_of(of.parameter), 0});
+        const auto moved = static_cast<std::uint32_t>(piece.unit);
+        if (!group.stochastic_rounding) {
+            ranges.push_back({0, piece.elements.size(), moved, 0});
+        } else {
+            std::uint64_t before = 0;
+            for (std::size_t p = 0; p < of.parameter; ++p) { before += group.parameters[p].shape.numel(); }
+            group.parameters[of.parameter].part.for_each_run(
+                piece.elements.begin, piece.elements.end, [&](std::size_t part, std::size_t whole, std::size_t run) {
+                    const std::size_t begin = part - piece.elements.begin;
+                    ranges.push_back({begin, begin + run, moved, before + whole});
+                });
+        }
+        its.end = ranges.size();
+        return its;
+    }
+    Copies copies_of(Context<Engine>& context, const MatrixUnit& of) const {
+        const GroupHolders& holders = placement_.holders(of);
+        const AxisNames axes = holders.copies(placement_.parameter(of));
+        const RankGroup group = holders.split().group(axes.span(), context.rank());
+        if (group.size() == 1) { return {}; }
+        Copies copies{context.communicator(holders.split(), axes, {}), 0};
+        while (!placement_.sends(of, group.member(copies.root))) { ++copies.root; }
+        return copies;
+    }
+    /// What the owner keeps of its matrices: made once, and never again.
+    void keep(Context<Engine>& context) {
+        if (!kept_.empty()) { return; }
+        for (const MatrixUnit& each : placement_.units()) {
+            const std::size_t numel = each.owner == context.rank() ? each.blocks() * Rule::kept(each.block()) : 0;
+            kept_.push_back(context.template local_buffer<A>(numel));
+        }
+    }
+
+    /// The first pass over elements, and their way to the owners.
+    void gather(const Step& step, std::size_t b, std::size_t slot) {
+        Batch& batch = batches_[b];
+        const Stream compute = step.context.compute_stream();
+        for (std::size_t i = 0; i < batch.of.pieces.size(); ++i) {
+            const MatrixPiece& piece = batch.of.pieces[i];
+            if (!is_taken(piece.unit)) { continue; }
+            with_states([&](auto n) { direct<n>(step, piece, batch.ranges[i], pieces_[slot].span()); });
+        }
+        const Stream communication = step.context.communication_stream();
+        communication.wait(compute.record());
+        exchange(step, batch.of.sent, pieces_[slot].span(), batch.of.received, owned_[slot].span());
+        batch.arrived = communication.record();
+    }
+    template <std::size_t N>
+    void direct(const Step& step, const MatrixPiece& piece, const Ranges& ranges, std::span<A> slot) {
+        const Listed& in = listed_[unit(piece.unit).group];
+        const auto of = in.group->template spans<N, Updated>(*in.state, in.steps);
+        const std::size_t at = place_of(piece);
+        const std::size_t numel = piece.elements.size();
+        UpdateSpans<A, A, typename Precision::Reduction, N> spans;
+        spans.master = slot.subspan(piece.offset, numel);
+        spans.gradient = of.gradient.subspan(at, numel);
+        for (std::size_t s = 0; s < N; ++s) { spans.states[s] = of.states[s].subspan(at, numel); }
+        Kernels::update(step.context.compute_stream(), range(ranges.first, ranges.first + 1), step.updates, step.skip,
+                        spans);
+    }
+    /// What the owners do, and its way back.
+    void transform(const Step& step, std::size_t b, std::size_t slot) {
+        Batch& batch = batches_[b];
+        const Stream compute = step.context.compute_stream();
+        compute.wait(batch.arrived);
+        for (const std::size_t u : batch.of.units) {
+            if (unit(u).owner != step.context.rank() || !is_taken(u)) { continue; }
+            move_pieces<false>(compute, batch.of, u, owned_[slot].span());
+            transform_unit(step, u);
+            move_pieces<true>(compute, batch.of, u, owned_[slot].span());
+        }
+        const Stream communication = step.context.communication_stream();
+        communication.wait(compute.record());
+        exchange(step, batch.of.received, owned_[slot].span(), batch.of.sent, pieces_[slot].span());
+        // In the order of units, which all ranks share; a rank's pieces begin with what it sends itself.
+        for (const std::size_t u : batch.of.units) {
+            const auto& pieces = batch.of.pieces;
+            const auto piece = std::find_if(pieces.begin(), pieces.end(), [u](const auto& p) { return p.unit == u; });
+            const Copies& copies = copies_[u];
+            if (!copies.ranks || !is_taken(u) || piece == pieces.end()) { continue; }
+            broadcast(*copies.ranks, pieces_[slot].span().subspan(piece->offset, piece->elements.size()), copies.root,
+                      communication, step.where);
+        }
+        batch.arrived = communication.record();
+    }
+    template <bool Back>
+    void move_pieces(const Stream& stream, const MatrixBatch& batch, std::size_t u, std::span<A> slot) {
+        for (const MatrixPiece& piece : batch.owned) {
+            if (piece.unit != u) { continue; }
+            run_each<Engine>(stream, piece.elements.size(),
+                             MovePiece<A, Back>{slot.data() + piece.offset, matrix_.data(),
+                                                placement_.part(unit(u), piece.rank), piece.elements.begin});
+        }
+    }
+    void transform_unit(const Step& step, std::size_t u) {
+        const MatrixUnit& of = unit(u);
+        const std::size_t numel = of.block().numel();
+        const std::size_t kept = Rule::kept(of.block());
+        const Update* const update = step.updates + listed_[of.group].group->update_of(of.parameter);
+        for (std::size_t block = 0; block < of.blocks(); ++block) {
+            Rule::template transform<Engine>(
+                step.context.compute_stream(), setup_.products,
+                WholeMatrix<A, Update>{of.block(), matrix_.span().subspan(block * numel, numel), scratch_.span(),
+                                       kept_[u].span().subspan(block * kept, kept), update, step.skip});
+        }
+    }
+    /// The second pass over elements.
+    void apply(const Step& step, std::size_t b, std::size_t slot) {
+        Batch& batch = batches_[b];
+        const Stream compute = step.context.compute_stream();
+        compute.wait(batch.arrived);
+        for (std::size_t i = 0; i < batch.of.pieces.size(); ++i) {
+            const MatrixPiece& piece = batch.of.pieces[i];
+            if (!is_taken(piece.unit)) { continue; }
+            const Listed& in = listed_[unit(piece.unit).group];
+            const auto of = in.group->template spans<0, Updated>(*in.state, in.steps);
+            const std::size_t at = place_of(piece);
+            const std::size_t numel = piece.elements.size();
+            UpdateSpans<Updated, typename Precision::Gather, A, 0> spans;
+            spans.master = of.master.subspan(at, numel);
+            if (!of.gathered.empty()) { spans.gathered = of.gathered.subspan(at, numel); }
+            spans.gradient = std::span<const A>(pieces_[slot].span().subspan(piece.offset, numel));
+            spans.draws = of.draws;
+            const Ranges& ranges = batch.ranges[i];
+            Kernels::update(compute, range(ranges.begin, ranges.end), static_cast<const Apply*>(applies_.data()),
+                            step.skip, spans);
+        }
+    }
+
+    /// Each rank's share of `to` from each: the shares lie in the order of ranks, and have these sizes.
+    void exchange(const Step& step, std::span<const std::size_t> sent, std::span<A> from,
+                  std::span<const std::size_t> received, std::span<A> to) const {
+        const auto& world = step.context.world();
+        const auto share = [](std::span<A> all, std::span<const std::size_t> counts, std::size_t rank) {
+            std::size_t offset = 0;
+            for (std::size_t r = 0; r < rank; ++r) { offset += counts[r]; }
+            return all.subspan(offset, counts[rank]);
+        };
+        for (std::size_t k = 0; k < world.size(); ++k) {
+            const std::size_t next = (world.rank() + k) % world.size();
+            const std::size_t previous = (world.rank() + world.size() - k) % world.size();
+            send_receive(world, std::span<const A>(share(from, sent, next)), next, share(to, received, previous),
+                         previous, step.context.communication_stream(), step.where);
+        }
+    }
+    std::span<const UpdateRange> range(std::size_t begin, std::size_t end) const noexcept {
+        return std::span<const UpdateRange>(ranges_.span()).subspan(begin, end - begin);
+    }
+    /// f(std::integral_constant) of the number of states that the rule has with its options.
+    template <std::size_t N = 0, class F>
+    void with_states(const F& f) {
+        if constexpr (UpdateOf<Update, A, N>) {
+            if (listed_.front().group->states_used() == N) { f(std::integral_constant<std::size_t, N>{}); }
+        }
+        if constexpr (N < state_count) { with_states<N + 1>(f); }
+    }
+
+    MatrixSetup<Engine> setup_;
+    std::vector<Listed> listed_;
+    MatrixPlacement placement_;
+    std::vector<Batch> batches_;
+    std::vector<Copies> copies_;  // of each unit
+    std::array<typename Engine::template Buffer<A>, slots> pieces_{};
+    std::array<typename Engine::template Buffer<A>, slots> owned_{};
+    typename Engine::template Buffer<A> matrix_{};
+    typename Engine::template Buffer<A> scratch_{};
+    std::vector<typename Engine::template Buffer<A>> kept_;  // of each unit
+    // Their ends wait for the kernels that use what is above.
+    EngineTable<Engine, UpdateRange> ranges_;
+    EngineTable<Engine, typename Begin::Unit> begins_;
+    EngineTable<Engine, Apply> applies_;
+};
+
+}  // namespace shardkit::detail

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <shardkit/core/source_location.hpp>
+#include <shardkit/detail/access.hpp>
+#include <shardkit/layout/placed_parameter.hpp>
+#include <shardkit/optim/matrix_rule.hpp>
+#include <shardkit/optim/param_group.hpp>
+#include <shardkit/optim/rule_optimizer.hpp>
+#include <shardkit/step/model.hpp>
+
+namespace shardkit {
+
+inline namespace SHARDKIT_BUILD {
+
+/// An optimizer of a MatrixRule over the parameters of a model that are matrices: Muon's part of Muon, or that of a
+/// rule of your own. Beside an optimizer of the rest it is a part of a CombinedOptimizer. Memory:  the rule's states
+/// for the elements that this rank updates, and the buffers that matrices travel through
+template <class Rule, class Engine, class Precision = DefaultPrecision<float>>
+class MatrixOptimizer : public RuleOptimizer<Rule, Engine, Precision> {
+    static_assert(MatrixRule<Rule>,
+                  "MatrixOptimizer<Rule, ...>: Rule must satisfy MatrixRule; see optim/matrix_rule.hpp");
+
+  public:
+    /// Collective over the world.
+    /// @param products  a MatrixProducts for float and double in the engine's memory
+    /// @throws std::invalid_argument for hyper-parameters out of range, a parameter that has not two dimensions,
+    /// blocks
+    ///         that do not divide it, ranks that differ in them, or two groups with one path
+    template <class Products>
+    MatrixOptimizer(const Model<Engine, Precision>& model, const Products& products,
+                    const typename Rule::Options& options, const Matrices& matrices = {},
+                    std::vector<ParamGroup> param_groups = {}, SourceLocation where = SourceLocation::current())
+        : RuleOptimizer<Rule, Engine, Precision>(model, options, with_rest(model, matrices, std::move(param_groups)),
+                                                 {detail::AnyProducts<typename Engine::Stream>(products), matrices},
+                                                 where) {}
+
+    /// Returns a ParamGroup's condition for what is a matrix, as `matrices` says.
+    static auto are_matrices(const Model<Engine, Precision>& model, const Matrices& matrices) {
+        auto chosen = std::make_shared<std::set<std::pair<std::string, std::string>>>();
+        detail::Access::walk(
+            model,
+            [&](const detail::Group<Engine>& group) {
+                for (const PlacedParameter& p : group.geometry().parameters) {
+                    const bool is =
+                        matrices.matches ? matrices.matches(group.path(), p.name) : p.matrix && p.shape.rank == 2;
+                    if (is) { chosen->emplace(group.path(), p.name); }
+                }
+            },
+            SourceLocation{});
+        return [chosen](std::string_view path, std::string_view parameter) {
+            return chosen->contains({std::string(path), std::string(parameter)});
+        };
+    }
+
+  private:
+    static std::vector<ParamGroup> with_rest(const Model<Engine, Precision>& model, const Matrices& matrices,
+                                             std::vector<ParamGroup> param_groups) {
+        const auto is_matrix = are_matrices(model, matrices);
+        param_groups.insert(param_groups.begin(),
+                            {.matches = [is_matrix](auto path, auto name) { return !is_matrix(path, name); },
+                             .updated_by = UpdatedBy::another});
+        return param_groups;
+    }
+};
+
+}  // namespace SHARDKIT_BUILD
+
+}  // namespace shardkit

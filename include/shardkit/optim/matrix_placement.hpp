@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include <shardkit/core/error.hpp>
+#include <shardkit/detail/fnv.hpp>
+#include <shardkit/layout/index_range.hpp>
+#include <shardkit/layout/owners.hpp>
+#include <shardkit/layout/placed_parameter.hpp>
+#include <shardkit/matrix/products.hpp>
+#include <shardkit/mesh/axis_grid.hpp>
+#include <shardkit/optim/matrix_rule.hpp>
+#include <shardkit/policy/split_mesh.hpp>
+#include <shardkit/sharded/group_geometry.hpp>
+
+namespace shardkit::detail {
+
+/// Which elements of a group each rank of the mesh updates.
+class GroupHolders {
+  public:
+    GroupHolders(const GroupGeometry& group, const AxisGrid& mesh)
+        : group_(&group), split_(split_mesh(mesh, group.policy, group.path, {})) {
+        const bool whole = group.table.updated == Extent::full;
+        copies_ = axes_of(whole ? Over::data : Over::replicas, group.policy);
+        const AxisNames shards = axes_of(Over::shards, group.policy);
+        for (std::size_t rank = 0; rank < mesh.size(); ++rank) {
+            const std::size_t shard = split_.group(shards.span(), rank).index();
+            ranks_.push_back({whole ? IndexRange{0, group.buffer_numel} : group.shard(shard),
+                              split_.group(copies_.span(), rank).index(), mesh.coordinate(Tp::name, rank)});
+        }
+    }
+
+    const GroupGeometry& group() const noexcept { return *group_; }
+    const AxisGrid& split() const noexcept { return split_; }
+    std::size_t tp(std::size_t rank) const noexcept { return ranks_[rank].tp; }
+    /// The axes along which ranks hold copies of the same elements.
+    AxisNames copies(const PlacedParameter& p) const {
+        AxisNames axes = copies_;
+        if (!p.split_over_tp()) { axes.add(Tp::name); }
+        return axes;
+    }
+    /// The number of the copy that a rank holds its part of.
+    std::size_t copy(const PlacedParameter& p, std::size_t rank) const noexcept {
+        return p.split_over_tp() ? ranks_[rank].copy : ranks_[rank].copy * group_->tp + ranks_[rank].tp;
+    }
+    /// The elements that a rank updates, in the order of its part over tp.
+    IndexRange elements(const PlacedParameter& p, std::size_t rank) const noexcept {
+        const IndexRange common = intersect(p.range, ranks_[rank].updated);
+        return common.empty() ? IndexRange{} : relative_to(common, p.range.begin);
+    }
+
+  private:
+    struct Holder {
+        IndexRange updated;
+        std::size_t copy;
+        std::size_t tp;
+    };
+    const GroupGeometry* group_;
+    AxisGrid split_;
+    AxisNames copies_;
+    std::vector<Holder> ranks_;
+};
+
+/// A parameter that an optimizer of whole matrices takes, or the part of it on the ranks with one index of tp.
+struct MatrixUnit {
+    static constexpr std::size_t all = static_cast<std::size_t>(-1);
+
+    std::size_t group = 0;  ///< its number among the holders
+    std::size_t parameter = 0;
+    std::size_t tp = all;  ///< whose part it is
+    MatrixExtents extents;
+    std::size_t block_rows = 0;  ///< of each matrix in it
+    std::uint64_t cost = 0;
+    std::size_t owner = 0;
+
+    MatrixExtents block() const noexcept { return {block_rows, extents.columns}; }
+    std::size_t blocks() const noexcept { return extents.rows / block_rows; }
+};
+
+/// Some elements of a unit: what rank `rank` updates, at `offset` of a slot.
+struct MatrixPiece {
+    std::size_t unit;
+    std::size_t rank;
+    IndexRange elements;  ///< in the order of the rank's part
+    std::size_t offset;
+};
+
+/// What one rank does in one exchange, in which each unit's elements travel to its owner and back the same way.
+/// Counts are by rank: `sent` of the pieces, `received` of the owned.
+struct MatrixBatch {
+    std::vector<std::size_t> units;
+    std::vector<std::size_t> sent, received;
+    std::vector<MatrixPiece> pieces;  ///< what this rank updates: first what it sends, by the owners' ranks
+    std::vector<MatrixPiece> owned;   ///< of what this rank owns: by the senders' ranks
+    std::size_t pieces_numel = 0;
+    std::size_t owned_numel = 0;
+};
+
+/// Which rank owns which matrix of a model, and which travel together. Pure arithmetic, the same on every rank.
+/// In a batch each owner has about one matrix, of about the same size: several small ones, up to the largest of all
+/// or `least_batch` elements.
+class MatrixPlacement {
+  public:
+    static constexpr std::size_t least_batch = std::size_t{1} << 18U;
+
+    MatrixPlacement() = default;
+    /// @pre all units but their owners are given
+    MatrixPlacement(const AxisGrid& mesh, std::vector<GroupHolders> holders, std::vector<MatrixUnit> units)
+        : ranks_(mesh.size()), holders_(std::move(holders)), units_(std::move(units)), loads_(ranks_) {
+        std::vector<std::uint64_t> costs;
+        for (const MatrixUnit& unit : units_) { costs.push_back(unit.cost); }
+        const auto owners = assign_owners(std::span<const std::uint64_t>(costs), loads_,
+                                          [&](std::size_t unit, std::size_t rank) { return has_part(unit, rank); });
+        for (std::size_t u = 0; u < units_.size(); ++u) { units_[u].owner = owners[u]; }
+        make_batches();
+        for (std::size_t b = 0; b < batches_.size(); ++b) {
+            for (std::size_t rank = 0; rank < ranks_; ++rank) {
+                const MatrixBatch batch = batch_of(b, rank);
+                pieces_numel_ = std::max(pieces_numel_, batch.pieces_numel);
+                owned_numel_ = std::max(owned_numel_, batch.owned_numel);
+            }
+        }
+    }
+
+    std::span<const MatrixUnit> units() const noexcept { return units_; }
+    const GroupHolders& holders(const MatrixUnit& unit) const noexcept { return holders_[unit.group]; }
+    const PlacedParameter& parameter(const MatrixUnit& unit) const noexcept {
+        return holders_[unit.group].group().parameters[unit.parameter];
+    }
+    std::size_t batches() const noexcept { return batches_.size(); }
+    /// The cost of what each rank owns.
+    std::span<const std::uint64_t> loads() const noexcept { return loads_; }
+    /// The most elements of a batch that a rank updates, and that a rank owns: over all ranks.
+    std::size_t pieces_numel() const noexcept { return pieces_numel_; }
+    std::size_t owned_numel() const noexcept { return owned_numel_; }
+
+    /// Whether a rank sends its elements to the owner, and gets them back from there: others hold copies.
+    bool sends(const MatrixUnit& unit, std::size_t rank) const noexcept {
+        const PlacedParameter& p = parameter(unit);
+        return holders(unit).copy(p, rank) == holders(unit).copy(p, unit.owner);
+    }
+    MatrixBatch batch_of(std::size_t number, std::size_t rank) const {
+        MatrixBatch batch;
+        batch.units = batches_[number];
+        batch.sent.resize(ranks_);
+        batch.received.resize(ranks_);
+        const auto add = [](std::vector<MatrixPiece>& to, std::size_t unit, std::size_t of, IndexRange elements,
+                            std::size_t& offset) {
+            to.push_back({unit, of, elements, offset});
+            offset += elements.size();
+        };
+        for (const bool sent : {true, false}) {
+            for (const std::size_t u : batch.units) {
+                const IndexRange elements = elements_of(u, rank);
+                if (elements.empty() || sends(units_[u], rank) != sent) { continue; }
+                if (sent) { batch.sent[units_[u].owner] += elements.size(); }
+                add(batch.pieces, u, rank, elements, batch.pieces_numel);
+            }
+        }
+        for (std::size_t from = 0; from < ranks_; ++from) {
+            for (const std::size_t u : batch.units) {
+                const IndexRange elements = elements_of(u, from);
+                if (elements.empty() || units_[u].owner != rank || !sends(units_[u], from)) { continue; }
+                batch.received[from] += elements.size();
+                add(batch.owned, u, from, elements, batch.owned_numel);
+            }
+        }
+        return batch;
+    }
+    /// The part of its parameter that a rank has, as the unit sees it.
+    TensorPart part(const MatrixUnit& unit, std::size_t rank) const {
+        const PlacedParameter& p = parameter(unit);
+        const GroupHolders& of = holders(unit);
+        if (unit.tp != MatrixUnit::all) { return TensorPart(p.part.shape()); }
+        return p.split_over_tp() ? TensorPart(p.shape, p.tp.dimension, of.group().tp, of.tp(rank))
+                                 : TensorPart(p.shape);
+    }
+    /// A number that tells apart what ranks must agree on.
+    std::uint64_t hash() const {
+        Fnv all;
+        for (const MatrixUnit& unit : units_) {
+            for (const std::uint64_t number :
+                 {std::uint64_t{unit.group}, std::uint64_t{unit.parameter}, std::uint64_t{unit.tp},
+                  std::uint64_t{unit.block_rows}, std::uint64_t{unit.owner}, unit.cost}) {
+                all.add(number);
+            }
+        }
+        return all.hash;
+    }
+
+  private:
+    bool has_part(std::size_t unit, std::size_t rank) const noexcept {
+        return units_[unit].tp == MatrixUnit::all || units_[unit].tp == holders(units_[unit]).tp(rank);
+    }
+    IndexRange elements_of(std::size_t unit, std::size_t rank) const noexcept {
+        return has_part(unit, rank) ? holders(units_[unit]).elements(parameter(units_[unit]), rank) : IndexRange{};
+    }
+    /// The largest first, so that owners work alike long; within a batch in the order of owners.
+    void make_batches() {
+        std::vector<std::size_t> order(units_.size());
+        for (std::size_t i = 0; i < order.size(); ++i) { order[i] = i; }
+        std::stable_sort(order.begin(), order.end(),
+                         [&](std::size_t a, std::size_t b) { return units_[a].cost > units_[b].cost; });
+        std::size_t most = least_batch;
+        for (const MatrixUnit& unit : units_) { most = std::max(most, unit.extents.numel()); }
+        std::vector<std::size_t> batch_of_rank(ranks_), numel(ranks_);
+        for (const std::size_t u : order) {
+            const std::size_t owner = units_[u].owner;
+            const std::size_t own = units_[u].extents.numel();
+            if (numel[owner] + own > most) {
+                ++batch_of_rank[owner];
+                numel[owner] = 0;
+            }
+            numel[owner] += own;
+            if (batch_of_rank[owner] >= batches_.size()) { batches_.resize(batch_of_rank[owner] + 1); }
+            batches_[batch_of_rank[owner]].push_back(u);
+        }
+        for (auto& batch : batches_) {
+            std::stable_sort(batch.begin(), batch.end(), [&](std::size_t a, std::size_t b) {
+                return units_[a].owner != units_[b].owner ? units_[a].owner < units_[b].owner : a < b;
+            });
+        }
+    }
+
+    std::size_t ranks_ = 1;
+    std::vector<GroupHolders> holders_;
+    std::vector<MatrixUnit> units_;
+    std::vector<std::uint64_t> loads_;
+    std::vector<std::vector<std::size_t>> batches_;
+    std::size_t pieces_numel_ = 0;
+    std::size_t owned_numel_ = 0;
+};
+
+/// The units of one group's parameters for which `is_taken(parameter)`. `group`: its number among the holders.
+/// @throws std::invalid_argument for a parameter that has not two dimensions, and rows of blocks that do not divide
+/// it
+template <class Rule, class IsTaken>
+void add_units(const GroupGeometry& in, std::size_t group, const Matrices& matrices, const IsTaken& is_taken,
+               std::vector<MatrixUnit>& units, SourceLocation where) {
+    for (std::size_t number = 0; number < in.parameters.size(); ++number) {
+        const PlacedParameter& p = in.parameters[number];
+        if (!is_taken(number)) { continue; }
+        if (p.shape.rank != 2) {
+            throw_invalid_argument(where, "'", in.path, ".", p.name, "' has the shape ", p.shape.describe(),
+                                   ", expected two dimensions of a parameter that is a matrix");
+        }
+        const bool parts = p.split_over_tp() && in.tp > 1 && matrices.tp == TpMatrices::parts;
+        const TensorShape& shape = parts ? p.part.shape() : p.shape;
+        MatrixUnit unit{group, number, MatrixUnit::all, {shape.extents[0], shape.extents[1]}};
+        unit.block_rows = matrices.block_rows ? matrices.block_rows(in.path, p.name) : 0;
+        if (unit.block_rows == 0) { unit.block_rows = unit.extents.rows; }
+        if (unit.extents.rows % unit.block_rows != 0) {
+            throw_invalid_argument(where, "'", in.path, ".", p.name, "': block_rows is ", unit.block_rows,
+                                   ", expected a number that divides its ", unit.extents.rows, " rows");
+        }
+        unit.cost = unit.blocks() * Rule::cost(unit.block());
+        for (std::size_t tp = 0; tp < (parts ? in.tp : 1); ++tp) {
+            if (parts) { unit.tp = tp; }
+            units.push_back(unit);
+        }
+    }
+}
+
+}  // namespace shardkit::detail

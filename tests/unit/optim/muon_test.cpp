@@ -1,0 +1,452 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <shardkit/optim/muon.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <optional>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
+
+#include <shardkit/backend/threads/run.hpp>
+#include <shardkit/checkpoint.hpp>
+#include <shardkit/core/bf16.hpp>
+#include <shardkit/mesh/device_mesh.hpp>
+#include <shardkit/param/tensor_list.hpp>
+#include <shardkit/policy/dynamic_policy.hpp>
+#include <shardkit/policy/full_shard.hpp>
+#include <shardkit/policy/hybrid_shard.hpp>
+#include <shardkit/policy/no_shard.hpp>
+#include <shardkit/policy/shard_grad_op.hpp>
+#include <shardkit/policy/shard_optimizer.hpp>
+#include <shardkit/step/loss_scale.hpp>
+
+#include "temporary_folder.hpp"
+#include "unit/optim/golden.hpp"
+#include "unit/thrown_message.hpp"
+
+namespace muon_test {
+
+namespace sk = shardkit;
+
+namespace {
+
+using Engine = sk::threads::Engine;
+using Mesh = sk::DeviceMesh<sk::dynamic, sk::dynamic, sk::dynamic>;
+
+const sk::DynamicPolicy policies[] = {sk::DynamicPolicy(sk::NoShard{}), sk::DynamicPolicy(sk::ShardOptimizer{}),
+                                      sk::DynamicPolicy(sk::ShardGradOp{}), sk::DynamicPolicy(sk::FullShard{}),
+                                      sk::DynamicPolicy(sk::HybridShard<2>{})};
+
+constexpr sk::ParameterAttributes split(std::size_t dimension) {
+    return {.tp = {sk::TpPlacement::Kind::split, dimension}};
+}
+
+/// Two blocks of matrices, tall, wide and packed, and what is not one: an embedding, biases, a frozen matrix.
+struct Tensor {
+    std::string name;
+    std::vector<std::size_t> extents;
+    sk::ParameterAttributes attributes{};
+
+    std::size_t numel() const {
+        std::size_t product = 1;
+        for (const std::size_t extent : extents) { product *= extent; }
+        return product;
+    }
+};
+const std::vector<Tensor> tensors{{"packed", {12, 5}, split(0)},        {"bias", {7}},
+                                  {"down", {4, 10}, split(1)},          {"square", {6, 6}},
+                                  {"table", {9, 4}, {.matrix = false}}, {"fixed", {3, 3}, {.frozen = true}}};
+
+template <class T>
+sk::TensorList<T> tensor_list() {
+    std::vector<sk::NamedTensor> list;
+    for (const Tensor& tensor : tensors) { list.emplace_back(tensor.name, tensor.extents, tensor.attributes); }
+    return sk::TensorList<T>(std::move(list));
+}
+
+double noise(std::uint64_t i) { return std::sin(static_cast<double>(i * i % 1009) + 0.5); }
+
+struct Choice {
+    sk::MuonOptions options{.learning_rate = 0.05};
+    sk::Matrices matrices{};
+    std::vector<sk::ParamGroup> groups{};
+    double max_norm = sk::unlimited;
+    bool skips = false;  // the second block in the second step
+    bool scales = false;
+    std::optional<sk::StochasticRounding> rounding{};
+};
+
+/// Two groups and a Muon of both, on one rank of any mesh.
+template <class Precision>
+struct Trainer {
+    using T = typename Precision::Gather;
+    using Layer = sk::Sharded<sk::TensorList<T>, sk::DynamicPolicy, Engine, Precision>;
+    sk::Rank<Engine, Mesh>& rank;
+    Choice choice;
+    Layer first, second;
+    sk::Model<Engine, Precision> model{first, second};
+    sk::Muon<Engine, Precision> optimizer;
+    sk::LossScale<Engine> loss_scale;
+
+    Trainer(sk::Rank<Engine, Mesh>& on, const sk::DynamicPolicy& policy, Choice chosen = {})
+        : rank(on),
+          choice(std::move(chosen)),
+          first(on, "blocks.0", tensor_list<T>(), layer_options(policy)),
+          second(on, "blocks.1", tensor_list<T>(), layer_options(policy)),
+          optimizer(model, choice.options, {.learning_rate = 1e-3}, choice.matrices, choice.groups),
+          loss_scale(on, {.initial = 1024}) {
+        model.initialize([](auto path, auto name, auto i) {
+            return noise(i + 31 * name.size() + static_cast<std::uint64_t>(path.back()));
+        });
+    }
+
+    auto layer_options(const sk::DynamicPolicy& policy) const {
+        sk::ShardedOptions<sk::TensorList<T>, sk::DynamicPolicy> options{policy, {}, {}};
+        options.stochastic_rounding = choice.rounding;
+        if (choice.rounding) { options.master = sk::MasterWeights::none; }
+        return options;
+    }
+    /// The same gradients whatever the mesh: the first data rank has all, the others zeros.
+    void add(sk::Accumulation<Engine>& accumulation, Layer& layer, std::uint64_t seed, double factor) {
+        auto gradients = accumulation.gradients(layer);
+        const auto& grid = rank.grid();
+        if (grid.coordinate("dp", rank.rank()) == 0 && grid.coordinate("cp", rank.rank()) == 0) {
+            for (const Tensor& tensor : tensors) {
+                if (tensor.attributes.frozen) { continue; }
+                sk::TensorShape shape{tensor.extents.size()};
+                std::copy(tensor.extents.begin(), tensor.extents.end(), shape.extents.begin());
+                sk::TensorPart part(shape);
+                if (tensor.attributes.tp.kind == sk::TpPlacement::Kind::split) {
+                    part = sk::TensorPart(shape, tensor.attributes.tp.dimension, grid.extent("tp"),
+                                          grid.coordinate("tp", rank.rank()));
+                }
+                auto view = gradients.view(tensor.name);
+                for (std::size_t i = 0; i < view.size(); ++i) {
+                    view[i] = static_cast<T>(static_cast<float>(factor * noise(part.whole_index(i) + seed)));
+                }
+            }
+        }
+        accumulation.add(std::move(gradients));
+    }
+    void step(std::uint64_t number, double factor = 1) {
+        sk::Accumulation accumulation{model};
+        add(accumulation, first, 1000 * number, factor);
+        if (choice.skips && number == 1) {
+            accumulation.skip(second);
+        } else {
+            add(accumulation, second, 1000 * number + 500, factor);
+        }
+        sk::StepOptions<Engine> options{.divisor = sk::sum, .max_norm = choice.max_norm};
+        if (choice.scales) { options.loss_scale = &loss_scale; }
+        optimizer.step(std::move(accumulation), options);
+    }
+    std::vector<float> values() {
+        std::vector<float> all;
+        for (Layer* layer : {&first, &second}) {
+            for (const Tensor& tensor : tensors) {
+                std::vector<float> whole(tensor.numel());
+                layer->read_full(tensor.name, whole);
+                all.insert(all.end(), whole.begin(), whole.end());
+            }
+        }
+        return all;
+    }
+};
+
+template <class Precision>
+std::vector<float> trained(const Mesh& mesh, const sk::DynamicPolicy& policy, const Choice& choice = {}) {
+    std::vector<float> values;
+    sk::threads::run(mesh, [&](auto& rank) {
+        Trainer<Precision> trainer(rank, policy, choice);
+        for (std::uint64_t step = 0; step < 3; ++step) { trainer.step(step); }
+        const std::vector<float> own = trainer.values();
+        if (rank.rank() == 0) { values = own; }
+    });
+    return values;
+}
+
+}  // namespace
+
+TEST_CASE_TEMPLATE("steps are torch.optim.Muon's, on one rank and on three", A, float, double) {
+    const auto cases = sk::test::golden_cases<A>("muon", sk::test::read_golden("muon_golden.json"));
+    CHECK(cases.size() == 16);
+    for (const nlohmann::json& golden : cases) {
+        CAPTURE(golden.at("name").get<std::string>());
+        CAPTURE(golden.at("shape").get<std::string>());
+        const auto rows = golden.at("rows").get<std::size_t>();
+        const auto columns = golden.at("columns").get<std::size_t>();
+        const nlohmann::json& o = golden.at("options");
+        const sk::MuonOptions options{
+            .learning_rate = o.at("learning_rate").get<double>(),
+            .rule = o.at("nesterov").get<bool>() ? sk::Momentum::nesterov : sk::Momentum::classical,
+            .momentum = o.at("momentum").get<double>(),
+            .weight_decay = o.at("weight_decay").get<double>(),
+            .scale =
+                o.at("scale").get<std::string>() == "original" ? sk::MuonScale::jordan : sk::MuonScale::moonlight};
+        for (const std::size_t ranks : {std::size_t{1}, std::size_t{3}}) {
+            sk::threads::run(Mesh(ranks, 1, 1), [&](auto& rank) {
+                using Precision = sk::DefaultPrecision<A>;
+                sk::Sharded<sk::TensorList<A>, sk::FullShard, Engine, Precision> layer(
+                    rank, "layer", sk::TensorList<A>{{"weight", std::vector{rows, columns}}});
+                const auto initial = golden.at("initial").get<std::vector<A>>();
+                layer.load("weight", std::span<const A>(initial));
+                sk::Model model{layer};
+                sk::Muon optimizer{model, options};
+                for (const nlohmann::json& step : golden.at("steps")) {
+                    sk::Accumulation accumulation{model};
+                    auto gradients = accumulation.gradients(layer);
+                    const auto gradient = step.at("gradient").get<std::vector<A>>();
+                    std::copy(gradient.begin(), gradient.end(), gradients.view("weight").data());
+                    accumulation.add(std::move(gradients));
+                    optimizer.step(std::move(accumulation));
+                    std::vector<A> values(rows * columns);
+                    layer.read_full("weight", values);
+                    const auto expected = step.at("parameter").get<std::vector<A>>();
+                    A largest = 0;
+                    for (std::size_t i = 0; i < values.size(); ++i) {
+                        largest = std::max(largest, std::abs(values[i] - expected[i]));
+                    }
+                    // A rounding error of the orthogonal matrix, times the step; and some of the parameter's own.
+                    const auto moved = static_cast<A>(options.learning_rate);
+                    CHECK(largest <= (2000 * moved + 16) * std::numeric_limits<A>::epsilon());
+                }
+            });
+        }
+    }
+}
+
+TEST_CASE("the same gradients give the same bits on 1, 2, 3, 4 and 8 ranks, under five policies, with tp and cp") {
+    const sk::Matrices heads{.block_rows = [](auto, auto name) { return std::size_t{name == "packed" ? 2U : 0U}; }};
+    const Choice choices[] = {{.options = {.learning_rate = 0.05}, .skips = true},
+                              {.options = {.rule = sk::Momentum::classical, .scale = sk::MuonScale::moonlight},
+                               .matrices = heads,
+                               .groups = {{.matches = [](auto, auto name) { return name == "down"; },
+                                           .learning_rate_scale = 2,
+                                           .weight_decay = 0.5,
+                                           .momentum = 0.5}},
+                               .max_norm = 0.5,
+                               .scales = true}};
+    const Mesh meshes[] = {Mesh(2, 1, 1), Mesh(3, 1, 1), Mesh(4, 1, 1), Mesh(8, 1, 1),
+                           Mesh(2, 2, 1), Mesh(1, 2, 2), Mesh(2, 2, 2)};
+    for (const Choice& choice : choices) {
+        const auto expected = trained<sk::DefaultPrecision<float>>(Mesh(1, 1, 1), policies[3], choice);
+        for (const Mesh& mesh : meshes) {
+            for (const sk::DynamicPolicy& policy : policies) {
+                if (policy.values().name == sk::DynamicPolicy(sk::HybridShard<2>{}).values().name &&
+                    mesh.dp() % 2 != 0) {
+                    continue;
+                }
+                CAPTURE(mesh.describe());
+                CAPTURE(std::string(policy.values().name));
+                CHECK(trained<sk::DefaultPrecision<float>>(mesh, policy, choice) == expected);
+            }
+        }
+    }
+}
+
+namespace {
+
+/// One step of a model of one group: a Muon over tensors of these rows and five columns, or AdamW. `values`: of all.
+std::vector<float> one_step(std::size_t tp, const std::vector<std::pair<std::string, std::size_t>>& rows,
+                            const sk::Matrices& matrices, bool split_rows = false) {
+    std::vector<float> values;
+    sk::threads::run(Mesh(1, tp, 1), [&](auto& rank) {
+        std::vector<sk::NamedTensor> list;
+        const auto attributes = split_rows ? split(0) : sk::ParameterAttributes{};
+        for (const auto& [name, number] : rows) {
+            list.emplace_back(name, std::vector{number, std::size_t{5}}, attributes);
+        }
+        sk::Sharded<sk::TensorList<float>, sk::NoShard, Engine> layer(rank, "layer", sk::TensorList<float>(list));
+        sk::Model model{layer};
+        sk::Muon optimizer{model, {.learning_rate = 0.1}, {}, matrices};
+        sk::Accumulation accumulation{model};
+        auto gradients = accumulation.gradients(layer);
+        std::size_t before = rows.size() == 1 ? gradients.view(0).size() * rank.rank() : 0;
+        for (std::size_t p = 0; p < rows.size(); ++p) {
+            for (float& g : gradients.view(p)) { g = static_cast<float>(noise(before++)); }
+        }
+        accumulation.add(std::move(gradients));
+        optimizer.step(std::move(accumulation));
+        std::vector<float> own;
+        for (const auto& [name, number] : rows) {
+            std::vector<float> whole(number * 5);
+            layer.read_full(name, whole);
+            own.insert(own.end(), whole.begin(), whole.end());
+        }
+        if (rank.rank() == 0) { values = own; }
+    });
+    return values;
+}
+
+sk::Matrices blocks_of(std::size_t rows) {
+    return {.block_rows = [rows](auto, auto) { return rows; }};
+}
+
+}  // namespace
+
+TEST_CASE("blocks of rows are matrices by themselves, and so are parts of tp where that is asked for") {
+    const auto apart = one_step(1, {{"q", 4}, {"k", 4}, {"v", 4}}, {});
+    CHECK(one_step(1, {{"packed", 12}}, blocks_of(4)) == apart);
+    CHECK(one_step(1, {{"packed", 12}}, {}) != apart);
+    const auto halves = one_step(1, {{"packed", 12}}, blocks_of(6));
+    CHECK(one_step(2, {{"packed", 12}}, {.tp = sk::TpMatrices::parts}, true) == halves);
+    CHECK(one_step(2, {{"packed", 12}}, {}, true) == one_step(1, {{"packed", 12}}, {}));
+}
+
+TEST_CASE("what is no matrix is AdamW's to the bit, and what is frozen stays") {
+    sk::threads::run(Mesh(2, 1, 1), [](auto& rank) {
+        using Precision = sk::DefaultPrecision<float>;
+        Trainer<Precision> muon(rank, policies[3]);
+        Trainer<Precision> other(rank, policies[3]);
+        sk::AdamW adamw{other.model, {.learning_rate = 1e-3}};
+        const std::vector<float> before = muon.values();
+        for (std::uint64_t number = 0; number < 2; ++number) {
+            muon.step(number);
+            sk::Accumulation accumulation{other.model};
+            other.add(accumulation, other.first, 1000 * number, 1);
+            other.add(accumulation, other.second, 1000 * number + 500, 1);
+            adamw.step(std::move(accumulation), {.divisor = sk::sum});
+        }
+        const std::vector<float> by_muon = muon.values();
+        const std::vector<float> by_adamw = other.values();
+        std::size_t at = 0;
+        for (int block = 0; block < 2; ++block) {
+            for (const Tensor& tensor : tensors) {
+                const bool rest = tensor.name == "bias" || tensor.name == "table";
+                for (std::size_t i = 0; i < tensor.numel(); ++i, ++at) {
+                    if (tensor.attributes.frozen) {
+                        CHECK(by_muon[at] == before[at]);
+                    } else {
+                        CHECK((by_muon[at] == by_adamw[at]) == rest);
+                    }
+                }
+            }
+        }
+    });
+}
+
+TEST_CASE("a gradient that is not finite changes nothing under a loss scale, and without one makes its matrix NaN") {
+    for (const std::size_t ranks : {std::size_t{1}, std::size_t{3}}) {
+        sk::threads::run(Mesh(ranks, 1, 1), [](auto& rank) {
+            using Precision = sk::DefaultPrecision<float>;
+            Trainer<Precision> calm(rank, policies[3], {.scales = true});
+            Trainer<Precision> shaken(rank, policies[3], {.scales = true});
+            for (std::uint64_t number = 0; number < 3; ++number) {
+                shaken.step(7, std::numeric_limits<double>::quiet_NaN());
+                calm.step(number, 1024);
+                // The scale was halved: a power of two, which changes no bits.
+                shaken.step(number, shaken.loss_scale.value());
+                CHECK(shaken.optimizer.steps(shaken.first) == number + 1);
+                CHECK(shaken.values() == calm.values());
+            }
+            CHECK(shaken.loss_scale.value() == calm.loss_scale.value() / 8);
+            Trainer<Precision> bare(rank, policies[3]);
+            bare.step(0, std::numeric_limits<double>::infinity());
+            CHECK(std::isnan(bare.values()[0]));
+        });
+    }
+}
+
+TEST_CASE("16-bit parameters with masters and without, rounded stochastically, have the same bits on any mesh") {
+    using Half = sk::DefaultPrecision<sk::bf16>;
+    const auto expected = trained<Half>(Mesh(1, 1, 1), policies[3]);
+    CHECK(trained<Half>(Mesh(3, 1, 1), policies[1]) == expected);
+    CHECK(trained<Half>(Mesh(2, 2, 1), policies[4]) == expected);
+    const Choice rounds{.rounding = sk::StochasticRounding{17}};
+    const auto rounded = trained<Half>(Mesh(1, 1, 1), policies[3], rounds);
+    CHECK(rounded != expected);
+    CHECK(trained<Half>(Mesh(3, 1, 1), policies[1], rounds) == rounded);
+    CHECK(trained<Half>(Mesh(2, 2, 1), policies[4], rounds) == rounded);
+}
+
+TEST_CASE("a checkpoint goes on, on another mesh, to the bit; one of AdamW says what to do") {
+    using Precision = sk::DefaultPrecision<float>;
+    const temporary_folder::Folder folder;
+    const auto expected = trained<Precision>(Mesh(1, 1, 1), policies[0]);
+    sk::threads::run(Mesh(3, 1, 1), [&](auto& rank) {
+        Trainer<Precision> trainer(rank, policies[3]);
+        trainer.step(0);
+        trainer.step(1);
+        sk::save(rank, folder.file("muon"), 2, sk::CheckpointState{trainer.model, trainer.optimizer});
+        sk::AdamW adamw{trainer.model, {}};
+        sk::save(rank, folder.file("adamw"), 2, sk::CheckpointState{trainer.model, adamw});
+    });
+    for (const Mesh& mesh : {Mesh(2, 2, 1), Mesh(1, 1, 1)}) {
+        sk::threads::run(mesh, [&](auto& rank) {
+            Trainer<Precision> trainer(rank, policies[mesh.dp() == 1 ? 0 : 2]);
+            sk::load(rank, folder.file("muon/step-00000002"), sk::CheckpointState{trainer.model, trainer.optimizer});
+            CHECK(trainer.optimizer.steps(trainer.second) == 2);
+            trainer.step(2);
+            CHECK(trainer.values() == expected);
+
+            const std::string refused = thrown_message<sk::FileError>([&] {
+                sk::load(rank, folder.file("adamw/step-00000002"),
+                         sk::CheckpointState{trainer.model, trainer.optimizer});
+            });
+            CHECK(has(
+                refused,
+                "was saved with an optimizer that keeps exp_avg, exp_avg_sq, as AdamW, and is loaded into an "
+                "optimizer that keeps exp_avg, exp_avg_sq, momentum_buffer, as Muon: LoadOptions::states = false"));
+            sk::load(rank, folder.file("adamw/step-00000002"), sk::CheckpointState{trainer.model, trainer.optimizer},
+                     {.states = false});
+        });
+    }
+}
+
+TEST_CASE("the learning rate of the rest follows Muon's; options are those of the parts") {
+    sk::threads::run(Mesh(1, 1, 1), [](auto& rank) {
+        Trainer<sk::DefaultPrecision<float>> trainer(rank, policies[3]);
+        CHECK(trainer.optimizer.learning_rate() == 0.05);
+        trainer.optimizer.set_learning_rate(0.1);
+        CHECK(trainer.optimizer.matrices().options().learning_rate == 0.1);
+        CHECK(trainer.optimizer.rest().options().learning_rate == 2e-3);
+    });
+}
+
+TEST_CASE("what Muon cannot do is refused, by name") {
+    sk::threads::run(Mesh(1, 1, 1), [](auto& rank) {
+        using List = sk::TensorList<float>;
+        sk::Sharded<List, sk::FullShard, Engine> layer(rank, "layer", List{{"weight", {6, 4}}, {"bias", {6}}});
+        sk::Model model{layer};
+        const auto refused = [&](const sk::MuonOptions& options, const sk::Matrices& matrices,
+                                 const std::vector<sk::ParamGroup>& groups) {
+            return thrown_message<std::invalid_argument>([&] {
+                sk::Muon optimizer{model, options, {}, matrices, groups};
+            });
+        };
+        const auto everything = [](auto, auto) { return true; };
+        CHECK(
+            has(refused({}, {.matches = everything}, {}), "'layer.bias' has the shape [6], expected two dimensions"));
+        CHECK(has(refused({}, blocks_of(4), {}),
+                  "'layer.weight': block_rows is 4, expected a number that divides its 6"));
+        CHECK(has(refused({}, {.matches = [](auto, auto) { return false; }}, {}), "Muon: no parameter is a matrix"));
+        CHECK(has(refused({}, {}, {{.matches = everything, .beta2 = 0.9}}),
+                  "Muon: a ParamGroup gives betas to 'layer.weight', which Muon updates"));
+        CHECK(has(refused({}, {}, {{.matches = everything, .momentum = 0.9}}),
+                  "Muon: a ParamGroup gives a momentum to 'layer.bias', which AdamW updates"));
+        CHECK(has(refused({.rule = sk::Momentum::none}, {}, {}), "Muon: rule is Momentum::none"));
+        CHECK(has(refused({.momentum = 1}, {}, {}), "Muon: momentum is 1"));
+    });
+    sk::threads::run(Mesh(2, 1, 1), [](auto& rank) {
+        sk::Sharded<sk::TensorList<float>, sk::FullShard, Engine> layer(rank, "layer",
+                                                                        sk::TensorList<float>{{"weight", {6, 4}}});
+        sk::Model model{layer};
+        CHECK(has(thrown_message<std::invalid_argument>([&] {
+                      sk::Muon optimizer{model, {}, {}, blocks_of(rank.rank() == 0 ? 3 : 2)};
+                  }),
+                  "rank 1 takes other matrices than rank 0"));
+    });
+}
+
+}  // namespace muon_test
