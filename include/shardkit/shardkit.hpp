@@ -14,7 +14,6 @@
 
 // Parameters as types, and their layout in a flat buffer.
 #include <shardkit/layout/flat_layout.hpp>
-#include <shardkit/layout/owners.hpp>
 #include <shardkit/param/param.hpp>
 #include <shardkit/param/params.hpp>
 #include <shardkit/param/shapes.hpp>
@@ -51,10 +50,6 @@
 #include <shardkit/step/reduce.hpp>
 #include <shardkit/step/summon_full_params.hpp>
 
-// Products of matrices, and orthogonal ones.
-#include <shardkit/matrix/host_products.hpp>
-#include <shardkit/matrix/newton_schulz.hpp>
-
 // Optimizers, the norm of gradients and clipping.
 #include <shardkit/optim/adamw.hpp>
 #include <shardkit/optim/amsgrad.hpp>
@@ -64,6 +59,7 @@
 #include <shardkit/optim/lion.hpp>
 #include <shardkit/optim/model_summary.hpp>
 #include <shardkit/optim/moving_average.hpp>
+#include <shardkit/optim/muon.hpp>
 #include <shardkit/optim/sgd.hpp>
 
 // Tensor-parallel layers, context-parallel attention, and quantisation.

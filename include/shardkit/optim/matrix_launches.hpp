@@ -5,60 +5,23 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
-#include <shardkit/comm/agreement.hpp>
 #include <shardkit/comm/broadcast.hpp>
-#include <shardkit/comm/send_receive.hpp>
 #include <shardkit/optim/group_optimizer.hpp>
+#include <shardkit/optim/matrix_exchange.hpp>
 #include <shardkit/optim/matrix_placement.hpp>
 #include <shardkit/optim/matrix_rule.hpp>
 #include <shardkit/optim/update.hpp>
 #include <shardkit/rank/context.hpp>
 #include <shardkit/rank/engine_table.hpp>
-#include <shardkit/rank/gather_values.hpp>
 #include <shardkit/rank/launch_table.hpp>
 #include <shardkit/sharded/group_state.hpp>
 
 namespace shardkit::detail {
-
-/// Copies a piece of a part to its place in the whole matrix, or back.
-template <std::floating_point A, bool Back>
-struct MovePiece {
-    A* piece;
-    A* matrix;
-    TensorPart part;
-    std::size_t begin;
-
-    constexpr void operator()(std::uint64_t i) const {
-        A& there = matrix[part.whole_index(begin + i)];
-        if constexpr (Back) {
-            piece[i] = there;
-        } else {
-            there = piece[i];
-        }
-    }
-};
-
-/// What a unit's elements are moved with, from its update.
-template <class Update, class Apply>
-struct BeginApply {
-    struct Unit {
-        std::uint32_t update;
-        MatrixExtents extents;
-    };
-    const Unit* units;
-    const Update* updates;
-    Apply* applies;
-
-    constexpr void operator()(std::uint64_t i) const {
-        applies[i] = updates[units[i].update].apply(units[i].extents);
-    }
-};
 
 /// The steps of a MatrixRule's groups of one precision that update elements of type `Updated`. Batches of matrices
 /// travel through two slots: the directions of a batch go to the owners while the batch before it is multiplied.
@@ -94,7 +57,7 @@ class MatrixLaunches {
         if (listed_.empty()) { return; }
         place(context);
         if (placement_.units().empty()) { return; }
-        require_same(context);
+        require_same_matrices(context, placement_);
         const std::size_t rank = context.rank();
         batches_.clear();
         copies_.clear();
@@ -109,7 +72,7 @@ class MatrixLaunches {
         for (const MatrixUnit& unit : placement_.units()) {
             const Listed& in = listed_[unit.group];
             begins.push_back({in.group->update_of(unit.parameter), unit.block()});
-            copies_.push_back(copies_of(context, unit));
+            copies_.push_back(MatrixCopies<Engine>(context, placement_, unit));
             if (unit.owner != rank) { continue; }
             largest = std::max(largest, unit.extents.numel());
             scratch = std::max(scratch, Rule::template scratch<A>(unit.block()));
@@ -183,11 +146,6 @@ class MatrixLaunches {
         std::vector<Ranges> ranges;  // of each piece
         Event arrived;
     };
-    /// The ranks that hold copies of a unit's elements.
-    struct Copies {
-        std::optional<typename Engine::Communicator> ranks;  // none: this rank alone
-        std::size_t root = 0;                                // which of them gets them from the owner
-    };
     struct Step {
         Context<Engine>& context;
         const Update* updates;
@@ -213,16 +171,6 @@ class MatrixLaunches {
             holders.emplace_back(geometry, context.grid());
         }
         placement_ = MatrixPlacement(context.grid(), std::move(holders), std::move(units));
-    }
-    void require_same(Context<Engine>& context) const {
-        if (context.world_size() == 1) { return; }
-        const double mine[] = {static_cast<double>(placement_.hash() >> 12U)};
-        const std::size_t other =
-            first_apart(gather_values(context, std::span<const double>(mine), SourceLocation{}));
-        if (other == context.world_size()) { return; }
-        throw_invalid_argument({}, "optimizer of whole matrices: rank ", other,
-                               " takes other matrices than rank 0, or "
-                               "other blocks of them; expected the same Matrices on every rank");
     }
     /// What a rank's piece of a unit is in its group's flat buffer, from the first element that the rank updates on.
     std::size_t place_of(const MatrixPiece& piece) const {
@@ -250,15 +198,6 @@ class MatrixLaunches {
         its.end = ranges.size();
         return its;
     }
-    Copies copies_of(Context<Engine>& context, const MatrixUnit& of) const {
-        const GroupHolders& holders = placement_.holders(of);
-        const AxisNames axes = holders.copies(placement_.parameter(of));
-        const RankGroup group = holders.split().group(axes.span(), context.rank());
-        if (group.size() == 1) { return {}; }
-        Copies copies{context.communicator(holders.split(), axes, {}), 0};
-        while (!placement_.sends(of, group.member(copies.root))) { ++copies.root; }
-        return copies;
-    }
     /// What the owner keeps of its matrices: made once, and never again.
     void keep(Context<Engine>& context) {
         if (!kept_.empty()) { return; }
@@ -279,7 +218,8 @@ class MatrixLaunches {
         }
         const Stream communication = step.context.communication_stream();
         communication.wait(compute.record());
-        exchange(step, batch.of.sent, pieces_[slot].span(), batch.of.received, owned_[slot].span());
+        exchange_pieces(step.context, batch.of.sent, pieces_[slot].span(), batch.of.received, owned_[slot].span(),
+                        step.where);
         batch.arrived = communication.record();
     }
     template <std::size_t N>
@@ -308,12 +248,13 @@ class MatrixLaunches {
         }
         const Stream communication = step.context.communication_stream();
         communication.wait(compute.record());
-        exchange(step, batch.of.received, owned_[slot].span(), batch.of.sent, pieces_[slot].span());
+        exchange_pieces(step.context, batch.of.received, owned_[slot].span(), batch.of.sent, pieces_[slot].span(),
+                        step.where);
         // In the order of units, which all ranks share; a rank's pieces begin with what it sends itself.
         for (const std::size_t u : batch.of.units) {
             const auto& pieces = batch.of.pieces;
             const auto piece = std::find_if(pieces.begin(), pieces.end(), [u](const auto& p) { return p.unit == u; });
-            const Copies& copies = copies_[u];
+            const MatrixCopies<Engine>& copies = copies_[u];
             if (!copies.ranks || !is_taken(u) || piece == pieces.end()) { continue; }
             broadcast(*copies.ranks, pieces_[slot].span().subspan(piece->offset, piece->elements.size()), copies.root,
                       communication, step.where);
@@ -364,22 +305,6 @@ class MatrixLaunches {
         }
     }
 
-    /// Each rank's share of `to` from each: the shares lie in the order of ranks, and have these sizes.
-    void exchange(const Step& step, std::span<const std::size_t> sent, std::span<A> from,
-                  std::span<const std::size_t> received, std::span<A> to) const {
-        const auto& world = step.context.world();
-        const auto share = [](std::span<A> all, std::span<const std::size_t> counts, std::size_t rank) {
-            std::size_t offset = 0;
-            for (std::size_t r = 0; r < rank; ++r) { offset += counts[r]; }
-            return all.subspan(offset, counts[rank]);
-        };
-        for (std::size_t k = 0; k < world.size(); ++k) {
-            const std::size_t next = (world.rank() + k) % world.size();
-            const std::size_t previous = (world.rank() + world.size() - k) % world.size();
-            send_receive(world, std::span<const A>(share(from, sent, next)), next, share(to, received, previous),
-                         previous, step.context.communication_stream(), step.where);
-        }
-    }
     std::span<const UpdateRange> range(std::size_t begin, std::size_t end) const noexcept {
         return std::span<const UpdateRange>(ranges_.span()).subspan(begin, end - begin);
     }
@@ -396,7 +321,7 @@ class MatrixLaunches {
     std::vector<Listed> listed_;
     MatrixPlacement placement_;
     std::vector<Batch> batches_;
-    std::vector<Copies> copies_;  // of each unit
+    std::vector<MatrixCopies<Engine>> copies_;  // of each unit
     std::array<typename Engine::template Buffer<A>, slots> pieces_{};
     std::array<typename Engine::template Buffer<A>, slots> owned_{};
     typename Engine::template Buffer<A> matrix_{};

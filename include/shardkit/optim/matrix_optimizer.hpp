@@ -21,8 +21,9 @@ namespace shardkit {
 inline namespace SHARDKIT_BUILD {
 
 /// An optimizer of a MatrixRule over the parameters of a model that are matrices: Muon's part of Muon, or that of a
-/// rule of your own. Beside an optimizer of the rest it is a part of a CombinedOptimizer. Memory:  the rule's states
-/// for the elements that this rank updates, and the buffers that matrices travel through
+/// rule of your own. Beside an optimizer of the rest it is a part of a CombinedOptimizer.
+/// Memory:  the rule's states for the elements that this rank updates, and the buffers that matrices travel through;
+///          `bytes_of_exchange` says how much
 template <class Rule, class Engine, class Precision = DefaultPrecision<float>>
 class MatrixOptimizer : public RuleOptimizer<Rule, Engine, Precision> {
     static_assert(MatrixRule<Rule>,
@@ -58,6 +59,14 @@ class MatrixOptimizer : public RuleOptimizer<Rule, Engine, Precision> {
         return [chosen](std::string_view path, std::string_view parameter) {
             return chosen->contains({std::string(path), std::string(parameter)});
         };
+    }
+
+    /// The bytes of this rank's buffers for whole matrices: those that they travel through, those that the rule works
+    /// in and what it keeps of matrices that the rank owns. They come on top of a MemoryPlan.
+    std::size_t bytes_of_exchange() {
+        std::size_t bytes = 0;
+        this->for_each_batches([&](auto& batches) { bytes += batches.exchange_bytes(); });
+        return bytes;
     }
 
   private:

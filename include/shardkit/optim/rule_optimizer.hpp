@@ -143,6 +143,11 @@ class RuleOptimizer : public Optimizer<EngineType> {
             },
             where);
     }
+    /// f(batches) for the groups of each precision.
+    template <class F>
+    void for_each_batches(const F& f) {
+        std::apply([&](auto&... batches) { (f(batches), ...); }, batches_);
+    }
 
   public:
     const Options& options() const noexcept { return numbers_.options(); }
@@ -197,11 +202,6 @@ class RuleOptimizer : public Optimizer<EngineType> {
     template <class P>
     BatchesOf<P>& batches_of(const detail::GroupState<Engine, P>& /*state*/) noexcept {
         return std::get<BatchesOf<P>>(batches_);
-    }
-    /// f(batches) for the groups of each precision.
-    template <class F>
-    void for_each_batches(const F& f) {
-        std::apply([&](auto&... batches) { (f(batches), ...); }, batches_);
     }
     /// f(group state, its GroupOptimizer, the table with its progress) for every group, in order.
     template <class F>

@@ -244,6 +244,10 @@ class UpdateBatches {
     void set_up(const MatrixSetup<Engine>& setup) requires(MatrixRule<Rule>) {
         for_each([&](auto& launches) { launches.set_up(setup); });
     }
+    std::size_t exchange_bytes() const requires(MatrixRule<Rule>) {
+        if constexpr (can_drop_master<Precision>) { return own_.bytes() + stored_.bytes(); }
+        return own_.bytes();
+    }
 
     /// The next group in a walk over the model that `start` began.
     Group& next() noexcept { return groups_[listed_++]; }

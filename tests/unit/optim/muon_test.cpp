@@ -404,6 +404,41 @@ TEST_CASE("a checkpoint goes on, on another mesh, to the bit; one of AdamW says 
     }
 }
 
+TEST_CASE(
+    "what travels is each element to the owner and back, and memory is two slots, a matrix and what it works in") {
+    // 48 elements: 32 on rank 0, which owns the matrix, and 16 on rank 1.
+    sk::threads::run(Mesh(2, 1, 1), [](auto& rank) {
+        sk::Sharded<sk::TensorList<float>, sk::FullShard, Engine> layer(rank, "layer",
+                                                                        sk::TensorList<float>{{"weight", {8, 6}}});
+        sk::Model model{layer};
+        sk::Muon optimizer{model};
+        const std::size_t slots = 2 * (32 + 48);
+        const std::size_t works = 48 + (48 + 2 * 6 * 6);
+        CHECK(optimizer.matrices().bytes_of_exchange() == 4 * (slots + (rank.rank() == 0 ? works : 0)));
+        sk::Accumulation accumulation{model};
+        accumulation.add_zero(layer);
+        rank.traffic().clear();
+        optimizer.step(std::move(accumulation));
+        const auto moved = rank.traffic().total(sk::Verb::all_to_all_uneven);
+        CHECK(moved.calls == 2);
+        CHECK(moved.moved == sk::ByteCount(4 * 16));
+        CHECK(rank.traffic().total(sk::Verb::broadcast).calls == 0);
+    });
+    // Under NoShard the owner gives the matrix to all, and its directions come from itself.
+    sk::threads::run(Mesh(3, 1, 1), [](auto& rank) {
+        sk::Sharded<sk::TensorList<float>, sk::NoShard, Engine> layer(rank, "layer",
+                                                                      sk::TensorList<float>{{"weight", {8, 6}}});
+        sk::Model model{layer};
+        sk::Muon optimizer{model};
+        sk::Accumulation accumulation{model};
+        accumulation.add_zero(layer);
+        rank.traffic().clear();
+        optimizer.step(std::move(accumulation));
+        CHECK(rank.traffic().total(sk::Verb::all_to_all_uneven).moved == sk::ByteCount(0));
+        CHECK(rank.traffic().total(sk::Verb::broadcast).moved == sk::ByteCount(rank.rank() == 0 ? 0 : 4 * 48));
+    });
+}
+
 TEST_CASE("the learning rate of the rest follows Muon's; options are those of the parts") {
     sk::threads::run(Mesh(1, 1, 1), [](auto& rank) {
         Trainer<sk::DefaultPrecision<float>> trainer(rank, policies[3]);

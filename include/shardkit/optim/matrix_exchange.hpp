@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <numeric>
+#include <optional>
+#include <span>
+
+#include <shardkit/comm/agreement.hpp>
+#include <shardkit/comm/all_to_all_uneven.hpp>
+#include <shardkit/comm/send_receive.hpp>
+#include <shardkit/core/error.hpp>
+#include <shardkit/matrix/products.hpp>
+#include <shardkit/mesh/axis_grid.hpp>
+#include <shardkit/optim/matrix_placement.hpp>
+#include <shardkit/param/tensor_part.hpp>
+#include <shardkit/rank/context.hpp>
+#include <shardkit/rank/gather_values.hpp>
+
+namespace shardkit::detail {
+
+/// Copies a piece of a part to its place in the whole matrix, or back.
+template <std::floating_point A, bool Back>
+struct MovePiece {
+    A* piece;
+    A* matrix;
+    TensorPart part;
+    std::size_t begin;
+
+    constexpr void operator()(std::uint64_t i) const {
+        A& there = matrix[part.whole_index(begin + i)];
+        if constexpr (Back) {
+            piece[i] = there;
+        } else {
+            there = piece[i];
+        }
+    }
+};
+
+/// What a unit's elements are moved with, from its update.
+template <class Update, class Apply>
+struct BeginApply {
+    struct Unit {
+        std::uint32_t update;
+        MatrixExtents extents;
+    };
+    const Unit* units;
+    const Update* updates;
+    Apply* applies;
+
+    constexpr void operator()(std::uint64_t i) const {
+        applies[i] = updates[units[i].update].apply(units[i].extents);
+    }
+};
+
+/// The ranks that hold copies of a unit's elements, to which one of them gives what it gets from the owner.
+template <class Engine>
+struct MatrixCopies {
+    std::optional<typename Engine::Communicator> ranks;  ///< none: this rank alone
+    std::size_t root = 0;
+
+    /// Collective over the world on first use.
+    MatrixCopies(Context<Engine>& context, const MatrixPlacement& placement, const MatrixUnit& unit) {
+        const GroupHolders& holders = placement.holders(unit);
+        const AxisNames axes = holders.copies(placement.parameter(unit));
+        const RankGroup group = holders.split().group(axes.span(), context.rank());
+        if (group.size() == 1) { return; }
+        ranks = context.communicator(holders.split(), axes, {});
+        while (!placement.sends(unit, group.member(root))) { ++root; }
+    }
+};
+
+/// Checks that every rank places the same matrices. Collective over the world; the host waits.
+/// @throws std::invalid_argument, the same on every rank
+template <class Engine>
+void require_same_matrices(Context<Engine>& context, const MatrixPlacement& placement) {
+    if (context.world_size() == 1) { return; }
+    const double mine[] = {static_cast<double>(placement.hash() >> 12U)};
+    const std::size_t other = first_apart(gather_values(context, std::span<const double>(mine), SourceLocation{}));
+    if (other == context.world_size()) { return; }
+    throw_invalid_argument(
+        SourceLocation{}, "optimizer of whole matrices: rank ", other,
+        " takes other matrices than rank 0, or other blocks of them; expected the same Matrices on "
+        "every rank");
+}
+
+/// Sends each rank its share of `from`, which begins with them in the order of ranks, and receives as many shares
+/// into `to`. Order: on the communication stream; collective over the world.
+template <class Engine, class A>
+void exchange_pieces(const Context<Engine>& context, std::span<const std::size_t> sent, std::span<A> from,
+                     std::span<const std::size_t> received, std::span<A> to, SourceLocation where) {
+    const auto& world = context.world();
+    const auto stream = context.communication_stream();
+    const auto shares = [](std::span<A> all, std::span<const std::size_t> counts, std::size_t begin,
+                           std::size_t end) {
+        const auto before = counts.first(begin);
+        const auto own = counts.subspan(begin, end - begin);
+        return all.subspan(std::accumulate(before.begin(), before.end(), std::size_t{0}),
+                           std::accumulate(own.begin(), own.end(), std::size_t{0}));
+    };
+    if constexpr (ExchangesUnevenly<typename Engine::Communicator, A>) {
+        all_to_all_uneven(world, std::span<const A>(shares(from, sent, 0, world.size())), sent,
+                          shares(to, received, 0, world.size()), received, stream, where);
+    } else {
+        for (std::size_t k = 0; k < world.size(); ++k) {
+            const std::size_t next = (world.rank() + k) % world.size();
+            const std::size_t previous = (world.rank() + world.size() - k) % world.size();
+            send_receive(world, std::span<const A>(shares(from, sent, next, next + 1)), next,
+                         shares(to, received, previous, previous + 1), previous, stream, where);
+        }
+    }
+}
+
+}  // namespace shardkit::detail

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+// A rule of whole matrices that is not the library's, as docs/optimizers.md says how to write one.
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include <shardkit/checkpoint.hpp>
+#include <shardkit/shardkit.hpp>
+
+#include "temporary_folder.hpp"
+#include "unit/thrown_message.hpp"
+
+namespace matrix_rule_test {
+
+namespace sk = shardkit;
+
+namespace {
+
+struct RowOptions {
+    double learning_rate = 0.1;
+    double weight_decay = 0;
+};
+void validate(const RowOptions& options, sk::SourceLocation where) {
+    if (!(options.learning_rate >= 0)) { sk::throw_invalid_argument(where, "Rows: the learning rate is negative"); }
+}
+
+template <class A>
+struct RowApply {
+    A learning_rate;
+
+    template <class V>
+    constexpr void operator()(V& parameter, V moved) const {
+        parameter = parameter - learning_rate * moved;
+    }
+};
+template <class A>
+struct RowUpdate {
+    sk::Factor<A> gradient_scale;
+    A learning_rate;
+
+    template <class V>
+    constexpr void operator()(V& direction, V gradient) const {
+        direction = gradient_scale * gradient;
+    }
+    constexpr RowApply<A> apply(sk::MatrixExtents /*extents*/) const { return {learning_rate}; }
+};
+
+/// kept = 0.5 kept + 0.5 gram, unless the step is skipped. By element of the square.
+template <class A>
+struct Average {
+    const std::uint32_t* skip;
+    const A* gram;
+    A* kept;
+
+    constexpr void operator()(std::uint64_t i) const {
+        if (*skip == 0) { kept[i] = (kept[i] + gram[i]) / 2; }
+    }
+};
+/// Each row divided by the root of its own average.
+template <class A>
+struct DivideRows {
+    std::size_t rows, columns;
+    const A* kept;
+    A* values;
+
+    constexpr void operator()(std::uint64_t i) const {
+        const std::size_t row = i / columns;
+        const A sum = kept[row * rows + row];
+        values[i] = sum > 0 ? values[i] / std::sqrt(sum) : A{0};
+    }
+};
+
+/// Keeps the mean of G G^T of each matrix, and moves each row by the gradient over the root of its diagonal.
+struct RowRule {
+    using Options = RowOptions;
+    static constexpr std::string_view name = "Rows";
+    static constexpr std::array<std::string_view, 0> state_names{};
+    struct Progress {
+        std::uint64_t steps = 0;
+    };
+    static constexpr std::size_t state_count(const Options& /*options*/) { return 0; }
+    static constexpr void advance(Progress& progress, const Options& /*options*/) { ++progress.steps; }
+    template <class A>
+    using Update = RowUpdate<A>;
+    template <class A>
+    static constexpr Update<A> update(const Progress& /*progress*/, const Options& options, double scale) {
+        return {sk::Factor<A>(scale), static_cast<A>(options.learning_rate)};
+    }
+
+    template <class A>
+    static constexpr std::size_t scratch(sk::MatrixExtents extents) {
+        return extents.rows * extents.rows;
+    }
+    static constexpr std::size_t kept(sk::MatrixExtents extents) { return extents.rows * extents.rows; }
+    static constexpr std::uint64_t cost(sk::MatrixExtents extents) { return extents.numel() * extents.rows; }
+    template <class Engine, class Products, class A>
+    static void transform(const typename Engine::Stream& stream, const Products& products,
+                          const sk::WholeMatrix<A, Update<A>>& whole) {
+        const auto [rows, columns] = whole.extents;
+        A* const gram = whole.scratch.data();
+        products.gram(stream, sk::GramProduct<A>{rows, columns, A(1), whole.values.data(), A(0), gram});
+        Engine::Kernels::for_each_index(stream, rows * rows, Average<A>{whole.skip, gram, whole.kept.data()});
+        Engine::Kernels::for_each_index(stream, rows * columns,
+                                        DivideRows<A>{rows, columns, whole.kept.data(), whole.values.data()});
+    }
+};
+
+// One of the requirements left out each.
+struct NoScratch : RowRule {
+    template <class A>
+    static constexpr void scratch(sk::MatrixExtents extents);
+};
+struct NoKept : RowRule {
+    static constexpr int kept = 0;
+};
+struct NoCost : RowRule {
+    static constexpr double cost(sk::MatrixExtents extents);
+};
+struct NoApply : RowRule {
+    template <class A>
+    using Update = RowApply<A>;
+};
+static_assert(sk::OptimizerRule<RowRule> && sk::MatrixRule<RowRule> && sk::MatrixRule<sk::MuonRule>);
+static_assert(!sk::MatrixRule<NoScratch> && !sk::MatrixRule<NoKept> && !sk::MatrixRule<NoCost> &&
+              !sk::MatrixRule<NoApply> && !sk::MatrixRule<sk::AdamWRule>);
+
+struct Square : sk::Param<"square", double, 3, 3> {};
+struct Wide : sk::Param<"wide", double, 2, 5> {};
+using Group = sk::Params<Square, Wide>;
+
+double gradient_of(int step, std::size_t i) { return std::cos(static_cast<double>(i * i + 7) * (step + 1)); }
+
+/// What steps make of a matrix of zeros, with a mean of squares for each row.
+std::vector<double> by_hand(std::size_t rows, std::size_t columns, int steps) {
+    std::vector<double> values(rows * columns), means(rows);
+    for (int step = 0; step < steps; ++step) {
+        for (std::size_t r = 0; r < rows; ++r) {
+            double sum = 0;
+            for (std::size_t c = 0; c < columns; ++c) { sum += std::pow(gradient_of(step, r * columns + c), 2); }
+            means[r] = (means[r] + sum) / 2;
+            for (std::size_t c = 0; c < columns; ++c) {
+                values[r * columns + c] -= 0.1 * gradient_of(step, r * columns + c) / std::sqrt(means[r]);
+            }
+        }
+    }
+    return values;
+}
+
+}  // namespace
+
+TEST_CASE("a rule that keeps matrices on their owners goes on from step to step, skips a step, and is not saved") {
+    for (const std::size_t ranks : {std::size_t{1}, std::size_t{2}, std::size_t{5}}) {
+        sk::threads::run(sk::DeviceMesh{ranks}, [](auto& rank) {
+            using Engine = sk::threads::Engine;
+            sk::Sharded<Group, sk::FullShard, Engine> layer{rank, "layer"};
+            sk::Model model{layer};
+            sk::MatrixOptimizer<RowRule, Engine, sk::DefaultPrecision<double>> optimizer{
+                model, sk::HostProducts{}, {.learning_rate = 0.1}};
+            sk::LossScale<Engine> loss_scale{rank, {.initial = 1}};
+            const auto step = [&](int number, double factor) {
+                sk::Accumulation accumulation{model};
+                auto gradients = accumulation.gradients(layer);
+                const auto fill = [&](auto view) {
+                    for (std::size_t i = 0; i < view.size(); ++i) { view[i] = factor * gradient_of(number, i); }
+                };
+                fill(gradients[Square{}]);
+                fill(gradients[Wide{}]);
+                accumulation.add(std::move(gradients));
+                optimizer.step(std::move(accumulation), {.loss_scale = &loss_scale});
+            };
+            step(0, 1);
+            step(0, std::numeric_limits<double>::infinity());
+            step(1, 1);
+            std::vector<double> square(9), wide(10);
+            layer.read_full(Square{}, square);
+            layer.read_full(Wide{}, wide);
+            const auto check = [](const std::vector<double>& values, const std::vector<double>& expected) {
+                for (std::size_t i = 0; i < values.size(); ++i) { CHECK(std::abs(values[i] - expected[i]) < 1e-15); }
+            };
+            check(square, by_hand(3, 3, 2));
+            check(wide, by_hand(2, 5, 2));
+
+            const temporary_folder::Folder folder;
+            CHECK(has(thrown_message<sk::UsageError>([&] {
+                          sk::save(rank, folder.file("run"), 1, sk::CheckpointState{model, optimizer});
+                      }),
+                      "a checkpoint of an optimizer whose rule keeps whole matrices"));
+        });
+    }
+}
+
+}  // namespace matrix_rule_test
