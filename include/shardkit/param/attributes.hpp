@@ -8,7 +8,8 @@
 namespace shardkit {
 
 /// The choices for one parameter besides its name and shape. They are stated on its type (tp::Split, Frozen,
-/// NoDecay, NoMatrix), in the list of a TensorList, or for a group in ShardedOptions; all end in the parameter's record.
+/// NoDecay, NoMatrix), in the list of a TensorList, or for a group in ShardedOptions; all end in the parameter's
+/// record.
 struct ParameterAttributes {
     TpPlacement tp{};     ///< how the ranks of tp hold the parameter
     bool frozen = false;  ///< excluded from the norm and the update
