@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// Muon on the NCCL engine: the bits of one thread, whenever each stream runs.
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include <shardkit/matrix/products.hpp>
+
+#include "paced_ranks.hpp"
+#include "unit/optim/muon_training.hpp"
+
+namespace muon_test {
+
+namespace {
+
+namespace sk = shardkit;
+using muon_training::Mesh;
+
+/// The host's products in the order of a GPU's stream; how cuBLAS is called, cublas_products_test.cpp says.
+struct LaunchedProducts {
+    template <class Product>
+    static void multiply(const sk::gpu::TimelineRef& stream, const Product& product) {
+        sk::HostProducts::multiply(host_functions::LaunchedStream(stream), product);
+    }
+    template <class Product>
+    static void gram(const sk::gpu::TimelineRef& stream, const Product& product) {
+        sk::HostProducts::gram(host_functions::LaunchedStream(stream), product);
+    }
+};
+
+}  // namespace
+
+TEST_CASE("nccl: Muon's steps are one thread's to the bit, on every policy and pace") {
+    const std::vector<float> expected = muon_training::expected();
+    for (const std::size_t ranks : {std::size_t{2}, std::size_t{3}}) {
+        for (const sk::DynamicPolicy& policy : muon_training::policies) {
+            if (ranks == 3 && policy.name() == sk::HybridShard<2>::name) { continue; }
+            for (const auto paces : paced_ranks::some_paces()) {
+                CAPTURE(ranks);
+                CAPTURE(std::string(policy.name()));
+                std::vector<std::vector<float>> values(ranks);
+                CHECK(paced_ranks::run(Mesh(ranks, 1, 1), paces, {}, [&](auto& rank, const auto&) {
+                          values[rank.rank()] =
+                              muon_training::train(rank, policy, LaunchedProducts{},
+                                                   [](const sk::gpu::TimelineRef& stream, const auto& work) {
+                                                       host_functions::LaunchedStream(stream).submit(work);
+                                                   });
+                      }) == "");
+                for (const std::vector<float>& of_rank : values) { CHECK(of_rank == expected); }
+            }
+        }
+    }
+}
+
+}  // namespace muon_test
