@@ -14,6 +14,9 @@ using namespace shardkit::gpu::detail;
     template void shardkit::gpu::detail::norm_partial( \
         const shardkit::gpu::TimelineRef&, std::span<const NormPiece<T>>, IndexRange, const double*, double*);
 
+using InBf16 = RuleIn<AdamWRule, StateFormat::bf16>::StateStorage;
+using InBlocks = RuleIn<AdamWRule, StateFormat::block8>::StateStorage;
+
 LAUNCH(PackPass<float, PackDirection::pack>)
 #ifndef PLANTED
 LAUNCH(PackPass<float, PackDirection::unpack>)
@@ -23,6 +26,8 @@ LAUNCH(UpdatePass<AdamWUpdate<float>, float, float, float, 2>)
 LAUNCH(UpdatePass<AdamWUpdate<float>, float, bf16, bf16, 2>)
 LAUNCH(UpdatePass<SgdUpdate<float>, float, float, float, 1>)
 LAUNCH(UpdatePass<SgdUpdate<float>, float, bf16, bf16, 1>)
+LAUNCH(UpdatePass<AdamWUpdate<float>, float, bf16, bf16, 2, InBf16>)
+LAUNCH(BlockUpdatePass<AdamWUpdate<float>, float, bf16, bf16, 2, InBlocks>)
 LAUNCH(FillPass<float>)
 LAUNCH(ScalePass<float>)
 LAUNCH(ConvertPass<float, bf16>)

@@ -25,7 +25,7 @@ struct ChosenSchedule {
 
 /// What a step may take of the library's buffers on a rank.
 struct StepMemory {
-    std::size_t optimizer_states = 2;
+    shardkit::OptimizerStates optimizer_states = 2;
     shardkit::ByteCount none;  ///< what the step takes without a schedule
     shardkit::ByteCount most;
     bool limited = false;  ///< `most` is what --memory-limit leaves

@@ -7,6 +7,8 @@
 #include <string>
 #include <string_view>
 
+#include <shardkit/policy/state_format.hpp>
+
 #include "../../common/mesh_extents.hpp"
 #include "../../common/policy_choice.hpp"
 #include "../model/config.hpp"
@@ -25,6 +27,7 @@ enum class OptimizerKind : std::uint8_t { adamw, sgd, lion };
 inline constexpr std::array<std::string_view, 3> engine_names{"self", "threads", "mpi"};
 inline constexpr std::array<std::string_view, 3> dtype_names{"fp64", "fp32", "bf16"};
 inline constexpr std::array<std::string_view, 3> optimizer_names{"adamw", "sgd", "lion"};
+inline constexpr std::array<std::string_view, 3> state_names{"full", "bf16", "block8"};  // in StateFormat's order
 inline constexpr std::array<std::string_view, 2> exchange_names{"ring", "gather"};
 inline constexpr std::array<std::string_view, 2> head_names{"tied", "untied"};
 
@@ -43,6 +46,7 @@ struct Options {
     std::size_t microbatches = 1;
     Dtype dtype = Dtype::fp32;
     OptimizerKind optimizer = OptimizerKind::adamw;
+    shardkit::StateFormat states = shardkit::StateFormat::full;
     double learning_rate = 1e-3;
     double weight_decay = 0.01;
     double clip = 1.0;  // 0: no clipping

@@ -202,7 +202,7 @@ template <class T>
 PlanSummary plan_for(const Options& options) {
     sk::PlanOptions assumed;
     assumed.microbatches = options.microbatches;
-    assumed.optimizer_states = options.optimizer == OptimizerKind::adamw ? 2 : 1;
+    assumed.optimizer_states = {options.optimizer == OptimizerKind::adamw ? 2U : 1U, options.states};
     assumed.ranks_per_host = options.ranks_per_host;
     assumed.engine = traits_of(options.engine);
     const auto grid = mesh_of(options).grid();

@@ -230,6 +230,7 @@ Identity identity_of(const Options& options, std::span<const std::uint8_t> text)
         {"--batch", std::to_string(options.batch)},
         {"--dtype", named(dtype_names, options.dtype)},
         {"--optimizer", named(optimizer_names, options.optimizer)},
+        {"--states", named(state_names, options.states)},
         {"--lr", text_of(options.learning_rate)},
         {"--weight-decay", text_of(options.weight_decay)},
         {"--clip", text_of(options.clip)},

@@ -120,7 +120,7 @@ class CheckpointPlan {
                     throw_invalid_argument(where_, "save: '", safetensors::detail::shown(values->kind.state),
                                            "' is what the optimizer calls a state, and no name of a file of its own: "
                                            "expected UTF-8 of at most 200 bytes without '/', other than 'master', "
-                                           "'scalars' and 'x-00001-of-00002'");
+                                           "'scalars', 'x.scales' and 'x-00001-of-00002'");
                 }
                 kinds.push_back(values->kind);
             }
@@ -179,10 +179,8 @@ class CheckpointPlan {
                 const std::size_t first = tensors.size();
                 std::vector<std::string> stored_names(geometry.parameters.size());
                 for (std::size_t p = 0; p < geometry.parameters.size(); ++p) {
-                    const PlacedParameter& parameter = geometry.parameters[p];
                     if (values.of[p] == 0) { continue; }
-                    for (auto& [name, order] :
-                         StoredOrder::of(names(geometry.path, parameter), geometry.path, parameter, where_)) {
+                    for (auto& [name, order] : values.stored(names, p, where_)) {
                         stored_names[p] += concat(stored_names[p].empty() ? "" : " ", name);
                         const std::uint64_t bytes = order.numel() * size_of(values.type);
                         tensors.push_back({g, v, p, order, std::move(name), values.type, 0, bytes});

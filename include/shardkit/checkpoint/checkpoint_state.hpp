@@ -43,6 +43,13 @@ class CaptureStates final : public StateVisitor<Engine> {
     void progress(GroupProgress& progress) override { to_.progress.push_back({number_, progress}); }
     void state(std::string_view name, std::span<float> values) override { add(name, values); }
     void state(std::string_view name, std::span<double> values) override { add(name, values); }
+    void state(std::string_view name, std::span<bf16> values) override { add(name, values); }
+    void state(std::string_view name, Block8Span values) override {
+        add(name, values.codes);
+        const SavedValues& codes = *saved().values.back();
+        saved().values.push_back(std::make_unique<SavedScales<Engine>>(
+            group_->context(), group_->geometry(), group_->communicators(), codes.kind, values.scales, codes.of));
+    }
     typename StateVisitor<Engine>::Purpose purpose() const noexcept override {
         return StateVisitor<Engine>::Purpose::capture;
     }
@@ -71,6 +78,8 @@ class GiveNumbers final : public StateVisitor<Engine> {
     void group(Group<Engine>& /*group*/, MemoryReader*& /*reader*/) override {}
     void state(std::string_view /*name*/, std::span<float> /*values*/) override {}
     void state(std::string_view /*name*/, std::span<double> /*values*/) override {}
+    void state(std::string_view /*name*/, std::span<bf16> /*values*/) override {}
+    void state(std::string_view /*name*/, Block8Span /*values*/) override {}
     void progress(GroupProgress& progress) override {
         progress = left_.front().progress;
         left_ = left_.subspan(1);

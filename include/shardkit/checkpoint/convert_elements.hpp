@@ -24,9 +24,11 @@ constexpr safetensors::DType dtype_of(ElementType type) noexcept {
 static_assert(dtype_of(ElementType::fp16) == safetensors::DType::f16);
 static_assert(dtype_of(ElementType::uint8) == safetensors::DType::u8);
 
-/// Returns whether a parameter can be made from elements of this type.
-constexpr bool is_read(safetensors::DType type) noexcept {
+/// Returns whether values of type `to` can be made from elements of this type. Codes are not numbers of their own,
+/// and are read as they are.
+constexpr bool is_read(safetensors::DType type, ElementType to) noexcept {
     using enum safetensors::DType;
+    if (to == ElementType::uint8) { return type == u8; }
     return type == f64 || type == f32 || type == bf16 || type == f16;
 }
 constexpr bool same_elements(safetensors::DType from, ElementType to) noexcept { return from == dtype_of(to); }
@@ -35,7 +37,7 @@ constexpr bool same_elements(safetensors::DType from, ElementType to) noexcept {
 /// and from F64 to 16 bits through float.
 class ElementConverter {
   public:
-    /// @pre is_read(from), and a floating-point `to`
+    /// @pre is_read(from, to)
     ElementConverter(safetensors::DType from, ElementType to) noexcept : convert_(choose(from, to)) {}
     /// Converts `count` elements; neither side needs alignment. @returns the number of converted elements, which is
     /// less than `count` where a finite element is beyond the range of the target type
@@ -79,6 +81,12 @@ class ElementConverter {
         }
     }
     static Convert choose(safetensors::DType from, ElementType to) noexcept {
+        if (to == ElementType::uint8) {
+            return [](const std::byte* codes, std::byte* in_memory, std::size_t count) {
+                std::memcpy(in_memory, codes, count);
+                return count;
+            };
+        }
         switch (from) {
             case safetensors::DType::f64:
                 return choose<double>(to);

@@ -59,17 +59,23 @@ inline constexpr std::string_view kind_key = "shardkit.kind";
 /// The kind of the file with everything that belongs to no group; see StoredKind::file.
 inline constexpr std::string_view scalars_file = "state/scalars";
 
+/// What a state's scales are called, behind the state's name.
+inline constexpr std::string_view scales_ending = ".scales";
+
 /// The buffer that the tensors of a file come from: the parameters, their master weights, or an optimizer state.
 struct StoredKind {
     Role role{};             ///< parameters, master or states
     std::string_view state;  ///< name of the state for Role::states, else empty
+    bool scales = false;     ///< the scales of a state in blocks of 8 bits, whose codes are a kind of their own
 
     friend bool operator==(const StoredKind&, const StoredKind&) = default;
 
     /// Returns the file's path in the step's folder, without a number among several and the ending: "model",
     /// "state/exp_avg". Kinds that `has_file` have different files.
     std::string file() const {
-        return role == Role::parameters ? "model" : concat("state/", role == Role::master ? "master" : state);
+        return role == Role::parameters
+                   ? "model"
+                   : concat("state/", role == Role::master ? "master" : state, scales ? scales_ending : "");
     }
     /// Returns a tensor's name in messages: "w", "master of w", "exp_avg of w".
     std::string of(std::string_view tensor) const { return in_words(file(), tensor); }
@@ -92,7 +98,7 @@ struct StoredKind {
         constexpr std::size_t longest = 200;  // of 255, to leave room for a number and the ending
         return !state.empty() && state.size() <= longest && state.find('/') == std::string_view::npos &&
                state.find('\0') == std::string_view::npos && is_utf8(state) && state != "master" &&
-               file() != scalars_file && !NumberedName::read(state);
+               !state.ends_with(scales_ending) && file() != scalars_file && !NumberedName::read(state);
     }
 };
 

@@ -172,7 +172,8 @@ class LoadRun {
     void find_tensors_of(std::size_t g, std::size_t v, std::size_t p) {
         const GroupGeometry& geometry = state_.groups[g]->geometry();
         const PlacedParameter& parameter = geometry.parameters[p];
-        auto tensors = StoredOrder::of(options_.names(geometry.path, parameter), geometry.path, parameter, where_);
+        const SavedValues& values = *state_.groups[g]->values[v];
+        auto tensors = values.stored(options_.names, p, where_);
         std::vector<Names> names(tensors.size());
         for (std::size_t t = 0; t < tensors.size(); ++t) { names[t].own = tensors[t].first; }
         for (const ParameterName& alias : geometry.aliases) {
@@ -184,7 +185,6 @@ class LoadRun {
                 if (others[t] != names[t].own) { names[t].aliases.push_back(others[t]); }
             }
         }
-        const SavedValues& values = *state_.groups[g]->values[v];
         std::vector<Stored*> from;
         for (const Names& each : names) { from.push_back(source(values, each)); }
         const auto lacks = std::find(from.begin(), from.end(), nullptr);
@@ -237,10 +237,12 @@ class LoadRun {
             rest = values.kind.role == Role::states ? TensorReader::Rest::zero : TensorReader::Rest::stays;
             report_.grown.push_back(values.kind.of(name));
         }
-        if (!is_read(from->tensor.type)) {
+        if (!is_read(from->tensor.type, values.type)) {
+            const bool codes = values.type == ElementType::uint8;
             throw FileError(path,
                             concat("tensor '", name, "' has elements of type ", safetensors::name(from->tensor.type),
-                                   ", expected F64, F32, BF16 or F16"),
+                                   codes ? ", expected U8: the optimizer keeps its states in blocks of 8 bits"
+                                         : ", expected F64, F32, BF16 or F16"),
                             where_);
         }
         const std::size_t size = from->tensor.bytes.size() / order.shape().numel();

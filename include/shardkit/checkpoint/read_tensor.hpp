@@ -64,6 +64,7 @@ class TensorReader {
     static PlannedTensor with_size(PlannedTensor tensor, safetensors::DType stored) {
         tensor.type = stored == safetensors::DType::f64   ? ElementType::fp64
                       : stored == safetensors::DType::f32 ? ElementType::fp32
+                      : stored == safetensors::DType::u8  ? ElementType::uint8
                                                           : ElementType::bf16;
         return tensor;
     }

@@ -105,7 +105,7 @@ class SafetensorsFile {
                                    ": read of elements ", first, " to ", first, " + ", values.size(), ", it has ",
                                    tensor.numel());
         }
-        if (!detail::is_read(tensor.type)) {
+        if (!detail::is_read(tensor.type, ElementType::fp32)) {
             throw_invalid_argument(where, "'", path(), "' tensor '", tensor.name, "': elements of type ",
                                    safetensors::name(tensor.type), ", expected F64, F32, BF16 or F16");
         }

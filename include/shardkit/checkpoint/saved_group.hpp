@@ -13,7 +13,9 @@
 
 #include <shardkit/checkpoint/file_names.hpp>
 #include <shardkit/checkpoint/memory_copies.hpp>
+#include <shardkit/checkpoint/stored_as.hpp>
 #include <shardkit/comm/all_gather.hpp>
+#include <shardkit/core/block8.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/memory/host_buffer.hpp>
 #include <shardkit/sharded/group_buffer.hpp>
@@ -39,7 +41,7 @@ struct SavedKind {
 /// A group's values of one kind, without their element type.
 class SavedValues : public SavedKind {
   public:
-    explicit SavedValues(const SavedKind& what) : SavedKind(what) {}
+    SavedValues(const SavedKind& what, const GroupGeometry& geometry) : SavedKind(what), geometry_(&geometry) {}
     virtual ~SavedValues() = default;
     SavedValues(const SavedValues&) = delete;
     SavedValues& operator=(const SavedValues&) = delete;
@@ -54,16 +56,32 @@ class SavedValues : public SavedKind {
     virtual void whole(std::span<const std::size_t> parameters,
                        const std::function<void(std::size_t, std::span<const std::byte>)>& use,
                        SourceLocation where) const = 0;
+
+    /// Returns where the values lie: the group's geometry, or that of its blocks of 8 bits.
+    const GroupGeometry& geometry() const noexcept { return *geometry_; }
+    /// Returns the tensors that hold the values of parameter `p`, which have the user's names where values are
+    /// elements.
+    std::vector<std::pair<std::string, StoredOrder>> stored(const TensorNames& names, std::size_t p,
+                                                            SourceLocation where) const {
+        const PlacedParameter& parameter = geometry_->parameters[p];
+        return StoredOrder::of(
+            kind.scales ? stored_by_path(geometry_->path, parameter) : names(geometry_->path, parameter),
+            geometry_->path, parameter, where);
+    }
+
+  private:
+    const GroupGeometry* geometry_;
 };
 
 template <class Engine, class T>
-class SavedValuesOf final : public SavedValues {
+class SavedValuesOf : public SavedValues {
   public:
     /// `memory` holds the elements `held` of the flat buffer.
     SavedValuesOf(Context<Engine>& context, const GroupGeometry& group,
                   const GroupCommunicators<Engine>& communicators, StoredKind of_kind, std::span<T> memory,
                   IndexRange held, std::vector<char> parameters)
-        : SavedValues({of_kind, element_type_of<T>, host_reads<Engine>, group.updated, held, std::move(parameters)}),
+        : SavedValues({of_kind, element_type_of<T>, host_reads<Engine>, group.updated, held, std::move(parameters)},
+                      group),
           context_(context),
           group_(group),
           communicators_(communicators),
@@ -109,6 +127,50 @@ class SavedValuesOf final : public SavedValues {
     const GroupGeometry& group_;
     const GroupCommunicators<Engine>& communicators_;
     std::span<T> memory_;
+};
+
+/// The geometry of a group's blocks of 8 bits: that of the group, with one element for each Block8::block of it. A
+/// parameter's scales have its shape with fewer columns where blocks are parts of rows, and are a list otherwise.
+inline GroupGeometry blocks_of(const GroupGeometry& group) {
+    const auto blocks = [](IndexRange range) {
+        return IndexRange{Block8::blocks(range.begin), Block8::blocks(range.end)};
+    };
+    GroupGeometry g;
+    static_cast<GroupDescription&>(g) = group;
+    g.path = group.path;
+    g.table = group.table;
+    g.buffer_numel = Block8::blocks(group.buffer_numel);
+    g.shard_numel = Block8::blocks(group.shard_numel);
+    g.shard_index = group.shard_index;
+    g.replica_index = group.replica_index;
+    g.tp_index = group.tp_index;
+    g.own = blocks(group.own);
+    g.updated = blocks(group.updated);
+    for (const PlacedParameter& p : group.parameters) {
+        PlacedParameter& of = g.parameters.emplace_back(p);
+        TensorShape& shape = of.shape;
+        if (shape.rank > 0 && shape.extents[shape.rank - 1] % Block8::block == 0) {
+            shape.extents[shape.rank - 1] /= Block8::block;
+        } else {
+            shape = {};
+            shape.rank = 1;
+            shape.extents[0] = Block8::blocks(p.shape.numel());
+        }
+        of.part = p.split_over_tp() ? TensorPart(shape, p.tp.dimension, g.tp, g.tp_index) : TensorPart(shape);
+        of.range = blocks(p.range);
+    }
+    return g;
+}
+
+/// The scales of a state in blocks of 8 bits.
+template <class Engine>
+class SavedScales final : private GroupGeometry, public SavedValuesOf<Engine, float> {
+  public:
+    SavedScales(Context<Engine>& context, const GroupGeometry& group, const GroupCommunicators<Engine>& communicators,
+                StoredKind codes, std::span<float> scales, const std::vector<char>& saved_ones)
+        : GroupGeometry(blocks_of(group)),
+          SavedValuesOf<Engine, float>(context, *this, communicators, {codes.role, codes.state, true}, scales,
+                                       GroupGeometry::updated, saved_ones) {}
 };
 
 /// One group of a state.

@@ -38,7 +38,8 @@ constexpr FileRange piece_of(FileRange range, std::size_t index, std::size_t par
 class TensorPieces {
   public:
     /// @pre `tensor` is one of `group`
-    TensorPieces(const PlannedTensor& tensor, const SavedGroup& group) : tensor_(tensor), group_(group) {}
+    TensorPieces(const PlannedTensor& tensor, const SavedGroup& group)
+        : tensor_(tensor), values_(*group.values[tensor.values]) {}
 
     /// Returns whether elements that are contiguous in the file are not contiguous for a page in any rank's memory.
     /// Such tensors are read and written as whole tensors. The same on every rank.
@@ -64,24 +65,24 @@ class TensorPieces {
     /// @pre not scattered
     template <class F>
     void for_each_piece(F&& f) const {
-        const GroupGeometry& geometry = group_.geometry();
+        const GroupGeometry& geometry = values_.geometry();
         const std::size_t of_tp = parameter().split_over_tp() ? 1 : geometry.tp;
         const bool shared = geometry.table.updated == Extent::full;
         const std::size_t holders = geometry.replicas * of_tp * (shared ? geometry.shards : 1);
         const std::size_t holder =
             geometry.replica(tensor_.parameter, shared ? Placement::replicated : Placement::sharded);
-        for_each_run(group_.values[tensor_.values]->saved, [&](FileRange run, std::size_t flat) {
+        for_each_run(values_.saved, [&](FileRange run, std::size_t flat) {
             const FileRange piece = piece_of(run, holder, holders);
             if (!piece.empty()) { f(piece, flat + (piece.begin - run.begin) / size_of(tensor_.type)); }
         });
     }
 
-    const PlacedParameter& parameter() const noexcept { return group_.geometry().parameters[tensor_.parameter]; }
+    const PlacedParameter& parameter() const noexcept { return values_.geometry().parameters[tensor_.parameter]; }
     const TensorPart& part() const noexcept { return parameter().part; }
 
   private:
     const PlannedTensor& tensor_;
-    const SavedGroup& group_;
+    const SavedValues& values_;
 };
 
 }  // namespace shardkit::detail

@@ -27,7 +27,9 @@ inline constexpr std::size_t chunk_bytes = std::size_t{1} << 20U;
 /// Calls f with an integer of that many bytes, to move elements between a parameter's order and a file's.
 template <class F>
 void with_element_size(std::size_t size, F&& f) {
-    if (size == 2) {
+    if (size == 1) {
+        f(std::uint8_t{});
+    } else if (size == 2) {
         f(std::uint16_t{});
     } else if (size == 4) {
         f(std::uint32_t{});

@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <concepts>
+#include <cstdint>
 
 namespace shardkit {
 
@@ -16,6 +17,19 @@ namespace shardkit {
 template <std::floating_point A>
 constexpr A square_root(A value) {
     return std::sqrt(value);
+}
+
+/// Returns the magnitude.
+template <std::floating_point A>
+constexpr A absolute(A value) {
+    return value < 0 ? -value : value;
+}
+
+/// Returns `value` without its fraction.
+/// @pre its magnitude is below 2^31
+template <std::floating_point A>
+constexpr A truncated(A value) {
+    return static_cast<A>(static_cast<std::int32_t>(value));
 }
 
 /// Returns `yes` if `which` is true, otherwise `no`; for short vectors lane by lane.

@@ -123,6 +123,7 @@ struct AdamWRule {
     using Options = AdamWOptions;
     static constexpr std::string_view name = "AdamW";
     static constexpr std::array<std::string_view, 2> state_names{"exp_avg", "exp_avg_sq"};
+    static constexpr std::array<bool, 2> squares{false, true};
 
     struct Progress {
         std::uint64_t steps = 0;
@@ -152,13 +153,18 @@ inline namespace SHARDKIT_BUILD {
 ///     AdamW optimizer{model, {.learning_rate = 3e-4}};
 /// Memory:  two states in the master's arithmetic type, for the elements that this rank updates.
 /// Cost:    28 bytes moved per element in fp32; unscale, clip and the gathered copy ride along.
-template <class Engine, class Precision = DefaultPrecision<float>>
-class AdamW : public RuleOptimizer<AdamWRule, Engine, Precision> {
+template <class Engine, class Precision = DefaultPrecision<float>, StateFormat Format = StateFormat::full>
+class AdamW : public RuleOptimizer<RuleIn<AdamWRule, Format>, Engine, Precision> {
   public:
     /// @throws std::invalid_argument for hyper-parameters out of range, or two groups with one path
     explicit AdamW(const Model<Engine, Precision>& model, AdamWOptions options = {},
                    std::vector<ParamGroup> param_groups = {}, SourceLocation where = SourceLocation::current())
-        : RuleOptimizer<AdamWRule, Engine, Precision>(model, options, std::move(param_groups), where) {}
+        : RuleOptimizer<RuleIn<AdamWRule, Format>, Engine, Precision>(model, options, std::move(param_groups),
+                                                                      where) {}
+    /// Keeps the states in `Format`.
+    AdamW(const Model<Engine, Precision>& model, StatesIn<Format> /*states*/, AdamWOptions options = {},
+          std::vector<ParamGroup> param_groups = {}, SourceLocation where = SourceLocation::current())
+        : AdamW(model, options, std::move(param_groups), where) {}
     /// Says what to write instead.
     template <class Names = detail::PyTorchNames>
     explicit AdamW(const Model<Engine, Precision>& model, std::type_identity_t<Names> /*options*/)
@@ -170,6 +176,9 @@ class AdamW : public RuleOptimizer<AdamWRule, Engine, Precision> {
                    SourceLocation = {})
         : AdamW(detail::needs_model<Model<Engine, Precision>>(layer)) {}
 };
+template <class Engine, class Precision, StateFormat Format>
+AdamW(const Model<Engine, Precision>&, StatesIn<Format>, AdamWOptions = {}, const std::vector<ParamGroup>& = {},
+      SourceLocation = {}) -> AdamW<Engine, Precision, Format>;
 template <class Engine, class Precision>
 AdamW(const Model<Engine, Precision>&, AdamWOptions = {}, const std::vector<ParamGroup>& = {}, SourceLocation = {})
     -> AdamW<Engine, Precision>;

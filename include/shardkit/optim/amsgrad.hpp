@@ -42,6 +42,7 @@ struct AmsgradRule {
     using Progress = AdamWRule::Progress;
     static constexpr std::string_view name = "AMSGrad";
     static constexpr std::array<std::string_view, 3> state_names{"exp_avg", "exp_avg_sq", "max_exp_avg_sq"};
+    static constexpr std::array<bool, 3> squares{false, true, true};
     static constexpr auto products = AdamWRule::products;
 
     static constexpr std::size_t state_count(const Options& /*options*/) noexcept { return 3; }
@@ -62,13 +63,18 @@ inline namespace SHARDKIT_BUILD {
 ///     AMSGrad optimizer{model, {.learning_rate = 3e-4}};
 /// Memory:  three states in the master's arithmetic type, for the elements that this rank updates.
 /// Cost:    36 bytes moved per element in fp32; unscale, clip and the gathered copy ride along.
-template <class Engine, class Precision = DefaultPrecision<float>>
-class AMSGrad : public RuleOptimizer<AmsgradRule, Engine, Precision> {
+template <class Engine, class Precision = DefaultPrecision<float>, StateFormat Format = StateFormat::full>
+class AMSGrad : public RuleOptimizer<RuleIn<AmsgradRule, Format>, Engine, Precision> {
   public:
     /// @throws std::invalid_argument for hyper-parameters out of range, or two groups with one path
     explicit AMSGrad(const Model<Engine, Precision>& model, AdamWOptions options = {},
                      std::vector<ParamGroup> param_groups = {}, SourceLocation where = SourceLocation::current())
-        : RuleOptimizer<AmsgradRule, Engine, Precision>(model, options, std::move(param_groups), where) {}
+        : RuleOptimizer<RuleIn<AmsgradRule, Format>, Engine, Precision>(model, options, std::move(param_groups),
+                                                                        where) {}
+    /// Keeps the states in `Format`.
+    AMSGrad(const Model<Engine, Precision>& model, StatesIn<Format> /*states*/, AdamWOptions options = {},
+            std::vector<ParamGroup> param_groups = {}, SourceLocation where = SourceLocation::current())
+        : AMSGrad(model, options, std::move(param_groups), where) {}
     /// Says what to write instead.
     template <class Names = detail::PyTorchNames>
     explicit AMSGrad(const Model<Engine, Precision>& model, std::type_identity_t<Names> /*options*/)
@@ -80,6 +86,9 @@ class AMSGrad : public RuleOptimizer<AmsgradRule, Engine, Precision> {
                      SourceLocation = {})
         : AMSGrad(detail::needs_model<Model<Engine, Precision>>(layer)) {}
 };
+template <class Engine, class Precision, StateFormat Format>
+AMSGrad(const Model<Engine, Precision>&, StatesIn<Format>, AdamWOptions = {}, const std::vector<ParamGroup>& = {},
+        SourceLocation = {}) -> AMSGrad<Engine, Precision, Format>;
 template <class Engine, class Precision>
 AMSGrad(const Model<Engine, Precision>&, AdamWOptions = {}, const std::vector<ParamGroup>& = {}, SourceLocation = {})
     -> AMSGrad<Engine, Precision>;

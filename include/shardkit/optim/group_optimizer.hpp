@@ -9,14 +9,17 @@
 #include <span>
 #include <stdexcept>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/end_program.hpp>
+#include <shardkit/detail/fnv.hpp>
 #include <shardkit/detail/to_size.hpp>
 #include <shardkit/layout/segments.hpp>
 #include <shardkit/optim/group_progress.hpp>
 #include <shardkit/optim/param_group.hpp>
+#include <shardkit/optim/state_storage.hpp>
 #include <shardkit/optim/update.hpp>
 #include <shardkit/optim/update_table.hpp>
 #include <shardkit/rank/engine_table.hpp>
@@ -27,6 +30,35 @@
 
 namespace shardkit::detail {
 
+/// The memory of one state.
+template <class Engine, class Storage, class A>
+class StateMemory {
+    using Element = std::conditional_t<Storage::format == StateFormat::full, A,
+                                       std::conditional_t<Storage::format == StateFormat::bf16, bf16, std::uint8_t>>;
+    static constexpr bool coded = Storage::format == StateFormat::block8;
+
+  public:
+    StateMemory() = default;
+    StateMemory(Context<Engine>& context, std::string_view path, std::string_view name, std::size_t count)
+        : elements_(group_buffer<Element>(context, path, name, count)) {
+        if constexpr (coded) { scales_ = group_buffer<float>(context, path, name, Block8::blocks(count)); }
+    }
+    StateSpan<Storage, A> span() const noexcept {
+        if constexpr (coded) {
+            return {elements_.span(), scales_.span()};
+        } else {
+            return elements_.span();
+        }
+    }
+    /// Its elements as they are in memory: codes, where it is in blocks.
+    std::span<const Element> elements() const noexcept { return elements_.span(); }
+
+  private:
+    struct None {};
+    typename Engine::template Buffer<Element> elements_{};
+    [[no_unique_address]] std::conditional_t<coded, typename Engine::template Buffer<float>, None> scales_{};
+};
+
 /// What an optimizer keeps for one group on one rank, and the group's update: states over the elements that this rank
 /// updates, and a table of which elements take which update of the optimizer's. Compiled once for all groups of an
 /// engine and a master type. `Rule`: an OptimizerRule.
@@ -36,7 +68,13 @@ class GroupOptimizer {
     using Element = ElementType;
     using Options = typename Rule::Options;
     using Update = typename Rule::template Update<Element>;
+    using Storage = typename StorageOf<Rule>::type;
+    using State = StateMemory<Engine, Storage, Element>;
     static constexpr std::size_t state_count = Rule::state_names.size();
+    static_assert(
+        Storage::format == StateFormat::full || std::is_same_v<Element, float>,
+        "states in bf16 or in blocks of 8 bits are those of updates in fp32: expected StateFormat::full for "
+        "a master of fp64");
 
     /// What tells a parameter's hypers from others.
     struct Choice {
@@ -49,7 +87,7 @@ class GroupOptimizer {
 
     /// Makes the states.
     GroupOptimizer(Context<Engine>& context, const GroupGeometry& group, const Options& options,
-                   std::span<const ParamGroup> param_groups);
+                   std::span<const ParamGroup> param_groups, SourceLocation where);
     GroupOptimizer(GroupOptimizer&&) noexcept;
     GroupOptimizer& operator=(GroupOptimizer&&) noexcept;
     ~GroupOptimizer();
@@ -78,7 +116,7 @@ class GroupOptimizer {
     /// memory.
     template <std::size_t N, FloatingElement Updated, class Precision>
     auto spans(GroupState<Engine, Precision>& state, const std::uint64_t* steps) const {
-        UpdateSpans<Updated, typename Precision::Gather, typename Precision::Reduction, N> spans;
+        UpdateSpans<Updated, typename Precision::Gather, typename Precision::Reduction, N, Storage> spans;
         const IndexRange updated = state.geometry().updated;
         const std::size_t origin = updated.begin - state.gradients().reduced_range().begin;
         const std::span<const typename Precision::Reduction> reduced = state.gradients().reduced();
@@ -91,6 +129,7 @@ class GroupOptimizer {
         spans.gradient = reduced.subspan(origin, updated.size());
         for (std::size_t s = 0; s < N; ++s) { spans.states[s] = states_[s].span(); }
         if (const auto& rounding = state.geometry().stochastic_rounding) { spans.draws = {rounding->seed, steps}; }
+        spans.state_draws = {state_seed_, steps};
         return spans;
     }
 
@@ -98,8 +137,7 @@ class GroupOptimizer {
     void list(const GroupGeometry& group, Placement placement, std::vector<ShardInfo>& shards) const {
         for (std::size_t s = 0; s < states_used_; ++s) {
             std::vector<ShardInfo> all;
-            list_shards(group, Rule::state_names[s], placement, std::span<const Element>(states_[s].span()),
-                        group.updated.begin, all);
+            list_shards(group, Rule::state_names[s], placement, states_[s].elements(), group.updated.begin, all);
             for (ShardInfo& each : all) {
                 if (updates(group.number_of(each.parameter, SourceLocation{}))) { shards.push_back(std::move(each)); }
             }
@@ -107,7 +145,7 @@ class GroupOptimizer {
     }
 
     /// State number s of the elements that this rank updates.
-    std::span<Element> state(std::size_t s) const noexcept { return states_[s].span(); }
+    StateSpan<Storage, Element> state(std::size_t s) const noexcept { return states_[s].span(); }
     /// Who reads the states beside the rank's own work; null: nobody. Whoever sets it says when it is over.
     MemoryReader*& reader() noexcept { return reader_; }
 
@@ -131,6 +169,9 @@ class GroupOptimizer {
         if constexpr (N < state_count) { return update_takes<N + 1>(count); }
         return false;
     }
+
+    /// Refuses a group whose blocks would depend on the mesh: a block is 32 elements of the whole parameter.
+    void require_blocks(const GroupGeometry& group, SourceLocation where) const;
 
     static Choice choice_of(std::string_view path, const PlacedParameter& parameter,
                             std::span<const ParamGroup> param_groups) {
@@ -170,8 +211,9 @@ class GroupOptimizer {
     }
 
     // Buffers first: the table ends before them, and waits for the kernels that use both.
-    std::array<typename Engine::template Buffer<Element>, state_count> states_{};
+    std::array<State, state_count> states_{};
     std::size_t states_used_ = 0;
+    std::uint64_t state_seed_ = 0;             // of how states are rounded
     EngineTable<Engine, UpdateRange> ranges_;  // of what this rank updates
     std::optional<std::size_t> number_;
     std::uint32_t first_update_ = 0;
@@ -185,7 +227,8 @@ class GroupOptimizer {
 template <class Rule, class Engine, class ElementType>
 GroupOptimizer<Rule, Engine, ElementType>::GroupOptimizer(Context<Engine>& context, const GroupGeometry& group,
                                                           const Options& options,
-                                                          std::span<const ParamGroup> param_groups) {
+                                                          std::span<const ParamGroup> param_groups,
+                                                          SourceLocation where) {
     bool any = false;
     for (const PlacedParameter& p : group.parameters) {
         const bool is = group.trainable && !p.frozen &&
@@ -199,8 +242,32 @@ GroupOptimizer<Rule, Engine, ElementType>::GroupOptimizer(Context<Engine>& conte
         throw std::logic_error(concat("optimizer: Rule::state_count is ", states_used_,
                                       ", a number of states that Rule::Update does not take"));
     }
+    if constexpr (Storage::format == StateFormat::block8) { require_blocks(group, where); }
+    Fnv seed;
+    seed.add(group.path);
+    state_seed_ = seed.hash;
     for (std::size_t s = 0; s < states_used_; ++s) {
-        states_[s] = group_buffer<Element>(context, group.path, Rule::state_names[s], group.updated.size());
+        states_[s] = State(context, group.path, Rule::state_names[s], group.updated.size());
+    }
+}
+
+template <class Rule, class Engine, class ElementType>
+void GroupOptimizer<Rule, Engine, ElementType>::require_blocks(const GroupGeometry& group,
+                                                               SourceLocation where) const {
+    const auto refuse = [&](const PlacedParameter& p, auto&&... why) {
+        throw_invalid_argument(where, "states in blocks of 8 bits: '", group.path, ".", p.name, "' ", why...,
+                               "; a block is ", Block8::block,
+                               " elements of one parameter on every mesh: expected StateFormat::bf16 or full");
+    };
+    for (std::size_t n = 0; n < group.parameters.size(); ++n) {
+        const PlacedParameter& p = group.parameters[n];
+        if (!updates(n)) { continue; }
+        if (p.range.begin % Block8::block != 0) {
+            refuse(p, "begins at element ", p.range.begin, " of its group's memory, which Packing::aligned avoids");
+        }
+        if (p.part.block() != p.part.numel() && p.part.block() % Block8::block != 0) {
+            refuse(p, "is split over tp into rows of ", p.part.block(), " elements");
+        }
     }
 }
 
@@ -237,7 +304,7 @@ void GroupOptimizer<Rule, Engine, ElementType>::choose(Context<Engine>& context,
     std::vector<ParameterHypers<Rule>> hypers;
     for (const Choice& choice : choices_) { hypers.push_back({choice.options, progress_of<Rule>(choice.progress)}); }
     std::vector<UpdateRange> ranges;
-    const bool rounds = group.stochastic_rounding.has_value();
+    const bool rounds = group.stochastic_rounding.has_value() || Storage::format != StateFormat::full;
     const auto add = [&](std::size_t begin, std::size_t end, std::size_t choice, std::uint64_t element) {
         const UpdateRange next{begin, end, updates.size() + static_cast<std::uint32_t>(choice), rounds ? element : 0};
         append_merged(ranges, next, !ranges.empty() && continues(ranges.back(), next));

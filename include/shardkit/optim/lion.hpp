@@ -112,13 +112,18 @@ inline namespace SHARDKIT_BUILD {
 /// Cost:    20 bytes moved per element in fp32; unscale, clip and the gathered copy ride along.
 /// Every element moves by the learning rate, so clipping acts on the momentum
 /// alone.
-template <class Engine, class Precision = DefaultPrecision<float>>
-class Lion : public RuleOptimizer<LionRule, Engine, Precision> {
+template <class Engine, class Precision = DefaultPrecision<float>, StateFormat Format = StateFormat::full>
+class Lion : public RuleOptimizer<RuleIn<LionRule, Format>, Engine, Precision> {
   public:
     /// @throws std::invalid_argument for hyper-parameters out of range, or two groups with one path
     explicit Lion(const Model<Engine, Precision>& model, LionOptions options = {},
                   std::vector<ParamGroup> param_groups = {}, SourceLocation where = SourceLocation::current())
-        : RuleOptimizer<LionRule, Engine, Precision>(model, options, std::move(param_groups), where) {}
+        : RuleOptimizer<RuleIn<LionRule, Format>, Engine, Precision>(model, options, std::move(param_groups), where) {
+    }
+    /// Keeps the states in `Format`.
+    Lion(const Model<Engine, Precision>& model, StatesIn<Format> /*states*/, LionOptions options = {},
+         std::vector<ParamGroup> param_groups = {}, SourceLocation where = SourceLocation::current())
+        : Lion(model, options, std::move(param_groups), where) {}
     /// Says what to write instead.
     template <class Names = detail::PyTorchNames>
     explicit Lion(const Model<Engine, Precision>& model, std::type_identity_t<Names> /*options*/)
@@ -130,6 +135,9 @@ class Lion : public RuleOptimizer<LionRule, Engine, Precision> {
                   SourceLocation = {})
         : Lion(detail::needs_model<Model<Engine, Precision>>(layer)) {}
 };
+template <class Engine, class Precision, StateFormat Format>
+Lion(const Model<Engine, Precision>&, StatesIn<Format>, LionOptions = {}, const std::vector<ParamGroup>& = {},
+     SourceLocation = {}) -> Lion<Engine, Precision, Format>;
 template <class Engine, class Precision>
 Lion(const Model<Engine, Precision>&, LionOptions = {}, const std::vector<ParamGroup>& = {}, SourceLocation = {})
     -> Lion<Engine, Precision>;

@@ -13,6 +13,7 @@
 #include <shardkit/optim/clip.hpp>
 #include <shardkit/optim/group_progress.hpp>
 #include <shardkit/optim/norm.hpp>
+#include <shardkit/optim/state_storage.hpp>
 #include <shardkit/optim/step_work.hpp>
 #include <shardkit/sharded/shard_info.hpp>
 #include <shardkit/step/accumulation.hpp>
@@ -48,6 +49,8 @@ class StateVisitor {
     /// A state of the elements that this rank updates, in the engine's memory.
     virtual void state(std::string_view name, std::span<float> values) = 0;
     virtual void state(std::string_view name, std::span<double> values) = 0;
+    virtual void state(std::string_view name, std::span<bf16> values) = 0;
+    virtual void state(std::string_view name, Block8Span values) = 0;
 
     enum class Purpose : std::uint8_t {
         capture,  ///< takes what the optimizer has

@@ -127,7 +127,7 @@ class RuleOptimizer : public Optimizer<EngineType> {
         model.for_each_state(
             [&](auto& state) {
                 numbers_.add_group(context, state.geometry(), where);
-                batches_of(state).add(state, options, numbers_.param_groups());
+                batches_of(state).add(state, options, numbers_.param_groups(), where);
             },
             where);
         numbers_.begin(context);

@@ -118,13 +118,17 @@ inline namespace SHARDKIT_BUILD {
 /// Stochastic gradient descent, plain, with momentum or Nesterov's, as torch.optim.SGD computes it.
 ///     SGD optimizer{model, {.learning_rate = 0.1, .rule = Momentum::nesterov, .momentum = 0.9}};
 /// Memory:  one state where there is momentum, none otherwise.
-template <class Engine, class Precision = DefaultPrecision<float>>
-class SGD : public RuleOptimizer<SgdRule, Engine, Precision> {
+template <class Engine, class Precision = DefaultPrecision<float>, StateFormat Format = StateFormat::full>
+class SGD : public RuleOptimizer<RuleIn<SgdRule, Format>, Engine, Precision> {
   public:
     /// @throws std::invalid_argument for hyper-parameters out of range, or two groups with one path
     explicit SGD(const Model<Engine, Precision>& model, SgdOptions options = {},
                  std::vector<ParamGroup> param_groups = {}, SourceLocation where = SourceLocation::current())
-        : RuleOptimizer<SgdRule, Engine, Precision>(model, options, std::move(param_groups), where) {}
+        : RuleOptimizer<RuleIn<SgdRule, Format>, Engine, Precision>(model, options, std::move(param_groups), where) {}
+    /// Keeps the states in `Format`.
+    SGD(const Model<Engine, Precision>& model, StatesIn<Format> /*states*/, SgdOptions options = {},
+        std::vector<ParamGroup> param_groups = {}, SourceLocation where = SourceLocation::current())
+        : SGD(model, options, std::move(param_groups), where) {}
     /// Says what to write instead.
     template <class Names = detail::PyTorchNames>
     explicit SGD(const Model<Engine, Precision>& model, std::type_identity_t<Names> /*options*/)
@@ -136,6 +140,9 @@ class SGD : public RuleOptimizer<SgdRule, Engine, Precision> {
                  SourceLocation = {})
         : SGD(detail::needs_model<Model<Engine, Precision>>(layer)) {}
 };
+template <class Engine, class Precision, StateFormat Format>
+SGD(const Model<Engine, Precision>&, StatesIn<Format>, SgdOptions = {}, const std::vector<ParamGroup>& = {},
+    SourceLocation = {}) -> SGD<Engine, Precision, Format>;
 template <class Engine, class Precision>
 SGD(const Model<Engine, Precision>&, SgdOptions = {}, const std::vector<ParamGroup>& = {}, SourceLocation = {})
     -> SGD<Engine, Precision>;

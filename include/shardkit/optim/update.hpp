@@ -11,6 +11,7 @@
 #include <utility>
 
 #include <shardkit/core/element.hpp>
+#include <shardkit/optim/state_storage.hpp>
 
 // What Kernels::update takes: the elements, which of them take which hyper-parameters, and the arithmetic.
 
@@ -39,20 +40,23 @@ struct UpdateDraws {
 /// `gathered` is the next all-gather's source; it is empty where the master itself is that source.
 /// @post (of the update) gathered[i] is master[i], as stored, converted to Gather
 template <FloatingElement MasterType, FloatingElement GatherType, FloatingElement GradientType,
-          std::size_t StateCount>
+          std::size_t StateCount, class Storage>
 struct UpdateSpans {
     using Master = MasterType;
     using Gather = GatherType;
     using Gradient = GradientType;
+    using StateStorage = Storage;
     using A = Arithmetic<Master>;
     static constexpr std::size_t state_count = StateCount;
 
     std::span<Master> master;
     std::span<Gather> gathered;
     std::span<const Gradient> gradient;
-    std::array<std::span<A>, StateCount> states;
+    std::array<detail::StateSpan<Storage, A>, StateCount> states;
     /// Where a Master of 16 bits is rounded stochastically; without steps: to the nearest.
     UpdateDraws draws{};
+    /// Of states that are not stored in A.
+    UpdateDraws state_draws{};
 };
 
 namespace detail {

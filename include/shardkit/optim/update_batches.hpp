@@ -177,7 +177,8 @@ class UpdateLaunches {
     template <std::size_t N>
     static auto entry_of() {
         if constexpr (batches && UpdateOf<Update, A, N>) {
-            using Spans = UpdateSpans<Updated, typename Precision::Gather, typename Precision::Reduction, N>;
+            using Spans = UpdateSpans<Updated, typename Precision::Gather, typename Precision::Reduction, N,
+                                      typename Group::Storage>;
             using Ranges = std::span<const UpdateRange>;
             return std::type_identity<decltype(Kernels::update_entry(
                 std::declval<Ranges>(), std::declval<const Update*>(), std::declval<const std::uint32_t*>(),
@@ -224,7 +225,7 @@ class UpdateBatches {
     ~UpdateBatches();
 
     /// One more group, in the model's order.
-    void add(State& state, const Options& options, std::span<const ParamGroup> param_groups);
+    void add(State& state, const Options& options, std::span<const ParamGroup> param_groups, SourceLocation where);
     /// Begins the table anew, into which `choose` takes all groups again, in order, each as far as `progress` says.
     void restart();
     void choose(State& state, std::span<const ParamGroup> param_groups, const GroupProgress& progress);
@@ -288,8 +289,8 @@ UpdateBatches<Rule, Engine, Precision>::~UpdateBatches() = default;
 
 template <class Rule, class Engine, class Precision>
 void UpdateBatches<Rule, Engine, Precision>::add(State& state, const Options& options,
-                                                 std::span<const ParamGroup> param_groups) {
-    Group& group = groups_.emplace_back(state.context(), state.geometry(), options, param_groups);
+                                                 std::span<const ParamGroup> param_groups, SourceLocation where) {
+    Group& group = groups_.emplace_back(state.context(), state.geometry(), options, param_groups, where);
     group.choose(state.context(), state.geometry(), param_groups, nullptr, table_);
     numbers_.emplace(state.identity(), groups_.size() - 1);
     for (std::size_t p = 0; p < group.updated().size(); ++p) {

@@ -20,6 +20,7 @@
 #include <shardkit/policy/precision.hpp>
 #include <shardkit/policy/sharded_options.hpp>
 #include <shardkit/policy/split_mesh.hpp>
+#include <shardkit/policy/state_format.hpp>
 
 namespace shardkit {
 
@@ -27,7 +28,7 @@ namespace shardkit {
 struct PlanOptions {
     std::size_t microbatches = 1;            ///< number per step
     std::size_t in_flight = 2;               ///< RankOptions::in_flight: prefetch depth + 1
-    std::size_t optimizer_states = 2;        ///< AdamW 2, Lion and SGD with momentum 1, plain SGD 0
+    OptimizerStates optimizer_states = 2;    ///< of AdamW; `{2, StateFormat::bf16}`, say, where they are stored so
     std::size_t windows_per_microbatch = 2;  ///< one in forward, one in backward
     std::size_t norms_per_step = 1;          ///< global_norm calls per step
     std::size_t ranks_per_host = 0;          ///< k: ranks 0 .. k - 1 on the first host, and so on; 0: one host

@@ -84,8 +84,11 @@ constexpr MemoryPlan resting_memory(std::span<const GroupDescription> groups, co
     for (const GroupDescription& group : groups) {
         for (const GroupRows rows(group); const BufferRow& row : rows.buffers()) {
             if (row.held == Held::leased) { continue; }
-            const std::size_t times = row.role == Role::states ? options.optimizer_states : 1;
-            plan.*kind_of(row.role, row.held) += ByteCount(times * bytes_of(row, group));
+            const OptimizerStates& states = options.optimizer_states;
+            plan.*kind_of(row.role, row.held) += ByteCount(
+                row.role == Role::states
+                    ? states.count * state_bytes(states.format, group.numel_of(row.extent), group.sizes.state)
+                    : bytes_of(row, group));
         }
     }
     if (options.norms_per_step > 0) {

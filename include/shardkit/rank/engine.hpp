@@ -14,6 +14,7 @@
 #include <shardkit/comm/stream.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/layout/index_range.hpp>
+#include <shardkit/policy/state_format.hpp>
 #include <shardkit/rank/launch_batch.hpp>
 
 // What an engine must provide: Engine for communication, GroupVerbs and StepKernels for groups of parameters and
@@ -121,8 +122,13 @@ concept RunsOnce = requires(const typename E::Stream& stream, const AnyWork& wor
 template <FloatingElement T>
 struct NormPiece;
 struct UpdateRange;
+namespace detail {
+template <StateFormat Format, std::uint32_t Squares = 0>
+struct StateStorage;
+using FullStates = StateStorage<StateFormat::full>;
+}  // namespace detail
 template <FloatingElement MasterType, FloatingElement GatherType, FloatingElement GradientType,
-          std::size_t StateCount>
+          std::size_t StateCount, class Storage = detail::FullStates>
 struct UpdateSpans;
 
 namespace detail {

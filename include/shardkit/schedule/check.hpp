@@ -79,7 +79,7 @@ class StepChecker {
 /// operation. The arena is counted up to the end of the highest buffer in use.
 SHARDKIT_CONSTEXPR_VECTOR std::vector<Violation> over_limit(const Schedule& schedule,
                                                             std::span<const GroupDescription> groups, ByteCount limit,
-                                                            std::size_t optimizer_states) {
+                                                            OptimizerStates optimizer_states) {
     const ByteCount resting = resting_bytes(schedule, groups, optimizer_states);
     const SlotPlan plan = place_slots(slots_of(schedule, groups));
     const auto held_with = [&](const ScheduledSlot& slot) { return resting + ByteCount(slot.offset + slot.bytes); };
@@ -119,7 +119,7 @@ SHARDKIT_CONSTEXPR_VECTOR std::vector<Violation> check(const Schedule& schedule,
 /// Cost:    that of the check without a limit, and that of peak
 SHARDKIT_CONSTEXPR_VECTOR std::vector<Violation> check(const Schedule& schedule,
                                                        std::span<const GroupDescription> groups, ByteCount limit,
-                                                       std::size_t optimizer_states = 2) {
+                                                       OptimizerStates optimizer_states = 2) {
     const std::vector<Violation> of_order = check(schedule, groups);
     const std::vector<Violation> of_bytes = detail::over_limit(schedule, groups, limit, optimizer_states);
     std::vector<Violation> all;
@@ -146,7 +146,7 @@ inline void require_valid(const Schedule& schedule, std::span<const GroupDescrip
 /// Checks also that its buffers fit in `limit` bytes.
 /// @throws std::invalid_argument likewise; for within_limit with the bytes held and the limit
 inline void require_valid(const Schedule& schedule, std::span<const GroupDescription> groups, ByteCount limit,
-                          std::size_t optimizer_states = 2, SourceLocation where = SourceLocation::current()) {
+                          OptimizerStates optimizer_states = 2, SourceLocation where = SourceLocation::current()) {
     detail::throw_first(check(schedule, groups, limit, optimizer_states), schedule, groups, where);
 }
 

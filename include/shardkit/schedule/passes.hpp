@@ -85,7 +85,7 @@ SHARDKIT_CONSTEXPR_VECTOR Schedule prefetch(Schedule schedule, std::span<const G
 /// Memory:  up to `limit`, see peak; results keep their bits
 /// Source:  reshard_after_forward of FSDP2, chosen by memory instead of by hand
 SHARDKIT_CONSTEXPR_VECTOR Schedule keep_gathered(const Schedule& schedule, std::span<const GroupDescription> groups,
-                                                 ByteCount limit, std::size_t optimizer_states = 2,
+                                                 ByteCount limit, OptimizerStates optimizer_states = 2,
                                                  SourceLocation where = SourceLocation::current()) {
     struct Candidate {
         std::size_t operation = 0;
@@ -253,7 +253,7 @@ SHARDKIT_CONSTEXPR_VECTOR Schedule gather_after_zero(const Schedule& schedule,
 /// unreduced microbatches are reduced, a reduction starts right behind its last addend.
 /// @throws std::invalid_argument, with the smallest possible number of bytes, when nothing is left to undo
 SHARDKIT_CONSTEXPR_VECTOR Schedule memory_limit(Schedule schedule, std::span<const GroupDescription> groups,
-                                                ByteCount limit, std::size_t optimizer_states = 2,
+                                                ByteCount limit, OptimizerStates optimizer_states = 2,
                                                 SourceLocation where = SourceLocation::current()) {
     const auto needed = [&](const Schedule& step) { return peak(step, groups, optimizer_states, where); };
     while (needed(schedule) > limit) {

@@ -28,7 +28,7 @@ SHARDKIT_CONSTEXPR_VECTOR ByteCount arena_bytes(const Schedule& schedule, std::s
 namespace detail {
 /// Returns the bytes that the groups, an optimizer with that many states and the norm hold permanently.
 constexpr ByteCount resting_bytes(const Schedule& schedule, std::span<const GroupDescription> groups,
-                                  std::size_t optimizer_states) {
+                                  OptimizerStates optimizer_states) {
     PlanOptions options{.optimizer_states = optimizer_states, .norms_per_step = 0};
     for (const Op& op : schedule.ops()) { options.norms_per_step += op.act == Act::norm ? 1U : 0U; }
     return resting_memory(groups, options).total();
@@ -40,7 +40,7 @@ constexpr ByteCount resting_bytes(const Schedule& schedule, std::span<const Grou
 /// @post   equals what they allocate, to the byte
 /// @throws std::invalid_argument as arena_bytes
 SHARDKIT_CONSTEXPR_VECTOR ByteCount peak(const Schedule& schedule, std::span<const GroupDescription> groups,
-                                         std::size_t optimizer_states = 2,
+                                         OptimizerStates optimizer_states = 2,
                                          SourceLocation where = SourceLocation::current()) {
     return detail::resting_bytes(schedule, groups, optimizer_states) + arena_bytes(schedule, groups, where);
 }

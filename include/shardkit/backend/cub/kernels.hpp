@@ -96,18 +96,19 @@ struct Kernels {
                              const double* scale, double* into) {
         detail::norm_partial(stream, pieces, positions, scale, into);
     }
-    template <class Master, class Gather, class Gradient, std::size_t StateCount,
+    template <class Master, class Gather, class Gradient, std::size_t StateCount, class Storage,
               UpdateOf<Arithmetic<Master>, StateCount> Update>
     static void update(const Stream& stream, std::span<const UpdateRange> ranges, const Update* updates,
-                       const std::uint32_t* skip, const UpdateSpans<Master, Gather, Gradient, StateCount>& spans,
+                       const std::uint32_t* skip,
+                       const UpdateSpans<Master, Gather, Gradient, StateCount, Storage>& spans,
                        SourceLocation where = SourceLocation::current()) {
         detail::update(detail::DeviceLaunch(stream), ranges, updates, skip, spans, where);
     }
     /// Makes an entry for update_batch that does what `update` does with the same arguments.
-    template <class Master, class Gather, class Gradient, std::size_t StateCount,
+    template <class Master, class Gather, class Gradient, std::size_t StateCount, class Storage,
               UpdateOf<Arithmetic<Master>, StateCount> Update>
     static auto update_entry(std::span<const UpdateRange> ranges, const Update* updates, const std::uint32_t* skip,
-                             const UpdateSpans<Master, Gather, Gradient, StateCount>& spans) {
+                             const UpdateSpans<Master, Gather, Gradient, StateCount, Storage>& spans) {
         const auto pass = detail::update_pass(ranges, updates, skip, spans);
         return detail::batch_entry(pass, pass.tiling.indices());
     }

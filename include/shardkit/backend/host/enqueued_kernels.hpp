@@ -93,10 +93,11 @@ struct EnqueuedKernels {
 
     /// Makes one step of an optimizer over the elements in `ranges`, each with updates[range.update]. Does nothing if
     /// *skip is not 0.
-    template <class Master, class Gather, class Gradient, std::size_t StateCount,
+    template <class Master, class Gather, class Gradient, std::size_t StateCount, class Storage,
               UpdateOf<Arithmetic<Master>, StateCount> Update>
     static void update(const S& stream, std::span<const UpdateRange> ranges, const Update* updates,
-                       const std::uint32_t* skip, const UpdateSpans<Master, Gather, Gradient, StateCount>& spans,
+                       const std::uint32_t* skip,
+                       const UpdateSpans<Master, Gather, Gradient, StateCount, Storage>& spans,
                        SourceLocation where = SourceLocation::current()) {
         stream.submit([=] {
             if (*skip != 0) { return; }
@@ -110,6 +111,7 @@ struct EnqueuedKernels {
                 parts.gradient = part(spans.gradient);
                 for (auto& state : parts.states) { state = part(state); }
                 parts.draws.element = range.element;
+                parts.state_draws.element = range.element;
                 shardkit::detail::HostKernels::update(InlineStream{}, updates[range.update], parts, where);
             }
         });

@@ -66,10 +66,10 @@ void run_lanes(std::size_t count, const F& f, const S&... streams) {
 template <std::floating_point A>
 inline constexpr std::size_t widest_count = widest_register / sizeof(A);
 
-/// One register of a stream, for the elements after the last full register.
-template <std::floating_point A, class S>
+/// The elements of a stream after the last full register or block, of `Count` elements.
+template <std::size_t Count, class S>
 struct Tail {
-    typename S::Element elements[widest_count<A>]{};
+    typename S::Element elements[Count]{};
 
     Tail(const S& stream, std::size_t at, std::size_t rest) {
         if constexpr (S::reads) { std::copy_n(stream.data + at, rest, elements); }
@@ -90,7 +90,7 @@ void for_each_lanes(std::size_t count, const F& f, const S&... streams) {
     const std::size_t whole = count - rest;
     if (whole != 0) { run_lanes<A>(whole, f, streams...); }
     if (rest != 0) {
-        std::tuple<Tail<A, S>...> tails{Tail<A, S>(streams, whole, rest)...};
+        std::tuple<Tail<widest_count<A>, S>...> tails{Tail<widest_count<A>, S>(streams, whole, rest)...};
         std::apply(
             [&](auto&... tail) {
                 run_lanes<A>(widest_count<A>, f, tail.stream()...);
@@ -98,6 +98,48 @@ void for_each_lanes(std::size_t count, const F& f, const S&... streams) {
             },
             tails);
     }
+}
+
+template <class Storage, std::size_t Count, class F, class... S>
+void run_state_blocks(std::size_t blocks, const F& f, const StateStreams<Storage, Count>& states,
+                      const S&... streams) {
+    if (use_avx2()) {
+        avx2::run_state_blocks(blocks, f, states, streams...);
+    } else {
+        compiled::run_state_blocks(blocks, f, states, streams...);
+    }
+}
+
+/// Calls f(lanes of the streams..., lanes of the states...) like for_each_lanes, for fp32 arithmetic and states that
+/// are stored otherwise.
+/// @pre where states are blocks, they begin with one
+template <class Storage, std::size_t Count, class F, class... S>
+void for_each_state_block(std::size_t count, const F& f, const StateStreams<Storage, Count>& states,
+                          const S&... streams) {
+    const std::size_t rest = count % Block8::block;
+    const std::size_t whole = count - rest;
+    run_state_blocks(whole / Block8::block, f, states, streams...);
+    if (rest == 0) { return; }
+    using Element = typename StatePointers<Storage>::Element;
+    Element elements[Count][Block8::block]{};
+    StateStreams<Storage, Count> last = states;
+    last.element += whole;
+    for (std::size_t s = 0; s < Count; ++s) {
+        if constexpr (StatePointers<Storage>::coded) {
+            std::fill_n(elements[s], Block8::block, Block8::zero(Storage::is_square(s)));
+        }
+        std::copy_n(states.pointers[s].elements + whole, rest, elements[s]);
+        last.pointers[s].elements = elements[s];
+        if (states.pointers[s].scales != nullptr) { last.pointers[s].scales += whole / Block8::block; }
+    }
+    std::tuple<Tail<Block8::block, S>...> tails{Tail<Block8::block, S>(streams, whole, rest)...};
+    std::apply(
+        [&](auto&... tail) {
+            run_state_blocks(1, f, last, tail.stream()...);
+            (tail.write_back(streams, whole, rest), ...);
+        },
+        tails);
+    for (std::size_t s = 0; s < Count; ++s) { std::copy_n(elements[s], rest, states.pointers[s].elements + whole); }
 }
 
 /// Whether a conversion needs explicit vectors: those of fp16 have branches; compilers vectorise the others.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <concepts>
 #include <cstddef>
 #include <iterator>
@@ -108,13 +109,14 @@ struct HostKernels {
     }
 
     /// Makes one step of an optimizer over a shard, gathered values included; see UpdateSpans.
-    /// Cost:   fp32 throughout: 12 bytes moved per element and 8 for each state; 2 more with a gathered 16-bit copy,
-    ///         2 less with a 16-bit gradient. If an update's gradient_scale is 1, its unscaled() saves the
-    ///         multiplications.
-    template <class Master, class Gather, class Gradient, std::size_t StateCount,
+    /// Cost:   fp32 throughout: 12 bytes moved per element and 8 for each state, 4 for one in bf16, and 2.25 for one
+    /// in
+    ///         blocks of 8 bits; 2 more with a gathered 16-bit copy, 2 less with a 16-bit gradient. If an update's
+    ///         gradient_scale is 1, its unscaled() saves the multiplications.
+    template <class Master, class Gather, class Gradient, std::size_t StateCount, class Storage,
               UpdateOf<Arithmetic<Master>, StateCount> Update>
     static void update(InlineStream, const Update& update,
-                       const UpdateSpans<Master, Gather, Gradient, StateCount>& spans,
+                       const UpdateSpans<Master, Gather, Gradient, StateCount, Storage>& spans,
                        SourceLocation where = SourceLocation::current()) {
         using A = Arithmetic<Master>;
         if constexpr (requires { update.gradient_scale == Factor<A>(), update.unscaled(); }) {
@@ -125,6 +127,8 @@ struct HostKernels {
         const std::size_t count = spans.master.size();
         require_size("update", "gradient", spans.gradient.size(), count, where);
         for (const auto& state : spans.states) { require_size("update", "a state", state.size(), count, where); }
+        const bool gathers = !std::same_as<Master, Gather> || !spans.gathered.empty();
+        if (gathers) { require_size("update", "gathered", spans.gathered.size(), count, where); }
         const auto step = [update](auto& parameter, auto gradient, auto&... states) __attribute__((always_inline)) {
             update(parameter, states..., gradient);
         };
@@ -133,48 +137,59 @@ struct HostKernels {
         }
         const host::detail::InOut<Master> parameters{spans.master.data()};
         const host::detail::Input<Gradient> gradients{spans.gradient.data()};
-        [&]<std::size_t... S>(std::index_sequence<S...>) {
-            if (std::same_as<Master, Gather> && spans.gathered.empty()) {
-                host::detail::for_each_lanes<A>(count, step, parameters, gradients,
-                                                host::detail::InOut<A>{spans.states[S].data()}...);
-            } else {
-                require_size("update", "gathered", spans.gathered.size(), count, where);
-                host::detail::for_each_lanes<A>(
-                    count,
-                    [step](auto& target, auto& parameter, auto&... rest) __attribute__((always_inline)) {
-                        step(parameter, rest...);
-                        target = stored_as<Master>(parameter);
-                    },
-                    host::detail::Output<Gather>{spans.gathered.data()}, parameters, gradients,
-                    host::detail::InOut<A>{spans.states[S].data()}...);
-            }
-        }
-        (std::make_index_sequence<StateCount>{});
+        if (!gathers) { return with_states(spans, 0, count, step, parameters, gradients); }
+        with_states(
+            spans, 0, count,
+            [step](auto& target, auto& parameter, auto&... rest) __attribute__((always_inline)) {
+                step(parameter, rest...);
+                target = stored_as<Master>(parameter);
+            },
+            host::detail::Output<Gather>{spans.gathered.data()}, parameters, gradients);
     }
 
   private:
-    /// Makes a step with stochastic rounding: block by block, through the arithmetic type.
-    template <class Step, class Master, class Gather, class Gradient, std::size_t StateCount>
-    static void update_stochastically(const Step& step,
-                                      const UpdateSpans<Master, Gather, Gradient, StateCount>& spans) {
-        using A = Arithmetic<Master>;
+    /// Calls f(lanes of the streams..., lanes of the states...) for the elements [at, at + count), where the streams
+    /// begin.
+    template <class Spans, class F, class... S>
+    static void with_states(const Spans& spans, std::size_t at, std::size_t count, const F& f, const S&... streams) {
+        using Storage = typename Spans::StateStorage;
+        constexpr std::size_t states = Spans::state_count;
+        if constexpr (Storage::format == StateFormat::full || states == 0) {
+            [&]<std::size_t... I>(std::index_sequence<I...>) {
+                using A = typename Spans::A;
+                host::detail::for_each_lanes<A>(count, f, streams...,
+                                                host::detail::InOut<A>{spans.states[I].data() + at}...);
+            }
+            (std::make_index_sequence<states>{});
+        } else {
+            const UpdateDraws& draws = spans.state_draws;
+            host::detail::StateStreams<Storage, states> to{{}, {}, draws.element + at};
+            for (std::size_t s = 0; s < states; ++s) {
+                to.pointers[s] = host::detail::state_pointers<Storage>(spans.states[s], at);
+            }
+            for (std::size_t pair = 0; pair < to.draws.size(); ++pair) {
+                to.draws[pair] = StateDraws(draws.seed, *draws.steps, static_cast<std::uint32_t>(pair));
+            }
+            host::detail::for_each_state_block(count, f, to, streams...);
+        }
+    }
+    /// Makes a step with stochastic rounding of the parameters: some blocks at a time, through the arithmetic type.
+    template <class Step, class Spans>
+    static void update_stochastically(const Step& step, const Spans& spans) {
+        using A = typename Spans::A;
+        using Master = typename Spans::Master;
         ElementDraws draw(spans.draws.seed, *spans.draws.steps);
         A updated[256];
         for (std::size_t at = 0; at < spans.master.size(); at += std::size(updated)) {
             const std::size_t count = std::min(std::size(updated), spans.master.size() - at);
-            [&]<std::size_t... S>(std::index_sequence<S...>) {
-                host::detail::for_each_lanes<A>(
-                    count,
-                    [step](auto& target, auto parameter, auto gradient, auto&... states)
-                        __attribute__((always_inline)) {
-                            step(parameter, gradient, states...);
-                            target = parameter;
-                        },
-                    host::detail::Output<A>{updated}, host::detail::Input<Master>{spans.master.data() + at},
-                    host::detail::Input<Gradient>{spans.gradient.data() + at},
-                    host::detail::InOut<A>{spans.states[S].data() + at}...);
-            }
-            (std::make_index_sequence<StateCount>{});
+            with_states(
+                spans, at, count,
+                [step](auto& target, auto parameter, auto gradient, auto&... states) __attribute__((always_inline)) {
+                    step(parameter, gradient, states...);
+                    target = parameter;
+                },
+                host::detail::Output<A>{updated}, host::detail::Input<Master>{spans.master.data() + at},
+                host::detail::Input<typename Spans::Gradient>{spans.gradient.data() + at});
             for (std::size_t i = 0; i < count; ++i) {
                 const Master rounded = round_stochastically<Master>(updated[i], draw(spans.draws.element + at + i));
                 spans.master[at + i] = rounded;

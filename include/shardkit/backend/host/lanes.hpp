@@ -8,6 +8,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <limits>
+#include <tuple>
+#include <type_traits>
 #include <utility>
 
 #if defined(__x86_64__)
@@ -16,12 +19,15 @@
 
 #include <shardkit/backend/host/summands.hpp>
 #include <shardkit/core/element.hpp>
+#include <shardkit/core/lane_math.hpp>
+#include <shardkit/optim/state_storage.hpp>
 
 // Loops on short vectors, compiled once per instruction set from the same source:
 //   lanes.inc      Lanes<A>: one register of values, with arithmetic and comparisons
 //   lanes_io.inc   load, Stored, store, stored_as: registers from and to elements of any type
 //   loops.inc      run_lanes, pack_sums: the loops that for_each_lanes and pack_sums choose from
 //   sums.inc       sum_lanes: the loop of rank_order_reduction
+//   states.inc     run_state_blocks: the loop of updates whose states are bf16 or blocks of 8 bits
 // Namespace `compiled` uses the instructions that the translation unit is compiled for. On x86 without AVX there is
 // also `avx2`, chosen at run time: square roots and divisions take half the time, and fp16 is converted by
 // instructions (F16C). It fuses only multiplications by one into additions, so both give the same bits.
@@ -64,6 +70,31 @@ inline constexpr std::size_t widest_register = 32;
 template <FloatingElement T>
 inline constexpr std::size_t pack_elements = 128 / sizeof(T);
 
+/// Where one state lies that is not stored as it is computed with.
+template <class Storage>
+struct StatePointers {
+    static constexpr bool coded = Storage::format == StateFormat::block8;
+    using Element = std::conditional_t<coded, std::uint8_t, bf16>;
+
+    Element* elements;
+    float* scales;  ///< one for each block, where elements are codes
+};
+template <class Storage, class Span>
+StatePointers<Storage> state_pointers(const Span& state, std::size_t at) noexcept {
+    if constexpr (StatePointers<Storage>::coded) {
+        return {state.codes.data() + at, state.scales.data() + at / Block8::block};
+    } else {
+        return {state.data() + at, nullptr};
+    }
+}
+/// The states of an update, and what decides their rounding.
+template <class Storage, std::size_t Count>
+struct StateStreams {
+    std::array<StatePointers<Storage>, Count> pointers;
+    std::array<shardkit::detail::StateDraws, (Count + 1) / 2> draws;
+    std::uint64_t element;  ///< the number of the first one
+};
+
 /// The number of elements that sum_lanes adds up before it writes them: two cache lines of 16-bit elements.
 inline constexpr std::size_t summed_elements = 64;
 
@@ -85,6 +116,7 @@ inline constexpr std::size_t summed_elements = 64;
 #include <shardkit/backend/host/lanes.inc>
 #include <shardkit/backend/host/lanes_io.inc>
 #include <shardkit/backend/host/loops.inc>
+#include <shardkit/backend/host/states.inc>
 #include <shardkit/backend/host/sums.inc>
 #undef SHARDKIT_TARGET
 #undef SHARDKIT_TARGET_BYTES
@@ -107,6 +139,7 @@ inline constexpr std::size_t summed_elements = 64;
 #include <shardkit/backend/host/lanes.inc>
 #include <shardkit/backend/host/lanes_io.inc>
 #include <shardkit/backend/host/loops.inc>
+#include <shardkit/backend/host/states.inc>
 #include <shardkit/backend/host/sums.inc>
 #undef SHARDKIT_TARGET
 #undef SHARDKIT_TARGET_BYTES

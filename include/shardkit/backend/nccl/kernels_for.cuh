@@ -14,6 +14,7 @@
 #include <shardkit/backend/nccl/extreme.hpp>
 #include <shardkit/optim/moving_average.hpp>
 #include <shardkit/optim/norm.hpp>
+#include <shardkit/optim/state_storage.hpp>
 #include <shardkit/optim/step_work.hpp>
 #include <shardkit/optim/update.hpp>
 #include <shardkit/policy/precision.hpp>
@@ -28,7 +29,8 @@ namespace detail {
 template <class Rule, class P, class Updated, std::size_t StateCount = 0, class... Passes>
 constexpr auto update_launches() {
     using Update = typename Rule::template Update<Arithmetic<typename P::Master>>;
-    using Pass = gpu::detail::UpdatePass<Update, Updated, typename P::Gather, typename P::Reduction, StateCount>;
+    using Pass = typename gpu::detail::UpdatePassOf<Update, Updated, typename P::Gather, typename P::Reduction,
+                                                    StateCount, typename shardkit::detail::StorageOf<Rule>::type>::type;
     if constexpr (StateCount > Rule::state_names.size()) {
         return std::type_identity<gpu::Launches<Passes...>>{};
     } else if constexpr (UpdateOf<Update, Arithmetic<typename P::Master>, StateCount>) {

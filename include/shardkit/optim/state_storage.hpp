@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include <shardkit/core/bf16.hpp>
+#include <shardkit/core/block8.hpp>
+#include <shardkit/core/stochastic_rounding.hpp>
+#include <shardkit/policy/state_format.hpp>
+#include <shardkit/rank/engine.hpp>
+
+// How an optimizer's states lie in memory, and what decides their rounding.
+
+namespace shardkit {
+
+/// A state's codes and scales: element i has code i and scale i / Block8::block.
+struct Block8Span {
+    std::span<std::uint8_t> codes;
+    std::span<float> scales;
+
+    constexpr std::size_t size() const noexcept { return codes.size(); }
+    constexpr bool empty() const noexcept { return codes.empty(); }
+    /// Returns the elements from `begin` on, which must begin a block.
+    constexpr Block8Span subspan(std::size_t begin, std::size_t count) const {
+        return {codes.subspan(begin, count), scales.subspan(begin / Block8::block, Block8::blocks(count))};
+    }
+};
+
+namespace detail {
+
+/// Draws 32 random bits for each element, which depend only on (seed, step, element, pair): two states share them,
+/// the lower half for the even one, and `pair` counts those pairs. A draw takes 8 instructions on short vectors,
+/// where ElementDraws takes some 60; it decides which of two neighbours a number is stored as, and nothing else.
+/// Source:  the mixer lowbias32 of Wellons' hash-prospector, keyed by itself
+class StateDraws {
+  public:
+    constexpr StateDraws() noexcept = default;
+    constexpr StateDraws(std::uint64_t seed, std::uint64_t step, std::uint32_t pair) noexcept
+        : key_(mixed(low(seed) ^ mixed(high(seed) ^ low(step) ^ (high(step) + pair) * spread))) {}
+
+    constexpr std::uint32_t operator()(std::uint64_t element) const noexcept {
+        std::uint32_t word = low(element);
+        draw(word, key_of(element));
+        return word;
+    }
+    /// The key of the elements that have these upper 32 bits.
+    constexpr std::uint32_t key_of(std::uint64_t element) const noexcept { return key_ ^ high(element) * spread; }
+    /// Replaces the lower halves of elements' numbers by what is drawn. W: a word, or a short vector of them.
+    template <class W>
+    [[gnu::always_inline]] static constexpr void draw(W& elements, std::uint32_t key) noexcept {
+        elements ^= key;
+        mix(elements);
+    }
+    /// Writes to `own` the 16 bits of state number `state`, of those drawn for its pair, in each word.
+    template <class W>
+    [[gnu::always_inline]] static constexpr void of_state(const W& drawn, std::size_t state, W& own) noexcept {
+        own = drawn;
+        if (state % 2 != 0) {
+            own >>= 16U;
+        } else {
+            own &= 0xffffU;
+        }
+    }
+
+  private:
+    static constexpr std::uint32_t spread = 0x9e37'79b9U;  // odd: numbers stay different
+    template <class W>
+    [[gnu::always_inline]] static constexpr void mix(W& x) noexcept {
+        x ^= x >> 16U;
+        x *= 0x7feb'352dU;
+        x ^= x >> 15U;
+        x *= 0x846c'a68bU;
+        x ^= x >> 16U;
+    }
+    static constexpr std::uint32_t mixed(std::uint32_t x) noexcept {
+        mix(x);
+        return x;
+    }
+
+    std::uint32_t key_ = 0;
+};
+
+/// Says how the states of a rule lie in memory. Bit s of `Squares`: state number s is a square.
+template <StateFormat Format, std::uint32_t Squares>
+struct StateStorage {
+    static constexpr StateFormat format = Format;
+    static constexpr bool is_square(std::size_t state) noexcept { return (Squares >> state & 1U) != 0; }
+};
+
+template <StateFormat Format, class A>
+struct StateSpanOf {
+    using type = std::span<A>;
+};
+template <class A>
+struct StateSpanOf<StateFormat::bf16, A> {
+    using type = std::span<bf16>;
+};
+template <class A>
+struct StateSpanOf<StateFormat::block8, A> {
+    using type = Block8Span;
+};
+/// One state of a rank's elements in memory, for updates with arithmetic type A.
+template <class Storage, class A>
+using StateSpan = typename StateSpanOf<Storage::format, A>::type;
+
+/// How a rule's states lie in memory: in full unless it has a StateStorage.
+template <class Rule>
+struct StorageOf {
+    using type = FullStates;
+};
+template <class Rule>
+requires requires { typename Rule::StateStorage; }
+struct StorageOf<Rule> {
+    using type = typename Rule::StateStorage;
+};
+
+/// Which states of a rule are squares, as StateStorage counts them: those of its `squares`, an array of bool.
+template <class Rule>
+constexpr std::uint32_t squares_of() {
+    std::uint32_t squares = 0;
+    if constexpr (requires { Rule::squares; }) {
+        for (std::size_t s = 0; s < Rule::squares.size(); ++s) { squares |= Rule::squares[s] ? 1U << s : 0U; }
+    }
+    return squares;
+}
+
+}  // namespace detail
+
+/// A rule whose states are stored in another format; an OptimizerRule like `Rule`, whose update it makes.
+template <class Rule, StateFormat Format>
+struct StoredRule : Rule {
+    using StateStorage = detail::StateStorage<Format, detail::squares_of<Rule>()>;
+};
+
+namespace detail {
+/// `Rule`, with its states in that format.
+template <class Rule, StateFormat Format>
+struct RuleStoredIn {
+    using type = StoredRule<Rule, Format>;
+};
+template <class Rule>
+struct RuleStoredIn<Rule, StateFormat::full> {
+    using type = Rule;
+};
+}  // namespace detail
+template <class Rule, StateFormat Format>
+using RuleIn = typename detail::RuleStoredIn<Rule, Format>::type;
+
+/// The word by which an optimizer is made with its states in a format:
+///     AdamW optimizer{model, states_in<StateFormat::bf16>, {.learning_rate = 3e-4}};
+template <StateFormat Format>
+struct StatesIn {};
+template <StateFormat Format>
+inline constexpr StatesIn<Format> states_in{};
+
+}  // namespace shardkit

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include <shardkit/core/block8.hpp>
+
+namespace shardkit {
+
+/// How an optimizer stores its states between steps. An update computes in the master's arithmetic type in any case.
+enum class StateFormat : std::uint8_t {
+    full,   ///< in the master's arithmetic type
+    bf16,   ///< 2 bytes for each element, rounded stochastically: see detail::StateDraws
+    block8  ///< 1 byte for each element and one fp32 scale for each 32 of them: see Block8
+};
+
+/// Returns the bytes of `elements` values of one state; `arithmetic`: the bytes of one number of the arithmetic type.
+constexpr std::size_t state_bytes(StateFormat format, std::size_t elements, std::size_t arithmetic) noexcept {
+    switch (format) {
+        case StateFormat::bf16:
+            return 2 * elements;
+        case StateFormat::block8:
+            return elements + Block8::blocks(elements) * sizeof(float);
+        case StateFormat::full:
+            break;
+    }
+    return arithmetic * elements;
+}
+
+/// The states that an optimizer keeps: their number, AdamW 2, Lion and SGD with momentum 1, plain SGD 0, and how they
+/// are stored. A number alone stands for full ones.
+struct OptimizerStates {
+    std::size_t count;
+    StateFormat format;
+
+    // NOLINTNEXTLINE(google-explicit-constructor): a number alone is what most plans say
+    constexpr OptimizerStates(std::size_t number, StateFormat stored_as = StateFormat::full) noexcept
+        : count(number), format(stored_as) {}
+
+    friend constexpr bool operator==(const OptimizerStates&, const OptimizerStates&) noexcept = default;
+};
+
+}  // namespace shardkit

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <doctest/doctest.h>
+
+#include <shardkit/backend/host/enqueued_kernels.hpp>
+#include <shardkit/comm/stream.hpp>
+
+#include "../cub/stored_states_checks.hpp"
+
+namespace stored_states_host_test {
+
+namespace {
+
+struct InlineKernels : shardkit::host::EnqueuedKernels<shardkit::InlineStream> {
+    using Stream = shardkit::InlineStream;
+};
+
+}  // namespace
+
+TEST_CASE("host: updates of states in bf16 and in blocks of 8 bits give the functor's bits, on vectors and at the ends") {
+    shardkit::test::HostMachine<InlineKernels> machine;
+    shardkit::test::check_stored_states(machine);
+}
+
+}  // namespace stored_states_host_test
