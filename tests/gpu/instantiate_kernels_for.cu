@@ -14,6 +14,7 @@ template struct sk::nccl::AverageKernelsFor<sk::DefaultPrecision<sk::bf16>>;
 template struct sk::nccl::AverageKernelsFor<sk::Precision<float, sk::bf16>, sk::DefaultPrecision<sk::bf16>>;
 template struct sk::nccl::KernelsFor<sk::Precision<sk::fp16, sk::fp16, sk::fp16, double>, sk::AdamWRule>;
 // States in bf16 and in blocks of 8 bits.
-template struct sk::nccl::KernelsFor<sk::DefaultPrecision<sk::bf16>, sk::RuleIn<sk::AdamWRule, sk::StateFormat::bf16>>;
+template struct sk::nccl::KernelsFor<sk::DefaultPrecision<sk::bf16>,
+                                     sk::RuleIn<sk::AdamWRule, sk::StateFormat::bf16>>;
 template struct sk::nccl::KernelsFor<sk::DefaultPrecision<sk::bf16>,
                                      sk::RuleIn<sk::AdamWRule, sk::StateFormat::block8>>;

@@ -61,7 +61,7 @@ void add_flags(program::Flags& flags) {
     flags.add("--dtype", "NAME", "fp64, fp32 or bf16: type of parameters and gradients [fp32]");
     flags.add("--optimizer", "NAME", "adamw, sgd (momentum 0.9) or lion [adamw]");
     flags.add("--states", "NAME",
-              "how the optimizer's states are stored: full, bf16, or block8 (8 bits, a scale for each 32) [full]");
+              "how AdamW's states are stored: full, bf16, or block8 (8 bits, a scale for each 32) [full]");
     flags.add("--lr", "X", "learning rate [1e-3; 0.1 with sgd, 3e-4 with lion]");
     flags.add("--weight-decay", "X", "weight decay of the matrices [0.01]");
     flags.add("--clip", "X", "largest global gradient norm; 0 for no clipping [1]");
@@ -249,9 +249,9 @@ void validate(const Options& o) {
             "--mesh " + mesh + " has " + std::to_string(o.mesh.world()) +
             " ranks, but the world of --engine self has 1: expected 1x1x1, or --engine threads");
     }
-    if (o.dtype == Dtype::fp64 && o.states != shardkit::StateFormat::full) {
+    if (o.states != shardkit::StateFormat::full && (o.dtype == Dtype::fp64 || o.optimizer != OptimizerKind::adamw)) {
         throw program::InputError("--states " + std::string(state_names[static_cast<std::size_t>(o.states)]) +
-                                  " with --dtype fp64, whose updates are in fp64: expected --states full");
+                                  ": expected --optimizer adamw, and --dtype fp32 or bf16");
     }
     if (o.engine == EngineKind::threads && o.action == Options::Action::train && o.mesh.world() > 1024) {
         throw program::InputError("--mesh " + mesh +

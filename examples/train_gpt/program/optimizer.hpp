@@ -28,41 +28,38 @@ inline std::vector<sk::ParamGroup> without_decay_of_vectors() {
     return {{.matches = vector, .weight_decay = 0.0}};
 }
 
-/// The optimizer that the command line names, with its states in `Format`.
+/// AdamW with the command line's options, and its states in `Format`.
 template <sk::StateFormat Format, class Engine, class Precision>
-std::unique_ptr<sk::Optimizer<Engine>> make_optimizer_in(const sk::Model<Engine, Precision>& model,
-                                                         const Options& options) {
-    if (options.optimizer == OptimizerKind::adamw) {
-        sk::AdamWOptions adamw;
-        adamw.learning_rate = options.learning_rate;
-        adamw.weight_decay = options.weight_decay;
-        return std::make_unique<sk::AdamW<Engine, Precision, Format>>(model, adamw, without_decay_of_vectors());
+std::unique_ptr<sk::Optimizer<Engine>> make_adamw(const sk::Model<Engine, Precision>& model, const Options& options) {
+    sk::AdamWOptions adamw;
+    adamw.learning_rate = options.learning_rate;
+    adamw.weight_decay = options.weight_decay;
+    return std::make_unique<sk::AdamW<Engine, Precision, Format>>(model, adamw, without_decay_of_vectors());
+}
+
+/// The optimizer that the command line names.
+/// @pre --states is full with other optimizers than AdamW, and with fp64; see validate(const Options&)
+template <class Engine, class Precision>
+std::unique_ptr<sk::Optimizer<Engine>> make_optimizer(const sk::Model<Engine, Precision>& model,
+                                                      const Options& options) {
+    if constexpr (sizeof(typename Precision::Master) == sizeof(float)) {
+        using enum sk::StateFormat;
+        if (options.states == bf16) { return make_adamw<bf16>(model, options); }
+        if (options.states == block8) { return make_adamw<block8>(model, options); }
     }
+    if (options.optimizer == OptimizerKind::adamw) { return make_adamw<sk::StateFormat::full>(model, options); }
     if (options.optimizer == OptimizerKind::lion) {
         sk::LionOptions lion;
         lion.learning_rate = options.learning_rate;
         lion.weight_decay = options.weight_decay;
-        return std::make_unique<sk::Lion<Engine, Precision, Format>>(model, lion, without_decay_of_vectors());
+        return std::make_unique<sk::Lion<Engine, Precision>>(model, lion, without_decay_of_vectors());
     }
     sk::SgdOptions sgd;
     sgd.learning_rate = options.learning_rate;
     sgd.rule = sk::Momentum::classical;
     sgd.momentum = sgd_momentum;
     sgd.weight_decay = options.weight_decay;
-    return std::make_unique<sk::SGD<Engine, Precision, Format>>(model, sgd, without_decay_of_vectors());
-}
-
-/// The optimizer that the command line names.
-/// @pre --states is full where the master is fp64; see validate(const Options&)
-template <class Engine, class Precision>
-std::unique_ptr<sk::Optimizer<Engine>> make_optimizer(const sk::Model<Engine, Precision>& model,
-                                                      const Options& options) {
-    using enum sk::StateFormat;
-    if constexpr (sizeof(typename Precision::Master) == sizeof(float)) {
-        if (options.states == bf16) { return make_optimizer_in<bf16>(model, options); }
-        if (options.states == block8) { return make_optimizer_in<block8>(model, options); }
-    }
-    return make_optimizer_in<full>(model, options);
+    return std::make_unique<sk::SGD<Engine, Precision>>(model, sgd, without_decay_of_vectors());
 }
 
 }  // namespace train_gpt

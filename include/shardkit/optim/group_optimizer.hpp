@@ -127,7 +127,9 @@ class GroupOptimizer {
             spans.gathered = state.parameters().gather_source();
         }
         spans.gradient = reduced.subspan(origin, updated.size());
-        for (std::size_t s = 0; s < N; ++s) { spans.states[s] = states_[s].span(); }
+        if constexpr (N > 0) {
+            for (std::size_t s = 0; s < N; ++s) { spans.states[s] = states_[s].span(); }
+        }
         if (const auto& rounding = state.geometry().stochastic_rounding) { spans.draws = {rounding->seed, steps}; }
         spans.state_draws = {state_seed_, steps};
         return spans;

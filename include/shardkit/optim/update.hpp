@@ -45,14 +45,14 @@ struct UpdateSpans {
     using Master = MasterType;
     using Gather = GatherType;
     using Gradient = GradientType;
-    using StateStorage = Storage;
+    using StateStorage = std::conditional_t<StateCount == 0, detail::FullStates, Storage>;
     using A = Arithmetic<Master>;
     static constexpr std::size_t state_count = StateCount;
 
     std::span<Master> master;
     std::span<Gather> gathered;
     std::span<const Gradient> gradient;
-    std::array<detail::StateSpan<Storage, A>, StateCount> states;
+    std::array<detail::StateSpan<StateStorage, A>, StateCount> states;
     /// Where a Master of 16 bits is rounded stochastically; without steps: to the nearest.
     UpdateDraws draws{};
     /// Of states that are not stored in A.

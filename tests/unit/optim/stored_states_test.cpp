@@ -146,6 +146,9 @@ TEST_CASE("Lion's, SGD's and AMSGrad's states are stored likewise, on two meshes
                        sk::states_in<sk::StateFormat::bf16>,
                        {.learning_rate = 0.1, .rule = sk::Momentum::nesterov, .momentum = 0.9}};
     });
+    check([](const sk::Model<Engine>& model) {
+        return sk::SGD{model, sk::states_in<sk::StateFormat::block8>, {.learning_rate = 0.1}};  // no states at all
+    });
     check([](const sk::Model<Engine>& model) { return sk::AMSGrad{model, sk::states_in<sk::StateFormat::block8>}; });
 }
 

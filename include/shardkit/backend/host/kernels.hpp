@@ -154,7 +154,7 @@ struct HostKernels {
     static void with_states(const Spans& spans, std::size_t at, std::size_t count, const F& f, const S&... streams) {
         using Storage = typename Spans::StateStorage;
         constexpr std::size_t states = Spans::state_count;
-        if constexpr (Storage::format == StateFormat::full || states == 0) {
+        if constexpr (Storage::format == StateFormat::full) {
             [&]<std::size_t... I>(std::index_sequence<I...>) {
                 using A = typename Spans::A;
                 host::detail::for_each_lanes<A>(count, f, streams...,

@@ -16,7 +16,8 @@ struct InlineKernels : shardkit::host::EnqueuedKernels<shardkit::InlineStream> {
 
 }  // namespace
 
-TEST_CASE("host: updates of states in bf16 and in blocks of 8 bits give the functor's bits, on vectors and at the ends") {
+TEST_CASE(
+    "host: updates of states in bf16 and in blocks of 8 bits give the functor's bits, on vectors and at the ends") {
     shardkit::test::HostMachine<InlineKernels> machine;
     shardkit::test::check_stored_states(machine);
 }
