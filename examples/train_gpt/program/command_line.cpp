@@ -62,6 +62,8 @@ void add_flags(program::Flags& flags) {
     flags.add("--optimizer", "NAME", "adamw, sgd (momentum 0.9) or lion [adamw]");
     flags.add("--states", "NAME",
               "how AdamW's states are stored: full, bf16, or block8 (8 bits, a scale for each 32) [full]");
+    flags.add("--master", "NAME",
+              "fp32 masters of bf16 parameters: kept, split (16 bits beside each parameter) or none [kept]");
     flags.add("--lr", "X", "learning rate [1e-3; 0.1 with sgd, 3e-4 with lion]");
     flags.add("--weight-decay", "X", "weight decay of the matrices [0.01]");
     flags.add("--clip", "X", "largest global gradient norm; 0 for no clipping [1]");
@@ -178,6 +180,7 @@ std::optional<Options> parse_command_line(int count, const char* const* argument
     program::read_name(flags, "--dtype", dtype_names, o.dtype);
     program::read_name(flags, "--optimizer", optimizer_names, o.optimizer);
     program::read_name(flags, "--states", state_names, o.states);
+    program::read_name(flags, "--master", master_names, o.master);
     if (o.optimizer == OptimizerKind::sgd) { o.learning_rate = 0.1; }
     if (o.optimizer == OptimizerKind::lion) { o.learning_rate = 3e-4; }
     program::read_not_negative(flags, "--lr", o.learning_rate);
@@ -252,6 +255,10 @@ void validate(const Options& o) {
     if (o.states != shardkit::StateFormat::full && (o.dtype == Dtype::fp64 || o.optimizer != OptimizerKind::adamw)) {
         throw program::InputError("--states " + std::string(state_names[static_cast<std::size_t>(o.states)]) +
                                   ": expected --optimizer adamw, and --dtype fp32 or bf16");
+    }
+    if (o.master != shardkit::MasterWeights::kept && o.dtype != Dtype::bf16) {
+        throw program::InputError("--master " + std::string(master_names[static_cast<std::size_t>(o.master)]) +
+                                  ": expected --dtype bf16, which has masters");
     }
     if (o.engine == EngineKind::threads && o.action == Options::Action::train && o.mesh.world() > 1024) {
         throw program::InputError("--mesh " + mesh +

@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include <shardkit/policy/sharded_options.hpp>
 #include <shardkit/policy/state_format.hpp>
 
 #include "../../common/mesh_extents.hpp"
@@ -28,6 +29,7 @@ inline constexpr std::array<std::string_view, 3> engine_names{"self", "threads",
 inline constexpr std::array<std::string_view, 3> dtype_names{"fp64", "fp32", "bf16"};
 inline constexpr std::array<std::string_view, 3> optimizer_names{"adamw", "sgd", "lion"};
 inline constexpr std::array<std::string_view, 3> state_names{"full", "bf16", "block8"};  // in StateFormat's order
+inline constexpr std::array<std::string_view, 3> master_names{"kept", "none", "split"};  // in MasterWeights' order
 inline constexpr std::array<std::string_view, 2> exchange_names{"ring", "gather"};
 inline constexpr std::array<std::string_view, 2> head_names{"tied", "untied"};
 
@@ -47,6 +49,7 @@ struct Options {
     Dtype dtype = Dtype::fp32;
     OptimizerKind optimizer = OptimizerKind::adamw;
     shardkit::StateFormat states = shardkit::StateFormat::full;
+    shardkit::MasterWeights master = shardkit::MasterWeights::kept;
     double learning_rate = 1e-3;
     double weight_decay = 0.01;
     double clip = 1.0;  // 0: no clipping

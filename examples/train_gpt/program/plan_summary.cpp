@@ -26,6 +26,7 @@
 #include "../model/parameters.hpp"
 #include "choose_schedule.hpp"
 #include "dry_run.hpp"
+#include "group_options.hpp"
 #include "mpi_engine.hpp"
 #include "text_format.hpp"
 #include "workspace.hpp"
@@ -44,11 +45,15 @@ struct PlannedGroups {
     std::vector<sk::GroupDescription> all;
 };
 
+template <class Group>
+sk::GroupDescription describe_group(std::string_view path, const sk::Shapes<Group>& shapes, const Options& options) {
+    return sk::describe_group<Group>(path, shapes, mesh_of(options).grid(),
+                                     group_options<Group>(options.policy.policy(), options.master));
+}
+
 template <class T>
 PlannedGroups planned_groups(const Options& options) {
     const ModelConfig& config = options.model;
-    const auto grid = mesh_of(options).grid();
-    const auto policy = options.policy.policy();
     const bool tied = config.head == HeadKind::tied;
     PlannedGroups groups;
     for (std::size_t l = 0; l < config.layers; ++l) { groups.blocks.push_back("blocks." + std::to_string(l)); }
@@ -57,14 +62,14 @@ PlannedGroups planned_groups(const Options& options) {
         groups.all.push_back(group);
     };
     // The embedding's own backward pass reads no weights, and the head's two passes share a window.
-    add(sk::describe_group<EmbeddingGroup<T>>("embedding", embedding_shapes<T>(config), grid, policy), tied ? 2 : 1);
-    auto block = sk::describe_group<BlockGroup<T>>("blocks", block_shapes<T>(config), grid, policy);
+    add(describe_group<EmbeddingGroup<T>>("embedding", embedding_shapes<T>(config), options), tied ? 2 : 1);
+    auto block = describe_group<BlockGroup<T>>("blocks", block_shapes<T>(config), options);
     for (const std::string& path : groups.blocks) {
         block.path = path;
         add(block, 2);
     }
-    add(sk::describe_group<HeadGroup<T>>("head", head_shapes<T>(config), grid, policy), 1);
-    if (!tied) { add(sk::describe_group<LogitsGroup<T>>("logits", logits_shapes<T>(config), grid, policy), 1); }
+    add(describe_group<HeadGroup<T>>("head", head_shapes<T>(config), options), 1);
+    if (!tied) { add(describe_group<LogitsGroup<T>>("logits", logits_shapes<T>(config), options), 1); }
     return groups;
 }
 

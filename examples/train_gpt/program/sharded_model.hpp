@@ -11,6 +11,7 @@
 #include <shardkit/step/model.hpp>
 
 #include "../model/parameters.hpp"
+#include "group_options.hpp"
 
 namespace train_gpt {
 
@@ -24,18 +25,20 @@ class ShardedModel {
     using Layer = sk::Sharded<Group, sk::DynamicPolicy, Engine>;
 
     /// Collective over the mesh. Parameters are zero until `groups()` are initialized.
-    ShardedModel(sk::Context<Engine>& context, const ModelConfig& config, const sk::DynamicPolicy& policy)
-        : embedding(context, "embedding", embedding_shapes<T>(config), {policy}),
-          head(context, "head", head_shapes<T>(config), {policy}) {
+    ShardedModel(sk::Context<Engine>& context, const ModelConfig& config, const sk::DynamicPolicy& policy,
+                 sk::MasterWeights master = sk::MasterWeights::kept)
+        : embedding(context, "embedding", embedding_shapes<T>(config),
+                    group_options<EmbeddingGroup<T>>(policy, master)),
+          head(context, "head", head_shapes<T>(config), group_options<HeadGroup<T>>(policy, master)) {
         // Places before groups: a vector that grew would move what an optimizer refers to.
         blocks.reserve(config.layers);
         for (std::size_t l = 0; l < config.layers; ++l) {
             blocks.emplace_back(context, "blocks." + std::to_string(l), block_shapes<T>(config),
-                                typename Layer<BlockGroup<T>>::Options{policy});
+                                group_options<BlockGroup<T>>(policy, master));
         }
         if (config.head == HeadKind::untied) {
             logits.emplace_back(context, "logits", logits_shapes<T>(config),
-                                typename Layer<LogitsGroup<T>>::Options{policy});
+                                group_options<LogitsGroup<T>>(policy, master));
         }
     }
 

@@ -222,13 +222,21 @@ Identity identity_of(const Options& options, std::span<const std::uint8_t> text)
         return std::string(names[static_cast<std::size_t>(value)]);
     };
     return {
-        {"--layers", std::to_string(model.layers)},        {"--width", std::to_string(model.width)},
-        {"--heads", std::to_string(model.heads)},          {"--head", named(head_names, model.head)},
-        {"--sequence", std::to_string(model.sequence)},    {"--batch", std::to_string(options.batch)},
-        {"--dtype", named(dtype_names, options.dtype)},    {"--optimizer", named(optimizer_names, options.optimizer)},
-        {"--states", named(state_names, options.states)},  {"--lr", text_of(options.learning_rate)},
-        {"--weight-decay", text_of(options.weight_decay)}, {"--clip", text_of(options.clip)},
-        {"--seed", std::to_string(options.seed)},          {"--text", text_of(text)},
+        {"--layers", std::to_string(model.layers)},
+        {"--width", std::to_string(model.width)},
+        {"--heads", std::to_string(model.heads)},
+        {"--head", named(head_names, model.head)},
+        {"--sequence", std::to_string(model.sequence)},
+        {"--batch", std::to_string(options.batch)},
+        {"--dtype", named(dtype_names, options.dtype)},
+        {"--optimizer", named(optimizer_names, options.optimizer)},
+        {"--states", named(state_names, options.states)},
+        {"--master", named(master_names, options.master)},
+        {"--lr", text_of(options.learning_rate)},
+        {"--weight-decay", text_of(options.weight_decay)},
+        {"--clip", text_of(options.clip)},
+        {"--seed", std::to_string(options.seed)},
+        {"--text", text_of(text)},
     };
 }
 

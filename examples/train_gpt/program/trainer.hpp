@@ -54,7 +54,7 @@ class Trainer {
           part_(split_.chunks(options_.model.sequence)),
           data_ranks_(context.template sub_mesh<sk::Axes<sk::Dp, sk::Cp>>()),
           data_(job.text, options_.model.sequence, options_.seed),
-          model_(context, options_.model, options_.policy.policy()),
+          model_(context, options_.model, options_.policy.policy(), options_.master),
           groups_(model_.groups()),
           following_(begin(job)),
           optimizer_(make_optimizer(groups_, options_)),

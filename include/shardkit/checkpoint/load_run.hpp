@@ -313,6 +313,9 @@ class LoadRun {
             ++report_.tensors;
         }
         for (std::size_t slot = 0; copies != nullptr && slot < MemoryCopies::slots; ++slot) { copies->finish(slot); }
+        for (const auto& group : state_.groups) {
+            for (const auto& values : group->values) { values->end_load(); }
+        }
     }
     /// Checks that every byte that any rank has read is the byte that was written. Collective over the world.
     void verify() {

@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -47,7 +48,11 @@ class SavedValues : public SavedKind {
     SavedValues& operator=(const SavedValues&) = delete;
 
     /// Returns the address of element `flat` (of `loaded`) in host or device memory.
-    virtual std::byte* memory(std::size_t flat) const noexcept = 0;
+    virtual std::byte* memory(std::size_t flat) const = 0;
+    /// Returns whether `memory` is a copy in host memory, of values that lie otherwise in the rank's. A save keeps
+    /// its pieces; after a load `end_load` puts what was written to it in place.
+    virtual bool is_copy() const noexcept { return false; }
+    virtual void end_load() {}
     /// Returns what accesses device memory, ordered after the compute stream's work; null where the host can access
     /// it.
     virtual std::unique_ptr<MemoryCopies> copies(SourceLocation where) const = 0;
@@ -87,7 +92,7 @@ class SavedValuesOf : public SavedValues {
           communicators_(communicators),
           memory_(memory) {}
 
-    std::byte* memory(std::size_t flat) const noexcept override {
+    std::byte* memory(std::size_t flat) const override {
         return reinterpret_cast<std::byte*>(memory_.data() + (flat - loaded.begin));
     }
     std::unique_ptr<MemoryCopies> copies(SourceLocation where) const override {
@@ -156,7 +161,8 @@ inline GroupGeometry blocks_of(const GroupGeometry& group) {
             shape.rank = 1;
             shape.extents[0] = Block8::blocks(p.shape.numel());
         }
-        of.part = p.split_over_tp() ? TensorPart(shape, p.tp.dimension, g.tp, g.tp_index) : TensorPart(shape);
+        const bool is_part = p.part.numel() != p.shape.numel();
+        of.part = is_part ? TensorPart(shape, p.tp.dimension, g.tp, g.tp_index) : TensorPart(shape);
         of.range = blocks(p.range);
     }
     return g;
@@ -171,6 +177,58 @@ class SavedScales final : private GroupGeometry, public SavedValuesOf<Engine, fl
         : GroupGeometry(blocks_of(group)),
           SavedValuesOf<Engine, float>(context, *this, communicators, {codes.role, codes.state, true}, scales,
                                        GroupGeometry::updated, saved_ones) {}
+};
+
+/// Split master weights, as the fp32 numbers that they are.
+/// Memory: of those that this rank updates, on the host, from the first use of `memory` on.
+template <class Engine, class Precision>
+class SavedSplitMaster final : public SavedValues {
+    using Master = typename Precision::Master;
+
+  public:
+    SavedSplitMaster(GroupState<Engine, Precision>& state, std::vector<char> parameters)
+        : SavedValues({StoredKind{Role::master, {}}, element_type_of<Master>, true, state.geometry().updated,
+                       state.geometry().updated, std::move(parameters)},
+                      state.geometry()),
+          state_(state) {}
+
+    std::byte* memory(std::size_t flat) const override {
+        if (copy_.size() != loaded.size()) {
+            copy_.resize(loaded.size());
+            state_.show_updated([&](auto values) {
+                if constexpr (std::is_same_v<typename decltype(values)::value_type, Master>) {
+                    Engine::Kernels::copy_out(state_.context().compute_stream(), std::span<const Master>(values),
+                                              std::span<Master>(copy_));
+                }
+            });
+        }
+        return reinterpret_cast<std::byte*>(copy_.data() + (flat - loaded.begin));
+    }
+    bool is_copy() const noexcept override { return true; }
+    void end_load() override {
+        if (copy_.empty()) { return; }
+        state_.write_updated([&](auto values) {
+            if constexpr (std::is_same_v<typename decltype(values)::value_type, Master>) {
+                Engine::Kernels::copy_in(state_.context().compute_stream(), std::span<const Master>(copy_), values);
+            }
+        });
+        copy_ = {};
+    }
+    std::unique_ptr<MemoryCopies> copies(SourceLocation /*where*/) const override { return nullptr; }
+    void whole(std::span<const std::size_t> parameters,
+               const std::function<void(std::size_t, std::span<const std::byte>)>& use,
+               SourceLocation where) const override {
+        state_.show_updated([&](auto values) {
+            using Value = typename decltype(values)::value_type;
+            const SavedValuesOf<Engine, Value> joined(state_.context(), state_.geometry(), state_.communicators(),
+                                                      kind, values, loaded, of);
+            joined.whole(parameters, use, where);
+        });
+    }
+
+  private:
+    GroupState<Engine, Precision>& state_;
+    mutable std::vector<Master> copy_;
 };
 
 /// One group of a state.
@@ -216,6 +274,11 @@ class SavedGroupOf final : public SavedGroup {
         if constexpr (Precision::has_master) {
             if (state.geometry().keeps_master()) {
                 add(StoredKind{Role::master, {}}, parameters.master(), state.geometry().updated, std::move(trained));
+            }
+        }
+        if constexpr (can_split_master<Precision>) {
+            if (state.geometry().splits_master()) {
+                values.push_back(std::make_unique<SavedSplitMaster<Engine, Precision>>(state, std::move(trained)));
             }
         }
     }

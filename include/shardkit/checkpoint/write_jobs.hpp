@@ -114,7 +114,7 @@ class WriteJobs {
         }
         const SavedValues& values = *group.values[tensor.values];
         pieces.for_each_piece([&](FileRange bytes, std::size_t flat) {
-            jobs_.push_back({file, bytes, values.memory(flat), values.on_host, true, number, {}});
+            jobs_.push_back({file, bytes, values.memory(flat), values.on_host, !values.is_copy(), number, {}});
             if (!values.on_host && copies_ == nullptr) { copies_ = values.copies(where); }
         });
     }

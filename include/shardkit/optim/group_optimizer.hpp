@@ -122,6 +122,7 @@ class GroupOptimizer {
         const std::span<const typename Precision::Reduction> reduced = state.gradients().reduced();
         if constexpr (std::is_same_v<Updated, typename Precision::Gather>) {
             spans.master = state.parameters().gather_source();
+            spans.rest = state.parameters().rest();
         } else {
             spans.master = state.parameters().master();
             spans.gathered = state.parameters().gather_source();
@@ -267,7 +268,9 @@ void GroupOptimizer<Rule, Engine, ElementType>::require_blocks(const GroupGeomet
         if (p.range.begin % Block8::block != 0) {
             refuse(p, "begins at element ", p.range.begin, " of its group's memory, which Packing::aligned avoids");
         }
-        if (p.part.block() != p.part.numel() && p.part.block() % Block8::block != 0) {
+        if (p.part.numel() == p.shape.numel()) { continue; }
+        const bool whole_rows = p.shape.extents[p.shape.rank - 1] % Block8::block == 0;
+        if (p.part.block() % Block8::block != 0 || !(whole_rows || p.tp.dimension == 0)) {
             refuse(p, "is split over tp into rows of ", p.part.block(), " elements");
         }
     }

@@ -180,6 +180,10 @@ UpdateRange MovingAverage<Engine, AverageType, PrecisionType>::check(To& to, Fro
                                "' is frozen, and its policy gathers no parameters "
                                "of such a group; expected FullShard");
     }
+    if (a.splits_master()) {
+        throw_invalid_argument(where, "MovingAverage: '", a.path,
+                               "' splits its masters, expected MasterWeights::kept for the average");
+    }
     to.show_updated([&](auto values) {
         if constexpr (sizeof(typename decltype(values)::value_type) < sizeof(float)) {
             throw_invalid_argument(where, "MovingAverage: '", a.path, "' keeps averages in ",

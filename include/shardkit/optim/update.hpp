@@ -57,6 +57,8 @@ struct UpdateSpans {
     UpdateDraws draws{};
     /// Of states that are not stored in A.
     UpdateDraws state_draws{};
+    /// The lower halves of fp32 numbers whose upper halves are a Master of bf16; empty where that is all there is.
+    std::span<std::uint16_t> rest{};
 };
 
 namespace detail {

@@ -75,6 +75,7 @@ constexpr std::uint64_t likeness(std::span<const PlacedParameter> parameters, Pa
     for (const std::size_t bytes : {sizes.gather, sizes.gradient, sizes.reduction, sizes.master}) {
         alike.add(bytes);
     }
+    alike.add(sizes.splits_master ? 1 : 0);
     return alike.hash;
 }
 
@@ -83,7 +84,12 @@ template <class Precision>
 constexpr void check_rounding(std::string_view path, MasterWeights master,
                               const std::optional<StochasticRounding>& rounding, SourceLocation where) {
     using Gather = typename Precision::Gather;
-    const bool kept = Precision::has_master && master == MasterWeights::kept;
+    const bool kept = Precision::has_master && master != MasterWeights::none;
+    if (master == MasterWeights::split && !can_split_master<Precision>) {
+        throw_invalid_argument(where, "'", path, "': MasterWeights::split with ",
+                               name(element_type_of<typename Precision::Master>), " masters of ",
+                               name(element_type_of<Gather>), " parameters, expected fp32 masters of bf16 ones");
+    }
     if (master == MasterWeights::none && Precision::has_master && !can_drop_master<Precision>) {
         throw_invalid_argument(where, "'", path, "': MasterWeights::none with ",
                                name(element_type_of<typename Precision::Master>), " masters of ",

@@ -97,6 +97,7 @@ struct ElementSizes {
     std::size_t state = 4;  ///< of one optimizer state
     bool has_master = false;
     bool reduces_in_place = true;
+    bool splits_master = false;  ///< masters are the lower halves of numbers whose upper ones are the parameters
 
     constexpr std::size_t of(ElementRole element) const noexcept {
         const std::array sizes{gather, gradient, reduction, master, state};

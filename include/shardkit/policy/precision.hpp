@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <type_traits>
 
 #include <shardkit/core/element.hpp>
@@ -43,18 +44,26 @@ namespace detail {
 /// Returns the element sizes of a group with this Precision.
 template <class Precision>
 constexpr ElementSizes element_sizes(MasterWeights master = MasterWeights::kept) noexcept {
+    const bool split = master == MasterWeights::split;
     return {sizeof(typename Precision::Gather),
             sizeof(typename Precision::Gradient),
             sizeof(typename Precision::Reduction),
-            sizeof(typename Precision::Master),
+            split ? sizeof(std::uint16_t) : sizeof(typename Precision::Master),
             sizeof(Arithmetic<typename Precision::Master>),
-            Precision::has_master && master == MasterWeights::kept,
-            Precision::reduces_in_place};
+            Precision::has_master && master != MasterWeights::none,
+            Precision::reduces_in_place,
+            split};
 }
 /// Whether a group can omit its master weights: updates and states then keep the same arithmetic.
 template <class Precision>
 inline constexpr bool can_drop_master = Precision::has_master&&
     std::is_same_v<Arithmetic<typename Precision::Gather>, Arithmetic<typename Precision::Master>>;
+
+/// Whether a group can keep its master weights as the lower halves of fp32 numbers.
+template <class Precision>
+inline constexpr bool can_split_master =
+    can_drop_master<Precision>&& std::is_same_v<typename Precision::Master, float>&&
+        element_type_of<typename Precision::Gather> == ElementType::bf16;
 
 }  // namespace detail
 

@@ -11,9 +11,12 @@
 
 namespace shardkit {
 
-/// Whether a group keeps the master weights of its Precision. Without them the optimizer updates the gathered
-/// elements themselves, and each step loses what their type cannot represent.
-enum class MasterWeights : std::uint8_t { kept, none };
+/// Whether a group keeps the master weights of its Precision.
+enum class MasterWeights : std::uint8_t {
+    kept,
+    none,  ///< the optimizer updates the gathered elements themselves; a step loses what their type cannot represent
+    split  ///< fp32 masters of bf16 parameters as 16 bits beside each parameter: 2 bytes less, and the same updates
+};
 
 /// Rounds updated 16-bit parameters without master weights up or down at random, so that their mean is what the
 /// optimizer computed. The result depends only on the seed, the group's path and step, and the element's number in

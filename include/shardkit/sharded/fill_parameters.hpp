@@ -18,9 +18,8 @@
 
 namespace shardkit::detail {
 
-/// Sets neighbouring elements of a parameter's part, for Kernels::for_each_index. `Master`: what values are rounded
-/// to before they become T, void: to nothing.
-template <class T, class Master, class F>
+/// Sets neighbouring elements of a parameter's part, for Kernels::for_each_index.
+template <class T, class Rounding, class F>
 struct FillWork {
     F value;
     TensorPart part;
@@ -28,12 +27,7 @@ struct FillWork {
     T* to;
 
     constexpr T operator[](std::uint64_t i) const {
-        const auto its = static_cast<double>(value(std::uint64_t{part.whole_index(first + i)}));
-        if constexpr (std::is_void_v<Master>) {
-            return to_element<T>(its);
-        } else {
-            return to_element_by<T, Master>(its);
-        }
+        return Rounding::template of<T>(static_cast<double>(value(std::uint64_t{part.whole_index(first + i)})));
     }
     constexpr void operator()(std::uint64_t i) const { to[i] = (*this)[i]; }
 };
@@ -43,16 +37,17 @@ struct FillWork {
 namespace shardkit::detail::inline SHARDKIT_BUILD {
 
 template <class Engine, class Precision>
-template <class RoundedTo, class T, class F>
+template <class Rounding, class T, class F>
 void GroupState<Engine, Precision>::fill_range(std::size_t parameter, std::span<T> target, std::size_t origin,
                                                const F& value, ValuesDigest* digest) {
     const PlacedParameter& filled = geometry_.parameters[parameter];
     const IndexRange range = intersect(filled.range, {origin, origin + target.size()});
     if (range.empty()) { return; }
     const std::size_t first = range.begin - filled.range.begin;
-    const FillWork<T, RoundedTo, F> work{value, filled.part, first, target.data() + (range.begin - origin)};
+    const FillWork<T, Rounding, F> work{value, filled.part, first, target.data() + (range.begin - origin)};
     Engine::Kernels::for_each_index(context_.compute_stream(), range.size(), work);
-    if (digest != nullptr) {
+    if constexpr (FloatingElement<T>) {
+        if (digest == nullptr) { return; }
         digest->template add_each<T>(first, range.size(), [&](std::size_t i) { return work[i]; });
     }
 }
@@ -67,14 +62,11 @@ void GroupState<Engine, Precision>::fill(F& value, SourceLocation where) {
         static_assert(
             std::is_trivially_copyable_v<decltype(its)>,
             "initialize: the function of an index is copied to the engine: expected a trivially copyable one");
-        if constexpr (Precision::has_master) {
-            if (geometry_.keeps_master()) {
-                fill_range<void>(p, parameters_.master(), geometry_.updated.begin, its, nullptr);
-            }
-        }
         ValuesDigest digest(geometry_.parameters[p].range.size());
-        fill_range<Master>(p, parameters_.resting(), parameters_.resting_range().begin, its,
-                           statements_.compares_values() ? &digest : nullptr);
+        for_each_written(statements_.compares_values() ? &digest : nullptr,
+                         [&](auto target, std::size_t origin, auto rounding, ValuesDigest* to) {
+                             fill_range<decltype(rounding)>(p, target, origin, its, to);
+                         });
         parameters_.end_write();
         torn_.end(p, TornValues::parameters);
         if (statements_.compares_values()) { statements_.set_values(p, digest); }

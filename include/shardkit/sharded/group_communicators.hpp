@@ -64,7 +64,7 @@ inline Statements statements_of(const GroupGeometry& group) {
         all.push_back({concat("parameter ", number++), concat(value, ", called '", p.name, "'")});
     }
     all.push_back({"padding", concat("to ", group.buffer_numel, " elements, ", group.shard_numel, " of a shard")});
-    all.push_back({"master weights", group.keeps_master() ? "kept" : "not kept"});
+    all.push_back({"master weights", group.keeps_master() ? "kept" : group.splits_master() ? "split" : "not kept"});
     all.push_back({"stochastic rounding",
                    group.stochastic_rounding ? concat("of seed ", group.stochastic_rounding->seed) : "off"});
     return all;

@@ -46,7 +46,9 @@ struct GroupGeometry : GroupDescription {
         return group;
     }
     /// Returns whether the optimizer updates master weights instead of the gathered parameters.
-    bool keeps_master() const noexcept { return table.find(Role::master) != nullptr; }
+    bool keeps_master() const noexcept { return table.find(Role::master) != nullptr && !sizes.splits_master; }
+    /// Returns whether master weights are the parameters and 16 bits beside each.
+    bool splits_master() const noexcept { return table.find(Role::master) != nullptr && sizes.splits_master; }
     /// Returns the range of the full buffer that this rank holds in a buffer of that extent.
     IndexRange range(Extent extent) const noexcept {
         return extent == Extent::shard ? own : IndexRange{0, buffer_numel};

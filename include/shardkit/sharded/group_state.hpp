@@ -111,20 +111,27 @@ class GroupState : public Group<EngineType> {
     void fill(F& value, SourceLocation where);
 
     /// Calls f(values) with the elements that this rank updates, `geometry.updated` of the flat order: the master
-    /// weights where the group keeps them.
+    /// weights where the group has them, joined for the call where they are split.
     template <class F>
     void show_updated(const F& f) {
-        if constexpr (Precision::has_master) {
-            if (geometry_.keeps_master()) { return f(parameters_.master()); }
-        }
-        f(parameters_.gather_source());
+        show_updated(f, [](const auto& /*joined*/) {});
     }
-    /// Rounds the master weights to the gathered type again, after a write that was no update.
-    void renew_gather_source() {
+    /// Does the same for an f that writes, and takes over what it has written.
+    template <class F>
+    void write_updated(const F& f) {
+        show_updated(f, [&](std::span<const Master> joined) { split_masters(joined); });
         if constexpr (Precision::has_master) {
             if (!geometry_.keeps_master()) { return; }
             Engine::Kernels::convert(context_.compute_stream(), std::span<const Master>(parameters_.master()),
                                      parameters_.gather_source());
+        }
+    }
+    /// Writes numbers as split master weights: the gather's source and the rest.
+    void split_masters(std::span<const Master> from) {
+        if constexpr (can_split_master<Precision>) {
+            run_each<Engine>(
+                context_.compute_stream(), from.size(),
+                SplitWork<Gather>{from.data(), parameters_.gather_source().data(), parameters_.rest().data()});
         }
     }
 
@@ -165,20 +172,63 @@ class GroupState : public Group<EngineType> {
     }
 
   private:
+    /// `took(joined)` follows f where master weights are split.
+    template <class F, class Took>
+    void show_updated(const F& f, const Took& took) {
+        if constexpr (Precision::has_master) {
+            if (geometry_.keeps_master()) { return f(parameters_.master()); }
+        }
+        if constexpr (can_split_master<Precision>) {
+            if (geometry_.splits_master()) {
+                const auto stream = context_.compute_stream();
+                auto joined =
+                    group_buffer<Master>(context_, path(), "joined master weights", geometry_.updated.size());
+                run_each<Engine>(
+                    stream, joined.size(),
+                    JoinWork<Gather>{parameters_.gather_source().data(), parameters_.rest().data(), joined.data()});
+                await_host_memory(context_);
+                f(joined.span());
+                took(std::span<const Master>(joined.span()));
+                settle(stream);
+                return;
+            }
+        }
+        f(parameters_.gather_source());
+    }
     GroupState(Context<Engine>& context, const GroupCommunicators<Engine>& communicators, const GroupValues& values,
                std::span<Gather> adopted_parameters, std::span<Gradient> adopted_gradients, SourceLocation where);
     GroupState(Context<Engine>& context, const GroupCommunicators<Engine>& communicators, PlacedGroup&& placed,
                std::span<Gather> adopted_parameters, std::span<Gradient> adopted_gradients);
 
-    /// Writes the parameter's values into `target`. `round_to_master_first` rounds them to the master type and then
-    /// to T. `digest`, unless null, takes the written values.
-    template <class T>
+    /// Writes the parameter's values into `target`, rounded by `Rounding`. `digest`, unless null, takes the written
+    /// values.
+    template <class Rounding, class T>
     void write_range(std::size_t parameter, std::span<T> target, std::size_t origin, const ValuesAt& values,
-                     bool round_to_master_first, ValuesDigest* digest);
+                     ValuesDigest* digest);
     /// Does the same with a kernel.
-    template <class RoundedTo, class T, class F>
+    template <class Rounding, class T, class F>
     void fill_range(std::size_t parameter, std::span<T> target, std::size_t origin, const F& value,
                     ValuesDigest* digest);
+    /// Calls write(target, origin, rounding, digest) for each buffer that holds a parameter's values between steps:
+    /// the master weights first, where the group has them.
+    template <class Write>
+    void for_each_written(ValuesDigest* digest, const Write& write) {
+        constexpr bool splits = can_split_master<Precision>;
+        const std::size_t updated = geometry_.updated.begin;
+        const std::size_t resting = parameters_.resting_range().begin;
+        if constexpr (Precision::has_master) {
+            if (geometry_.keeps_master()) {
+                write(parameters_.master(), updated, RoundToNearest<>{}, static_cast<ValuesDigest*>(nullptr));
+            }
+        }
+        if constexpr (splits) {
+            if (geometry_.splits_master()) {
+                write(parameters_.rest(), updated, LowerHalf{}, static_cast<ValuesDigest*>(nullptr));
+                return write(parameters_.resting(), resting, UpperHalf{}, digest);
+            }
+        }
+        write(parameters_.resting(), resting, RoundToNearest<Master>{}, digest);
+    }
     /// Makes the digests of adopted memory as it is now, which ranks compare.
     void digest_adopted();
 

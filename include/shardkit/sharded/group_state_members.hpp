@@ -225,38 +225,39 @@ template <class Engine, class Precision>
 void GroupState<Engine, Precision>::write(std::size_t parameter, const ValuesAt& values, SourceLocation where) {
     begin_write(where);
     torn_.begin(parameter, TornValues::parameters, "load", where);
-    if constexpr (Precision::has_master) {
-        if (geometry_.keeps_master()) {
-            write_range(parameter, parameters_.master(), geometry_.updated.begin, values, false, nullptr);
-        }
-    }
     ValuesDigest digest(geometry_.parameters[parameter].range.size());
-    write_range(parameter, parameters_.resting(), parameters_.resting_range().begin, values, true,
-                statements_.compares_values() ? &digest : nullptr);
+    for_each_written(statements_.compares_values() ? &digest : nullptr,
+                     [&](auto target, std::size_t origin, auto rounding, ValuesDigest* to) {
+                         write_range<decltype(rounding)>(parameter, target, origin, values, to);
+                     });
     parameters_.end_write();
     torn_.end(parameter, TornValues::parameters);
     if (statements_.compares_values()) { statements_.set_values(parameter, digest); }
 }
 
 template <class Engine, class Precision>
-template <class T>
+template <class Rounding, class T>
 void GroupState<Engine, Precision>::write_range(std::size_t parameter, std::span<T> target, std::size_t origin,
-                                                const ValuesAt& values, bool round_to_master_first,
-                                                ValuesDigest* digest) {
+                                                const ValuesAt& values, ValuesDigest* digest) {
     const PlacedParameter& written = geometry_.parameters[parameter];
     const IndexRange range = intersect(written.range, {origin, origin + target.size()});
     const T* const array = values.array<T>();
-    const bool as_it_is = array != nullptr && (!round_to_master_first || holds_exactly<Master, T>);
+    const bool as_it_is = array != nullptr && Rounding::template keeps<T>;
     constexpr std::size_t read_at_once = 128;
     double read[read_at_once];
     std::vector<T> staged(std::min(staged_elements<Engine>, range.size()));
+    const auto add = [&](std::span<const T> written_now, std::size_t first) {
+        if constexpr (FloatingElement<T>) {
+            if (digest != nullptr) { digest->add(first, written_now); }
+        }
+    };
     for (std::size_t at = range.begin; at < range.end;) {
         const std::size_t first = at - written.range.begin;
         const std::size_t run = std::min(written.part.run_at(first), range.end - at);
         if (as_it_is && run >= staged.size()) {
             const std::span<const T> whole_run(array + written.part.whole_index(first), run);
             Engine::Kernels::copy_in(context_.compute_stream(), whole_run, target.subspan(at - origin, run));
-            if (digest != nullptr) { digest->add(first, whole_run); }
+            add(whole_run, first);
             at += run;
             continue;
         }
@@ -264,13 +265,11 @@ void GroupState<Engine, Precision>::write_range(std::size_t parameter, std::span
         for (std::size_t i = 0; i < count; i += read_at_once) {
             const std::span<double> some(read, std::min(read_at_once, count - i));
             values.read(written.part, first + i, some);
-            for (std::size_t k = 0; k < some.size(); ++k) {
-                staged[i + k] = round_to_master_first ? to_element_by<T, Master>(some[k]) : to_element<T>(some[k]);
-            }
+            for (std::size_t k = 0; k < some.size(); ++k) { staged[i + k] = Rounding::template of<T>(some[k]); }
         }
         const std::span<const T> written_now = std::span<const T>(staged).first(count);
         Engine::Kernels::copy_in(context_.compute_stream(), written_now, target.subspan(at - origin, count));
-        if (digest != nullptr) { digest->add(first, written_now); }
+        add(written_now, first);
         at += count;
     }
 }

@@ -55,7 +55,10 @@ class ParameterStore {
             shard_ = group_buffer<Gather>(context, geometry.path, "parameter shard", resting_range().size());
         }
         if constexpr (Precision::has_master) {
-            if (geometry.table.find(Role::master) != nullptr) {
+            if (geometry.splits_master()) {
+                rest_ = group_buffer<std::uint8_t>(context, geometry.path, "halves of master weights",
+                                                   geometry.updated.size() * sizeof(std::uint16_t));
+            } else if (geometry.keeps_master()) {
                 master_ = group_buffer<Master>(context, geometry.path, "master weights", geometry.updated.size());
                 if (!adopted.empty()) {
                     Kernels::convert(context.compute_stream(), std::span<const Gather>(gather_source()),
@@ -177,6 +180,11 @@ class ParameterStore {
         static_assert(Precision::has_master);
         return master_.span();
     }
+    /// Returns the lower halves of split master weights, of the elements `geometry.updated`; the upper ones are
+    /// `gather_source`. Empty where the group splits none.
+    std::span<std::uint16_t> rest() noexcept {
+        return {reinterpret_cast<std::uint16_t*>(rest_.data()), rest_.size() / sizeof(std::uint16_t)};
+    }
     /// Returns what lies in this rank's memory between steps: `resting_range` of the flat buffer.
     std::span<Gather> resting() noexcept {
         if (gathers_beside_) { return shard_.span(); }
@@ -290,6 +298,7 @@ class ParameterStore {
     Buffer<Gather> summoned_;
     Buffer<Gather> shard_;
     Buffer<Master> master_;
+    Buffer<std::uint8_t> rest_;
     SlotLease<Engine> lease_;
     Event updated_{};
     Event gathered_{};

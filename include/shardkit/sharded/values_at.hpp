@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <span>
 
 #include <shardkit/core/element.hpp>
+#include <shardkit/core/split_float.hpp>
 #include <shardkit/param/tensor_part.hpp>
 
 namespace shardkit::detail {
@@ -51,6 +53,48 @@ class ValuesAt {
     const void* values_;
     const char* type_;
     Read read_;
+};
+
+/// Rounds a value to the nearest T, by way of a master's type unless that is void.
+template <class By = void>
+struct RoundToNearest {
+    /// Whether an array of T already has such values.
+    template <class T>
+    static constexpr bool keeps = holds_exactly<By, T>;
+
+    template <class T>
+    static constexpr T of(double value) noexcept {
+        return to_element_by<T, By>(value);
+    }
+};
+template <>
+struct RoundToNearest<void> {
+    template <class T>
+    static constexpr bool keeps = true;
+
+    template <class T>
+    static constexpr T of(double value) noexcept {
+        return to_element<T>(value);
+    }
+};
+/// The halves of an fp32 number: see SplitFloat.
+struct UpperHalf {
+    template <class T>
+    static constexpr bool keeps = true;
+
+    template <class T>
+    static constexpr T of(double value) noexcept {
+        return std::bit_cast<T>(SplitFloat::upper(to_element<float>(value)));
+    }
+};
+struct LowerHalf {
+    template <class T>
+    static constexpr bool keeps = false;
+
+    template <class T>
+    static constexpr T of(double value) noexcept {
+        return SplitFloat::lower(to_element<float>(value));
+    }
 };
 
 }  // namespace shardkit::detail

@@ -88,13 +88,14 @@ auto await_sums(State& state) {
 /// them.
 template <template <class> class Shown, class State, class F>
 void show_runs(State& state, const F& f, SourceLocation where) {
+    constexpr bool writes = !std::is_const_v<Shown<int>>;
     using Precision = typename State::Precision;
     constexpr bool takes_master = std::invocable<const F&, ShardRun<Shown<typename Precision::Master>>>;
     constexpr bool takes_gathered = std::invocable<const F&, ShardRun<Shown<typename Precision::Gather>>>;
     static_assert(takes_master || takes_gathered,
                   "read_shards and update_shards: f takes a ShardRun<T> by value, where T is the element type of the "
                   "group's master weights (const in read_shards), or anything, as a generic lambda does");
-    state.show_updated([&](auto values) {
+    const auto show = [&](auto values) {
         using Value = Shown<typename decltype(values)::value_type>;
         if constexpr (std::invocable<const F&, ShardRun<Value>>) {
             const GroupGeometry& group = state.geometry();
@@ -112,7 +113,12 @@ void show_runs(State& state, const F& f, SourceLocation where) {
                 "the shards in hand are of another type than f takes: a group that is frozen or rounds "
                 "stochastically keeps no master weights; expected a generic f");
         }
-    });
+    };
+    if constexpr (writes) {
+        state.write_updated(show);
+    } else {
+        state.show_updated(show);
+    }
 }
 
 }  // namespace detail
@@ -180,7 +186,6 @@ void update_shards(Layer& layer, const F& f, SourceLocation where = SourceLocati
         state.torn().begin(p - 1, detail::TornValues::parameters, "update_shards", where);
     }
     detail::show_runs<std::type_identity_t>(state, f, where);
-    state.renew_gather_source();
     for (std::size_t p = 0; p < parameters; ++p) { state.torn().end(p, detail::TornValues::parameters); }
     state.end_load();
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <bit>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -15,6 +16,7 @@
 #include <shardkit/core/block8.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/core/source_location.hpp>
+#include <shardkit/core/split_float.hpp>
 #include <shardkit/core/stochastic_rounding.hpp>
 #include <shardkit/optim/state_storage.hpp>
 #include <shardkit/optim/update.hpp>
@@ -28,25 +30,52 @@ template <FloatingElement Master, FloatingElement Gather>
 struct UpdatedParameters {
     using A = Arithmetic<Master>;
     static constexpr bool may_draw = sizeof(Master) == 2;
-    struct NoDraws {};
-    using Draws = std::conditional_t<may_draw, UpdateDraws, NoDraws>;
+    /// What a Master of 16 bits may have besides.
+    struct Halves {
+        UpdateDraws draws;
+        std::uint16_t* rest;  ///< null: the master is no half of a number
+    };
+    struct NoHalves {};
 
     Master* master;
     Gather* gathered;
-    [[no_unique_address]] Draws draws;
+    [[no_unique_address]] std::conditional_t<may_draw, Halves, NoHalves> halves;
 
-    static constexpr Draws draws_of(const UpdateDraws& draws) {
+    constexpr bool split() const {
+        if constexpr (may_draw) { return halves.rest != nullptr; }
+        return false;
+    }
+    /// Loads the rest of `N` masters, zeros where there is none.
+    template <std::size_t N>
+    constexpr AlignedPack<std::uint16_t, N> load_rest(std::uint64_t position) const {
         if constexpr (may_draw) {
-            return draws;
-        } else {
-            return {};
+            if (halves.rest != nullptr) { return load<N>(halves.rest + position); }
         }
+        return {};
+    }
+    /// Returns a master in the arithmetic type.
+    constexpr A value(Master master_bits, std::uint16_t rest) const {
+        if constexpr (may_draw) {
+            if (split()) {
+                return shardkit::detail::SplitFloat::joined(std::bit_cast<std::uint16_t>(master_bits), rest);
+            }
+        }
+        return converted<A>(master_bits);
     }
     /// Rounds `N` values, made by updated(i), to the master's type. `element`: the number of the first one.
     template <std::size_t N, class Updated>
-    constexpr void round(AlignedPack<Master, N>& to, std::uint64_t element, const Updated& updated) const {
+    constexpr void round(AlignedPack<Master, N>& to, AlignedPack<std::uint16_t, N>& rest, std::uint64_t element,
+                         const Updated& updated) const {
         if constexpr (may_draw) {
-            if (draws.steps != nullptr) {
+            if (split()) {
+                for (std::size_t i = 0; i < N; ++i) {
+                    const float value = updated(i);
+                    to.lane[i] = std::bit_cast<Master>(shardkit::detail::SplitFloat::upper(value));
+                    rest.lane[i] = shardkit::detail::SplitFloat::lower(value);
+                }
+                return;
+            }
+            if (const UpdateDraws& draws = halves.draws; draws.steps != nullptr) {
                 shardkit::detail::ElementDraws draw(draws.seed, *draws.steps);
                 for (std::size_t i = 0; i < N; ++i) {
                     to.lane[i] = round_stochastically<Master>(updated(i), draw(element + i));
@@ -57,8 +86,12 @@ struct UpdatedParameters {
         for (std::size_t i = 0; i < N; ++i) { to.lane[i] = converted<Master>(updated(i)); }
     }
     template <std::size_t N>
-    constexpr void write(const AlignedPack<Master, N>& pack, std::uint64_t position) const {
+    constexpr void write(const AlignedPack<Master, N>& pack, const AlignedPack<std::uint16_t, N>& rest,
+                         std::uint64_t position) const {
         store<N>(pack, master + position);
+        if constexpr (may_draw) {
+            if (split()) { store<N>(rest, halves.rest + position); }
+        }
         if (gathered != nullptr) { store<N>(converted_pack<Gather>(pack), gathered + position); }
     }
 };
@@ -130,6 +163,9 @@ struct UpdatePass {
                             tile<lanes>(choice.range_count == 0 ? 0 : spans.master.size(), spans.master.data(),
                                         parameters.gathered, spans.gradient.data(), spans.states[S].data()...)};
             if constexpr (rounds_states) { pass.state_draws = spans.state_draws; }
+            if (parameters.split() && elements_past_pack<lanes>(spans.rest.data()) != pass.tiling.shift) {
+                pass.tiling = {pass.tiling.count, 0, false};
+            }
             return pass;
         }
         (std::make_index_sequence<StateCount>{});
@@ -149,6 +185,7 @@ struct UpdatePass {
     struct Loaded {
         AlignedPack<Gradient, N> gradient;
         AlignedPack<Master, N> master;
+        AlignedPack<std::uint16_t, N> rest;
         std::array<AlignedPack<State, N>, StateCount> states;
     };
 
@@ -173,6 +210,7 @@ struct UpdatePass {
         constexpr Loaded<N> load(std::uint64_t position, std::index_sequence<S...>) const {
             return {detail::load<N>(pass.gradient + position),
                     detail::load<N>(pass.parameters.master + position),
+                    pass.parameters.template load_rest<N>(position),
                     {detail::load<N>(pass.states[S] + position)...}};
         }
         template <std::size_t N, std::size_t... S>
@@ -181,7 +219,7 @@ struct UpdatePass {
             if constexpr (rounds_states) {
                 const auto draws = detail::state_draws<StateCount>(pass.state_draws);
                 const auto updated = [&](std::size_t i) {
-                    A parameter = converted<A>(of.master.lane[i]);
+                    A parameter = pass.parameters.value(of.master.lane[i], of.rest.lane[i]);
                     std::array<A, StateCount> values{converted<A>(of.states[S].lane[i])...};
                     update(parameter, values[S]..., converted<A>(of.gradient.lane[i]));
                     const std::array<std::uint32_t, draws.size()> drawn = drawn_for(draws, element + position + i);
@@ -189,16 +227,16 @@ struct UpdatePass {
                      ...);
                     return parameter;
                 };
-                pass.parameters.round(of.master, element + position, updated);
+                pass.parameters.round(of.master, of.rest, element + position, updated);
             } else {
                 const auto updated = [&](std::size_t i) {
-                    A parameter = converted<A>(of.master.lane[i]);
+                    A parameter = pass.parameters.value(of.master.lane[i], of.rest.lane[i]);
                     update(parameter, of.states[S].lane[i]..., converted<A>(of.gradient.lane[i]));
                     return parameter;
                 };
-                pass.parameters.round(of.master, element + position, updated);
+                pass.parameters.round(of.master, of.rest, element + position, updated);
             }
-            pass.parameters.write(of.master, position);
+            pass.parameters.write(of.master, of.rest, position);
             (store<N>(of.states[S], pass.states[S] + position), ...);
         }
     };
@@ -242,6 +280,7 @@ struct BlockUpdatePass {
         bool aligned = elements_past_pack<lanes>(spans.master.data()) == 0 &&
                        elements_past_pack<lanes>(spans.gradient.data()) == 0 &&
                        (parameters.gathered == nullptr || elements_past_pack<lanes>(parameters.gathered) == 0);
+        aligned = aligned && (!parameters.split() || elements_past_pack<lanes>(spans.rest.data()) == 0);
         for (const Block8Span& state : spans.states) {
             aligned = aligned && elements_past_pack<lanes>(state.codes.data()) == 0;
         }
@@ -291,6 +330,7 @@ struct BlockUpdatePass {
     /// A thread's elements of a block, with zeros for those that are not updated.
     struct Share {
         AlignedPack<Master, lanes> master;
+        AlignedPack<std::uint16_t, lanes> rest;
         std::array<std::array<float, lanes>, StateCount> states;
     };
 
@@ -334,12 +374,15 @@ struct BlockUpdatePass {
         if (range.begin >= range.end) { return share; }
         const auto gradients = read(range, gradient, position);
         share.master = read(range, parameters.master, position);
+        if constexpr (UpdatedParameters<Master, Gather>::may_draw) {
+            if (parameters.split()) { share.rest = read(range, parameters.halves.rest, position); }
+        }
         const std::array<AlignedPack<std::uint8_t, lanes>, StateCount> code{read(range, codes[S], position)...};
         const std::array<float, StateCount> scale{scales[S][block]...};
         const Update update = choice.updates[range.update];
-        parameters.round(share.master, range.element + position, [&](std::size_t i) {
+        parameters.round(share.master, share.rest, range.element + position, [&](std::size_t i) {
             if (position + i < range.begin || position + i >= range.end) { return 0.0F; }
-            float parameter = converted<float>(share.master.lane[i]);
+            float parameter = parameters.value(share.master.lane[i], share.rest.lane[i]);
             ((share.states[S][i] =
                   Block8::decode<Storage::is_square(S)>(static_cast<float>(code[S].lane[i]), scale[S])),
              ...);
@@ -358,6 +401,9 @@ struct BlockUpdatePass {
         if (range.begin >= range.end) { return; }
         const std::uint64_t position = block * Block8::block + thread * lanes;
         put(range, share.master, parameters.master, position);
+        if constexpr (UpdatedParameters<Master, Gather>::may_draw) {
+            if (parameters.split()) { put(range, share.rest, parameters.halves.rest, position); }
+        }
         if (parameters.gathered != nullptr) {
             put(range, converted_pack<Gather>(share.master), parameters.gathered, position);
         }
@@ -414,11 +460,13 @@ auto update_pass(std::span<const UpdateRange> ranges, const Update* updates, con
     }
     const bool writes_gathered = !std::same_as<Master, Gather> || !spans.gathered.empty();
     if (writes_gathered) { require_size("update", "gathered", spans.gathered.size(), spans.master.size(), where); }
-    using Parameters = UpdatedParameters<Master, Gather>;
-    return Pass::of({ranges.data(), ranges.size(), updates, skip},
-                    Parameters{spans.master.data(), writes_gathered ? spans.gathered.data() : nullptr,
-                               Parameters::draws_of(spans.draws)},
-                    spans);
+    UpdatedParameters<Master, Gather> parameters{
+        spans.master.data(), writes_gathered ? spans.gathered.data() : nullptr, {}};
+    if constexpr (sizeof(Master) == 2) {
+        if (!spans.rest.empty()) { require_size("update", "rest", spans.rest.size(), spans.master.size(), where); }
+        parameters.halves = {spans.draws, spans.rest.empty() ? nullptr : spans.rest.data()};
+    }
+    return Pass::of({ranges.data(), ranges.size(), updates, skip}, parameters, spans);
 }
 
 /// Makes one step of an optimizer over the elements in `ranges`, in one launch. Element i of a range is updated by

@@ -109,6 +109,7 @@ struct EnqueuedKernels {
                 parts.master = part(spans.master);
                 parts.gathered = part(spans.gathered);
                 parts.gradient = part(spans.gradient);
+                parts.rest = part(spans.rest);
                 for (auto& state : parts.states) { state = part(state); }
                 parts.draws.element = range.element;
                 parts.state_draws.element = range.element;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <concepts>
 #include <cstddef>
 #include <iterator>
@@ -19,6 +20,7 @@
 #include <shardkit/core/factor.hpp>
 #include <shardkit/core/finite.hpp>
 #include <shardkit/core/source_location.hpp>
+#include <shardkit/core/split_float.hpp>
 #include <shardkit/core/stochastic_rounding.hpp>
 #include <shardkit/memory/tensor_table.hpp>
 #include <shardkit/optim/norm_partial.hpp>
@@ -133,7 +135,8 @@ struct HostKernels {
             update(parameter, states..., gradient);
         };
         if constexpr (sizeof(Master) == 2) {
-            if (spans.draws.steps != nullptr) { return update_stochastically(step, spans); }
+            if (!spans.rest.empty()) { require_size("update", "rest", spans.rest.size(), count, where); }
+            if (spans.draws.steps != nullptr || !spans.rest.empty()) { return update_by_blocks(step, spans); }
         }
         const host::detail::InOut<Master> parameters{spans.master.data()};
         const host::detail::Input<Gradient> gradients{spans.gradient.data()};
@@ -173,26 +176,37 @@ struct HostKernels {
             host::detail::for_each_state_block(count, f, to, streams...);
         }
     }
-    /// Makes a step with stochastic rounding of the parameters: some blocks at a time, through the arithmetic type.
+    /// Makes a step with stochastic rounding of the parameters, or with split ones: some blocks at a time, through
+    /// the arithmetic type.
     template <class Step, class Spans>
-    static void update_stochastically(const Step& step, const Spans& spans) {
+    static void update_by_blocks(const Step& step, const Spans& spans) {
         using A = typename Spans::A;
         using Master = typename Spans::Master;
-        ElementDraws draw(spans.draws.seed, *spans.draws.steps);
+        const bool split = !spans.rest.empty();
+        ElementDraws draw(spans.draws.seed, split ? 0 : *spans.draws.steps);
         A updated[256];
         for (std::size_t at = 0; at < spans.master.size(); at += std::size(updated)) {
             const std::size_t count = std::min(std::size(updated), spans.master.size() - at);
+            Master* const master = spans.master.data() + at;
+            const auto gradients = host::detail::Input<typename Spans::Gradient>{spans.gradient.data() + at};
+            if (split) {
+                std::uint16_t* const rest = spans.rest.data() + at;
+                host::detail::for_each_index(count, [&](std::size_t i) {
+                    updated[i] = SplitFloat::joined(std::bit_cast<std::uint16_t>(master[i]), rest[i]);
+                });
+                with_states(spans, at, count, step, host::detail::InOut<A>{updated}, gradients);
+                host::detail::for_each_index(count, SplitWork<Master>{updated, master, rest});
+                continue;
+            }
             with_states(
                 spans, at, count,
                 [step](auto& target, auto parameter, auto gradient, auto&... states) __attribute__((always_inline)) {
                     step(parameter, gradient, states...);
                     target = parameter;
                 },
-                host::detail::Output<A>{updated}, host::detail::Input<Master>{spans.master.data() + at},
-                host::detail::Input<typename Spans::Gradient>{spans.gradient.data() + at});
+                host::detail::Output<A>{updated}, host::detail::Input<Master>{master}, gradients);
             for (std::size_t i = 0; i < count; ++i) {
-                const Master rounded = round_stochastically<Master>(updated[i], draw(spans.draws.element + at + i));
-                spans.master[at + i] = rounded;
+                master[i] = round_stochastically<Master>(updated[i], draw(spans.draws.element + at + i));
             }
         }
     }

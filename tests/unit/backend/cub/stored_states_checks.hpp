@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -15,6 +16,7 @@
 #include <shardkit/comm/stream.hpp>
 #include <shardkit/core/bf16.hpp>
 #include <shardkit/core/block8.hpp>
+#include <shardkit/core/split_float.hpp>
 #include <shardkit/optim/adamw.hpp>
 #include <shardkit/optim/amsgrad.hpp>
 #include <shardkit/optim/lion.hpp>
@@ -95,9 +97,10 @@ inline std::vector<UpdateRange> block_ranges(std::size_t count) {
     return ranges;
 }
 
+/// `split`: whether masters are halves of fp32 numbers.
 template <class Rule, StateFormat Format, class Master, class Gather, class M>
 void check_stored_states(M& machine, const std::vector<typename Rule::template Update<float>>& updates,
-                         std::size_t count, std::size_t offset) {
+                         std::size_t count, std::size_t offset, bool split = false) {
     constexpr std::size_t states = Rule::state_names.size();
     using Storage = typename RuleIn<Rule, Format>::StateStorage;
     machine.clear();
@@ -109,6 +112,9 @@ void check_stored_states(M& machine, const std::vector<typename Rule::template U
     const std::uint64_t seed = 0x1234'5678'9abc'def0U;
     const std::uint64_t step = 7;
 
+    std::vector<std::uint16_t> rest(split ? count : 0);
+    for (std::size_t i = 0; i < rest.size(); ++i) { rest[i] = static_cast<std::uint16_t>(i * 40503); }
+    const auto rest_there = array(machine, rest, offset);
     const auto master_there = array(machine, master, offset);
     const auto gathered_there = array(machine, gathered, offset);
     const auto gradient_there = array(machine, gradient, offset);
@@ -129,6 +135,10 @@ void check_stored_states(M& machine, const std::vector<typename Rule::template U
             spans.states[s] = elements_there[s].span();
         }
     }
+    if (split) {
+        spans.rest = rest_there.span();
+        if constexpr (std::is_same_v<Master, Gather>) { spans.gathered = {}; }
+    }
     M::Kernels::update(machine.stream(), ranges_there.view(), updates_there.data(), skip_there.data(), spans);
 
     std::array<std::vector<float>, states> numbers;
@@ -140,12 +150,23 @@ void check_stored_states(M& machine, const std::vector<typename Rule::template U
     for (const UpdateRange& range : ranges) {
         for (std::size_t i = range.begin; i < range.end; ++i) {
             auto parameter = static_cast<float>(master[i]);
+            if (split) {
+                if constexpr (sizeof(Master) == 2) {
+                    parameter = detail::SplitFloat::joined(std::bit_cast<std::uint16_t>(master[i]), rest[i]);
+                }
+            }
             [&]<std::size_t... S>(std::index_sequence<S...>) {
                 updates[range.update](parameter, numbers[S][i]..., gradient[i]);
             }
             (std::make_index_sequence<states>{});
             master[i] = static_cast<Master>(parameter);
-            gathered[i] = static_cast<Gather>(static_cast<float>(master[i]));
+            if constexpr (sizeof(Master) == 2) {
+                if (split) {
+                    master[i] = std::bit_cast<Master>(detail::SplitFloat::upper(parameter));
+                    rest[i] = detail::SplitFloat::lower(parameter);
+                }
+            }
+            if (!split) { gathered[i] = static_cast<Gather>(static_cast<float>(master[i])); }
             for (std::size_t s = 0; s < states; ++s) {
                 const std::uint64_t number = range.element + i - range.begin;
                 const detail::StateDraws drawn(seed, step, static_cast<std::uint32_t>(s / 2));
@@ -155,6 +176,7 @@ void check_stored_states(M& machine, const std::vector<typename Rule::template U
         for (std::size_t s = 0; s < states; ++s) { stored.write(s, numbers[s], draws[s], {range.begin, range.end}); }
     }
     CHECK(same_bits(master_there.values(), master));
+    CHECK(same_bits(rest_there.values(), rest));
     CHECK(same_bits(gathered_there.values(), gathered));
     for (std::size_t s = 0; s < states; ++s) {
         CHECK(same_bits(elements_there[s].values(), stored.elements[s]));
@@ -183,6 +205,9 @@ void check_stored_states(M& machine) {
             check_stored_states<AdamWRule, as_block8, shardkit::bf16, float>(machine, of_adamw, count, offset);
             check_stored_states<AmsgradRule, as_block8, float, float>(machine, of_amsgrad, count, offset);
             check_stored_states<LionRule, as_bf16, float, float>(machine, of_lion, count, offset);
+            using Half = shardkit::bf16;
+            check_stored_states<AdamWRule, as_bf16, Half, Half>(machine, of_adamw, count, offset, true);
+            check_stored_states<AdamWRule, as_block8, Half, Half>(machine, of_adamw, count, offset, true);
         }
     }
 }
