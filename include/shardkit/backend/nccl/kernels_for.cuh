@@ -29,8 +29,9 @@ namespace detail {
 template <class Rule, class P, class Updated, std::size_t StateCount = 0, class... Passes>
 constexpr auto update_launches() {
     using Update = typename Rule::template Update<Arithmetic<typename P::Master>>;
-    using Pass = typename gpu::detail::UpdatePassOf<Update, Updated, typename P::Gather, typename P::Reduction,
-                                                    StateCount, typename shardkit::detail::StorageOf<Rule>::type>::type;
+    using Pass =
+        typename gpu::detail::UpdatePassOf<Update, Updated, typename P::Gather, typename P::Reduction, StateCount,
+                                           typename shardkit::detail::StorageOf<Rule>::type>::type;
     if constexpr (StateCount > Rule::state_names.size()) {
         return std::type_identity<gpu::Launches<Passes...>>{};
     } else if constexpr (UpdateOf<Update, Arithmetic<typename P::Master>, StateCount>) {
