@@ -31,6 +31,10 @@ constexpr bool is_read(safetensors::DType type, ElementType to) noexcept {
     if (to == ElementType::uint8) { return type == u8; }
     return type == f64 || type == f32 || type == bf16 || type == f16;
 }
+constexpr std::string_view expected_types(ElementType to) noexcept {
+    return to == ElementType::uint8 ? "U8: the optimizer keeps its states in blocks of 8 bits"
+                                    : "F64, F32, BF16 or F16";
+}
 constexpr bool same_elements(safetensors::DType from, ElementType to) noexcept { return from == dtype_of(to); }
 
 /// Converts elements of a file to elements in memory. Widening is exact; narrowing rounds to nearest, ties to even,

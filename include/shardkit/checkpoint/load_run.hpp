@@ -238,11 +238,9 @@ class LoadRun {
             report_.grown.push_back(values.kind.of(name));
         }
         if (!is_read(from->tensor.type, values.type)) {
-            const bool codes = values.type == ElementType::uint8;
             throw FileError(path,
                             concat("tensor '", name, "' has elements of type ", safetensors::name(from->tensor.type),
-                                   codes ? ", expected U8: the optimizer keeps its states in blocks of 8 bits"
-                                         : ", expected F64, F32, BF16 or F16"),
+                                   ", expected ", expected_types(values.type)),
                             where_);
         }
         const std::size_t size = from->tensor.bytes.size() / order.shape().numel();
@@ -313,9 +311,7 @@ class LoadRun {
             ++report_.tensors;
         }
         for (std::size_t slot = 0; copies != nullptr && slot < MemoryCopies::slots; ++slot) { copies->finish(slot); }
-        for (const auto& group : state_.groups) {
-            for (const auto& values : group->values) { values->end_load(); }
-        }
+        for (const auto& group : state_.groups) { group->take_copies(); }
     }
     /// Checks that every byte that any rank has read is the byte that was written. Collective over the world.
     void verify() {

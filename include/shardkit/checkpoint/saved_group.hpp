@@ -253,6 +253,11 @@ class SavedGroup {
     /// Registers a place where an optimizer keeps the reader of its states for the group; set_reader sets it as well.
     void also_block(MemoryReader*& reader) { of_states_.push_back(&reader); }
 
+    /// Puts what was loaded into copies in place.
+    void take_copies() const {
+        for (const auto& each : values) { each->end_load(); }
+    }
+
     std::vector<std::unique_ptr<SavedValues>> values;
 
   protected:

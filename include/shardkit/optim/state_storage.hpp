@@ -145,6 +145,7 @@ struct RuleStoredIn<Rule, StateFormat::full> {
     using type = Rule;
 };
 }  // namespace detail
+/// A rule with its states in a format: `Rule` itself for full ones.
 template <class Rule, StateFormat Format>
 using RuleIn = typename detail::RuleStoredIn<Rule, Format>::type;
 
@@ -152,6 +153,7 @@ using RuleIn = typename detail::RuleStoredIn<Rule, Format>::type;
 ///     AdamW optimizer{model, states_in<StateFormat::bf16>, {.learning_rate = 3e-4}};
 template <StateFormat Format>
 struct StatesIn {};
+/// Says in which format an optimizer keeps its states, see StatesIn.
 template <StateFormat Format>
 inline constexpr StatesIn<Format> states_in{};
 

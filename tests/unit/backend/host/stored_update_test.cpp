@@ -6,7 +6,7 @@
 
 #include "../cub/stored_states_checks.hpp"
 
-namespace stored_states_host_test {
+namespace stored_update_test {
 
 namespace {
 
@@ -22,4 +22,4 @@ TEST_CASE(
     shardkit::test::check_stored_states(machine);
 }
 
-}  // namespace stored_states_host_test
+}  // namespace stored_update_test

@@ -23,7 +23,7 @@
 #include "temporary_folder.hpp"
 #include "unit/thrown_message.hpp"
 
-namespace stored_states_optim_test {
+namespace state_format_test {
 
 namespace sk = shardkit;
 using Engine = sk::threads::Engine;
@@ -243,4 +243,4 @@ TEST_CASE("blocks are refused where they would depend on the mesh") {
           std::string::npos);
 }
 
-}  // namespace stored_states_optim_test
+}  // namespace state_format_test

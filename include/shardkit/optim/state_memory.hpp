@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <type_traits>
+
+#include <shardkit/core/bf16.hpp>
+#include <shardkit/core/block8.hpp>
+#include <shardkit/optim/state_storage.hpp>
+#include <shardkit/policy/state_format.hpp>
+#include <shardkit/rank/context.hpp>
+#include <shardkit/sharded/group_buffer.hpp>
+
+namespace shardkit::detail {
+
+/// The memory of one state.
+template <class Engine, class Storage, class A>
+class StateMemory {
+    using Element = std::conditional_t<Storage::format == StateFormat::full, A,
+                                       std::conditional_t<Storage::format == StateFormat::bf16, bf16, std::uint8_t>>;
+    static constexpr bool coded = Storage::format == StateFormat::block8;
+
+  public:
+    StateMemory() = default;
+    StateMemory(Context<Engine>& context, std::string_view path, std::string_view name, std::size_t count)
+        : elements_(group_buffer<Element>(context, path, name, count)) {
+        if constexpr (coded) { scales_ = group_buffer<float>(context, path, name, Block8::blocks(count)); }
+    }
+    StateSpan<Storage, A> span() const noexcept {
+        if constexpr (coded) {
+            return {elements_.span(), scales_.span()};
+        } else {
+            return elements_.span();
+        }
+    }
+    /// Its elements as they are in memory: codes, where it is in blocks.
+    std::span<const Element> elements() const noexcept { return elements_.span(); }
+
+  private:
+    struct None {};
+    typename Engine::template Buffer<Element> elements_{};
+    [[no_unique_address]] std::conditional_t<coded, typename Engine::template Buffer<float>, None> scales_{};
+};
+
+}  // namespace shardkit::detail
