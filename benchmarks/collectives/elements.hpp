@@ -56,6 +56,8 @@ auto with_verb(VerbKind verb, F f) {
             return f(Broadcast{});
         case VerbKind::all_to_all:
             return f(AllToAll{});
+        case VerbKind::all_to_all_uneven:
+            return f(AllToAllUneven{});
         case VerbKind::send_receive:
             return f(SendReceive{});
         case VerbKind::barrier:

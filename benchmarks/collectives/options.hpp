@@ -23,6 +23,7 @@ enum class VerbKind : std::uint8_t {
     all_reduce,
     broadcast,
     all_to_all,
+    all_to_all_uneven,
     send_receive,
     barrier
 };
@@ -31,8 +32,9 @@ enum class DataType : std::uint8_t { fp64, fp32, fp16, bf16, int64, int32, uint8
 inline constexpr std::array<std::string_view, 4> engine_names{"self", "threads", "mpi", "nccl"};
 /// The first of them: those whose memory is the host's.
 inline constexpr std::array<std::string_view, 3> host_engine_names{"self", "threads", "mpi"};
-inline constexpr std::array<std::string_view, 7> verb_names{"all_gather", "reduce_scatter", "all_reduce", "broadcast",
-                                                            "all_to_all", "send_receive",   "barrier"};
+inline constexpr std::array<std::string_view, 8> verb_names{"all_gather",   "reduce_scatter", "all_reduce",
+                                                            "broadcast",    "all_to_all",     "all_to_all_uneven",
+                                                            "send_receive", "barrier"};
 /// As nccl-tests names them.
 inline constexpr std::array<std::string_view, 7> type_names{"double", "float", "half", "bfloat16",
                                                             "int64",  "int32", "uint8"};

@@ -8,10 +8,11 @@ import json
 from program_check import (LAUNCHER, SWEEP_REFUSED, check, check_one_file, check_page, check_picture, check_refused,
                            check_refused_by_mpi, check_time, expect, near, printed_rows, report_of, run)
 
-VERBS = ["all_gather", "reduce_scatter", "all_reduce", "broadcast", "all_to_all", "send_receive", "barrier"]
+VERBS = ["all_gather", "reduce_scatter", "all_reduce", "broadcast", "all_to_all", "all_to_all_uneven", "send_receive",
+         "barrier"]
 TYPES = {"double": 8, "float": 4, "half": 2, "bfloat16": 2, "int64": 8, "int32": 4, "uint8": 1}
 REDUCES = ("all_reduce", "reduce_scatter")
-PIECES = ("all_gather", "reduce_scatter", "all_to_all")  # whose count is one rank's part of the size
+PIECES = ("all_gather", "reduce_scatter", "all_to_all", "all_to_all_uneven")  # whose count is one rank's part of the size
 OUT_OF_PLACE = [verb for verb in VERBS if verb != "broadcast"]
 IN_PLACE = ["all_gather", "reduce_scatter", "all_reduce", "broadcast"]
 QUICK = ["--rounds", "3", "--iters", "2", "--warmup_iters", "1"]
@@ -19,7 +20,7 @@ QUICK = ["--rounds", "3", "--iters", "2", "--warmup_iters", "1"]
 
 def bus_factor(verb, n):
     return {"all_gather": (n - 1) / n, "reduce_scatter": (n - 1) / n, "all_reduce": 2 * (n - 1) / n, "broadcast": 1,
-            "all_to_all": (n - 1) / n, "send_receive": 1}[verb]
+            "all_to_all": (n - 1) / n, "all_to_all_uneven": (n - 1) / n, "send_receive": 1}[verb]
 
 
 def copied(verb, n, size, placement):
@@ -28,7 +29,7 @@ def copied(verb, n, size, placement):
         return 0
     return {"all_gather": size * (n - 1) / n if placement == "in_place" else size,
             "reduce_scatter": (size + size / n) / 2, "all_reduce": size, "broadcast": size * (n - 1) / n,
-            "all_to_all": size, "send_receive": size}[verb]
+            "all_to_all": size, "all_to_all_uneven": size, "send_receive": size}[verb]
 
 
 def check_figure(row, placement, n, what):

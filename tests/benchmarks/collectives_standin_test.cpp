@@ -20,9 +20,9 @@ namespace {
 using namespace benchmarks;
 using gpu_ranks::Engine;
 
-const std::vector<VerbKind> all_verbs{VerbKind::all_gather, VerbKind::reduce_scatter, VerbKind::all_reduce,
-                                      VerbKind::broadcast,  VerbKind::all_to_all,     VerbKind::send_receive,
-                                      VerbKind::barrier};
+const std::vector<VerbKind> all_verbs{VerbKind::all_gather,   VerbKind::reduce_scatter, VerbKind::all_reduce,
+                                      VerbKind::broadcast,    VerbKind::all_to_all,     VerbKind::all_to_all_uneven,
+                                      VerbKind::send_receive, VerbKind::barrier};
 const std::vector<DataType> all_types{DataType::fp64,  DataType::fp32,  DataType::fp16, DataType::bf16,
                                       DataType::int64, DataType::int32, DataType::uint8};
 

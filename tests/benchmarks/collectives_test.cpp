@@ -87,9 +87,32 @@ TEST_CASE("bus bandwidth over algorithm bandwidth, as nccl-tests defines it") {
         CHECK(ReduceScatter::bus_factor(n) == doctest::Approx((n - 1) / n));
         CHECK(AllReduce::bus_factor(n) == doctest::Approx(2 * (n - 1) / n));
         CHECK(AllToAll::bus_factor(n) == doctest::Approx((n - 1) / n));
+        CHECK(AllToAllUneven::bus_factor(n) == doctest::Approx((n - 1) / n));
         CHECK(Broadcast::bus_factor(n) == 1);
         CHECK(SendReceive::bus_factor(n) == 1);
     }
+}
+
+TEST_CASE("an uneven all-to-all's pieces differ, and add up to those of an even one on each rank") {
+    for (const std::size_t n : {std::size_t{1}, std::size_t{2}, std::size_t{5}, std::size_t{64}}) {
+        for (const std::size_t k : {std::size_t{1}, std::size_t{7}, std::size_t{100}, std::size_t{1} << 36U}) {
+            const Shape shape{std::vector<std::size_t>(n), 0, k, 0, shardkit::ReduceOp::sum};
+            for (std::size_t rank = 0; rank < n; ++rank) {
+                std::size_t sends = 0;
+                std::size_t receives = 0;
+                for (std::size_t q = 0; q < n; ++q) {
+                    sends += AllToAllUneven::count(shape, rank, q);
+                    receives += AllToAllUneven::count(shape, q, rank);
+                }
+                CHECK(sends == n * k);
+                CHECK(receives == n * k);
+                CHECK(AllToAllUneven::count(shape, rank, rank) == k);
+            }
+        }
+    }
+    const Shape five{std::vector<std::size_t>(5), 0, 100, 0, shardkit::ReduceOp::sum};
+    CHECK(AllToAllUneven::count(five, 3, 4) == 40);
+    CHECK(AllToAllUneven::count(five, 4, 3) == 160);
 }
 
 TEST_CASE("what the yardstick copies on each rank is half of what must be read and written") {

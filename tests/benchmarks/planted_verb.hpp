@@ -16,12 +16,12 @@ enum class Fault : std::uint8_t { none, one_element, not_called };
 /// The verb V, but on rank 1 its result is spoiled. In memory that the host can write, the stand-in's as well.
 template <class V, Fault F>
 struct Planted : V {
-    static void call(const auto& c) {
+    void call(const auto& c) {
         if (F == Fault::not_called) { return; }
         V::call(c);
         spoil(c, c.received.size() - 1);
     }
-    static void call_in_place(const auto& c) {
+    void call_in_place(const auto& c) {
         if (F == Fault::not_called) { return; }
         V::call_in_place(c);
         spoil(c, 1);

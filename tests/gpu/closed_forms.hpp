@@ -10,6 +10,7 @@
 #include <shardkit/comm/all_gather.hpp>
 #include <shardkit/comm/all_reduce.hpp>
 #include <shardkit/comm/all_to_all.hpp>
+#include <shardkit/comm/all_to_all_uneven.hpp>
 #include <shardkit/comm/barrier.hpp>
 #include <shardkit/comm/broadcast.hpp>
 #include <shardkit/comm/reduce_scatter.hpp>
@@ -97,6 +98,24 @@ class Verbs {
         Buffer sent = input(self, n * k);
         sk::all_to_all(comm_, view(sent), full.span(), stream_);
         require("all_to_all", full.span(), [&](std::size_t i) { return whole(i / k, self * k + i % k); });
+        // Odd ranks send k elements to each rank, even ones only to themselves.
+        const auto count = [&](std::size_t from, std::size_t to) { return from == to ? k : from % 2 * k; };
+        std::vector<std::size_t> sends;
+        std::vector<std::size_t> receives;
+        std::size_t all_sent = 0;
+        std::vector<std::size_t> from;  // by the received element's piece
+        for (std::size_t q = 0; q < n; ++q) {
+            sends.push_back(count(self, q));
+            receives.push_back(count(q, self));
+            all_sent += sends.back();
+            if (receives.back() > 0) { from.push_back(q); }
+        }
+        sk::all_to_all_uneven(comm_, view(sent).first(all_sent), sends, full.span().first(from.size() * k), receives,
+                              stream_);
+        require("all_to_all_uneven", full.span().first(from.size() * k), [&](std::size_t i) {
+            const std::size_t q = from[i / k];
+            return whole(q, (q % 2 == 1 ? self * k : 0) + i % k);  // an even rank has but its own piece
+        });
     }
 
     void messages(std::size_t k) const {

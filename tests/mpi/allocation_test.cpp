@@ -12,6 +12,7 @@
 #include <doctest/doctest.h>
 
 #include <shardkit/backend/mpi/run.hpp>
+#include <shardkit/comm/all_to_all_uneven.hpp>
 #include <shardkit/comm/split.hpp>
 #include <shardkit/optim/adamw.hpp>
 #include <shardkit/param/tensor_list.hpp>
@@ -66,7 +67,7 @@ using namespace mpi_test;
 /// Every verb, given to the stream one after another; small and large sums, and sums of other types.
 template <class C>
 void give_every_verb(const C& comm, const host::HostStream& stream, std::span<const float> in, std::span<float> out,
-                     std::span<bf16> half) {
+                     std::span<bf16> half, std::span<const std::size_t> alike) {
     const std::size_t n = comm.size();
     const std::size_t next = (comm.rank() + 1) % n;
     const std::size_t previous = (comm.rank() + n - 1) % n;
@@ -81,6 +82,7 @@ void give_every_verb(const C& comm, const host::HostStream& stream, std::span<co
     all_reduce_in_place(comm, ReduceOp::sum, half, stream);
     broadcast(comm, out, n - 1, stream);
     all_to_all(comm, in, out, stream);
+    all_to_all_uneven(comm, in, alike, out, alike, stream);
     send_receive(comm, in, next, out, previous, stream);
     if (n > 1 && comm.rank() == 0) { send(comm, in, 1, stream); }
     if (comm.rank() == 1) { receive(comm, out, 0, stream); }
@@ -95,9 +97,10 @@ void check_verbs_allocate_nothing(const mpi::Options& options) {
     const std::vector<float> in(1000 * comm.size(), 1.0F);
     std::vector<float> out(in.size());
     std::vector<bf16> half(in.size());
+    const std::vector<std::size_t> alike(comm.size(), 1000);
     const std::size_t before = allocations_seen;
     for (const auto& stream : {world.communication_stream(), world.reduction_stream()}) {
-        for (int i = 0; i < 3; ++i) { give_every_verb(comm, stream, in, out, half); }
+        for (int i = 0; i < 3; ++i) { give_every_verb(comm, stream, in, out, half, alike); }
         stream.synchronize();
     }
     // A rank that comes to the end tells the others, who keep what it says.

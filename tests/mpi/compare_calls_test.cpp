@@ -15,6 +15,7 @@
 #include <shardkit/backend/mpi/run.hpp>
 #include <shardkit/comm/all_gather.hpp>
 #include <shardkit/comm/all_reduce.hpp>
+#include <shardkit/comm/all_to_all_uneven.hpp>
 #include <shardkit/comm/barrier.hpp>
 #include <shardkit/comm/compare_calls.hpp>
 #include <shardkit/policy/full_shard.hpp>
@@ -83,6 +84,40 @@ TEST_CASE("mpi: calls that say what they are for are compared once at each step,
             CHECK(comparisons([&] { compare_calls(comm); }) == (at_steps ? each : 0));
             world.finish();
         }
+    }
+}
+
+TEST_CASE("mpi: counts of an uneven all-to-all that contradict each other are told at the step's comparison") {
+    const std::size_t n = mpi::Environment::size();
+    if (n == 1) { return; }
+    for (const mpi::Options& way : ways) {
+        if (!by_messages(way)) { continue; }
+        CAPTURE(way.shared_memory);
+        CAPTURE(way.ranks_per_host);
+        mpi::World world(MPI_COMM_WORLD, with(way, CompareCalls::each_step));
+        const Comm comm(world);
+        auto sent = comm.buffer<float>(n * 10);
+        auto received = comm.buffer<float>(n * 10);
+        const auto exchange = [&](std::size_t first_expects) {
+            std::vector<std::size_t> sends(n, 8);
+            std::vector<std::size_t> receives(n, 8);
+            if (comm.rank() == 0) { receives[n - 1] = first_expects; }
+            const std::size_t all = comm.rank() == 0 ? 8 * (n - 1) + first_expects : 8 * n;
+            all_to_all_uneven(comm, sent.span().first(8 * n), sends, received.span().first(all), receives, {},
+                              {SourceLocation::current(), &parameters});
+        };
+        exchange(8);
+        CHECK(comparisons([&] { exchange(8); }) == 0);
+        CHECK(comparisons([&] { compare_calls(comm); }) == 2);
+        exchange(9);  // MPI takes a shorter message
+        const std::string text = thrown_message<CommError>([&] { compare_calls(comm); });
+        CAPTURE(text);
+        CHECK(has(text, "the ranks disagree in call 2: rank " + std::to_string(n - 1) +
+                            " calls all_to_all_uneven of fp32 for 'layer' parameters with 8 to rank 0 at "));
+        CHECK(has(text, "rank 0 calls all_to_all_uneven of fp32 for 'layer' parameters with 9 from rank " +
+                            std::to_string(n - 1) + " at "));
+        CHECK_NOTHROW(compare_calls(comm));
+        world.finish();
     }
 }
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <cstddef>
 #include <functional>
 #include <span>
@@ -124,6 +125,43 @@ TEST_CASE("mpi: ranks that call different verbs, counts, types, operations or ro
     check_told([](const Comm& c, Buffers& b) { broadcast(c, b.out.span(), 0, {}); },
                [](const Comm& c, Buffers& b) { broadcast(c, b.out.span(), 1, {}); },
                "broadcast of 60 fp32 from root 0", "broadcast of 60 fp32 from root 1");
+}
+
+TEST_CASE("mpi: ranks whose counts of an uneven all-to-all contradict each other are told, and nothing moves") {
+    if (alone()) { return; }
+    for (const mpi::Options& options : {mpi::Options{}, {.shared_memory = false}, {.ranks_per_host = 1}}) {
+        CAPTURE(options.shared_memory);
+        CAPTURE(options.ranks_per_host);
+        with_world(options, [](const Comm& world) {
+            const std::size_t n = world.size();
+            for (std::size_t odd = 0; odd < n; ++odd) {
+                const std::size_t next = (odd + 1) % n;
+                std::vector<std::size_t> sends(n, 10);
+                std::vector<std::size_t> receives(n, 10);
+                auto sent = world.buffer<float>(10 * n);
+                auto received = world.buffer<float>(10 * n);
+                std::ranges::fill(sent.span(), 1.0F);
+                if (world.rank() == odd) { sends[next] = 0; }
+                std::string text = "no error";
+                const std::size_t all = 10 * n - (world.rank() == odd ? 10 : 0);
+                try {
+                    all_to_all_uneven(world, sent.span().first(all), sends, received.span(), receives, {});
+                } catch (const CommError& error) { text = error.what(); }
+                CAPTURE(odd);
+                CAPTURE(text);
+                const auto said = [&](std::size_t rank, const char* with, std::size_t other) {
+                    return "rank " + std::to_string(rank) + " calls all_to_all_uneven of fp32 with " + with +
+                           std::to_string(other) + " at ";
+                };
+                CHECK(contains(text, "the ranks disagree in call "));
+                CHECK(contains(text, said(odd, "0 to rank ", next)));
+                CHECK(contains(text, said(next, "10 from rank ", odd)));
+                CHECK(contains(text, "disagreement_test.cpp:"));
+                CHECK(std::ranges::count(received.span(), 0.0F) == static_cast<std::ptrdiff_t>(10 * n));
+                CHECK_NOTHROW(check_uneven<float>(world, 100, 1));
+            }
+        });
+    }
 }
 
 TEST_CASE("mpi: messages whose ends disagree in type or count are refused on both, and the ends stay usable") {

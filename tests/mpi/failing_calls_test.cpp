@@ -10,6 +10,7 @@
 #include <doctest/doctest.h>
 
 #include <shardkit/backend/mpi/environment.hpp>
+#include <shardkit/comm/all_to_all_uneven.hpp>
 #include <shardkit/comm/split.hpp>
 #include <shardkit/detail/concat.hpp>
 
@@ -58,6 +59,8 @@ struct Job {
         barrier(group, {});
         all_gather(group, from.first(128), to.first(n * 128), {});
         all_to_all(group, from.first(384), to.first(384), {});
+        const std::vector<std::size_t> alike(n, 384 / n);
+        all_to_all_uneven(group, from.first(384 / n * n), alike, to.first(384 / n * n), alike, {});
         broadcast(group, to.first(128), 0, {});
         // The sizes are such that staging memory takes each in some rounds, every rank in as many, and one all-reduce
         // travels with the call.

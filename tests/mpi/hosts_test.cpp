@@ -3,6 +3,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <numeric>
 #include <span>
 #include <string>
 #include <vector>
@@ -14,6 +15,7 @@
 #include <shardkit/comm/all_gather.hpp>
 #include <shardkit/comm/all_reduce.hpp>
 #include <shardkit/comm/all_to_all.hpp>
+#include <shardkit/comm/all_to_all_uneven.hpp>
 #include <shardkit/comm/broadcast.hpp>
 #include <shardkit/comm/moved.hpp>
 #include <shardkit/comm/reduce_scatter.hpp>
@@ -79,6 +81,16 @@ void check_log(const mpi::Options& options, bool in_buffers) {
         CHECK(crossing(comm, Verb::all_reduce, [&] { all_reduce(comm, ReduceOp::sum, from, out.span(), {}); }) ==
               (others + (by_mpi ? others : pieces)) * part);
         CHECK(crossing(comm, Verb::all_to_all, [&] { all_to_all(comm, from, out.span(), {}); }) == others * part);
+        // Each rank sends its own number of elements to all.
+        std::vector<std::size_t> receives(n);
+        std::iota(receives.begin(), receives.end(), std::size_t{0});
+        const std::vector<std::size_t> sends(n, comm.rank());
+        const std::size_t all = n * (n - 1) / 2;
+        std::uint64_t from_here = 0;
+        for (std::size_t q = 0; q < n; ++q) { from_here += q / 2 == comm.rank() / 2 ? q : 0; }
+        CHECK(crossing(comm, Verb::all_to_all_uneven, [&] {
+                  all_to_all_uneven(comm, from.first(n * comm.rank()), sends, out.span().first(all), receives, {});
+              }) == (all - from_here) * sizeof(float));
         // From rank 1, at the second place of its host, to whoever takes from it, or to all.
         const bool reads = in_buffers && options.shared_memory && comm.rank() % 2 == 0 && comm.rank() != n - n % 2;
         CHECK(crossing(comm, Verb::broadcast, [&] { broadcast(comm, out.span(), 1, {}); }) ==

@@ -19,6 +19,7 @@
 #include <shardkit/comm/all_gather.hpp>
 #include <shardkit/comm/all_reduce.hpp>
 #include <shardkit/comm/all_to_all.hpp>
+#include <shardkit/comm/all_to_all_uneven.hpp>
 #include <shardkit/comm/barrier.hpp>
 #include <shardkit/comm/broadcast.hpp>
 #include <shardkit/comm/reduce_scatter.hpp>
@@ -87,6 +88,7 @@ TEST_CASE("mpi: between ranks of one host no collective of buffers calls MPI, no
         auto out = comm.buffer<float>(n * many);
         std::ranges::fill(in.span(), 1.0F);
         const std::span<const float> from(in.span());
+        const std::vector<std::size_t> alike(n, many);
         CHECK(all_calls([&] {
                   barrier(comm, {});
                   all_gather(comm, from.first(many), out.span(), {});
@@ -94,6 +96,7 @@ TEST_CASE("mpi: between ranks of one host no collective of buffers calls MPI, no
                   all_reduce(comm, ReduceOp::sum, from, out.span(), {});
                   broadcast(comm, in.span(), n - 1, {});
                   all_to_all(comm, from, out.span(), {});
+                  all_to_all_uneven(comm, from, alike, out.span(), alike, {});
               }) == 0);
         double small = 1;
         CHECK(all_calls([&] { all_reduce_in_place(comm, ReduceOp::sum, std::span<double>(&small, 1), {}); }) == 0);
@@ -146,6 +149,9 @@ TEST_CASE("mpi: a piece crosses to every other host once, addends to the rank th
         CHECK(calls_of("MPI_Isend", [&] { all_reduce(comm, ReduceOp::sum, from, out.span(), {}); }) ==
               strangers + hosts - 1);
         CHECK(calls_of("MPI_Isend", [&] { all_to_all(comm, from, out.span(), {}); }) == strangers);
+        const std::vector<std::size_t> alike(n, many);
+        CHECK(calls_of("MPI_Isend", [&] { all_to_all_uneven(comm, from, alike, out.span(), alike, {}); }) ==
+              strangers);
     });
 }
 
@@ -166,6 +172,7 @@ TEST_CASE("mpi: several hosts, whose members a split mixes") {
         CHECK_NOTHROW(check_reduce_scatter<bf16, float>(mixed, 2000, 1));
         CHECK_NOTHROW(check_all_reduce<float, float>(mixed, 30011, 1));
         CHECK_NOTHROW(check_copies<float>(mixed, 3000, 1));
+        CHECK_NOTHROW(check_uneven<float>(mixed, 3000, 1));
     });
 }
 

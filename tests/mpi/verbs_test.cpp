@@ -60,6 +60,7 @@ TEST_CASE("mpi: memory that a rank brings itself goes by messages, on every rank
             values_in_buffers = odd < world.size() && world.rank() != odd;
             CHECK_NOTHROW(check_all_gather<float>(world, 4321, 1));
             CHECK_NOTHROW(check_copies<double>(world, 1234, 1));
+            CHECK_NOTHROW(check_uneven<double>(world, 1234, 1));
             CHECK_NOTHROW(check_reduce_scatter<bf16, float>(world, 1234, 1));
             CHECK_NOTHROW(check_all_reduce<bf16, float>(world, 20011, 1));
         }
@@ -77,6 +78,7 @@ TEST_CASE("mpi: every way of running a World gives the same bits") {
         with_world(options, [](const auto& world) {
             CHECK_NOTHROW(check_all_gather<float>(world, 4321, 1));
             CHECK_NOTHROW(check_copies<double>(world, 1234, 1));
+            CHECK_NOTHROW(check_uneven<double>(world, 1234, 1));
             CHECK_NOTHROW(check_send_and_receive<bf16>(world, 1234));
             CHECK_NOTHROW(check_reduce_scatter<bf16, float>(world, 1234, 1));
             CHECK_NOTHROW(check_all_reduce<bf16, float>(world, 20011, 1));

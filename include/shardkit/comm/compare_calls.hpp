@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <numeric>
 #include <optional>
 #include <span>
 #include <string>
@@ -17,6 +18,7 @@
 #include <shardkit/comm/agreement.hpp>
 #include <shardkit/comm/call.hpp>
 #include <shardkit/comm/communicator.hpp>
+#include <shardkit/comm/uneven_counts.hpp>
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/detail/concat.hpp>
 
@@ -84,20 +86,51 @@ std::string disagreement(std::string_view place, const All& all, std::size_t oth
     return disagreement(place, name(0), all[0].text(stated.first), name(other), all[other].text(stated.second));
 }
 
+/// Returns a text with the first two ranks whose counts of an uneven all-to-all differ, the same on every rank. `own`
+/// is this rank's call; `name` and `gather` are as above.
+/// Cost:    a gather of two numbers per rank for each rank
+template <class Name, class Gather>
+std::string disagreement(std::string_view place, const UnevenCounts& counts, const CallRecord& own, const Name& name,
+                         const Gather& gather) {
+    using Pair = std::array<std::size_t, 2>;  // what a rank sends to another one, and receives from it
+    const std::size_t ranks = counts.sends.size();
+    std::vector<Pair> with;  // by the other rank, then by rank
+    for (std::size_t q = 0; q < ranks; ++q) {
+        const auto all = gather(Pair{counts.sends[q], counts.receives[q]});
+        with.insert(with.end(), all.begin(), all.end());
+    }
+    const auto apart = counts_apart(
+        ranks, [&](std::size_t from, std::size_t to) { return with[to * ranks + from][0]; },
+        [&](std::size_t to, std::size_t from) { return with[from * ranks + to][1]; });
+    const auto records = gather(own);
+    return disagreement(
+        place, apart.value(), [&](std::size_t rank, std::string_view stated) { return records[rank].text(stated); },
+        name);
+}
+
 /// The calls of one rank over one group: a hash of all of them, and the last ones individually. Fixed in size.
 class CallTrace {
   public:
     static constexpr std::uint64_t kept = 256;
+    static constexpr std::uint64_t kept_uneven = 64;
 
-    /// The values that ranks compare first.
+    /// The values that ranks compare first: the number of calls and their hash, equal on all ranks, and the balance
+    /// of counts, which adds up to 0 over the ranks.
     struct State {
         std::uint64_t count = 0;
         std::uint64_t hash = 0;
+        std::uint64_t balance = 0;
 
-        friend bool operator==(const State&, const State&) = default;
+        friend bool operator==(const State& a, const State& b) noexcept {
+            return a.count == b.count && a.hash == b.hash;
+        }
     };
     /// Hashes of the sequences that end with each of the last calls; call i is at i % kept.
     using Hashes = std::array<std::uint64_t, kept>;
+    /// What each of the last uneven exchanges has added to the balance; exchange i is at i % kept_uneven.
+    using Balances = std::array<std::uint64_t, kept_uneven>;
+
+    explicit CallTrace(std::size_t ranks) : counts_(kept_uneven * 2 * ranks) {}
 
     void add(const Call& call) noexcept {
         state_.hash = call_hash(call.signature, state_.hash);
@@ -105,9 +138,30 @@ class CallTrace {
         calls_[state_.count % kept] = call;
         ++state_.count;
     }
+    /// Adds the counts of the last call, an uneven all-to-all of this rank.
+    void add_counts(std::size_t rank, const UnevenCounts& counts) noexcept {
+        const std::size_t at = uneven_++ % kept_uneven;
+        uneven_calls_[at] = state_.count - 1;
+        // By the number of the call, so that two calls whose order differs between ranks do not add up to 0.
+        balances_[at] = count_balance(rank, counts) * (2 * state_.count + 1);
+        state_.balance += balances_[at];
+        const std::span<std::size_t> kept_here = std::span(counts_).subspan(at * 2 * counts.sends.size());
+        std::copy(counts.sends.begin(), counts.sends.end(), kept_here.begin());
+        std::copy(counts.receives.begin(), counts.receives.end(), kept_here.subspan(counts.sends.size()).begin());
+    }
 
     const State& state() const noexcept { return state_; }
     const Hashes& hashes() const noexcept { return hashes_; }
+    /// Returns the number of uneven exchanges among the calls.
+    std::uint64_t uneven() const noexcept { return uneven_; }
+    const Balances& balances() const noexcept { return balances_; }
+    /// Return the call and the counts of one of the last uneven exchanges by its number.
+    std::uint64_t uneven_call(std::uint64_t exchange) const noexcept { return uneven_calls_[exchange % kept_uneven]; }
+    UnevenCounts counts(std::uint64_t exchange) const noexcept {
+        const std::size_t ranks = counts_.size() / (2 * kept_uneven);
+        const Counts both = Counts(counts_).subspan(exchange % kept_uneven * 2 * ranks, 2 * ranks);
+        return {both.first(ranks), both.last(ranks)};
+    }
     bool has(std::uint64_t call) const noexcept { return call < state_.count && call + kept >= state_.count; }
     /// Returns one of the last calls by its number.
     CallRecord record(std::uint64_t call) const noexcept {
@@ -119,6 +173,10 @@ class CallTrace {
     State state_;
     Hashes hashes_{};
     std::array<Call, kept> calls_{};
+    std::uint64_t uneven_ = 0;
+    std::array<std::uint64_t, kept_uneven> uneven_calls_{};
+    Balances balances_{};
+    std::vector<std::size_t> counts_;  // of each of the last uneven exchanges: what it sends, then what it receives
 };
 
 /// The largest number of bytes that find_disagreement gathers from each rank at once.
@@ -136,10 +194,35 @@ inline std::uint64_t first_difference(const CallTrace::State& a, const CallTrace
     return call;
 }
 
+/// Compares the counts of uneven exchanges of ranks that made the same calls, like find_disagreement. `states` are
+/// the states of all traces.
+template <class Gather>
+std::optional<std::string> find_counts_apart(const CallTrace& trace, const std::vector<CallTrace::State>& states,
+                                             const Gather& gather) {
+    const auto sum_of = [](const auto& all, const auto& balance) {
+        return std::accumulate(all.begin(), all.end(), std::uint64_t{0},
+                               [&](std::uint64_t sum, const auto& each) { return sum + balance(each); });
+    };
+    if (sum_of(states, [](const CallTrace::State& state) { return state.balance; }) == 0) { return std::nullopt; }
+    const auto balances = gather(trace.balances());
+    const std::uint64_t oldest = trace.uneven() - std::min(trace.uneven(), CallTrace::kept_uneven);
+    std::uint64_t found = oldest;
+    const auto added = [&](const CallTrace::Balances& each) { return each[found % CallTrace::kept_uneven]; };
+    while (found < trace.uneven() && sum_of(balances, added) == 0) { ++found; }
+    if (found == trace.uneven()) {
+        return concat("the ranks disagree about the counts of an uneven all-to-all before call ",
+                      trace.uneven_call(oldest));
+    }
+    const std::uint64_t call = trace.uneven_call(found);
+    return disagreement(
+        concat(" in call ", call), trace.counts(found), trace.record(call), [](std::size_t rank) { return rank; },
+        gather);
+}
+
 /// Compares the calls of all ranks of the group. Returns nothing when they are equal, otherwise a sentence, the same
 /// on all ranks. gather(value) must return every rank's value, by rank, as a span; all ranks call it equally often.
 /// `book` has this rank's statements.
-/// Cost:    gathers 16 bytes per rank, and more when there is a difference.
+/// Cost:    gathers 24 bytes per rank, and more when there is a difference.
 template <class Gather>
 std::optional<std::string> find_disagreement(const CallTrace& trace, const StatementBook& book,
                                              const Gather& gather) {
@@ -149,7 +232,7 @@ std::optional<std::string> find_disagreement(const CallTrace& trace, const State
     };
     const auto states = copies(trace.state());
     const std::size_t other = first_apart(states);
-    if (other == states.size()) { return std::nullopt; }
+    if (other == states.size()) { return find_counts_apart(trace, states, copies); }
     const auto hashes = copies(trace.hashes());
     const std::uint64_t call = first_difference(states[0], hashes[0], states[other], hashes[other]);
     const CallRecord own = trace.record(call);

@@ -18,6 +18,12 @@ namespace shardkit::detail {
 
 using Counts = std::span<const std::size_t>;
 
+/// What a rank sends to each rank, and receives from it, in elements.
+struct UnevenCounts {
+    Counts sends;
+    Counts receives;
+};
+
 /// Returns a hash of the statement that `from` sends `count` elements to `to`.
 /// Source: Steele, Lea and Flood 2014: SplitMix64
 constexpr std::uint64_t count_hash(std::size_t from, std::size_t to, std::size_t count) noexcept {
@@ -33,10 +39,10 @@ constexpr std::uint64_t count_hash(std::size_t from, std::size_t to, std::size_t
 
 /// Returns the hashes of what a rank sends less those of what it receives. The sum over all ranks is 0 if each sends
 /// what its peers receive. If not, it is 0 in one of 2^64 cases.
-constexpr std::uint64_t count_balance(std::size_t rank, Counts send_counts, Counts receive_counts) noexcept {
+constexpr std::uint64_t count_balance(std::size_t rank, const UnevenCounts& counts) noexcept {
     std::uint64_t balance = 0;
-    for (std::size_t q = 0; q < send_counts.size(); ++q) {
-        balance += count_hash(rank, q, send_counts[q]) - count_hash(q, rank, receive_counts[q]);
+    for (std::size_t q = 0; q < counts.sends.size(); ++q) {
+        balance += count_hash(rank, q, counts.sends[q]) - count_hash(q, rank, counts.receives[q]);
     }
     return balance;
 }

@@ -11,8 +11,10 @@
 #include <shardkit/comm/all_gather.hpp>
 #include <shardkit/comm/all_reduce.hpp>
 #include <shardkit/comm/all_to_all.hpp>
+#include <shardkit/comm/all_to_all_uneven.hpp>
 #include <shardkit/comm/barrier.hpp>
 #include <shardkit/comm/broadcast.hpp>
+#include <shardkit/comm/cost.hpp>
 #include <shardkit/comm/reduce_op.hpp>
 #include <shardkit/comm/reduce_scatter.hpp>
 #include <shardkit/comm/send_receive.hpp>
@@ -169,6 +171,51 @@ struct AllToAll : MeasuredVerb {
     }
 
     static void call(const auto& c) { all_to_all(c.comm, c.sent, c.received, c.stream); }
+};
+
+/// Exchanges: every rank sends a piece to every rank, larger ones to ranks that are farther behind it in a ring: to
+/// the d-th one 2 d / ranks of a piece of AllToAll, to itself as much as there. So all ranks send and receive as much
+/// as in AllToAll, and the sizes are the same.
+class AllToAllUneven : public MeasuredVerb {
+  public:
+    template <class C, class T>
+    static constexpr bool offered = ExchangesUnevenly<C, T>;
+
+    static std::size_t pieces(std::size_t ranks) { return ranks; }
+    static double bus_factor(double ranks) { return AllToAll::bus_factor(ranks); }
+    static double copied(Placement placement, double ranks) { return AllToAll::copied(placement, ranks); }
+
+    static std::size_t sent(const Shape& s) { return AllToAll::sent(s); }
+    static std::size_t received(const Shape& s) { return AllToAll::received(s); }
+    /// Elements that one rank sends to another.
+    static std::size_t count(const Shape& s, std::size_t from, std::size_t to) {
+        const std::size_t distance = (to + s.ranks() - from) % s.ranks();
+        return distance == 0 ? s.piece : up_to(s, distance) - up_to(s, distance - 1);
+    }
+    static Number given(const Shape& s, std::size_t i) { return AllToAll::given(s, i); }
+    static Number expected(const Shape& s, std::size_t i) {
+        std::size_t from = 0;
+        for (; i >= count(s, from, s.rank); ++from) { i -= count(s, from, s.rank); }
+        for (std::size_t to = 0; to < s.rank; ++to) { i += count(s, from, to); }
+        return s.value(from, i);
+    }
+
+    void call(const auto& c) {
+        for (std::size_t q = sends_.size(); q < c.shape.ranks(); ++q) {
+            sends_.push_back(count(c.shape, c.shape.rank, q));
+            receives_.push_back(count(c.shape, q, c.shape.rank));
+        }
+        all_to_all_uneven(c.comm, c.sent, sends_, c.received, receives_, c.stream);
+    }
+
+  private:
+    /// The elements for the ranks behind, up to that distance.
+    static std::size_t up_to(const Shape& s, std::size_t distance) {
+        return shardkit::detail::part_of(s.piece, distance * (distance + 1), s.ranks());
+    }
+
+    std::vector<std::size_t> sends_;
+    std::vector<std::size_t> receives_;
 };
 
 /// Waits: every rank for every rank; no data, no bandwidth.

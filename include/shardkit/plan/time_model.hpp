@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstddef>
@@ -96,6 +97,7 @@ constexpr bool spans_nodes(const PlannedAxes& axes, const AxisGrid& mesh, std::s
 
 /// Returns the seconds that the collectives of a plan's step take one after the other, each as a ring:
 ///     (n - 1) a + (n - 1) / n S / B for an all-gather or a reduce-scatter, twice that for an all-reduce,
+///     (n - 1) a + M / B for an uneven all-to-all, with the M bytes of the rank that sends or receives most,
 /// with a and B of the slowest link of the ring. Overlap with computation is not considered.
 /// Units:   seconds, bytes, bytes per second. The bytes are the plan's `moved`, which include padding and what
 /// engines add.
@@ -113,7 +115,7 @@ constexpr double communication_seconds(const TrafficPlan& plan, const AxisGrid& 
         const std::size_t ranks = axes.is_world() ? mesh.size() : axes.group(mesh, 0).size();
         seconds += model.link(verb, detail::spans_nodes(axes, mesh, model.ranks_per_node))
                        .seconds(static_cast<double>(traffic.calls) * detail::ring_messages(verb, ranks),
-                                static_cast<double>(traffic.moved.value));
+                                static_cast<double>(std::max(traffic.moved.value, traffic.busiest.value)));
     }
     return seconds;
 }

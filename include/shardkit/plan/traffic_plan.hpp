@@ -30,6 +30,7 @@ struct PlannedTraffic {
     ByteCount payload;        ///< size of the whole buffers
     ByteCount moved;          ///< bytes between this rank and its peers, as a mean over ranks
     ByteCount between_hosts;  ///< the part of `moved` from or to ranks of other hosts, as a mean over ranks
+    ByteCount busiest{};      ///< what the rank moves that moves most, where the mean is not what all ranks wait for
 
     friend constexpr bool operator==(const PlannedTraffic&, const PlannedTraffic&) noexcept = default;
 };
@@ -65,6 +66,7 @@ class TrafficPlan {
             all.payload += row.traffic.payload;
             all.moved += row.traffic.moved;
             all.between_hosts += row.traffic.between_hosts;
+            all.busiest += row.traffic.busiest;
         }
         return all;
     }
@@ -82,13 +84,42 @@ class TrafficPlan {
         };
         add_all(verb, axes, rounded(calls), rounded(payload), {rounded(moved), rounded(between_hosts)});
     }
+    /// Adds calls of an uneven all-to-all over a group of `ranks` ranks, in which rank `from` sends bytes(from, to)
+    /// to rank `to`, and host_of(rank) is a rank's host.
+    template <class Bytes, class HostOf>
+    constexpr void add_uneven(const PlannedAxes& axes, std::uint64_t calls, std::size_t ranks, const Bytes& bytes,
+                              const HostOf& host_of) {
+        if (ranks == 1 || calls == 0) { return; }
+        std::uint64_t payload = 0;
+        Moved moved;
+        std::uint64_t busiest = 0;
+        for (std::size_t rank = 0; rank < ranks; ++rank) {
+            std::uint64_t sent = 0;
+            std::uint64_t received = 0;
+            for (std::size_t peer = 0; peer < ranks; ++peer) {
+                payload += bytes(peer, rank);
+                if (peer == rank) { continue; }
+                sent += bytes(rank, peer);
+                received += bytes(peer, rank);
+                if (host_of(peer) != host_of(rank)) { moved.between_hosts += bytes(peer, rank); }
+            }
+            moved.bytes += received;
+            busiest = std::max({busiest, sent, received});
+        }
+        const auto each = [&](std::uint64_t all) {
+            return static_cast<double>(calls) * static_cast<double>(all) / static_cast<double>(ranks);
+        };
+        add_mean(Verb::all_to_all_uneven, axes, static_cast<double>(calls), each(payload), each(moved.bytes),
+                 each(moved.between_hosts));
+        row(Verb::all_to_all_uneven, axes).traffic.busiest += ByteCount(calls * busiest);
+    }
     friend constexpr bool operator==(const TrafficPlan& a, const TrafficPlan& b) noexcept {
         return std::equal(a.rows().begin(), a.rows().end(), b.rows().begin(), b.rows().end());
     }
 
     /// The verbs that a plan may have rows of.
-    static constexpr std::array<Verb, 5> verbs{Verb::all_gather, Verb::reduce_scatter, Verb::all_reduce, Verb::send,
-                                               Verb::receive};
+    static constexpr std::array<Verb, 6> verbs{Verb::all_gather,        Verb::reduce_scatter, Verb::all_reduce,
+                                               Verb::all_to_all_uneven, Verb::send,           Verb::receive};
 
   private:
     constexpr void add_all(Verb verb, const PlannedAxes& axes, std::uint64_t calls, std::uint64_t payload,

@@ -40,7 +40,7 @@ void every_verb(const C& comm) {
             check_reduce_scatter<T, T>(comm, k, offset);
             check_all_reduce<T, T>(comm, size, offset);
             check_copies<T>(comm, k, offset);
-            if constexpr (shardkit::ExchangesUnevenly<C, T>) { check_uneven<T>(comm, k, offset); }
+            check_uneven<T>(comm, k, offset);
             check_send_and_receive<T>(comm, k);
         }
     }

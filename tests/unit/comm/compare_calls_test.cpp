@@ -28,7 +28,7 @@ Call call(Verb verb, std::size_t count, std::uint32_t line = 1) {
 std::vector<std::string> found(std::size_t ranks, const std::function<void(std::size_t, detail::CallTrace&)>& calls) {
     std::vector<std::string> texts(ranks);
     threads::launch(ranks, [&](const threads::Communicator& world) {
-        detail::CallTrace trace;
+        detail::CallTrace trace(ranks);
         calls(world.rank(), trace);
         std::vector<std::uint8_t> all(ranks * detail::trace_bytes);
         const auto gather = [&](const auto& value) {
@@ -89,6 +89,78 @@ TEST_CASE("compare_calls: a rank that calls one more, or one less, is named") {
                                       ": rank 0 calls nothing more, rank 1 calls all_reduce sum of 10 fp32 at "
                                       "train.cpp:9");
     }
+}
+
+namespace {
+
+/// An uneven exchange of `ranks` ranks that send each other 5 elements each, but for what one says.
+struct Uneven {
+    std::size_t rank;
+    std::vector<std::size_t> sends;
+    std::vector<std::size_t> receives;
+
+    Uneven(std::size_t ranks, std::size_t own) : rank(own), sends(ranks, 5), receives(ranks, 5) {}
+    void add_to(detail::CallTrace& trace, std::uint32_t line = 1) const {
+        trace.add(call(Verb::all_to_all_uneven, 0, line));
+        trace.add_counts(rank, {sends, receives});
+    }
+};
+
+}  // namespace
+
+TEST_CASE("compare_calls: ranks whose counts of an uneven all-to-all contradict each other are named, with both") {
+    const auto with = [](std::size_t after, const std::function<void(Uneven&)>& fault) {
+        return found(3, [&](std::size_t rank, detail::CallTrace& trace) {
+            Uneven all(3, rank);
+            all.add_to(trace);
+            trace.add(call(Verb::barrier, 0));
+            fault(all);
+            all.add_to(trace, static_cast<std::uint32_t>(rank));
+            for (std::size_t i = 0; i < after; ++i) { trace.add(call(Verb::barrier, 0)); }
+        });
+    };
+    check_all(with(3, [](Uneven&) {}), "");
+    check_all(with(3,
+                   [](Uneven& all) {
+                       if (all.rank == 1) { all.sends = {6, 5, 4}; }
+                   }),
+              "the ranks disagree in call 2: rank 1 calls all_to_all_uneven of fp32 with 6 to rank 0 at train.cpp:1, "
+              "rank 0 calls all_to_all_uneven of fp32 with 5 from rank 1 at train.cpp:0");
+    check_all(with(0,
+                   [](Uneven& all) {
+                       if (all.rank == 2) { all.receives[0] = std::size_t{5} << 40U; }
+                   }),
+              "the ranks disagree in call 2: rank 0 calls all_to_all_uneven of fp32 with 5 to rank 2 at train.cpp:0, "
+              "rank 2 calls all_to_all_uneven of fp32 with 5497558138880 from rank 0 at train.cpp:2");
+    // What is longer ago than the last 64 exchanges, or than the last 256 calls.
+    check_all(found(2,
+                    [](std::size_t rank, detail::CallTrace& trace) {
+                        for (std::size_t i = 0; i < 100; ++i) {
+                            Uneven all(2, rank);
+                            if (i == 7 && rank == 1) { all.receives[0] = 6; }
+                            all.add_to(trace);
+                        }
+                    }),
+              "the ranks disagree about the counts of an uneven all-to-all before call 36");
+    check_all(with(300,
+                   [](Uneven& all) {
+                       if (all.rank == 2) { all.receives[0] = 6; }
+                   }),
+              "the ranks disagree in call 2: rank 0 calls what it no longer knows, rank 2 calls what it no longer "
+              "knows");
+}
+
+TEST_CASE("compare_calls: two uneven all-to-alls in another order do not make up for each other") {
+    check_all(found(2,
+                    [](std::size_t rank, detail::CallTrace& trace) {
+                        for (const std::size_t i : {0U, 1U}) {
+                            Uneven all(2, rank);
+                            (rank == 0 ? all.sends[1] : all.receives[0]) = i == rank ? 7 : 8;
+                            all.add_to(trace);
+                        }
+                    }),
+              "the ranks disagree in call 0: rank 0 calls all_to_all_uneven of fp32 with 7 to rank 1 at train.cpp:1, "
+              "rank 1 calls all_to_all_uneven of fp32 with 8 from rank 0 at train.cpp:1");
 }
 
 TEST_CASE("compare_calls: what is longer ago than ranks remember is said to be") {

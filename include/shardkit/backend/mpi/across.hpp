@@ -112,9 +112,8 @@ void all_to_all(const Across& way, std::span<const T> sent, std::span<T> receive
         host::detail::copy_elements(way.input<T>(q) + group.rank * k, received.data() + q * k, k);
     }
     exchange_pieces<T>(
-        way.call, k, [&](std::size_t to) { return sent.data() + to * k; },
-        [&](std::size_t from) { return received.data() + from * k; },
-        [&](std::size_t q) { return !group.is_here(q); });
+        way.call, [&](std::size_t to) { return sent.subspan(to * k, group.is_here(to) ? 0 : k); },
+        [&](std::size_t from) { return received.subspan(from * k, group.is_here(from) ? 0 : k); });
 }
 
 }  // namespace shardkit::mpi::detail

@@ -30,36 +30,41 @@ void for_each_piece(const Call& call, std::size_t count, F f) {
     for (std::size_t at = 0; at < count; at += most) { f(at, static_cast<int>(std::min(most, count - at))); }
 }
 
-/// Sends `count` elements from `outgoing(q)` to every other rank q with `with(q)`, and receives as many from it into
-/// `incoming(q)`, piece by piece: an all-gather or all-to-all of pieces that are too long for MPI's counts.
-template <class T, class Outgoing, class Incoming, class With>
-void exchange_pieces(const Call& call, std::size_t count, Outgoing outgoing, Incoming incoming, With with) {
+/// Sends the span outgoing(q) to every other rank q, and receives the span incoming(q) from it, piece by piece. An
+/// empty span is no message.
+template <class T, class Outgoing, class Incoming>
+void exchange_pieces(const Call& call, Outgoing outgoing, Incoming incoming) {
     const std::size_t ranks = call.group.size();
+    const std::size_t most = call.world.options().message_elements;
+    std::size_t longest = 0;
+    for (std::size_t q = 0; q < ranks; ++q) {
+        if (q != call.group.rank) { longest = std::max({longest, outgoing(q).size(), incoming(q).size()}); }
+    }
     constexpr int tag = 0;
-    for_each_piece(call, count, [&](std::size_t at, int size) {
+    for (std::size_t at = 0; at < longest; at += most) {
+        const auto size_of = [&](std::size_t all) {
+            return static_cast<int>(std::min(most, all - std::min(all, at)));
+        };
         std::size_t used = 0;
         const auto requests = call.lane.requests();
         for (std::size_t step = 1; step < ranks; ++step) {
             const std::size_t from = (call.group.rank + ranks - step) % ranks;
             const std::size_t to = (call.group.rank + step) % ranks;
-            if (with(from)) {
-                call.mpi().check(MPI_Irecv(incoming(from) + at, size, datatype<T>(), static_cast<int>(from), tag,
+            const std::span<T> in = incoming(from);
+            const std::span<const T> out = outgoing(to);
+            if (const int size = size_of(in.size()); size > 0) {
+                call.mpi().check(MPI_Irecv(in.data() + at, size, datatype<T>(), static_cast<int>(from), tag,
                                            call.channel.comm, &requests[used++]),
                                  "MPI_Irecv");
             }
-            if (with(to)) {
-                call.mpi().check(MPI_Isend(outgoing(to) + at, size, datatype<T>(), static_cast<int>(to), tag,
+            if (const int size = size_of(out.size()); size > 0) {
+                call.mpi().check(MPI_Isend(out.data() + at, size, datatype<T>(), static_cast<int>(to), tag,
                                            call.channel.comm, &requests[used++]),
                                  "MPI_Isend");
             }
         }
         call.lane.await(call, requests.first(used));
-    });
-}
-
-template <class T, class Outgoing, class Incoming>
-void exchange_pieces(const Call& call, std::size_t count, Outgoing outgoing, Incoming incoming) {
-    exchange_pieces<T>(call, count, outgoing, incoming, [](std::size_t) { return true; });
+    }
 }
 
 using shardkit::detail::CallRecord;
@@ -94,6 +99,16 @@ inline std::optional<bool> agree(const Call& call, bool flag) {
     // A bit that differs between two ranks is zero in both conjunctions.
     if ((digest[0] | digest[1]) != ~std::uint64_t{0}) { return std::nullopt; }
     return digest[2] != 0;
+}
+
+/// Returns the sum of every rank's number, modulo 2^64. Collective.
+inline std::uint64_t sum(const Call& call, std::uint64_t own) {
+    std::uint64_t& all = call.channel.digest.front();
+    all = own;
+    call.lane.complete(call, "MPI_Iallreduce", [&](MPI_Request* request) {
+        return MPI_Iallreduce(MPI_IN_PLACE, &all, 1, MPI_UINT64_T, MPI_SUM, call.channel.comm, request);
+    });
+    return all;
 }
 
 /// Compares the calls, and returns whether `flag` is true on all ranks.
@@ -138,13 +153,18 @@ inline bool begin(const Call& call, bool sees) {
 /// @throws CommError, on all ranks, which names two of them and the first call in which they differ
 inline void compare_steps(Call& call) {
     call.sequence = call.channel.calls++;
+    std::uint64_t balance = 0;
+    bool uneven = false;  // the same on all ranks that made the same calls
     for (const Channel& channel : call.group.channels) {
         const auto& state = channel.trace->state();
+        balance = balance * 31 + state.balance;
+        uneven = uneven || channel.trace->uneven() > 0;
         call.signature.argument = (call.signature.argument ^ state.hash) * 31 + state.count;
     }
-    if (agree(call, true)) { return; }
+    if (agree(call, true) && (!uneven || sum(call, balance) == 0)) { return; }
     for (Channel& channel : call.group.channels) {
-        const auto trace = std::exchange(channel.trace, std::make_unique<shardkit::detail::CallTrace>());
+        const auto trace =
+            std::exchange(channel.trace, std::make_unique<shardkit::detail::CallTrace>(call.group.size()));
         const auto differs =
             shardkit::detail::find_disagreement(*trace, call.world.journal().statements(),
                                                 [&](const auto& value) { return call.lane.gather(call, value); });

@@ -16,6 +16,7 @@
 #include <shardkit/backend/mpi/group.hpp>
 #include <shardkit/backend/mpi/message.hpp>
 #include <shardkit/backend/mpi/split.hpp>
+#include <shardkit/backend/mpi/uneven.hpp>
 #include <shardkit/backend/mpi/world.hpp>
 #include <shardkit/backend/shared/verbs.hpp>
 #include <shardkit/comm/call.hpp>
@@ -149,6 +150,14 @@ class Communicator {
     }
 
     template <Element T>
+    void all_to_all_uneven(std::span<const T> sent, std::span<const std::size_t> send_counts, std::span<T> received,
+                           std::span<const std::size_t> receive_counts, const Stream& stream,
+                           const shardkit::Call& what) const {
+        const detail::UnevenCounts counts{send_counts, receive_counts};
+        execute(what, stream, [=](detail::Call& call) { detail::all_to_all_uneven(call, sent, received, counts); });
+    }
+
+    template <Element T>
     void send(std::span<const T> values, std::size_t to, const Stream& stream, const shardkit::Call& what) const {
         pass<T>(what, stream, [=](detail::Message<T>& message) { message.send(values, to); });
     }
@@ -181,19 +190,25 @@ class Communicator {
     template <class Way>
     static constexpr bool in_one_host = std::is_same_v<std::remove_cvref_t<Way>, detail::Round>;
 
+    /// Runs work(call) in the order of the stream.
+    template <class Work>
+    void execute(const shardkit::Call& what, const Stream& stream, const Work& work) const {
+        world_->execute(stream, what.where,
+                        [world = world_, group = group_, label = label_, what, work](detail::Lane& lane) {
+                            detail::Call call = world->call(lane, *group, label->axes, what);
+                            work(call);
+                        });
+    }
     /// Does the common work of all collectives; `body` moves the data, see detail::collective. Returns the way that
     /// was used or, for a call that may still run, the way that it uses if all ranks' memory is visible.
     template <class Body>
     detail::Way run(const shardkit::Call& what, const Stream& stream, const Shown& shown, const Body& body) const {
         detail::Way way = detail::expected_way(*group_, shown.bytes, detail::reads_peers<Body>);
         detail::Way* const went = stream.is_inline() ? &way : nullptr;
-        world_->execute(
-            stream, what.where,
-            [world = world_, group = group_, label = label_, what, shown, body, went](detail::Lane& lane) {
-                detail::Call call = world->call(lane, *group, label->axes, what);
-                const detail::Way taken = detail::collective(call, shown.input, shown.bytes, shown.output, body);
-                if (went != nullptr) { *went = taken; }
-            });
+        execute(what, stream, [shown, body, went](detail::Call& call) {
+            const detail::Way taken = detail::collective(call, shown.input, shown.bytes, shown.output, body);
+            if (went != nullptr) { *went = taken; }
+        });
         return way;
     }
     /// Does the common work of sums, some of which use MPI's reductions even within a host.
@@ -209,13 +224,11 @@ class Communicator {
     /// Does the common work of messages between two ranks; `fill(message)` sets what to send and receive.
     template <class T, class Fill>
     void pass(const shardkit::Call& what, const Stream& stream, const Fill& fill) const {
-        world_->execute(stream, what.where,
-                        [world = world_, group = group_, label = label_, what, fill](detail::Lane& lane) {
-                            const detail::Call call = world->call(lane, *group, label->axes, what);
-                            detail::Message<T> message(call);
-                            fill(message);
-                            message.pass();
-                        });
+        execute(what, stream, [fill](const detail::Call& call) {
+            detail::Message<T> message(call);
+            fill(message);
+            message.pass();
+        });
     }
 
     World* world_;

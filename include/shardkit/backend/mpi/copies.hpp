@@ -35,8 +35,8 @@ void all_gather(const Call& call, const T* shard, std::span<T> full) {
     } else {
         if (shard != own) { host::detail::copy_elements(shard, own, k); }
         exchange_pieces<T>(
-            call, k, [&](std::size_t) { return static_cast<const T*>(own); },
-            [&](std::size_t from) { return full.data() + from * k; });
+            call, [&](std::size_t) { return std::span<const T>(own, k); },
+            [&](std::size_t from) { return full.subspan(from * k, k); });
     }
 }
 
@@ -65,8 +65,8 @@ void all_to_all(const Call& call, std::span<const T> sent, std::span<T> received
     } else {
         host::detail::copy_elements(sent.data() + self * k, received.data() + self * k, k);
         exchange_pieces<T>(
-            call, k, [&](std::size_t to) { return sent.data() + to * k; },
-            [&](std::size_t from) { return received.data() + from * k; });
+            call, [&](std::size_t to) { return sent.subspan(to * k, k); },
+            [&](std::size_t from) { return received.subspan(from * k, k); });
     }
 }
 

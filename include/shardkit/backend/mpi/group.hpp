@@ -153,7 +153,7 @@ struct Group {
     /// Starts to record calls, for a comparison at each step.
     void trace_calls() {
         if (!compares_by_messages()) { return; }
-        for (Channel& channel : channels) { channel.trace = std::make_unique<shardkit::detail::CallTrace>(); }
+        for (Channel& channel : channels) { channel.trace = std::make_unique<shardkit::detail::CallTrace>(size()); }
     }
     shared::detail::GroupHandles handles;
 

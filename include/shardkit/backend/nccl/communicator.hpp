@@ -187,6 +187,31 @@ class Communicator {
         });
     }
 
+    template <Element T>
+    void all_to_all_uneven(std::span<const T> sent, std::span<const std::size_t> send_counts, std::span<T> received,
+                           std::span<const std::size_t> receive_counts, const Stream& stream,
+                           const shardkit::Call& what) const {
+        require(sent, "all_to_all_uneven: sent", what);
+        require(received, "all_to_all_uneven: received", what);
+        const auto exchange = [&](const detail::Call& call) {
+            if (sent.empty() && received.empty()) { return; }
+            if (size() == 1) { return detail::copy_alone(call, sent.data(), sent.size(), received.data(), stream); }
+            detail::GroupGuard together(call);
+            std::size_t out = 0;
+            std::size_t in = 0;
+            for (std::size_t q = 0; q < size(); out += send_counts[q], in += receive_counts[q++]) {
+                if (send_counts[q] > 0) {
+                    together.add("ncclSend", send_to(call, sent.subspan(out, send_counts[q]), q, stream));
+                }
+                if (receive_counts[q] > 0) {
+                    together.add("ncclRecv", receive_from(call, received.subspan(in, receive_counts[q]), q, stream));
+                }
+            }
+            together.submit();
+        };
+        run(what, stream, exchange, {send_counts, receive_counts});
+    }
+
     /// Returns whether a reduction is one call of NCCL's, so that it can be started together with others.
     template <Element In, Element Out>
     static constexpr bool reduces_at_once(ReduceOp op) noexcept {
@@ -253,14 +278,16 @@ class Communicator {
         : world_(&world), group_(&group), handle_(group.handles.handle()), label_(&world.journal().label(axes)) {}
 
     /// Does the common work of all verbs; `body(call)` gives the work to the stream. Returns the result of `body`.
+    /// `counts` are those of an uneven all-to-all.
     template <class Body>
-    std::invoke_result_t<const Body&, const detail::Call&> run(const shardkit::Call& what, const Stream& stream,
-                                                               const Body& body) const {
+    std::invoke_result_t<const Body&, const detail::Call&> run(
+        const shardkit::Call& what, const Stream& stream, const Body& body,
+        const shardkit::detail::UnevenCounts& counts = {}) const {
         const detail::Call call{*world_, detail::lane(*world_, *group_, stream), label_->axes, what.signature.verb,
                                 what.where};
         const gpu::detail::DeviceGuard guard(world_->device(), what.where);
         if (group_->trace && what.signature.verb != Verb::send && what.signature.verb != Verb::receive) {
-            world_->note(*group_, what, stream);
+            world_->note(*group_, what, counts, stream);
         }
         const detail::VerbOrder::Turn turn = world_->enter(call, stream);
         return body(call);

@@ -69,7 +69,7 @@ class Comparison {
             connect_again(connections, group, group.made_as, config, "the communicator for comparing calls", where);
         made.only_compares = true;
         group.comparison = &made;
-        group.trace = std::make_unique<shardkit::detail::CallTrace>();
+        group.trace = std::make_unique<shardkit::detail::CallTrace>(made.size);
     }
 
     /// Compares all calls over `group`. Collective over it; the host waits.

@@ -272,10 +272,13 @@ class World final : public detail::Connections {
         order_.wait_for_room(streams(), where);
     }
 
-    /// Records a collective over `group`, and compares it with those of its peers if the options say each call.
+    /// Records a collective over `group`, with the counts of an uneven one, and compares it with those of its peers
+    /// if the options say each call.
     /// @throws CommError, on every rank of the group, when they disagree
-    void note(detail::Group& group, const shardkit::Call& call, const gpu::TimelineRef& stream) {
+    void note(detail::Group& group, const shardkit::Call& call, const shardkit::detail::UnevenCounts& counts,
+              const gpu::TimelineRef& stream) {
         group.trace->add(call);
+        if (call.signature.verb == Verb::all_to_all_uneven) { group.trace->add_counts(group.rank, counts); }
         if (options_.compare_calls == CompareCalls::each_call && stream.capture() == 0) {
             compare(group, call.where);
         }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <numeric>
 #include <span>
 
 #include <shardkit/backend/host/copy_elements.hpp>
@@ -195,24 +196,25 @@ struct UnevenInput {
     std::uint64_t balance;  ///< count_balance
 };
 
-/// Copies rank q's piece for this rank, which begins at piece_of(q), behind those of the ranks before q. The round's
-/// input is an UnevenInput.
+/// Copies member q's piece for this one, `rank`, which begins at piece_of(q), behind those of the members before q;
+/// leaves a place where piece_of(q) is null. The round's input is an UnevenInput.
 template <class T, class Round, class PieceOf>
-void all_to_all_uneven(const Round& round, std::span<T> received, std::span<const std::size_t> receive_counts,
-                       PieceOf piece_of) noexcept {
+void all_to_all_uneven(const Round& round, std::size_t rank, std::span<T> received,
+                       std::span<const std::size_t> receive_counts, PieceOf piece_of) noexcept {
     std::size_t bytes = 0;
     for (std::size_t q = 0; q < round.size(); ++q) { bytes += round.template input<UnevenInput>(q)->bytes; }
     const host::detail::Store store = host::detail::store_for(2 * bytes);
     const auto copy = [&](std::size_t first, std::size_t end, std::size_t at) {
         for (std::size_t q = first; q < end; at += receive_counts[q++]) {
-            host::detail::copy_elements(piece_of(q), received.data() + at, receive_counts[q], store);
+            if (const T* const from = piece_of(q)) {
+                host::detail::copy_elements(from, received.data() + at, receive_counts[q], store);
+            }
         }
     };
-    // Begins after the own rank, so that the ranks do not all read the same peer at once.
-    std::size_t own_end = 0;
-    for (std::size_t q = 0; q <= round.rank(); ++q) { own_end += receive_counts[q]; }
-    copy(round.rank() + 1, round.size(), own_end);
-    copy(0, round.rank() + 1, 0);
+    // Begins behind the own one, so that the ranks do not all read the same peer at once.
+    const std::size_t next = rank + 1;
+    copy(next, receive_counts.size(), std::accumulate(&receive_counts[0], &receive_counts[0] + next, std::size_t{0}));
+    copy(0, next, 0);
     host::detail::finish(store);
 }
 

@@ -132,13 +132,13 @@ class Communicator {
             const detail::Seat seat(handle);
             const detail::UnevenInput shown{
                 {sent.data(), sent.size_bytes(),
-                 shardkit::detail::count_balance(seat.rank(), send_counts, receive_counts)},
+                 shardkit::detail::count_balance(seat.rank(), {send_counts, receive_counts})},
                 send_counts.data(),
                 receive_counts.data()};
             detail::Round round(seat, made, &shown, sizeof shown);
             if (!round.agreed()) { round.leave_and_throw(); }
             detail::require_matching_counts(handle, round);
-            shared::detail::all_to_all_uneven(round, received, receive_counts, [&](std::size_t q) {
+            shared::detail::all_to_all_uneven(round, seat.rank(), received, receive_counts, [&](std::size_t q) {
                 return static_cast<const T*>(round.input<detail::UnevenInput>(q)->sent) +
                        detail::begin_of_piece(round, q);
             });

@@ -124,6 +124,29 @@ TEST_CASE("nccl: a rank that gives another number of elements is named") {
     }
 }
 
+TEST_CASE("nccl: counts of an uneven all-to-all that contradict each other are named, with both sides") {
+    for (const CompareCalls when : {CompareCalls::each_step, CompareCalls::each_call}) {
+        gpu_ranks::restart();
+        standin::set_compares_calls(false);
+        const auto outcomes = gpu_ranks::with_world(3, comparing(when), [](const Comm& world, nccl::World&) {
+            const auto stream = verb_values::Bench<Comm>::stream(world);
+            auto sent = world.buffer<float>(3 * k);
+            auto received = world.buffer<float>(3 * k);
+            std::vector<std::size_t> sends(3, k);
+            const std::vector<std::size_t> receives(3, k);
+            for (int step = 0; step < 3; ++step) {
+                if (step == 2 && world.rank() == 2) { sends = {k - 1, k + 1, k}; }
+                all_to_all_uneven(world, sent.span(), sends, received.span(), receives, stream, here);
+                compare_calls(world, here);
+            }
+            stream.synchronize();
+        });
+        check_told(outcomes,
+                   "the ranks disagree in call 2: rank 2 calls all_to_all_uneven of fp32 with 11 to rank 0 at "
+                   "train.cpp:5, rank 0 calls all_to_all_uneven of fp32 with 12 from rank 2 at train.cpp:5");
+    }
+}
+
 TEST_CASE("nccl: a rank that calls one more, or one less, is named") {
     for (const CompareCalls when : {CompareCalls::each_step, CompareCalls::each_call}) {
         gpu_ranks::restart();

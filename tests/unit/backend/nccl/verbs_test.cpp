@@ -322,6 +322,12 @@ TEST_CASE("nccl: the log counts what ranks move, against closed forms, and waits
         counts(Verb::receive, 2500 * 4);
         expect(world.traffic().total(Verb::barrier).calls == 1, "one barrier");
         standin::release(stream.native());
+        // Each rank sends its own number of elements to all.
+        std::array<std::size_t, n> sends{};
+        sends.fill(world.rank());
+        const std::array<std::size_t, n> receives{0, 1, 2, 3};
+        all_to_all_uneven(world, full.view().first(n * world.rank()), sends, wide.span().first(6), receives, stream);
+        counts(Verb::all_to_all_uneven, (6 - world.rank()) * 4);
     });
     CHECK(gpu_ranks::first_error(outcomes) == "");
 }
