@@ -5,7 +5,7 @@
 
 #include <shardkit/backend/cub/kernels.cuh>
 #include <shardkit/backend/cub/update.hpp>
-#include <shardkit/backend/nccl/extreme.hpp>
+#include <shardkit/backend/nccl/combined.hpp>
 #include <shardkit/backend/nccl/kernels_for.cuh>
 #include <shardkit/optim/adamw.hpp>
 #include <shardkit/optim/sgd.hpp>
@@ -28,7 +28,7 @@ using shardkit::gpu::detail::norm_partial;
 using shardkit::gpu::detail::PackDirection;
 using shardkit::gpu::detail::PackPass;
 using shardkit::gpu::detail::UpdatePass;
-using shardkit::nccl::detail::Extreme;
+using shardkit::nccl::detail::Combined;
 using Indices = std::uint64_t;
 using Name = std::string_view;
 
@@ -56,10 +56,10 @@ template void DeviceLaunch::operator()(Indices, const PackPass<bf16, PackDirecti
 template void DeviceLaunch::operator()(Indices, const ConvertPass<float, fp16>&, Name) const;
 template void DeviceLaunch::operator()(Indices, const ConvertPass<fp16, float>&, Name) const;
 template void DeviceLaunch::operator()(Indices, const ConvertRowsPass<fp16, float>&, Name) const;
-template void DeviceLaunch::operator()(Indices, const Extreme<double, double>&, Name) const;
-template void DeviceLaunch::operator()(Indices, const Extreme<float, float>&, Name) const;
-template void DeviceLaunch::operator()(Indices, const Extreme<bf16, bf16>&, Name) const;
-template void DeviceLaunch::operator()(Indices, const Extreme<fp16, fp16>&, Name) const;
+template void DeviceLaunch::operator()(Indices, const Combined<double, double>&, Name) const;
+template void DeviceLaunch::operator()(Indices, const Combined<float, float>&, Name) const;
+template void DeviceLaunch::operator()(Indices, const Combined<bf16, bf16>&, Name) const;
+template void DeviceLaunch::operator()(Indices, const Combined<fp16, fp16>&, Name) const;
 
 // Whole steps.
 template struct shardkit::nccl::KernelsFor<shardkit::DefaultPrecision<float>, shardkit::AdamWRule>;

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <shardkit/backend/cub/launch.cuh>
-#include <shardkit/backend/nccl/extreme.hpp>
+#include <shardkit/backend/nccl/combined.hpp>
 
 // What the NCCL engine gives to Kernels::for_each_index.
 
 using shardkit::bf16;
 using shardkit::fp16;
 using shardkit::gpu::detail::DeviceLaunch;
-using shardkit::nccl::detail::Extreme;
+using shardkit::nccl::detail::Combined;
 
 #define EXTREME(In, Out) \
-    template void DeviceLaunch::operator()(std::uint64_t, const Extreme<In, Out>&, std::string_view) const;
+    template void DeviceLaunch::operator()(std::uint64_t, const Combined<In, Out>&, std::string_view) const;
 #define OUTPUTS(In)     \
     EXTREME(In, double) \
     EXTREME(In, float)  \

@@ -44,7 +44,7 @@ VERBS_MADE = ["backend", "comm", "measure"]
 # Names functions to be instantiated, and calls none.
 INSTANTIATED = "extern_templates.hpp"
 # What a call may reduce by. Only sums are doubled: minima and maxima, which `op` stands for, would stay what they are.
-SUM = re.compile(r"(?:sk::)?ReduceOp::sum|squares \? ReduceOp::sum : ReduceOp::max")
+SUM = re.compile(r"(?:sk::)?ReduceOp::sum|summed\(\)|squares \? ReduceOp::sum : ReduceOp::max")
 OTHER = re.compile(r"(?:sk::)?ReduceOp::(?:max|min)|op")
 # What a site may reduce over, and the wrong axes to try instead. Communicators that are made elsewhere for one axis get
 # their wrong axes there: see MADE, and for a group's ROW.
@@ -194,6 +194,23 @@ EXACT = [
      "if (shift >= 2 * range) { return false; }"),
     (NORM_SUM, "sums outside of the window lost", "squares.add(static_cast<double>(sums[at]));",
      "static_cast<void>(at);"),
+]
+
+# The levels of a tree of sums, likewise.
+SUMMANDS = "shardkit/backend/host/summands.hpp"
+BLOCKS = "shardkit/backend/host/rank_order_reduction.hpp"
+COMBINED = "shardkit/backend/nccl/combined.hpp"
+TREE = [
+    (SUMMANDS, "the left half of each level lost", "add_tree<half>(sum, summands, first, offset);", "static_cast<void>(first);"),
+    (SUMMANDS, "the right half of each level lost", "add_tree<half>(right, summands, first + half, offset);",
+     "static_cast<void>(first);"),
+    (SUMMANDS, "the halves not joined", "sum.add(right);", "static_cast<void>(right);"),
+    (BLOCKS, "tiles of 8 ranks added in rank order", "done = ranks == 2   ? sum_side_by_side<0>(summands, begin, count)\n"
+     "               : ranks == 4 ? sum_side_by_side<4>(summands, begin, count)\n"
+     "                            : sum_side_by_side<8>(summands, begin, count);", "done = sum_side_by_side<0>(summands, begin, count);"),
+    (BLOCKS, "a subtree joined with its neighbour's wrong one", "combine_block(stack[depth - 1], stack[depth], size, [](A a, A b) { return add(a, b); });",
+     "combine_block(stack[0], stack[depth], size, [](A a, A b) { return add(a, b); });"),
+    (COMBINED, "subtrees of 8 not joined", "finished[depth - 1] += finished[depth];", "static_cast<void>(depth);"),
 ]
 
 
@@ -503,7 +520,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--compiler", default="g++")
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--target", help="library, optimizers, rounding, exact, layers or trainer; all of them if not given")
+    parser.add_argument("--target", help="library, optimizers, rounding, exact, tree, layers or trainer; all of them if not given")
     options = parser.parse_args()
     trainer = ([TRAINER / "allocation_counter.cpp", TRAINER / "model/blas.cpp"],
                [f"-I{EXAMPLES}", *package_flags("--cflags", "openblas"), *package_flags("--libs", "openblas")])
@@ -513,6 +530,7 @@ def main():
         Target("optimizers", ROOT / "include", [], "optimizer_killer.cpp", expressions=ARITHMETIC),
         Target("rounding", ROOT / "include", [], "rounding_killer.cpp", statements=ROUNDING),
         Target("exact", ROOT / "include", [], "exact_killer.cpp", statements=EXACT),
+        Target("tree", ROOT / "include", [], "tree_killer.cpp", statements=TREE),
         Target("layers", ROOT / "include", ["shardkit/tensor_parallel", "shardkit/context_parallel"],
                "trainer_killer.cpp", *trainer),
         Target("trainer", EXAMPLES, ["train_gpt/program"], "trainer_killer.cpp", *trainer, texts=TYPED, expressions=ADDED),

@@ -30,12 +30,13 @@ concept AllReduces = Communicator<C> && Element<In> && Element<Out> &&
 /// Order:   stream-ordered. Collective over `comm`. Sums are made in Arithmetic<Out> and rounded once.
 /// Cost:    2 (size - 1) / size of the bytes moved per rank.
 /// @post    output[i] is the reduction over ranks q of rank q's input[i], the same bits on every rank
-/// @throws  std::invalid_argument when the sizes differ; CommError when the engine fails
+/// @throws  std::invalid_argument when the sizes differ, or ranks have no tree; CommError when the engine fails
 template <class Input, class Output, AllReduces<detail::ElementIn<Input>, detail::ElementIn<Output>> C>
 void all_reduce(const C& comm, ReduceOp op, Input&& input, Output&& output, typename C::Stream stream,
                 CallSite site = SourceLocation::current()) {
     const auto from = detail::verb_input(std::forward<Input>(input));
     const auto to = detail::verb_output(std::forward<Output>(output));
+    detail::require_tree(comm, op, "all_reduce", site.where);
     if (from.size() != to.size()) {
         throw_invalid_argument(site.where, "all_reduce over ", comm.axes(), ": output has ", to.size(),
                                " elements, expected ", from.size(), " as input has");
@@ -57,6 +58,7 @@ namespace detail {
 template <Element T, AllReduces<T, T> C>
 void all_reduce_span(const C& comm, ReduceOp op, std::span<T> values, typename C::Stream stream, CallSite site) {
     if (comm.size() == 1) { return; }
+    require_tree(comm, op, "all_reduce_in_place", site.where);
     const Call call = call_of<T>(Verb::all_reduce, values.size(), values.size_bytes(), site, op);
     make_call(comm, call, nullptr, values.data(),
               [&] { return comm.all_reduce(op, std::span<const T>(values), values, stream, call); });

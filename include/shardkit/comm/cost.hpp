@@ -41,6 +41,8 @@ struct EngineTraits {
     Crossing gathers = Crossing::to_ranks;
     Crossing sums = Crossing::to_ranks;
     std::size_t small_gather = 0;
+    /// Its reductions know ReduceOp::tree_sum.
+    bool adds_along_trees = false;
 
     constexpr bool gathers_all_reduce(std::size_t addends) const noexcept {
         return addends <= gathered_all_reduce_addends;

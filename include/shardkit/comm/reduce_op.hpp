@@ -1,18 +1,39 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <bit>
+#include <cstddef>
 #include <cstdint>
 #include <string_view>
+
+#include <shardkit/core/error.hpp>
+#include <shardkit/core/source_location.hpp>
 
 namespace shardkit {
 
 /// The operation that combines the elements of several ranks. There is no average: the divisor is applied once,
-/// elsewhere.
-enum class ReduceOp : std::uint8_t { sum, max, min };
+/// elsewhere. A `tree_sum` adds neighbours, then pairs of neighbours: ((r0 + r1) + (r2 + r3)), whatever the engine.
+/// So the sums of a part of the ranks, a power of two of neighbours, are what the whole adds up. It takes a power of
+/// two of ranks.
+enum class ReduceOp : std::uint8_t { sum, max, min, tree_sum };
 
 /// Returns the operation's name in errors and logs.
 constexpr std::string_view name(ReduceOp op) noexcept {
-    return op == ReduceOp::sum ? "sum" : op == ReduceOp::max ? "max" : "min";
+    constexpr std::string_view names[] = {"sum", "max", "min", "tree_sum"};
+    return names[static_cast<std::size_t>(op)];
 }
+
+namespace detail {
+constexpr bool adds(ReduceOp op) noexcept { return op == ReduceOp::sum || op == ReduceOp::tree_sum; }
+
+/// @throws std::invalid_argument where ranks have no tree
+template <class C>
+void require_tree(const C& comm, ReduceOp op, std::string_view verb, SourceLocation where) {
+    if (op == ReduceOp::tree_sum && !std::has_single_bit(comm.size())) {
+        throw_invalid_argument(where, verb, " over ", comm.axes(), ": tree_sum over ", comm.size(),
+                               " ranks, expected a power of two");
+    }
+}
+}  // namespace detail
 
 }  // namespace shardkit

@@ -29,13 +29,15 @@ concept ReduceScatters = Communicator<C> && Element<In> && Element<Out> &&
 /// Order:   stream-ordered. Collective over `comm`. Sums are made in Arithmetic<Out> and rounded once.
 /// Cost:    (size - 1) / size of full's bytes received per rank.
 /// @post    shard[i] is the reduction over ranks q of rank q's full[rank * k + i]
-/// @throws  std::invalid_argument when full is not size times shard; CommError when the engine fails
+/// @throws  std::invalid_argument when full is not size times shard, or ranks have no tree; CommError when the engine
+///          fails
 template <class Full, class Shard, ReduceScatters<detail::ElementIn<Full>, detail::ElementIn<Shard>> C>
 void reduce_scatter(const C& comm, ReduceOp op, Full&& full, Shard&& shard, typename C::Stream stream,
                     CallSite site = SourceLocation::current()) {
     const auto from = detail::verb_input(std::forward<Full>(full));
     const auto to = detail::verb_output(std::forward<Shard>(shard));
     detail::check_full(comm, "reduce_scatter", from.size(), to.size(), site.where);
+    detail::require_tree(comm, op, "reduce_scatter", site.where);
     const Call call = detail::call_of<detail::ElementIn<Full>, detail::ElementIn<Shard>>(
         Verb::reduce_scatter, from.size(), from.size_bytes(), site, op);
     detail::make_call(comm, call, from.data(), to.data(),
@@ -57,6 +59,7 @@ void reduce_scatter_in_place(const C& comm, ReduceOp op, Full&& full, typename C
     using T = detail::ElementIn<Full>;
     const std::span<T> all = detail::verb_output(std::forward<Full>(full));
     detail::check_multiple(comm, "reduce_scatter_in_place", all.size(), site.where);
+    detail::require_tree(comm, op, "reduce_scatter_in_place", site.where);
     if (comm.size() == 1) { return; }
     const std::size_t k = all.size() / comm.size();
     const std::span<T> shard = all.subspan(comm.rank() * k, k);

@@ -87,9 +87,9 @@ class Pattern : public Workload {
                       "Pattern::add: the engine does not have this verb for these elements");
         require(V::moves_data && (options.placement == Placement::in_place ? V::in_place : V::out_of_place), where,
                 "the verb has no such placement; see measure/verbs.hpp");
-        require(!V::reduces || options.op != ReduceOp::sum || sizeof(T) > 2 || group.size() <= most_exact_ranks,
-                where,
-                "more than 32 ranks add up numbers that 16-bit elements do not have; expected a smaller group");
+        require(
+            !V::reduces || !shardkit::detail::adds(options.op) || sizeof(T) > 2 || group.size() <= most_exact_ranks,
+            where, "more than 32 ranks add up numbers that 16-bit elements do not have; expected a smaller group");
         require(options.root < group.size(), where, "the root is no rank of the group");
         Shape shape{members_of(group, where), group.rank(), 0, options.root, options.op};
         std::vector<Shape> shapes;

@@ -45,16 +45,16 @@ struct Shape {
     }
     /// The same of a verb that reduces.
     std::uint64_t addend(std::size_t q, std::size_t index) const noexcept {
-        return number(world_ranks[q], first + index, op == ReduceOp::sum ? 8 : 251);
+        return number(world_ranks[q], first + index, shardkit::detail::adds(op) ? 8 : 251);
     }
     /// All ranks' addends as one.
     std::uint64_t reduced(std::size_t index) const noexcept {
         std::uint64_t result = addend(0, index);
         for (std::size_t q = 1; q < ranks(); ++q) {
             const std::uint64_t other = addend(q, index);
-            result = op == ReduceOp::sum   ? result + other
-                     : op == ReduceOp::max ? std::max(result, other)
-                                           : std::min(result, other);
+            result = shardkit::detail::adds(op) ? result + other
+                     : op == ReduceOp::max      ? std::max(result, other)
+                                                : std::min(result, other);
         }
         return result;
     }

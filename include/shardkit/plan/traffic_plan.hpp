@@ -216,13 +216,23 @@ constexpr Moved moved_by_row(const GroupDescription& g, const PlacementTable& ta
                                         : scatter_moved(addends, ranks, engine, hosts);
 }
 
+/// Returns the traits of an engine as far as a group's sums are concerned: those along a tree are exchanges of
+/// addends.
+constexpr EngineTraits traits_of_sums(const GroupDescription& g, EngineTraits engine) noexcept {
+    if (g.policy.summation == Summation::tree && engine.sums_travel_widened) {
+        engine.sums_travel_widened = false;
+        engine.sums = Crossing::to_ranks;
+    }
+    return engine;
+}
+
 /// Adds a row's calls to a plan, if there are several ranks.
 constexpr void add_row(TrafficPlan& plan, const GroupDescription& g, const PlacementTable& table,
                        const CollectiveRow& row, const PlannedAxes& axes, std::size_t ranks, const HostSpread& hosts,
                        std::uint64_t calls, const EngineTraits& engine) {
     const std::size_t numel = g.numel_of(row.extent);
     plan.add(row.verb, axes, calls, numel * g.sizes.of(table.find(row.source)->element),
-             moved_by_row(g, table, row, numel, ranks, engine, hosts));
+             moved_by_row(g, table, row, numel, ranks, traits_of_sums(g, engine), hosts));
 }
 
 /// Returns the traffic of a step that makes counts(group's rows, group's number) calls with each group.

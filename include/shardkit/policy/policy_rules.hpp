@@ -87,6 +87,7 @@ constexpr PolicyValues policy_values(const Policy& policy, std::size_t dp,
         values.release = policy.release;
         values.shard_group = static_cast<std::size_t>(policy.shard_group(dp));
     }
+    if constexpr (requires { Policy::summation; }) { values.summation = Policy::summation; }
     values.shard_axes = detail::shard_axes_of<Policy>(values.shard_axes);
     if constexpr (!StaticPolicy<Policy>) {
         if (const std::string_view broken = broken_rule(values); !broken.empty()) {

@@ -19,6 +19,10 @@ enum class Accumulate : std::uint8_t {
 /// When the full copy of parameters that are sharded at rest is released.
 enum class Release : std::uint8_t { never, at_update, at_reshard };
 
+/// In which order gradients are added over ranks. It is the same on every rank and in every run on the engines of the
+/// host; `tree` also on other engines, and on any number of ranks: see ReduceOp::tree_sum.
+enum class Summation : std::uint8_t { rank_order, tree };
+
 /// A policy as values on a mesh, which the rules check and the placement table is made from. The default replicates
 /// everything.
 struct PolicyValues {
@@ -30,6 +34,7 @@ struct PolicyValues {
     Release release = Release::never;
     std::size_t shard_group = 1;  ///< number of data-parallel ranks that share one copy
     AxisNames shard_axes = Axes<DpShard>{};
+    Summation summation = Summation::rank_order;
 
     friend constexpr bool operator==(const PolicyValues&, const PolicyValues&) noexcept = default;
 };

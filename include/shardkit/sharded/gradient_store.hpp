@@ -153,6 +153,9 @@ class GradientStore {
         if (applied.gives_back) { lease_.release(reduced_ready_); }
         *step_ = applied.next;
     }
+    ReduceOp summed() const noexcept {
+        return geometry_->policy.summation == Summation::tree ? ReduceOp::tree_sum : ReduceOp::sum;
+    }
     /// Makes one collective of the table. A row with a partial extent sums reduced values in place.
     void reduce(const CollectiveRow& row, typename Engine::Stream stream, SourceLocation where) {
         const CallSite site{where, subject_, statements_->in_call(row.over)};
@@ -160,19 +163,19 @@ class GradientStore {
             const std::span<Reduction> part = reduced().subspan(tp_sum_.begin, tp_sum_.size());
             all_reduce_in_place(comms_[row.over], ReduceOp::sum, part, stream, site);
         } else if (row.extent == Extent::shard) {
-            all_reduce_in_place(comms_[row.over], ReduceOp::sum, reduced(), stream, site);
+            all_reduce_in_place(comms_[row.over], summed(), reduced(), stream, site);
         } else if (!row.in_place()) {
             const std::span<Reduction> target = row.target == Role::addend ? borrowed_addend(where) : reduced();
             if (row.verb == Verb::all_reduce) {
-                all_reduce(comms_[row.over], ReduceOp::sum, constant(full()), target, stream, site);
+                all_reduce(comms_[row.over], summed(), constant(full()), target, stream, site);
             } else {
-                reduce_scatter(comms_[row.over], ReduceOp::sum, constant(full()), target, stream, site);
+                reduce_scatter(comms_[row.over], summed(), constant(full()), target, stream, site);
             }
         } else if constexpr (Precision::reduces_in_place) {
             if (row.verb == Verb::all_reduce) {
-                all_reduce_in_place(comms_[row.over], ReduceOp::sum, full(), stream, site);
+                all_reduce_in_place(comms_[row.over], summed(), full(), stream, site);
             } else {
-                reduce_scatter_in_place(comms_[row.over], ReduceOp::sum, full(), stream, site);
+                reduce_scatter_in_place(comms_[row.over], summed(), full(), stream, site);
             }
         }
         if (row.when == When::later_microbatch) { accumulate(row.target, stream); }

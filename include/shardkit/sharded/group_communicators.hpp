@@ -50,10 +50,28 @@ GroupCommunicators<Engine> make_communicators(Context<Engine>& context, std::str
     return {over(Over::shards), over(Over::replicas), over(Over::data), over(Over::tp)};
 }
 
+/// Refuses sums along a tree where the engine has none, or where ranks are no power of two.
+template <class Engine>
+void require_summation(const GroupCommunicators<Engine>& ranks, const PolicyValues& policy, std::string_view path,
+                       SourceLocation where) {
+    if (policy.summation != Summation::tree) { return; }
+    if (!engine_traits<Engine>().adds_along_trees) {
+        throw_usage_error(where, "'", path, "': policy '", policy.name, "' adds along a tree, and the engine ",
+                          Engine::name, " has no tree_sum, expected an engine whose traits say adds_along_trees");
+    }
+    for (const auto* comm : {&ranks.shards, &ranks.replicas}) {
+        if (!std::has_single_bit(comm->size())) {
+            throw_invalid_argument(where, "'", path, "': policy '", policy.name, "' adds along a tree over ",
+                                   comm->size(), " ranks of ", comm->axes(), ", expected a power of two");
+        }
+    }
+}
+
 /// Returns what all ranks must give alike for a group.
 inline Statements statements_of(const GroupGeometry& group) {
     Statements all{{"path", group.path},
                    {"policy", std::string(group.policy.name)},
+                   {"sums", group.policy.summation == Summation::tree ? "along a tree" : "in rank order"},
                    {"parameters", concat(group.parameters.size(), " in number")}};
     std::size_t number = 0;
     for (const PlacedParameter& p : group.parameters) {

@@ -50,6 +50,7 @@ PlacedGroup place_group(Context<Engine>& context, const GroupCommunicators<Engin
         const PlacedParameter& each = values.parameters[p];
         check_shape(values.path, each.name, each.shape, values.fixed[p], where);
     }
+    require_summation(communicators, values.policy, values.path, where);
     check_rounding<Precision>(values.path, values.master, values.stochastic_rounding, where);
     const AxisGrid& grid = context.grid();
     GroupGeometry g;

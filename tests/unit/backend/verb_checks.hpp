@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <span>
 #include <type_traits>
@@ -46,7 +47,12 @@ using verb_values::Bench;
 using verb_values::input;
 using verb_values::Values;
 
-inline constexpr ReduceOp all_ops[] = {ReduceOp::sum, ReduceOp::max, ReduceOp::min};
+/// The operations that these ranks have.
+template <class C>
+std::span<const ReduceOp> all_ops(const C& comm) {
+    static constexpr ReduceOp ops[] = {ReduceOp::sum, ReduceOp::max, ReduceOp::min, ReduceOp::tree_sum};
+    return std::span<const ReduceOp>(ops).first(std::has_single_bit(comm.size()) ? 4 : 3);
+}
 
 template <class T>
 Guarded<T> input(std::size_t rank, std::size_t size, std::size_t offset) {
@@ -77,7 +83,7 @@ template <class In, class Out, class C>
 void check_reduce_scatter(const C& comm, std::size_t k, std::size_t offset) {
     const auto stream = Bench<C>::stream(comm);
     const std::size_t begin = comm.rank() * k;
-    for (const ReduceOp op : all_ops) {
+    for (const ReduceOp op : all_ops(comm)) {
         Values<In, C> full = input<In>(comm, comm.rank(), comm.size() * k, offset);
         Values<Out, C> shard(comm, k, offset + 1);
         reduce_scatter(comm, op, full.view(), shard.span(), stream);
@@ -148,7 +154,7 @@ void check_lists(const C& comm, ReduceOp op) {
 template <class In, class Out, class C>
 void check_all_reduce(const C& comm, std::size_t count, std::size_t offset) {
     const auto stream = Bench<C>::stream(comm);
-    for (const ReduceOp op : all_ops) {
+    for (const ReduceOp op : all_ops(comm)) {
         Values<In, C> values = input<In>(comm, comm.rank(), count, offset);
         Values<Out, C> result(comm, count, offset + 1);
         all_reduce(comm, op, values.view(), result.span(), stream);

@@ -40,6 +40,14 @@ T value(std::size_t rank, std::size_t index) {
 /// In which order an engine adds the ranks' elements.
 enum class Order { upwards, downwards };
 
+/// The sum of element `index` over `ranks` ranks from `first` on: that of each half, and then of both.
+template <class In, class A>
+A of_halves(std::size_t first, std::size_t ranks, std::size_t index) {
+    if (ranks == 1) { return static_cast<A>(static_cast<shardkit::Arithmetic<In>>(value<In>(first, index))); }
+    const A lower = of_halves<In, A>(first, ranks / 2, index);
+    return lower + of_halves<In, A>(first + ranks / 2, ranks / 2, index);
+}
+
 /// The reduction of element `index` over the ranks in that order, rounded once.
 template <class In, class Out>
 Out reduced(shardkit::ReduceOp op, std::size_t ranks, std::size_t index, Order order = Order::upwards) {
@@ -48,7 +56,7 @@ Out reduced(shardkit::ReduceOp op, std::size_t ranks, std::size_t index, Order o
         Wide result = value<In>(0, index);
         for (std::size_t q = 1; q < ranks; ++q) {
             const Wide next = value<In>(q, index);
-            if (op == shardkit::ReduceOp::sum) {
+            if (op == shardkit::ReduceOp::sum || op == shardkit::ReduceOp::tree_sum) {
                 result = static_cast<Wide>(static_cast<std::uint64_t>(result) + static_cast<std::uint64_t>(next));
             } else if ((op == shardkit::ReduceOp::max) == (next > result)) {
                 result = next;
@@ -57,6 +65,7 @@ Out reduced(shardkit::ReduceOp op, std::size_t ranks, std::size_t index, Order o
         return static_cast<Out>(result);  // modulo 2^bits
     } else {
         using A = shardkit::Arithmetic<Out>;
+        if (op == shardkit::ReduceOp::tree_sum) { return static_cast<Out>(of_halves<In, A>(0, ranks, index)); }
         const auto widened = [&](std::size_t place) {
             const std::size_t q = order == Order::upwards ? place : ranks - 1 - place;
             return static_cast<A>(static_cast<shardkit::Arithmetic<In>>(value<In>(q, index)));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -49,7 +50,7 @@ void every_verb(const C& comm) {
 /// Lists of what an engine may start together, and of what it may not.
 template <class C>
 void lists(const C& comm) {
-    for (const ReduceOp op : all_ops) {
+    for (const ReduceOp op : all_ops(comm)) {
         check_lists<float, float>(comm, op);
         check_lists<std::int32_t, std::int32_t>(comm, op);
         check_lists<bf16, bf16>(comm, op);
@@ -95,7 +96,7 @@ void sixteen_bit_sums_are_rounded_once(const C& comm) {
 template <class C>
 void a_nan_survives_every_reduction(const C& comm) {
     for (std::size_t broken = 0; broken < comm.size(); ++broken) {
-        for (const ReduceOp op : all_ops) {
+        for (const ReduceOp op : all_ops(comm)) {
             Values<float, C> mine(comm, 1, 0);
             mine[0] = comm.rank() == broken ? std::numeric_limits<float>::quiet_NaN() : 1.0F;
             all_reduce_in_place(comm, op, mine.span(), Bench<C>::stream(comm));
@@ -124,6 +125,11 @@ void sizes_that_do_not_fit_are_refused(const C& comm) {
     expect(refuses([&] { reduce_scatter_in_place(comm, ReduceOp::sum, out, stream); }),
            "reduce_scatter_in_place refuses");
     expect(refuses([&] { all_reduce(comm, ReduceOp::sum, in, out.first(1), stream); }), "all_reduce refuses");
+    if (!std::has_single_bit(comm.size())) {
+        expect(refuses([&] { all_reduce_in_place(comm, ReduceOp::tree_sum, out, stream); }), "there is no tree");
+        expect(refuses([&] { reduce_scatter_in_place(comm, ReduceOp::tree_sum, out.first(2 * n), stream); }),
+               "there is no tree to scatter");
+    }
     expect(refuses([&] { broadcast(comm, out, n, stream); }), "broadcast refuses");
     expect(refuses([&] { all_to_all(comm, in, out, stream); }), "all_to_all refuses");
     expect(refuses([&] { send(comm, in, n, stream); }), "send refuses");

@@ -146,6 +146,16 @@ std::uint64_t between_hosts(const sk::DeviceMesh<sk::dynamic, sk::dynamic, sk::d
 
 }  // namespace
 
+TEST_CASE("sums along a tree are sent as they are, where others are widened") {
+    const sk::PlanOptions options{.norms_per_step = 0, .ranks_per_host = 4, .engine = {.sums_travel_widened = true}};
+    const auto moved = [&](const sk::Plan& plan) { return plan.traffic.total(sk::Verb::reduce_scatter); };
+    using P = sk::Precision<sk::bf16>;
+    CHECK(moved(plan_of<sk::FullShard, P>(1U << 20U, 8, options)).moved.value == (4U << 20U) / 8 * 7);
+    const auto tree = moved(plan_of<sk::TreeSums<sk::FullShard>, P>(1U << 20U, 8, options));
+    CHECK(tree.moved.value == (2U << 20U) / 8 * 7);
+    CHECK(tree.between_hosts.value == (2U << 20U) / 8 * 4);
+}
+
 TEST_CASE("bytes between hosts per step, by hand: 8 ranks on hosts of 4, 2 and 1") {
     constexpr std::uint64_t gather = 2U << 20U;  // bytes of the gathered buffer
     constexpr std::uint64_t reduce = 4U << 20U;

@@ -64,11 +64,19 @@ struct Tile {
 
     Register at[registers];
 
+    static Tile of(const T* from) noexcept {
+        Tile tile;
+        tile.load(from);
+        return tile;
+    }
     void load(const T* from) noexcept {
         unrolled([&](std::size_t i) { at[i] = read(from, i); });
     }
     void add(const T* from) noexcept {
         unrolled([&](std::size_t i) { at[i] += read(from, i); });
+    }
+    void add(const Tile& other) noexcept {
+        unrolled([&](std::size_t i) { at[i] += other.at[i]; });
     }
     void store(T* to) const noexcept {
         unrolled([&](std::size_t i) {
@@ -97,18 +105,22 @@ struct Tile {
     }
 };
 
-/// Adds up full tiles in rank order, from element `begin` on, reading all inputs side by side: block after block
-/// would take up to twice as long, as the processor then does not read and write at the same time. Returns the end of
-/// the finished part, less than a tile before `count`.
+/// Adds up full tiles in rank order, or along a tree of `Tree` ranks, from element `begin` on, reading all inputs
+/// side by side: block after block would take up to twice as long, as the processor then does not read and write at
+/// the same time. Returns the end of the finished part, less than a tile before `count`.
 /// @pre streamed results begin a cache line at `begin`
-template <class T>
+template <std::size_t Tree, class T>
 std::size_t sum_tiles(const Summands<T, T>& summands, std::size_t begin, std::size_t count) noexcept {
     using Tile = Tile<T>;
     const std::size_t end = count - (count - begin) % Tile::elements;
     for (std::size_t offset = begin; offset < end; offset += Tile::elements) {
         Tile sums;
         sums.load(summands.input(0) + offset);
-        for (std::size_t q = 1; q < summands.ranks; ++q) { sums.add(summands.input(q) + offset); }
+        if constexpr (Tree != 0) {
+            add_tree<Tree>(sums, summands, 0, offset);
+        } else {
+            for (std::size_t q = 1; q < summands.ranks; ++q) { sums.add(summands.input(q) + offset); }
+        }
         for (std::size_t i = 0; i < summands.results; ++i) {
             const Result<T> result = summands.result(i);
             if (result.store == Store::streaming) {
@@ -124,19 +136,19 @@ std::size_t sum_tiles(const Summands<T, T>& summands, std::size_t begin, std::si
 /// Does the same as sum_tiles() for sums in another type than the elements. Returns the end of the finished part,
 /// less than summed_elements before `count`.
 /// @pre streamed results begin a cache line at `begin`
-template <std::floating_point A, FloatingElement In, FloatingElement Out>
+template <std::size_t Tree, std::floating_point A, FloatingElement In, FloatingElement Out>
 std::size_t sum_lanes(const Summands<In, Out>& summands, std::size_t begin, std::size_t count) noexcept {
     const std::size_t end = count - (count - begin) % summed_elements;
-    if constexpr (std::is_same_v<In, bf16> && std::is_same_v<Out, bf16>) {
+    if constexpr (Tree == 0 && std::is_same_v<In, bf16> && std::is_same_v<Out, bf16>) {
         if (avx512::use()) {
             avx512::sum_bf16(summands, begin, end);
             return end;
         }
     }
     if (use_avx2()) {
-        avx2::sum_lanes<A>(summands, begin, end);
+        avx2::sum_lanes<A, Tree>(summands, begin, end);
     } else {
-        compiled::sum_lanes<A>(summands, begin, end);
+        compiled::sum_lanes<A, Tree>(summands, begin, end);
     }
     return end;
 }
@@ -174,6 +186,48 @@ void combine_block(A* sums, const In* next, std::size_t count, Two two) noexcept
     }
 }
 
+/// Writes a block to all places, rounded.
+template <class Out, class A, class ResultOf>
+void write_block(const A* sums, std::size_t offset, std::size_t size, std::size_t results,
+                 ResultOf result_of) noexcept {
+    [[maybe_unused]] Out rounded[std::is_same_v<A, Out> ? 1 : reduction_block];
+    const Out* reduced = nullptr;
+    if constexpr (std::is_same_v<A, Out>) {
+        reduced = sums;
+    } else {
+        round_block(sums, rounded, size);
+        reduced = rounded;
+    }
+    for (std::size_t i = 0; i < results; ++i) {
+        const Result<Out> result = result_of(i);
+        copy_elements(reduced, result.data + offset, size, result.store);
+    }
+}
+
+/// Adds elements [begin, end) along a tree, block after block. The sums of finished subtrees are on a stack, as the
+/// digits of a binary counter are: a subtree of 2^k ranks is followed by its neighbour of the same size.
+/// @pre `ranks` is a power of two
+template <class In, class Out, class InputOf, class ResultOf>
+void tree_blocks(std::size_t ranks, std::size_t begin, std::size_t end, InputOf input_of, std::size_t results,
+                 ResultOf result_of) noexcept {
+    using A = Arithmetic<Out>;
+    constexpr std::size_t block = 64;
+    constexpr std::size_t levels = 33;  // of 2^32 ranks
+    A stack[levels][block];
+    for (std::size_t offset = begin; offset < end; offset += block) {
+        const std::size_t size = std::min(block, end - offset);
+        std::size_t depth = 0;
+        for (std::size_t q = 0; q < ranks; ++q) {
+            widen_block(input_of(q) + offset, stack[depth++], size);
+            for (std::size_t finished = q; finished % 2 == 1; finished /= 2) {
+                --depth;
+                combine_block(stack[depth - 1], stack[depth], size, [](A a, A b) { return add(a, b); });
+            }
+        }
+        write_block<Out>(static_cast<const A*>(stack[0]), offset, size, results, result_of);
+    }
+}
+
 /// Reduces elements [begin, end) for reduce_in_rank_order(), block after block; a block stays in the first-level
 /// cache.
 template <class In, class Out, class InputOf, class ResultOf>
@@ -182,7 +236,10 @@ void reduce_blocks(ReduceOp op, std::size_t ranks, std::size_t begin, std::size_
     using A = Arithmetic<Out>;
     constexpr std::size_t block = reduction_block;
     A sums[block];
-    [[maybe_unused]] Out rounded[std::is_same_v<A, Out> ? 1 : block];
+    if (op == ReduceOp::tree_sum) {
+        tree_blocks<In, Out>(ranks, begin, end, input_of, results, result_of);
+        return;
+    }
     for (std::size_t offset = begin; offset < end; offset += block) {
         const std::size_t size = std::min(block, end - offset);
         widen_block(input_of(std::size_t{0}) + offset, sums, size);
@@ -198,40 +255,32 @@ void reduce_blocks(ReduceOp op, std::size_t ranks, std::size_t begin, std::size_
                 case ReduceOp::min:
                     combine_block(sums, next, size, [](A a, A b) { return smaller(a, b); });
                     break;
+                case ReduceOp::tree_sum:
+                    break;
             }
         }
-        const Out* reduced = nullptr;
-        if constexpr (std::is_same_v<A, Out>) {
-            reduced = sums;
-        } else {
-            round_block(static_cast<const A*>(sums), rounded, size);
-            reduced = rounded;
-        }
-        for (std::size_t i = 0; i < results; ++i) {
-            const Result<Out> result = result_of(i);
-            copy_elements(reduced, result.data + offset, size, result.store);
-        }
+        write_block<Out>(static_cast<const A*>(sums), offset, size, results, result_of);
     }
 }
 
 /// Adds up most elements side by side. Returns the end of the finished part, less than a few cache lines before
 /// `count`.
-template <class In, class Out>
+template <std::size_t Tree, class In, class Out>
 std::size_t sum_side_by_side(const Summands<In, Out>& summands, std::size_t begin, std::size_t count) noexcept {
     using A = Arithmetic<Out>;
     if constexpr (std::is_same_v<In, Out> && std::is_same_v<In, A>) {
-        return sum_tiles(summands, begin, count);
+        return sum_tiles<Tree>(summands, begin, count);
     } else if constexpr (FloatingElement<In> && FloatingElement<Out>) {
-        return sum_lanes<A>(summands, begin, count);
+        return sum_lanes<Tree, A>(summands, begin, count);
     } else {
         return begin;
     }
 }
 
-/// Reduces `count` elements of each of `ranks` inputs, in rank order 0, 1, ... in Arithmetic<Out>, rounds once, and
-/// writes the result to each of `results` places. After streaming, call `finish` before another thread reads them.
-/// A range is written only after all inputs were read there, so a result may replace one of the inputs.
-/// `input_of(q)` returns rank q's first element, `result_of(i)` the i-th place as a Result<Out>.
+/// Reduces `count` elements of each of `ranks` inputs in Arithmetic<Out>, in rank order 0, 1, ... (a tree_sum: along
+/// its tree), rounds once, and writes the result to each of `results` places. After streaming, call `finish` before
+/// another thread reads them. A range is written only after all inputs were read there, so a result may replace one
+/// of the inputs. `input_of(q)` returns rank q's first element, `result_of(i)` the i-th place as a Result<Out>.
 template <class In, class Out, class InputOf, class ResultOf>
 void reduce_in_rank_order(ReduceOp op, std::size_t ranks, std::size_t count, InputOf input_of, std::size_t results,
                           ResultOf result_of) noexcept {
@@ -241,7 +290,14 @@ void reduce_in_rank_order(ReduceOp op, std::size_t ranks, std::size_t count, Inp
         const Summands<In, Out> summands(ranks, input_of, results, result_of);
         const std::size_t begin = summands.elements_before_line(count);
         reduce_blocks<In, Out>(op, ranks, 0, begin, input_of, results, result_of);
-        done = sum_side_by_side(summands, begin, count);
+        done = sum_side_by_side<0>(summands, begin, count);
+    } else if (op == ReduceOp::tree_sum && (ranks == 2 || ranks == 4 || ranks == 8) && results <= most) {
+        const Summands<In, Out> summands(ranks, input_of, results, result_of);
+        const std::size_t begin = summands.elements_before_line(count);
+        reduce_blocks<In, Out>(op, ranks, 0, begin, input_of, results, result_of);
+        done = ranks == 2   ? sum_side_by_side<0>(summands, begin, count)
+               : ranks == 4 ? sum_side_by_side<4>(summands, begin, count)
+                            : sum_side_by_side<8>(summands, begin, count);
     }
     reduce_blocks<In, Out>(op, ranks, done, count, input_of, results, result_of);
 }

@@ -65,4 +65,18 @@ class Summands {
     Store stores_[most];
 };
 
+/// Adds to `sum`, which is what input `first` has at `offset`, the Ranks - 1 inputs behind it: pairs of neighbours,
+/// then pairs of these.
+template <std::size_t Ranks, class Sum, class In, class Out>
+[[gnu::always_inline]] inline void add_tree(Sum& sum, const Summands<In, Out>& summands, std::size_t first,
+                                            std::size_t offset) noexcept {
+    if constexpr (Ranks > 1) {
+        constexpr std::size_t half = Ranks / 2;
+        add_tree<half>(sum, summands, first, offset);
+        Sum right = Sum::of(summands.input(first + half) + offset);
+        add_tree<half>(right, summands, first + half, offset);
+        sum.add(right);
+    }
+}
+
 }  // namespace shardkit::host::detail

@@ -30,7 +30,8 @@ struct Exchange {
     static constexpr EngineTraits traits{.gathered_all_reduce_addends = detail::carried_bytes,
                                          .gathers = Crossing::to_hosts,
                                          .sums = Crossing::to_hosts,
-                                         .small_gather = detail::carried_bytes};
+                                         .small_gather = detail::carried_bytes,
+                                         .adds_along_trees = true};
 
     /// Ranks of one host read each other's memory, and add to the same bits.
     static constexpr bool reads_peers = true;

@@ -108,7 +108,7 @@ constexpr ncclDataType_t datatype() noexcept {
 
 /// Returns NCCL's constant for the operation.
 constexpr ncclRedOp_t native(ReduceOp op) noexcept {
-    return op == ReduceOp::sum ? ncclSum : op == ReduceOp::max ? ncclMax : ncclMin;
+    return shardkit::detail::adds(op) ? ncclSum : op == ReduceOp::max ? ncclMax : ncclMin;
 }
 
 }  // namespace shardkit::nccl::detail

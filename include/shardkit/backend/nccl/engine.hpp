@@ -19,7 +19,7 @@ template <class KernelsType>
 struct Engine {
     static constexpr std::string_view name = "nccl";
     static constexpr EngineTraits traits{
-        .sums_travel_widened = true, .gathers = Crossing::ring, .sums = Crossing::ring};
+        .sums_travel_widened = true, .gathers = Crossing::ring, .sums = Crossing::ring, .adds_along_trees = true};
     using Kernels = KernelsType;
     using Communicator = nccl::Communicator<Kernels>;
     using Stream = gpu::TimelineRef;

@@ -11,7 +11,7 @@
 #include <tuple>
 #include <type_traits>
 
-#include <shardkit/backend/nccl/extreme.hpp>
+#include <shardkit/backend/nccl/combined.hpp>
 #include <shardkit/optim/moving_average.hpp>
 #include <shardkit/optim/norm.hpp>
 #include <shardkit/optim/state_storage.hpp>
@@ -76,8 +76,8 @@ struct KernelsFor {
     using OfReductions = gpu::Launches<gpu::detail::ConvertPass<Gradient, Arithmetic<Reduction>>,
                                        gpu::detail::ConvertRowsPass<Gradient, Arithmetic<Reduction>>,
                                        gpu::detail::ConvertPass<Arithmetic<Reduction>, Reduction>,
-                                       detail::Extreme<Gradient, Reduction>, detail::Extreme<Reduction, Reduction>,
-                                       detail::Extreme<double, double>>;
+                                       detail::Combined<Gradient, Reduction>, detail::Combined<Reduction, Reduction>,
+                                       detail::Combined<double, double>>;
 
     using Norm = void (*)(const gpu::TimelineRef&, std::span<const NormPiece<Reduction>>, IndexRange, const double*,
                           double*);

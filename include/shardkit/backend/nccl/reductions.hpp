@@ -6,16 +6,18 @@
 #include <cstddef>
 #include <span>
 #include <type_traits>
+#include <utility>
 
 #include <shardkit/backend/cuda/timeline.hpp>
 #include <shardkit/backend/nccl/api.hpp>
 #include <shardkit/backend/nccl/call.hpp>
-#include <shardkit/backend/nccl/extreme.hpp>
+#include <shardkit/backend/nccl/combined.hpp>
 #include <shardkit/backend/nccl/group_guard.hpp>
 #include <shardkit/backend/nccl/world.hpp>
 #include <shardkit/comm/cost.hpp>
 #include <shardkit/comm/reduce_op.hpp>
 #include <shardkit/core/element.hpp>
+#include <shardkit/layout/index_range.hpp>
 
 namespace shardkit::nccl::detail {
 
@@ -121,7 +123,9 @@ class StagedPieces {
 /// the sum, such as 16-bit ones, are widened into staging memory piece by piece and sent at that width, as NCCL would
 /// round to 16 bits at every addition. NCCL's average is never used. Maxima and minima of floating-point elements are
 /// collected in staging memory and compared there, with one thread for each element: correct for NaN, and meant for
-/// few elements. Each function returns the bytes between this rank and its peers, those of NCCL's ring.
+/// few elements. A tree_sum is an exchange of the elements as they are, added in one kernel along its tree: the bits
+/// are those of every engine, and 16-bit elements travel as such. Each function returns the bytes between this rank
+/// and its peers, those of NCCL's ring.
 template <class Kernels>
 struct Reductions {
     /// Whether the types can be reduced: floating-point types into floating-point types, others into their own.
@@ -140,7 +144,7 @@ struct Reductions {
         if (ranks == 1) {
             copy(call, stream, full, k, shard);
         } else if (FloatingElement<In> && op != ReduceOp::sum) {
-            if constexpr (FloatingElement<In>) { scatter_extremes(call, stream, op, full, k, shard); }
+            if constexpr (FloatingElement<In>) { scatter_and_combine(call, stream, op, full, k, shard); }
             return (ranks - 1) * k * sizeof(In);
         } else if constexpr (same<In, Out>) {
             if (k > 0) { scatter(call, stream, op, full, shard, k); }
@@ -157,7 +161,13 @@ struct Reductions {
         if (ranks == 1) {
             copy(call, stream, input, count, output);
         } else if (FloatingElement<In> && op != ReduceOp::sum) {
-            if constexpr (FloatingElement<In>) { reduce_extremes(call, stream, op, input, count, output); }
+            if constexpr (FloatingElement<In>) {
+                if (op == ReduceOp::tree_sum) {
+                    sum_by_exchange(call, stream, input, count, output);
+                    return shardkit::detail::part_from_peers(count * (sizeof(In) + sizeof(Out)), ranks);
+                }
+                gather_and_combine(call, stream, op, input, count, output);
+            }
             return (ranks - 1) * count * sizeof(In);
         } else if constexpr (same<In, Out>) {
             if (count > 0) { reduce(call, stream, op, input, output, count); }
@@ -241,8 +251,8 @@ struct Reductions {
     };
 
     template <class In, class Out>
-    static void scatter_extremes(const Call& call, const gpu::TimelineRef& stream, ReduceOp op, const In* full,
-                                 std::size_t k, Out* shard) {
+    static void scatter_and_combine(const Call& call, const gpu::TimelineRef& stream, ReduceOp op, const In* full,
+                                    std::size_t k, Out* shard) {
         const Group& group = call.group;
         StagedPieces<In>(call, stream, group.size).one_after_the_other(k, [&](In* staging, auto at, auto size) {
             GroupGuard together(call);
@@ -254,19 +264,62 @@ struct Reductions {
                              ncclRecv(staging + q * size, size, datatype<In>(), peer, group.comm, stream.native()));
             }
             together.submit();
-            Kernels::for_each_index(stream, size, Extreme<In, Out>{op, staging, group.size, size, shard + at});
+            Kernels::for_each_index(stream, size, Combined<In, Out>{op, staging, group.size, size, shard + at});
         });
     }
 
     template <class In, class Out>
-    static void reduce_extremes(const Call& call, const gpu::TimelineRef& stream, ReduceOp op, const In* input,
-                                std::size_t count, Out* output) {
+    static void gather_and_combine(const Call& call, const gpu::TimelineRef& stream, ReduceOp op, const In* input,
+                                   std::size_t count, Out* output) {
         const std::size_t ranks = call.group.size;
         StagedPieces<In>(call, stream, ranks).one_after_the_other(count, [&](In* staging, auto at, auto size) {
             call.world.complete(
                 call, "ncclAllGather",
                 ncclAllGather(input + at, staging, size, datatype<In>(), call.group.comm, stream.native()));
-            Kernels::for_each_index(stream, size, Extreme<In, Out>{op, staging, ranks, size, output + at});
+            Kernels::for_each_index(stream, size, Combined<In, Out>{op, staging, ranks, size, output + at});
+        });
+    }
+
+    /// Adds one chunk on each rank, along the tree, and gathers the sums: the bytes of a reduce-scatter of In and of
+    /// an all-gather of Out.
+    template <class In, class Out>
+    static void sum_by_exchange(const Call& call, const gpu::TimelineRef& stream, const In* input, std::size_t count,
+                                Out* output) {
+        const Group& group = call.group;
+        // Chunks of a piece are rounded up to whole elements: one row more is room for what that adds.
+        StagedPieces<In>(call, stream, 2).one_after_the_other(count, [&](In* staging, auto at, auto size) {
+            const std::size_t each = (size + group.size - 1) / group.size;
+            const auto chunk = [&](std::size_t q) {
+                const std::size_t begin = std::min(size, q * each);
+                return IndexRange{at + begin, at + std::min(size, begin + each)};
+            };
+            const IndexRange own = chunk(group.rank);
+            const auto with_peers = [&](auto send, auto receive) {
+                GroupGuard together(call);
+                for (std::size_t q = 0; q < group.size; ++q) {
+                    const int peer = static_cast<int>(q);
+                    const auto [from, sent] = send(q);
+                    const auto [to, received] = receive(q);
+                    using T = std::remove_pointer_t<decltype(to)>;
+                    if (sent > 0) {
+                        together.add("ncclSend",
+                                     ncclSend(from, sent, datatype<T>(), peer, group.comm, stream.native()));
+                    }
+                    if (received > 0) {
+                        together.add("ncclRecv",
+                                     ncclRecv(to, received, datatype<T>(), peer, group.comm, stream.native()));
+                    }
+                }
+                together.submit();
+            };
+            with_peers([&](std::size_t q) { return std::pair(input + chunk(q).begin, chunk(q).size()); },
+                       [&](std::size_t q) { return std::pair(staging + q * own.size(), own.size()); });
+            Kernels::for_each_index(
+                stream, own.size(),
+                Combined<In, Out>{ReduceOp::tree_sum, staging, group.size, own.size(), output + own.begin});
+            const auto others = [&](std::size_t q, IndexRange range) { return q == group.rank ? 0 : range.size(); };
+            with_peers([&](std::size_t q) { return std::pair(output + own.begin, others(q, own)); },
+                       [&](std::size_t q) { return std::pair(output + chunk(q).begin, others(q, chunk(q))); });
         });
     }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -33,10 +34,18 @@ T given(std::size_t rank, std::size_t i) {
     }
 }
 
+/// The two halves of the ranks apart, then their sum.
+template <class In, class A>
+A halves(std::size_t first, std::size_t ranks, std::size_t i) {
+    if (ranks == 1) { return static_cast<A>(static_cast<Arithmetic<In>>(given<In>(first, i))); }
+    const A left = halves<In, A>(first, ranks / 2, i);
+    return static_cast<A>(left + halves<In, A>(first + ranks / 2, ranks / 2, i));
+}
 /// One element after the other, rank after rank.
 template <class In, class Out>
 Out expected(ReduceOp op, std::size_t ranks, std::size_t i) {
     using A = Arithmetic<Out>;
+    if (op == ReduceOp::tree_sum) { return static_cast<Out>(halves<In, A>(0, ranks, i)); }
     A sum = static_cast<A>(static_cast<Arithmetic<In>>(given<In>(0, i)));
     for (std::size_t q = 1; q < ranks; ++q) {
         const A next = static_cast<A>(static_cast<Arithmetic<In>>(given<In>(q, i)));
@@ -100,7 +109,7 @@ bool reduces(ReduceOp op, std::size_t ranks, std::size_t count, std::size_t resu
     return right;
 }
 
-constexpr std::size_t rank_counts[] = {1, 2, 5, most_side_by_side, most_side_by_side + 1};
+constexpr std::size_t rank_counts[] = {1, 2, 4, 5, 8, 16, most_side_by_side, most_side_by_side + 1};
 constexpr std::size_t counts[] = {0, 1, 31, 32, 33, 63, 64, 65, 255, 256, 257, 1023, 1024, 1500};
 
 template <class In, class Out>
@@ -116,6 +125,10 @@ void check_sizes() {
             for (const Layout layout : {Layout{0, 0}, Layout{guard, 0}, Layout{0, 1}}) {
                 CHECK(
                     reduces<In, Out>(ReduceOp::sum, ranks, count, 2, ranks, host::detail::Store::streaming, layout));
+            }
+            if (std::has_single_bit(ranks)) {
+                CHECK(reduces<In, Out>(ReduceOp::tree_sum, ranks, count, 1, ranks, host::detail::Store::cached));
+                CHECK(reduces<In, Out>(ReduceOp::tree_sum, ranks, count, 2, ranks, host::detail::Store::streaming));
             }
             if constexpr (std::is_same_v<In, Out>) {
                 CHECK(reduces<In, Out>(ReduceOp::sum, ranks, count, 2, ranks - 1, host::detail::Store::cached));

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// The program that every mutant of sums along a tree must fail: the loops of the host and the functor of a GPU,
+// against halves that are added here.
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <vector>
+
+#include <shardkit/backend/host/rank_order_reduction.hpp>
+#include <shardkit/backend/nccl/combined.hpp>
+#include <shardkit/core/bf16.hpp>
+
+namespace sk = shardkit;
+
+namespace {
+
+/// Of many magnitudes, so that sums in another order have other bits.
+template <class T>
+T given(std::size_t rank, std::size_t i) {
+    std::uint64_t x = rank * 4096 + i + 1;
+    for (int round = 0; round < 3; ++round) { x = (x ^ x >> 29U) * 0xbf58476d1ce4e5b9ULL; }
+    const auto magnitude = static_cast<float>(1U << (x & 15U));
+    return static_cast<T>((static_cast<float>(x >> 40U) / 16777216.0F - 0.5F) * magnitude);
+}
+template <class T>
+float halves(std::size_t first, std::size_t ranks, std::size_t i) {
+    if (ranks == 1) { return static_cast<float>(given<T>(first, i)); }
+    return halves<T>(first, ranks / 2, i) + halves<T>(first + ranks / 2, ranks / 2, i);
+}
+
+template <class T>
+void check(std::size_t ranks) {
+    constexpr std::size_t count = 1000;  // whole tiles, and a rest
+    std::vector<T> gathered;
+    for (std::size_t q = 0; q < ranks; ++q) {
+        for (std::size_t i = 0; i < count; ++i) { gathered.push_back(given<T>(q, i)); }
+    }
+    std::vector<float> of_host(count);
+    std::vector<float> of_device(count);
+    sk::host::detail::reduce_in_rank_order<T, float>(
+        sk::ReduceOp::tree_sum, ranks, count, [&](std::size_t q) { return &gathered[q * count]; },
+        sk::host::detail::Result<float>{of_host.data()});
+    const sk::nccl::detail::Combined<T, float> combined{sk::ReduceOp::tree_sum, gathered.data(), ranks, count,
+                                                        of_device.data()};
+    for (std::size_t i = 0; i < count; ++i) {
+        combined(i);
+        const float expected = halves<T>(0, ranks, i);
+        if (of_host[i] != expected || of_device[i] != expected) {
+            std::printf("element %zu of %zu ranks is %a and %a, expected %a\n", i, ranks,
+                        static_cast<double>(of_host[i]), static_cast<double>(of_device[i]),
+                        static_cast<double>(expected));
+            std::exit(1);
+        }
+    }
+}
+
+}  // namespace
+
+int main() {
+    for (const std::size_t ranks : {2U, 4U, 8U, 16U, 32U, 64U}) {
+        check<float>(ranks);
+        check<sk::bf16>(ranks);
+    }
+    std::puts("trees are trees");
+}
