@@ -30,9 +30,12 @@ class GroupHolders {
         copies_ = axes_of(whole ? Over::data : Over::replicas, group.policy);
         const AxisNames shards = axes_of(Over::shards, group.policy);
         for (std::size_t rank = 0; rank < mesh.size(); ++rank) {
+            Holder holder{};  // member by member: nvcc 13.0 crashes over a choice in its initializer
             const std::size_t shard = split_.group(shards.span(), rank).index();
-            ranks_.push_back({whole ? IndexRange{0, group.buffer_numel} : group.shard(shard),
-                              split_.group(copies_.span(), rank).index(), mesh.coordinate(Tp::name, rank)});
+            holder.updated = whole ? IndexRange{0, group.buffer_numel} : group.shard(shard);
+            holder.copy = split_.group(copies_.span(), rank).index();
+            holder.tp = mesh.coordinate(Tp::name, rank);
+            ranks_.push_back(holder);
         }
     }
 
