@@ -130,6 +130,12 @@ class GroupOptimizer {
     GroupProgress progress(const UpdateTable<Rule, Engine, Element>& table) const;
     /// Whether parameters that share a choice are as far as each other in `progress`, so that it can be set.
     bool takes(const GroupProgress& progress) const { return numbers_of_choices(progress).has_value(); }
+    /// Whether no block of 8 bits would have elements of two different numbers of steps.
+    bool cuts_at_blocks(const GroupProgress& progress) const noexcept {
+        return Storage::format != StateFormat::block8 ||
+               std::all_of(progress.parts.begin(), progress.parts.end(),
+                           [](const GroupProgress::Part& part) { return part.begin % Block8::block == 0; });
+    }
     /// Sets what it takes.
     void set_progress(const GroupProgress& progress, UpdateTable<Rule, Engine, Element>& table) const;
 

@@ -276,6 +276,13 @@ class RuleOptimizer : public Optimizer<EngineType> {
                 visitor.group(state, group.reader());
                 progress = group.progress(table);
                 visitor.progress(progress);
+                if (!group.cuts_at_blocks(progress)) {
+                    state.refuse_group(
+                        where,
+                        "load: a parameter has grown by rows that begin inside a block of 8 bits, whose "
+                        "elements would have taken different numbers of steps: expected "
+                        "StateFormat::bf16 or full");
+                }
                 for (std::size_t s = 0; s < group.states_used(); ++s) {
                     visitor.state(Rule::state_names[s], group.state(s));
                 }
