@@ -57,6 +57,7 @@
 #include <shardkit/optim/gradient_norms.hpp>
 #include <shardkit/optim/learning_rate.hpp>
 #include <shardkit/optim/lion.hpp>
+#include <shardkit/optim/matrix_plan.hpp>
 #include <shardkit/optim/model_summary.hpp>
 #include <shardkit/optim/moving_average.hpp>
 #include <shardkit/optim/muon.hpp>

@@ -172,6 +172,45 @@ ROUNDING = [
      "spans.master[at + i] = round_stochastically<Master>(updated[i], draw(spans.draws.element + i));"),
 ]
 
+# What an optimizer of whole matrices is made of: exchanges by statements, numbers by expressions.
+LAUNCHES = "shardkit/optim/matrix_launches.hpp"
+PLACEMENT = "shardkit/optim/matrix_placement.hpp"
+MUON = "shardkit/optim/muon.hpp"
+NEWTON = "shardkit/matrix/newton_schulz.hpp"
+TO_OWNERS = """exchange_pieces(step.context, batch.of.sent, pieces_[slot].span(), batch.of.received, owned_[slot].span(),
+                        step.where);"""
+FROM_OWNERS = """exchange_pieces(step.context, batch.of.received, owned_[slot].span(), batch.of.sent, pieces_[slot].span(),
+                        step.where);"""
+TO_COPIES = """broadcast(*copies.ranks, pieces_[slot].span().subspan(piece->offset, piece->elements.size()), copies.root,
+                      communication, step.where);"""
+MATRIX_STATEMENTS = [
+    (LAUNCHES, "directions that do not travel to owners", TO_OWNERS, "static_cast<void>(0);"),
+    (LAUNCHES, "what owners computed does not travel back", FROM_OWNERS, "static_cast<void>(0);"),
+    (LAUNCHES, "copies that do not get what owners computed", TO_COPIES, "static_cast<void>(0);"),
+    (LAUNCHES, "copies get it from the first of them", TO_COPIES, TO_COPIES.replace("copies.root", "0")),
+    (LAUNCHES, "pieces not put together", "move_pieces<false>(compute, batch.of, u, owned_[slot].span());",
+     "static_cast<void>(0);"),
+    (LAUNCHES, "a matrix not cut again", "move_pieces<true>(compute, batch.of, u, owned_[slot].span());",
+     "static_cast<void>(0);"),
+    (LAUNCHES, "a matrix that is not transformed", "transform_unit(step, u);", "static_cast<void>(0);"),
+    (NEWTON, "the upper half of the gram matrix is not the lower", "each(rows * rows, detail::MirrorMatrix<A>{gram, rows, polynomial});",
+     "each(rows * rows, detail::CopyMatrix<A>{gram, polynomial});"),
+    (NEWTON, "the upper half of the polynomial is not the lower",
+     "each(rows * rows, detail::MirrorMatrix<A>{polynomial, rows, nullptr});", "static_cast<void>(0);"),
+    (NEWTON, "no division by the norm", "each(numel, detail::DivideMatrix<A>{x, sums});", "static_cast<void>(0);"),
+]
+MATRIX_EXPRESSIONS = [
+    (PLACEMENT, "a part of tp put where the first one's is", "p.tp.dimension, of.group().tp, [[of.tp(rank)]])", "0"),
+    (NEWTON, "another coefficient of the cube", "gram, [[A(-4.7750)]], polynomial", "A(-4.7)"),
+    (NEWTON, "another coefficient of the matrix", "x, [[A(3.4445)]], next", "A(3.4)"),
+    (NEWTON, "another coefficient of the fifth power", "rows, rows, [[A(2.0315)]], gram", "A(2.0)"),
+    (MUON, "Nesterov's momentum is the classical one", "[[V(momentum * buffer + g)]] : buffer;", "buffer"),
+    (MUON, "Muon's momentum without its factor", "buffer = [[momentum * buffer + g]];", "buffer + g"),
+    (MUON, "Muon without weight decay", "parameter = [[decay * parameter]] - step * moved;", "parameter"),
+    (MUON, "Jordan's scale of wide matrices", "[[square_root(longer / columns)]];", "square_root(rows / columns)"),
+    (MUON, "Moonlight's scale without its factor", "? [[0.2 * square_root(longer)]]", "square_root(longer)"),
+]
+
 # What exact sums and the norm's are made of, by statements likewise.
 EXACT_SUM = "shardkit/core/exact_sum.hpp"
 NORM_SUM = "shardkit/optim/norm_partial.hpp"
@@ -520,7 +559,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--compiler", default="g++")
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--target", help="library, optimizers, rounding, exact, tree, layers or trainer; all of them if not given")
+    parser.add_argument("--target",
+                        help="library, optimizers, rounding, matrices, exact, tree, layers or trainer; all of them if not given")
     options = parser.parse_args()
     trainer = ([TRAINER / "allocation_counter.cpp", TRAINER / "model/blas.cpp"],
                [f"-I{EXAMPLES}", *package_flags("--cflags", "openblas"), *package_flags("--libs", "openblas")])
@@ -529,6 +569,8 @@ def main():
                has_table=True),
         Target("optimizers", ROOT / "include", [], "optimizer_killer.cpp", expressions=ARITHMETIC),
         Target("rounding", ROOT / "include", [], "rounding_killer.cpp", statements=ROUNDING),
+        Target("matrices", ROOT / "include", [], "matrix_killer.cpp", flags=["-pthread"], statements=MATRIX_STATEMENTS,
+               expressions=MATRIX_EXPRESSIONS),
         Target("exact", ROOT / "include", [], "exact_killer.cpp", statements=EXACT),
         Target("tree", ROOT / "include", [], "tree_killer.cpp", statements=TREE),
         Target("layers", ROOT / "include", ["shardkit/tensor_parallel", "shardkit/context_parallel"],

@@ -43,6 +43,9 @@ class MatrixLaunches {
     static_assert(UpdateOf<Apply, A, 0>,
                   "MatrixRule: what update.apply returns is called with a parameter and a value");
 
+    static_assert(std::is_same_v<typename StorageOf<Rule>::type, FullStates>,
+                  "MatrixRule: states in bf16 or in blocks of 8 bits are those of rules of elements alone");
+
   public:
     void set_up(const MatrixSetup<Engine>& setup) { setup_ = setup; }
     void start() noexcept { listed_.clear(); }
@@ -62,8 +65,6 @@ class MatrixLaunches {
         batches_.clear();
         copies_.clear();
         std::vector<UpdateRange> ranges;
-        std::size_t scratch = 0;
-        std::size_t largest = 0;
         for (std::size_t b = 0; b < placement_.batches(); ++b) {
             Batch& batch = batches_.emplace_back(Batch{placement_.batch_of(b, rank), {}, {}});
             for (const MatrixPiece& piece : batch.of.pieces) { batch.ranges.push_back(add_ranges(piece, ranges)); }
@@ -73,19 +74,17 @@ class MatrixLaunches {
             const Listed& in = listed_[unit.group];
             begins.push_back({in.group->update_of(unit.parameter), unit.block()});
             copies_.push_back(MatrixCopies<Engine>(context, placement_, unit));
-            if (unit.owner != rank) { continue; }
-            largest = std::max(largest, unit.extents.numel());
-            scratch = std::max(scratch, Rule::template scratch<A>(unit.block()));
         }
         ranges_ = {context, std::span<const UpdateRange>(ranges)};
         begins_ = {context, std::span<const typename Begin::Unit>(begins)};
         applies_ = {context, std::span<const Apply>(std::vector<Apply>(begins.size()))};
+        const MatrixMemory memory = matrix_memory<Rule, A>(placement_, rank);
         for (std::size_t slot = 0; slot < slots; ++slot) {
-            pieces_[slot] = context.template buffer<A>(placement_.pieces_numel());
-            owned_[slot] = context.template buffer<A>(placement_.owned_numel());
+            pieces_[slot] = context.template buffer<A>(memory.pieces);
+            owned_[slot] = context.template buffer<A>(memory.owned);
         }
-        matrix_ = context.template local_buffer<A>(largest);
-        scratch_ = context.template local_buffer<A>(scratch);
+        matrix_ = context.template local_buffer<A>(memory.matrix);
+        scratch_ = context.template local_buffer<A>(memory.scratch);
         keep(context);
     }
 
@@ -297,6 +296,7 @@ class MatrixLaunches {
             UpdateSpans<Updated, typename Precision::Gather, A, 0> spans;
             spans.master = of.master.subspan(at, numel);
             if (!of.gathered.empty()) { spans.gathered = of.gathered.subspan(at, numel); }
+            if (!of.rest.empty()) { spans.rest = of.rest.subspan(at, numel); }
             spans.gradient = std::span<const A>(pieces_[slot].span().subspan(piece.offset, numel));
             spans.draws = of.draws;
             const Ranges& ranges = batch.ranges[i];

@@ -240,6 +240,26 @@ class MatrixPlacement {
     std::size_t owned_numel_ = 0;
 };
 
+/// The elements that a rank holds for whole matrices: two slots of pieces and of what it owns, one matrix and what
+/// the rule works in and keeps.
+struct MatrixMemory {
+    std::size_t pieces = 0, owned = 0, matrix = 0, scratch = 0, kept = 0;
+
+    std::size_t slots() const noexcept { return 2 * (pieces + owned); }
+    std::size_t works() const noexcept { return matrix + scratch + kept; }
+};
+template <class Rule, class A>
+MatrixMemory matrix_memory(const MatrixPlacement& placement, std::size_t rank) {
+    MatrixMemory memory{placement.pieces_numel(), placement.owned_numel()};
+    for (const MatrixUnit& unit : placement.units()) {
+        if (unit.owner != rank) { continue; }
+        memory.matrix = std::max(memory.matrix, unit.extents.numel());
+        memory.scratch = std::max(memory.scratch, Rule::template scratch<A>(unit.block()));
+        memory.kept += unit.blocks() * Rule::kept(unit.block());
+    }
+    return memory;
+}
+
 /// The units of one group's parameters for which `is_taken(parameter)`. `group`: its number among the holders.
 /// @throws std::invalid_argument for a parameter that has not two dimensions, and rows of blocks that do not divide
 /// it

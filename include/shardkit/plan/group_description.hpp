@@ -50,6 +50,7 @@ struct GroupDescription {
     detail::ElementSizes sizes;
     bool trainable = true;
     std::optional<std::size_t> windows_per_microbatch{};  ///< replaces the one of PlanOptions
+    std::optional<OptimizerStates> optimizer_states{};    ///< likewise, where several optimizers share a model
 
     /// Returns the number of elements that one rank holds of that extent.
     constexpr std::size_t numel_of(detail::Extent extent) const noexcept {

@@ -84,7 +84,8 @@ constexpr MemoryPlan resting_memory(std::span<const GroupDescription> groups, co
     for (const GroupDescription& group : groups) {
         for (const GroupRows rows(group); const BufferRow& row : rows.buffers()) {
             if (row.held == Held::leased) { continue; }
-            const OptimizerStates& states = options.optimizer_states;
+            const OptimizerStates& states =
+                group.optimizer_states ? *group.optimizer_states : options.optimizer_states;
             plan.*kind_of(row.role, row.held) += ByteCount(
                 row.role == Role::states
                     ? states.count * state_bytes(states.format, group.numel_of(row.extent), group.sizes.state)

@@ -25,7 +25,11 @@ struct PlannedAxes {
     }
     /// Returns the axes of a group's communicator.
     static constexpr PlannedAxes of(detail::Over over, const PolicyValues& policy, const AxisGrid& split) {
-        const AxisNames names = named_axes(split, detail::axes_of(over, policy));
+        return of_split(split, detail::axes_of(over, policy), policy);
+    }
+    /// Returns axes of a mesh that the policy has split.
+    static constexpr PlannedAxes of_split(const AxisGrid& split, const AxisNames& axes, const PolicyValues& policy) {
+        const AxisNames names = named_axes(split, axes);
         const bool halved = names.contains(DpReplicate::name) || names.contains(DpShard::name);
         return {names, halved ? policy.shard_group : 0};
     }

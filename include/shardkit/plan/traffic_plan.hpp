@@ -118,8 +118,9 @@ class TrafficPlan {
     }
 
     /// The verbs that a plan may have rows of.
-    static constexpr std::array<Verb, 6> verbs{Verb::all_gather,        Verb::reduce_scatter, Verb::all_reduce,
-                                               Verb::all_to_all_uneven, Verb::send,           Verb::receive};
+    static constexpr std::array<Verb, 7> verbs{
+        Verb::all_gather, Verb::reduce_scatter, Verb::all_reduce, Verb::all_to_all_uneven,
+        Verb::broadcast,  Verb::send,           Verb::receive};
 
   private:
     constexpr void add_all(Verb verb, const PlannedAxes& axes, std::uint64_t calls, std::uint64_t payload,

@@ -85,6 +85,7 @@ struct Choice {
     bool skips = false;  // the second block in the second step
     bool scales = false;
     std::optional<sk::StochasticRounding> rounding{};
+    sk::MasterWeights master = sk::MasterWeights::kept;
 };
 
 /// Two groups and a Muon of both, on one rank of any mesh.
@@ -114,6 +115,7 @@ struct Trainer {
     auto layer_options(const sk::DynamicPolicy& policy) const {
         sk::ShardedOptions<sk::TensorList<T>, sk::DynamicPolicy> options{policy, {}, {}};
         options.stochastic_rounding = choice.rounding;
+        options.master = choice.master;
         if (choice.rounding) { options.master = sk::MasterWeights::none; }
         return options;
     }
@@ -358,11 +360,14 @@ TEST_CASE("a gradient that is not finite changes nothing under a loss scale, and
     }
 }
 
-TEST_CASE("16-bit parameters with masters and without, rounded stochastically, have the same bits on any mesh") {
+TEST_CASE(
+    "16-bit parameters with masters, whole or split, and without, rounded stochastically, have the same bits on any "
+    "mesh") {
     using Half = sk::DefaultPrecision<sk::bf16>;
     const auto expected = trained<Half>(Mesh(1, 1, 1), policies[3]);
     CHECK(trained<Half>(Mesh(3, 1, 1), policies[1]) == expected);
     CHECK(trained<Half>(Mesh(2, 2, 1), policies[4]) == expected);
+    CHECK(trained<Half>(Mesh(3, 1, 1), policies[1], {.master = sk::MasterWeights::split}) == expected);
     const Choice rounds{.rounding = sk::StochasticRounding{17}};
     const auto rounded = trained<Half>(Mesh(1, 1, 1), policies[3], rounds);
     CHECK(rounded != expected);
@@ -379,7 +384,7 @@ TEST_CASE("a checkpoint goes on, on another mesh, to the bit; one of AdamW says 
         trainer.step(0);
         trainer.step(1);
         sk::save(rank, folder.file("muon"), 2, sk::CheckpointState{trainer.model, trainer.optimizer});
-        sk::AdamW adamw{trainer.model, {}};
+        sk::AdamW adamw{trainer.model};
         sk::save(rank, folder.file("adamw"), 2, sk::CheckpointState{trainer.model, adamw});
     });
     for (const Mesh& mesh : {Mesh(2, 2, 1), Mesh(1, 1, 1)}) {

@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <deque>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <shardkit/core/counts.hpp>
+#include <shardkit/core/error.hpp>
+#include <shardkit/detail/concat.hpp>
+#include <shardkit/mesh/axis_grid.hpp>
+#include <shardkit/optim/matrix_placement.hpp>
+#include <shardkit/optim/matrix_rule.hpp>
+#include <shardkit/plan/group_description.hpp>
+#include <shardkit/plan/planned_axes.hpp>
+#include <shardkit/plan/traffic_plan.hpp>
+
+namespace shardkit {
+
+/// One matrix of a model, and the rank that owns it.
+struct PlannedMatrix {
+    std::string name;  ///< "blocks.3.up_weight", with "[tp 1]" for a part of one
+    MatrixExtents extents;
+    std::uint64_t cost = 0;
+    std::size_t owner = 0;
+};
+
+/// What an optimizer of whole matrices adds to the plan of a step: memory, traffic, and who owns what.
+struct MatrixPlan {
+    ByteCount slots;  ///< that matrices travel through, on every rank
+    ByteCount works;  ///< what the rank with most of it holds beside: a matrix, what the rule works in and keeps
+    std::vector<PlannedMatrix> matrices;
+    std::vector<std::uint64_t> loads;  ///< the cost of what each rank owns
+    TrafficPlan traffic;               ///< of a step, as means over ranks
+
+    ByteCount bytes() const noexcept { return slots + works; }
+    /// Returns the work of the busiest rank as a multiple of an equal share, at least 1; 1 without work.
+    double imbalance() const noexcept {
+        double sum = 0;
+        double most = 0;
+        for (const std::uint64_t load : loads) {
+            sum += static_cast<double>(load);
+            most = std::max(most, static_cast<double>(load));
+        }
+        return sum > 0 ? most * static_cast<double>(loads.size()) / sum : 1;
+    }
+};
+
+/// Plans an optimizer of a MatrixRule in arithmetic A over groups that need not exist: arithmetic only, for meshes of
+/// any size on any machine. It takes the groups in the model's order.
+///     MatrixPlanner<MuonRule, float> planner{mesh.grid()};
+///     planner.add<Block, FullShard>("blocks.0", shapes);
+///     const MatrixPlan plan = planner.plan();
+template <MatrixRule Rule, std::floating_point A>
+class MatrixPlanner {
+  public:
+    explicit MatrixPlanner(const AxisGrid& mesh, Matrices matrices = {}, std::size_t ranks_per_host = 0)
+        : mesh_(mesh), matrices_(std::move(matrices)), ranks_per_host_(ranks_per_host) {}
+
+    /// Adds the group that Sharded<ParamOrGroup, Policy, ..., Precision> with these options would make.
+    /// @throws std::invalid_argument as describe_group, and as MatrixOptimizer
+    template <class ParamOrGroup, ShardPolicy Policy,
+              class Precision = DefaultPrecision<typename GroupOf<ParamOrGroup>::Element>>
+    void add(std::string_view path, const TensorsOf<ParamOrGroup>& tensors,
+             const ShardedOptions<GroupOf<ParamOrGroup>, Policy>& options,
+             SourceLocation where = SourceLocation::current()) {
+        tensors.check(path, where);
+        const auto chosen = detail::chosen_parameters<GroupOf<ParamOrGroup>, Policy>(path, tensors, options, where);
+        detail::GroupGeometry& group = groups_.emplace_back();
+        group.parameters.assign(chosen.begin(), chosen.end());
+        group.path = path;
+        static_cast<GroupDescription&>(group) =
+            detail::describe_on_mesh(group.path, group.parameters, mesh_, 0,
+                                     {policy_values(options.policy, mesh_.extent(Dp::name), where),
+                                      detail::element_sizes<Precision>(options.master),
+                                      alignment_for(Precision::narrowest), options.packing},
+                                     where)
+                .group;
+        group.table = detail::GroupRows(group);
+        for (const PlacedParameter& p : group.parameters) {
+            const bool is = matrices_.matches ? matrices_.matches(path, p.name) : p.matrix && p.shape.rank == 2;
+            taken_.push_back(is && group.trainable && !p.frozen);
+        }
+        const std::size_t before = taken_.size() - group.parameters.size();
+        detail::add_units<Rule>(
+            group, holders_.size(), matrices_, [&](std::size_t p) { return bool{taken_[before + p]}; }, units_,
+            where);
+        holders_.emplace_back(group, mesh_);
+    }
+    /// The same with no other options than a policy.
+    template <class ParamOrGroup, ShardPolicy Policy,
+              class Precision = DefaultPrecision<typename GroupOf<ParamOrGroup>::Element>>
+    void add(std::string_view path, const TensorsOf<ParamOrGroup>& tensors, const Policy& policy = {},
+             SourceLocation where = SourceLocation::current()) {
+        add<ParamOrGroup, Policy, Precision>(path, tensors, ShardedOptions<GroupOf<ParamOrGroup>, Policy>{policy},
+                                             where);
+    }
+
+    /// Returns the plan of all groups together.
+    /// @post the bytes are what a MatrixOptimizer's bytes_of_exchange says on the rank with most
+    MatrixPlan plan() const {
+        const detail::MatrixPlacement placement(mesh_, holders_, units_);
+        MatrixPlan plan;
+        plan.loads.assign(placement.loads().begin(), placement.loads().end());
+        for (std::size_t rank = 0; rank < mesh_.size(); ++rank) {
+            const auto memory = detail::matrix_memory<Rule, A>(placement, rank);
+            plan.slots = ByteCount(memory.slots() * sizeof(A));
+            plan.works = std::max(plan.works, ByteCount(memory.works() * sizeof(A)));
+        }
+        for (const detail::MatrixUnit& unit : placement.units()) {
+            const std::string part = unit.tp == detail::MatrixUnit::all ? "" : detail::concat("[tp ", unit.tp, "]");
+            plan.matrices.push_back(
+                {detail::concat(placement.holders(unit).group().path, ".", placement.parameter(unit).name, part),
+                 unit.extents, unit.cost, unit.owner});
+        }
+        for (std::size_t b = 0; b < placement.batches(); ++b) { add_traffic(plan.traffic, placement, b); }
+        return plan;
+    }
+
+  private:
+    bool crosses(std::size_t a, std::size_t b) const noexcept {
+        return ranks_per_host_ != 0 && a / ranks_per_host_ != b / ranks_per_host_;
+    }
+    /// What a call brings to a rank, summed over the ranks.
+    struct Sum {
+        double calls = 0, payload = 0, moved = 0, between_hosts = 0;
+
+        void receive(std::size_t bytes, bool from_peer, bool crosses) {
+            payload += static_cast<double>(bytes);
+            if (from_peer) { moved += static_cast<double>(bytes); }
+            if (crosses) { between_hosts += static_cast<double>(bytes); }
+        }
+        void add_to(TrafficPlan& plan, Verb verb, const PlannedAxes& axes, std::size_t ranks) const {
+            const auto all = static_cast<double>(ranks);
+            plan.add_mean(verb, axes, calls / all, payload / all, moved / all, between_hosts / all);
+        }
+    };
+    void add_traffic(TrafficPlan& plan, const detail::MatrixPlacement& placement, std::size_t number) const {
+        const std::size_t ranks = mesh_.size();
+        if (ranks == 1) { return; }
+        Sum world;
+        std::vector<std::pair<PlannedAxes, Sum>> copies;
+        for (std::size_t rank = 0; rank < ranks; ++rank) {
+            const detail::MatrixBatch batch = placement.batch_of(number, rank);
+            world.calls += 2;
+            for (const auto& counts : {batch.received, batch.sent}) {
+                for (std::size_t from = 0; from < ranks; ++from) {
+                    world.receive(counts[from] * sizeof(A), from != rank, crosses(from, rank));
+                }
+            }
+            for (const detail::MatrixPiece& piece : batch.pieces) {
+                const detail::MatrixUnit& unit = placement.units()[piece.unit];
+                const auto& holders = placement.holders(unit);
+                const AxisNames names = holders.copies(placement.parameter(unit));
+                const RankGroup group = holders.split().group(names.span(), rank);
+                if (group.size() == 1) { continue; }
+                const PlannedAxes axes = PlannedAxes::of_split(holders.split(), names, holders.group().policy);
+                auto found =
+                    std::find_if(copies.begin(), copies.end(), [&](const auto& c) { return c.first == axes; });
+                if (found == copies.end()) { found = copies.insert(found, {axes, Sum{}}); }
+                std::size_t root = 0;
+                while (!placement.sends(unit, group.member(root))) { ++root; }
+                found->second.calls += 1;
+                found->second.receive(piece.elements.size() * sizeof(A), group.member(root) != rank,
+                                      crosses(group.member(root), rank));
+            }
+        }
+        world.add_to(plan, Verb::all_to_all_uneven, PlannedAxes::world(), ranks);
+        for (const auto& [axes, sum] : copies) { sum.add_to(plan, Verb::broadcast, axes, ranks); }
+    }
+
+    AxisGrid mesh_;
+    Matrices matrices_;
+    std::size_t ranks_per_host_;
+    std::deque<detail::GroupGeometry> groups_;  // the holders refer to them
+    std::vector<detail::GroupHolders> holders_;
+    std::vector<detail::MatrixUnit> units_;
+    std::vector<bool> taken_;
+};
+
+/// Returns who owns which matrix as a text table, with the work of each rank as a multiple of an equal share.
+inline std::string matrix_table(const MatrixPlan& plan) {
+    std::string table;
+    std::array<char, 160> line{};
+    double sum = 0;
+    for (const std::uint64_t load : plan.loads) { sum += static_cast<double>(load); }
+    for (const PlannedMatrix& matrix : plan.matrices) {
+        std::snprintf(line.data(), line.size(), "  %-32s %6zu x %-6zu rank %zu\n", matrix.name.c_str(),
+                      matrix.extents.rows, matrix.extents.columns, matrix.owner);
+        table += line.data();
+    }
+    for (std::size_t rank = 0; rank < plan.loads.size(); ++rank) {
+        const double share = sum / static_cast<double>(plan.loads.size());
+        std::snprintf(line.data(), line.size(), "  rank %-6zu %.3f of an equal share\n", rank,
+                      sum > 0 ? static_cast<double>(plan.loads[rank]) / share : 0);
+        table += line.data();
+    }
+    return table;
+}
+
+}  // namespace shardkit

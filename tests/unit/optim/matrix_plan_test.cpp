@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+// The plan of an optimizer of whole matrices against one that exists: its buffers, owners and the traffic log.
+#include <shardkit/optim/matrix_plan.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include <shardkit/backend/threads/run.hpp>
+#include <shardkit/mesh/device_mesh.hpp>
+#include <shardkit/optim/muon.hpp>
+#include <shardkit/param/tensor_list.hpp>
+#include <shardkit/policy/full_shard.hpp>
+#include <shardkit/policy/hybrid_shard.hpp>
+#include <shardkit/policy/no_shard.hpp>
+#include <shardkit/policy/shard_optimizer.hpp>
+
+namespace matrix_plan_test {
+
+namespace sk = shardkit;
+
+namespace {
+
+using List = sk::TensorList<float>;
+using Mesh = sk::DeviceMesh<sk::dynamic, sk::dynamic, sk::dynamic>;
+
+List block() {
+    const sk::ParameterAttributes split{.tp = {sk::TpPlacement::Kind::split, 1}};
+    return {{"wide", {3, 8}, split}, {"bias", {5}}, {"square", {5, 5}}, {"table", {40, 3}, {.matrix = false}}};
+}
+const std::string_view paths[] = {"a", "b", "c"};
+
+template <class Policy>
+void check(const Mesh& mesh, const sk::Matrices& matrices = {}) {
+    CAPTURE(Policy::name);
+    CAPTURE(mesh.describe());
+    sk::MatrixPlanner<sk::MuonRule, float> planner{mesh.grid(), matrices};
+    for (const std::string_view path : paths) { planner.add<List, Policy>(path, block()); }
+    const sk::MatrixPlan plan = planner.plan();
+    const std::size_t ranks = mesh.size();
+    std::vector<std::size_t> bytes(ranks);
+    std::vector<sk::TrafficLog> logs(ranks);
+    sk::threads::run(mesh, [&](auto& rank) {
+        using Engine = sk::threads::Engine;
+        std::vector<sk::Sharded<List, Policy, Engine>> layers;
+        for (const std::string_view path : paths) { layers.emplace_back(rank, std::string(path), block()); }
+        sk::Model model{layers};
+        sk::Muon optimizer{model, {}, {}, matrices};
+        bytes[rank.rank()] = optimizer.matrices().bytes_of_exchange();
+        sk::Accumulation accumulation{model};
+        for (auto& layer : layers) { accumulation.add_zero(layer); }
+        auto reduced = sk::reduce(std::move(accumulation), sk::sum);
+        rank.traffic().clear();
+        optimizer.step(std::move(reduced));
+        logs[rank.rank()] = rank.traffic();
+    });
+    CHECK(plan.bytes() == sk::ByteCount(*std::max_element(bytes.begin(), bytes.end())));
+    for (const sk::Verb verb : {sk::Verb::all_to_all_uneven, sk::Verb::broadcast}) {
+        CAPTURE(name(verb));
+        std::uint64_t calls = 0, moved = 0, payload = 0;
+        for (const sk::TrafficLog& log : logs) {
+            calls += log.total(verb).calls;
+            moved += log.total(verb).moved.value;
+            payload += log.total(verb).payload.value;
+        }
+        const sk::PlannedTraffic planned = plan.traffic.total(verb);
+        // A mean is rounded for each batch and each set of ranks.
+        const auto is_mean = [&](std::uint64_t mean, std::uint64_t sum) {
+            const auto off = static_cast<double>(mean) - static_cast<double>(sum) / static_cast<double>(ranks);
+            return off >= -2 && off <= 2;
+        };
+        CHECK(is_mean(planned.moved.value, moved));
+        if (ranks == 1) { continue; }  // the plan leaves out what one rank copies
+        CHECK(is_mean(planned.payload.value, payload));
+        if (verb == sk::Verb::broadcast) {
+            CHECK(is_mean(planned.calls, calls));
+        } else {
+            CHECK(planned.calls * ranks == calls);
+        }
+    }
+}
+
+}  // namespace
+
+TEST_CASE("a plan's bytes and traffic are those of an optimizer that exists") {
+    for (const Mesh& mesh : {Mesh(1, 1, 1), Mesh(2, 1, 1), Mesh(3, 1, 1), Mesh(2, 2, 1), Mesh(2, 1, 2)}) {
+        check<sk::NoShard>(mesh);
+        check<sk::ShardOptimizer>(mesh);
+        check<sk::FullShard>(mesh, {.tp = sk::TpMatrices::parts});
+        if (mesh.dp() % 2 == 0) { check<sk::HybridShard<2>>(mesh); }
+        check<sk::HybridShard<1>>(mesh);
+    }
+}
+
+TEST_CASE("owners are printed, with the work of each rank; a model of 12 layers is even on up to 8 ranks") {
+    for (const std::size_t ranks : {std::size_t{1}, std::size_t{2}, std::size_t{4}, std::size_t{8}}) {
+        sk::MatrixPlanner<sk::MuonRule, float> planner{Mesh(ranks, 1, 1).grid()};
+        for (int layer = 0; layer < 12; ++layer) {
+            planner.add<List, sk::FullShard>(
+                "blocks." + std::to_string(layer),
+                List{{"qkv", {2304, 768}}, {"projection", {768, 768}}, {"up", {3072, 768}}, {"down", {768, 3072}}});
+        }
+        CHECK(planner.plan().imbalance() < 1.05);
+    }
+    sk::MatrixPlanner<sk::MuonRule, float> planner{Mesh(2, 1, 1).grid()};
+    planner.add<List, sk::FullShard>("a", block());
+    CHECK(matrix_table(planner.plan()) ==
+          "  a.wide                                3 x 8      rank 1\n"
+          "  a.square                              5 x 5      rank 0\n"
+          "  rank 0      1.346 of an equal share\n"
+          "  rank 1      0.654 of an equal share\n");
+}
+
+}  // namespace matrix_plan_test
