@@ -23,6 +23,7 @@
 #include <shardkit/comm/barrier.hpp>
 #include <shardkit/comm/broadcast.hpp>
 #include <shardkit/comm/reduce_scatter.hpp>
+#include <shardkit/comm/send_receive.hpp>
 #include <shardkit/comm/split.hpp>
 #include <shardkit/memory/host_buffer.hpp>
 
@@ -105,6 +106,51 @@ TEST_CASE("mpi: between ranks of one host no collective of buffers calls MPI, no
         const int calls = all_calls([&] { all_reduce_in_place(comm, ReduceOp::sum, std::span<float>(brought), {}); });
         CHECK(brought.back() == static_cast<float>(n));
         CHECK((calls > 0) == (n > 1));
+    });
+}
+
+TEST_CASE("mpi: a message between ranks of one host is copied by the receiver if it finds the sender's memory") {
+    constexpr std::size_t pieces = 60;
+    for (const std::size_t ranks_per_host : {std::size_t{0}, std::size_t{1}}) {
+        with_world({.ranks_per_host = ranks_per_host, .message_elements = many / pieces}, [&](const Comm& comm) {
+            const std::size_t n = comm.size();
+            auto buffer = comm.buffer<float>(many);
+            std::vector<float> heap(many);
+            std::vector<float> received(many);
+            const std::size_t from = (comm.rank() + n - 1) % n;
+            const auto sends = [&](std::span<float> values) {
+                std::iota(values.begin(), values.end(), static_cast<float>(comm.rank()));
+                const int calls = calls_of(
+                    "MPI_Isend", [&] { send_receive(comm, values, (comm.rank() + 1) % n, received, from, {}); });
+                std::size_t wrong = 0;
+                for (std::size_t i = 0; i < many; ++i) {
+                    wrong += received[i] != static_cast<float>(from + i) ? 1U : 0U;
+                }
+                CHECK(wrong == 0);
+                return calls;
+            };
+            // The calls of both ends and, behind them, the word that the data is copied, or the data in pieces.
+            CHECK(sends(buffer.span()) == (n == 1 || ranks_per_host == 0 ? 3 : 2 + int{pieces}));
+            CHECK(sends(heap) == 2 + int{pieces});
+        });
+    }
+}
+
+TEST_CASE("mpi: a sender may change its memory as soon as the message is sent") {
+    with_world({}, [](const Comm& comm) {
+        if (comm.rank() > 1 || comm.size() == 1) { return; }
+        constexpr std::size_t large = std::size_t{4} << 20U;  // copied for long enough to be overwritten meanwhile
+        auto buffer = comm.buffer<float>(large);
+        for (int round = 0; round < 3; ++round) {
+            if (comm.rank() == 0) {
+                std::ranges::fill(buffer.span(), 1.0F);
+                send(comm, buffer.span(), 1);
+                std::ranges::fill(buffer.span(), -1.0F);
+            } else {
+                receive(comm, buffer.span(), 0);
+                CHECK(std::ranges::count(buffer.span(), 1.0F) == static_cast<std::ptrdiff_t>(large));
+            }
+        }
     });
 }
 

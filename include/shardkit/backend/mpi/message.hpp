@@ -7,9 +7,11 @@
 #include <optional>
 #include <span>
 
+#include <shardkit/backend/host/copy_elements.hpp>
 #include <shardkit/backend/mpi/api.hpp>
 #include <shardkit/backend/mpi/collective.hpp>
 #include <shardkit/backend/mpi/group.hpp>
+#include <shardkit/backend/mpi/host.hpp>
 #include <shardkit/backend/mpi/world.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/core/error.hpp>
@@ -18,8 +20,9 @@
 namespace shardkit::mpi::detail {
 
 /// One send, receive or send_receive. It is a rendezvous: both ends first exchange their calls (type, count, file and
-/// line), and data moves only if these agree.
-/// Cost:    two small messages, one each way, before the data.
+/// line), and data moves only if these agree. If the receiver finds the sender's memory in the window of a rank of
+/// its host, it copies the data from there; otherwise, and for little data, MPI moves it. Cost:    two small
+/// messages, one each way, before the data, and an empty one behind a copy.
 template <class T>
 class Message {
   public:
@@ -46,11 +49,11 @@ class Message {
         const Call sends = as(Verb::send, outgoing_ ? outgoing_->values.size() : 0);
         const Call receives = as(Verb::receive, incoming_ ? incoming_->values.size() : 0);
         if (outgoing_) {
-            own_offer_ = {sends, sends.sequence};
+            own_offer_ = {{sends, sends.sequence}, outgoing_->values.data()};
             exchange_records(sends, outgoing_->to, own_offer_, offer_tag, their_request_, request_tag, 0);
         }
         if (incoming_) {
-            own_request_ = {receives, receives.sequence};
+            own_request_ = {{receives, receives.sequence}, nullptr};
             exchange_records(receives, incoming_->from, own_request_, request_tag, their_offer_, offer_tag, 2);
         }
         if (outgoing_) { finish(sends, outgoing_->to, 0); }
@@ -58,17 +61,24 @@ class Message {
         if (outgoing_) { require_agreement(sends, own_offer_, their_request_, call_.group.rank, outgoing_->to); }
         if (incoming_) { require_agreement(receives, their_offer_, own_request_, incoming_->from, call_.group.rank); }
 
+        const bool is_read = outgoing_ && seen(outgoing_->to, call_.group.rank, own_offer_) != nullptr;
+        const T* const theirs = incoming_ ? seen(incoming_->from, incoming_->from, their_offer_) : nullptr;
+        if (is_read) { receive_end(outgoing_->to); }
+        if (theirs != nullptr) {
+            copy(theirs);
+            send_end(incoming_->from);
+        }
         const std::size_t most = call_.world.options().message_elements;
         const std::size_t longest = std::max(sends.signature.count, receives.signature.count);
         for (std::size_t at = 0; at < longest; at += most) {
-            if (incoming_ && at < incoming_->values.size()) {
+            if (incoming_ && theirs == nullptr && at < incoming_->values.size()) {
                 const auto part = incoming_->values.subspan(at, std::min(most, incoming_->values.size() - at));
                 call_.mpi().check(
                     MPI_Irecv(part.data(), static_cast<int>(part.size()), datatype<T>(),
                               static_cast<int>(incoming_->from), data_tag, call_.channel.comm, &requests_[2]),
                     "MPI_Irecv");
             }
-            if (outgoing_ && at < outgoing_->values.size()) {
+            if (outgoing_ && !is_read && at < outgoing_->values.size()) {
                 const auto part = outgoing_->values.subspan(at, std::min(most, outgoing_->values.size() - at));
                 call_.mpi().check(
                     MPI_Isend(part.data(), static_cast<int>(part.size()), datatype<T>(),
@@ -84,6 +94,15 @@ class Message {
     static constexpr int offer_tag = 1;    // the sender's call
     static constexpr int request_tag = 2;  // the receiver's call
     static constexpr int data_tag = 3;
+    static constexpr int end_tag = 4;  // the receiver has copied the data
+
+    /// What an end tells the other: its call and, if it sends, where its data is in its own process.
+    struct Record : shardkit::detail::CallRecord {
+        const void* data = nullptr;
+
+        Record() = default;
+        Record(const shardkit::detail::CallRecord& call, const void* at) noexcept : CallRecord(call), data(at) {}
+    };
 
     struct Outgoing {
         std::span<const T> values;
@@ -100,9 +119,9 @@ class Message {
         call.signature.count = count;
         return call;
     }
-    void exchange_records(const Call& call, std::size_t peer, const shardkit::detail::CallRecord& own, int own_tag,
-                          shardkit::detail::CallRecord& theirs, int their_tag, std::size_t first) {
-        constexpr int bytes = sizeof(shardkit::detail::CallRecord);
+    void exchange_records(const Call& call, std::size_t peer, const Record& own, int own_tag, Record& theirs,
+                          int their_tag, std::size_t first) {
+        constexpr int bytes = sizeof(Record);
         const int rank = static_cast<int>(peer);
         call.mpi().check(MPI_Irecv(&theirs, bytes, MPI_BYTE, rank, their_tag, call.channel.comm, &requests_[first]),
                          "MPI_Irecv");
@@ -112,8 +131,33 @@ class Message {
     void finish(const Call& call, std::size_t peer, std::size_t first) {
         call.lane.await(call, std::span<MPI_Request>(requests_).subspan(first, 2), peer);
     }
-    static void require_agreement(const Call& call, const shardkit::detail::CallRecord& offer,
-                                  const shardkit::detail::CallRecord& request, std::size_t from, std::size_t to) {
+    /// Returns where this process finds the data of a sender that exchanges it with `peer`; null if MPI moves it. The
+    /// same on both ends.
+    const T* seen(std::size_t peer, std::size_t sender, const Record& offer) const noexcept {
+        const std::size_t bytes = offer.signature.count * sizeof(T);
+        if (bytes <= carried_bytes || !call_.group.is_here(peer) || !call_.world.shares_memory()) { return nullptr; }
+        return reinterpret_cast<const T*>(
+            call_.world.host().find(call_.group.world_ranks[sender], offer.data, bytes));
+    }
+    void copy(const T* from) const noexcept {
+        // The bytes as if each rank of the host sent as many, in a ring.
+        const host::detail::Store store =
+            host::detail::store_for(2 * call_.group.neighbours().size() * incoming_->values.size_bytes());
+        host::detail::copy_elements(from, incoming_->values.data(), incoming_->values.size(), store);
+        host::detail::finish(store);
+    }
+    void receive_end(std::size_t to) {
+        call_.mpi().check(
+            MPI_Irecv(nullptr, 0, MPI_BYTE, static_cast<int>(to), end_tag, call_.channel.comm, &requests_[0]),
+            "MPI_Irecv");
+    }
+    void send_end(std::size_t from) {
+        call_.mpi().check(
+            MPI_Isend(nullptr, 0, MPI_BYTE, static_cast<int>(from), end_tag, call_.channel.comm, &requests_[2]),
+            "MPI_Isend");
+    }
+    static void require_agreement(const Call& call, const Record& offer, const Record& request, std::size_t from,
+                                  std::size_t to) {
         if (offer.signature.in == request.signature.in && offer.signature.count == request.signature.count) {
             return;
         }
@@ -126,10 +170,10 @@ class Message {
     const Call& call_;
     std::optional<Outgoing> outgoing_;
     std::optional<Incoming> incoming_;
-    shardkit::detail::CallRecord own_offer_;
-    shardkit::detail::CallRecord own_request_;
-    shardkit::detail::CallRecord their_offer_;
-    shardkit::detail::CallRecord their_request_;
+    Record own_offer_;
+    Record own_request_;
+    Record their_offer_;
+    Record their_request_;
     std::array<MPI_Request, 4> requests_{MPI_REQUEST_NULL, MPI_REQUEST_NULL, MPI_REQUEST_NULL, MPI_REQUEST_NULL};
 };
 
