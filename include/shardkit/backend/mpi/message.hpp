@@ -20,9 +20,9 @@
 namespace shardkit::mpi::detail {
 
 /// One send, receive or send_receive. It is a rendezvous: both ends first exchange their calls (type, count, file and
-/// line), and data moves only if these agree. If the receiver finds the sender's memory in the window of a rank of
-/// its host, it copies the data from there; otherwise, and for little data, MPI moves it. Cost:    two small
-/// messages, one each way, before the data, and an empty one behind a copy.
+/// line), and data moves only if these agree. A receiver that finds the sender's memory in the window of a rank of
+/// its host copies the data from there; otherwise, and for little data, MPI moves it.
+/// Cost:    two small messages, one each way, before the data, and an empty one behind a copy.
 template <class T>
 class Message {
   public:
