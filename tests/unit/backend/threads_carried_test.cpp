@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Inputs that travel with their calls: nobody waits until the peers have read them.
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <thread>
+#include <vector>
 
 #include <doctest/doctest.h>
 
@@ -93,6 +95,21 @@ TEST_CASE("threads: calls of which some travel and some do not disagree on every
                 check_all_reduce<float, float>(world, 144 + static_cast<std::size_t>(round) % 2, 0);
             }
         }
+    });
+}
+
+TEST_CASE("threads: what an uneven all-to-all sends may change as soon as it returns") {
+    threads::launch(2, [](const threads::Communicator& world) {
+        constexpr std::size_t large = std::size_t{4} << 20U;  // copied for long enough to be overwritten meanwhile
+        const bool sends = world.rank() == 0;
+        std::vector<float> sent(sends ? large : 0, 1.0F);
+        std::vector<float> received(sends ? 0 : large);
+        const std::array<std::size_t, 2> to{0, sent.size()};
+        const std::array<std::size_t, 2> from{received.size(), 0};
+        all_to_all_uneven(world, sent, to, received, from);
+        std::ranges::fill(sent, -1.0F);
+        rank_checks::expect(std::ranges::count(received, 1.0F) == static_cast<std::ptrdiff_t>(received.size()),
+                            "what was sent");
     });
 }
 
