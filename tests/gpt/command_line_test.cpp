@@ -83,6 +83,7 @@ TEST_SUITE("gpt.command_line") {
         CHECK(parse("--engine self")->mesh.describe() == "1x1x1");
         CHECK(parse("--optimizer lion")->optimizer == OptimizerKind::lion);
         CHECK(parse("--optimizer lion")->learning_rate == 3e-4);
+        CHECK(parse("--optimizer muon")->learning_rate == 1e-3);
         CHECK(parse("--optimizer lion --lr 1e-3")->learning_rate == 1e-3);
         const auto saving =
             parse("--save runs/7 --save-every 10 --keep 3 --resume runs/6 --init model.safetensors --names gpt2");

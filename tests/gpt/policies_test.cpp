@@ -120,30 +120,33 @@ TEST_SUITE("gpt.policies") {
         }
     }
 
-    TEST_CASE("Lion, one microbatch: the loss falls, and the four policies give the same bits, clipping included") {
-        for (const Dtype dtype : {Dtype::fp64, Dtype::fp32, Dtype::bf16}) {
-            Options options = base();
-            options.dtype = dtype;
-            options.optimizer = OptimizerKind::lion;
-            options.learning_rate = 3e-4;
-            options.steps = 20;
-            options.mesh = {3, 1, 1};
-            options.clip = 0.05;
-            const Results first = run(options);
-            CHECK(first.losses.front() - first.losses.back() > 0.01);
-            for (const program::PolicyKind policy :
-                 {program::PolicyKind::shard_optimizer, program::PolicyKind::shard_grad_op,
-                  program::PolicyKind::full_shard}) {
-                options.policy = {policy};
-                const Results other = run(options);
-                CAPTURE(options.policy.text());
-                CHECK(other.losses == first.losses);
-                CHECK(other.grad_norms == first.grad_norms);
-                for (std::size_t k = 0; k < first.parameters.size(); ++k) {
-                    CHECK(other.parameters[k].values == first.parameters[k].values);
+    TEST_CASE(
+        "Lion and Muon, one microbatch: the loss falls, and the four policies give the same bits, clipping "
+        "included") {
+        for (const OptimizerKind optimizer : {OptimizerKind::lion, OptimizerKind::muon})
+            for (const Dtype dtype : {Dtype::fp64, Dtype::fp32, Dtype::bf16}) {
+                Options options = base();
+                options.dtype = dtype;
+                options.optimizer = optimizer;
+                options.learning_rate = 3e-4;
+                options.steps = 20;
+                options.mesh = {3, 1, 1};
+                options.clip = 0.05;
+                const Results first = run(options);
+                CHECK(first.losses.front() - first.losses.back() > 0.01);
+                for (const program::PolicyKind policy :
+                     {program::PolicyKind::shard_optimizer, program::PolicyKind::shard_grad_op,
+                      program::PolicyKind::full_shard}) {
+                    options.policy = {policy};
+                    const Results other = run(options);
+                    CAPTURE(options.policy.text());
+                    CHECK(other.losses == first.losses);
+                    CHECK(other.grad_norms == first.grad_norms);
+                    for (std::size_t k = 0; k < first.parameters.size(); ++k) {
+                        CHECK(other.parameters[k].values == first.parameters[k].values);
+                    }
                 }
             }
-        }
     }
 
     TEST_CASE("an untied head, and a model whose groups are smaller than the world, train as one rank does") {

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 
+#include <shardkit/param/attributes.hpp>
 #include <shardkit/param/param.hpp>
 #include <shardkit/param/params.hpp>
 #include <shardkit/param/shapes.hpp>
@@ -19,8 +20,8 @@ namespace sk = shardkit;
 /// heads, features or rows of the vocabulary; the gradients of the rest are partial: with sequence parallelism each
 /// tp rank has those of its tokens, without it the first rank adds them alone (Split::adds_whole_gradients).
 // clang-format off
-template <class T> struct Wte : sk::Param<"wte", T, vocabulary, sk::dynamic>, sk::tp::Split<0> {};
-template <class T> struct Wpe : sk::Param<"wpe", T, sk::dynamic, sk::dynamic>, sk::tp::PartialSum {};
+template <class T> struct Wte : sk::Param<"wte", T, vocabulary, sk::dynamic>, sk::tp::Split<0>, sk::NoMatrix {};
+template <class T> struct Wpe : sk::Param<"wpe", T, sk::dynamic, sk::dynamic>, sk::tp::PartialSum, sk::NoMatrix {};
 
 template <class T> struct Norm1Weight : sk::Param<"norm1_weight", T, sk::dynamic>, sk::tp::PartialSum {};
 template <class T> struct Norm1Bias : sk::Param<"norm1_bias", T, sk::dynamic>, sk::tp::PartialSum {};
@@ -37,7 +38,7 @@ template <class T> struct DownWeight : sk::Param<"down_weight", T, sk::dynamic, 
 
 template <class T> struct NormWeight : sk::Param<"norm_weight", T, sk::dynamic>, sk::tp::PartialSum {};
 template <class T> struct NormBias : sk::Param<"norm_bias", T, sk::dynamic>, sk::tp::PartialSum {};
-template <class T> struct LogitsWeight : sk::Param<"weight", T, vocabulary, sk::dynamic>, sk::tp::Split<0> {};
+template <class T> struct LogitsWeight : sk::Param<"weight", T, vocabulary, sk::dynamic>, sk::tp::Split<0>, sk::NoMatrix {};
 // clang-format on
 
 /// The flat-parameter groups: one for the embedding (path "embedding"), one for each block ("blocks.0", ...), one

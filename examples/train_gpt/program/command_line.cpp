@@ -59,7 +59,7 @@ void add_flags(program::Flags& flags) {
     flags.add("--sequence-parallel", "on|off", "with tp: norms and residuals hold a part of the tokens [off]");
     flags.add("--context", "ring|gather", "with cp: how keys and values get to the queries [ring]");
     flags.add("--dtype", "NAME", "fp64, fp32 or bf16: type of parameters and gradients [fp32]");
-    flags.add("--optimizer", "NAME", "adamw, sgd (momentum 0.9) or lion [adamw]");
+    flags.add("--optimizer", "NAME", "adamw, sgd (momentum 0.9), lion or muon (of the blocks' matrices) [adamw]");
     flags.add("--states", "NAME",
               "how AdamW's states are stored: full, bf16, or block8 (8 bits, a scale for each 32) [full]");
     flags.add("--master", "NAME",

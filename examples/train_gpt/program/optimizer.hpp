@@ -5,8 +5,10 @@
 #include <string_view>
 #include <vector>
 
+#include <shardkit/backend/cblas/cblas_products.hpp>
 #include <shardkit/optim/adamw.hpp>
 #include <shardkit/optim/lion.hpp>
+#include <shardkit/optim/muon.hpp>
 #include <shardkit/optim/optimizer.hpp>
 #include <shardkit/optim/sgd.hpp>
 #include <shardkit/step/model.hpp>
@@ -53,6 +55,17 @@ std::unique_ptr<sk::Optimizer<Engine>> make_optimizer(const sk::Model<Engine, Pr
         lion.learning_rate = options.learning_rate;
         lion.weight_decay = options.weight_decay;
         return std::make_unique<sk::Lion<Engine, Precision>>(model, lion, without_decay_of_vectors());
+    }
+    if (options.optimizer == OptimizerKind::muon) {
+        sk::AdamWOptions rest;
+        rest.learning_rate = options.learning_rate;
+        rest.weight_decay = options.weight_decay;
+        sk::MuonOptions muon;
+        muon.learning_rate = options.learning_rate;
+        muon.weight_decay = options.weight_decay;
+        muon.scale = sk::MuonScale::moonlight;  // so that one learning rate serves both
+        return std::make_unique<sk::Muon<Engine, Precision>>(model, sk::CblasProducts{}, muon, rest, sk::Matrices{},
+                                                             without_decay_of_vectors());
     }
     sk::SgdOptions sgd;
     sgd.learning_rate = options.learning_rate;

@@ -17,6 +17,8 @@
 #include <shardkit/context_parallel/ring_exchange.hpp>
 #include <shardkit/mesh/axes_label.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
+#include <shardkit/optim/matrix_plan.hpp>
+#include <shardkit/optim/muon.hpp>
 #include <shardkit/schedule/diff.hpp>
 #include <shardkit/schedule/peak.hpp>
 #include <shardkit/schedule/schedule_table.hpp>
@@ -59,6 +61,10 @@ PlannedGroups planned_groups(const Options& options) {
     for (std::size_t l = 0; l < config.layers; ++l) { groups.blocks.push_back("blocks." + std::to_string(l)); }
     const auto add = [&](sk::GroupDescription group, std::size_t windows) {
         group.windows_per_microbatch = windows;
+        if (options.optimizer == OptimizerKind::muon) {
+            // AdamW's two in every group, and Muon's momentum where there are matrices.
+            group.optimizer_states = group.path.starts_with("blocks") ? 3 : 2;
+        }
         groups.all.push_back(group);
     };
     // The embedding's own backward pass reads no weights, and the head's two passes share a window.
@@ -179,6 +185,17 @@ void require_memory(const Options& options, std::uint64_t needed) {
                               " bytes (" + program::bytes_text(needed) + ")");
 }
 
+/// What Muon adds to the plan: its matrices lie in the blocks.
+template <class T>
+sk::MatrixPlan plan_matrices(const Options& options) {
+    sk::MatrixPlanner<sk::MuonRule, Arithmetic<T>> planner{mesh_of(options).grid(), {}, options.ranks_per_host};
+    for (std::size_t l = 0; l < options.model.layers; ++l) {
+        planner.template add<BlockGroup<T>>("blocks." + std::to_string(l), block_shapes<T>(options.model),
+                                            options.policy.policy());
+    }
+    return planner.plan();
+}
+
 /// What --schedule makes of the step that `dry` says, into a summary of the step without a schedule.
 template <class Dry>
 void add_schedule(PlanSummary& summary, const Options& options, std::span<const sk::GroupDescription> groups,
@@ -189,10 +206,10 @@ void add_schedule(PlanSummary& summary, const Options& options, std::span<const 
     const sk::Schedule step = dry();
     const auto grid = mesh_of(options).grid();
     const sk::ByteCount least = sk::peak(step, groups, assumed.optimizer_states);
-    if (!none) { require_memory(options, least.value + summary.workspace_bytes); }
+    if (!none) { require_memory(options, least.value + summary.beside_bytes()); }
     StepMemory memory{assumed.optimizer_states, summary.library.memory.total(), {}, options.memory_limit > 0};
     memory.most =
-        memory.limited ? sk::ByteCount(options.memory_limit - summary.workspace_bytes) : std::max(least, memory.none);
+        memory.limited ? sk::ByteCount(options.memory_limit - summary.beside_bytes()) : std::max(least, memory.none);
     summary.chosen = choose_schedule(options, step, groups, grid, assumed.engine, memory);
     const auto& followed = summary.chosen.schedule;
     if (followed) { summary.library = sk::plan(*followed, groups, grid, assumed); }
@@ -218,6 +235,12 @@ PlanSummary plan_for(const Options& options) {
     summary.workspace_bytes = Workspace<T>::bytes(options.model, split, split.local(options.pass_shape())) +
                               exchange_elements<Arithmetic<T>>(options) * sizeof(Arithmetic<T>);
     summary.library = sk::plan(groups, grid, assumed);
+    sk::TrafficPlan of_matrices;
+    if (options.optimizer == OptimizerKind::muon) {
+        const sk::MatrixPlan matrices = plan_matrices<T>(options);
+        summary.matrix_bytes = matrices.bytes().value;
+        of_matrices = matrices.traffic;
+    }
     add_schedule(summary, options, groups, assumed, [&] { return dry_step<T>(options, groups); });
     if (const std::size_t data_ranks = options.mesh.dp * options.mesh.cp; data_ranks > 1) {
         // The loss: one double.
@@ -226,6 +249,11 @@ PlanSummary plan_for(const Options& options) {
         const auto hosts = sk::detail::host_spread(over_data, grid, options.ranks_per_host);
         summary.library.traffic.add(sk::Verb::all_reduce, over_data, 1, loss,
                                     sk::detail::all_reduce_moved(loss, loss, data_ranks, assumed.engine, hosts));
+    }
+    for (const auto& [verb, axes, traffic] : of_matrices.rows()) {
+        summary.library.traffic.add_mean(
+            verb, axes, static_cast<double>(traffic.calls), static_cast<double>(traffic.payload.value),
+            static_cast<double>(traffic.moved.value), static_cast<double>(traffic.between_hosts.value));
     }
     add_activations(summary.library.traffic, options, sizeof(Arithmetic<T>), assumed.engine);
     summary.collectives = collectives_of(summary.library.traffic);
@@ -293,6 +321,7 @@ std::string describe_plan(const Options& options, const PlanSummary& plan) {
         row("gradient buffers", memory.gradient_buffers.value);
     }
     row("reduce buffers", memory.reduce_buffers.value);
+    if (plan.matrix_bytes > 0) { row("matrices", plan.matrix_bytes); }
     row("activations", plan.workspace_bytes);
     row("total", plan.bytes_per_rank());
     out << "on the wire per rank and step, planned:\n";

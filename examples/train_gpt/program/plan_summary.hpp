@@ -18,11 +18,13 @@ namespace train_gpt {
 struct PlanSummary {
     shardkit::Plan library;
     std::uint64_t workspace_bytes = 0;  // activations, scratch, travelling keys and values, and tokens of one rank
+    std::uint64_t matrix_bytes = 0;     // whole matrices of Muon, on the rank with most
     ChosenSchedule chosen{};
     std::string schedule_text;                 // for --schedule-out, where asked for
     std::vector<CollectiveCount> collectives;  // of one steady step of one rank, the mean over ranks
 
-    std::uint64_t bytes_per_rank() const noexcept { return library.memory.total().value + workspace_bytes; }
+    std::uint64_t beside_bytes() const noexcept { return workspace_bytes + matrix_bytes; }
+    std::uint64_t bytes_per_rank() const noexcept { return library.memory.total().value + beside_bytes(); }
 };
 
 /// Arithmetic only: any number of ranks on any machine.
