@@ -167,9 +167,8 @@ ROUNDING = [
     ("shardkit/backend/host/enqueued_kernels.hpp", "elements by their place in the shard",
      "parts.draws.element = range.element;", "parts.draws.element = range.begin;"),
     ("shardkit/backend/host/kernels.hpp", "draws that begin anew in every block of the kernel",
-     """const Master rounded = round_stochastically<Master>(updated[i], draw(spans.draws.element + at + i));
-                spans.master[at + i] = rounded;""",
-     "spans.master[at + i] = round_stochastically<Master>(updated[i], draw(spans.draws.element + i));"),
+     "master[i] = round_stochastically<Master>(updated[i], draw(spans.draws.element + at + i));",
+     "master[i] = round_stochastically<Master>(updated[i], draw(spans.draws.element + i));"),
 ]
 
 # What an optimizer of whole matrices is made of: exchanges by statements, numbers by expressions.
@@ -209,6 +208,39 @@ MATRIX_EXPRESSIONS = [
     (MUON, "Muon without weight decay", "parameter = [[decay * parameter]] - step * moved;", "parameter"),
     (MUON, "Jordan's scale of wide matrices", "[[square_root(longer / columns)]];", "square_root(rows / columns)"),
     (MUON, "Moonlight's scale without its factor", "? [[0.2 * square_root(longer)]]", "square_root(longer)"),
+]
+
+# What states in bf16 and in blocks of 8 bits are made of, and split masters, likewise.
+BLOCK8 = "shardkit/core/block8.hpp"
+STORAGE = "shardkit/optim/state_storage.hpp"
+SPLIT = "shardkit/core/split_float.hpp"
+UP = "const V up = [[select(draw * (2.0F * below + 1.0F) < ratio - below * below, V(1.0F), V(0.0F))]];"
+KEY = "key_([[mixed(low(seed) ^ mixed(high(seed) ^ low(step) ^ (high(step) + pair) * spread))]]) {}"
+CODES = [
+    (BLOCK8, "codes that are cut off", UP, "V(0.0F)"),
+    (BLOCK8, "codes with equal chances", UP, "select(draw < 0.5F, V(1.0F), V(0.0F))"),
+    (STORAGE, "states' draws that no step decides", KEY, "mixed(low(seed) ^ mixed(high(seed) ^ pair * spread))"),
+    (STORAGE, "states' draws that no seed decides", KEY, "mixed(mixed(low(step) ^ pair * spread))"),
+    (SPLIT, "a rest without its sign",
+     "const std::uint32_t word = [[(std::uint32_t{upper} << 16U) - ((std::uint32_t{lower} & 0x8000U) << 1U)]];",
+     "std::uint32_t{upper} << 16U"),
+    (SPLIT, "an upper half that is cut off", "[[word + 0x8000U]]", "word"),
+    ("shardkit/backend/host/states.inc", "draws that begin anew in every block",
+     "const std::uint64_t element = [[states.element + b * Block8::block + part * lanes]];",
+     "states.element + part * lanes"),
+]
+STATES = [
+    (BLOCK8, "squares that become zero",
+     "return select(code < 1.0F, select(number > 0.0F, V(1.0F), V(0.0F)), code);", "return code;"),
+    (BLOCK8, "numbers without their sign",
+     "return 128.0F + select(number < 0.0F, V(0.0F - (below + up)), V(below + up));", "return 128.0F + below + up;"),
+    (BLOCK8, "a NaN that is hidden", "return std::numeric_limits<float>::quiet_NaN();", "return 0.0F;"),
+    (STORAGE, "two states with one draw", "own >>= 16U;", "own &= 0xffffU;"),
+    (STORAGE, "draws that repeat after 2^32 elements", "return key_ ^ high(element) * spread;", "return key_;"),
+    ("shardkit/backend/host/enqueued_kernels.hpp", "states' elements by their place in the shard",
+     "parts.state_draws.element = range.element;", "parts.state_draws.element = range.begin;"),
+    ("shardkit/optim/group_optimizer.hpp", "groups whose states draw the same", "seed.add(group.path);",
+     "static_cast<void>(0);"),
 ]
 
 # What exact sums and the norm's are made of, by statements likewise.
@@ -571,6 +603,7 @@ def main():
         Target("rounding", ROOT / "include", [], "rounding_killer.cpp", statements=ROUNDING),
         Target("matrices", ROOT / "include", [], "matrix_killer.cpp", flags=["-pthread"], statements=MATRIX_STATEMENTS,
                expressions=MATRIX_EXPRESSIONS),
+        Target("states", ROOT / "include", [], "states_killer.cpp", statements=STATES, expressions=CODES),
         Target("exact", ROOT / "include", [], "exact_killer.cpp", statements=EXACT),
         Target("tree", ROOT / "include", [], "tree_killer.cpp", statements=TREE),
         Target("layers", ROOT / "include", ["shardkit/tensor_parallel", "shardkit/context_parallel"],
