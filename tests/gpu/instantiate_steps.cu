@@ -36,9 +36,9 @@ BEGIN(sk::LionRule, double)
 #define FILL(...)                                                                                   \
     template void DeviceLaunch::operator()(std::uint64_t, const sk::detail::FillWork<__VA_ARGS__>&, \
                                            std::string_view) const;
-FILL(float, float, sk::InitialValues)
-FILL(sk::bf16, float, sk::InitialValues)
-FILL(float, void, sk::InitialValues)
+FILL(float, sk::detail::RoundToNearest<float>, sk::InitialValues)
+FILL(sk::bf16, sk::detail::RoundToNearest<float>, sk::InitialValues)
+FILL(float, sk::detail::RoundToNearest<>, sk::InitialValues)
 #define NORMS(...)                                                                                         \
     template void DeviceLaunch::operator()(std::uint64_t, const sk::detail::AddPartialNorms<__VA_ARGS__>&, \
                                            std::string_view) const;

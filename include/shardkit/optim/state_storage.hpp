@@ -152,9 +152,12 @@ using RuleIn = typename detail::RuleStoredIn<Rule, Format>::type;
 /// The word by which an optimizer is made with its states in a format:
 ///     AdamW optimizer{model, states_in<StateFormat::bf16>, {.learning_rate = 3e-4}};
 template <StateFormat Format>
-struct StatesIn {};
+struct StatesIn {
+    /// Of `states_in` alone: an empty list in an optimizer's place for options is no word.
+    constexpr explicit StatesIn(StateFormat /*format*/) noexcept {}
+};
 /// Says in which format an optimizer keeps its states, see StatesIn.
 template <StateFormat Format>
-inline constexpr StatesIn<Format> states_in{};
+inline constexpr StatesIn<Format> states_in{Format};
 
 }  // namespace shardkit
