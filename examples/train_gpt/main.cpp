@@ -118,7 +118,7 @@ class Reached {
     void after_step(const StepReport& report) {
         const std::lock_guard lock(mutex_);
         results_.losses.push_back(report.loss);
-        results_.grad_norms.push_back(report.grad_norm);
+        if (report.grad_norm) { results_.grad_norms.push_back(*report.grad_norm); }
         results_.tokens_per_second = report.tokens_per_second;
     }
 

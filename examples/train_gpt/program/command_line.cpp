@@ -66,7 +66,11 @@ void add_flags(program::Flags& flags) {
               "fp32 masters of bf16 parameters: kept, split (16 bits beside each parameter) or none [kept]");
     flags.add("--lr", "X", "learning rate [1e-3; 0.1 with sgd, 3e-4 with lion]");
     flags.add("--weight-decay", "X", "weight decay of the matrices [0.01]");
-    flags.add("--clip", "X", "largest global gradient norm; 0 for no clipping [1]");
+    flags.add("--clip", "X", "largest global gradient norm; 0 for no clipping [1; 0 with --release on]");
+    flags.add(
+        "--release", "on|off",
+        "update each group in the backward pass, behind its gradients' reduction, and give them back: one pass a "
+        "step, no clipping, no norm, --schedule none [off]");
     flags.add(
         "--schedule", "NAME",
         "when a step communicates: none (when a verb is called), prefetch or prefetch:N (gathers start N windows "
@@ -159,7 +163,10 @@ std::optional<Options> parse_command_line(int count, const char* const* argument
         o.ranks_per_host = ranks_per_host;
         o.spare_processor = spare_processor;
     }
-    o.schedule = {ScheduleChoice::Kind::automatic, 0};
+    program::read_name(flags, "--release", program::switch_names, o.release);
+    const bool releases = o.release == sk::GradientRelease::at_update;
+    if (releases) { o.clip = 0; }
+    o.schedule = {releases ? ScheduleChoice::Kind::none : ScheduleChoice::Kind::automatic, 0};
     flags.use("--mesh", [&](const auto& flag, const auto& given) { o.mesh = program::parse_mesh(flag, given); });
     if (o.engine == EngineKind::threads) {
         o.spare_processor = shardkit::host::detail::allowed_cpus() > o.mesh.world();
@@ -281,6 +288,20 @@ void validate(const Options& o) {
         throw program::InputError(batch + ": expected at least " + std::to_string(o.mesh.dp) + " x " +
                                   std::to_string(o.microbatches) +
                                   ", a sequence for each data-parallel rank and microbatch");
+    }
+    if (o.release == sk::GradientRelease::at_update) {
+        const auto refuse = [](const std::string& given, const char* expected) {
+            throw program::InputError("--release on with " + given + ": expected " + expected);
+        };
+        if (o.clip > 0) { refuse("--clip", "--clip 0, as a norm needs the gradients of all groups at once"); }
+        if (o.microbatches > 1) {
+            refuse("--microbatches " + std::to_string(o.microbatches),
+                   "1, as gradients stay in memory until the last one");
+        }
+        if (o.schedule.kind != ScheduleChoice::Kind::none) {
+            refuse("--schedule " + o.schedule.text(), "none, as a schedule has its updates at the end");
+        }
+        if (!o.schedule_out.empty()) { refuse("--schedule-out", "a step with its updates at the end"); }
     }
     validate_split(o);
     constexpr std::size_t many = 1'000'000'000;

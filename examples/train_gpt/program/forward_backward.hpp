@@ -61,21 +61,23 @@ SummedLoss forward_backward(Model& model, Accumulation& accumulation, Pass& pass
     std::optional<decltype(accumulation.gradients(model.embedding))> d_embedding;
     SummedLoss loss;
     auto d_head = accumulation.gradients(model.head);
+    // Added once its window is closed: an update may follow.
+    std::optional<decltype(accumulation.gradients(model.logits.front()))> d_logits;
     with_head(model, [&](const HeadWeights<const T*>& w) {
-        const auto backward = [&](T* d_logits) {
+        const auto backward = [&](T* d_weights) {
             pass.head(w);
             loss = pass.loss(targets, 1.0);
-            pass.head_backward(w, {d_head[NormWeight<T>{}], d_head[NormBias<T>{}], d_logits});
+            pass.head_backward(w, {d_head[NormWeight<T>{}], d_head[NormBias<T>{}], d_weights});
         };
         if (model.tied()) {
             d_embedding.emplace(accumulation.gradients(model.embedding));
             backward((*d_embedding)[Wte<T>{}]);
         } else {
-            auto d_logits = accumulation.gradients(model.logits.front());
-            backward(d_logits[LogitsWeight<T>{}]);
-            accumulation.add(std::move(d_logits));
+            d_logits.emplace(accumulation.gradients(model.logits.front()));
+            backward((*d_logits)[LogitsWeight<T>{}]);
         }
     });
+    if (d_logits) { accumulation.add(std::move(*d_logits)); }
     accumulation.add(std::move(d_head));
 
     for (std::size_t l = model.blocks.size(); l > 0; --l) {

@@ -6,12 +6,15 @@
 
 namespace train_gpt {
 
-/// The options of a group with the command line's policy and masters: of the groups that train and of those in plans.
+/// The options of a group with the command line's policy, masters and release: of the groups that train and of those
+/// in plans.
 template <class Group>
 shardkit::ShardedOptions<Group, shardkit::DynamicPolicy> group_options(const shardkit::DynamicPolicy& policy,
-                                                                       shardkit::MasterWeights master) {
+                                                                       shardkit::MasterWeights master,
+                                                                       shardkit::GradientRelease release) {
     shardkit::ShardedOptions<Group, shardkit::DynamicPolicy> options{policy};
     options.master = master;
+    options.gradient_release = release;
     return options;
 }
 

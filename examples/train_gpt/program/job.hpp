@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 
 #include "choose_schedule.hpp"
@@ -17,8 +18,8 @@ namespace train_gpt {
 struct StepReport {
     std::size_t step;  // from 0
     double loss;
-    double grad_norm;
-    double tokens_per_second;  // so far; from the second step on without the first
+    std::optional<double> grad_norm;  // none with --release on
+    double tokens_per_second;         // so far; from the second step on without the first
 };
 
 enum class KeepParameters : std::uint8_t { no, yes };

@@ -53,6 +53,7 @@ struct Options {
     double learning_rate = 1e-3;
     double weight_decay = 0.01;
     double clip = 1.0;  // 0: no clipping
+    shardkit::GradientRelease release = shardkit::GradientRelease::never;
     ScheduleChoice schedule;
     std::uint64_t memory_limit = 0;  // bytes of a rank; 0: none
     std::uint64_t seed = 1;

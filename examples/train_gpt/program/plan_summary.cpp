@@ -7,6 +7,7 @@
 #include <sstream>
 #include <stdexcept>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -50,7 +51,7 @@ struct PlannedGroups {
 template <class Group>
 sk::GroupDescription describe_group(std::string_view path, const sk::Shapes<Group>& shapes, const Options& options) {
     return sk::describe_group<Group>(path, shapes, mesh_of(options).grid(),
-                                     group_options<Group>(options.policy.policy(), options.master));
+                                     group_options<Group>(options.policy.policy(), options.master, options.release));
 }
 
 template <class T>
@@ -224,6 +225,7 @@ template <class T>
 PlanSummary plan_for(const Options& options) {
     sk::PlanOptions assumed;
     assumed.microbatches = options.microbatches;
+    assumed.norms_per_step = options.release == sk::GradientRelease::at_update ? 0 : 1;
     assumed.optimizer_states = {options.optimizer == OptimizerKind::adamw ? 2U : 1U, options.states};
     assumed.ranks_per_host = options.ranks_per_host;
     assumed.engine = traits_of(options.engine);
@@ -302,9 +304,10 @@ std::string describe_plan(const Options& options, const PlanSummary& plan) {
         << ", " << m.heads << " heads, " << name(head_names, m.head) << " head, sequence " << m.sequence << '\n'
         << "run:   mesh " << options.mesh.describe() << ", " << options.policy.text() << ", engine "
         << name(engine_names, options.engine) << split_text(options) << ", " << name(dtype_names, options.dtype)
-        << ", " << name(optimizer_names, options.optimizer) << ", " << grouped(options.tokens_per_step())
-        << " tokens per step in " << options.microbatches << (options.microbatches == 1 ? " pass" : " passes")
-        << " per rank\n"
+        << ", " << name(optimizer_names, options.optimizer)
+        << (options.release == sk::GradientRelease::at_update ? ", gradients released" : "") << ", "
+        << grouped(options.tokens_per_step()) << " tokens per step in " << options.microbatches
+        << (options.microbatches == 1 ? " pass" : " passes") << " per rank\n"
         << schedule_line(options, plan) << "memory per rank, planned:\n";
     const auto& memory = plan.library.memory;
     const auto row = [&](const char* kind, std::uint64_t bytes) {

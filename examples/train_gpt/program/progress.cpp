@@ -37,14 +37,16 @@ std::string progress_text(const StepReport& report, std::size_t steps, double se
     std::array<Field, 5> fields{{
         {"step " + std::to_string(report.step + 1) + "/" + std::to_string(steps), 5},
         {program::formatted("loss %.4f", report.loss), 3},
-        {program::formatted("norm %.3f", report.grad_norm), 1},
+        {report.grad_norm ? program::formatted("norm %.3f", *report.grad_norm) : std::string(), 1},
         {grouped(static_cast<std::uint64_t>(report.tokens_per_second)) + " tokens/s", 2},
         {duration_text(seconds_left) + " left", 4},
     }};
     for (int kept_from = 0;; ++kept_from) {
         std::string text;
         for (const Field& field : fields) {
-            if (field.left_out > kept_from) { text += (text.empty() ? "" : "  ") + field.text; }
+            if (field.left_out > kept_from && !field.text.empty()) {
+                text += (text.empty() ? "" : "  ") + field.text;
+            }
         }
         if (text.size() <= width) { return text; }
         if (kept_from == 4) { return text.substr(0, width); }

@@ -58,10 +58,10 @@ struct FinalParameter {
 /// What a run leaves behind; rank 0 writes it.
 struct Results {
     Results() = default;
-    explicit Results(std::size_t steps) : losses(steps), grad_norms(steps) {}
+    explicit Results(std::size_t steps) : losses(steps) { grad_norms.reserve(steps); }
 
     std::vector<double> losses;      // per step of this run, mean over the global batch
-    std::vector<double> grad_norms;  // per step, before clipping
+    std::vector<double> grad_norms;  // per step, before clipping; none with --release on
     double tokens_per_second = 0;
     std::uint64_t peak_bytes_per_rank = 0;          // the largest of all ranks
     std::uint64_t allocations_per_steady_step = 0;  // rounded up

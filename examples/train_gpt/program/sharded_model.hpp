@@ -26,19 +26,20 @@ class ShardedModel {
 
     /// Collective over the mesh. Parameters are zero until `groups()` are initialized.
     ShardedModel(sk::Context<Engine>& context, const ModelConfig& config, const sk::DynamicPolicy& policy,
-                 sk::MasterWeights master = sk::MasterWeights::kept)
+                 sk::MasterWeights master = sk::MasterWeights::kept,
+                 sk::GradientRelease release = sk::GradientRelease::never)
         : embedding(context, "embedding", embedding_shapes<T>(config),
-                    group_options<EmbeddingGroup<T>>(policy, master)),
-          head(context, "head", head_shapes<T>(config), group_options<HeadGroup<T>>(policy, master)) {
+                    group_options<EmbeddingGroup<T>>(policy, master, release)),
+          head(context, "head", head_shapes<T>(config), group_options<HeadGroup<T>>(policy, master, release)) {
         // Places before groups: a vector that grew would move what an optimizer refers to.
         blocks.reserve(config.layers);
         for (std::size_t l = 0; l < config.layers; ++l) {
             blocks.emplace_back(context, "blocks." + std::to_string(l), block_shapes<T>(config),
-                                group_options<BlockGroup<T>>(policy, master));
+                                group_options<BlockGroup<T>>(policy, master, release));
         }
         if (config.head == HeadKind::untied) {
             logits.emplace_back(context, "logits", logits_shapes<T>(config),
-                                group_options<LogitsGroup<T>>(policy, master));
+                                group_options<LogitsGroup<T>>(policy, master, release));
         }
     }
 

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -55,15 +56,16 @@ std::vector<CollectiveCount> mean_collectives(sk::Context<Engine>& context) {
 /// where it does: the first rank that fails lets the launcher end the others with a signal, which must find rank 0
 /// knowing that this is no interruption.
 template <class Engine>
-void require_finite(sk::Context<Engine>& context, std::size_t step, double loss, double grad_norm, const Job& job) {
-    if (std::isfinite(loss) && std::isfinite(grad_norm)) { return; }
+void require_finite(sk::Context<Engine>& context, std::size_t step, double loss, std::optional<double> grad_norm,
+                    const Job& job) {
+    if (std::isfinite(loss) && std::isfinite(grad_norm.value_or(0))) { return; }
     if (context.rank() == 0 && job.diverged) { job.diverged(); }
     sk::barrier(context.world());
     const auto text = [](double value) {
         return std::isnan(value) ? std::string("nan") : program::formatted("%.4g", value);
     };
     throw std::runtime_error("step " + std::to_string(step + 1) + ": the loss is " + text(loss) +
-                             ", the gradient norm " + text(grad_norm) +
+                             (grad_norm ? ", the gradient norm " + text(*grad_norm) : std::string()) +
                              ", expected finite numbers: training diverged, with --lr " +
                              text(job.options.learning_rate));
 }
@@ -153,11 +155,11 @@ class RankSteps {
     bool reports() const { return context_.rank() == 0; }
     bool traces() const { return job_.chosen.schedule && !job_.options.trace.empty(); }
 
-    void report(std::size_t step, double loss, double grad_norm) {
+    void report(std::size_t step, double loss, std::optional<double> grad_norm) {
         if (!reports()) { return; }
         const std::size_t done = step - job_.start.first_step;
         results_.losses[done] = loss;
-        results_.grad_norms[done] = grad_norm;
+        if (grad_norm) { results_.grad_norms.push_back(*grad_norm); }
         // Of a run of several steps the first is not timed: it takes memory.
         const double seconds = std::chrono::duration<double>(Clock::now() - start_).count();
         results_.tokens_per_second =
@@ -214,7 +216,6 @@ class RankSteps {
         if (!reports()) { return; }
         results_.signal = signal;
         results_.losses.resize(steps - job_.start.first_step);
-        results_.grad_norms.resize(results_.losses.size());
     }
 
     sk::Context<Engine>& context_;

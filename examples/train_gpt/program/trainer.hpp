@@ -54,7 +54,7 @@ class Trainer {
           part_(split_.chunks(options_.model.sequence)),
           data_ranks_(context.template sub_mesh<sk::Axes<sk::Dp, sk::Cp>>()),
           data_(job.text, options_.model.sequence, options_.seed),
-          model_(context, options_.model, options_.policy.policy(), options_.master),
+          model_(context, options_.model, options_.policy.policy(), options_.master, options_.release),
           groups_(model_.groups()),
           following_(begin(job)),
           optimizer_(make_optimizer(groups_, options_)),
@@ -66,7 +66,7 @@ class Trainer {
 
     struct Step {
         double loss;  // mean over the global batch
-        double grad_norm;
+        std::optional<double> grad_norm;
     };
 
     Step step(std::size_t number) {
@@ -76,6 +76,9 @@ class Trainer {
         if (times_calls_ && context_.world_size() > 1) { timed.emplace(context_.world().label().journal, calls_); }
         unled_.began = std::chrono::steady_clock::now();
         sk::Accumulation accumulation{groups_, options_.microbatches};
+        const auto all_tokens = static_cast<double>(options_.tokens_per_step());
+        const bool releases = options_.release == sk::GradientRelease::at_update;
+        if (releases) { optimizer_->step_in_backward(accumulation, {.divisor = sk::divide_by(all_tokens)}); }
         SummedLoss loss;
         for (std::size_t m = 0; m < options_.microbatches; ++m) {
             const BatchShape batch{options_.microbatch_sequences(m), part_.tokens()};
@@ -83,7 +86,6 @@ class Trainer {
                        work_.targets());
             loss += forward_backward(model_, accumulation, work_.pass(), batch, work_.tokens(), work_.targets());
         }
-        const auto all_tokens = static_cast<double>(options_.tokens_per_step());
         const auto norm = optimizer_->step(
             std::move(accumulation),
             {.divisor = sk::divide_by(all_tokens), .max_norm = options_.clip > 0 ? options_.clip : sk::unlimited});
@@ -91,7 +93,9 @@ class Trainer {
         unled_.communication = calls_.seconds();
         unled_.compute = unled_.seconds - unled_.communication;
         sk::all_reduce_in_place(data_ranks_, sk::ReduceOp::sum, std::span<double>(&loss.sum, 1));
-        return {loss.sum / all_tokens, norm.value()};
+        const double mean = loss.sum / all_tokens;
+        if (releases) { return {mean, std::nullopt}; }
+        return {mean, norm.value()};
     }
 
     /// Times the steps to come. Where they follow no schedule each call is made when it is needed, and the rank waits

@@ -28,6 +28,11 @@ struct Access {
     static auto finish(Accumulation&& accumulation, Location where) {
         return std::forward<Accumulation>(accumulation).finish(where);
     }
+    /// Returns an accumulation's link to the optimizer that updates its groups in the backward pass.
+    template <class Accumulation>
+    static auto& backward(Accumulation& accumulation) noexcept {
+        return accumulation.backward_;
+    }
     /// Returns the groups of an accumulation.
     template <class Accumulation, class Location>
     static const auto& groups(const Accumulation& accumulation, Location where) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <forward_list>
@@ -117,10 +118,11 @@ class SlotPool {
 
 /// The purpose of a leased buffer. Pools are not shared between purposes, so that a gradient never waits for the end
 /// of a window.
-enum class SlotPurpose : std::uint8_t { gather, gradient, reduce };
+enum class SlotPurpose : std::uint8_t { gather, gradient, sums, reduce };
 
 constexpr std::string_view name(SlotPurpose purpose) noexcept {
-    return purpose == SlotPurpose::gather ? "gather" : purpose == SlotPurpose::gradient ? "gradient" : "reduce";
+    constexpr std::array<std::string_view, 4> names{"gather", "gradient", "reduced gradient", "reduce"};
+    return names[static_cast<std::size_t>(purpose)];
 }
 
 /// A rank's pools, one for each purpose and kind of group. Which windows can be open together therefore depends on

@@ -85,6 +85,11 @@ class CombinedOptimizer : public Optimizer<EngineType> {
         }
         return its.before;
     }
+    detail::StatementHash begin_backward(const detail::StatedStep& /*step*/, SourceLocation where) override {
+        refuse(where, "step_in_backward");
+    }
+    void run_alone(detail::Group<Engine>& /*group*/) override {}
+    void tear(detail::Group<Engine>& /*torn*/, SourceLocation /*where*/) override {}
     const detail::StatementsHandle& choices(std::size_t number) const noexcept override {
         return groups_[number].choices;
     }

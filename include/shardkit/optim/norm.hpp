@@ -194,17 +194,26 @@ class GlobalNorm {
                std::uint64_t gradients) noexcept
         : context_(&context), memory_(&memory), total_(total), taken_(memory.taken()), gradients_(gradients) {}
 
+    /// Of a step that takes none.
+    explicit GlobalNorm(const Context<Engine>& context) noexcept : context_(&context) {}
+
     detail::NormTotal read(SourceLocation where) const;
 
     const Context<Engine>* context_;
-    const detail::NormMemory<Engine>* memory_;
-    const double* total_;
-    std::uint64_t taken_;
-    std::uint64_t gradients_;
+    const detail::NormMemory<Engine>* memory_ = nullptr;  // null: none was taken
+    const double* total_ = nullptr;
+    std::uint64_t taken_ = 0;
+    std::uint64_t gradients_ = 0;
 };
 
 template <class Engine>
 const double* GlobalNorm<Engine>::data(SourceLocation where) const {
+    if (memory_ == nullptr) {
+        throw_usage_error(where,
+                          "GlobalNorm: of a step that updated each group in its backward pass, when the gradients of "
+                          "the others were not there; expected a step without step_in_backward where a norm is asked "
+                          "for");
+    }
     if (memory_->taken() - taken_ >= detail::norm_slots) {
         throw_usage_error(where, "GlobalNorm: ", memory_->taken() - taken_,
                           " more norms were taken before this one was used, expected fewer than ",

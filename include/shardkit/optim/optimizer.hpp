@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -10,6 +11,9 @@
 #include <utility>
 #include <vector>
 
+#include <shardkit/detail/concat.hpp>
+#include <shardkit/detail/end_program.hpp>
+#include <shardkit/detail/number_text.hpp>
 #include <shardkit/optim/clip.hpp>
 #include <shardkit/optim/group_progress.hpp>
 #include <shardkit/optim/norm.hpp>
@@ -76,11 +80,13 @@ class CombinedOptimizer;
 /// Scalars of a step (step counts, learning rate, clip coefficient, loss scale) live in the engine's memory and are
 /// computed in the compute stream's order: a step waits for nothing and can be captured in a graph.
 template <class EngineType>
-class Optimizer {
+class Optimizer : private detail::BackwardUpdates<EngineType> {
   public:
     using Engine = EngineType;
 
-    virtual ~Optimizer() = default;
+    virtual ~Optimizer() {
+        if (backward_) { detail::end_program("an optimizer ended or was moved during a step in backward"); }
+    }
 
     /// The groups that it updates.
     const Groups<Engine>& model() const noexcept { return model_; }
@@ -99,6 +105,25 @@ class Optimizer {
     ///          options out of range: the accumulation is as it was then. UsageError as reduce
     GlobalNorm<Engine> step(Accumulation<Engine>&& accumulation, const StepOptions<Engine>& options = {},
                             SourceLocation where = SourceLocation::current());
+
+    /// Lets each group be updated in the backward pass, behind the last reduction of its gradients, instead of all
+    /// groups at the end. Call it before the first gradients; `step` with the accumulation closes the step. The bits
+    /// are those of a plain step. A group with GradientRelease::at_update gives its gradients back with its update,
+    /// so that those of a few groups are in memory at once, and not the model's.
+    ///     Accumulation accumulation{model};
+    ///     optimizer.step_in_backward(accumulation);
+    ///     // backward: windows end before the group's last add
+    ///     optimizer.step(std::move(accumulation));
+    /// No window of a group opens between its update and the end of the step. The optimizer stays where it is until
+    /// then. If the accumulation ends before, the updated groups refuse to be used until they are loaded.
+    /// Order:   collective over the world where the engine compares calls; each update is stream-ordered local work
+    /// Cost:    two launches for each group, where a plain step takes small groups together
+    /// @throws  UsageError for a norm to clip by or a loss scale, which need all gradients at once; for a
+    ///          CombinedOptimizer, gradients that were added before, another model, a schedule, or a number of
+    ///          microbatches that is not known; nothing has changed then
+    /// Source:  fused backward of LOMO, arXiv 2306.09782; optimizer step in backward of PyTorch
+    void step_in_backward(Accumulation<Engine>& accumulation, const StepOptions<Engine>& options = {},
+                          SourceLocation where = SourceLocation::current());
 
     /// Updates every group from its reduced gradients and writes the next gather's source, in one pass.
     /// With a loss scale, a step whose gradients overflowed changes nothing but the scale, for which the norm is
@@ -135,6 +160,14 @@ class Optimizer {
     }
     /// @throws UsageError when it was moved from
     void require_here(SourceLocation where) const;
+    /// @throws UsageError, which names `verb`, for that or during a step in backward, whose groups share the numbers
+    void require_between_steps(std::string_view verb, SourceLocation where) const {
+        require_here(where);
+        if (!backward_) { return; }
+        throw_usage_error(where, "optimizer: ", verb, " during the step in backward that began at ",
+                          backward_->where.file, ":", backward_->where.line,
+                          "; expected before it, or after optimizer.step(std::move(accumulation))");
+    }
 
   private:
     friend detail::Access;
@@ -173,6 +206,7 @@ class Optimizer {
     void step_clipped(Reduced<Engine>&& reduced, const ClipCoefficient& coefficient, SourceLocation where);
     /// Refuses a step that these gradients or the model's state do not allow; nothing has changed then.
     void check_model(const Groups<Engine>& gradients, SourceLocation where) const;
+    void require_own(const Groups<Engine>& gradients, SourceLocation where) const;
     void check_step(const Groups<Engine>& gradients, Act first, SourceLocation where) const;
     /// A step that was checked.
     void update(Reduced<Engine>&& reduced, const ClipCoefficient& coefficient, SourceLocation where);
@@ -180,6 +214,22 @@ class Optimizer {
     /// Gives the updates of the groups that take part to the compute stream. @returns what ranks state of the step
     virtual detail::StatementHash run(const Reduced<Engine>& reduced, const ClipCoefficient& coefficient,
                                       const detail::StepShare& share, SourceLocation where) = 0;
+    /// Begins a step whose groups are updated one by one. @returns what ranks state of it
+    virtual detail::StatementHash begin_backward(const detail::StatedStep& step, SourceLocation where) = 0;
+    /// Gives the update of one group to the compute stream.
+    virtual void run_alone(detail::Group<Engine>& group) = 0;
+    /// Marks as torn what it has updated of a group.
+    virtual void tear(detail::Group<Engine>& torn, SourceLocation where) = 0;
+    /// Closes a step in backward.
+    GlobalNorm<Engine> close_backward(Accumulation<Engine>&& accumulation, const StepOptions<Engine>& options,
+                                      SourceLocation where);
+    void check_group(const detail::Group<Engine>& group, SourceLocation where) const override {
+        if (group.trainable()) { group.begin_update(where); }
+    }
+    void update_group(detail::Group<Engine>& group, SourceLocation where) override;
+    void end_backward(typename detail::BackwardUpdates<Engine>::End end) noexcept override;
+    static void refuse_all_gradients(std::string_view verb, const StepOptions<Engine>& options, SourceLocation where);
+
     /// What its ParamGroups choose for group `number`; null where ranks do not compare it.
     virtual const detail::StatementsHandle& choices(std::size_t number) const noexcept = 0;
     /// Which parameters of each group it updates.
@@ -189,6 +239,12 @@ class Optimizer {
 
     Groups<Engine> model_;
     std::string left_out_;  // the first parameter that is another optimizer's
+    struct Backward {
+        detail::StatementHash stated;
+        double divisor;
+        SourceLocation where;
+    };
+    std::optional<Backward> backward_;  // the step in backward that is under way
 };
 
 // Out of the class, so that `extern template` keeps them out of a file.
@@ -197,6 +253,9 @@ template <class Engine>
 GlobalNorm<Engine> Optimizer<Engine>::step(Accumulation<Engine>&& accumulation, const StepOptions<Engine>& options,
                                            SourceLocation where) {
     detail::validate_max_norm(options.max_norm, "optimizer step", where);
+    if (detail::Access::backward(accumulation).get() != nullptr) {
+        return close_backward(std::move(accumulation), options, where);
+    }
     check_model(detail::Access::groups(accumulation, where), where);
     Reduced<Engine> reduced = options.loss_scale == nullptr
                                   ? reduce(std::move(accumulation), options.divisor, where)
@@ -227,6 +286,105 @@ void Optimizer<Engine>::step_clipped(Reduced<Engine>&& reduced, const ClipCoeffi
 }
 
 template <class Engine>
+void Optimizer<Engine>::refuse_all_gradients(std::string_view verb, const StepOptions<Engine>& options,
+                                             SourceLocation where) {
+    if (options.max_norm == unlimited && options.loss_scale == nullptr) { return; }
+    throw_usage_error(
+        where, "optimizer ", verb, ": ",
+        options.loss_scale != nullptr ? std::string("a loss scale")
+                                      : detail::concat("max_norm ", detail::number_text(options.max_norm)),
+        " needs the gradients of all groups before the first update, and a step in backward updates each "
+        "group behind its own reduction; expected one of both");
+}
+
+template <class Engine>
+void Optimizer<Engine>::step_in_backward(Accumulation<Engine>& accumulation, const StepOptions<Engine>& options,
+                                         SourceLocation where) {
+    require_between_steps("step_in_backward", where);
+    refuse_all_gradients("step_in_backward", options, where);
+    if (detail::Access::backward(accumulation).get() != nullptr) {
+        detail::Group<Engine>::refuse_use(
+            where, "optimizer step_in_backward: another optimizer updates the groups of this accumulation already");
+    }
+    const Groups<Engine>& groups = detail::Access::groups(accumulation, where);
+    require_own(groups, where);
+    detail::Access::walk(
+        groups,
+        [&](detail::Group<Engine>& group) {
+            if (!group.trainable()) { return; }
+            if (group.directed().any() != nullptr) {
+                group.refuse_group(where, "step_in_backward while a schedule is followed or a step recorded");
+            }
+            if (group.step().added() > 0 || group.step().taken()) {
+                group.refuse_group(where, "step_in_backward after gradients were handed out; expected it before");
+            }
+            if (group.microbatches() == 0) {
+                group.refuse_group(where,
+                                   "step_in_backward with microbatches until_reduced, whose last one is not known; "
+                                   "expected their number, as Accumulation{model, microbatches}");
+            }
+        },
+        where);
+    detail::StatedStep stated = detail::state_divisor(groups, options.divisor, {}, where);
+    stated.max_norm = unlimited;
+    backward_ = {begin_backward(stated, where), stated.divisor, where};
+    detail::Access::walk(
+        groups, [](detail::Group<Engine>& group) { group.step().update_in_backward(); }, where);
+    detail::Access::backward(accumulation).begin(*this);
+}
+
+template <class Engine>
+void Optimizer<Engine>::update_group(detail::Group<Engine>& group, SourceLocation where) {
+    require_here(where);
+    std::size_t number = 0;
+    std::size_t its = 0;
+    detail::Access::walk(
+        model_,
+        [&](const detail::Group<Engine>& each) {
+            if (&each == &group) { its = number; }
+            ++number;
+        },
+        where);
+    run_alone(group);
+    group.end_update(backward_->stated, hash_of(choices(its)), where);
+    group.release_gradients();
+}
+
+template <class Engine>
+void Optimizer<Engine>::end_backward(typename detail::BackwardUpdates<Engine>::End end) noexcept {
+    const SourceLocation where = backward_->where;
+    backward_.reset();
+    if (end == detail::BackwardUpdates<Engine>::End::complete) { return; }
+    detail::Access::walk(
+        model_,
+        [&](detail::Group<Engine>& group) {
+            if (group.step().updated()) { tear(group, where); }
+        },
+        where);
+}
+
+template <class Engine>
+GlobalNorm<Engine> Optimizer<Engine>::close_backward(Accumulation<Engine>&& accumulation,
+                                                     const StepOptions<Engine>& options, SourceLocation where) {
+    if (detail::Access::backward(accumulation).get() != this) {
+        detail::Group<Engine>::refuse_use(
+            where, "optimizer step: another optimizer updates the groups of this accumulation; expected its step");
+    }
+    refuse_all_gradients("step", options, where);
+    auto& context = model_.context(where);
+    std::size_t ranks = 1;
+    detail::Access::walk(
+        model_, [&](const detail::Group<Engine>& group) { ranks = group.data_ranks(); }, where);
+    if (options.divisor.of(ranks) != backward_->divisor) {
+        throw_usage_error(where, "optimizer step: a divisor of ", detail::number_text(options.divisor.of(ranks)),
+                          ", and step_in_backward at ", backward_->where.file, ":", backward_->where.line, " gave ",
+                          detail::number_text(backward_->divisor), "; expected the same");
+    }
+    const detail::StepScope<Engine> closed = detail::Access::finish(std::move(accumulation), where);
+    return detail::Access::make<GlobalNorm<Engine>>(context);
+}
+
+template <class Engine>
 void Optimizer<Engine>::require_here(SourceLocation where) const {
     if (detail::Access::moved_from(model_)) {
         detail::Group<Engine>::refuse_use(
@@ -235,7 +393,7 @@ void Optimizer<Engine>::require_here(SourceLocation where) const {
 }
 
 template <class Engine>
-void Optimizer<Engine>::check_model(const Groups<Engine>& gradients, SourceLocation where) const {
+void Optimizer<Engine>::require_own(const Groups<Engine>& gradients, SourceLocation where) const {
     require_here(where);
     if (!left_out_.empty()) {
         throw_usage_error(where, "optimizer step: '", left_out_,
@@ -246,6 +404,11 @@ void Optimizer<Engine>::check_model(const Groups<Engine>& gradients, SourceLocat
         detail::Group<Engine>::refuse_use(
             where, "optimizer step: these gradients belong to other groups than the optimizer's model");
     }
+}
+
+template <class Engine>
+void Optimizer<Engine>::check_model(const Groups<Engine>& gradients, SourceLocation where) const {
+    require_own(gradients, where);
     detail::Access::walk(
         model_, [&](detail::Group<Engine>& group) { group.begin_update(where); }, where);
 }

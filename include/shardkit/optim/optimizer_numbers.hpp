@@ -123,7 +123,7 @@ class OptimizerNumbers {
     /// Compares what the ranks called, and begins a step. Collective over the world.
     /// @return what all ranks must state alike of it
     /// @throws CommError as Context::compare_calls
-    StatementHash begin_step(const Reduced<Engine>& reduced, const ClipCoefficient& coefficient,
+    StatementHash begin_step(StatedStep step, LossScaleState* loss_scale, const ClipCoefficient& coefficient,
                              const StepShare& share, SourceLocation where);
     /// Returns what its ParamGroups choose for group `number`.
     const StatementsHandle& choices(std::size_t number) const noexcept { return choices_[number]; }
@@ -235,11 +235,10 @@ void OptimizerNumbers<Rule, Engine>::set_param_groups(std::vector<ParamGroup> pa
 }
 
 template <class Rule, class Engine>
-StatementHash OptimizerNumbers<Rule, Engine>::begin_step(const Reduced<Engine>& reduced,
+StatementHash OptimizerNumbers<Rule, Engine>::begin_step(StatedStep step, LossScaleState* loss_scale,
                                                          const ClipCoefficient& coefficient, const StepShare& share,
                                                          SourceLocation where) {
     if (share.before == 0) { context_->compare_calls(where); }
-    StatedStep step = Access::stated(reduced);
     step.number = ++steps_;
     step.learning_rate = options_.learning_rate;
     step.max_norm = coefficient.max_norm;
@@ -247,9 +246,8 @@ StatementHash OptimizerNumbers<Rule, Engine>::begin_step(const Reduced<Engine>& 
     step.shared = share.before;
     step.updated = where;
     if (stated_ != nullptr) { book()->note(step); }
-    Engine::Kernels::run_once(
-        context_->compute_stream(),
-        BeginStep{reduced.divisor_scale(), coefficient, Access::loss_scale(reduced), scalars_.data(), share.adapts});
+    Engine::Kernels::run_once(context_->compute_stream(),
+                              BeginStep{1 / step.divisor, coefficient, loss_scale, scalars_.data(), share.adapts});
     return step.update_hash();
 }
 

@@ -153,7 +153,7 @@ class RuleOptimizer : public Optimizer<EngineType> {
     const Options& options() const noexcept { return numbers_.options(); }
     double learning_rate() const noexcept override { return options().learning_rate; }
     void set_learning_rate(double learning_rate, SourceLocation where = SourceLocation::current()) override {
-        this->require_here(where);
+        this->require_between_steps("set_learning_rate", where);
         numbers_.set_learning_rate(learning_rate, where);
     }
     /// Replaces all hyper-parameters, the learning rate too; takes effect with the next step. What a ParamGroup gives
@@ -162,6 +162,7 @@ class RuleOptimizer : public Optimizer<EngineType> {
     /// @throws  std::invalid_argument for what is out of range, or another number of states (another Momentum, say):
     ///          nothing has changed then
     void set_options(const Options& options, SourceLocation where = SourceLocation::current()) {
+        this->require_between_steps("set_options", where);
         numbers_.set_options(options, where);
     }
     std::span<const ParamGroup> param_groups() const noexcept { return numbers_.param_groups(); }
@@ -171,6 +172,7 @@ class RuleOptimizer : public Optimizer<EngineType> {
     ///     optimizer.set_param_groups(std::move(groups));
     /// @throws  std::invalid_argument for what is out of range, or a parameter that another group matches than before
     void set_param_groups(std::vector<ParamGroup> param_groups, SourceLocation where = SourceLocation::current()) {
+        this->require_between_steps("set_param_groups", where);
         for (const ParamGroup& group : param_groups) { validate(group, where); }
         const std::span<const ParamGroup> to(param_groups.data(), param_groups.size());
         std::vector<detail::Statements> choices;
@@ -231,11 +233,53 @@ class RuleOptimizer : public Optimizer<EngineType> {
     detail::StatementHash run(const Reduced<Engine>& reduced, const ClipCoefficient& coefficient,
                               const detail::StepShare& share, SourceLocation where) override {
         list(where);
-        const detail::StatementHash stated = numbers_.begin_step(reduced, coefficient, share, where);
+        const detail::StatementHash stated = numbers_.begin_step(
+            detail::Access::stated(reduced), detail::Access::loss_scale(reduced), coefficient, share, where);
         for_each_batches([&](auto& batches) {
             batches.run(numbers_.context(), numbers_.scalars(), numbers_.engine_options(), where);
         });
         return stated;
+    }
+    detail::StatementHash begin_backward(const detail::StatedStep& step, SourceLocation where) override {
+        if constexpr (MatrixRule<Rule>) {
+            detail::Group<Engine>::refuse_use(where,
+                                              "optimizer step_in_backward: this optimizer's ranks exchange the "
+                                              "matrices of all groups at once; expected "
+                                              "one that updates elements, or a step without step_in_backward");
+        }
+        return numbers_.begin_step(step, nullptr, {}, {}, where);
+    }
+    void run_alone(detail::Group<Engine>& group) override {
+        if constexpr (!MatrixRule<Rule>) {
+            for_state_of(group, [this](auto& state) {
+                batches_of(state).run_alone(state, numbers_.context(), numbers_.scalars(), numbers_.engine_options());
+            });
+        }
+    }
+    void tear(detail::Group<Engine>& torn, SourceLocation where) override {
+        for_state_of(torn, [&](auto& state) {
+            const auto& group = batches_of(state).group_of(state);
+            for (std::size_t p = 0; p < group.updated().size(); ++p) {
+                if (!group.updates(p)) { continue; }
+                using detail::TornValues;
+                state.torn().begin(p, TornValues::parameters, TornValues::step, where);
+                for (std::size_t s = 0; s < group.states_used(); ++s) {
+                    state.torn().begin(p, Rule::state_names[s], TornValues::step, where);
+                }
+            }
+        });
+    }
+    /// f(group with its element types) for a group of the model.
+    template <class F>
+    static void for_state_of(detail::Group<Engine>& group, const F& f) {
+        for_state_of(group, f, detail::PrecisionsOf<PrecisionType>{});
+    }
+    template <class F, class... P>
+    static void for_state_of(detail::Group<Engine>& group, const F& f, Precisions<P...> /*all*/) {
+        const auto as = [&](auto* state) {
+            if (state != nullptr) { f(*state); }
+        };
+        (as(group.template as<P>()), ...);
     }
     const detail::StatementsHandle& choices(std::size_t number) const noexcept override {
         return numbers_.choices(number);

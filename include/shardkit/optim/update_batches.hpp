@@ -47,6 +47,19 @@ class UpdateLaunches {
     static constexpr bool batches = BatchesUpdates<Engine, Precision>;
 
   public:
+    /// A group that is trained.
+    struct Listed {
+        Group* group;
+        State* state;
+        const std::uint64_t* steps;
+        bool taken;
+
+        template <std::size_t N>
+        auto spans() const {
+            return group->template spans<N, Updated>(*state, steps);
+        }
+    };
+
     /// Begins to list the groups that are trained, in the model's order.
     void start() noexcept { listed_.clear(); }
     /// `taken`: whether the group takes part in this step, which the engine knows as `steps`.
@@ -61,15 +74,23 @@ class UpdateLaunches {
             order_.clear();
             batches_.clear();
             plan();
-            with_states([&](auto n) { make_table<n>(context, updates, skip); });
+            if (order_.empty()) { return; }
+            with_states(*listed_.front().group, [&](auto n) { make_table<n>(context, updates, skip); });
         }
+    }
+    /// One step of one group alone, behind its last reduction, on the compute stream.
+    void run_one(const Listed& each, Context<Engine>& context, const Update* updates, const std::uint32_t* skip) {
+        const Stream stream = context.compute_stream();
+        each.state->gradients().wait();
+        with_states(*each.group, [&](auto n) { run_alone<n>(each, stream, updates, skip); });
+        each.state->parameters().end_update(stream.record(), each.state->parameters().capture());
     }
     /// One step of the groups that were listed, on the compute stream.
     void run(Context<Engine>& context, const Update* updates, const std::uint32_t* skip) {
         if (listed_.empty()) { return; }
         const Stream stream = context.compute_stream();
         const unsigned long long capture = listed_.front().state->parameters().capture();
-        with_states([&](auto n) {
+        with_states(*listed_.front().group, [&](auto n) {
             if constexpr (batches) {
                 for (const Batch& batch : batches_) { run_batch<n>(batch, stream, capture, updates, skip); }
             } else {
@@ -84,17 +105,6 @@ class UpdateLaunches {
     }
 
   private:
-    struct Listed {
-        Group* group;
-        State* state;
-        const std::uint64_t* steps;
-        bool taken;
-
-        template <std::size_t N>
-        auto spans() const {
-            return group->template spans<N, Updated>(*state, steps);
-        }
-    };
     struct Batch {
         std::size_t begin;  // of the table's entries
         std::size_t end;
@@ -105,13 +115,11 @@ class UpdateLaunches {
 
     /// f(std::integral_constant) of the number of states that the rule has with its options.
     template <std::size_t N = 0, class F>
-    void with_states(const F& f) {
+    static void with_states(const Group& any, const F& f) {
         if constexpr (UpdateOf<Update, A, N>) {
-            if (!listed_.empty() && listed_.front().group->states_used() == N) {
-                f(std::integral_constant<std::size_t, N>{});
-            }
+            if (any.states_used() == N) { f(std::integral_constant<std::size_t, N>{}); }
         }
-        if constexpr (N < state_count) { with_states<N + 1>(f); }
+        if constexpr (N < state_count) { with_states<N + 1>(any, f); }
     }
 
     /// Which groups share a launch, and the order of launches: that in which the model's order completes them.
@@ -124,6 +132,7 @@ class UpdateLaunches {
             order_.insert(order_.end(), groups.begin(), groups.end());
         };
         for (std::size_t i = 0; i < listed_.size(); ++i) {
+            if (listed_[i].state->geometry().table.releases) { continue; }  // updated one by one
             const std::size_t bytes = listed_[i].state->geometry().updated.size() * sizeof(Updated);
             if (bytes >= update_batch_bytes) {
                 close(std::span(&i, 1));
@@ -250,6 +259,12 @@ class UpdateBatches {
         return own_.bytes();
     }
 
+    /// One step of one group alone, on the compute stream.
+    void run_alone(State& state, Context<Engine>& context, const StepScalars* scalars,
+                   const ChosenOptions<Options>* options) requires(!MatrixRule<Rule>);
+    /// What it keeps of one of its groups.
+    Group& group_of(const State& state) { return groups_[numbers_.at(state.identity())]; }
+
     /// The next group in a walk over the model that `start` began.
     Group& next() noexcept { return groups_[listed_++]; }
     Table& table() noexcept { return table_; }
@@ -340,6 +355,23 @@ void UpdateBatches<Rule, Engine, Precision>::list(State& state) {
         if (!state.geometry().keeps_master()) { return stored_.list(group, state, steps, taken); }
     }
     own_.list(group, state, steps, taken);
+}
+
+template <class Rule, class Engine, class Precision>
+void UpdateBatches<Rule, Engine, Precision>::run_alone(
+    State& state, Context<Engine>& context, const StepScalars* scalars,
+    const ChosenOptions<Options>* options) requires(!MatrixRule<Rule>) {
+    Group& group = group_of(state);
+    if (!group.number()) { return; }
+    captured_ = captured_ || capture_of(context.compute_stream()) != 0;
+    table_.begin_alone(*group.number(), context.compute_stream(), scalars, options);
+    const std::uint64_t* const steps = table_.engine_steps(*group.number());
+    if constexpr (can_drop_master<Precision>) {
+        if (!state.geometry().keeps_master()) {
+            return stored_.run_one({&group, &state, steps, true}, context, table_.updates(), &scalars->skip);
+        }
+    }
+    own_.run_one({&group, &state, steps, true}, context, table_.updates(), &scalars->skip);
 }
 
 template <class Rule, class Engine, class Precision>

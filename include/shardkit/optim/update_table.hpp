@@ -41,6 +41,14 @@ class UpdateTable {
     void begin(const typename Engine::Stream& stream, const StepScalars* scalars,
                const ChosenOptions<typename Rule::Options>* options);
 
+    /// Does the same for one group alone.
+    void begin_alone(std::size_t group, const typename Engine::Stream& stream, const StepScalars* scalars,
+                     const ChosenOptions<typename Rule::Options>* options) {
+        run_each<Engine>(
+            stream, 1,
+            BeginUpdates<Rule, A>{scalars, options, groups_.data() + group, hypers_.data(), updates_.data()});
+    }
+
     const Update* updates() const noexcept { return updates_.data(); }
     /// Steps that a group has taken. Waits for the compute stream.
     std::uint64_t steps(std::size_t group) const { return groups_.read(group).steps; }

@@ -49,6 +49,7 @@ struct GroupDescription {
     PolicyValues policy;
     detail::ElementSizes sizes;
     bool trainable = true;
+    GradientRelease gradient_release = GradientRelease::never;
     std::optional<std::size_t> windows_per_microbatch{};  ///< replaces the one of PlanOptions
     std::optional<OptimizerStates> optimizer_states{};    ///< likewise, where several optimizers share a model
 
@@ -110,6 +111,7 @@ struct Describing {
     ElementSizes sizes;
     std::size_t alignment = 1;
     Packing packing = Packing::aligned;
+    GradientRelease gradient_release = GradientRelease::never;
 };
 
 /// The description of a group, with the layout of its flat buffer.
@@ -144,6 +146,7 @@ constexpr DescribedGroup describe_on_mesh(std::string_view path, std::span<Place
     for (const PlacedParameter& p : parameters) { group.numel += p.shape.numel(); }
     group.tp_sum = tp_sum(parameters, group.tp);
     group.trainable = trainable(parameters);
+    group.gradient_release = of.gradient_release;
     group.alike = likeness(parameters, of.packing, of.policy, of.sizes);
     return {group, layout};
 }
@@ -178,7 +181,7 @@ constexpr GroupDescription describe_group(std::string_view path, const TensorsOf
     return detail::describe_on_mesh(path, parameters, mesh, 0,
                                     {policy_values(options.policy, mesh.extent(Dp::name), where),
                                      detail::element_sizes<Precision>(options.master),
-                                     alignment_for(Precision::narrowest), options.packing},
+                                     alignment_for(Precision::narrowest), options.packing, options.gradient_release},
                                     where)
         .group;
 }

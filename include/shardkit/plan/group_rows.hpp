@@ -23,21 +23,29 @@ struct GroupRows : PlacementTable {
     bool gathers = false;            ///< windows may need a gather
     bool leases_full = false;        ///< the full copy is leased
     bool reduces_each = false;       ///< every microbatch is reduced; until then its gradients lie in a leased buffer
+    bool releases = false;           ///< all gradients lie in leased buffers, until the group's update
+    bool sums_in_gradients = false;  ///< reduced sums lie in the leased gradient buffer, until the update
     bool reduces_further = false;    ///< sums across replicas or tp follow once all microbatches are added
     std::size_t full_bytes = 0;      ///< size of the leased full copy, 0 if there is none
     std::size_t gradient_bytes = 0;  ///< size of the leased gradient buffer, 0 if there is none
+    std::size_t reduced_bytes = 0;   ///< size of the leased buffer of reduced sums, 0 if there is none
     std::size_t addend_bytes = 0;    ///< size of the leased target of later reductions, 0 if there is none
 
     constexpr GroupRows() = default;
     constexpr explicit GroupRows(const GroupDescription& group)
         : PlacementTable(placement_table(group.policy, group.sizes, group.trainable)), trainable(group.trainable) {
+        releases = trainable && group.gradient_release == GradientRelease::at_update;
+        if (releases) { lease_gradients(); }
         const auto leased = [&](Role role) {
             const BufferRow* const row = find(role);
             return row != nullptr && row->held == Held::leased ? bytes_of(*row, group) : 0;
         };
         full_bytes = leased(Role::gathered);
         gradient_bytes = leased(Role::gradients);
+        reduced_bytes = leased(Role::reduced);
         addend_bytes = leased(Role::addend);
+        sums_in_gradients = releases && find(Role::reduced) == nullptr;
+        reduces_each = !collectives(When::first_microbatch).empty();
         const auto at = [&](When when) {
             const auto found = collectives(when);
             return Rows{static_cast<std::size_t>(found.data() - collectives().data()), found.size()};
@@ -48,10 +56,9 @@ struct GroupRows : PlacementTable {
         for (; further_.count > 0 && collectives()[further_.begin].extent == Extent::full; ++whole.count) {
             further_ = {further_.begin + 1, further_.count - 1};
         }
-        first_ = gradient_bytes > 0 ? at(When::first_microbatch) : whole;
-        later_ = gradient_bytes > 0 ? at(When::later_microbatch) : whole;
+        first_ = reduces_each ? at(When::first_microbatch) : whole;
+        later_ = reduces_each ? at(When::later_microbatch) : whole;
         leases_full = full_bytes > 0;
-        reduces_each = gradient_bytes > 0;
         gathers = !called_by(Act::gather).empty();
         for (const CollectiveRow& row : called_by(Act::all_reduce)) {
             reduces_further = reduces_further || (row.extent == Extent::tp_sum ? group.tp > 1 && !group.tp_sum.empty()

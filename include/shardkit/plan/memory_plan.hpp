@@ -25,7 +25,7 @@ struct MemoryPlan {
     ByteCount gradients;         ///< at rest: full gradients that microbatches add to, and reduced gradients
     ByteCount optimizer;         ///< optimizer states
     ByteCount gather_buffers;    ///< full parameters while windows are open
-    ByteCount gradient_buffers;  ///< full gradients while a microbatch is open
+    ByteCount gradient_buffers;  ///< full gradients while a microbatch is open, and all that are released
     ByteCount reduce_buffers;    ///< addends of later microbatches, and the norm's sum and totals
     ByteCount arena;             ///< of a schedule: memory shared by all buffers of the last three kinds
 
@@ -53,7 +53,7 @@ constexpr auto kind_of(Role role, Held held) -> ByteCount MemoryPlan::* {
         case Role::gradients:
             return leased ? &MemoryPlan::gradient_buffers : &MemoryPlan::gradients;
         case Role::reduced:
-            return &MemoryPlan::gradients;
+            return leased ? &MemoryPlan::gradient_buffers : &MemoryPlan::gradients;
         case Role::addend:
             break;
     }
@@ -64,6 +64,7 @@ constexpr std::size_t slot_bytes(Role role, const GroupDescription& group) {
     const GroupRows rows(group);
     return role == Role::gathered    ? rows.full_bytes
            : role == Role::gradients ? rows.gradient_bytes
+           : role == Role::reduced   ? rows.reduced_bytes
                                      : rows.addend_bytes;
 }
 /// Returns whether `group`, behind `earlier`, adds a slot of `bytes` to the pool of `role`, which groups with equal

@@ -124,13 +124,13 @@ constexpr bool is_reduced(const GroupStep& its, const GroupRows& rows) noexcept 
             require(its.accumulating(), StepRule::gradients_of_step);
             require(!its.out, StepRule::add_before_zero);
             require(microbatch == its.added, StepRule::microbatches_in_order);
-            works_in(rows.reduces_each, Role::gradients);
-            made.takes = rows.reduces_each && !its.out && !adds_on(its, rows);
+            works_in(rows.gradient_bytes > 0, Role::gradients);
+            made.takes = rows.gradient_bytes > 0 && !its.out && !adds_on(its, rows);
             next.out = true;
             break;
         case Act::add:
             require(its.out && microbatch == its.added, StepRule::zero_before_add);
-            works_in(rows.reduces_each, Role::gradients);
+            works_in(rows.gradient_bytes > 0, Role::gradients);
             next.out = false;
             ++next.added;
             ++next.unreduced;
@@ -143,8 +143,8 @@ constexpr bool is_reduced(const GroupStep& its, const GroupRows& rows) noexcept 
             break;
         case Act::reduce:
             require(its.unreduced > 0 && !its.out && microbatch + 1 == its.added, StepRule::add_before_reduce);
-            works_in(rows.reduces_each, Role::gradients);
-            made.gives_back = rows.reduces_each;
+            works_in(rows.gradient_bytes > 0, Role::gradients);
+            made.gives_back = rows.gradient_bytes > 0 && !rows.sums_in_gradients;
             made.takes_addend = rows.addend_bytes > 0 && its.reductions > 0;
             made.calls = rows.called_by(act, its.reductions == 0);
             next.unreduced = 0;

@@ -134,6 +134,12 @@ class PlacementTable {
         return {collectives_.data() + begin, end - begin};
     }
 
+    /// Leases the buffers that hold gradients.
+    constexpr void lease_gradients() noexcept {
+        for (BufferRow& row : buffers_) {
+            if (row.role == Role::gradients || row.role == Role::reduced) { row.held = Held::leased; }
+        }
+    }
     constexpr void add(const BufferRow& row) { buffers_.at(buffer_count_++) = row; }
     /// Adds a row.
     /// @pre rows are added in the order of When

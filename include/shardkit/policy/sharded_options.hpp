@@ -25,6 +25,11 @@ struct StochasticRounding {
     std::uint64_t seed = 0;
 };
 
+/// How long a group's gradients exist. With at_update its buffers of gradients are leased, from the first microbatch
+/// to the group's update, and like groups take turns in them: gradient release. Such a group is trained by
+/// Optimizer::step_in_backward alone, as a norm needs the gradients of all groups at once.
+enum class GradientRelease : std::uint8_t { never, at_update };
+
 /// The options of one group.
 template <class Group, class Policy>
 struct ShardedOptions {
@@ -34,6 +39,7 @@ struct ShardedOptions {
     typename Group::Mask no_decay{};     ///< Group::mask<Bias>(): no weight decay
     MasterWeights master = MasterWeights::kept;
     std::optional<StochasticRounding> stochastic_rounding{};
+    GradientRelease gradient_release = GradientRelease::never;
 
     /// Combines the options with what the type of parameter `number` states.
     constexpr void choose(std::size_t number, ParameterAttributes& stated) const {
@@ -49,6 +55,7 @@ struct ShardedOptions<TensorList<E>, Policy> {
     Packing packing = Packing::aligned;
     MasterWeights master = MasterWeights::kept;
     std::optional<StochasticRounding> stochastic_rounding{};
+    GradientRelease gradient_release = GradientRelease::never;
 
     constexpr void choose(std::size_t /*number*/, ParameterAttributes& /*stated*/) const noexcept {}
 };

@@ -32,6 +32,11 @@ void require_undirected(const Groups<Engine>& model, SourceLocation where) {
                                    "a schedule is followed already, or a step recorded; expected one at a time");
             }
             if (group.step().busy()) { group.refuse_group(where, "a step is under way; expected none"); }
+            if (group.geometry().table.releases) {
+                group.refuse_group(where,
+                                   "record or follow of a group with GradientRelease::at_update, expected never: "
+                                   "schedules have no step in backward");
+            }
         },
         where);
 }
@@ -119,8 +124,8 @@ class StepRecorder final : public StepDirector {
 ///          step ended early and so breaks a rule; whatever `step` throws
 template <class Engine, class F>
 Schedule record(const Groups<Engine>& model, F&& step, SourceLocation where = SourceLocation::current()) {
-    detail::StepRecorder recorder(describe_groups(model));
     detail::require_undirected(model, where);
+    detail::StepRecorder recorder(describe_groups(model));
     struct Directed {
         std::vector<detail::DirectedGroup*> groups;  // valid even if `step` moves the user's objects
         ~Directed() {

@@ -43,7 +43,7 @@ class GradientStore {
         if (table.find(Role::gradients) == nullptr) { return; }
         const IndexRange held = reduced_range();
         tp_sum_ = relative_to(intersect(held, geometry.tp_sum), held.begin);
-        if (table.reduces_each) {
+        if (table.gradient_bytes > 0) {
             lease_ = group_lease(context, geometry, SlotPurpose::gradient, geometry.buffer_numel * sizeof(Gradient));
         } else if (adopted.empty()) {
             full_memory_ = group_buffer<Gradient>(context, geometry.path, "full gradients", geometry.buffer_numel);
@@ -51,8 +51,12 @@ class GradientStore {
         }
         if (const BufferRow* const reduced = table.find(Role::reduced); reduced != nullptr) {
             reduces_beside_ = true;
-            reduced_memory_ = group_buffer<Reduction>(context, geometry.path, "reduced gradients",
-                                                      geometry.range(reduced->extent).size());
+            if (table.reduced_bytes > 0) {
+                sums_ = group_lease(context, geometry, SlotPurpose::sums, table.reduced_bytes);
+            } else {
+                reduced_memory_ = group_buffer<Reduction>(context, geometry.path, "reduced gradients",
+                                                          geometry.range(reduced->extent).size());
+            }
         }
     }
 
@@ -84,6 +88,8 @@ class GradientStore {
             stream.wait(lease_.acquire(geometry_->path, where));
             full_ = static_cast<Gradient*>(lease_.data());
         }
+        // No wait: its last use was an update in this stream, or a reduction in the stream of the next one.
+        if (geometry_->table.reduced_bytes > 0) { sums_.acquire(geometry_->path, where); }
         if (!adds_on(*step_, geometry_->table)) { Kernels::fill(stream, full(), Gradient{}); }
         return full();
     }
@@ -98,6 +104,13 @@ class GradientStore {
     }
     /// Marks the microbatch's gradients as written, behind the work in the compute stream.
     void add() { written_ = context_->compute_stream().record(); }
+    /// Gives the gradients' buffers back behind the group's update in the compute stream, where they are leased.
+    void release() noexcept {
+        if (!geometry_->table.releases) { return; }
+        const Event updated = context_->compute_stream().record();
+        lease_.release(updated);
+        sums_.release(updated);
+    }
     /// Makes the reductions that are due where no schedule leads. Collective over the data ranks, then over tp.
     void reduce_due(SourceLocation where) {
         while (const auto act = due_reduction(*step_, geometry_->table)) { reduce(*act, where); }
@@ -115,6 +128,9 @@ class GradientStore {
         if constexpr (Precision::reduces_in_place) {
             if (!reduces_beside_) { return full().subspan(reduced_range().begin, reduced_range().size()); }
         }
+        if (geometry_->table.reduced_bytes > 0) {
+            return {static_cast<Reduction*>(sums_.data()), reduced_range().size()};
+        }
         return reduced_memory_.span();
     }
     IndexRange reduced_range() const noexcept { return geometry_->range(geometry_->table.reduced); }
@@ -127,6 +143,7 @@ class GradientStore {
         if (leases_full()) {
             const auto stream = context_->reduction_stream();
             lease_.release(stream.record());
+            sums_.release(stream.record());
             addend_.release(stream.record());
         }
     }
@@ -137,7 +154,7 @@ class GradientStore {
         return values;
     }
 
-    bool leases_full() const noexcept { return geometry_->table.reduces_each; }
+    bool leases_full() const noexcept { return geometry_->table.gradient_bytes > 0; }
     /// Returns whether the row has no elements to sum. All ranks of tp agree on this, as they hold the same range.
     bool is_nothing(const CollectiveRow& row) const noexcept {
         return row.extent == Extent::tp_sum && tp_sum_.empty();
@@ -218,6 +235,7 @@ class GradientStore {
     Buffer<Gradient> full_memory_;
     Buffer<Reduction> reduced_memory_;
     SlotLease<Engine> lease_;
+    SlotLease<Engine> sums_;
     SlotLease<Engine> addend_;
     Event written_{};
     Event reduced_ready_{};

@@ -94,10 +94,11 @@ class Group {
     /// norm.
     std::span<const IndexRange> counted_segments() const noexcept { return counted_segments_; }
 
-    /// Returns the parameters and states that a failed write has left half written.
+    /// Returns the parameters and states that a write or a step has left half written.
     TornValues& torn() noexcept { return torn_; }
     /// Checks that no values are half written. @throws UsageError, which names `verb`, where some are
     void require_whole(std::string_view verb, SourceLocation where) const {
+        step_.require_not_updated(path(), verb, where);
         torn_.require_whole(path(), geometry_.parameters, verb, where);
     }
 
@@ -216,6 +217,8 @@ class Group {
     virtual void skip_step(SourceLocation where) = 0;
     /// Makes the remaining reductions for the function that was called. Collective over the data ranks and tp.
     virtual void finish_gradients(SourceLocation where, std::string_view verb) = 0;
+    /// Gives leased gradients back behind the group's update.
+    virtual void release_gradients() noexcept = 0;
     /// Lets later work on the compute stream wait for the reduced gradients.
     virtual void await_reduced() = 0;
     /// Adds to `stated` a digest of those reduced gradients that are equal on every rank of the world.

@@ -85,6 +85,7 @@ inline Statements statements_of(const GroupGeometry& group) {
     all.push_back({"master weights", group.keeps_master() ? "kept" : group.splits_master() ? "split" : "not kept"});
     all.push_back({"stochastic rounding",
                    group.stochastic_rounding ? concat("of seed ", group.stochastic_rounding->seed) : "off"});
+    all.push_back({"gradients", group.table.releases ? "released at the update" : "kept"});
     return all;
 }
 

@@ -75,6 +75,7 @@ class GroupState : public Group<EngineType> {
     std::vector<ShardInfo> shards() override;
     void begin_update(SourceLocation where) const override;
     void begin_write(SourceLocation where) override {
+        step_.require_not_updated(path(), "load", where);
         begin_update(where);
         parameters_.wait();
     }
@@ -91,6 +92,7 @@ class GroupState : public Group<EngineType> {
         close_window();
     }
     void finish_gradients(SourceLocation where, std::string_view verb) override;
+    void release_gradients() noexcept override { gradients_.release(); }
     void await_reduced() override { gradients_.wait(); }
     void digest_reduced(StatedStep& stated) override;
     void add_norms(const double* scale, std::span<PartialNorms> norms, PartialNorms* lanes) override;

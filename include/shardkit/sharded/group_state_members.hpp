@@ -113,6 +113,7 @@ void GroupState<Engine, Precision>::take_gradients(SourceLocation where, std::st
                           " microbatch(es) of this accumulation were added; say how many there ",
                           "are, as Accumulation{model, microbatches}");
     }
+    step_.require_release(path(), verb, where);
     step_.hand_out(path(), verb, where);
     try {
         directed_.before(Act::zero, where);

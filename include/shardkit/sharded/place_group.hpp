@@ -31,6 +31,7 @@ struct GroupValues {
     Packing packing = Packing::aligned;
     MasterWeights master = MasterWeights::kept;
     std::optional<StochasticRounding> stochastic_rounding{};
+    GradientRelease gradient_release = GradientRelease::never;
 };
 
 struct PlacedGroup {
@@ -65,10 +66,11 @@ PlacedGroup place_group(Context<Engine>& context, const GroupCommunicators<Engin
     std::sort(g.by_name.begin(), g.by_name.end(),
               [&](std::size_t a, std::size_t b) { return g.parameters[a].name < g.parameters[b].name; });
     g.tp_index = grid.coordinate(Tp::name, context.rank());
-    const DescribedGroup described = describe_on_mesh(
-        values.path, g.parameters, grid, g.tp_index,
-        {values.policy, element_sizes<Precision>(values.master), alignment_for(Precision::narrowest), values.packing},
-        where);
+    const DescribedGroup described =
+        describe_on_mesh(values.path, g.parameters, grid, g.tp_index,
+                         {values.policy, element_sizes<Precision>(values.master), alignment_for(Precision::narrowest),
+                          values.packing, values.gradient_release},
+                         where);
     static_cast<GroupDescription&>(g) = described.group;
     g.GroupDescription::path = {};  // refers to the caller's string
     g.path = values.path;

@@ -314,6 +314,11 @@ class Sharded {
                                    ", expected none: it reduces every microbatch out of a buffer that groups take "
                                    "turns in");
         }
+        if (options.gradient_release == GradientRelease::at_update && !memory.gradients.empty()) {
+            throw_invalid_argument(where, "'", path,
+                                   "': adopted gradients with GradientRelease::at_update, expected none: "
+                                   "they are released into buffers that groups take turns in");
+        }
         const std::size_t expected = buffer_numel(context, path, tensors, options, where);
         const auto check = [&](std::string_view what, std::size_t given) {
             if (given == expected) { return; }

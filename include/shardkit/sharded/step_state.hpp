@@ -31,6 +31,7 @@ class StepState {
                               "': a step was started while a gradient handle of the last one is out");
         }
         begun_ = true;
+        updates_in_backward_ = false;
         // Windows and the full copy outlive a step.
         its_ = {.current = its_.current, .unused = its_.unused, .asked = its_.asked, .windows = its_.windows};
     }
@@ -45,6 +46,23 @@ class StepState {
                               "() again before the last handle was added; keep one handle");
         }
         its_ = applied.next;
+    }
+    /// Checks that an optimizer will update the group in the backward pass where its gradients are released then.
+    void require_release(std::string_view path, std::string_view verb, SourceLocation where) const {
+        if (!rows_->releases || updates_in_backward_) { return; }
+        throw_usage_error(
+            where, "'", path, "': ", verb,
+            "() of a group with GradientRelease::at_update, and no update follows its reduction; expected "
+            "optimizer.step_in_backward(accumulation) before");
+    }
+    /// Records that an optimizer updates the group once all of its microbatches are reduced.
+    void update_in_backward() noexcept { updates_in_backward_ = true; }
+    /// Checks that the group was not updated in the step that is under way, when others may not have been.
+    void require_not_updated(std::string_view path, std::string_view verb, SourceLocation where) const {
+        if (!begun_ || !its_.updated) [[likely]] { return; }
+        throw_usage_error(where, "'", path, "': ", verb,
+                          " between the group's update and the end of the step that updates it in its backward pass; "
+                          "expected after optimizer.step(std::move(accumulation))");
     }
     void take_back() noexcept { its_.out = false; }
     /// Checks an add. @throws UsageError when the handle has outlived its accumulation
@@ -81,8 +99,12 @@ class StepState {
     void skip() { its_ = apply_act(its_, Act::skip, *rows_).next; }
     /// Records that the gradients come from elsewhere, reduced.
     void assume_reduced() noexcept { its_.finished = true; }
+    /// Returns whether the last step has updated the group.
+    bool updated() const noexcept { return its_.updated; }
     void end() noexcept { begun_ = false; }
 
+    /// Returns whether a gradient buffer is handed out.
+    bool taken() const noexcept { return its_.out; }
     /// Returns the number of microbatches of this step that were added.
     std::size_t added() const noexcept { return its_.added; }
     /// Returns whether a step or a handle refers to the group.
@@ -106,6 +128,7 @@ class StepState {
     const GroupRows* rows_;
     GroupStep its_;
     bool begun_ = false;
+    bool updates_in_backward_ = false;
 };
 
 }  // namespace shardkit::detail

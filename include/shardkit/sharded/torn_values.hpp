@@ -13,14 +13,18 @@
 
 namespace shardkit::detail {
 
-/// The values of one group that are half written: a write of them began and did not end, as when it throws half way.
-/// They mix two states, differently on each rank. Training and windows refuse them until they are written again.
-/// It is a template, so that a file compiles only the members that it uses.
+/// The values of one group that are half written: a write of them began and did not end, as when it throws half way,
+/// or a step updated them and not those of other groups. They mix two states, differently on each rank. Training and
+/// windows refuse them until they are written again. It is a template, so that a file compiles only the members that
+/// it uses.
 template <class>
 class BasicTornValues {
   public:
     /// The kind of values that means parameters and their master weights; other kinds are optimizer states.
     static constexpr std::string_view parameters = "parameter";
+
+    /// The verb of a step that updates groups in its backward pass, and ended before it was closed.
+    static constexpr std::string_view step = "step in backward";
 
     bool empty() const noexcept { return torn_.empty(); }
     /// Marks values of that kind as half written, by `verb`, called at `where`.
@@ -42,6 +46,12 @@ class BasicTornValues {
                        SourceLocation where) const {
         if (empty()) [[likely]] { return; }
         const auto& [parameter, kind] = *torn_.begin();
+        if (verb_ == step) {
+            throw_usage_error(where, "'", path, "': ", verb, ", but the ", verb_, " that began at ", where_.file, ":",
+                              where_.line, " has updated '", of[parameter].name,
+                              "' and ended before optimizer.step closed it, so that groups are of different steps; "
+                              "expected a load of parameters and optimizer states before");
+        }
         throw_usage_error(where, "'", path, "': ", verb, ", but the ", verb_, " at ", where_.file, ":", where_.line,
                           " ended with an error before '", of[parameter].name, "' had its ", kind,
                           torn_.size() > 1 ? " and others theirs" : "",

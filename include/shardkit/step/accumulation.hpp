@@ -110,6 +110,44 @@ StepDirector* StepScope<Engine>::director_of(const Groups<Engine>& groups, Sourc
     return first;
 }
 
+/// An optimizer that updates each group of a step behind the group's last reduction.
+template <class Engine>
+class BackwardUpdates {
+  public:
+    /// Checks that the group can be updated. @throws UsageError when a window is open
+    virtual void check_group(const Group<Engine>& group, SourceLocation where) const = 0;
+    /// Gives the group's update to the compute stream, and its gradients back behind it.
+    virtual void update_group(Group<Engine>& group, SourceLocation where) = 0;
+    /// Ends the step. One that is not complete leaves the updated groups torn.
+    enum class End : std::uint8_t { complete, abandoned };
+    virtual void end_backward(End end) noexcept = 0;
+
+  protected:
+    ~BackwardUpdates() = default;
+};
+
+/// An accumulation's link to the optimizer that updates its groups in the backward pass, if any. Move-only.
+template <class Engine>
+class BackwardStep {
+  public:
+    BackwardStep() noexcept = default;
+    BackwardStep(BackwardStep&& other) noexcept : updates_(std::exchange(other.updates_, nullptr)) {}
+    BackwardStep& operator=(BackwardStep&& other) noexcept {
+        std::swap(updates_, other.updates_);
+        return *this;
+    }
+    ~BackwardStep() { end(BackwardUpdates<Engine>::End::abandoned); }
+
+    void begin(BackwardUpdates<Engine>& updates) noexcept { updates_ = &updates; }
+    BackwardUpdates<Engine>* get() const noexcept { return updates_; }
+    void end(typename BackwardUpdates<Engine>::End how) noexcept {
+        if (updates_ != nullptr) { std::exchange(updates_, nullptr)->end_backward(how); }
+    }
+
+  private:
+    BackwardUpdates<Engine>* updates_ = nullptr;
+};
+
 }  // namespace shardkit::detail::inline SHARDKIT_BUILD
 
 namespace shardkit::inline SHARDKIT_BUILD {
@@ -180,6 +218,7 @@ class Accumulation {
         }
         try {
             state->require_accumulation(scope_.number(), "add", where);
+            check_update(*state, where);
         } catch (...) {
             state->drop_gradients();
             throw;
@@ -197,6 +236,7 @@ class Accumulation {
     template <class Layer>
     void add_zero(Layer& layer, SourceLocation where = SourceLocation::current()) {
         auto& state = group_of(layer, "add_zero", where);
+        check_update(state, where);
         state.take_gradients(where, "add_zero");
         add_to(state, "add_zero", where);
     }
@@ -230,16 +270,25 @@ class Accumulation {
         return state;
     }
     template <class State>
-    static void add_to(State& state, std::string_view verb, SourceLocation where) {
+    void add_to(State& state, std::string_view verb, SourceLocation where) {
         state.add_gradients(where, verb);
-        if (state.has_all_microbatches()) { state.finish_gradients(where, verb); }
+        if (state.has_all_microbatches()) { finish_group(state, verb, where); }
+    }
+    /// Checks, before a reduction that an update may follow, that the update can be made.
+    void check_update(const detail::Group<Engine>& group, SourceLocation where) const {
+        if (backward_.get() != nullptr) [[unlikely]] { backward_.get()->check_group(group, where); }
+    }
+    void finish_group(detail::Group<Engine>& group, std::string_view verb, SourceLocation where) {
+        group.finish_gradients(where, verb);
+        if (backward_.get() != nullptr) [[unlikely]] { backward_.get()->update_group(group, where); }
     }
     void set_all(std::size_t count, SourceLocation where);
     static void check_number(const detail::Group<Engine>& group, std::size_t count, SourceLocation where);
-    static void set_number(detail::Group<Engine>& group, std::size_t count, SourceLocation where) {
+    void set_number(detail::Group<Engine>& group, std::size_t count, SourceLocation where) {
         if (!group.trainable() || !group.step().accumulating()) { return; }
+        check_update(group, where);
         group.set_microbatches(count);
-        if (group.has_all_microbatches()) { group.finish_gradients(where, "set_microbatches"); }
+        if (group.has_all_microbatches()) { finish_group(group, "set_microbatches", where); }
     }
 
     const Groups<Engine>& groups(SourceLocation where) const {
@@ -252,6 +301,7 @@ class Accumulation {
     detail::StepScope<Engine> finish(SourceLocation where) &&;
 
     detail::StepScope<Engine> scope_;
+    detail::BackwardStep<Engine> backward_;  // ends before the step does
 };
 
 template <class G, class P, class E, class R>
@@ -295,7 +345,9 @@ detail::StepScope<Engine> Accumulation<Engine>::finish(SourceLocation where) && 
                               " microbatches; call add, or add_zero for one that did not use it");
         }
     });
-    unfinished([&](detail::Group<Engine>& group) { group.finish_gradients(where, "reduce"); });
+    unfinished([&](detail::Group<Engine>& group) { check_update(group, where); });
+    unfinished([&](detail::Group<Engine>& group) { finish_group(group, "reduce", where); });
+    backward_.end(detail::BackwardUpdates<Engine>::End::complete);
     return std::move(scope_);
 }
 

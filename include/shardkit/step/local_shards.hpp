@@ -152,6 +152,7 @@ template <class Layer>
             "gradient_shard(layer) is for sums of the program's own, before assume_reduced, and a step "
             "over the group is under way; read its gradients by gradient_shard(reduced, layer)");
     }
+    state.step().require_release(state.path(), "gradient_shard", where);
     return detail::await_sums(state);
 }
 

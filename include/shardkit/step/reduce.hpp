@@ -136,6 +136,11 @@ void bind_loss_scale(LossScale<Engine>& loss_scale, const Groups<Engine>& groups
 template <class Engine>
 Reduced<Engine> reduce(Accumulation<Engine>&& accumulation, const Divisor& divisor, const LossScaleUse& loss_scale,
                        SourceLocation where) {
+    if (Access::backward(accumulation).get() != nullptr) {
+        Group<Engine>::refuse_use(where,
+                                  "reduce: the groups of this accumulation are updated in its backward pass, which "
+                                  "releases their gradients; expected optimizer.step(std::move(accumulation))");
+    }
     const StatedStep stated = state_divisor(Access::groups(accumulation, where), divisor, loss_scale, where);
     return Access::make<Reduced<Engine>>(Access::finish(std::move(accumulation), where), stated, loss_scale.state);
 }
@@ -144,7 +149,12 @@ Reduced<Engine> assume_reduced(const Groups<Engine>& groups, const Divisor& divi
                                SourceLocation where) {
     StepScope<Engine> scope(groups, 0, where);
     Access::walk(
-        groups, [](Group<Engine>& group) { group.step().assume_reduced(); }, where);
+        groups,
+        [&](Group<Engine>& group) {
+            group.step().require_release(group.path(), "assume_reduced", where);
+            group.step().assume_reduced();
+        },
+        where);
     const StatedStep stated = state_divisor(groups, divisor, loss_scale, where, true);
     return Access::make<Reduced<Engine>>(std::move(scope), stated, loss_scale.state);
 }

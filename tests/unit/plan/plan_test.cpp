@@ -51,6 +51,30 @@ static_assert(plan_of<sk::NoShard, sk::Precision<float>>(1U << 20U, 1).traffic =
 static_assert(plan_of<sk::FullShard, sk::Precision<float>>(1U << 20U, 64).memory.parameters ==
               sk::ByteCount((4U << 20U) / 64));
 
+/// Eight groups of 1,024 fp32 elements on four ranks, whose gradients are released at the update.
+template <class Policy>
+constexpr sk::MemoryPlan released(std::size_t in_flight) {
+    using W = Weight<float>;
+    const auto grid = sk::DeviceMesh<4>{}.grid();
+    sk::ShardedOptions<sk::Params<W>, Policy> options;
+    options.gradient_release = sk::GradientRelease::at_update;
+    std::array<sk::GroupDescription, 8> groups;
+    for (auto& group : groups) {
+        group = sk::describe_group<W, Policy>("model", sk::Shapes<sk::Params<W>>{sk::shape<W>(1024)}, grid, options);
+    }
+    return sk::plan(groups, grid, {.in_flight = in_flight, .norms_per_step = 0}).memory;
+}
+// Of gradients in_flight whole buffers, where the sums lie beside them in_flight shards more, and nothing at rest.
+static_assert(released<sk::NoShard>(2).gradients == sk::ByteCount(0));
+static_assert(released<sk::NoShard>(1).gradient_buffers == sk::ByteCount(4096));
+static_assert(released<sk::NoShard>(2).gradient_buffers == sk::ByteCount(2 * 4096));
+static_assert(released<sk::ShardOptimizer>(1).gradient_buffers == sk::ByteCount(4096));
+static_assert(released<sk::ShardGradOp>(1).gradient_buffers == sk::ByteCount(4096 + 1024));
+static_assert(released<sk::FullShard>(2).gradient_buffers == sk::ByteCount(2 * (4096 + 1024)));
+static_assert(released<sk::HybridShard<2>>(1).gradient_buffers == sk::ByteCount(4096 + 2048));
+static_assert(released<sk::NoShard>(1).total() == sk::ByteCount(8 * 3 * 4096 + 4096));
+static_assert(released<sk::FullShard>(1).total() == sk::ByteCount(8 * 3 * 1024 + 4096 + 4096 + 1024));
+
 TEST_CASE("memory per parameter is that of the ZeRO paper, 16-bit throughout") {
     // 16-bit parameters, gradients and reduction, fp32 master and Adam states: 16; 4 + 12/n; 2 + 14/n; 16/n.
     using P = sk::Precision<sk::bf16, sk::bf16, sk::bf16, float>;

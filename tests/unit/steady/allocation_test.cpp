@@ -211,6 +211,64 @@ TEST_CASE("a norm and a step of many groups in few launches allocate nothing, al
     }
 }
 
+/// The most bytes of buffers of at least 4 KiB that a rank holds in steps in backward of six equal groups, and what
+/// the plan says of it.
+template <class Precision, class Policy>
+void check_released(std::size_t world, const Policy& policy, std::size_t in_flight) {
+    CAPTURE(Policy::name);
+    CAPTURE(in_flight);
+    sk::threads::run(
+        toy::Mesh(world, 1, 1),
+        [&](auto& rank) {
+            const std::size_t at_start = steady::account.large_buffer_bytes;
+            using Layer = sk::Sharded<Group, sk::DynamicPolicy, sk::threads::Engine, Precision>;
+            typename Layer::Options options{toy::chosen(policy)};
+            options.gradient_release = sk::GradientRelease::at_update;
+            std::vector<Layer> layers;
+            for (int i = 0; i < 6; ++i) {
+                layers.emplace_back(rank, "layers." + std::to_string(i), sk::Shapes<Group>{}, options);
+                layers.back().initialize([](auto, auto, auto) { return 0.5; });
+            }
+            sk::Model model{layers};
+            sk::AdamW optimizer{model, {}};
+            const sk::PlanOptions planned{.in_flight = in_flight, .norms_per_step = 0};
+            const std::size_t expected = sk::plan(model, planned).memory.total().value;
+            std::array<std::size_t, 3> allocations{};
+            std::size_t most = 0;
+            for (std::size_t& after : allocations) {
+                sk::Accumulation accumulation{model};
+                optimizer.step_in_backward(accumulation);
+                for (std::size_t l = layers.size(); l > 0; --l) {
+                    auto& layer = layers[l - 1];
+                    auto window = layer.unshard();
+                    auto handle = accumulation.gradients(layer);
+                    layer.reshard(std::move(window));
+                    accumulation.add(std::move(handle));
+                    most = std::max(most, steady::account.large_buffer_bytes - at_start);
+                }
+                optimizer.step(std::move(accumulation));
+                after = steady::account.allocations;
+            }
+            CHECK(most == expected);
+            CHECK(allocations[2] == allocations[1]);
+        },
+        sk::RankOptions{.in_flight = in_flight});
+}
+
+TEST_CASE("steps in backward hold what the plan says to the byte, and allocate nothing") {
+    for (const std::size_t in_flight : {1U, 2U}) {
+        const auto check = [&](const auto& policy, std::size_t world = 2) {
+            check_released<sk::Precision<float>>(world, policy, in_flight);
+            check_released<sk::Precision<sk::bf16, float, sk::bf16, float>>(world, policy, in_flight);
+        };
+        check(sk::NoShard{});
+        check(sk::ShardOptimizer{});
+        check(sk::ShardGradOp{});
+        check(sk::FullShard{});
+        check(sk::HybridShard<2>{}, 4);
+    }
+}
+
 TEST_CASE("NoShard on one rank holds parameters, gradients and optimizer states, and no other buffer") {
     constexpr std::size_t elements = 96 * 64 + 96;  // a multiple of the alignment: no padding
     sk::self::run(toy::Mesh(1, 1, 1), [](auto& rank) {

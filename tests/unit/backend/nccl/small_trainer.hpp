@@ -48,7 +48,8 @@ struct Training {
     bool abandon = false;     ///< the gradients of step 0 (where that is recorded, of step 1) are reduced and dropped
     bool scheduled = false;   ///< the steps behind step 0 follow its schedule, improved
     bool keeps = true;        ///< it keeps groups gathered: fewer gathers take the place of gradients
-    bool overlaps = false;    ///< its reductions run beside the next group's backward pass
+    bool in_backward = false;  ///< each group is updated behind its reduction, and releases its gradients
+    bool overlaps = false;     ///< its reductions run beside the next group's backward pass
 };
 
 struct Outcome {
@@ -69,7 +70,9 @@ Outcome train(Rank& rank, const sk::DynamicPolicy& policy, const Training& train
     std::deque<Layer> model;
     std::deque<typename Engine::template Buffer<T>> activations;
     for (std::size_t l = 0; l < layers; ++l) {
-        model.emplace_back(rank, "layers." + std::to_string(l), sk::Shapes<Group>{}, typename Layer::Options{policy});
+        typename Layer::Options options{policy};
+        if (training.in_backward) { options.gradient_release = sk::GradientRelease::at_update; }
+        model.emplace_back(rank, "layers." + std::to_string(l), sk::Shapes<Group>{}, options);
         model[l].initialize(trainer_layer::first_value);
         activations.push_back(rank.template buffer<T>(weight_size));
     }
@@ -81,6 +84,7 @@ Outcome train(Rank& rank, const sk::DynamicPolicy& policy, const Training& train
     const auto one_step = [&](std::size_t step) {
         optimizer.set_learning_rate(0.25 / static_cast<double>(step + 1));
         sk::Accumulation accumulation{groups, training.microbatches};
+        if (training.in_backward) { optimizer.step_in_backward(accumulation); }
         for (std::size_t m = 0; m < training.microbatches; ++m) {
             for (std::size_t l = 0; l < layers; ++l) {
                 const auto window = model[l].unshard();
@@ -114,6 +118,10 @@ Outcome train(Rank& rank, const sk::DynamicPolicy& policy, const Training& train
                 }
                 accumulation.add(std::move(handle));
             }
+        }
+        if (training.in_backward) {
+            optimizer.step(std::move(accumulation));
+            return;
         }
         auto reduced = training.loss_scale ? sk::reduce(std::move(accumulation), sk::mean, loss_scale)
                                            : sk::reduce(std::move(accumulation), sk::mean);

@@ -56,6 +56,25 @@ TEST_CASE("nccl: training is that of threads in fp32, on every policy and pace")
     }
 }
 
+TEST_CASE("nccl: groups that are updated in the backward pass train as threads do in plain steps, at every pace") {
+    const auto check_policy = [](std::size_t dp, const sk::DynamicPolicy& policy, std::size_t in_flight) {
+        CAPTURE(in_flight);
+        const Mesh mesh(dp, 1, 1);
+        Training training{.in_flight = in_flight, .norm = false};
+        const auto expected = small_trainer::on_threads<float>(mesh, policy, training);
+        training.in_backward = true;
+        CHECK(small_trainer::on_threads<float>(mesh, policy, training) == expected);
+        CHECK(small_trainer::difference<float>(mesh, policy, training, expected) == "");
+    };
+    for (const std::size_t in_flight : {1U, 2U}) {
+        check_policy(3, sk::DynamicPolicy(sk::NoShard{}), in_flight);
+        check_policy(3, sk::DynamicPolicy(sk::ShardOptimizer{}), in_flight);
+        check_policy(3, sk::DynamicPolicy(sk::ShardGradOp{}), in_flight);
+        check_policy(2, sk::DynamicPolicy(sk::FullShard{}), in_flight);
+        check_policy(4, sk::DynamicPolicy(sk::HybridShard<2>{}), in_flight);
+    }
+}
+
 TEST_CASE("nccl: ranks that an all-reduce gives other bits stay together to a few roundings") {
     const sk::DynamicPolicy no_shard(sk::NoShard{});
     const Mesh mesh(3, 1, 1);
