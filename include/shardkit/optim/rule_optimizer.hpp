@@ -252,7 +252,7 @@ class RuleOptimizer : public Optimizer<EngineType> {
     void run_alone(detail::Group<Engine>& group) override {
         if constexpr (!MatrixRule<Rule>) {
             for_state_of(group, [this](auto& state) {
-                batches_of(state).run_alone(state, numbers_.context(), numbers_.scalars(), numbers_.engine_options());
+                batches_of(state).run_alone(state, numbers_.scalars(), numbers_.engine_options());
             });
         }
     }

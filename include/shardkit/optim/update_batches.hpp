@@ -80,16 +80,15 @@ class UpdateLaunches {
     }
     /// One step of one group alone, behind its last reduction, on the compute stream.
     void run_one(const Listed& each, Context<Engine>& context, const Update* updates, const std::uint32_t* skip) {
-        const Stream stream = context.compute_stream();
         each.state->gradients().wait();
-        with_states(*each.group, [&](auto n) { run_alone<n>(each, stream, updates, skip); });
-        each.state->parameters().end_update(stream.record(), each.state->parameters().capture());
+        with_states(*each.group, [&](auto n) { run_alone<n>(each, context.compute_stream(), updates, skip); });
+        each.state->parameters().end_update(context.compute_stream().record(), capture_of(context.compute_stream()));
     }
     /// One step of the groups that were listed, on the compute stream.
     void run(Context<Engine>& context, const Update* updates, const std::uint32_t* skip) {
         if (listed_.empty()) { return; }
         const Stream stream = context.compute_stream();
-        const unsigned long long capture = listed_.front().state->parameters().capture();
+        const auto capture = capture_of(stream);
         with_states(*listed_.front().group, [&](auto n) {
             if constexpr (batches) {
                 for (const Batch& batch : batches_) { run_batch<n>(batch, stream, capture, updates, skip); }
@@ -260,7 +259,7 @@ class UpdateBatches {
     }
 
     /// One step of one group alone, on the compute stream.
-    void run_alone(State& state, Context<Engine>& context, const StepScalars* scalars,
+    void run_alone(State& state, const StepScalars* scalars,
                    const ChosenOptions<Options>* options) requires(!MatrixRule<Rule>);
     /// What it keeps of one of its groups.
     Group& group_of(const State& state) { return groups_[numbers_.at(state.identity())]; }
@@ -276,6 +275,13 @@ class UpdateBatches {
     void for_each(const F& f) {
         f(own_);
         if constexpr (can_drop_master<Precision>) { f(stored_); }
+    }
+
+    /// f(launches) with those that a group's updates are among.
+    template <class F>
+    void with_launches(const State& state, const F& f) {
+        if constexpr (can_drop_master<Precision>) { return state.geometry().keeps_master() ? f(own_) : f(stored_); }
+        f(own_);
     }
 
     std::vector<Group> groups_;
@@ -351,27 +357,20 @@ void UpdateBatches<Rule, Engine, Precision>::list(State& state) {
     const bool taken = !state.step().skipped();
     table_.take(*group.number(), taken);
     const std::uint64_t* const steps = table_.engine_steps(*group.number());
-    if constexpr (can_drop_master<Precision>) {
-        if (!state.geometry().keeps_master()) { return stored_.list(group, state, steps, taken); }
-    }
-    own_.list(group, state, steps, taken);
+    with_launches(state, [&](auto& launches) { launches.list(group, state, steps, taken); });
 }
 
 template <class Rule, class Engine, class Precision>
 void UpdateBatches<Rule, Engine, Precision>::run_alone(
-    State& state, Context<Engine>& context, const StepScalars* scalars,
-    const ChosenOptions<Options>* options) requires(!MatrixRule<Rule>) {
+    State& state, const StepScalars* scalars, const ChosenOptions<Options>* options) requires(!MatrixRule<Rule>) {
     Group& group = group_of(state);
     if (!group.number()) { return; }
-    captured_ = captured_ || capture_of(context.compute_stream()) != 0;
-    table_.begin_alone(*group.number(), context.compute_stream(), scalars, options);
-    const std::uint64_t* const steps = table_.engine_steps(*group.number());
-    if constexpr (can_drop_master<Precision>) {
-        if (!state.geometry().keeps_master()) {
-            return stored_.run_one({&group, &state, steps, true}, context, table_.updates(), &scalars->skip);
-        }
-    }
-    own_.run_one({&group, &state, steps, true}, context, table_.updates(), &scalars->skip);
+    captured_ = captured_ || capture_of(state.context().compute_stream()) != 0;
+    table_.begin_alone(*group.number(), state.context().compute_stream(), scalars, options);
+    with_launches(state, [&](auto& launches) {
+        launches.run_one({&group, &state, table_.engine_steps(*group.number()), true}, state.context(),
+                         table_.updates(), &scalars->skip);
+    });
 }
 
 template <class Rule, class Engine, class Precision>

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <utility>
+
+#include <shardkit/detail/concat.hpp>
+#include <shardkit/detail/number_text.hpp>
+#include <shardkit/optim/optimizer.hpp>
+
+// Defines the members of Optimizer that update groups in the backward pass.
+
+namespace shardkit::inline SHARDKIT_BUILD {
+
+template <class Engine>
+void Optimizer<Engine>::refuse_all_gradients(std::string_view verb, const StepOptions<Engine>& options,
+                                             SourceLocation where) {
+    if (options.max_norm == unlimited && options.loss_scale == nullptr) { return; }
+    throw_usage_error(
+        where, "optimizer ", verb, ": ",
+        options.loss_scale != nullptr ? std::string("a loss scale")
+                                      : detail::concat("max_norm ", detail::number_text(options.max_norm)),
+        " needs the gradients of all groups before the first update, and a step in backward updates each "
+        "group behind its own reduction; expected one of both");
+}
+
+template <class Engine>
+void Optimizer<Engine>::step_in_backward(Accumulation<Engine>& accumulation, const StepOptions<Engine>& options,
+                                         SourceLocation where) {
+    require_between_steps("step_in_backward", where);
+    refuse_all_gradients("step_in_backward", options, where);
+    if (detail::Access::backward(accumulation).get() != nullptr) {
+        detail::Group<Engine>::refuse_use(
+            where, "optimizer step_in_backward: another optimizer updates the groups of this accumulation already");
+    }
+    const Groups<Engine>& groups = detail::Access::groups(accumulation, where);
+    require_own(groups, where);
+    detail::Access::walk(
+        groups,
+        [&](detail::Group<Engine>& group) {
+            if (!group.trainable()) { return; }
+            if (group.directed().any() != nullptr) {
+                group.refuse_group(where, "step_in_backward while a schedule is followed or a step recorded");
+            }
+            if (group.step().added() > 0 || group.step().taken()) {
+                group.refuse_group(where, "step_in_backward after gradients were handed out; expected it before");
+            }
+            if (group.microbatches() == 0) {
+                group.refuse_group(where,
+                                   "step_in_backward with microbatches until_reduced, whose last one is not known; "
+                                   "expected their number, as Accumulation{model, microbatches}");
+            }
+        },
+        where);
+    detail::StatedStep stated = detail::state_divisor(groups, options.divisor, {}, where);
+    stated.max_norm = unlimited;
+    backward_ = {begin_backward(stated, where), stated.divisor, where};
+    detail::Access::walk(
+        groups, [](detail::Group<Engine>& group) { group.step().update_in_backward(); }, where);
+    detail::Access::backward(accumulation).begin(*this);
+}
+
+template <class Engine>
+void Optimizer<Engine>::update_group(detail::Group<Engine>& group, SourceLocation where) {
+    require_here(where);
+    std::size_t number = 0;
+    std::size_t its = 0;
+    detail::Access::walk(
+        model_,
+        [&](const detail::Group<Engine>& each) {
+            if (&each == &group) { its = number; }
+            ++number;
+        },
+        where);
+    run_alone(group);
+    group.end_update(backward_->stated, hash_of(choices(its)), where);
+    group.release_gradients();
+}
+
+template <class Engine>
+void Optimizer<Engine>::end_backward(typename detail::BackwardUpdates<Engine>::End end) noexcept {
+    const SourceLocation where = backward_->where;
+    backward_.reset();
+    if (end == detail::BackwardUpdates<Engine>::End::complete) { return; }
+    detail::Access::walk(
+        model_,
+        [&](detail::Group<Engine>& group) {
+            if (group.step().updated()) { tear(group, where); }
+        },
+        where);
+}
+
+template <class Engine>
+GlobalNorm<Engine> Optimizer<Engine>::close_backward(Accumulation<Engine>&& accumulation,
+                                                     const StepOptions<Engine>& options, SourceLocation where) {
+    if (detail::Access::backward(accumulation).get() != this) {
+        detail::Group<Engine>::refuse_use(
+            where, "optimizer step: another optimizer updates the groups of this accumulation; expected its step");
+    }
+    refuse_all_gradients("step", options, where);
+    auto& context = model_.context(where);
+    std::size_t ranks = 1;
+    detail::Access::walk(
+        model_, [&](const detail::Group<Engine>& group) { ranks = group.data_ranks(); }, where);
+    if (options.divisor.of(ranks) != backward_->divisor) {
+        throw_usage_error(where, "optimizer step: a divisor of ", detail::number_text(options.divisor.of(ranks)),
+                          ", and step_in_backward at ", backward_->where.file, ":", backward_->where.line, " gave ",
+                          detail::number_text(backward_->divisor), "; expected the same");
+    }
+    const detail::StepScope<Engine> closed = detail::Access::finish(std::move(accumulation), where);
+    return detail::Access::make<GlobalNorm<Engine>>(context);
+}
+
+}  // namespace shardkit::inline SHARDKIT_BUILD
