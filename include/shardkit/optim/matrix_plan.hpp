@@ -45,13 +45,13 @@ struct MatrixPlan {
     ByteCount bytes() const noexcept { return slots + works; }
     /// Returns the work of the busiest rank as a multiple of an equal share, at least 1; 1 without work.
     double imbalance() const noexcept {
-        double sum = 0;
+        double total = 0;
         double most = 0;
         for (const std::uint64_t load : loads) {
-            sum += static_cast<double>(load);
+            total += static_cast<double>(load);
             most = std::max(most, static_cast<double>(load));
         }
-        return sum > 0 ? most * static_cast<double>(loads.size()) / sum : 1;
+        return total > 0 ? most * static_cast<double>(loads.size()) / total : 1;
     }
 };
 
@@ -175,7 +175,7 @@ class MatrixPlanner {
             }
         }
         world.add_to(plan, Verb::all_to_all_uneven, PlannedAxes::world(), ranks);
-        for (const auto& [axes, sum] : copies) { sum.add_to(plan, Verb::broadcast, axes, ranks); }
+        for (const auto& [axes, all] : copies) { all.add_to(plan, Verb::broadcast, axes, ranks); }
     }
 
     AxisGrid mesh_;
@@ -191,17 +191,17 @@ class MatrixPlanner {
 inline std::string matrix_table(const MatrixPlan& plan) {
     std::string table;
     std::array<char, 160> line{};
-    double sum = 0;
-    for (const std::uint64_t load : plan.loads) { sum += static_cast<double>(load); }
+    double total = 0;
+    for (const std::uint64_t load : plan.loads) { total += static_cast<double>(load); }
     for (const PlannedMatrix& matrix : plan.matrices) {
         std::snprintf(line.data(), line.size(), "  %-32s %6zu x %-6zu rank %zu\n", matrix.name.c_str(),
                       matrix.extents.rows, matrix.extents.columns, matrix.owner);
         table += line.data();
     }
     for (std::size_t rank = 0; rank < plan.loads.size(); ++rank) {
-        const double share = sum / static_cast<double>(plan.loads.size());
+        const double share = total / static_cast<double>(plan.loads.size());
         std::snprintf(line.data(), line.size(), "  rank %-6zu %.3f of an equal share\n", rank,
-                      sum > 0 ? static_cast<double>(plan.loads[rank]) / share : 0);
+                      total > 0 ? static_cast<double>(plan.loads[rank]) / share : 0);
         table += line.data();
     }
     return table;
