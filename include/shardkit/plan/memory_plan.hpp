@@ -51,7 +51,6 @@ constexpr auto kind_of(Role role, Held held) -> ByteCount MemoryPlan::* {
         case Role::states:
             return &MemoryPlan::optimizer;
         case Role::gradients:
-            return leased ? &MemoryPlan::gradient_buffers : &MemoryPlan::gradients;
         case Role::reduced:
             return leased ? &MemoryPlan::gradient_buffers : &MemoryPlan::gradients;
         case Role::addend:
