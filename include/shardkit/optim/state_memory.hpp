@@ -40,9 +40,9 @@ class StateMemory {
     std::span<const Element> elements() const noexcept { return elements_.span(); }
 
   private:
-    struct None {};
+    struct Nothing {};
     typename Engine::template Buffer<Element> elements_{};
-    [[no_unique_address]] std::conditional_t<coded, typename Engine::template Buffer<float>, None> scales_{};
+    [[no_unique_address]] std::conditional_t<coded, typename Engine::template Buffer<float>, Nothing> scales_{};
 };
 
 }  // namespace shardkit::detail

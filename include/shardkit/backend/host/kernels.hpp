@@ -158,10 +158,10 @@ struct HostKernels {
         using Storage = typename Spans::StateStorage;
         constexpr std::size_t states = Spans::state_count;
         if constexpr (Storage::format == StateFormat::full) {
-            [&]<std::size_t... I>(std::index_sequence<I...>) {
+            [&]<std::size_t... Index>(std::index_sequence<Index...>) {
                 using A = typename Spans::A;
                 host::detail::for_each_lanes<A>(count, f, streams...,
-                                                host::detail::InOut<A>{spans.states[I].data() + at}...);
+                                                host::detail::InOut<A>{spans.states[Index].data() + at}...);
             }
             (std::make_index_sequence<states>{});
         } else {
