@@ -51,15 +51,13 @@ std::string said(const Saved& saved, const Loaded& loaded, const sk::LoadOptions
     });
     return text;
 }
-template <template <class, class> class Made, class Options>
+template <class Made, class Options>
 auto makes(Options options) {
-    return [options](sk::Model<Engine>& model) {
-        return std::make_unique<Made<Engine, sk::DefaultPrecision<float>>>(model, options);
-    };
+    return [options](sk::Model<Engine>& model) { return std::make_unique<Made>(model, options); };
 }
-const auto adamw = makes<sk::AdamW>(sk::AdamWOptions{});
-const auto lion = makes<sk::Lion>(sk::LionOptions{});
-const auto plain_sgd = makes<sk::SGD>(sk::SgdOptions{.learning_rate = 0.1});
+const auto adamw = makes<sk::AdamW<Engine>>(sk::AdamWOptions{});
+const auto lion = makes<sk::Lion<Engine>>(sk::LionOptions{});
+const auto plain_sgd = makes<sk::SGD<Engine>>(sk::SgdOptions{.learning_rate = 0.1});
 
 bool has(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
 
