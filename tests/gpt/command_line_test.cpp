@@ -134,7 +134,7 @@ TEST_SUITE("gpt.command_line") {
             {"--ranks-per-host 2", {"--ranks-per-host with --engine threads", "expected --engine mpi or --plan"}},
             {"--plan --ranks-per-host 0", {"--ranks-per-host '0'", "whole number from 1"}},
             {"--dtype fp16", {"'fp16'", "fp64, fp32 or bf16"}},
-            {"--optimizer adam", {"'adam'", "adamw, sgd or lion"}},
+            {"--optimizer adam", {"'adam'", "adamw, sgd, lion or muon"}},
             {"--head both", {"'both'", "tied or untied"}},
             {"--bogus 3", {"'--bogus'", "--help"}},
             {"stray", {"'stray'", "--help"}},
