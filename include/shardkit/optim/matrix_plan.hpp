@@ -77,6 +77,8 @@ class MatrixPlanner {
         const auto chosen = detail::chosen_parameters<GroupOf<ParamOrGroup>, Policy>(path, tensors, options, where);
         detail::GroupGeometry& group = groups_.emplace_back();
         group.parameters.assign(chosen.begin(), chosen.end());
+        for (const PlacedParameter& p : group.parameters) { group.owned_names.emplace_back(p.name); }
+        for (std::size_t p = 0; p < group.parameters.size(); ++p) { group.parameters[p].name = group.owned_names[p]; }
         group.path = path;
         static_cast<GroupDescription&>(group) =
             detail::describe_on_mesh(group.path, group.parameters, mesh_, 0,
