@@ -31,7 +31,7 @@ namespace {
 using Mesh = sk::DeviceMesh<sk::dynamic, sk::dynamic, sk::dynamic>;
 using Values = std::vector<double>;
 
-constexpr std::size_t tokens = 12;
+constexpr std::size_t tokens = 24;
 constexpr std::size_t width = 5;
 constexpr std::size_t hidden = 12;
 constexpr std::size_t vocabulary = 10;
