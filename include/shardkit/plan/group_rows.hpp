@@ -34,6 +34,9 @@ struct GroupRows : PlacementTable {
     constexpr GroupRows() = default;
     constexpr explicit GroupRows(const GroupDescription& group)
         : PlacementTable(placement_table(group.policy, group.sizes, group.trainable)), trainable(group.trainable) {
+        // By the policy's own lease, before a release leases them all.
+        const BufferRow* const gradients = find(Role::gradients);
+        reduces_each = gradients != nullptr && gradients->held == Held::leased;
         releases = trainable && group.gradient_release == GradientRelease::at_update;
         if (releases) { lease_gradients(); }
         const auto leased = [&](Role role) {
@@ -45,7 +48,6 @@ struct GroupRows : PlacementTable {
         reduced_bytes = leased(Role::reduced);
         addend_bytes = leased(Role::addend);
         sums_in_gradients = releases && find(Role::reduced) == nullptr;
-        reduces_each = !collectives(When::first_microbatch).empty();
         const auto at = [&](When when) {
             const auto found = collectives(when);
             return Rows{static_cast<std::size_t>(found.data() - collectives().data()), found.size()};

@@ -93,6 +93,8 @@ TEST_CASE("a row that is removed is neither called nor planned") {
           without(sk::detail::When::each_window, sk::detail::Over::shards));
     check(Mesh(4, 1, 1), sk::DynamicPolicy(sk::ShardOptimizer{}),
           without(sk::detail::When::updated_window, sk::detail::Over::shards));
+    check(Mesh(4, 1, 1), sk::DynamicPolicy(sk::FullShard{}),
+          without(sk::detail::When::first_microbatch, sk::detail::Over::shards));
     check(Mesh(4, 1, 1), sk::DynamicPolicy(sk::ShardGradOp{}),
           without(sk::detail::When::later_microbatch, sk::detail::Over::shards));
     check(Mesh(4, 1, 1), sk::DynamicPolicy(sk::NoShard{}),
