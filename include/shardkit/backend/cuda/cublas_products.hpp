@@ -77,7 +77,7 @@ class CublasProducts {
         check(cublasGetStream(handle_, &own), "cublasGetStream");
         if (own != stream.native()) {
             throw_usage_error(
-                SourceLocation{},
+                made_,
                 "CublasProducts: the handle's stream is another than the rank's compute stream, expected "
                 "cublasSetStream(handle, rank.compute_stream().native())");
         }
