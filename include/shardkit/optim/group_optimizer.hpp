@@ -72,6 +72,15 @@ class GroupOptimizer {
     std::span<const char> updated() const noexcept { return {updated_.data(), updated_.size()}; }
 
     std::size_t states_used() const noexcept { return states_used_; }
+    /// f(std::integral_constant) of the number of states that the rule has with its options; compiled for N states
+    /// and more. Not called where the rule's update takes no such number.
+    template <std::size_t N = 0, class F>
+    void with_states(const F& f) const {
+        if constexpr (UpdateOf<Update, Element, N>) {
+            if (states_used_ == N) { return f(std::integral_constant<std::size_t, N>{}); }
+        }
+        if constexpr (N < state_count) { with_states<N + 1>(f); }
+    }
     /// The number of a parameter's update in the UpdateTable.
     /// @pre updates(parameter)
     std::uint32_t update_of(std::size_t parameter) const noexcept {
@@ -143,14 +152,6 @@ class GroupOptimizer {
     /// How far each choice is where those that share one are as far as each other; none where they are not.
     std::optional<std::vector<std::vector<std::uint64_t>>> numbers_of_choices(const GroupProgress& progress) const;
 
-    /// Whether the rule's update can be called with `count` states; compiled for N states and more.
-    template <std::size_t N = 0>
-    static constexpr bool update_takes(std::size_t count) {
-        if (count == N) { return UpdateOf<Update, Element, N>; }
-        if constexpr (N < state_count) { return update_takes<N + 1>(count); }
-        return false;
-    }
-
     /// Refuses a group whose blocks would depend on the mesh: a block is 32 elements of the whole parameter.
     void require_blocks(const GroupGeometry& group, SourceLocation where) const;
 
@@ -219,7 +220,9 @@ GroupOptimizer<Rule, Engine, ElementType>::GroupOptimizer(Context<Engine>& conte
     }
     if (!any) { return; }
     states_used_ = Rule::state_count(options);
-    if (!update_takes(states_used_)) {
+    bool takes = false;
+    with_states([&](auto /*n*/) { takes = true; });
+    if (!takes) {
         throw std::logic_error(concat("optimizer: Rule::state_count is ", states_used_,
                                       ", a number of states that Rule::Update does not take"));
     }

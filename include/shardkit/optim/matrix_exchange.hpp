@@ -68,7 +68,7 @@ struct MatrixCopies {
         const RankGroup group = holders.split().group(axes.span(), context.rank());
         if (group.size() == 1) { return; }
         ranks = context.communicator(holders.split(), axes, {});
-        while (!placement.sends(unit, group.member(root))) { ++root; }
+        root = placement.root(unit, group);
     }
 };
 

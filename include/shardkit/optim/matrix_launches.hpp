@@ -12,6 +12,7 @@
 
 #include <shardkit/comm/broadcast.hpp>
 #include <shardkit/optim/group_optimizer.hpp>
+#include <shardkit/optim/listed_group.hpp>
 #include <shardkit/optim/matrix_exchange.hpp>
 #include <shardkit/optim/matrix_placement.hpp>
 #include <shardkit/optim/matrix_rule.hpp>
@@ -36,10 +37,10 @@ class MatrixLaunches {
     using A = Arithmetic<typename Precision::Master>;
     using Group = GroupOptimizer<Rule, Engine, A>;
     using State = GroupState<Engine, Precision>;
+    using Listed = ListedGroup<Rule, Engine, Precision, Updated>;
     using Update = typename Rule::template Update<A>;
     using Apply = std::remove_cvref_t<decltype(std::declval<const Update&>().apply(MatrixExtents{}))>;
     using Begin = BeginApply<Update, Apply>;
-    static constexpr std::size_t state_count = Rule::state_names.size();
     static_assert(UpdateOf<Apply, A, 0>,
                   "MatrixRule: what update.apply returns is called with a parameter and a value");
 
@@ -64,6 +65,7 @@ class MatrixLaunches {
         const std::size_t rank = context.rank();
         batches_.clear();
         copies_.clear();
+        taken_.reserve(placement_.batches());
         std::vector<UpdateRange> ranges;
         for (std::size_t b = 0; b < placement_.batches(); ++b) {
             Batch& batch = batches_.emplace_back(Batch{placement_.batch_of(b, rank), {}, {}});
@@ -98,20 +100,20 @@ class MatrixLaunches {
             if (each.taken) { each.state->gradients().wait(); }
         }
         run_each<Engine>(compute, begins_.size(), Begin{begins_.data(), updates, applies_.data()});
-        std::vector<std::size_t> taken;
+        taken_.clear();
         for (std::size_t b = 0; b < batches_.size(); ++b) {
             const auto& units = batches_[b].of.units;
             if (std::any_of(units.begin(), units.end(), [&](std::size_t u) { return is_taken(u); })) {
-                taken.push_back(b);
+                taken_.push_back(b);
             }
         }
-        if (!taken.empty()) { gather(step, taken.front(), 0); }
-        for (std::size_t i = 0; i < taken.size(); ++i) {
-            if (i > 0) { apply(step, taken[i - 1], (i - 1) % slots); }
-            if (i + 1 < taken.size()) { gather(step, taken[i + 1], (i + 1) % slots); }
-            transform(step, taken[i], i % slots);
+        if (!taken_.empty()) { gather(step, taken_.front(), 0); }
+        for (std::size_t i = 0; i < taken_.size(); ++i) {
+            if (i > 0) { apply(step, taken_[i - 1], (i - 1) % slots); }
+            if (i + 1 < taken_.size()) { gather(step, taken_[i + 1], (i + 1) % slots); }
+            transform(step, taken_[i], i % slots);
         }
-        if (!taken.empty()) { apply(step, taken.back(), (taken.size() - 1) % slots); }
+        if (!taken_.empty()) { apply(step, taken_.back(), (taken_.size() - 1) % slots); }
         for (const Listed& each : listed_) {
             if (each.taken) { each.state->parameters().end_update(compute.record(), capture); }
         }
@@ -129,12 +131,6 @@ class MatrixLaunches {
   private:
     static constexpr std::size_t slots = 2;
 
-    struct Listed {
-        Group* group;
-        State* state;
-        const std::uint64_t* steps;
-        bool taken;
-    };
     struct Ranges {
         std::size_t first;  // of the direction's one range
         std::size_t begin;  // of those that are moved
@@ -213,7 +209,8 @@ class MatrixLaunches {
         for (std::size_t i = 0; i < batch.of.pieces.size(); ++i) {
             const MatrixPiece& piece = batch.of.pieces[i];
             if (!is_taken(piece.unit)) { continue; }
-            with_states([&](auto n) { direct<n>(step, piece, batch.ranges[i], pieces_[slot].span()); });
+            listed_.front().group->with_states(
+                [&](auto n) { direct<n>(step, piece, batch.ranges[i], pieces_[slot].span()); });
         }
         const Stream communication = step.context.communication_stream();
         communication.wait(compute.record());
@@ -224,7 +221,7 @@ class MatrixLaunches {
     template <std::size_t N>
     void direct(const Step& step, const MatrixPiece& piece, const Ranges& ranges, std::span<A> slot) {
         const Listed& in = listed_[unit(piece.unit).group];
-        const auto of = in.group->template spans<N, Updated>(*in.state, in.steps);
+        const auto of = in.template spans<N>();
         const std::size_t at = place_of(piece);
         const std::size_t numel = piece.elements.size();
         UpdateSpans<A, A, typename Precision::Reduction, N> spans;
@@ -290,7 +287,7 @@ class MatrixLaunches {
             const MatrixPiece& piece = batch.of.pieces[i];
             if (!is_taken(piece.unit)) { continue; }
             const Listed& in = listed_[unit(piece.unit).group];
-            const auto of = in.group->template spans<0, Updated>(*in.state, in.steps);
+            const auto of = in.template spans<0>();
             const std::size_t at = place_of(piece);
             const std::size_t numel = piece.elements.size();
             UpdateSpans<Updated, typename Precision::Gather, A, 0> spans;
@@ -308,19 +305,12 @@ class MatrixLaunches {
     std::span<const UpdateRange> range(std::size_t begin, std::size_t end) const noexcept {
         return std::span<const UpdateRange>(ranges_.span()).subspan(begin, end - begin);
     }
-    /// f(std::integral_constant) of the number of states that the rule has with its options.
-    template <std::size_t N = 0, class F>
-    void with_states(const F& f) {
-        if constexpr (UpdateOf<Update, A, N>) {
-            if (listed_.front().group->states_used() == N) { f(std::integral_constant<std::size_t, N>{}); }
-        }
-        if constexpr (N < state_count) { with_states<N + 1>(f); }
-    }
 
     MatrixSetup<Engine> setup_;
     std::vector<Listed> listed_;
     MatrixPlacement placement_;
     std::vector<Batch> batches_;
+    std::vector<std::size_t> taken_;            // of the batches, those with a matrix that this step updates
     std::vector<MatrixCopies<Engine>> copies_;  // of each unit
     std::array<typename Engine::template Buffer<A>, slots> pieces_{};
     std::array<typename Engine::template Buffer<A>, slots> owned_{};

@@ -11,6 +11,7 @@
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/detail/access.hpp>
 #include <shardkit/layout/placed_parameter.hpp>
+#include <shardkit/optim/matrix_placement.hpp>
 #include <shardkit/optim/matrix_rule.hpp>
 #include <shardkit/optim/param_group.hpp>
 #include <shardkit/optim/rule_optimizer.hpp>
@@ -50,9 +51,7 @@ class MatrixOptimizer : public RuleOptimizer<Rule, Engine, Precision> {
             model,
             [&](const detail::Group<Engine>& group) {
                 for (const PlacedParameter& p : group.geometry().parameters) {
-                    const bool is =
-                        matrices.matches ? matrices.matches(group.path(), p.name) : p.matrix && p.shape.rank == 2;
-                    if (is) { chosen->emplace(group.path(), p.name); }
+                    if (detail::is_matrix(matrices, group.path(), p)) { chosen->emplace(group.path(), p.name); }
                 }
             },
             SourceLocation{});

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -148,6 +149,12 @@ class MatrixPlacement {
         const PlacedParameter& p = parameter(unit);
         return holders(unit).copy(p, rank) == holders(unit).copy(p, unit.owner);
     }
+    /// The number, among ranks that hold copies of a unit's elements, of the one that sends them.
+    std::size_t root(const MatrixUnit& unit, const RankGroup& copies) const noexcept {
+        std::size_t root = 0;
+        while (!sends(unit, copies.member(root))) { ++root; }
+        return root;
+    }
     MatrixBatch batch_of(std::size_t number, std::size_t rank) const {
         MatrixBatch batch;
         batch.units = batches_[number];
@@ -258,6 +265,11 @@ MatrixMemory matrix_memory(const MatrixPlacement& placement, std::size_t rank) {
         memory.kept += unit.blocks() * Rule::kept(unit.block());
     }
     return memory;
+}
+
+/// Whether `matrices` say that a parameter of the group at `path` is one.
+inline bool is_matrix(const Matrices& matrices, std::string_view path, const PlacedParameter& p) {
+    return matrices.matches ? matrices.matches(path, p.name) : p.matrix && p.shape.rank == 2;
 }
 
 /// The units of one group's parameters for which `is_taken(parameter)`. `group`: its number among the holders.

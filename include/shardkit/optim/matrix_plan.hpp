@@ -89,8 +89,7 @@ class MatrixPlanner {
                 .group;
         group.table = detail::GroupRows(group);
         for (const PlacedParameter& p : group.parameters) {
-            const bool is = matrices_.matches ? matrices_.matches(path, p.name) : p.matrix && p.shape.rank == 2;
-            taken_.push_back(is && group.trainable && !p.frozen);
+            taken_.push_back(detail::is_matrix(matrices_, path, p) && group.trainable && !p.frozen);
         }
         const std::size_t before = taken_.size() - group.parameters.size();
         detail::add_units<Rule>(
@@ -129,37 +128,26 @@ class MatrixPlanner {
     }
 
   private:
-    bool crosses(std::size_t a, std::size_t b) const noexcept {
-        return ranks_per_host_ != 0 && a / ranks_per_host_ != b / ranks_per_host_;
-    }
-    /// What a call brings to a rank, summed over the ranks.
-    struct Sum {
-        double calls = 0, payload = 0, moved = 0, between_hosts = 0;
+    std::size_t host_of(std::size_t rank) const noexcept { return ranks_per_host_ != 0 ? rank / ranks_per_host_ : 0; }
 
-        void receive(std::size_t bytes, bool from_peer, bool crosses) {
-            payload += static_cast<double>(bytes);
-            if (from_peer) { moved += static_cast<double>(bytes); }
-            if (crosses) { between_hosts += static_cast<double>(bytes); }
-        }
-        void add_to(TrafficPlan& plan, Verb verb, const PlannedAxes& axes, std::size_t ranks) const {
-            const auto all = static_cast<double>(ranks);
-            plan.add_mean(verb, axes, calls / all, payload / all, moved / all, between_hosts / all);
-        }
+    /// What the broadcasts of a batch bring to its ranks, summed over them.
+    struct Copies {
+        PlannedAxes axes;
+        double calls = 0, payload = 0, moved = 0, between_hosts = 0;
     };
     void add_traffic(TrafficPlan& plan, const detail::MatrixPlacement& placement, std::size_t number) const {
         const std::size_t ranks = mesh_.size();
         if (ranks == 1) { return; }
-        Sum world;
-        std::vector<std::pair<PlannedAxes, Sum>> copies;
+        std::vector<detail::MatrixBatch> batches;
+        for (std::size_t rank = 0; rank < ranks; ++rank) { batches.push_back(placement.batch_of(number, rank)); }
+        // To the owners and back: the same bytes the other way.
+        plan.add_uneven(
+            PlannedAxes::world(), 2, ranks,
+            [&](std::size_t from, std::size_t to) { return batches[from].sent[to] * sizeof(A); },
+            [&](std::size_t rank) { return host_of(rank); });
+        std::vector<Copies> copies;
         for (std::size_t rank = 0; rank < ranks; ++rank) {
-            const detail::MatrixBatch batch = placement.batch_of(number, rank);
-            world.calls += 2;
-            for (const auto& counts : {batch.received, batch.sent}) {
-                for (std::size_t from = 0; from < ranks; ++from) {
-                    world.receive(counts[from] * sizeof(A), from != rank, crosses(from, rank));
-                }
-            }
-            for (const detail::MatrixPiece& piece : batch.pieces) {
+            for (const detail::MatrixPiece& piece : batches[rank].pieces) {
                 const detail::MatrixUnit& unit = placement.units()[piece.unit];
                 const auto& holders = placement.holders(unit);
                 const AxisNames names = holders.copies(placement.parameter(unit));
@@ -167,17 +155,21 @@ class MatrixPlanner {
                 if (group.size() == 1) { continue; }
                 const PlannedAxes axes = PlannedAxes::of_split(holders.split(), names, holders.group().policy);
                 auto found =
-                    std::find_if(copies.begin(), copies.end(), [&](const auto& c) { return c.first == axes; });
-                if (found == copies.end()) { found = copies.insert(found, {axes, Sum{}}); }
-                std::size_t root = 0;
-                while (!placement.sends(unit, group.member(root))) { ++root; }
-                found->second.calls += 1;
-                found->second.receive(piece.elements.size() * sizeof(A), group.member(root) != rank,
-                                      crosses(group.member(root), rank));
+                    std::find_if(copies.begin(), copies.end(), [&](const auto& c) { return c.axes == axes; });
+                if (found == copies.end()) { found = copies.insert(found, Copies{axes}); }
+                const std::size_t root = group.member(placement.root(unit, group));
+                const auto bytes = static_cast<double>(piece.elements.size() * sizeof(A));
+                found->calls += 1;
+                found->payload += bytes;
+                if (root != rank) { found->moved += bytes; }
+                if (host_of(root) != host_of(rank)) { found->between_hosts += bytes; }
             }
         }
-        world.add_to(plan, Verb::all_to_all_uneven, PlannedAxes::world(), ranks);
-        for (const auto& [axes, all] : copies) { all.add_to(plan, Verb::broadcast, axes, ranks); }
+        const auto all = static_cast<double>(ranks);
+        for (const Copies& c : copies) {
+            plan.add_mean(Verb::broadcast, c.axes, c.calls / all, c.payload / all, c.moved / all,
+                          c.between_hosts / all);
+        }
     }
 
     AxisGrid mesh_;

@@ -131,18 +131,8 @@ class MovingAverage {
                                    sources.size(), "; expected one for each");
         }
         std::size_t next = 0;
-        average_.for_each_state(
-            [&](auto& to) {
-                with(*sources[next++], detail::PrecisionsOf<PrecisionType>{}, [&](auto& from) { f(to, from); });
-            },
-            where);
-    }
-    template <class F, class... P>
-    static void with(detail::Group<Engine>& group, Precisions<P...> /*list*/, const F& f) {
-        const auto use = [&](auto* state) {
-            if (state != nullptr) { f(*state); }
-        };
-        (use(group.template as<P>()), ...);
+        average_.for_each_state([&](auto& to) { of_.with_state(*sources[next++], [&](auto& from) { f(to, from); }); },
+                                where);
     }
 
     template <class To, class From>

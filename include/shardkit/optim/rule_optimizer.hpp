@@ -251,13 +251,13 @@ class RuleOptimizer : public Optimizer<EngineType> {
     }
     void run_alone(detail::Group<Engine>& group) override {
         if constexpr (!MatrixRule<Rule>) {
-            for_state_of(group, [this](auto& state) {
+            model_.with_state(group, [this](auto& state) {
                 batches_of(state).run_alone(state, numbers_.scalars(), numbers_.engine_options());
             });
         }
     }
     void tear(detail::Group<Engine>& torn, SourceLocation where) override {
-        for_state_of(torn, [&](auto& state) {
+        model_.with_state(torn, [&](auto& state) {
             const auto& group = batches_of(state).group_of(state);
             for (std::size_t p = 0; p < group.updated().size(); ++p) {
                 if (!group.updates(p)) { continue; }
@@ -268,18 +268,6 @@ class RuleOptimizer : public Optimizer<EngineType> {
                 }
             }
         });
-    }
-    /// f(group with its element types) for a group of the model.
-    template <class F>
-    static void for_state_of(detail::Group<Engine>& group, const F& f) {
-        for_state_of(group, f, detail::PrecisionsOf<PrecisionType>{});
-    }
-    template <class F, class... P>
-    static void for_state_of(detail::Group<Engine>& group, const F& f, Precisions<P...> /*all*/) {
-        const auto as = [&](auto* state) {
-            if (state != nullptr) { f(*state); }
-        };
-        (as(group.template as<P>()), ...);
     }
     const detail::StatementsHandle& choices(std::size_t number) const noexcept override {
         return numbers_.choices(number);

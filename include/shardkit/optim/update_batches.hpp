@@ -13,6 +13,7 @@
 #include <vector>
 
 #include <shardkit/optim/group_optimizer.hpp>
+#include <shardkit/optim/listed_group.hpp>
 #include <shardkit/optim/matrix_launches.hpp>
 #include <shardkit/optim/matrix_rule.hpp>
 #include <shardkit/optim/param_group.hpp>
@@ -47,18 +48,7 @@ class UpdateLaunches {
     static constexpr bool batches = BatchesUpdates<Engine, Precision>;
 
   public:
-    /// A group that is trained.
-    struct Listed {
-        Group* group;
-        State* state;
-        const std::uint64_t* steps;
-        bool taken;
-
-        template <std::size_t N>
-        auto spans() const {
-            return group->template spans<N, Updated>(*state, steps);
-        }
-    };
+    using Listed = ListedGroup<Rule, Engine, Precision, Updated>;
 
     /// Begins to list the groups that are trained, in the model's order.
     void start() noexcept { listed_.clear(); }
@@ -75,13 +65,13 @@ class UpdateLaunches {
             batches_.clear();
             plan();
             if (order_.empty()) { return; }
-            with_states(*listed_.front().group, [&](auto n) { make_table<n>(context, updates, skip); });
+            listed_.front().group->with_states([&](auto n) { make_table<n>(context, updates, skip); });
         }
     }
     /// One step of one group alone, behind its last reduction, on the compute stream.
     void run_one(const Listed& each, Context<Engine>& context, const Update* updates, const std::uint32_t* skip) {
         each.state->gradients().wait();
-        with_states(*each.group, [&](auto n) { run_alone<n>(each, context.compute_stream(), updates, skip); });
+        each.group->with_states([&](auto n) { run_alone<n>(each, context.compute_stream(), updates, skip); });
         each.state->parameters().end_update(context.compute_stream().record(), capture_of(context.compute_stream()));
     }
     /// One step of the groups that were listed, on the compute stream.
@@ -89,7 +79,7 @@ class UpdateLaunches {
         if (listed_.empty()) { return; }
         const Stream stream = context.compute_stream();
         const auto capture = capture_of(stream);
-        with_states(*listed_.front().group, [&](auto n) {
+        listed_.front().group->with_states([&](auto n) {
             if constexpr (batches) {
                 for (const Batch& batch : batches_) { run_batch<n>(batch, stream, capture, updates, skip); }
             } else {
@@ -111,15 +101,6 @@ class UpdateLaunches {
     struct NoEntry {
         std::uint64_t end;
     };
-
-    /// f(std::integral_constant) of the number of states that the rule has with its options.
-    template <std::size_t N = 0, class F>
-    static void with_states(const Group& any, const F& f) {
-        if constexpr (UpdateOf<Update, A, N>) {
-            if (any.states_used() == N) { f(std::integral_constant<std::size_t, N>{}); }
-        }
-        if constexpr (N < state_count) { with_states<N + 1>(any, f); }
-    }
 
     /// Which groups share a launch, and the order of launches: that in which the model's order completes them.
     void plan() {

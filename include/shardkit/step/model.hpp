@@ -283,7 +283,12 @@ class Model : public Groups<EngineType> {
     template <class F>
     void for_each_state(const F& f, SourceLocation where = SourceLocation::current()) const {
         detail::Access::walk(
-            *this, [&](detail::Group<Engine>& group) { as_state(group, f, precisions{}); }, where);
+            *this, [&](detail::Group<Engine>& group) { with_state(group, f); }, where);
+    }
+    /// Calls f(detail::GroupState<Engine, P>&) for one group of a model of this type.
+    template <class F>
+    static void with_state(detail::Group<Engine>& group, const F& f) {
+        as_state(group, f, precisions{});
     }
 
   private:

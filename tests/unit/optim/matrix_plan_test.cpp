@@ -63,11 +63,12 @@ void check(const Mesh& mesh, const sk::Matrices& matrices = {}) {
     CHECK(plan.bytes() == sk::ByteCount(*std::max_element(bytes.begin(), bytes.end())));
     for (const sk::Verb verb : {sk::Verb::all_to_all_uneven, sk::Verb::broadcast}) {
         CAPTURE(name(verb));
-        std::uint64_t calls = 0, moved = 0, payload = 0;
+        std::uint64_t calls = 0, moved = 0, payload = 0, most = 0;
         for (const sk::TrafficLog& log : logs) {
             calls += log.total(verb).calls;
             moved += log.total(verb).moved.value;
             payload += log.total(verb).payload.value;
+            most = std::max(most, log.total(verb).moved.value);
         }
         const sk::PlannedTraffic planned = plan.traffic.total(verb);
         // A mean is rounded for each batch and each set of ranks.
@@ -82,6 +83,7 @@ void check(const Mesh& mesh, const sk::Matrices& matrices = {}) {
             CHECK(is_mean(planned.calls, calls));
         } else {
             CHECK(planned.calls * ranks == calls);
+            CHECK(planned.busiest.value >= most);  // of each call, and not always of the same rank
         }
     }
 }
