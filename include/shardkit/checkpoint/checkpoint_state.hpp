@@ -23,11 +23,7 @@
 #include <shardkit/step/loss_scale.hpp>
 #include <shardkit/step/model.hpp>
 
-namespace shardkit {
-
-namespace detail {
-
-inline namespace SHARDKIT_BUILD {
+namespace shardkit::detail SHARDKIT_BUILD {
 
 /// Captures an optimizer's states and numbers. The groups of the state are found fastest in the optimizer's order.
 template <class Engine>
@@ -91,11 +87,9 @@ class GiveNumbers final : public StateVisitor<Engine> {
     std::span<const SavedProgress> left_;
 };
 
-}  // namespace SHARDKIT_BUILD
+}  // namespace shardkit::detail SHARDKIT_BUILD
 
-}  // namespace detail
-
-inline namespace SHARDKIT_BUILD {
+namespace shardkit SHARDKIT_BUILD {
 
 /// The contents of a checkpoint: a model's parameters, the states of optimizers, loss scales, and bytes of the user.
 ///     CheckpointState state{model, optimizer, loss_scale};
@@ -261,6 +255,8 @@ class CheckpointState {
     std::vector<std::pair<std::string, std::vector<std::uint8_t>*>> blobs_;
 };
 
-}  // namespace SHARDKIT_BUILD
+// For clang 14, which makes no guides of constructors after needs_checkpoint.hpp.
+template <class Engine, class Precision, class... Others>
+CheckpointState(const Model<Engine, Precision>&, Others&&...) -> CheckpointState<Engine>;
 
-}  // namespace shardkit
+}  // namespace SHARDKIT_BUILD

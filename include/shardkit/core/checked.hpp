@@ -3,19 +3,19 @@
 
 /// SHARDKIT_CHECKED=1, defined before the first include, makes a checked build: released gather buffers are filled
 /// with NaN, and every view is compared with its window's generation. Results stay bitwise equal.
-/// Types that differ between the two builds are in an inline namespace of their own: mixing checked and unchecked
-/// translation units is a link error or harmless, but never a silent ODR violation.
+/// Types that differ between the two builds are in an inline namespace where the build is a checked one: mixing
+/// checked and unchecked translation units is a link error or harmless, but never a silent ODR violation.
 #ifndef SHARDKIT_CHECKED
 #define SHARDKIT_CHECKED 0
 #endif
 
 #if SHARDKIT_CHECKED
-#define SHARDKIT_BUILD checked_build
+#define SHARDKIT_BUILD ::inline checked_build
 #else
-#define SHARDKIT_BUILD unchecked_build
+#define SHARDKIT_BUILD
 #endif
 
-namespace shardkit::inline SHARDKIT_BUILD {
+namespace shardkit SHARDKIT_BUILD {
 /// Whether misuse of views is detected: true in a build with SHARDKIT_CHECKED.
 inline constexpr bool checked = SHARDKIT_CHECKED != 0;
 }

@@ -147,7 +147,9 @@ struct AdamWRule {
     }
 };
 
-inline namespace SHARDKIT_BUILD {
+}  // namespace shardkit
+
+namespace shardkit SHARDKIT_BUILD {
 
 /// Adam with decoupled weight decay over a model of sharded groups, as torch.optim.AdamW computes it.
 ///     AdamW optimizer{model, {.learning_rate = 3e-4}};
@@ -184,5 +186,3 @@ AdamW(const Model<Engine, Precision>&, AdamWOptions = {}, const std::vector<Para
     -> AdamW<Engine, Precision>;
 
 }  // namespace SHARDKIT_BUILD
-
-}  // namespace shardkit

@@ -57,7 +57,9 @@ struct AmsgradRule {
     }
 };
 
-inline namespace SHARDKIT_BUILD {
+}  // namespace shardkit
+
+namespace shardkit SHARDKIT_BUILD {
 
 /// AdamW with amsgrad over a model of sharded groups, as torch.optim.AdamW(amsgrad=True) computes it.
 ///     AMSGrad optimizer{model, {.learning_rate = 3e-4}};
@@ -94,5 +96,3 @@ AMSGrad(const Model<Engine, Precision>&, AdamWOptions = {}, const std::vector<Pa
     -> AMSGrad<Engine, Precision>;
 
 }  // namespace SHARDKIT_BUILD
-
-}  // namespace shardkit

@@ -18,7 +18,7 @@
 #include <shardkit/step/model.hpp>
 #include <shardkit/step/reduce.hpp>
 
-namespace shardkit::inline SHARDKIT_BUILD {
+namespace shardkit SHARDKIT_BUILD {
 
 /// Several optimizers that train one model together, each some of its parameters: one norm, one clipping, one step.
 ///     Lion lion{model, {.learning_rate = 1e-4}, {{.matches = not_a_matrix, .updated_by = UpdatedBy::another}}};
@@ -206,4 +206,4 @@ void CombinedOptimizer<Engine>::list_choices() {
     }
 }
 
-}  // namespace shardkit::inline SHARDKIT_BUILD
+}  // namespace shardkit SHARDKIT_BUILD

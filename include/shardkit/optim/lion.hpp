@@ -104,7 +104,9 @@ struct LionRule {
     }
 };
 
-inline namespace SHARDKIT_BUILD {
+}  // namespace shardkit
+
+namespace shardkit SHARDKIT_BUILD {
 
 /// Lion, which steps by the sign of a momentum, over a model of sharded groups.
 ///     Lion optimizer{model, {.learning_rate = 1e-4, .weight_decay = 0.1}};
@@ -143,5 +145,3 @@ Lion(const Model<Engine, Precision>&, LionOptions = {}, const std::vector<ParamG
     -> Lion<Engine, Precision>;
 
 }  // namespace SHARDKIT_BUILD
-
-}  // namespace shardkit

@@ -74,7 +74,9 @@ struct SetMovingAverage {
 
 }  // namespace detail
 
-inline namespace SHARDKIT_BUILD {
+}  // namespace shardkit
+
+namespace shardkit SHARDKIT_BUILD {
 
 /// A moving average of a model's weights (EMA), in a second set of groups: a model like any other, which windows show
 /// and `save`, `save_model` and `load` know.
@@ -234,5 +236,3 @@ void MovingAverage<Engine, AverageType, PrecisionType>::run(To& to, From& from, 
 }
 
 }  // namespace SHARDKIT_BUILD
-
-}  // namespace shardkit

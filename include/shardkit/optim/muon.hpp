@@ -140,7 +140,7 @@ struct MuonRule {
     }
 };
 
-namespace detail::inline SHARDKIT_BUILD {
+namespace detail SHARDKIT_BUILD {
 
 /// The two optimizers of a Muon.
 template <class Engine, class Precision>
@@ -205,9 +205,11 @@ struct MuonParts {
     AdamW<Engine, Precision> rest_;
 };
 
-}  // namespace detail::inline SHARDKIT_BUILD
+}  // namespace detail SHARDKIT_BUILD
 
-inline namespace SHARDKIT_BUILD {
+}  // namespace shardkit
+
+namespace shardkit SHARDKIT_BUILD {
 
 /// Muon for a model's matrices, and AdamW for the rest: a momentum whose matrices are made orthogonal, each whole, on
 /// the rank that owns it, whatever the policy and the mesh cut. See docs/optimizers.md.
@@ -272,5 +274,3 @@ requires(MatrixProducts<Products, typename Engine::Stream, float>)
 ->Muon<Engine, Precision>;
 
 }  // namespace SHARDKIT_BUILD
-
-}  // namespace shardkit

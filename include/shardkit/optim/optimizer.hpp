@@ -23,9 +23,7 @@
 #include <shardkit/step/model.hpp>
 #include <shardkit/step/reduce.hpp>
 
-namespace shardkit {
-
-inline namespace SHARDKIT_BUILD {
+namespace shardkit SHARDKIT_BUILD {
 
 /// What one call of an optimizer's step does with accumulated gradients.
 template <class Engine>
@@ -38,7 +36,9 @@ struct StepOptions {
 
 }  // namespace SHARDKIT_BUILD
 
-namespace detail::inline SHARDKIT_BUILD {
+namespace shardkit {
+
+namespace detail SHARDKIT_BUILD {
 
 /// Goes through what an optimizer keeps between steps, group by group: a checkpoint does.
 template <class Engine>
@@ -65,9 +65,11 @@ class StateVisitor {
     ~StateVisitor() = default;
 };
 
-}  // namespace detail::inline SHARDKIT_BUILD
+}  // namespace detail SHARDKIT_BUILD
 
-inline namespace SHARDKIT_BUILD {
+}  // namespace shardkit
+
+namespace shardkit SHARDKIT_BUILD {
 
 template <class EngineType>
 class CombinedOptimizer;
@@ -338,7 +340,5 @@ void Optimizer<Engine>::update(Reduced<Engine>&& reduced, const ClipCoefficient&
 }
 
 }  // namespace SHARDKIT_BUILD
-
-}  // namespace shardkit
 
 #include <shardkit/optim/step_in_backward.hpp>  // of which a file with extern templates compiles nothing

@@ -92,7 +92,9 @@ struct TupleOf<X, Precisions<P...>> {
 };
 }  // namespace detail
 
-inline namespace SHARDKIT_BUILD {
+}  // namespace shardkit
+
+namespace shardkit SHARDKIT_BUILD {
 
 /// An optimizer made of a rule: its states (one buffer per state and group, over the elements that this rank
 /// updates), parameter groups and each step's updates. AdamW, SGD and the others derive from it, and so does one of
@@ -359,5 +361,3 @@ class RuleOptimizer : public Optimizer<EngineType> {
 };
 
 }  // namespace SHARDKIT_BUILD
-
-}  // namespace shardkit

@@ -113,7 +113,9 @@ struct SgdRule {
     }
 };
 
-inline namespace SHARDKIT_BUILD {
+}  // namespace shardkit
+
+namespace shardkit SHARDKIT_BUILD {
 
 /// Stochastic gradient descent, plain, with momentum or Nesterov's, as torch.optim.SGD computes it.
 ///     SGD optimizer{model, {.learning_rate = 0.1, .rule = Momentum::nesterov, .momentum = 0.9}};
@@ -148,5 +150,3 @@ SGD(const Model<Engine, Precision>&, SgdOptions = {}, const std::vector<ParamGro
     -> SGD<Engine, Precision>;
 
 }  // namespace SHARDKIT_BUILD
-
-}  // namespace shardkit

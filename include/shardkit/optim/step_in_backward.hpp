@@ -11,7 +11,7 @@
 
 // Defines the members of Optimizer that update groups in the backward pass.
 
-namespace shardkit::inline SHARDKIT_BUILD {
+namespace shardkit SHARDKIT_BUILD {
 
 template <class Engine>
 void Optimizer<Engine>::refuse_all_gradients(std::string_view verb, const StepOptions<Engine>& options,
@@ -112,4 +112,4 @@ GlobalNorm<Engine> Optimizer<Engine>::close_backward(Accumulation<Engine>&& accu
     return detail::Access::make<GlobalNorm<Engine>>(context);
 }
 
-}  // namespace shardkit::inline SHARDKIT_BUILD
+}  // namespace shardkit SHARDKIT_BUILD

@@ -25,8 +25,7 @@
 #include <shardkit/rank/launch_table.hpp>
 #include <shardkit/sharded/group_state.hpp>
 
-namespace shardkit::detail {
-inline namespace SHARDKIT_BUILD {
+namespace shardkit::detail SHARDKIT_BUILD {
 
 /// Parameters of one launch, in bytes, from which on more groups go to another launch: enough to keep a device busy,
 /// and few enough that the next gathers begin while others are still updated.
@@ -368,5 +367,4 @@ void UpdateBatches<Rule, Engine, Precision>::run(Context<Engine>& context, const
     });
 }
 
-}  // namespace SHARDKIT_BUILD
-}  // namespace shardkit::detail
+}  // namespace shardkit::detail SHARDKIT_BUILD

@@ -42,7 +42,9 @@ struct NoCheck {
 using ViewCheck = std::conditional_t<checked, GenerationCheck, NoCheck>;
 }  // namespace detail
 
-inline namespace SHARDKIT_BUILD {
+}  // namespace shardkit
+
+namespace shardkit SHARDKIT_BUILD {
 
 /// A view of the elements of a parameter or gradient as a row-major tensor. It refers to the memory of a window or
 /// handle and must not outlive it. It converts to std::span<T> and to T*, so that functions on plain memory accept
@@ -102,8 +104,6 @@ class TensorView {
 };
 
 }  // namespace SHARDKIT_BUILD
-
-}  // namespace shardkit
 
 template <class T>
 inline constexpr bool std::ranges::enable_borrowed_range<shardkit::TensorView<T>> = true;

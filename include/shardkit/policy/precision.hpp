@@ -12,14 +12,9 @@
 
 namespace shardkit {
 
-/// The element types of a group's buffers.
-/// Gather:    windows show it and all-gathers carry it.
-/// Gradient:  the backward pass writes it and reductions carry it.
-/// Reduction: gradients are summed over ranks in it, and kept in it once reduced.
-/// Master:    the optimizer updates it; a separate shard exists only where it differs from Gather.
-template <FloatingElement G, FloatingElement D = G, FloatingElement R = Arithmetic<D>,
-          FloatingElement M = Arithmetic<G>>
-struct Precision {
+namespace detail {
+template <class G, class D, class R, class M>
+struct FourTypes {
     using Gather = G;
     using Gradient = D;
     using Reduction = R;
@@ -29,6 +24,38 @@ struct Precision {
     static constexpr bool reduces_in_place = std::is_same_v<Gradient, Reduction>;
     static constexpr std::size_t narrowest = std::min({sizeof(G), sizeof(D), sizeof(R), sizeof(M)});
 };
+}  // namespace detail
+
+/// The type that a Precision is an alias of, without the types at its end that are the usual ones: error messages
+/// show PrecisionTypes<float> for fp32 throughout. Write Precision.
+template <class... Types>
+struct PrecisionTypes;
+template <class G>
+struct PrecisionTypes<G> : detail::FourTypes<G, G, Arithmetic<G>, Arithmetic<G>> {};
+template <class G, class D>
+struct PrecisionTypes<G, D> : detail::FourTypes<G, D, Arithmetic<D>, Arithmetic<G>> {};
+template <class G, class D, class R>
+struct PrecisionTypes<G, D, R> : detail::FourTypes<G, D, R, Arithmetic<G>> {};
+template <class G, class D, class R, class M>
+struct PrecisionTypes<G, D, R, M> : detail::FourTypes<G, D, R, M> {};
+
+namespace detail {
+/// One type for equal precisions, however they are written.
+template <class G, class D, class R, class M>
+using ShortestPrecision = std::conditional_t<
+    !std::is_same_v<M, Arithmetic<G>>, PrecisionTypes<G, D, R, M>,
+    std::conditional_t<!std::is_same_v<R, Arithmetic<D>>, PrecisionTypes<G, D, R>,
+                       std::conditional_t<!std::is_same_v<D, G>, PrecisionTypes<G, D>, PrecisionTypes<G>>>>;
+}  // namespace detail
+
+/// The element types of a group's buffers.
+/// Gather:    windows show it and all-gathers carry it.
+/// Gradient:  the backward pass writes it and reductions carry it.
+/// Reduction: gradients are summed over ranks in it, and kept in it once reduced.
+/// Master:    the optimizer updates it; a separate shard exists only where it differs from Gather.
+template <FloatingElement Gather, FloatingElement Gradient = Gather, FloatingElement Reduction = Arithmetic<Gradient>,
+          FloatingElement Master = Arithmetic<Gather>>
+using Precision = detail::ShortestPrecision<Gather, Gradient, Reduction, Master>;
 
 /// The usual precision: fp64 and fp32 throughout; bf16 and fp16 with fp32 reduction and fp32 master weights.
 template <FloatingElement E>

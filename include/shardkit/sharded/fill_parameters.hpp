@@ -34,7 +34,7 @@ struct FillWork {
 
 }  // namespace shardkit::detail
 
-namespace shardkit::detail::inline SHARDKIT_BUILD {
+namespace shardkit::detail SHARDKIT_BUILD {
 
 template <class Engine, class Precision>
 template <class Rounding, class T, class F>
@@ -73,4 +73,4 @@ void GroupState<Engine, Precision>::fill(F& value, SourceLocation where) {
     }
 }
 
-}  // namespace shardkit::detail::inline SHARDKIT_BUILD
+}  // namespace shardkit::detail SHARDKIT_BUILD

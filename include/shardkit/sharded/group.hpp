@@ -31,7 +31,7 @@
 #include <shardkit/sharded/torn_values.hpp>
 #include <shardkit/sharded/values_at.hpp>
 
-namespace shardkit::detail::inline SHARDKIT_BUILD {
+namespace shardkit::detail SHARDKIT_BUILD {
 
 /// Reads a group's memory concurrently with the rank's own work, as a checkpoint's writer does.
 class MemoryReader {
@@ -390,4 +390,4 @@ std::array<bool, 4> Group<Engine>::replicas(const GroupGeometry& group,
     return {whole && ranks.shards.size() > 1, ranks.replicas.size() > 1, whole && ranks.data.size() > 1, false};
 }
 
-}  // namespace shardkit::detail::inline SHARDKIT_BUILD
+}  // namespace shardkit::detail SHARDKIT_BUILD

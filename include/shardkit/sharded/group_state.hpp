@@ -25,7 +25,7 @@
 #include <shardkit/sharded/whole_tensor.hpp>
 #include <shardkit/sharded/window.hpp>
 
-namespace shardkit::detail::inline SHARDKIT_BUILD {
+namespace shardkit::detail SHARDKIT_BUILD {
 
 /// A group with its buffers: implements the members of Group that need the element types. It is compiled once for all
 /// groups and policies of an engine and a precision.
@@ -251,6 +251,6 @@ class GroupState : public Group<EngineType> {
     GradientStore<Engine, Precision> gradients_;
 };
 
-}  // namespace shardkit::detail::inline SHARDKIT_BUILD
+}  // namespace shardkit::detail SHARDKIT_BUILD
 
 #include <shardkit/sharded/group_state_members.hpp>  // of which a file with extern templates compiles nothing

@@ -15,7 +15,7 @@
 
 // Defines the members of GroupState out of its class, so that `extern template` keeps them out of a user's file.
 
-namespace shardkit::detail::inline SHARDKIT_BUILD {
+namespace shardkit::detail SHARDKIT_BUILD {
 
 template <class Engine, class Precision>
 GroupState<Engine, Precision>::GroupState(Context<Engine>& context, const GroupValues& values,
@@ -304,4 +304,4 @@ void GroupState<Engine, Precision>::digest_adopted() {
     }
 }
 
-}  // namespace shardkit::detail::inline SHARDKIT_BUILD
+}  // namespace shardkit::detail SHARDKIT_BUILD

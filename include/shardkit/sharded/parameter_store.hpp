@@ -18,7 +18,7 @@
 #include <shardkit/sharded/group_statements.hpp>
 #include <shardkit/sharded/window.hpp>
 
-namespace shardkit::detail::inline SHARDKIT_BUILD {
+namespace shardkit::detail SHARDKIT_BUILD {
 
 /// The parameters of a group on one rank: full copy, resting shard, master weights, and whether the full copy is
 /// stale. The optimizer writes `gather_source` and the next all-gather sends it, without a copy in between.
@@ -310,4 +310,4 @@ class ParameterStore {
     CopyCaptures captures_;
 };
 
-}  // namespace shardkit::detail::inline SHARDKIT_BUILD
+}  // namespace shardkit::detail SHARDKIT_BUILD

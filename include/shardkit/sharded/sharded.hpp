@@ -29,7 +29,9 @@ namespace shardkit {
 template <class AxisSet>
 struct Partial;
 
-inline namespace SHARDKIT_BUILD {
+}  // namespace shardkit
+
+namespace shardkit SHARDKIT_BUILD {
 
 template <class State, class Placement>
 class Gradients;
@@ -333,5 +335,3 @@ class Sharded {
 };
 
 }  // namespace SHARDKIT_BUILD
-
-}  // namespace shardkit

@@ -32,7 +32,9 @@ constexpr std::span<const std::span<const std::size_t>> extents_of_types() noexc
     }
 }
 
-inline namespace SHARDKIT_BUILD {
+}  // namespace shardkit::detail
+
+namespace shardkit::detail SHARDKIT_BUILD {
 
 /// The state of a Sharded: a GroupState with the types of its group and policy. Its address is stable, so that
 /// windows and handles survive a move of the Sharded.
@@ -66,6 +68,4 @@ class ShardedState final : public GroupState<EngineType, PrecisionType> {
     Policy policy_;
 };
 
-}  // namespace SHARDKIT_BUILD
-
-}  // namespace shardkit::detail
+}  // namespace shardkit::detail SHARDKIT_BUILD

@@ -21,7 +21,7 @@ enum class Gathers : std::uint8_t {
 
 }  // namespace shardkit
 
-namespace shardkit::inline SHARDKIT_BUILD {
+namespace shardkit SHARDKIT_BUILD {
 
 template <class State>
 class PendingWindow;
@@ -122,4 +122,4 @@ class PendingWindow {
     State* state_;
 };
 
-}  // namespace shardkit::inline SHARDKIT_BUILD
+}  // namespace shardkit SHARDKIT_BUILD

@@ -14,7 +14,7 @@
 #include <shardkit/step/gradients.hpp>
 #include <shardkit/step/model.hpp>
 
-namespace shardkit::detail::inline SHARDKIT_BUILD {
+namespace shardkit::detail SHARDKIT_BUILD {
 
 /// Reserves the groups of a model for one training step: while it lives, no second step over them can start. Its end
 /// releases them, whether the step was completed or abandoned by an exception. Move-only.
@@ -148,9 +148,9 @@ class BackwardStep {
     BackwardUpdates<Engine>* updates_ = nullptr;
 };
 
-}  // namespace shardkit::detail::inline SHARDKIT_BUILD
+}  // namespace shardkit::detail SHARDKIT_BUILD
 
-namespace shardkit::inline SHARDKIT_BUILD {
+namespace shardkit SHARDKIT_BUILD {
 
 /// The gradients of one step over a whole model, from the first microbatch to `reduce` or the optimizer's step. It
 /// covers all groups of the model, so that the norm and the update cannot miss one: a group without a gradient is an
@@ -351,4 +351,4 @@ detail::StepScope<Engine> Accumulation<Engine>::finish(SourceLocation where) && 
     return std::move(scope_);
 }
 
-}  // namespace shardkit::inline SHARDKIT_BUILD
+}  // namespace shardkit SHARDKIT_BUILD

@@ -16,7 +16,9 @@ struct Partial {
     using owed = AxisSet;
 };
 
-inline namespace SHARDKIT_BUILD {
+}  // namespace shardkit
+
+namespace shardkit SHARDKIT_BUILD {
 
 /// The full gradients of one microbatch on one rank, for the backward pass to add to. Their type names the axes over
 /// which they are still partial, so that no optimizer or norm accepts them. Hand them back with
@@ -71,5 +73,3 @@ class Gradients {
 };
 
 }  // namespace SHARDKIT_BUILD
-
-}  // namespace shardkit

@@ -33,7 +33,9 @@ struct ShardRun {
     std::span<T> values;
 };
 
-inline namespace SHARDKIT_BUILD {
+}  // namespace shardkit
+
+namespace shardkit SHARDKIT_BUILD {
 
 /// This rank's reduced gradients of one group: sums in the engine's memory that are not divided yet. It refers to the
 /// gradients that it was taken from; a checked build refuses to read it once they were consumed.
@@ -73,6 +75,8 @@ class GradientShard {
 };
 
 }  // namespace SHARDKIT_BUILD
+
+namespace shardkit {
 
 namespace detail {
 

@@ -21,12 +21,12 @@
 #include <shardkit/step/needs_checkpoint.hpp>
 #include <shardkit/step/precisions.hpp>
 
-namespace shardkit {
-
-inline namespace SHARDKIT_BUILD {
+namespace shardkit SHARDKIT_BUILD {
 template <class EngineType>
 class Groups;
-}
+}  // namespace SHARDKIT_BUILD
+
+namespace shardkit {
 
 namespace detail {
 template <class T>
@@ -97,7 +97,9 @@ using PrecisionOf = typename ModelPrecision<all_sharded<T...>, T...>::type;
 
 }  // namespace detail
 
-inline namespace SHARDKIT_BUILD {
+}  // namespace shardkit
+
+namespace shardkit SHARDKIT_BUILD {
 
 /// One group of a model without its types, as model.for_each passes it on. An accumulation's add_zero, skip and
 /// set_microbatches and an optimizer's steps accept it like a Sharded. It refers to the group, which must outlive it.
@@ -343,5 +345,3 @@ template <class... T>
 Model(T&...) -> Model<detail::FirstEngineOf<T...>, detail::PrecisionOf<T...>>;
 
 }  // namespace SHARDKIT_BUILD
-
-}  // namespace shardkit

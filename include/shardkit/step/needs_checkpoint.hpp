@@ -6,12 +6,12 @@
 
 // What is called where a file saves or loads and does not include checkpoint.hpp, which shardkit.hpp leaves out.
 
-namespace shardkit {
-
-inline namespace SHARDKIT_BUILD {
+namespace shardkit SHARDKIT_BUILD {
 template <class EngineType>
 class CheckpointState;
 }  // namespace SHARDKIT_BUILD
+
+namespace shardkit {
 
 namespace detail {
 
@@ -64,3 +64,17 @@ using detail::misfit::save;
 using detail::misfit::save_model;
 
 }  // namespace shardkit
+
+namespace shardkit SHARDKIT_BUILD {
+
+/// What CheckpointState{model, ...} is without checkpoint.hpp: an error that says so, and no other one.
+template <class Engine>
+class CheckpointState<detail::NeedsCheckpoints<Engine>> : detail::NeedsCheckpoints<Engine> {
+  public:
+    explicit CheckpointState(auto&&... /*parts*/) {}
+};
+template <class First, class... Rest>
+requires detail::WithoutCheckpoints<typename First::Engine> CheckpointState(const First&, const Rest&...)
+->CheckpointState<detail::NeedsCheckpoints<typename First::Engine>>;
+
+}  // namespace SHARDKIT_BUILD

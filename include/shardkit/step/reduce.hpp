@@ -16,7 +16,7 @@
 #include <shardkit/step/loss_scale.hpp>
 #include <shardkit/step/loss_scale_state.hpp>
 
-namespace shardkit::inline SHARDKIT_BUILD {
+namespace shardkit SHARDKIT_BUILD {
 
 /// The gradients of a whole model, reduced over all axes: what norms, clipping and optimizers accept. The memory
 /// holds sums. Every reader applies one over the divisor and the loss scale, so that no accessor shows an undivided
@@ -81,7 +81,7 @@ class Reduced {
     std::uint64_t identity_ = detail::new_identity();
 };
 
-}  // namespace shardkit::inline SHARDKIT_BUILD
+}  // namespace shardkit SHARDKIT_BUILD
 
 namespace shardkit {
 

@@ -8,7 +8,7 @@
 #include <shardkit/detail/access.hpp>
 #include <shardkit/step/model.hpp>
 
-namespace shardkit::inline SHARDKIT_BUILD {
+namespace shardkit SHARDKIT_BUILD {
 
 /// A model's full parameters, current on every rank while this object lives. Windows of its groups open without
 /// communication, on any rank and in any order. Move-only; its end is local work.
@@ -66,4 +66,4 @@ template <class Engine>
     return detail::Access::make<FullParams<Engine>>(groups, where);
 }
 
-}  // namespace shardkit::inline SHARDKIT_BUILD
+}  // namespace shardkit SHARDKIT_BUILD

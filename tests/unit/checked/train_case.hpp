@@ -10,7 +10,7 @@
 #include "unit/checked/both_builds.hpp"
 #include "unit/sharded/trainer.hpp"
 
-namespace both_builds::inline SHARDKIT_BUILD {
+namespace both_builds SHARDKIT_BUILD {
 
 /// Four ranks, three microbatches, AdamW with clipping; the same source in both builds.
 inline std::vector<double> train_case(Case which) {
@@ -36,4 +36,4 @@ inline std::vector<double> train_case(Case which) {
     return {};
 }
 
-}  // namespace both_builds::inline SHARDKIT_BUILD
+}  // namespace both_builds SHARDKIT_BUILD

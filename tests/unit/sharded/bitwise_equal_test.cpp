@@ -45,12 +45,12 @@ void check_bitwise() {
 
 }  // namespace bitwise_equal_test
 
-namespace toy::inline SHARDKIT_BUILD {
+namespace toy SHARDKIT_BUILD {
 template Ranks train_as<sk::Precision<float>>(Mesh, const sk::DynamicPolicy&, const Training&, const Hooks&,
                                               sk::RankOptions, const sk::threads::LaunchOptions&);
 template Ranks train_as<sk::Precision<sk::bf16>>(Mesh, const sk::DynamicPolicy&, const Training&, const Hooks&,
                                                  sk::RankOptions, const sk::threads::LaunchOptions&);
-}  // namespace toy::inline SHARDKIT_BUILD
+}  // namespace toy SHARDKIT_BUILD
 
 namespace bitwise_equal_test {
 

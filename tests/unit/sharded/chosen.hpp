@@ -4,7 +4,7 @@
 #include <shardkit/core/checked.hpp>
 #include <shardkit/policy/dynamic_policy.hpp>
 
-namespace toy::inline SHARDKIT_BUILD {
+namespace toy SHARDKIT_BUILD {
 
 /// A policy as one that is chosen at run time, so that a test is compiled once for all of them:
 /// dynamic_policy_test.cpp shows that the types themselves do the same.
@@ -13,4 +13,4 @@ shardkit::DynamicPolicy chosen(const Policy& policy) {
     return shardkit::DynamicPolicy(policy);
 }
 
-}  // namespace toy::inline SHARDKIT_BUILD
+}  // namespace toy SHARDKIT_BUILD

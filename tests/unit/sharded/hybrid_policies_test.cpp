@@ -13,10 +13,10 @@
 
 namespace sk = shardkit;
 
-namespace toy::inline SHARDKIT_BUILD {
+namespace toy SHARDKIT_BUILD {
 template Ranks train_as<sk::Precision<double>>(Mesh, const FullOverBoth&, const Training&, const Hooks&,
                                                sk::RankOptions, const sk::threads::LaunchOptions&);
-}  // namespace toy::inline SHARDKIT_BUILD
+}  // namespace toy SHARDKIT_BUILD
 
 namespace hybrid_policies_test {
 

@@ -15,7 +15,7 @@
 #include "unit/sharded/trainer.hpp"
 
 /// Trainings that several tests of this folder run, each compiled in the one that is named.
-namespace toy::inline SHARDKIT_BUILD {
+namespace toy SHARDKIT_BUILD {
 
 using Ranks = std::vector<RankResult>;
 
@@ -34,4 +34,4 @@ extern template Ranks train_as<sk::Precision<float>>(Mesh, const sk::DynamicPoli
 extern template Ranks train_as<sk::Precision<sk::bf16>>(Mesh, const sk::DynamicPolicy&, const Training&, const Hooks&,
                                                         sk::RankOptions, const sk::threads::LaunchOptions&);
 
-}  // namespace toy::inline SHARDKIT_BUILD
+}  // namespace toy SHARDKIT_BUILD

@@ -16,7 +16,7 @@
 #include "unit/sharded/chosen.hpp"
 #include "unit/sharded/toy_model.hpp"
 
-namespace toy::inline SHARDKIT_BUILD {
+namespace toy SHARDKIT_BUILD {
 
 using Flat = sk::DeviceMesh<sk::dynamic>;
 
@@ -71,4 +71,4 @@ std::uint64_t calls(Rank& rank, sk::Verb verb) {
     return rank.traffic().total(verb).calls;
 }
 
-}  // namespace toy::inline SHARDKIT_BUILD
+}  // namespace toy SHARDKIT_BUILD

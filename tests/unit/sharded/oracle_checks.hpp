@@ -16,7 +16,7 @@
 #include "test_size.hpp"
 #include "unit/sharded/trainer.hpp"
 
-namespace toy::inline SHARDKIT_BUILD {
+namespace toy SHARDKIT_BUILD {
 
 /// Largest difference relative to max(1, |expected|); a NaN stays.
 inline double distance(const std::vector<double>& given, const std::vector<double>& expected) {
@@ -120,4 +120,4 @@ void check_in_fp64() {
     check_in_fp64<Policy>([](Extents) { return std::optional<Policy>(Policy{}); });
 }
 
-}  // namespace toy::inline SHARDKIT_BUILD
+}  // namespace toy SHARDKIT_BUILD

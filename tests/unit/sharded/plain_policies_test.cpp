@@ -11,10 +11,10 @@
 
 namespace sk = shardkit;
 
-namespace toy::inline SHARDKIT_BUILD {
+namespace toy SHARDKIT_BUILD {
 template Ranks train_as<sk::Precision<double>>(Mesh, const sk::DynamicPolicy&, const Training&, const Hooks&,
                                                sk::RankOptions, const sk::threads::LaunchOptions&);
-}  // namespace toy::inline SHARDKIT_BUILD
+}  // namespace toy SHARDKIT_BUILD
 
 namespace plain_policies_test {
 

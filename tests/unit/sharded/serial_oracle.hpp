@@ -9,7 +9,7 @@
 
 #include "unit/sharded/toy_model.hpp"
 
-namespace toy::inline SHARDKIT_BUILD {
+namespace toy SHARDKIT_BUILD {
 
 enum class Rule : std::uint8_t { sgd, momentum, nesterov, adamw };
 enum class DivideBy : std::uint8_t { nothing, data_ranks, samples };
@@ -91,4 +91,4 @@ inline Trained train_serially(const Training& training, std::size_t data_ranks) 
     return result;
 }
 
-}  // namespace toy::inline SHARDKIT_BUILD
+}  // namespace toy SHARDKIT_BUILD

@@ -17,7 +17,7 @@
 /// Its groups: a parameter alone that no world size divides, three equal groups of two parameters, and a group of
 /// four elements, which is smaller than most worlds. In the build's inline namespace, because programs that hold
 /// checked and unchecked code use it in both.
-namespace toy::inline SHARDKIT_BUILD {
+namespace toy SHARDKIT_BUILD {
 
 namespace sk = shardkit;
 
@@ -129,4 +129,4 @@ struct Model {
     }
 };
 
-}  // namespace toy::inline SHARDKIT_BUILD
+}  // namespace toy SHARDKIT_BUILD

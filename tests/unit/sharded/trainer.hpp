@@ -16,7 +16,7 @@
 #include "unit/sharded/serial_oracle.hpp"
 #include "unit/sharded/toy_model.hpp"
 
-namespace toy::inline SHARDKIT_BUILD {
+namespace toy SHARDKIT_BUILD {
 
 using Mesh = sk::DeviceMesh<sk::dynamic, sk::dynamic, sk::dynamic>;
 
@@ -179,4 +179,4 @@ std::vector<RankResult> train(Mesh mesh, const Policy& policy, const Training& t
     return train_as<Precision>(mesh, chosen(policy), training, hooks, options, launch);
 }
 
-}  // namespace toy::inline SHARDKIT_BUILD
+}  // namespace toy SHARDKIT_BUILD

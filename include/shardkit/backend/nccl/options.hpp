@@ -44,7 +44,9 @@ inline void require_registration(Registration registration, SourceLocation where
 }  // namespace detail
 
 // Checked builds compare calls by default: see core/checked.hpp.
-inline namespace SHARDKIT_BUILD {
+}  // namespace shardkit::nccl
+
+namespace shardkit::nccl SHARDKIT_BUILD {
 
 /// How a World communicates. Sizes, timeout, registration, separate_reductions, compare_calls and survivable must be
 /// the same on every rank.
@@ -106,9 +108,7 @@ struct Options {
     bool survivable = false;
 };
 
-}  // namespace SHARDKIT_BUILD
-
-}  // namespace shardkit::nccl
+}  // namespace shardkit::nccl SHARDKIT_BUILD
 
 namespace shardkit::nccl::detail {
 

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// expected-error: shardkit::Model<shardkit::threads::Engine
+// expected-error: shardkit::Precisions<shardkit::PrecisionTypes<float>, shardkit::PrecisionTypes<shardkit::bf16>
+// expected-error: shardkit::Accumulation<shardkit::threads::Engine>
+#undef SHARDKIT_CHECKED  // of a checked build alone do types' names say which build it is
+#include <shardkit/shardkit.hpp>
+
+namespace sk = shardkit;
+using Engine = sk::threads::Engine;
+template <class Element>
+using Layer = sk::Sharded<sk::Param<"weight", Element, 8, 8>, sk::FullShard, Engine>;
+
+void train(Layer<float>& wide, Layer<sk::bf16>& narrow) {
+    sk::Model model{wide};
+    sk::Model both{wide, narrow};
+    sk::Accumulation accumulation{model};
+#ifdef REJECT
+    model.backward();
+    both.backward();
+    accumulation.backward();
+#endif
+}
