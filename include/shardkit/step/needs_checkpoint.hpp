@@ -74,7 +74,7 @@ class CheckpointState<detail::NeedsCheckpoints<Engine>> : detail::NeedsCheckpoin
     explicit CheckpointState(auto&&... /*parts*/) {}
 };
 template <class First, class... Rest>
-requires detail::WithoutCheckpoints<typename First::Engine> CheckpointState(const First&, const Rest&...)
+requires(detail::WithoutCheckpoints<typename First::Engine>) CheckpointState(const First&, const Rest&...)
 ->CheckpointState<detail::NeedsCheckpoints<typename First::Engine>>;
 
 }  // namespace SHARDKIT_BUILD
