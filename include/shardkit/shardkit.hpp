@@ -62,6 +62,7 @@
 #include <shardkit/optim/moving_average.hpp>
 #include <shardkit/optim/muon.hpp>
 #include <shardkit/optim/sgd.hpp>
+#include <shardkit/optim/verify_replicas.hpp>
 
 // Tensor-parallel layers, context-parallel attention, and quantisation.
 #include <shardkit/context_parallel/attention.hpp>

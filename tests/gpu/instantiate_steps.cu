@@ -17,6 +17,7 @@ RUN(sk::detail::FinishNorm)
 RUN(sk::detail::BeginInfinityNorm)
 RUN(sk::detail::FinishInfinityNorm)
 RUN(sk::detail::FoldPartialNorms)
+RUN(sk::detail::FoldDigests)
 RUN(sk::detail::SetMovingAverage)
 RUN(sk::detail::BeginStep)
 RUN(sk::detail::SetOptions<sk::AdamWOptions>)
@@ -45,3 +46,11 @@ FILL(float, sk::detail::RoundToNearest<>, sk::InitialValues)
 NORMS(float)
 NORMS(sk::bf16)
 NORMS(double)
+// And to the digests that replicas compare, by the size of elements.
+#define DIGESTS(...)                                                                                      \
+    template void DeviceLaunch::operator()(std::uint64_t, const sk::detail::DigestElements<__VA_ARGS__>&, \
+                                           std::string_view) const;
+DIGESTS(std::uint8_t)
+DIGESTS(std::uint16_t)
+DIGESTS(std::uint32_t)
+DIGESTS(std::uint64_t)

@@ -40,7 +40,8 @@ namespace shardkit {
 
 namespace detail SHARDKIT_BUILD {
 
-/// Goes through what an optimizer keeps between steps, group by group: a checkpoint does.
+/// Goes through what an optimizer keeps between steps, group by group: a checkpoint does, and a comparison of
+/// replicas.
 template <class Engine>
 class StateVisitor {
   public:
@@ -53,9 +54,12 @@ class StateVisitor {
     virtual void state(std::string_view name, std::span<double> values) = 0;
     virtual void state(std::string_view name, std::span<bf16> values) = 0;
     virtual void state(std::string_view name, Block8Span values) = 0;
+    /// The hash of an optimizer's hyper-parameters in the engine's memory, behind its groups; for a comparison alone.
+    virtual void hyper_parameters(StatementHash /*hash*/) {}
 
     enum class Purpose : std::uint8_t {
         capture,  ///< takes what the optimizer has
+        compare,  ///< likewise, and its hyper-parameters
         check,    ///< asks whether it can take the progress that it is given, which is all that it does
         restore   ///< sets that progress
     };

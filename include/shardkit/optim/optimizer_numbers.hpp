@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -16,6 +17,7 @@
 #include <shardkit/comm/journal.hpp>
 #include <shardkit/detail/access.hpp>
 #include <shardkit/detail/concat.hpp>
+#include <shardkit/detail/fnv.hpp>
 #include <shardkit/detail/number_text.hpp>
 #include <shardkit/optim/clip.hpp>
 #include <shardkit/optim/norm.hpp>
@@ -129,6 +131,18 @@ class OptimizerNumbers {
     const StatementsHandle& choices(std::size_t number) const noexcept { return choices_[number]; }
 
     const ChosenOptions<Options>* engine_options() const noexcept { return engine_options_.data(); }
+    /// Returns a hash of the hyper-parameters in the engine's memory, as far as optimizer_statements names them.
+    /// Waits for the compute stream.
+    StatementHash read_hash(SourceLocation where) const {
+        Fnv fnv;
+        for (std::size_t i = 0; i < engine_options_.size(); ++i) {
+            const ChosenOptions<Options> chosen = engine_options_.read(i);
+            fnv.add(std::bit_cast<std::uint64_t>(chosen.learning_rate_scale));
+            fnv.add(std::bit_cast<std::uint64_t>(chosen.options.learning_rate));
+            for (const Statement& one : optimizer_statements<Rule>(chosen.options, where)) { fnv.add(one.value); }
+        }
+        return fnv.hash;
+    }
     const StepScalars* scalars() const noexcept { return scalars_.data(); }
 
   private:

@@ -295,7 +295,7 @@ class RuleOptimizer : public Optimizer<EngineType> {
         using Purpose = typename detail::StateVisitor<Engine>::Purpose;
         const Purpose purpose = visitor.purpose();
         if constexpr (MatrixRule<Rule>) {
-            if (Rule::kept({1, 1}) != 0) {
+            if (purpose != Purpose::compare && Rule::kept({1, 1}) != 0) {
                 detail::Group<Engine>::refuse_use(where,
                                                   "a checkpoint of an optimizer whose rule keeps whole matrices "
                                                   "(MatrixRule::kept): its files hold states by parameter alone");
@@ -320,9 +320,11 @@ class RuleOptimizer : public Optimizer<EngineType> {
                 for (std::size_t s = 0; s < group.states_used(); ++s) {
                     visitor.state(Rule::state_names[s], group.state(s));
                 }
-                as_chosen = (purpose == Purpose::capture || group.takes(progress)) && as_chosen;
+                const bool takes = purpose == Purpose::capture || purpose == Purpose::compare;
+                as_chosen = (takes || group.takes(progress)) && as_chosen;
             },
             where);
+        if (purpose == Purpose::compare) { visitor.hyper_parameters(numbers_.read_hash(where)); }
         if (!as_chosen) { require_not_captured(where); }
         if (purpose != Purpose::restore) { return; }
         if (!as_chosen) { return choose_again(all, where); }

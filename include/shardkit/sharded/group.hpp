@@ -22,6 +22,7 @@
 #include <shardkit/sharded/group_communicators.hpp>
 #include <shardkit/sharded/group_geometry.hpp>
 #include <shardkit/sharded/group_statements.hpp>
+#include <shardkit/sharded/held_values.hpp>
 #include <shardkit/sharded/norm_tables.hpp>
 #include <shardkit/sharded/partial_norms.hpp>
 #include <shardkit/sharded/place_group.hpp>
@@ -184,6 +185,10 @@ class Group {
     virtual void write(std::size_t parameter, const ValuesAt& values, SourceLocation where) = 0;
     /// Returns the elements that this rank holds of each parameter and of its master weights.
     virtual std::vector<ShardInfo> shards() = 0;
+    /// Returns the buffers whose values the rank holds at the moment, one for each row of the placement table that
+    /// has some: not the optimizer's states, and reduced gradients only between their reduction and their update.
+    /// Later work on the compute stream sees the values.
+    virtual std::vector<HeldValues> held() = 0;
     /// Prepares an optimizer's update: waits for the reader of the group's memory, if any.
     /// @throws UsageError when a window is open
     virtual void begin_update(SourceLocation where) const = 0;

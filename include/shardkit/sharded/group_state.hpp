@@ -73,6 +73,7 @@ class GroupState : public Group<EngineType> {
     void skip_step(SourceLocation where) override;
     void write(std::size_t parameter, const ValuesAt& values, SourceLocation where) override;
     std::vector<ShardInfo> shards() override;
+    std::vector<HeldValues> held() override;
     void begin_update(SourceLocation where) const override;
     void begin_write(SourceLocation where) override {
         step_.require_not_updated(path(), "load", where);

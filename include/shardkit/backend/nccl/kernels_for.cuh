@@ -18,6 +18,7 @@
 #include <shardkit/optim/step_work.hpp>
 #include <shardkit/optim/update.hpp>
 #include <shardkit/policy/precision.hpp>
+#include <shardkit/sharded/held_values.hpp>
 #include <shardkit/sharded/norm_table.hpp>
 
 namespace shardkit::nccl {
@@ -61,15 +62,16 @@ struct KernelsFor {
     using OfGroups =
         gpu::Launches<gpu::detail::FillPass<Gather>, gpu::detail::FillPass<Gradient>,
                       gpu::detail::ConvertPass<Gather, Master>, gpu::detail::AccumulatePass<Reduction, Reduction>>;
-    using OfSteps =
-        gpu::Launches<gpu::detail::RunOnce<shardkit::detail::BeginNorm>,
-                      gpu::detail::RunOnce<shardkit::detail::FinishNorm>,
-                      gpu::detail::RunOnce<shardkit::detail::BeginInfinityNorm>,
-                      gpu::detail::RunOnce<shardkit::detail::FinishInfinityNorm>,
-                      gpu::detail::RunOnce<shardkit::detail::FoldPartialNorms>,
-                      shardkit::detail::AddPartialNorms<Reduction>, gpu::detail::RunOnce<shardkit::detail::BeginStep>,
-                      gpu::detail::RunOnce<shardkit::detail::SetOptions<typename Rule::Options>>,
-                      shardkit::detail::BeginUpdates<Rule, Arithmetic<Master>>>;
+    using OfSteps = gpu::Launches<
+        gpu::detail::RunOnce<shardkit::detail::BeginNorm>, gpu::detail::RunOnce<shardkit::detail::FinishNorm>,
+        gpu::detail::RunOnce<shardkit::detail::BeginInfinityNorm>,
+        gpu::detail::RunOnce<shardkit::detail::FinishInfinityNorm>,
+        gpu::detail::RunOnce<shardkit::detail::FoldPartialNorms>, shardkit::detail::AddPartialNorms<Reduction>,
+        gpu::detail::RunOnce<shardkit::detail::BeginStep>, gpu::detail::RunOnce<shardkit::detail::FoldDigests>,
+        shardkit::detail::DigestElements<std::uint8_t>, shardkit::detail::DigestElements<std::uint16_t>,
+        shardkit::detail::DigestElements<std::uint32_t>, shardkit::detail::DigestElements<std::uint64_t>,
+        gpu::detail::RunOnce<shardkit::detail::SetOptions<typename Rule::Options>>,
+        shardkit::detail::BeginUpdates<Rule, Arithmetic<Master>>>;
     using OfUpdates = typename decltype(detail::update_launches<Rule, Precision, Master>())::type;
     using OfStoredUpdates =
         typename decltype(detail::update_launches<Rule, Precision, detail::UpdatedWithout<Precision>>())::type;

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <shardkit/comm/agreement.hpp>
+#include <shardkit/core/block8.hpp>
+#include <shardkit/detail/concat.hpp>
+#include <shardkit/optim/optimizer.hpp>
+#include <shardkit/sharded/group.hpp>
+#include <shardkit/sharded/held_values.hpp>
+
+namespace shardkit::detail::inline SHARDKIT_BUILD {
+
+/// Lists what an optimizer keeps between steps: its states as held values, and hashes of its numbers.
+template <class Engine>
+class ListStates final : public StateVisitor<Engine> {
+  public:
+    struct State {
+        Group<Engine>* group;
+        HeldValues values;
+    };
+    struct Number {
+        std::string name;
+        std::uint64_t hash;
+    };
+    std::vector<State> states;
+    std::vector<Number> numbers;  ///< the same on every rank
+
+    void group(Group<Engine>& group, MemoryReader*& /*reader*/) override { group_ = &group; }
+    void progress(GroupProgress& progress) override {
+        StatementHash hash = statement_hash(0, progress.own.size());
+        const auto add = [&](const std::vector<std::uint64_t>& list) {
+            for (const std::uint64_t number : list) { hash = statement_hash(hash, number); }
+        };
+        add(progress.own);
+        add(progress.parameters);
+        for (const GroupProgress::Part& part : progress.parts) {
+            hash = statement_hash(hash, std::uint64_t{part.parameter}, std::uint64_t{part.begin});
+            add(part.numbers);
+        }
+        numbers.push_back({concat("'", group_->path(), "' step counts"), hash});
+        updated_ = progress.updated;
+    }
+    void state(std::string_view name, std::span<float> values) override { add(name, values, 1); }
+    void state(std::string_view name, std::span<double> values) override { add(name, values, 1); }
+    void state(std::string_view name, std::span<bf16> values) override { add(name, values, 1); }
+    void state(std::string_view name, Block8Span values) override {
+        add(name, values.codes, 1);
+        add(name, values.scales, Block8::block);
+    }
+    void hyper_parameters(StatementHash hash) override {
+        numbers.push_back({"the optimizer's hyper-parameters", hash});
+    }
+    typename StateVisitor<Engine>::Purpose purpose() const noexcept override {
+        return StateVisitor<Engine>::Purpose::compare;
+    }
+
+  private:
+    template <class T>
+    void add(std::string_view name, std::span<T> values, std::size_t unit) {
+        const GroupGeometry& geometry = group_->geometry();
+        states.push_back({group_,
+                          {Role::states, name, values.data(), sizeof(T), geometry.updated, geometry.table.updated,
+                           unit, updated_}});
+    }
+
+    Group<Engine>* group_ = nullptr;
+    std::vector<char> updated_;
+};
+
+}  // namespace shardkit::detail::inline SHARDKIT_BUILD

@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <limits>
+#include <map>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <shardkit/comm/agreement.hpp>
+#include <shardkit/core/error.hpp>
+#include <shardkit/detail/access.hpp>
+#include <shardkit/detail/concat.hpp>
+#include <shardkit/mesh/axis_grid.hpp>
+#include <shardkit/optim/held_states.hpp>
+#include <shardkit/optim/optimizer.hpp>
+#include <shardkit/policy/placement_table.hpp>
+#include <shardkit/policy/split_mesh.hpp>
+#include <shardkit/rank/gather_values.hpp>
+#include <shardkit/sharded/held_values.hpp>
+#include <shardkit/step/loss_scale.hpp>
+#include <shardkit/step/model.hpp>
+
+namespace shardkit {
+
+/// Values of which some ranks hold other bits than the rest.
+struct ReplicaDifference {
+    std::string what;                ///< "'blocks.3' parameter 'weight'"
+    std::vector<std::size_t> ranks;  ///< all ranks that hold them, by their number in the world
+    std::vector<std::size_t> wrong;  ///< those that differ from the majority; empty where there is none
+};
+
+/// Reports that ranks hold different bits where they should hold equal ones. The text names the values, the ranks and
+/// the user's file and line.
+class ReplicaError : public std::runtime_error {
+  public:
+    ReplicaError(std::vector<ReplicaDifference> differences, const std::string& text)
+        : std::runtime_error(text), differences_(std::move(differences)) {}
+
+    /// Returns the differences, in the order of the model.
+    const std::vector<ReplicaDifference>& differences() const noexcept { return differences_; }
+
+  private:
+    std::vector<ReplicaDifference> differences_;
+};
+
+namespace detail {
+
+/// Returns "rank 3", "ranks 0 and 1", or "ranks 0, 1, 2 and 5 more".
+inline std::string ranks_text(std::span<const std::size_t> ranks) {
+    constexpr std::size_t shown = 8;
+    const std::size_t named = ranks.size() <= shown ? ranks.size() : shown;
+    std::string text = ranks.size() == 1 ? "rank " : "ranks ";
+    for (std::size_t i = 0; i < named; ++i) {
+        const bool last = i + 1 == ranks.size();
+        text += concat(i == 0 ? "" : last ? " and " : ", ", ranks[i]);
+    }
+    return named < ranks.size() ? concat(text, " and ", ranks.size() - named, " more") : text;
+}
+
+/// Compares what ranks hold more than once. Each rank adds the same items in the same order, then calls `compare`.
+template <class Engine>
+class ReplicaComparison {
+  public:
+    explicit ReplicaComparison(Context<Engine>& context) : context_(context) {}
+
+    /// Adds all pieces of a group's buffer that other ranks hold as well.
+    void add(const GroupGeometry& group, const HeldValues& values) {
+        std::vector<HeldPiece> pieces;
+        list_pieces(group, values, pieces);
+        for (HeldPiece& piece : pieces) {
+            const std::size_t holders = holders_of(group, values.extent, group.parameters[piece.parameter]);
+            if (sets_[holders].size() == 1) { continue; }
+            items_.push_back({holders, pieces_.size(), {}, 0});
+            pieces_.push_back(std::move(piece));
+        }
+    }
+    /// Adds a number that all ranks hold.
+    void add(std::string name, std::uint64_t hash) {
+        std::vector<std::string_view> axes;
+        for (std::size_t a = 0; a < context_.grid().axis_count(); ++a) {
+            axes.push_back(context_.grid().axis(a).name);
+        }
+        const std::size_t holders = set_of(context_.grid(), axes);
+        if (sets_[holders].size() > 1) { items_.push_back({holders, none, std::move(name), hash}); }
+    }
+
+    /// Collective over the world. @throws ReplicaError, the same on every rank
+    void compare(SourceLocation where) {
+        const std::vector<std::uint64_t> digests = digests_of(context_, std::span<const HeldPiece>(pieces_));
+        for (Item& item : items_) {
+            if (item.piece != none) { item.digest = digests[item.piece]; }
+        }
+        // One hash for each set of ranks first: without a difference, nothing else travels.
+        std::vector<std::uint64_t> all(sets_.size(), 1);
+        for (const Item& item : items_) { all[item.holders] = statement_hash(all[item.holders], item.digest); }
+        const Gathered hashes = gather(all, where);
+        bool equal = true;
+        for (std::size_t set = 0; set < sets_.size(); ++set) {
+            for (std::size_t rank = 0; rank < context_.world_size(); ++rank) {
+                equal = equal && hashes.of(rank, set) == hashes.of(group_of(set, rank).color(), set);
+            }
+        }
+        if (!equal) { report(where); }
+    }
+
+  private:
+    static constexpr std::size_t none = std::numeric_limits<std::size_t>::max();
+    /// The ranks that share all coordinates but those along some axes.
+    struct HolderSet {
+        AxisGrid grid;
+        std::vector<std::string_view> axes;
+
+        std::size_t size() const {
+            std::size_t ranks = 1;
+            for (const std::string_view axis : axes) { ranks *= grid.extent(axis); }
+            return ranks;
+        }
+    };
+    struct Item {
+        std::size_t holders;  ///< their number in sets_
+        std::size_t piece;    ///< its number; `none`: a number with a name
+        std::string name;
+        std::uint64_t digest;
+    };
+    /// Numbers of all ranks. They travel as doubles, in halves.
+    struct Gathered {
+        std::vector<double> halves;
+        std::size_t each;
+
+        std::uint64_t of(std::size_t rank, std::size_t i) const {
+            const double* const at = halves.data() + 2 * (rank * each + i);
+            return static_cast<std::uint64_t>(at[0]) << 32U | static_cast<std::uint64_t>(at[1]);
+        }
+    };
+
+    /// Returns the number of the set of ranks that hold the same elements of a parameter as this one.
+    std::size_t holders_of(const GroupGeometry& group, Extent extent, const PlacedParameter& parameter) {
+        const AxisGrid split = split_mesh(context_.grid(), group.policy, group.path, SourceLocation{});
+        const AxisNames data = axes_of(extent == Extent::full ? Over::data : Over::replicas, group.policy);
+        std::vector<std::string_view> axes(data.begin(), data.end());
+        if (!parameter.split_over_tp()) { axes.push_back(Tp::name); }
+        return set_of(split, axes);
+    }
+    std::size_t set_of(const AxisGrid& grid, const std::vector<std::string_view>& axes) {
+        const auto key = std::pair(grid.describe(), axes);
+        const auto [found, is_new] = numbers_.emplace(key, sets_.size());
+        if (is_new) { sets_.push_back({grid, axes}); }
+        return found->second;
+    }
+    RankGroup group_of(std::size_t set, std::size_t rank) const {
+        return sets_[set].grid.group(sets_[set].axes, rank);
+    }
+    Gathered gather(std::span<const std::uint64_t> mine, SourceLocation where) {
+        std::vector<double> halves;
+        for (const std::uint64_t number : mine) {
+            halves.push_back(static_cast<double>(number >> 32U));
+            halves.push_back(static_cast<double>(number & 0xffff'ffffU));
+        }
+        return {gather_values(context_, std::span<const double>(halves), where), mine.size()};
+    }
+
+    /// Finds the items that differ. All ranks see the same numbers, so all throw the same.
+    [[noreturn]] void report(SourceLocation where) {
+        constexpr std::size_t at_once = 1024;
+        std::vector<ReplicaDifference> differences;
+        for (std::size_t begin = 0; begin < items_.size(); begin += at_once) {
+            const std::size_t count = std::min(at_once, items_.size() - begin);
+            std::vector<std::uint64_t> mine;
+            for (std::size_t i = 0; i < count; ++i) { mine.push_back(items_[begin + i].digest); }
+            const Gathered digests = gather(mine, where);
+            for (std::size_t i = 0; i < count; ++i) { find(items_[begin + i], digests, i, differences); }
+        }
+        constexpr std::size_t shown = 4;
+        std::string text = "verify_replicas: ";
+        for (std::size_t d = 0; d < differences.size() && d < shown; ++d) {
+            text += concat(d == 0 ? "" : "; ", text_of(differences[d]));
+        }
+        if (differences.size() > shown) { text += concat("; and ", differences.size() - shown, " more"); }
+        text += concat("; expected equal bits on ranks that hold the same elements (", place(where), ")");
+        throw ReplicaError(std::move(differences), text);
+    }
+    void find(const Item& item, const Gathered& digests, std::size_t i, std::vector<ReplicaDifference>& differences) {
+        for (std::size_t rank = 0; rank < context_.world_size(); ++rank) {
+            const RankGroup group = group_of(item.holders, rank);
+            if (group.index() != 0) { continue; }  // once for each group
+            ReplicaDifference found;
+            std::map<std::uint64_t, std::size_t> holders;  // their number, by digest
+            for (std::size_t m = 0; m < group.size(); ++m) { found.ranks.push_back(group.member(m)); }
+            std::sort(found.ranks.begin(), found.ranks.end());
+            for (const std::size_t member : found.ranks) { ++holders[digests.of(member, i)]; }
+            if (holders.size() == 1) { continue; }
+            const auto most = std::max_element(holders.begin(), holders.end(),
+                                               [](const auto& a, const auto& b) { return a.second < b.second; });
+            if (2 * most->second > group.size()) {
+                for (const std::size_t member : found.ranks) {
+                    if (digests.of(member, i) != most->first) { found.wrong.push_back(member); }
+                }
+            }
+            found.what = name_of(item);
+            differences.push_back(std::move(found));
+        }
+    }
+    std::string name_of(const Item& item) const {
+        if (item.piece == none) { return item.name; }
+        const HeldPiece& piece = pieces_[item.piece];
+        const bool scales = piece.values.unit > 1;
+        return concat("'", piece.group->path, "' ", piece.values.name(), scales ? " scales" : "", " of '",
+                      piece.group->parameters[piece.parameter].name, "'");
+    }
+    static std::string text_of(const ReplicaDifference& found) {
+        if (found.wrong.empty()) {
+            return concat(found.what, " differs between ", ranks_text(found.ranks),
+                          ", and no majority says which is wrong");
+        }
+        std::vector<std::size_t> right;
+        std::set_difference(found.ranks.begin(), found.ranks.end(), found.wrong.begin(), found.wrong.end(),
+                            std::back_inserter(right));
+        return concat(found.what, " differs on ", ranks_text(found.wrong), " from the majority, ", ranks_text(right));
+    }
+
+    Context<Engine>& context_;
+    std::vector<HolderSet> sets_;
+    std::map<std::pair<std::string, std::vector<std::string_view>>, std::size_t> numbers_;  // of sets_
+    std::vector<Item> items_;
+    std::vector<HeldPiece> pieces_;
+};
+
+template <class Engine>
+void verify_replicas(const Groups<Engine>& model, Optimizer<Engine>* optimizer, const LossScale<Engine>* loss_scale,
+                     SourceLocation where) {
+    auto& context = model.context(where);
+    if (context.world_size() == 1) { return; }
+    ReplicaComparison<Engine> comparison(context);
+    Access::walk(
+        model,
+        [&](Group<Engine>& group) {
+            group.require_whole("verify_replicas", where);
+            for (const HeldValues& values : group.held()) { comparison.add(group.geometry(), values); }
+        },
+        where);
+    if (optimizer != nullptr) {
+        ListStates<Engine> states;
+        Access::visit(*optimizer, states, where);
+        for (const auto& state : states.states) { comparison.add(state.group->geometry(), state.values); }
+        for (auto& number : states.numbers) { comparison.add(std::move(number.name), number.hash); }
+    }
+    if (loss_scale != nullptr) {
+        const LossScaleState now = Access::now(*loss_scale);
+        comparison.add("the loss scale",
+                       statement_hash(0, std::bit_cast<std::uint64_t>(now.value()), std::uint64_t{now.clean_steps()},
+                                      std::uint64_t{now.overflows()}, now.skipped_steps()));
+    }
+    comparison.compare(where);
+}
+
+}  // namespace detail
+
+/// Checks that ranks hold equal bits of everything that several of them hold: parameters, full copies and masters of
+/// the model, as each group's policy places them, tensors that tp does not split, and reduced gradients between their
+/// reduction and their update. Memory that fails, or a bug in a kernel of one rank, makes replicas drift apart, and
+/// nothing else notices. What one rank alone holds cannot be checked so: with FullShard on an unsplit mesh, nothing.
+///     if (step % 100 == 0) { verify_replicas(model, optimizer); }
+/// Padding is not compared, and neither are copies of other ranks' shards that the next gather replaces.
+/// Order:   collective over the world, between steps or before an update; the host waits for the compute stream
+/// Cost:    reads the replicated values once, and gathers 16 bytes of each rank for each set of axes over which some
+///          are replicated. Where ranks differ: 16 bytes of each rank for each replicated tensor
+/// @throws  ReplicaError, the same on every rank, that names group, parameter and ranks that differ; UsageError where
+///          values are half written
+template <class Engine>
+void verify_replicas(const Groups<Engine>& model, SourceLocation where = SourceLocation::current()) {
+    detail::verify_replicas<Engine>(model, nullptr, nullptr, where);
+}
+/// Checks the optimizer's states too, its step counts and its hyper-parameters in the engine's memory.
+template <class Engine>
+void verify_replicas(const Groups<Engine>& model, Optimizer<Engine>& optimizer,
+                     SourceLocation where = SourceLocation::current()) {
+    detail::verify_replicas<Engine>(model, &optimizer, nullptr, where);
+}
+/// Checks the numbers of a loss scale as well.
+template <class Engine>
+void verify_replicas(const Groups<Engine>& model, Optimizer<Engine>& optimizer, const LossScale<Engine>& loss_scale,
+                     SourceLocation where = SourceLocation::current()) {
+    detail::verify_replicas<Engine>(model, &optimizer, &loss_scale, where);
+}
+
+}  // namespace shardkit
