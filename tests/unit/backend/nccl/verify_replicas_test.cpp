@@ -62,23 +62,28 @@ std::size_t found_of(const Mesh& mesh, paced_ranks::Paces paces, const sk::Dynam
             optimizer.step(std::move(accumulation));
             sk::verify_replicas(model, optimizer);  // behind an update that may not have run
         }
-        std::vector<float*> first;
         auto infos = layer.shards();
         for (auto& info : optimizer.shards()) { infos.push_back(std::move(info)); }
-        for (const sk::ShardInfo& info : infos) {
-            first.push_back(const_cast<float*>(static_cast<const float*>(info.data)));
-        }
-        for (std::size_t i = 0; i < first.size(); ++i) {
-            const auto flip = [&] {
-                if (rank.rank() == victim) { Engine::Kernels::run_once(streams.compute, Flip{first[i]}); }
-            };
-            flip();
-            const std::string text = thrown_message<sk::ReplicaError>([&] { sk::verify_replicas(model, optimizer); });
-            const bool differs = has(text, "verify_replicas: 'layer' ") &&
-                                 has(text, std::string(infos[i].kind) + " of '" + infos[i].parameter + "' differs ");
-            CHECK((differs || text == "nothing was thrown"));
-            if (rank.rank() == 0 && differs) { ++found; }
-            flip();
+        for (const std::string_view kind : {"parameter", "exp_avg", "exp_avg_sq"}) {
+            for (const std::string_view parameter : {"weight", "narrow"}) {
+                // A shard need not have some of each.
+                const auto flip = [&] {
+                    for (const sk::ShardInfo& info : infos) {
+                        if (rank.rank() != victim || info.kind != kind || info.parameter != parameter) { continue; }
+                        auto* const memory = const_cast<float*>(static_cast<const float*>(info.data));
+                        Engine::Kernels::run_once(streams.compute, Flip{memory});
+                    }
+                };
+                flip();
+                const std::string text =
+                    thrown_message<sk::ReplicaError>([&] { sk::verify_replicas(model, optimizer); });
+                const bool differs = text.starts_with("verify_replicas: 'layer' " + std::string(kind) + " of '" +
+                                                      std::string(parameter) + "' differs ");
+                CAPTURE(text);
+                CHECK((differs || text == "nothing was thrown"));
+                if (rank.rank() == 0 && differs) { ++found; }
+                flip();
+            }
         }
         sk::verify_replicas(model, optimizer);
     });
