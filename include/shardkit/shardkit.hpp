@@ -55,6 +55,7 @@
 #include <shardkit/optim/amsgrad.hpp>
 #include <shardkit/optim/combined_optimizer.hpp>
 #include <shardkit/optim/gradient_norms.hpp>
+#include <shardkit/optim/hash_values.hpp>
 #include <shardkit/optim/learning_rate.hpp>
 #include <shardkit/optim/lion.hpp>
 #include <shardkit/optim/matrix_plan.hpp>

@@ -102,7 +102,7 @@ class ReplicaComparison {
         // One hash for each set of ranks first: without a difference, nothing else travels.
         std::vector<std::uint64_t> all(sets_.size(), 1);
         for (const Item& item : items_) { all[item.holders] = statement_hash(all[item.holders], item.digest); }
-        const Gathered hashes = gather(all, where);
+        const GatheredNumbers hashes = gather_numbers(context_, std::span<const std::uint64_t>(all), where);
         bool equal = true;
         for (std::size_t set = 0; set < sets_.size(); ++set) {
             for (std::size_t rank = 0; rank < context_.world_size(); ++rank) {
@@ -131,17 +131,6 @@ class ReplicaComparison {
         std::string name;
         std::uint64_t digest;
     };
-    /// Numbers of all ranks. They travel as doubles, in halves.
-    struct Gathered {
-        std::vector<double> halves;
-        std::size_t each;
-
-        std::uint64_t of(std::size_t rank, std::size_t i) const {
-            const double* const at = halves.data() + 2 * (rank * each + i);
-            return static_cast<std::uint64_t>(at[0]) << 32U | static_cast<std::uint64_t>(at[1]);
-        }
-    };
-
     /// Returns the number of the set of ranks that hold the same elements of a parameter as this one.
     std::size_t holders_of(const GroupGeometry& group, Extent extent, const PlacedParameter& parameter) {
         const AxisGrid split = split_mesh(context_.grid(), group.policy, group.path, SourceLocation{});
@@ -159,15 +148,6 @@ class ReplicaComparison {
     RankGroup group_of(std::size_t set, std::size_t rank) const {
         return sets_[set].grid.group(sets_[set].axes, rank);
     }
-    Gathered gather(std::span<const std::uint64_t> mine, SourceLocation where) {
-        std::vector<double> halves;
-        for (const std::uint64_t number : mine) {
-            halves.push_back(static_cast<double>(number >> 32U));
-            halves.push_back(static_cast<double>(number & 0xffff'ffffU));
-        }
-        return {gather_values(context_, std::span<const double>(halves), where), mine.size()};
-    }
-
     /// Finds the items that differ. All ranks see the same numbers, so all throw the same.
     [[noreturn]] void report(SourceLocation where) {
         constexpr std::size_t at_once = 1024;
@@ -176,7 +156,7 @@ class ReplicaComparison {
             const std::size_t count = std::min(at_once, items_.size() - begin);
             std::vector<std::uint64_t> mine;
             for (std::size_t i = 0; i < count; ++i) { mine.push_back(items_[begin + i].digest); }
-            const Gathered digests = gather(mine, where);
+            const GatheredNumbers digests = gather_numbers(context_, std::span<const std::uint64_t>(mine), where);
             for (std::size_t i = 0; i < count; ++i) { find(items_[begin + i], digests, i, differences); }
         }
         constexpr std::size_t shown = 4;
@@ -188,7 +168,8 @@ class ReplicaComparison {
         text += concat("; expected equal bits on ranks that hold the same elements (", place(where), ")");
         throw ReplicaError(std::move(differences), text);
     }
-    void find(const Item& item, const Gathered& digests, std::size_t i, std::vector<ReplicaDifference>& differences) {
+    void find(const Item& item, const GatheredNumbers& digests, std::size_t i,
+              std::vector<ReplicaDifference>& differences) {
         for (std::size_t rank = 0; rank < context_.world_size(); ++rank) {
             const RankGroup group = group_of(item.holders, rank);
             if (group.index() != 0) { continue; }  // once for each group

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <span>
 #include <vector>
 
@@ -22,6 +24,27 @@ std::vector<double> gather_values(Context<Engine>& context, std::span<const doub
     std::vector<double> all(gathered.size());
     Engine::Kernels::copy_out(stream, std::span<const double>(gathered.span()), std::span<double>(all));
     return all;
+}
+
+/// Integers of all ranks, which have travelled as the doubles of their halves.
+struct GatheredNumbers {
+    std::vector<double> halves;
+    std::size_t each = 0;  ///< numbers of a rank
+
+    std::uint64_t of(std::size_t rank, std::size_t i) const {
+        const double* const at = halves.data() + 2 * (rank * each + i);
+        return static_cast<std::uint64_t>(at[0]) << 32U | static_cast<std::uint64_t>(at[1]);
+    }
+};
+/// Returns every rank's integers, by rank; each passes as many, likewise.
+template <class Engine>
+GatheredNumbers gather_numbers(Context<Engine>& context, std::span<const std::uint64_t> mine, CallSite site) {
+    std::vector<double> halves;
+    for (const std::uint64_t number : mine) {
+        halves.push_back(static_cast<double>(number >> 32U));
+        halves.push_back(static_cast<double>(number & 0xffff'ffffU));
+    }
+    return {gather_values(context, std::span<const double>(halves), site), mine.size()};
 }
 
 }  // namespace shardkit::detail

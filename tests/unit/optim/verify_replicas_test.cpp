@@ -73,7 +73,7 @@ struct Trainer {
     }
     void step() { optimizer.step(reduced()); }
 
-    /// What ShardInfos list, and the halves of split masters and the scales of blocks, which they do not.
+    /// What ShardInfos list, and what they do not: halves of split masters, scales of blocks, copies that are kept.
     std::vector<Held> held() {
         std::vector<Held> all;
         std::vector<sk::ShardInfo> infos = layer.shards();
@@ -100,12 +100,13 @@ struct Trainer {
         for (const auto& state : states.states) { others.push_back(state.values); }
         for (const sk::detail::HeldValues& values : others) {
             const bool half = values.role == sk::detail::Role::master && values.bytes == 2;
-            if (!half && values.unit == 1) { continue; }
+            const bool copy = values.role == sk::detail::Role::gathered;
+            if (!half && !copy && values.unit == 1) { continue; }
             // Of the weight, as far as it lies here.
             const sk::IndexRange part = intersect(group.geometry().parameters[0].range, values.flat);
             if (part.empty()) { continue; }
             Held one;
-            one.what = "'layer' " + std::string(values.name()) + (half ? "" : " scales") + " of 'weight'";
+            one.what = "'layer' " + std::string(values.name()) + (half || copy ? "" : " scales") + " of 'weight'";
             one.key = one.what + " " + std::to_string(part.begin) + " " +
                       std::to_string(group.geometry().parameters[0].part.whole_index(0));
             const std::size_t element = (part.begin - values.flat.begin) / values.unit * values.bytes;
@@ -209,6 +210,9 @@ TEST_CASE("a flipped bit is found in whatever several ranks hold, and nothing el
     // Full copies, stale and current: only the latter count.
     CHECK(spoil_all({.dp = 3, .policy = DynamicPolicy(sk::ShardOptimizer{})}) == 0);
     CHECK(spoil_all({.dp = 3, .policy = DynamicPolicy(sk::ShardOptimizer{}), .gathered = true}) >= 3 * 3);
+    CHECK(spoil_all({.dp = 3, .policy = DynamicPolicy(toy::KeepUntilUpdate{})}) == 0);
+    CHECK(spoil_all({.dp = 3, .policy = DynamicPolicy(toy::KeepUntilUpdate{}), .gathered = true}) == 3);
+    CHECK(spoil_all({.dp = 4, .policy = DynamicPolicy(toy::PairedGradOp{})}) >= 4 * 4);
 }
 TEST_CASE("a flipped bit is found in halves of masters, in codes and in scales of states") {
     // The halves of the weight alone are spoilt.

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <shardkit/detail/access.hpp>
+#include <shardkit/detail/concat.hpp>
+#include <shardkit/detail/fnv.hpp>
+#include <shardkit/layout/index_range.hpp>
+#include <shardkit/optim/held_states.hpp>
+#include <shardkit/optim/optimizer.hpp>
+#include <shardkit/rank/gather_values.hpp>
+#include <shardkit/sharded/held_values.hpp>
+#include <shardkit/step/model.hpp>
+#include <shardkit/step/reduce.hpp>
+
+namespace shardkit {
+
+/// The hash of one group's values of one kind, over all ranks.
+struct ValuesHash {
+    std::string path;  ///< the group's path: "blocks.3"
+    std::string kind;  ///< "parameter", "master", "exp_avg", "reduced gradient", ...
+    std::uint64_t hash = 0;
+
+    friend bool operator==(const ValuesHash&, const ValuesHash&) = default;
+};
+
+namespace detail {
+
+/// Collects what this rank counts in hashes over all ranks, so that each element is counted by exactly one rank.
+template <class Engine>
+class HashSum {
+  public:
+    explicit HashSum(Context<Engine>& context) : context_(context) {}
+
+    void add(const GroupGeometry& group, const HeldValues& values) {
+        std::vector<HeldPiece> pieces;
+        list_pieces(group, values, pieces);
+        const std::string kind = concat(values.name(), values.unit > 1 ? " scales" : "");
+        // Several optimizers of one group have states of one name, each of its own parameters.
+        auto hash = std::find_if(hashes_.begin(), hashes_.end(),
+                                 [&](const ValuesHash& one) { return one.path == group.path && one.kind == kind; });
+        if (hash == hashes_.end()) { hash = hashes_.insert(hash, {group.path, kind, 0}); }
+        for (HeldPiece& piece : pieces) {
+            piece.flat = intersect(piece.flat, group.own);
+            if (piece.flat.empty() || group.replica(piece.parameter, Placement::sharded) != 0) { continue; }
+            Fnv seed;
+            seed.add(group.parameters[piece.parameter].name);
+            piece.seed = seed.hash;
+            of_.push_back(static_cast<std::size_t>(hash - hashes_.begin()));
+            pieces_.push_back(std::move(piece));
+        }
+    }
+    /// Returns the hashes, the same on every rank. Collective over the world.
+    std::vector<ValuesHash> take(SourceLocation where) {
+        const std::vector<std::uint64_t> digests = digests_of(context_, std::span<const HeldPiece>(pieces_));
+        for (std::size_t i = 0; i < digests.size(); ++i) { hashes_[of_[i]].hash += digests[i]; }
+        std::vector<std::uint64_t> mine;
+        for (const ValuesHash& one : hashes_) { mine.push_back(one.hash); }
+        const GatheredNumbers all = gather_numbers(context_, std::span<const std::uint64_t>(mine), where);
+        for (std::size_t i = 0; i < hashes_.size(); ++i) {
+            hashes_[i].hash = 0;
+            for (std::size_t rank = 0; rank < context_.world_size(); ++rank) { hashes_[i].hash += all.of(rank, i); }
+        }
+        return std::move(hashes_);
+    }
+
+  private:
+    Context<Engine>& context_;
+    std::vector<ValuesHash> hashes_;
+    std::vector<HeldPiece> pieces_;
+    std::vector<std::size_t> of_;  // the hash that each piece counts in
+};
+
+/// Hashes the buffers of a model for whose role `wanted` holds.
+template <class Engine, class Wanted>
+std::vector<ValuesHash> hash_held(const Groups<Engine>& model, const Wanted& wanted, SourceLocation where) {
+    HashSum<Engine> hashes(model.context(where));
+    Access::walk(
+        model,
+        [&](Group<Engine>& group) {
+            group.require_whole("hash_values", where);
+            for (const HeldValues& values : group.held()) {
+                if (wanted(values.role)) { hashes.add(group.geometry(), values); }
+            }
+        },
+        where);
+    return hashes.take(where);
+}
+
+}  // namespace detail
+
+/// Returns the hash of each group's parameters, and of its master weights where it has some. Two runs whose values
+/// have equal bits have equal hashes, whatever the number of ranks and the policy: a hash is the sum, modulo 2^64, of
+/// a function of each element's bits, its number in the whole tensor and the tensor's name. Each element is counted
+/// by one rank, and integers add up to the same in any order. A single element that changes always changes the hash,
+/// as the function is one-to-one in the bits. Halves of split masters have other hashes than masters.
+/// Order:   collective over the world; the host waits for the compute stream
+/// Cost:    reads each value once, on one rank, and gathers 16 bytes of each rank for each hash
+/// @returns the same on every rank, in the model's order
+/// @throws  UsageError where values are half written
+template <class Engine>
+[[nodiscard]] std::vector<ValuesHash> hash_values(const Groups<Engine>& model,
+                                                  SourceLocation where = SourceLocation::current()) {
+    return detail::hash_held(
+        model, [](detail::Role role) { return role == detail::Role::parameters || role == detail::Role::master; },
+        where);
+}
+/// Returns the hash of each group's reduced gradients: of the sums, which are not divided yet.
+template <class Engine>
+[[nodiscard]] std::vector<ValuesHash> hash_values(const Reduced<Engine>& reduced,
+                                                  SourceLocation where = SourceLocation::current()) {
+    return detail::hash_held(
+        reduced.groups(where),
+        [](detail::Role role) { return role == detail::Role::gradients || role == detail::Role::reduced; }, where);
+}
+/// Returns the hash of each of an optimizer's states of each group.
+template <class Engine>
+[[nodiscard]] std::vector<ValuesHash> hash_values(Optimizer<Engine>& optimizer,
+                                                  SourceLocation where = SourceLocation::current()) {
+    detail::HashSum<Engine> hashes(optimizer.model().context(where));
+    detail::ListStates<Engine> states;
+    detail::Access::visit(optimizer, states, where);
+    for (const auto& state : states.states) { hashes.add(state.group->geometry(), state.values); }
+    return hashes.take(where);
+}
+
+}  // namespace shardkit
