@@ -53,7 +53,6 @@
 // Optimizers, the norm of gradients and clipping.
 #include <shardkit/optim/adamw.hpp>
 #include <shardkit/optim/amsgrad.hpp>
-#include <shardkit/optim/combined_optimizer.hpp>
 #include <shardkit/optim/gradient_norms.hpp>
 #include <shardkit/optim/hash_values.hpp>
 #include <shardkit/optim/learning_rate.hpp>

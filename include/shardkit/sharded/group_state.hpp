@@ -254,4 +254,5 @@ class GroupState : public Group<EngineType> {
 
 }  // namespace shardkit::detail SHARDKIT_BUILD
 
-#include <shardkit/sharded/group_state_members.hpp>  // of which a file with extern templates compiles nothing
+#include <shardkit/sharded/group_state_held.hpp>     // of which a file with extern templates compiles nothing
+#include <shardkit/sharded/group_state_members.hpp>  // likewise
