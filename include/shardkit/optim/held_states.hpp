@@ -16,7 +16,7 @@
 #include <shardkit/sharded/group.hpp>
 #include <shardkit/sharded/held_values.hpp>
 
-namespace shardkit::detail::inline SHARDKIT_BUILD {
+namespace shardkit::detail SHARDKIT_BUILD {
 
 /// Lists what an optimizer keeps between steps: its states as held values, and hashes of its numbers.
 template <class Engine>
@@ -75,4 +75,4 @@ class ListStates final : public StateVisitor<Engine> {
     std::vector<char> updated_;
 };
 
-}  // namespace shardkit::detail::inline SHARDKIT_BUILD
+}  // namespace shardkit::detail SHARDKIT_BUILD

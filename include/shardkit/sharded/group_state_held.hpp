@@ -11,7 +11,7 @@
 // Defines which memory each row of a group's placement table stands for. A new role needs its memory here, which the
 // compiler says; a new row of a known role needs nothing.
 
-namespace shardkit::detail::inline SHARDKIT_BUILD {
+namespace shardkit::detail SHARDKIT_BUILD {
 
 template <class Engine, class Precision>
 std::vector<HeldValues> GroupState<Engine, Precision>::held() {
@@ -62,4 +62,4 @@ std::vector<HeldValues> GroupState<Engine, Precision>::held() {
     return all;
 }
 
-}  // namespace shardkit::detail::inline SHARDKIT_BUILD
+}  // namespace shardkit::detail SHARDKIT_BUILD
