@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -53,6 +54,10 @@ struct GroupDescription {
     std::optional<std::size_t> windows_per_microbatch{};  ///< replaces the one of PlanOptions
     std::optional<OptimizerStates> optimizer_states{};    ///< likewise, where several optimizers share a model
 
+    /// Returns the number of microbatches that the policy's slices make on each rank; `otherwise` where it has none.
+    constexpr std::size_t microbatches_of_slices(std::size_t otherwise) const noexcept {
+        return policy.slices == 0 ? otherwise : policy.slices / (shards * replicas);
+    }
     /// Returns the number of elements that one rank holds of that extent.
     constexpr std::size_t numel_of(detail::Extent extent) const noexcept {
         return extent == detail::Extent::shard ? shard_numel : buffer_numel;
@@ -105,6 +110,27 @@ constexpr void check_rounding(std::string_view path, MasterWeights master,
     }
 }
 
+/// Refuses slices that a policy on this mesh cannot add along one tree.
+constexpr void require_slices(std::string_view path, const PolicyValues& policy, const ElementSizes& sizes,
+                              const AxisGrid& mesh, SourceLocation where) {
+    if (policy.slices == 0) { return; }
+    const std::size_t ranks = mesh.extent(Dp::name);
+    const std::size_t cp = mesh.extent(Cp::name);
+    if (!std::has_single_bit(ranks) || policy.slices % ranks != 0) {
+        throw_invalid_argument(where, "'", path, "': policy '", policy.name, "' with ", policy.slices, " slices on ",
+                               ranks, " data-parallel ranks, expected a power of two that divides them");
+    }
+    if (cp != 1) {
+        throw_invalid_argument(where, "'", path, "': policy '", policy.name, "' with ", policy.slices,
+                               " slices and cp = ", cp, ", expected 1: ranks of cp add parts of one slice");
+    }
+    if (sizes.rounds_sums) {
+        throw_invalid_argument(where, "'", path, "': policy '", policy.name, "' with ", policy.slices,
+                               " slices and a reduction type of ", sizes.reduction,
+                               " bytes, expected fp32 or fp64: where sums are rounded would depend on the ranks");
+    }
+}
+
 /// What describes a group besides its parameters.
 struct Describing {
     PolicyValues policy;
@@ -135,6 +161,7 @@ constexpr DescribedGroup describe_on_mesh(std::string_view path, std::span<Place
     group.shards = ranks_over(Over::shards, of.policy, split);
     group.replicas = ranks_over(Over::replicas, of.policy, split);
     group.tp = ranks_over(Over::tp, of.policy, split);
+    require_slices(path, of.policy, of.sizes, mesh, where);
     const FlatLayout layout =
         place_parameters(path, parameters, {group.tp, tp_index, group.shards, of.alignment, of.packing}, where);
     if (of.policy.optimizer == Placement::sharded && of.packing == Packing::exact) {

@@ -12,9 +12,9 @@
 
 namespace shardkit::detail {
 
-/// Returns the bytes of one of a group's buffers on a rank.
+/// Returns the bytes of a row's buffers on a rank.
 constexpr std::size_t bytes_of(const BufferRow& row, const GroupDescription& group) noexcept {
-    return group.numel_of(row.extent) * group.sizes.of(row.element);
+    return row.count * group.numel_of(row.extent) * group.sizes.of(row.element);
 }
 
 /// A group's placement table, with the facts that all readers of a step need.
@@ -25,6 +25,7 @@ struct GroupRows : PlacementTable {
     bool reduces_each = false;       ///< every microbatch is reduced; until then its gradients lie in a leased buffer
     bool releases = false;           ///< all gradients lie in leased buffers, until the group's update
     bool sums_in_gradients = false;  ///< reduced sums lie in the leased gradient buffer, until the update
+    std::uint32_t slices = 0;        ///< number that a rank adds along the tree in a step; 0: adds in turn
     bool reduces_further = false;    ///< sums across replicas or tp follow once all microbatches are added
     std::size_t full_bytes = 0;      ///< size of the leased full copy, 0 if there is none
     std::size_t gradient_bytes = 0;  ///< size of the leased gradient buffer, 0 if there is none
@@ -33,7 +34,10 @@ struct GroupRows : PlacementTable {
 
     constexpr GroupRows() = default;
     constexpr explicit GroupRows(const GroupDescription& group)
-        : PlacementTable(placement_table(group.policy, group.sizes, group.trainable)), trainable(group.trainable) {
+        : PlacementTable(
+              placement_table(group.policy, group.sizes, group.trainable, group.microbatches_of_slices(1))),
+          trainable(group.trainable),
+          slices(group.trainable ? static_cast<std::uint32_t>(group.microbatches_of_slices(0)) : 0) {
         // By the policy's own lease, before a release leases them all.
         const BufferRow* const gradients = find(Role::gradients);
         reduces_each = gradients != nullptr && gradients->held == Held::leased;

@@ -52,6 +52,7 @@ constexpr auto kind_of(Role role, Held held) -> ByteCount MemoryPlan::* {
             return &MemoryPlan::optimizer;
         case Role::gradients:
         case Role::reduced:
+        case Role::subtotals:
             return leased ? &MemoryPlan::gradient_buffers : &MemoryPlan::gradients;
         case Role::addend:
             break;

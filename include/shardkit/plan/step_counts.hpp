@@ -37,7 +37,8 @@ constexpr StepCounts plain_step(const GroupRows& rows, std::uint64_t microbatche
     const auto reduce_due = [&] {
         while (const auto act = due_reduction(its, rows)) { apply(*act); }
     };
-    // The second microbatch stands for all later ones.
+    if (rows.slices > 0) { microbatches = rows.slices; }
+    // The second microbatch stands for all later ones; of slices' reductions, two stand for a half of them each.
     for (std::uint64_t m = 0; m < std::min<std::uint64_t>(microbatches, 2); ++m) {
         times = m == 0 ? 1 : microbatches - 1;
         for (std::size_t w = 0; w < windows; ++w) {
@@ -48,6 +49,7 @@ constexpr StepCounts plain_step(const GroupRows& rows, std::uint64_t microbatche
         if (!rows.trainable) { continue; }
         apply(Act::zero);
         apply(Act::add);
+        if (rows.slices > 1) { times = microbatches / 2; }
         reduce_due();
     }
     if (its.added == 0) { return counts; }

@@ -34,7 +34,7 @@ class BrokenRules {
     constexpr const StepRule* end() const noexcept { return rules_.data() + count_; }
 
   private:
-    std::array<StepRule, 6> rules_{};
+    std::array<StepRule, 7> rules_{};
     std::size_t count_ = 0;
 };
 
@@ -70,12 +70,21 @@ struct Applied {
     bool takes = false;                      ///< that buffer exists from here on
     bool gives_back = false;                 ///< that buffer is not needed after the act
     bool takes_addend = false;               ///< a second buffer exists while the act runs
+    SliceCarry carry{};                      ///< how the act's sum joins those of earlier microbatches
 };
 
+/// Returns whether the group still has the buffer of an earlier microbatch.
+constexpr bool keeps_gradients(const GroupStep& its, const GroupRows& rows) noexcept {
+    return (rows.reduces_each ? its.unreduced : its.added) > 0;
+}
 /// Returns whether the next microbatch adds to values that earlier ones left in the buffer; otherwise it begins with
 /// zeros.
 constexpr bool adds_on(const GroupStep& its, const GroupRows& rows) noexcept {
-    return (rows.reduces_each ? its.unreduced : its.added) > 0;
+    return rows.slices == 0 && keeps_gradients(its, rows);
+}
+/// Returns whether the group has as many microbatches as its slices make, if it has any.
+constexpr bool has_all_slices(const GroupStep& its, const GroupRows& rows) noexcept {
+    return rows.slices == 0 || its.added == 0 || its.added == rows.slices;
 }
 /// Returns whether everything that was added is completely reduced.
 constexpr bool is_reduced(const GroupStep& its, const GroupRows& rows) noexcept {
@@ -124,13 +133,16 @@ constexpr bool is_reduced(const GroupStep& its, const GroupRows& rows) noexcept 
             require(its.accumulating(), StepRule::gradients_of_step);
             require(!its.out, StepRule::add_before_zero);
             require(microbatch == its.added, StepRule::microbatches_in_order);
+            require(rows.slices == 0 || (its.added < rows.slices && (!rows.reduces_each || its.unreduced == 0)),
+                    StepRule::slices_one_by_one);
             works_in(rows.gradient_bytes > 0, Role::gradients);
-            made.takes = rows.gradient_bytes > 0 && !its.out && !adds_on(its, rows);
+            made.takes = rows.gradient_bytes > 0 && !its.out && !keeps_gradients(its, rows);
             next.out = true;
             break;
         case Act::add:
             require(its.out && microbatch == its.added, StepRule::zero_before_add);
             works_in(rows.gradient_bytes > 0, Role::gradients);
+            if (rows.slices > 1 && !rows.reduces_each) { made.carry = slice_carry(its.added); }
             next.out = false;
             ++next.added;
             ++next.unreduced;
@@ -145,8 +157,12 @@ constexpr bool is_reduced(const GroupStep& its, const GroupRows& rows) noexcept 
             require(its.unreduced > 0 && !its.out && microbatch + 1 == its.added, StepRule::add_before_reduce);
             works_in(rows.gradient_bytes > 0, Role::gradients);
             made.gives_back = rows.gradient_bytes > 0 && !rows.sums_in_gradients;
-            made.takes_addend = rows.addend_bytes > 0 && its.reductions > 0;
-            made.calls = rows.called_by(act, its.reductions == 0);
+            if (rows.reduces_each) {
+                const std::size_t earlier = its.reductions > 0 ? 1 : 0;
+                made.carry = rows.slices > 0 ? slice_carry(its.reductions) : SliceCarry{earlier, earlier};
+            }
+            made.takes_addend = rows.addend_bytes > 0 && made.carry.merges > 0;
+            made.calls = rows.called_by(act, made.carry.merges == 0);
             next.unreduced = 0;
             ++next.reductions;
             next.done = its.done || !rows.reduces_each;
@@ -154,6 +170,7 @@ constexpr bool is_reduced(const GroupStep& its, const GroupRows& rows) noexcept 
         case Act::all_reduce:
             require(rows.reduces_further && its.added > 0 && its.unreduced == 0 && !its.out && !its.reduced_further,
                     StepRule::add_before_reduce);
+            require(has_all_slices(its, rows), StepRule::slices_one_by_one);
             made.calls = rows.called_by(act);
             next.reduced_further = next.done = true;
             break;
@@ -161,6 +178,7 @@ constexpr bool is_reduced(const GroupStep& its, const GroupRows& rows) noexcept 
             if (!rows.trainable) { break; }
             require(its.added > 0 || its.skipped, StepRule::added_or_skipped);
             require(is_reduced(its, rows), StepRule::reduced_before_read);
+            require(has_all_slices(its, rows), StepRule::slices_one_by_one);
             next.done = true;
             break;
         case Act::update:
@@ -168,6 +186,7 @@ constexpr bool is_reduced(const GroupStep& its, const GroupRows& rows) noexcept 
             require(rows.trainable, StepRule::gradients_of_trainable);
             require(its.added > 0 && !its.skipped, StepRule::added_or_skipped);
             require(is_reduced(its, rows), StepRule::reduced_before_read);
+            require(has_all_slices(its, rows), StepRule::slices_one_by_one);
             require(!its.updated, StepRule::update_once);
             require(!rows.gathers || !its.unused, StepRule::gather_is_used);
             if (rows.gathers) { next.current = next.unused = false; }

@@ -25,21 +25,22 @@ enum class StepRule : std::uint8_t {
     add_before_reduce,       ///< a reduction comes after the microbatches that it reduces
     added_or_skipped,        ///< every trainable group is added or skipped before the norm and the updates
     reduced_before_read,     ///< everything added is completely reduced before the norm and the updates
+    slices_one_by_one,       ///< each slice of a group is a microbatch and, if the policy does so, a reduction
     norm_before_updates,     ///< a norm comes before the first update
     update_once,             ///< a group is updated at most once, and all added groups are if any is
     within_limit             ///< the library's buffers fit the given number of bytes
 };
 /// The number of rules.
-inline constexpr std::size_t step_rule_count = 18;
+inline constexpr std::size_t step_rule_count = 19;
 
 /// Returns the rule's name, as errors give it.
 constexpr std::string_view name(StepRule rule) noexcept {
     constexpr std::array<std::string_view, step_rule_count> names{
-        "group_exists",      "gather_before_use",    "gather_where_sharded", "gather_outside_windows",
-        "gather_is_used",    "window_open_at_close", "windows_end_in_step",  "gradients_of_trainable",
-        "gradients_of_step", "zero_before_add",      "add_before_zero",      "microbatches_in_order",
-        "add_before_reduce", "added_or_skipped",     "reduced_before_read",  "norm_before_updates",
-        "update_once",       "within_limit"};
+        "group_exists",        "gather_before_use",    "gather_where_sharded", "gather_outside_windows",
+        "gather_is_used",      "window_open_at_close", "windows_end_in_step",  "gradients_of_trainable",
+        "gradients_of_step",   "zero_before_add",      "add_before_zero",      "microbatches_in_order",
+        "add_before_reduce",   "added_or_skipped",     "reduced_before_read",  "slices_one_by_one",
+        "norm_before_updates", "update_once",          "within_limit"};
     return names[static_cast<std::size_t>(rule)];
 }
 /// Returns what the rule asks for, as a sentence.
@@ -60,6 +61,7 @@ constexpr std::string_view sentence(StepRule rule) noexcept {
         "expected a microbatch that was added and is not yet reduced",
         "expected every trainable group to be added or skipped before",
         "expected everything that was added to be reduced before",
+        "expected each of the group's slices once, reduced before the next where the policy reduces each",
         "expected the norm before the first update",
         "expected one update of the group, and updates of all groups that were added or of none",
         "expected no more bytes of the library's buffers than the limit"};

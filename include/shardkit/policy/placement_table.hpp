@@ -9,6 +9,7 @@
 
 #include <shardkit/comm/verb.hpp>
 #include <shardkit/policy/policy_values.hpp>
+#include <shardkit/policy/slice_order.hpp>
 
 namespace shardkit::detail {
 
@@ -20,7 +21,8 @@ enum class Role : std::uint8_t {
     states,      ///< one optimizer state
     gradients,   ///< full gradients that a backward pass adds to
     reduced,     ///< sums over ranks, where they are not stored in `gradients`
-    addend       ///< the reduction of a later microbatch, before it is added to `reduced`
+    addend,      ///< the reduction of a later microbatch, before it is added to `reduced`
+    subtotals    ///< sums of slices that wait for others; see slice_order.hpp
 };
 /// Which elements of the group's flat order a buffer holds.
 enum class Extent : std::uint8_t {
@@ -74,6 +76,7 @@ struct BufferRow {
     Extent extent{};
     Held held{};
     ElementRole element{};
+    std::size_t count = 1;  ///< number of such buffers, one behind the other
 };
 
 /// One collective of a group. It runs in place when source and target are one buffer.
@@ -98,6 +101,7 @@ struct ElementSizes {
     bool has_master = false;
     bool reduces_in_place = true;
     bool splits_master = false;  ///< masters are the lower halves of numbers whose upper ones are the parameters
+    bool rounds_sums = false;    ///< the reduction type is narrower than the arithmetic in which sums are made
 
     constexpr std::size_t of(ElementRole element) const noexcept {
         const std::array sizes{gather, gradient, reduction, master, state};
@@ -170,8 +174,10 @@ constexpr Verb verb_of(Transition change) {
     }
 }
 /// Makes the table for a valid policy and a group's element types. A group that is not trainable has neither
-/// gradients nor an optimizer.
-constexpr PlacementTable placement_table(const PolicyValues& policy, const ElementSizes& elements, bool trainable) {
+/// gradients nor an optimizer. `slices` is the number of slices that a rank adds along the tree; 1 where it adds
+/// microbatches in turn.
+constexpr PlacementTable placement_table(const PolicyValues& policy, const ElementSizes& elements, bool trainable,
+                                         std::size_t slices = 1) {
     using enum Placement;
     const auto collective = [](When when, Placement from, Placement to, Over over, Role source, Role target,
                                Extent extent) {
@@ -203,6 +209,11 @@ constexpr PlacementTable placement_table(const PolicyValues& policy, const Eleme
     const Role result = each || !elements.reduces_in_place ? Role::reduced : Role::gradients;
     table.add({Role::gradients, Extent::full, each ? Held::leased : Held::always, ElementRole::gradient});
     if (result == Role::reduced) { table.add({Role::reduced, table.reduced, Held::always, ElementRole::reduction}); }
+    const std::size_t subtotals = subtotals_of(slices, each);
+    if (subtotals > 0) {
+        table.add(
+            {Role::subtotals, each ? table.reduced : Extent::full, Held::always, ElementRole::reduction, subtotals});
+    }
     if (each) {
         const Role later = elements.reduces_in_place ? Role::gradients : Role::addend;
         if (later == Role::addend) { table.add({later, table.reduced, Held::leased, ElementRole::reduction}); }
@@ -212,8 +223,8 @@ constexpr PlacementTable placement_table(const PolicyValues& policy, const Eleme
                              Extent::full));
     } else {
         const Over over = policy.gradients == sharded ? Over::shards : Over::data;
-        table.add(collective(When::last_microbatch, partial, policy.gradients, over, Role::gradients, result,
-                             Extent::full));
+        const Role source = subtotals > 0 ? Role::subtotals : Role::gradients;
+        table.add(collective(When::last_microbatch, partial, policy.gradients, over, source, result, Extent::full));
     }
     if (policy.gradients == sharded) {
         table.add(

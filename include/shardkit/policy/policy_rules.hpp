@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <string_view>
 
@@ -27,7 +28,9 @@ namespace shardkit {
     RULE(p.accumulate != Accumulate::reduced || p.gradients == Placement::sharded,                                   \
          "impossible policy: accumulating reduced gradients needs sharded gradients")                                \
     RULE((p.parameters == Placement::sharded) == (p.release != Release::never),                                      \
-         "impossible policy: sharded parameters are released at_update or at_reshard, replicated ones never")
+         "impossible policy: sharded parameters are released at_update or at_reshard, replicated ones never")        \
+    RULE(p.slices == 0 || (p.summation == Summation::tree && std::has_single_bit(p.slices)),                         \
+         "impossible policy: slices are a power of two and need Summation::tree")
 
 /// Returns the sentence of the first rule that the values break, or an empty one when the policy is valid.
 constexpr std::string_view broken_rule(const PolicyValues& p) {
@@ -88,6 +91,7 @@ constexpr PolicyValues policy_values(const Policy& policy, std::size_t dp,
         values.shard_group = static_cast<std::size_t>(policy.shard_group(dp));
     }
     if constexpr (requires { Policy::summation; }) { values.summation = Policy::summation; }
+    if constexpr (requires { policy.slices; }) { values.slices = policy.slices; }
     values.shard_axes = detail::shard_axes_of<Policy>(values.shard_axes);
     if constexpr (!StaticPolicy<Policy>) {
         if (const std::string_view broken = broken_rule(values); !broken.empty()) {

@@ -35,6 +35,7 @@ struct PolicyValues {
     std::size_t shard_group = 1;  ///< number of data-parallel ranks that share one copy
     AxisNames shard_axes = Axes<DpShard>{};
     Summation summation = Summation::rank_order;
+    std::size_t slices = 0;  ///< parts of the global batch, of which each is one leaf of the tree; 0: not cut
 
     friend constexpr bool operator==(const PolicyValues&, const PolicyValues&) noexcept = default;
 };

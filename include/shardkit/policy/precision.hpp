@@ -79,7 +79,8 @@ constexpr ElementSizes element_sizes(MasterWeights master = MasterWeights::kept)
             sizeof(Arithmetic<typename Precision::Master>),
             Precision::has_master && master != MasterWeights::none,
             Precision::reduces_in_place,
-            split};
+            split,
+            !std::is_same_v<typename Precision::Reduction, Arithmetic<typename Precision::Reduction>>};
 }
 /// Whether a group can omit its master weights: updates and states then keep the same arithmetic.
 template <class Precision>

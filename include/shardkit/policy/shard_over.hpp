@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
+
 #include <shardkit/policy/policy_rules.hpp>
+#include <shardkit/policy/slice_order.hpp>
 
 namespace shardkit {
 
@@ -18,6 +21,13 @@ struct ShardOver : Policy {
 /// with each other also where HybridShard adds in groups first, and NCCL's ranks, whose sums are otherwise NCCL's
 /// own, have the bits of every other engine.
 ///     Sharded<Block, TreeSums<FullShard>, Engine> block{rank, "blocks.0"};
+/// With a number of slices, the microbatches of a rank are added along the same tree, so that a run has the same bits
+/// on any number of ranks. `slice_of(model, microbatch)` says which slice is next. Without, microbatches are added in
+/// turn.
+///     Sharded<Block, TreeSums<FullShard>, Engine> block{rank, "blocks.0", {}, {.policy =
+///     TreeSums<FullShard>{Slices{64}}}};
+/// Memory:  with M slices on each rank: slice_sums(M) - 1 full gradients beside the usual buffer where microbatches
+///          accumulate unreduced, slice_sums(M) - 2 shards where each is reduced; both in the reduction type
 /// Cost:    the same bytes and calls; on NCCL 16-bit gradients travel as they are, half of what a sum in fp32 sends.
 /// @throws  UsageError where an engine has no tree sums, std::invalid_argument where ranks are no power of two, both
 /// when
@@ -26,6 +36,11 @@ template <ShardPolicy Policy>
 struct TreeSums : Policy {
     using Policy::Policy;
     static constexpr Summation summation = Summation::tree;
+    std::size_t slices = 0;  ///< 0: the batch is not cut
+
+    constexpr TreeSums() = default;
+    constexpr explicit TreeSums(const Policy& policy) : Policy(policy) {}
+    constexpr explicit TreeSums(Slices cut, const Policy& policy = {}) : Policy(policy), slices(cut.count) {}
 };
 
 }  // namespace shardkit

@@ -58,6 +58,11 @@ class GradientStore {
                                                           geometry.range(reduced->extent).size());
             }
         }
+        if (const BufferRow* const sums = table.find(Role::subtotals); sums != nullptr) {
+            subtotal_numel_ = geometry.range(sums->extent).size();
+            subtotals_ =
+                group_buffer<Reduction>(context, geometry.path, "sums of slices", sums->count * subtotal_numel_);
+        }
     }
 
     /// Gives reductions channels of their own where other communication over the same ranks could delay them: the
@@ -80,8 +85,11 @@ class GradientStore {
     /// Returns a full gradient buffer for one microbatch, zeroed unless it still accumulates earlier microbatches.
     std::span<Gradient> open(SourceLocation where) {
         const auto stream = context_->compute_stream();
-        if (!leases_full()) {
+        if (!leases_full() || subtotal_numel_ > 0) {
             stream.wait(reduced_ready_);  // reductions of an earlier step that nobody waited for
+        }
+        if (!leases_full()) {
+            // The buffer is the group's own.
         } else if (placed_ != nullptr) {
             full_ = placed_;
         } else {
@@ -102,8 +110,19 @@ class GradientStore {
     void discard() noexcept {
         if (leases_full()) { lease_.release(context_->compute_stream().record()); }
     }
-    /// Marks the microbatch's gradients as written, behind the work in the compute stream.
-    void add() { written_ = context_->compute_stream().record(); }
+    /// Marks the microbatch's gradients as written, behind the work in the compute stream. Slices that are not
+    /// reduced join the sums of the earlier ones.
+    void add(SliceCarry carry) {
+        const auto stream = context_->compute_stream();
+        if (subtotal_numel_ > 0 && !geometry_->table.reduces_each) {
+            if (carry.merges == 0) {
+                Kernels::convert(stream, constant(full()), subtotal(carry.depth));
+            } else {
+                merge(constant(full()), carry, stream);
+            }
+        }
+        written_ = stream.record();
+    }
     /// Gives the gradients' buffers back behind the group's update in the compute stream, where they are leased.
     void release() noexcept {
         if (!geometry_->table.releases) { return; }
@@ -164,7 +183,7 @@ class GradientStore {
         const auto stream = context_->reduction_stream();
         stream.wait(written_);
         for (const CollectiveRow& row : applied.calls) {
-            if (!is_nothing(row)) { reduce(row, stream, where); }
+            if (!is_nothing(row)) { reduce(row, applied.carry, stream, where); }
         }
         reduced_ready_ = stream.record();
         if (applied.gives_back) { lease_.release(reduced_ready_); }
@@ -173,8 +192,9 @@ class GradientStore {
     ReduceOp summed() const noexcept {
         return geometry_->policy.summation == Summation::tree ? ReduceOp::tree_sum : ReduceOp::sum;
     }
-    /// Makes one collective of the table. A row with a partial extent sums reduced values in place.
-    void reduce(const CollectiveRow& row, typename Engine::Stream stream, SourceLocation where) {
+    /// Makes one collective of the table. A row with a partial extent sums reduced values in place. `carry` says how
+    /// a microbatch's sum joins those of the earlier ones.
+    void reduce(const CollectiveRow& row, SliceCarry carry, typename Engine::Stream stream, SourceLocation where) {
         const CallSite site{where, subject_, statements_->in_call(row.over)};
         if (row.extent == Extent::tp_sum) {
             const std::span<Reduction> part = reduced().subspan(tp_sum_.begin, tp_sum_.size());
@@ -182,11 +202,20 @@ class GradientStore {
         } else if (row.extent == Extent::shard) {
             all_reduce_in_place(comms_[row.over], summed(), reduced(), stream, site);
         } else if (!row.in_place()) {
-            const std::span<Reduction> target = row.target == Role::addend ? borrowed_addend(where) : reduced();
-            if (row.verb == Verb::all_reduce) {
-                all_reduce(comms_[row.over], summed(), constant(full()), target, stream, site);
+            const std::span<Reduction> target = row.target == Role::addend           ? borrowed_addend(where)
+                                                : row.when == When::first_microbatch ? sum(carry.depth)
+                                                                                     : reduced();
+            const auto add_up = [&](auto source) {
+                if (row.verb == Verb::all_reduce) {
+                    all_reduce(comms_[row.over], summed(), source, target, stream, site);
+                } else {
+                    reduce_scatter(comms_[row.over], summed(), source, target, stream, site);
+                }
+            };
+            if (row.source == Role::subtotals) {
+                add_up(constant(subtotal(0)));
             } else {
-                reduce_scatter(comms_[row.over], summed(), constant(full()), target, stream, site);
+                add_up(constant(full()));
             }
         } else if constexpr (Precision::reduces_in_place) {
             if (row.verb == Verb::all_reduce) {
@@ -195,7 +224,7 @@ class GradientStore {
                 reduce_scatter_in_place(comms_[row.over], summed(), full(), stream, site);
             }
         }
-        if (row.when == When::later_microbatch) { accumulate(row.target, stream); }
+        if (row.when == When::later_microbatch) { accumulate(row.target, carry, stream); }
     }
     std::span<Reduction> borrowed_addend(SourceLocation where) {
         if (placed_addend_ != nullptr) { return addend(); }
@@ -210,15 +239,31 @@ class GradientStore {
         auto* const memory = placed_addend_ != nullptr ? placed_addend_ : static_cast<Reduction*>(addend_.data());
         return {memory, reduced_range().size()};
     }
-    /// Adds the reduction of a later microbatch to the sum of the earlier ones.
-    void accumulate(Role reduced_into, typename Engine::Stream stream) {
+    /// Adds the reduction of a later microbatch to the sums of the earlier ones.
+    void accumulate(Role reduced_into, SliceCarry carry, typename Engine::Stream stream) {
         if (reduced_into == Role::addend) {
-            Kernels::accumulate(stream, constant(addend()), reduced());
+            merge(constant(addend()), carry, stream);
             addend_.release(stream.record());
         } else if constexpr (Precision::reduces_in_place) {
             const IndexRange held = reduced_range();
-            Kernels::accumulate(stream, constant(full().subspan(held.begin, held.size())), reduced());
+            merge(constant(full().subspan(held.begin, held.size())), carry, stream);
         }
+    }
+    /// Adds a microbatch's sum to the last of the earlier sums, and that to the one before it, as `carry` says.
+    template <class T>
+    void merge(std::span<const T> last, SliceCarry carry, typename Engine::Stream stream) {
+        Kernels::accumulate(stream, last, sum(carry.depth - 1));
+        for (std::size_t m = 1; m < carry.merges; ++m) {
+            Kernels::accumulate(stream, constant(sum(carry.depth - m)), sum(carry.depth - m - 1));
+        }
+    }
+    /// Returns one of the sums of microbatches that wait for others, the oldest first.
+    std::span<Reduction> sum(std::size_t number) noexcept {
+        if (!geometry_->table.reduces_each) { return subtotal(number); }
+        return number == 0 ? reduced() : subtotal(number - 1);
+    }
+    std::span<Reduction> subtotal(std::size_t number) noexcept {
+        return subtotals_.span().subspan(number * subtotal_numel_, subtotal_numel_);
     }
 
     using Event = typename Engine::Stream::Event;
@@ -234,6 +279,8 @@ class GradientStore {
     Reduction* placed_addend_ = nullptr;
     Buffer<Gradient> full_memory_;
     Buffer<Reduction> reduced_memory_;
+    Buffer<Reduction> subtotals_;  // one behind the other
+    std::size_t subtotal_numel_ = 0;
     SlotLease<Engine> lease_;
     SlotLease<Engine> sums_;
     SlotLease<Engine> addend_;

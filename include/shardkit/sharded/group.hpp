@@ -112,10 +112,25 @@ class Group {
     /// @throws UsageError when another step has not ended, or values are half written
     void begin_step(std::uint64_t accumulation, std::size_t microbatches, SourceLocation where) {
         require_whole("a step begins", where);
+        microbatches = known_microbatches(microbatches, where);
         step_.begin(path(), where);
         accumulation_ = accumulation;
         microbatches_ = microbatches;
         restart_gradients();
+    }
+    /// Returns the number of microbatches that the group's slices make, if it has any, else the given one.
+    /// @throws std::invalid_argument when another number is given, 0 excepted
+    std::size_t known_microbatches(std::size_t given, SourceLocation where) const {
+        const std::size_t slices = geometry_.table.slices;
+        if (slices == 0 || given == slices) { return given; }
+        if (given == 0) { return slices; }
+        throw_invalid_argument(where, "'", path(), "': ", given, " microbatches given, expected ", slices, ": ",
+                               geometry_.policy.slices, " slices over ", geometry_.shards * geometry_.replicas,
+                               " data-parallel ranks");
+    }
+    /// Returns the order in which ranks take the group's slices.
+    SliceOrder order_of_slices() const noexcept {
+        return slice_order(geometry_.policy, geometry_.shards * geometry_.replicas);
     }
     void end_step() noexcept {
         step_.end();

@@ -71,7 +71,9 @@ void require_summation(const GroupCommunicators<Engine>& ranks, const PolicyValu
 inline Statements statements_of(const GroupGeometry& group) {
     Statements all{{"path", group.path},
                    {"policy", std::string(group.policy.name)},
-                   {"sums", group.policy.summation == Summation::tree ? "along a tree" : "in rank order"},
+                   {"sums", group.policy.slices > 0 ? concat("along a tree of ", group.policy.slices, " slices")
+                            : group.policy.summation == Summation::tree ? std::string("along a tree")
+                                                                        : std::string("in rank order")},
                    {"parameters", concat(group.parameters.size(), " in number")}};
     std::size_t number = 0;
     for (const PlacedParameter& p : group.parameters) {

@@ -144,8 +144,7 @@ void GroupState<Engine, Precision>::add_gradients(SourceLocation where, std::str
         gradients_.discard();
         throw;
     }
-    step_.add();
-    gradients_.add();
+    gradients_.add(step_.add());
     if (!directed_.led()) { gradients_.reduce_due(where); }
     directed_.after(Act::add, where);
 }

@@ -69,7 +69,12 @@ class StepState {
     void check_add(std::string_view path, SourceLocation where) const {
         require_accumulating(true, path, "add", where);
     }
-    void add() { its_ = apply_act(its_, Act::add, *rows_).next; }
+    /// Counts a microbatch, and returns how its gradients join those of earlier ones.
+    SliceCarry add() {
+        const Applied applied = apply_act(its_, Act::add, *rows_);
+        its_ = applied.next;
+        return applied.carry;
+    }
     /// Records that a handle was destroyed without an add: its gradients, and therefore the step's sum, are lost.
     void drop() noexcept {
         its_.out = false;

@@ -13,6 +13,7 @@
 #include <shardkit/detail/identity.hpp>
 #include <shardkit/step/gradients.hpp>
 #include <shardkit/step/model.hpp>
+#include <shardkit/step/slices.hpp>
 
 namespace shardkit::detail SHARDKIT_BUILD {
 
@@ -51,6 +52,7 @@ template <class Engine>
 StepScope<Engine>::StepScope(const Groups<Engine>& groups, std::size_t count, SourceLocation where)
     : groups_(groups) {
     static_cast<void>(groups.context(where));
+    static_cast<void>(first_by_slices(groups, where));
     StepDirector* const director = director_of(groups, where);
     std::size_t begun = 0;
     try {
@@ -310,6 +312,7 @@ Accumulation(Sharded<G, P, E, R>&, auto&&...) -> Accumulation<typename detail::N
 template <class Engine>
 void Accumulation<Engine>::check_number(const detail::Group<Engine>& group, std::size_t count, SourceLocation where) {
     if (!group.trainable() || group.step().skipped()) { return; }
+    static_cast<void>(group.known_microbatches(count, where));
     const std::size_t added = group.step().added();
     if (added > count || (added < count && !group.step().accumulating())) {
         throw_usage_error(where, "'", group.path(), "': set_microbatches(", count, ") after ", added, " were added",

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <utility>
+
+#include <shardkit/core/error.hpp>
+#include <shardkit/policy/slice_order.hpp>
+#include <shardkit/step/model.hpp>
+
+namespace shardkit {
+
+namespace detail {
+
+/// Returns the first of a model's trainable groups, null if there is none, and checks that all of them take slices in
+/// the same order.
+/// @throws std::invalid_argument, which names two groups that differ
+template <class Engine>
+const Group<Engine>* first_by_slices(const Groups<Engine>& model, SourceLocation where) {
+    const Group<Engine>* first = nullptr;
+    Access::walk(
+        model,
+        [&](const Group<Engine>& group) {
+            if (!group.trainable()) { return; }
+            if (first == nullptr) { first = &group; }
+            const SliceOrder a = first->order_of_slices();
+            const SliceOrder b = group.order_of_slices();
+            if (a == b) { return; }
+            const auto described = [](const SliceOrder& order) {
+                return concat(order.slices, " slices, ", order.together, " rank(s) summed in each microbatch");
+            };
+            throw_invalid_argument(where, "Model: '", first->path(), "' has ", described(a), ", '", group.path(),
+                                   "' has ", described(b),
+                                   "; expected policies that take slices in one order for all groups");
+        },
+        where);
+    return first;
+}
+
+}  // namespace detail
+
+/// Returns the order in which ranks take the slices of this model.
+/// @throws UsageError for a model without slices; std::invalid_argument where its groups take them in different
+/// orders
+template <class Engine>
+SliceOrder slice_order(const Groups<Engine>& model, SourceLocation where = SourceLocation::current()) {
+    const auto* const first = detail::first_by_slices(model, where);
+    if (first == nullptr || first->order_of_slices().slices == 0) {
+        detail::Group<Engine>::refuse_use(where,
+                                          "slice_order of a model without slices; expected policies as "
+                                          "TreeSums<FullShard>{Slices{64}}");
+    }
+    return first->order_of_slices();
+}
+/// Returns the number of the slice of the global batch that this rank takes at `microbatch` of every step. A trainer
+/// that reads sample slice * B + i as number i of the slice's B samples trains on the same data on any number of
+/// ranks.
+///     for (std::size_t m = 0; m < slice_order(model).microbatches(); ++m) { train_on(slice_of(model, m)); }
+/// @throws UsageError for a model without slices; std::invalid_argument for a microbatch that it does not have, and
+///         where its groups take slices in different orders
+template <class Engine, std::integral Number>
+std::size_t slice_of(const Groups<Engine>& model, Number microbatch,
+                     SourceLocation where = SourceLocation::current()) {
+    const SliceOrder order = slice_order(model, where);
+    if (!std::in_range<std::size_t>(microbatch) || std::cmp_greater_equal(microbatch, order.microbatches())) {
+        throw_invalid_argument(where, "slice_of: microbatch ", microbatch, " given, expected one below ",
+                               order.microbatches());
+    }
+    const auto& place = detail::first_by_slices(model, where)->geometry();
+    return slice_of(order, place.replica_index * place.shards + place.shard_index,
+                    static_cast<std::size_t>(microbatch));
+}
+
+}  // namespace shardkit
