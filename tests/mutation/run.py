@@ -284,6 +284,33 @@ TREE = [
     (COMBINED, "subtrees of 8 not joined", "finished[depth - 1] += finished[depth];", "static_cast<void>(depth);"),
 ]
 
+# The orders in which slices are taken, and the stack of their sums, likewise.
+ORDER = "shardkit/policy/slice_order.hpp"
+GRADIENTS = "shardkit/sharded/gradient_store.hpp"
+SLICE = "return group * order.together * order.microbatches() + microbatch * order.together + place;"
+LEVELS = "merge_level(carry.depth - m, stream);"
+SLICES = [
+    (ORDER, "slices taken in turns of all ranks", SLICE, "return microbatch * order.ranks + rank;"),
+    (ORDER, "slices taken in one run by each rank", SLICE, "return rank * order.microbatches() + microbatch;"),
+    (ORDER, "every group takes the first one's slices", SLICE, "return microbatch * order.together + place;"),
+    (ORDER, "ranks of a group take one slice", SLICE, "return group * order.together * order.microbatches() + microbatch * order.together;"),
+    (ORDER, "ranks that reduce each microbatch take slices in one run", "return {policy.slices, dp, each ? policy.shard_group : 1};",
+     "return {policy.slices, dp, 1};"),
+    (ORDER, "ranks that reduce at the end take slices in turns", "return {policy.slices, dp, each ? policy.shard_group : 1};",
+     "return {policy.slices, dp, policy.slices > dp ? dp : 1};"),
+    ("shardkit/sharded/gradient_store.hpp", "the lowest level lost",
+     "Kernels::accumulate(stream, last, sum(carry.depth - 1));", "static_cast<void>(last);"),
+    *[(GRADIENTS, f"level {m + 1} of the stack lost", LEVELS, f"if (m != {m}) {{ merge_level(carry.depth - m, stream); }}")
+      for m in (1, 2, 3)],
+    (GRADIENTS, "a level joined with the oldest sum", LEVELS,
+     "Kernels::accumulate(stream, constant(sum(carry.depth - m)), sum(0));"),
+    (GRADIENTS, "unreduced sums put on the stack's bottom", "Kernels::convert(stream, constant(full()), subtotal(carry.depth));",
+     "Kernels::convert(stream, constant(full()), subtotal(0));"),
+    (GRADIENTS, "the last slice reduced, not the sum", "add_up(constant(subtotal(0)));", "add_up(constant(full()));"),
+    ("shardkit/plan/step_machine.hpp", "a slice begins with the one before it", "return rows.slices == 0 && keeps_gradients(its, rows);",
+     "return keeps_gradients(its, rows);"),
+]
+
 
 def split_arguments(text):
     arguments, depth, current = [], 0, ""
@@ -592,7 +619,7 @@ def main():
     parser.add_argument("--compiler", default="g++")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--target",
-                        help="library, optimizers, rounding, matrices, exact, tree, layers or trainer; all of them if not given")
+                        help="library, optimizers, rounding, matrices, exact, tree, slices, layers or trainer; all of them if not given")
     options = parser.parse_args()
     trainer = ([TRAINER / "allocation_counter.cpp", TRAINER / "model/blas.cpp"],
                [f"-I{EXAMPLES}", *package_flags("--cflags", "openblas"), *package_flags("--libs", "openblas")])
@@ -606,6 +633,7 @@ def main():
         Target("states", ROOT / "include", [], "states_killer.cpp", statements=STATES, expressions=CODES),
         Target("exact", ROOT / "include", [], "exact_killer.cpp", statements=EXACT),
         Target("tree", ROOT / "include", [], "tree_killer.cpp", statements=TREE),
+        Target("slices", ROOT / "include", [], "slices_killer.cpp", flags=["-pthread"], statements=SLICES),
         Target("layers", ROOT / "include", ["shardkit/tensor_parallel", "shardkit/context_parallel"],
                "trainer_killer.cpp", *trainer),
         Target("trainer", EXAMPLES, ["train_gpt/program"], "trainer_killer.cpp", *trainer, texts=TYPED, expressions=ADDED),

@@ -100,11 +100,9 @@ GlobalNorm<Engine> Optimizer<Engine>::close_backward(Accumulation<Engine>&& accu
     }
     refuse_all_gradients("step", options, where);
     auto& context = model_.context(where);
-    std::size_t ranks = 1;
-    detail::Access::walk(
-        model_, [&](const detail::Group<Engine>& group) { ranks = group.data_ranks(); }, where);
-    if (options.divisor.of(ranks) != backward_->divisor) {
-        throw_usage_error(where, "optimizer step: a divisor of ", detail::number_text(options.divisor.of(ranks)),
+    const double divisor = detail::divisor_of(model_, options.divisor, where);
+    if (divisor != backward_->divisor) {
+        throw_usage_error(where, "optimizer step: a divisor of ", detail::number_text(divisor),
                           ", and step_in_backward at ", backward_->where.file, ":", backward_->where.line, " gave ",
                           detail::number_text(backward_->divisor), "; expected the same");
     }

@@ -42,8 +42,8 @@ enum class ElementRole : std::uint8_t { gather, gradient, reduction, master, sta
 enum class When : std::uint8_t {
     each_window,       ///< in the first of the windows that are open at a time
     updated_window,    ///< in the first window after an update
-    first_microbatch,  ///< at the end of the first microbatch
-    later_microbatch,  ///< at the end of each later microbatch
+    first_microbatch,  ///< at the end of the first microbatch; with slices, of every second one
+    later_microbatch,  ///< at the end of each other microbatch, whose sum is added to earlier ones
     last_microbatch    ///< when all microbatches are added, in the order of the rows
 };
 /// The number of values of When.

@@ -253,9 +253,11 @@ class GradientStore {
     template <class T>
     void merge(std::span<const T> last, SliceCarry carry, typename Engine::Stream stream) {
         Kernels::accumulate(stream, last, sum(carry.depth - 1));
-        for (std::size_t m = 1; m < carry.merges; ++m) {
-            Kernels::accumulate(stream, constant(sum(carry.depth - m)), sum(carry.depth - m - 1));
-        }
+        for (std::size_t m = 1; m < carry.merges; ++m) { merge_level(carry.depth - m, stream); }
+    }
+    /// Adds one of the sums to the one before it.
+    void merge_level(std::size_t number, typename Engine::Stream stream) {
+        Kernels::accumulate(stream, constant(sum(number)), sum(number - 1));
     }
     /// Returns one of the sums of microbatches that wait for others, the oldest first.
     std::span<Reduction> sum(std::size_t number) noexcept {

@@ -70,6 +70,11 @@ class Group {
     const std::shared_ptr<const void>& life() const noexcept { return life_; }
     /// Returns the number of ranks over which `mean` averages gradients: those of dp x cp.
     std::size_t data_ranks() const noexcept { return comms_.data.size(); }
+    /// Returns over how many gradients `mean` averages: the slices of the global batch, or the data ranks where it is
+    /// not cut.
+    std::size_t averaged() const noexcept {
+        return geometry_.policy.slices > 0 ? geometry_.policy.slices : data_ranks();
+    }
 
     /// Throw a UsageError; `refuse_group` puts the group's path before `text`. They are functions of the group, so
     /// that a program's file compiles no text.

@@ -26,9 +26,9 @@ inline void require_divisor(const char* what, double given, SourceLocation where
 /// in the reduction type or folded into the optimizer's scale. A tensor-parallel reduction is always a sum.
 class Divisor {
   public:
-    /// Returns the divisor for a sum over `data_ranks` ranks (dp x cp).
-    constexpr double of(std::size_t data_ranks) const noexcept {
-        return by_ranks_ ? static_cast<double>(data_ranks) : n_;
+    /// Returns the divisor for a sum over `averaged` data ranks (dp x cp), or slices.
+    constexpr double of(std::size_t averaged) const noexcept {
+        return by_ranks_ ? static_cast<double>(averaged) : n_;
     }
 
   private:
@@ -51,7 +51,7 @@ struct Divisors {
 
 /// Sums gradients over the data ranks, without a division.
 inline constexpr Divisor sum = Divisors::sum();
-/// Averages gradients over the data ranks (dp x cp).
+/// Averages gradients over the data ranks (dp x cp), or over the slices where TreeSums has a number of them.
 inline constexpr Divisor mean = Divisors::mean();
 /// Divides the sum of gradients over the data ranks by `n`, for example the global number of tokens.
 /// @throws std::invalid_argument unless n is from 1e-30 to 1e30

@@ -95,16 +95,28 @@ struct IsReduced : std::false_type {};
 template <class Engine>
 struct IsReduced<Reduced<Engine>> : std::true_type {};
 
+/// Returns the number by which a model's sums of gradients are divided.
+template <class Engine>
+double divisor_of(const Groups<Engine>& groups, const Divisor& divisor, SourceLocation where) {
+    std::size_t averaged = 1;
+    bool known = false;
+    Access::walk(
+        groups,
+        [&](const Group<Engine>& group) {
+            if (!known) { averaged = group.averaged(); }
+            known = known || group.trainable();
+        },
+        where);
+    return divisor.of(averaged);
+}
+
 /// Adds the divisor and the loss scale to what ranks compare in later collectives of these groups. `assumed` means
 /// that the program made the sums itself, which are then compared too.
 template <class Engine>
 StatedStep state_divisor(const Groups<Engine>& groups, const Divisor& divisor, const LossScaleUse& loss_scale,
                          SourceLocation where, bool assumed = false) {
     auto& context = groups.context(where);
-    std::size_t ranks = 1;
-    Access::walk(
-        groups, [&](Group<Engine>& group) { ranks = group.data_ranks(); }, where);
-    StatedStep step{divisor.of(ranks), loss_scale.stated, loss_scale.number, where};
+    StatedStep step{divisor_of(groups, divisor, where), loss_scale.stated, loss_scale.number, where};
     if (assumed) {
         Access::walk(
             groups, [&](Group<Engine>& group) { group.digest_reduced(step); }, where);

@@ -159,8 +159,10 @@ std::string check() {
     std::string said;
     auto frozen = models()[0].groups;
     for (auto& group : frozen) { group.trainable = false; }
+    auto sliced = models()[0].groups;
+    for (auto& group : sliced) { group.policy.slices = 4; }
     for (const sk::Schedule& step : broken_steps()) {
-        for (const auto& groups : {models()[0].groups, models()[4].groups, frozen}) {
+        for (const auto& groups : {models()[0].groups, models()[4].groups, frozen, sliced}) {
             for (const sk::Violation& violation : sk::check(step, groups)) {
                 said += sk::describe(violation, step, groups) + '\n';
             }
@@ -392,6 +394,7 @@ TEST_CASE("a fact that is taken out of the step machine is missed by every reade
     CHECK(missed_by(of(Act::reduce, [](auto& made, const auto&) { made.gives_back = false; })) == "groups");
     CHECK(missed_by(of(Act::reduce, [](auto& made, const auto&) { made.takes_addend = false; })) ==
           "plan, simulate, slots");
+    CHECK(missed_by(of(Act::reduce, [](auto& made, const auto&) { made.carry = {1, 1}; })) == "follow, groups");
 }
 
 TEST_CASE(
