@@ -126,9 +126,7 @@ double train_step(Layer& layer, Model& model, Optimizer& optimizer, std::size_t 
         layer.reshard(std::move(window));
         accumulation.add(std::move(gradients));
     }
-    return optimizer
-        .step(std::move(accumulation), {.max_norm = 1})
-        .value();
+    return optimizer.step(std::move(accumulation), {.max_norm = 1}).value();
 }
 
 enum class Led : bool { no, yes };
