@@ -54,8 +54,9 @@ std::vector<HeldValues> GroupState<Engine, Precision>::held() {
                     add(row.role, gradients_.reduced(), geometry_.range(extent), extent);
                 }
                 break;
-            case Role::states:  // an optimizer's
-            case Role::addend:  // of no use once it is added
+            case Role::states:     // an optimizer's
+            case Role::addend:     // of no use once it is added
+            case Role::subtotals:  // of no use once all slices are added
                 break;
         }
     }
