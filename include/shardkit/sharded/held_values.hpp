@@ -47,6 +47,7 @@ struct HeldValues {
             case Role::gradients:
             case Role::reduced:
             case Role::addend:
+            case Role::subtotals:
                 break;
         }
         return "reduced gradient";
