@@ -4,10 +4,13 @@
 #include <cstddef>
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
+#include <ios>
 #include <memory>
 #include <mutex>
 #include <new>
 #include <optional>
+#include <stdexcept>
 #include <string>
 
 #include "../common/attempt.hpp"
@@ -21,6 +24,7 @@
 #include "model/blas.hpp"
 #include "program/address_space.hpp"
 #include "program/command_line.hpp"
+#include "program/hash_lines.hpp"
 #include "program/job.hpp"
 #include "program/plan_summary.hpp"
 #include "program/plot.hpp"
@@ -50,13 +54,15 @@ struct Prepared {
     std::unique_ptr<OutputFile> plot;
     std::unique_ptr<OutputFile> schedule;
     std::unique_ptr<OutputFile> trace;
+    std::unique_ptr<OutputFile> hashes;
 };
 
 /// What a plan does without, where it was asked for.
 std::string not_written(const Options& options) {
     const bool writes = !(options.json.empty() && options.plot.empty() && options.schedule_out.empty() &&
-                          options.trace.empty() && options.save.empty());
-    return writes ? "nothing written to --json, --plot, --schedule-out, --trace or --save: --plan does not train\n"
+                          options.trace.empty() && options.hashes.empty() && options.save.empty());
+    return writes ? "nothing written to --json, --plot, --schedule-out, --trace, --hashes or --save: --plan does not "
+                    "train\n"
                   : "";
 }
 
@@ -72,7 +78,7 @@ std::optional<Prepared> prepare(int count, char** arguments, const Processes& pr
         if (processes.reports()) { print(help); }
         return std::nullopt;
     }
-    Prepared prepared{*options, make_plan(*options), {}, {}, {}, nullptr, nullptr, nullptr, nullptr};
+    Prepared prepared{*options, make_plan(*options), {}, {}, {}, nullptr, nullptr, nullptr, nullptr, nullptr};
     const bool trains = options->action == Options::Action::train;
     if (!options->trace.empty() && !prepared.plan.chosen.schedule) {
         throw InputError("--trace: with --schedule " + options->schedule.text() + " this step has no schedule (" +
@@ -93,8 +99,10 @@ std::optional<Prepared> prepare(int count, char** arguments, const Processes& pr
         prepared.plot = std::make_unique<OutputFile>("--plot", options->plot);
         prepared.schedule = std::make_unique<OutputFile>("--schedule-out", options->schedule_out);
         prepared.trace = std::make_unique<OutputFile>("--trace", options->trace);
-        const std::array<const OutputFile*, 4> files{prepared.json.get(), prepared.plot.get(),
-                                                     prepared.schedule.get(), prepared.trace.get()};
+        prepared.hashes = std::make_unique<OutputFile>("--hashes", options->hashes);
+        const std::array<const OutputFile*, 5> files{prepared.json.get(), prepared.plot.get(),
+                                                     prepared.schedule.get(), prepared.trace.get(),
+                                                     prepared.hashes.get()};
         for (std::size_t i = 0; i < files.size(); ++i) {
             for (std::size_t j = 0; j < i; ++j) { require_two_files(*files[j], *files[i]); }
         }
@@ -157,6 +165,22 @@ class Reached {
     bool diverged_ = false;
 };
 
+/// A file of --hashes. It grows with each step: what a run had hashed when it failed is what it is looked at for.
+class HashesFile {
+  public:
+    explicit HashesFile(const std::string& name) : name_(name), file_(name, std::ios::trunc) {
+        add(std::string(hashes_begin));
+    }
+    void add(const std::string& lines) {
+        file_ << lines << std::flush;
+        if (!file_) { throw std::runtime_error("--hashes '" + name_ + "': cannot be written"); }
+    }
+
+  private:
+    std::string name_;
+    std::ofstream file_;
+};
+
 /// A run that does not save: a signal ends it after its last words.
 Results train_to_the_end(const Prepared& prepared, Job& job, Progress& progress) {
     Reached reached(prepared);
@@ -183,6 +207,11 @@ Results train_and_show(const Prepared& prepared, bool reports) {
         job.signal = StopSignals::came;
     }
     if (!reports) { return train(job); }
+    std::optional<HashesFile> hashes;
+    if (prepared.hashes->wanted()) {
+        hashes.emplace(options.hashes);
+        job.hashed = [&](const std::string& lines) { hashes->add(lines); };
+    }
     Progress progress(options, stdout, std::chrono::seconds(10), start.first_step);
     if (!signals) { return train_to_the_end(prepared, job, progress); }
     job.after_step = [&](const StepReport& report) { progress.after_step(report); };

@@ -87,6 +87,12 @@ void add_flags(program::Flags& flags) {
     flags.add("--trace", "FILE",
               "if steps follow a schedule: write the last step of every rank as it was measured, for Perfetto or "
               "chrome://tracing");
+    flags.add(
+        "--hashes", "FILE",
+        "write a hash of each group's gradients, states and parameters in every step, which no mesh and no policy "
+        "changes, for compare_hashes.py");
+    flags.add("--verify-every", "N",
+              "compare what several ranks hold after every N steps, and end with what differs; 0 for never [0]");
     flags.add("--sample", "N", "generate N bytes after training [0]");
     add_checkpoint_flags(flags);
 }
@@ -129,8 +135,11 @@ void validate_files(const Options& o) {
         const char* flag;
         const std::string& path;
     };
-    const Named outputs[] = {
-        {"--json", o.json}, {"--plot", o.plot}, {"--schedule-out", o.schedule_out}, {"--trace", o.trace}};
+    const Named outputs[] = {{"--json", o.json},
+                             {"--plot", o.plot},
+                             {"--schedule-out", o.schedule_out},
+                             {"--trace", o.trace},
+                             {"--hashes", o.hashes}};
     const Named inputs[] = {{"--text", o.text}, {"--init", o.init}, {"--resume", o.resume}};
     const auto refuse = [](const Named& output, const Named& other, const char* what) {
         throw program::InputError(std::string(output.flag) + " '" + output.path + "' " + what + " " + other.flag +
@@ -202,6 +211,8 @@ std::optional<Options> parse_command_line(int count, const char* const* argument
     program::read_file(flags, "--plot", o.plot);
     program::read_file(flags, "--schedule-out", o.schedule_out);
     program::read_file(flags, "--trace", o.trace);
+    program::read_file(flags, "--hashes", o.hashes);
+    program::read_count(flags, "--verify-every", o.verify_every, 0);
     if (!o.trace.empty() && o.schedule.kind == ScheduleChoice::Kind::none) {
         throw program::InputError("--trace with --schedule none: expected prefetch or auto");
     }

@@ -6,6 +6,7 @@
 #include <functional>
 #include <optional>
 #include <span>
+#include <string>
 
 #include "choose_schedule.hpp"
 #include "options.hpp"
@@ -31,9 +32,10 @@ struct Job {
     std::function<void(const StepReport&)> after_step;  // may be empty
     KeepParameters keep_parameters = KeepParameters::no;
     Start start{};
-    Identity identity{};               // saved with each step
-    ChosenSchedule chosen{};           // as PlanSummary has it
-    std::function<int()> signal{};     // the one that asked for the end, or 0; on every rank, or empty on every rank
+    Identity identity{};            // saved with each step
+    ChosenSchedule chosen{};        // as PlanSummary has it
+    std::function<int()> signal{};  // the one that asked for the end, or 0; on every rank, or empty on every rank
+    std::function<void(const std::string&)> hashed{};  // called by rank 0 with the lines of --hashes; or empty
     std::function<void()> diverged{};  // may be empty; called by rank 0 before any rank throws because of that
 };
 

@@ -22,6 +22,7 @@
 
 #include "../../common/text_format.hpp"
 #include "../allocation_counter.hpp"
+#include "hash_lines.hpp"
 #include "trainer.hpp"
 
 namespace train_gpt {
@@ -114,6 +115,7 @@ class RankSteps {
         // The first steps may still take memory (communicators' and libraries' lazy buffers).
         const std::size_t warm_up = std::min<std::size_t>(2, std::max<std::size_t>(end - first, 1) - 1);
         const std::size_t first_timed = std::max(first + warm_up, end - std::min(end, most_timed));
+        hash(first);
         start_ = Clock::now();
         for (std::size_t s = first; s < end; ++s) {
             const bool last = s + 1 == end;
@@ -136,6 +138,9 @@ class RankSteps {
             if (s >= first_timed) { add_times(); }
             report(s, loss, grad_norm);
             if (last) { measure(); }
+            hash(s + 1);
+            // Before a save, so that a checkpoint has what was verified.
+            if (job_.options.verify_every != 0 && (s + 1) % job_.options.verify_every == 0) { trainer_.verify(); }
             const int signal = last ? 0 : agreed_signal(context_, job_);
             save_if_due(s + 1, last || signal != 0);
             if (signal != 0) {
@@ -184,6 +189,15 @@ class RankSteps {
         results_.collectives = std::move(collectives);
     }
 
+    /// Lines of what is in memory after so many steps, and of the last one's gradients, in the order in which one
+    /// makes the other.
+    void hash(std::size_t steps) {
+        if (job_.options.hashes.empty()) { return; }
+        const std::string lines = hash_lines(steps, "gradients", trainer_.gradient_hashes()) +
+                                  hash_lines(steps, "states", trainer_.state_hashes()) +
+                                  hash_lines(steps, "parameters", trainer_.parameter_hashes());
+        if (reports() && job_.hashed) { job_.hashed(lines); }
+    }
     void add_times() {
         const sk::MeasuredStep step = trainer_.measured();
         ++timed_.steps;

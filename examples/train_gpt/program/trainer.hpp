@@ -17,7 +17,10 @@
 #include <shardkit/comm/all_gather.hpp>
 #include <shardkit/comm/all_reduce.hpp>
 #include <shardkit/optim/clip.hpp>
+#include <shardkit/optim/hash_values.hpp>
+#include <shardkit/optim/norm.hpp>
 #include <shardkit/optim/optimizer.hpp>
+#include <shardkit/optim/verify_replicas.hpp>
 #include <shardkit/schedule/follow.hpp>
 #include <shardkit/schedule/measured_step.hpp>
 #include <shardkit/schedule/schedule_trace.hpp>
@@ -86,9 +89,10 @@ class Trainer {
                        work_.targets());
             loss += forward_backward(model_, accumulation, work_.pass(), batch, work_.tokens(), work_.targets());
         }
-        const auto norm = optimizer_->step(
-            std::move(accumulation),
-            {.divisor = sk::divide_by(all_tokens), .max_norm = options_.clip > 0 ? options_.clip : sk::unlimited});
+        const sk::StepOptions<Engine> how{.divisor = sk::divide_by(all_tokens),
+                                          .max_norm = options_.clip > 0 ? options_.clip : sk::unlimited};
+        const auto norm = options_.hashes.empty() || releases ? optimizer_->step(std::move(accumulation), how)
+                                                              : hashed_step(std::move(accumulation), how);
         unled_.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - unled_.began).count();
         unled_.communication = calls_.seconds();
         unled_.compute = unled_.seconds - unled_.communication;
@@ -97,6 +101,14 @@ class Trainer {
         if (releases) { return {mean, std::nullopt}; }
         return {mean, norm.value()};
     }
+
+    /// The last step's, of a run with --hashes; none with --release on, where they are never all in memory.
+    const std::vector<sk::ValuesHash>& gradient_hashes() const noexcept { return gradient_hashes_; }
+    /// Those of now. Collective over the world.
+    std::vector<sk::ValuesHash> state_hashes() { return sk::hash_values(*optimizer_); }
+    std::vector<sk::ValuesHash> parameter_hashes() { return sk::hash_values(groups_); }
+    /// Compares what several ranks hold. Collective over the world. @throws sk::ReplicaError, on every rank
+    void verify() { sk::verify_replicas(groups_, *optimizer_); }
 
     /// Times the steps to come. Where they follow no schedule each call is made when it is needed, and the rank waits
     /// for all of it.
@@ -175,6 +187,17 @@ class Trainer {
     }
 
   private:
+    /// What the optimizer's step does, and the hashes of the gradients that it takes, which no traffic is counted
+    /// for.
+    sk::GlobalNorm<Engine> hashed_step(sk::Accumulation<Engine>&& accumulation, const sk::StepOptions<Engine>& how) {
+        sk::Reduced<Engine> reduced = sk::reduce(std::move(accumulation), how.divisor);
+        const sk::TrafficLog before = context_.traffic();
+        gradient_hashes_ = sk::hash_values(reduced);
+        context_.traffic() = before;
+        const sk::GlobalNorm<Engine> norm = sk::global_norm(reduced);
+        optimizer_->step(std::move(reduced), sk::clip(norm, how.max_norm));
+        return norm;
+    }
     /// Gives the model its first values, and lets its steps follow their schedule: before the optimizer takes memory,
     /// because the buffers that windows share without a schedule are given back for it.
     std::optional<sk::Following<Engine>> begin(const Job& job) {
@@ -218,6 +241,7 @@ class Trainer {
     std::unique_ptr<sk::Optimizer<Engine>> optimizer_;
     EngineLinks<Engine, Arithmetic<T>> links_;
     Workspace<T> work_;
+    std::vector<sk::ValuesHash> gradient_hashes_;
     bool times_calls_ = false;
     CallTimes calls_;
     sk::MeasuredStep unled_;  // the last step that followed no schedule

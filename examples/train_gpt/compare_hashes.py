@@ -1,0 +1,95 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""compare_hashes.py FIRST SECOND: says in which step and group two runs of train_gpt --hashes part.
+
+Compares the steps that both files have, whatever the runs' meshes and policies. Within a step gradients come first, then
+states, then parameters, as each is made of the one before. Of runs with --release on, which never have all gradients in
+memory, states and parameters alone are compared. Exit status: 0 where all hashes are equal, 1 where one differs, 2 for
+files that cannot be compared.
+"""
+import sys
+
+BEGIN = "step\tof\tgroup\tkind\thash"
+
+
+class CannotCompare(Exception):
+    """Why two files cannot be compared."""
+
+
+def read(path):
+    """The hashes of each step: {step: {(of, group, kind): hash}}, in the order of the file."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            lines = file.read().split("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise CannotCompare(f"{path}: {error}") from None
+    if lines[0] != BEGIN:
+        raise CannotCompare(f"{path}: the first line is not that of a file of train_gpt --hashes")
+    steps = {}
+    for number, line in enumerate(lines[1:-1], 2):  # a last line without its end is of a run that was killed
+        fields = line.split("\t")
+        if len(fields) != 5 or not fields[0].isdigit():
+            raise CannotCompare(f"{path}: line {number} has not the five fields of a hash")
+        steps.setdefault(int(fields[0]), {})[tuple(fields[1:4])] = fields[4]
+    return steps
+
+
+def text_of(key):
+    of, group, kind = key
+    return f"{of} of {group} ({kind})"
+
+
+def without_gradients(steps):
+    return {step: {key: value for key, value in its.items() if key[0] != "gradients"} for step, its in steps.items()}
+
+
+def has_gradients(steps):
+    return any(key[0] == "gradients" for its in steps.values() for key in its)
+
+
+def compare(first, second, names):
+    """The lines to print, and whether all is equal."""
+    if has_gradients(first) != has_gradients(second):
+        first, second = without_gradients(first), without_gradients(second)
+    common = [step for step in first if step in second]
+    if not common:
+        raise CannotCompare(f"{names[0]} and {names[1]} have no step in common")
+    count = 0
+    for number, step in enumerate(common):
+        ours, theirs = first[step], second[step]
+        # A run begins without gradients, and its last step may be incomplete.
+        complete = step not in (min(first), min(second), max(first), max(second))
+        only = [(names[0], key) for key in ours if key not in theirs] + [(names[1], key) for key in theirs if key not in ours]
+        if only and complete:
+            raise CannotCompare(f"step {step}: {only[0][0]} alone has {text_of(only[0][1])}; expected runs of one model and optimizer")
+        shared = [key for key in ours if key in theirs]
+        differing = [key for key in shared if ours[key] != theirs[key]]
+        if differing:
+            key = differing[0]
+            before = f"all are equal up to step {common[number - 1]}" if number > 0 else "it is the first step that both have"
+            return [f"step {step}: {text_of(key)} differs: {ours[key]} and {theirs[key]}",
+                    f"{len(differing)} of the step's {len(shared)} hashes differ; {before}"], False
+        count += len(shared)
+    if count == 0:
+        raise CannotCompare(f"{names[0]} and {names[1]} have no hash in common")
+    return [f"equal: {count} hashes of steps {common[0]} to {common[-1]}"], True
+
+
+def main():
+    if sys.argv[1:] in (["-h"], ["--help"]):
+        print(__doc__.strip())
+        return 0
+    if len(sys.argv) != 3:
+        print("usage: compare_hashes.py FIRST SECOND", file=sys.stderr)
+        return 2
+    try:
+        lines, equal = compare(read(sys.argv[1]), read(sys.argv[2]), sys.argv[1:])
+    except CannotCompare as why:
+        print(f"compare_hashes: {why}", file=sys.stderr)
+        return 2
+    print("\n".join(lines))
+    return 0 if equal else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
