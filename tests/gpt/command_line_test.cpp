@@ -46,7 +46,7 @@ TEST_SUITE("gpt.command_line") {
             "9 "
             "--layers 2 --width 12 --heads 3 --head untied --dtype bf16 --optimizer sgd --lr 0.5 --weight-decay 0.25 "
             "--clip 0 --seed 18446744073709551615 --text a.txt --json b.json --plot c.svg --sample 5 "
-            "--schedule prefetch:3 --memory-limit 3G --schedule-out d.txt");
+            "--schedule prefetch:3 --memory-limit 3G --schedule-out d.txt --hashes e.tsv --verify-every 100");
         REQUIRE(o);
         CHECK(o->mesh.describe() == "4x1x1");
         CHECK(o->policy.text() == "hybrid_shard:2");
@@ -72,6 +72,8 @@ TEST_SUITE("gpt.command_line") {
         CHECK(o->schedule.text() == "prefetch:3");
         CHECK(o->memory_limit == std::uint64_t{3} << 30U);
         CHECK(o->schedule_out == "d.txt");
+        CHECK(o->hashes == "e.tsv");
+        CHECK(o->verify_every == 100);
         CHECK(parse("")->schedule.text() == "auto");
         CHECK(parse("--schedule none")->schedule.text() == "none");
         CHECK(o->ranks_per_host == 0);
