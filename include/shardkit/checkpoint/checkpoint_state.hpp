@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include <shardkit/checkpoint/converted_states.hpp>
 #include <shardkit/checkpoint/saved_group.hpp>
 #include <shardkit/checkpoint/saved_state.hpp>
 #include <shardkit/core/error.hpp>
@@ -37,11 +38,13 @@ class CaptureStates final : public StateVisitor<Engine> {
         saved().also_block(reader);
     }
     void progress(GroupProgress& progress) override { to_.progress.push_back({number_, progress}); }
-    void state(std::string_view name, std::span<float> values) override { add(name, values); }
-    void state(std::string_view name, std::span<double> values) override { add(name, values); }
-    void state(std::string_view name, std::span<bf16> values) override { add(name, values); }
-    void state(std::string_view name, Block8Span values) override {
-        add(name, values.codes);
+    void state(std::string_view name, std::span<float> values, bool square) override { add(name, values, square); }
+    void state(std::string_view name, std::span<double> values, bool square) override { add(name, values, square); }
+    void state(std::string_view name, std::span<bf16> values, bool square) override { add(name, values, square); }
+    void state(std::string_view name, Block8Span values, bool square) override {
+        saved().forms.push_back(
+            std::make_unique<BlockForm<Engine>>(group_->context(), saved().values.size(), values, square));
+        add_values(name, values.codes);
         const SavedValues& codes = *saved().values.back();
         saved().values.push_back(std::make_unique<SavedScales<Engine>>(
             group_->context(), group_->geometry(), group_->communicators(), codes.kind, values.scales, codes.of));
@@ -53,7 +56,13 @@ class CaptureStates final : public StateVisitor<Engine> {
   private:
     SavedGroup& saved() const { return *to_.groups[number_]; }
     template <class T>
-    void add(std::string_view name, std::span<T> values) {
+    void add(std::string_view name, std::span<T> values, bool square) {
+        saved().forms.push_back(
+            std::make_unique<NumberForm<Engine, T>>(group_->context(), saved().values.size(), values, square));
+        add_values(name, values);
+    }
+    template <class T>
+    void add_values(std::string_view name, std::span<T> values) {
         saved().values.push_back(std::make_unique<SavedValuesOf<Engine, T>>(
             group_->context(), group_->geometry(), group_->communicators(), StoredKind{Role::states, name}, values,
             group_->geometry().updated, to_.progress.back().progress.updated));
@@ -72,10 +81,10 @@ class GiveNumbers final : public StateVisitor<Engine> {
     GiveNumbers(Purpose purpose, std::span<const SavedProgress> progress) : purpose_(purpose), left_(progress) {}
 
     void group(Group<Engine>& /*group*/, MemoryReader*& /*reader*/) override {}
-    void state(std::string_view /*name*/, std::span<float> /*values*/) override {}
-    void state(std::string_view /*name*/, std::span<double> /*values*/) override {}
-    void state(std::string_view /*name*/, std::span<bf16> /*values*/) override {}
-    void state(std::string_view /*name*/, Block8Span /*values*/) override {}
+    void state(std::string_view /*name*/, std::span<float> /*values*/, bool /*square*/) override {}
+    void state(std::string_view /*name*/, std::span<double> /*values*/, bool /*square*/) override {}
+    void state(std::string_view /*name*/, std::span<bf16> /*values*/, bool /*square*/) override {}
+    void state(std::string_view /*name*/, Block8Span /*values*/, bool /*square*/) override {}
     void progress(GroupProgress& progress) override {
         progress = left_.front().progress;
         left_ = left_.subspan(1);

@@ -18,6 +18,7 @@
 #include <shardkit/checkpoint/checkpoint_files.hpp>
 #include <shardkit/checkpoint/checkpoint_plan.hpp>
 #include <shardkit/checkpoint/checkpoint_state.hpp>
+#include <shardkit/checkpoint/choose_forms.hpp>
 #include <shardkit/checkpoint/file_names.hpp>
 #include <shardkit/checkpoint/find_numbers.hpp>
 #include <shardkit/checkpoint/load_options.hpp>
@@ -46,8 +47,10 @@ class LoadRun {
                 group->require_idle("load", where_);
                 group->begin_load(where_);
             }
+            choose_forms(state_.groups, *files_, options_.names, where_);
             find_tensors();
             require_shared();
+            require_whole_blocks(state_.groups, *files_, where_);
             find_numbers();
             refuse_unmatched();
             if (options_.states) { Access::check_numbers(state, state_, where_); }
@@ -180,7 +183,7 @@ class LoadRun {
             if (alias.number != p || alias.name == parameter.name) { continue; }
             ParameterRecord called = parameter;
             called.name = alias.name;
-            const std::vector<std::string> others = names_of(geometry.path, called);
+            const std::vector<std::string> others = names_of_alias(options_.names, geometry.path, called, where_);
             for (std::size_t t = 0; t < names.size() && others.size() == names.size(); ++t) {
                 if (others[t] != names[t].own) { names[t].aliases.push_back(others[t]); }
             }
@@ -203,16 +206,6 @@ class LoadRun {
             add_target(g, v, p, names[t].own, tensors[t].second, from[t]);
         }
     }
-    /// Returns the user's names for an alias; none where `names` only knows parameters.
-    std::vector<std::string> names_of(const std::string& path, const ParameterRecord& alias) const {
-        std::vector<std::string> names;
-        try {
-            for (auto& [name, order] : StoredOrder::of(options_.names(path, alias), path, alias, where_)) {
-                names.push_back(std::move(name));
-            }
-        } catch (const std::exception&) { names.clear(); }
-        return names;
-    }
     void add_target(std::size_t g, std::size_t v, std::size_t p, const std::string& name, StoredOrder order,
                     Stored* from) {
         const SavedValues& values = *state_.groups[g]->values[v];
@@ -222,6 +215,7 @@ class LoadRun {
             if (values.kind.role != Role::master) { report_.left.push_back(values.kind.of(name)); }
             return;
         }
+        state_.groups[g]->values[v]->will_read(p);
         const std::string& path = files_->path(*from);
         auto rest = TensorReader::Rest::none;
         if (!(from->tensor.shape == order.shape())) {

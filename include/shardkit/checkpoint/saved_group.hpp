@@ -42,7 +42,8 @@ struct SavedKind {
 /// A group's values of one kind, without their element type.
 class SavedValues : public SavedKind {
   public:
-    SavedValues(const SavedKind& what, const GroupGeometry& geometry) : SavedKind(what), geometry_(&geometry) {}
+    SavedValues(const SavedKind& what, const GroupGeometry& geometry)
+        : SavedKind(what), geometry_(&geometry), read_(of.size(), 0) {}
     virtual ~SavedValues() = default;
     SavedValues(const SavedValues&) = delete;
     SavedValues& operator=(const SavedValues&) = delete;
@@ -53,6 +54,9 @@ class SavedValues : public SavedKind {
     /// its pieces; after a load `end_load` puts what was written to it in place.
     virtual bool is_copy() const noexcept { return false; }
     virtual void end_load() {}
+    /// Notes, and returns, whether a load reads the values of a parameter.
+    void will_read(std::size_t parameter) { read_[parameter] = 1; }
+    bool is_read(std::size_t parameter) const noexcept { return read_[parameter] != 0; }
     /// Returns what accesses device memory, ordered after the compute stream's work; null where the host can access
     /// it.
     virtual std::unique_ptr<MemoryCopies> copies(SourceLocation where) const = 0;
@@ -64,18 +68,27 @@ class SavedValues : public SavedKind {
 
     /// Returns where the values lie: the group's geometry, or that of its blocks of 8 bits.
     const GroupGeometry& geometry() const noexcept { return *geometry_; }
-    /// Returns the tensors that hold the values of parameter `p`, which have the user's names where values are
-    /// elements.
+    /// Returns the tensors that hold the values of parameter `p`, in the files of their kind. Scales are in one
+    /// tensor, in their own order, with the name of the codes where those are in one tensor too.
     std::vector<std::pair<std::string, StoredOrder>> stored(const TensorNames& names, std::size_t p,
                                                             SourceLocation where) const {
         const PlacedParameter& parameter = geometry_->parameters[p];
-        return StoredOrder::of(
-            kind.scales ? stored_by_path(geometry_->path, parameter) : names(geometry_->path, parameter),
-            geometry_->path, parameter, where);
+        StoredAs as = names(named_->path, named_->parameters[p]);
+        if (kind.scales && !as.absent) {
+            const bool alone = as.parts.empty() && !as.begin;
+            as = shardkit::stored(alone ? as.name : concat(named_->path, ".", parameter.name), parameter.shape);
+        }
+        return StoredOrder::of(as, geometry_->path, parameter, where);
     }
+
+  protected:
+    /// Takes names from the group whose blocks' geometry it has.
+    void name_as(const GroupGeometry& group) noexcept { named_ = &group; }
 
   private:
     const GroupGeometry* geometry_;
+    const GroupGeometry* named_ = geometry_;
+    std::vector<char> read_;
 };
 
 template <class Engine, class T>
@@ -176,7 +189,9 @@ class SavedScales final : private GroupGeometry, public SavedValuesOf<Engine, fl
                 StoredKind codes, std::span<float> scales, const std::vector<char>& saved_ones)
         : GroupGeometry(blocks_of(group)),
           SavedValuesOf<Engine, float>(context, *this, communicators, {codes.role, codes.state, true}, scales,
-                                       GroupGeometry::updated, saved_ones) {}
+                                       GroupGeometry::updated, saved_ones) {
+        this->name_as(group);
+    }
 };
 
 /// Split master weights, as the fp32 numbers that they are.
@@ -231,6 +246,26 @@ class SavedSplitMaster final : public SavedValues {
     mutable std::vector<Master> copy_;
 };
 
+/// A state of a group, which a load can show in the form that it does not have in memory: as numbers where it is in
+/// blocks of 8 bits, as codes and scales where it is not.
+class StateForm {
+  public:
+    /// `first_values`, `values_count`: its values in the group: numbers, or codes and scales.
+    StateForm(std::size_t first_values, std::size_t values_count) : first(first_values), count(values_count) {}
+    virtual ~StateForm() = default;
+    StateForm(const StateForm&) = delete;
+    StateForm& operator=(const StateForm&) = delete;
+
+    bool in_blocks() const noexcept { return count == 2; }
+    /// Returns what takes the place of its values, of which `values` are the first.
+    /// @throws std::invalid_argument where blocks of 8 bits would not lie in the rank's memory as they do in a file
+    virtual std::vector<std::unique_ptr<SavedValues>> other(const SavedValues& values,
+                                                            SourceLocation where) const = 0;
+
+    std::size_t first;
+    std::size_t count;
+};
+
 /// One group of a state.
 class SavedGroup {
   public:
@@ -259,6 +294,8 @@ class SavedGroup {
     }
 
     std::vector<std::unique_ptr<SavedValues>> values;
+    /// The states among them, in their order.
+    std::vector<std::unique_ptr<StateForm>> forms;
 
   protected:
     std::vector<MemoryReader**> of_states_;

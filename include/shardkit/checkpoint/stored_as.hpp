@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <optional>
 #include <string>
@@ -291,6 +292,18 @@ class StoredOrder {
     std::size_t rank_ = 0;
     bool plain_ = true;
 };
+
+/// Returns the user's names for an alias; none where `names` only knows parameters.
+inline std::vector<std::string> names_of_alias(const TensorNames& names, const std::string& path,
+                                               const ParameterRecord& alias, SourceLocation where) {
+    std::vector<std::string> all;
+    try {
+        for (auto& [name, order] : StoredOrder::of(names(path, alias), path, alias, where)) {
+            all.push_back(std::move(name));
+        }
+    } catch (const std::exception&) { all.clear(); }
+    return all;
+}
 
 }  // namespace detail
 

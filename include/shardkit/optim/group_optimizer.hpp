@@ -19,6 +19,7 @@
 #include <shardkit/layout/segments.hpp>
 #include <shardkit/optim/group_progress.hpp>
 #include <shardkit/optim/param_group.hpp>
+#include <shardkit/optim/require_blocks.hpp>
 #include <shardkit/optim/state_memory.hpp>
 #include <shardkit/optim/state_storage.hpp>
 #include <shardkit/optim/update.hpp>
@@ -152,9 +153,6 @@ class GroupOptimizer {
     /// How far each choice is where those that share one are as far as each other; none where they are not.
     std::optional<std::vector<std::vector<std::uint64_t>>> numbers_of_choices(const GroupProgress& progress) const;
 
-    /// Refuses a group whose blocks would depend on the mesh: a block is 32 elements of the whole parameter.
-    void require_blocks(const GroupGeometry& group, SourceLocation where) const;
-
     static Choice choice_of(std::string_view path, const PlacedParameter& parameter,
                             std::span<const ParamGroup> param_groups) {
         const std::size_t g = param_group_of(path, parameter.name, param_groups);
@@ -226,34 +224,12 @@ GroupOptimizer<Rule, Engine, ElementType>::GroupOptimizer(Context<Engine>& conte
         throw std::logic_error(concat("optimizer: Rule::state_count is ", states_used_,
                                       ", a number of states that Rule::Update does not take"));
     }
-    if constexpr (Storage::format == StateFormat::block8) { require_blocks(group, where); }
+    if constexpr (Storage::format == StateFormat::block8) { require_blocks(group, updated_, where); }
     Fnv seed;
     seed.add(group.path);
     state_seed_ = seed.hash;
     for (std::size_t s = 0; s < states_used_; ++s) {
         states_[s] = State(context, group.path, Rule::state_names[s], group.updated.size());
-    }
-}
-
-template <class Rule, class Engine, class ElementType>
-void GroupOptimizer<Rule, Engine, ElementType>::require_blocks(const GroupGeometry& group,
-                                                               SourceLocation where) const {
-    const auto refuse = [&](const PlacedParameter& p, auto&&... why) {
-        throw_invalid_argument(where, "states in blocks of 8 bits: '", group.path, ".", p.name, "' ", why...,
-                               "; a block is ", Block8::block,
-                               " elements of one parameter on every mesh: expected StateFormat::bf16 or full");
-    };
-    for (std::size_t n = 0; n < group.parameters.size(); ++n) {
-        const PlacedParameter& p = group.parameters[n];
-        if (!updates(n)) { continue; }
-        if (p.range.begin % Block8::block != 0) {
-            refuse(p, "begins at element ", p.range.begin, " of its group's memory, which Packing::aligned avoids");
-        }
-        if (p.part.numel() == p.shape.numel()) { continue; }
-        const bool whole_rows = p.shape.extents[p.shape.rank - 1] % Block8::block == 0;
-        if (p.part.block() % Block8::block != 0 || !(whole_rows || p.tp.dimension == 0)) {
-            refuse(p, "is split over tp into rows of ", p.part.block(), " elements");
-        }
     }
 }
 

@@ -48,10 +48,10 @@ class ListStates final : public StateVisitor<Engine> {
         numbers.push_back({concat("'", group_->path(), "' step counts"), hash});
         updated_ = progress.updated;
     }
-    void state(std::string_view name, std::span<float> values) override { add(name, values, 1); }
-    void state(std::string_view name, std::span<double> values) override { add(name, values, 1); }
-    void state(std::string_view name, std::span<bf16> values) override { add(name, values, 1); }
-    void state(std::string_view name, Block8Span values) override {
+    void state(std::string_view name, std::span<float> values, bool /*square*/) override { add(name, values, 1); }
+    void state(std::string_view name, std::span<double> values, bool /*square*/) override { add(name, values, 1); }
+    void state(std::string_view name, std::span<bf16> values, bool /*square*/) override { add(name, values, 1); }
+    void state(std::string_view name, Block8Span values, bool /*square*/) override {
         add(name, values.codes, 1);
         add(name, values.scales, Block8::block);
     }

@@ -49,11 +49,12 @@ class StateVisitor {
     virtual void group(Group<Engine>& group, MemoryReader*& reader) = 0;
     /// How far its updates are, and of which parameters they are; one who restores replaces it.
     virtual void progress(GroupProgress& progress) = 0;
-    /// A state of the elements that this rank updates, in the engine's memory.
-    virtual void state(std::string_view name, std::span<float> values) = 0;
-    virtual void state(std::string_view name, std::span<double> values) = 0;
-    virtual void state(std::string_view name, std::span<bf16> values) = 0;
-    virtual void state(std::string_view name, Block8Span values) = 0;
+    /// A state of the elements that this rank updates, in the engine's memory. `square`: whether its numbers are
+    /// squares, which blocks of 8 bits store in other codes.
+    virtual void state(std::string_view name, std::span<float> values, bool square) = 0;
+    virtual void state(std::string_view name, std::span<double> values, bool square) = 0;
+    virtual void state(std::string_view name, std::span<bf16> values, bool square) = 0;
+    virtual void state(std::string_view name, Block8Span values, bool square) = 0;
     /// The hash of an optimizer's hyper-parameters in the engine's memory, behind its groups; for a comparison alone.
     virtual void hyper_parameters(StatementHash /*hash*/) {}
 

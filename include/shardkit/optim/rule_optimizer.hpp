@@ -318,7 +318,7 @@ class RuleOptimizer : public Optimizer<EngineType> {
                         "StateFormat::bf16 or full");
                 }
                 for (std::size_t s = 0; s < group.states_used(); ++s) {
-                    visitor.state(Rule::state_names[s], group.state(s));
+                    visitor.state(Rule::state_names[s], group.state(s), (detail::squares_of<Rule>() >> s & 1U) != 0);
                 }
                 const bool takes = purpose == Purpose::capture || purpose == Purpose::compare;
                 as_chosen = (takes || group.takes(progress)) && as_chosen;

@@ -7,6 +7,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -196,29 +199,201 @@ TEST_CASE("a plan counts the bytes of the states: 2 of an element in bf16, 1 and
     CHECK(bytes(sk::StateFormat::block8) == 2 * group.shard_numel + 2 * 4 * (group.shard_numel / 32));
 }
 
-TEST_CASE(
-    "a checkpoint of states in blocks has codes and scales, and says so to an optimizer that stores otherwise") {
+template <class T>
+std::vector<T> bytes_of(const std::string& path, const std::string& name) {
+    const sk::SafetensorsFile header(path);
+    std::ifstream file(path, std::ios::binary);
+    std::uint64_t length = 0;
+    file.read(reinterpret_cast<char*>(&length), sizeof length);
+    for (const sk::safetensors::Tensor& tensor : header.tensors()) {
+        if (tensor.name != name) { continue; }
+        std::vector<T> values(tensor.bytes.size() / sizeof(T));
+        file.seekg(static_cast<std::streamoff>(sizeof length + length + tensor.bytes.begin));
+        file.read(reinterpret_cast<char*>(values.data()), static_cast<std::streamsize>(values.size() * sizeof(T)));
+        return values;
+    }
+    FAIL("no tensor ", name, " in ", path);
+    return {};
+}
+/// The numbers that a step's codes and scales stand for, by the formulas of docs/precision.md in fp64.
+std::vector<double> decoded(const std::string& step) {
+    std::vector<double> all;
+    for (const std::string state : {"exp_avg", "exp_avg_sq"}) {
+        for (const std::string parameter : {"layer.weight", "layer.bias", "layer.one"}) {
+            const auto codes = bytes_of<std::uint8_t>(step + "/state/" + state + ".safetensors", parameter);
+            const auto scales = bytes_of<float>(step + "/state/" + state + ".scales.safetensors", parameter);
+            for (std::size_t i = 0; i < codes.size(); ++i) {
+                const double root = state == "exp_avg" ? (codes[i] - 128.0) / 127 : codes[i] / 255.0;
+                all.push_back((state == "exp_avg" ? root * std::abs(root) : root * root) *
+                              static_cast<double>(scales[i / 32]));
+            }
+        }
+    }
+    return all;
+}
+std::string only_step(const Folder& folder) {
+    std::string path;
+    sk::threads::run(sk::DeviceMesh<1>{}, [&](auto& rank) { path = sk::latest(rank, folder.path())->path; });
+    return path;
+}
+
+TEST_CASE("a checkpoint of states in blocks loads into full ones, and back without a change") {
+    using sk::StateFormat;
+    const auto in_blocks = adamw<StateFormat::block8>;
+    const auto in_full = adamw<StateFormat::full>;
+    const sk::DynamicPolicy whole(sk::NoShard{});
+    const sk::DynamicPolicy shards(sk::FullShard{});
     const Folder folder;
-    const auto make8 = adamw<sk::StateFormat::block8>;
-    trained<AdamW<sk::StateFormat::block8>>(2, sk::DynamicPolicy(sk::FullShard{}), 0, 3, make8, folder.path());
-    const auto refusal = [&](auto make) {
+    trained<AdamW<StateFormat::block8>>(2, shards, 0, 3, in_blocks, folder.path());
+    const std::string step = only_step(folder);
+    const std::vector<double> expected = decoded(step);
+    for (const std::size_t ranks : std::vector<std::size_t>{1, 3}) {
+        CAPTURE(ranks);
+        std::vector<float> loaded(expected.size());
+        const Folder there;
+        sk::threads::run(sk::DeviceMesh<sk::dynamic>{ranks}, [&](auto& rank) {
+            Trainer<AdamW<StateFormat::full>> trainer(rank, ranks == 1 ? whole : shards, in_full);
+            sk::load(rank, step, trainer.state);
+            std::size_t at = 0;
+            for (const std::string_view kind : {"exp_avg", "exp_avg_sq"}) {
+                for (const sk::ParameterRecord& parameter : trainer.layer.parameters()) {
+                    for (const sk::ShardInfo& shard : trainer.optimizer.shards()) {
+                        if (shard.kind != kind || shard.parameter != parameter.name) { continue; }
+                        std::copy_n(static_cast<const float*>(shard.data), shard.range.size(),
+                                    loaded.begin() + static_cast<std::ptrdiff_t>(at + shard.range.begin));
+                    }
+                    at += parameter.shape.numel();
+                }
+            }
+            sk::save(rank, there.path(), 3, trainer.state);
+        });
+        for (std::size_t i = 0; i < expected.size(); ++i) {
+            if (std::abs(static_cast<double>(loaded[i]) - expected[i]) > 4e-7 * std::abs(expected[i])) {
+                FAIL("element ", i, ": ", loaded[i], " and not ", expected[i]);
+            }
+        }
+        // The full states' file gives the codes back: the run goes on as the one that never left its blocks.
+        const std::uint64_t there_and_back =
+            trained<AdamW<StateFormat::block8>>(5, shards, 3, 7, in_blocks, there.path());
+        const Folder same;
+        std::filesystem::copy(folder.path(), same.path(), std::filesystem::copy_options::recursive);
+        CHECK(there_and_back == trained<AdamW<StateFormat::block8>>(1, whole, 3, 7, in_blocks, same.path()));
+    }
+    // Into bf16 and out of full ones: one result on every mesh.
+    const auto moved = [&](std::size_t ranks, const sk::DynamicPolicy& policy, const auto& make, const Folder& from) {
         using Optimizer = decltype(make(std::declval<const sk::Model<Engine>&>()));
-        return thrown_message<sk::FileError>(
-            [&] { trained<Optimizer>(1, sk::DynamicPolicy(sk::NoShard{}), 3, 4, make, folder.path()); });
+        const Folder copy;
+        std::filesystem::copy(from.path(), copy.path(), std::filesystem::copy_options::recursive);
+        return trained<Optimizer>(ranks, policy, 3, 5, make, copy.path());
     };
-    CHECK(refusal(adamw<sk::StateFormat::full>).find("has elements of type U8, expected F64, F32, BF16 or F16") !=
-          std::string::npos);
-    // From full ones to bf16, and back: what is stored is read with the digits that there are.
+    CHECK(moved(1, whole, adamw<StateFormat::bf16>, folder) == moved(3, shards, adamw<StateFormat::bf16>, folder));
     const Folder full;
-    trained<AdamW<sk::StateFormat::full>>(2, sk::DynamicPolicy(sk::FullShard{}), 0, 3, adamw<sk::StateFormat::full>,
-                                          full.path());
-    const std::string message = thrown_message<sk::FileError>([&] {
-        trained<AdamW<sk::StateFormat::block8>>(1, sk::DynamicPolicy(sk::NoShard{}), 3, 4, make8, full.path());
+    trained<AdamW<StateFormat::full>>(2, shards, 0, 3, in_full, full.path());
+    CHECK(moved(1, whole, in_blocks, full) == moved(3, shards, in_blocks, full));
+    // Each number becomes the nearest of its block.
+    const Folder nearest;
+    sk::threads::run(sk::DeviceMesh<3>{}, [&](auto& rank) {
+        Trainer<AdamW<StateFormat::block8>> trainer(rank, shards, in_blocks);
+        sk::load(rank, sk::latest(rank, full.path())->path, trainer.state);
+        sk::save(rank, nearest.path(), 3, trainer.state);
     });
-    CHECK(message.find("has elements of type F32, expected U8: the optimizer keeps its states in blocks of 8 bits") !=
+    const std::vector<double> coded = decoded(only_step(nearest));
+    std::size_t at = 0;
+    for (const std::string state : {"exp_avg", "exp_avg_sq"}) {
+        const double steps = state == "exp_avg" ? 127 : 255;
+        for (const std::string parameter : {"layer.weight", "layer.bias", "layer.one"}) {
+            const auto given = bytes_of<float>(only_step(full) + "/state/" + state + ".safetensors", parameter);
+            for (std::size_t i = 0; i < given.size(); ++i, ++at) {
+                const std::size_t block = i / 32 * 32;
+                double scale = 0;
+                for (std::size_t k = block; k < std::min(block + 32, given.size()); ++k) {
+                    scale = std::max(scale, std::abs(static_cast<double>(given[k])));
+                }
+                const double number = given[i];
+                const double below = std::floor(steps * std::sqrt(std::abs(number) / scale));
+                const double half = (state == "exp_avg_sq" && below == 0 ? 1 : below + 0.5) / (steps * steps);
+                if (std::abs(coded[at] - number) > (half + 1e-6) * scale) {
+                    FAIL(state, " of ", parameter, ", element ", i, ": ", coded[at], " for ", number, " of ", scale);
+                }
+            }
+        }
+    }
+    CHECK(moved(1, whole, adamw<StateFormat::bf16>, full) == moved(2, shards, adamw<StateFormat::bf16>, full));
+}
+
+TEST_CASE("scales have the names of their codes, and codes without scales are refused") {
+    using sk::StateFormat;
+    using Names = sk::TensorNames;
+    const Names called = [](std::string_view, const sk::ParameterRecord& p) {
+        return p.name == "weight" ? sk::stored_transposed("W", p.shape)
+                                  : (p.name == "one" ? sk::not_stored() : sk::stored("b", p.shape));
+    };
+    const Names in_parts = [](std::string_view path, const sk::ParameterRecord& p) {
+        return p.name == "weight" ? sk::stored_rows({{"q", 60}, {"k", 7}}, p.shape) : sk::stored_by_path(path, p);
+    };
+    /// Saves after three steps of a group "layer" as `save_names` say, and loads into a group `path`.
+    const auto moved = [&](const Names& save_names, const char* path, const Names& load_names, auto format) {
+        const Folder folder;
+        std::vector<float> moments(std::size_t{67} * 13);
+        sk::threads::run(sk::DeviceMesh<2>{}, [&](auto& rank) {
+            Trainer<AdamW<StateFormat::block8>> trainer(rank, sk::DynamicPolicy(sk::FullShard{}),
+                                                        adamw<StateFormat::block8>);
+            for (std::size_t s = 0; s < 3; ++s) { trainer.step(s); }
+            sk::save(rank, folder.path(), 3, trainer.state, {.names = save_names});
+            Layer other(rank, path, sk::Shapes<Net>{}, Layer::Options{sk::DynamicPolicy(sk::FullShard{})});
+            sk::Model model{other};
+            sk::AdamW optimizer{model, format};
+            sk::load(rank, sk::latest(rank, folder.path())->path, sk::CheckpointState{model, optimizer},
+                     {.names = load_names, .subset = true});
+            for (const sk::ShardInfo& shard : optimizer.shards()) {
+                if (shard.kind != "exp_avg" || shard.parameter != "weight") { continue; }
+                for (std::size_t i = 0; i < shard.range.size(); ++i) {
+                    moments[shard.range.begin + i] = shard.type == sk::ElementType::fp32
+                                                         ? static_cast<const float*>(shard.data)[i]
+                                                         : static_cast<const std::uint8_t*>(shard.data)[i];
+                }
+            }
+        });
+        return moments;
+    };
+    const auto check_equal = [&](auto format) {
+        const std::vector<float> plain = moved(sk::stored_by_path, "layer", sk::stored_by_path, format);
+        CHECK(std::count(plain.begin(), plain.end(), plain.front()) < 100);
+        CHECK(moved(called, "layer", called, format) == plain);
+        CHECK(moved(in_parts, "layer", in_parts, format) == plain);
+    };
+    check_equal(sk::states_in<StateFormat::block8>);
+    check_equal(sk::states_in<StateFormat::full>);
+    const auto refused = [&](auto format) {
+        return thrown_message<sk::FileError>([&] { moved(in_parts, "net", in_parts, format); });
+    };
+    const char* const text = "lack 'exp_avg.scales of net.weight', without which the rest of the state is no number";
+    CHECK(refused(sk::states_in<StateFormat::block8>).find(text) != std::string::npos);
+    CHECK(refused(sk::states_in<StateFormat::full>).find(text) != std::string::npos);
+}
+
+TEST_CASE("codes are refused by a group whose memory has no blocks") {
+    using sk::StateFormat;
+    const Folder folder;
+    struct Odd : sk::Param<"odd", float, 5> {};
+    using Pair = sk::Params<Odd, Bias>;
+    const auto with = [&](sk::Packing packing, auto format, const auto& use) {
+        sk::threads::run(sk::DeviceMesh<2>{}, [&](auto& rank) {
+            using Of = sk::Sharded<Pair, sk::FullShard, Engine>;
+            Of layer{rank, "layer", sk::Shapes<Pair>{}, typename Of::Options{.packing = packing}};
+            sk::Model model{layer};
+            sk::AdamW optimizer{model, format};
+            use(rank, sk::CheckpointState{model, optimizer});
+        });
+    };
+    with(sk::Packing::aligned, sk::states_in<StateFormat::block8>,
+         [&](auto& rank, const auto& state) { sk::save(rank, folder.path(), 3, state); });
+    const std::string message = thrown_message<std::invalid_argument>([&] {
+        with(sk::Packing::packed, sk::states_in<StateFormat::full>,
+             [&](auto& rank, const auto& state) { sk::load(rank, only_step(folder), state); });
+    });
+    CHECK(message.find("'layer.bias' begins at element 5 of its group's memory, which Packing::aligned avoids") !=
           std::string::npos);
-    CHECK(trained<AdamW<sk::StateFormat::bf16>>(1, sk::DynamicPolicy(sk::NoShard{}), 3, 4,
-                                                adamw<sk::StateFormat::bf16>, full.path()) != 0);
 }
 
 TEST_CASE("blocks are refused where they would depend on the mesh") {

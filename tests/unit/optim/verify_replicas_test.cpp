@@ -248,10 +248,10 @@ class CountOn final : public sk::detail::StateVisitor<Engine> {
         ++progress.own[0];
         for (std::size_t p = 0; p < progress.updated.size(); ++p) { ++progress.of(p)[0]; }
     }
-    void state(std::string_view /*name*/, std::span<float> /*values*/) override {}
-    void state(std::string_view /*name*/, std::span<double> /*values*/) override {}
-    void state(std::string_view /*name*/, std::span<sk::bf16> /*values*/) override {}
-    void state(std::string_view /*name*/, sk::Block8Span /*values*/) override {}
+    void state(std::string_view /*name*/, std::span<float> /*values*/, bool /*square*/) override {}
+    void state(std::string_view /*name*/, std::span<double> /*values*/, bool /*square*/) override {}
+    void state(std::string_view /*name*/, std::span<sk::bf16> /*values*/, bool /*square*/) override {}
+    void state(std::string_view /*name*/, sk::Block8Span /*values*/, bool /*square*/) override {}
     Purpose purpose() const noexcept override { return Purpose::restore; }
 };
 

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+#include <shardkit/checkpoint/saved_group.hpp>
+#include <shardkit/core/block8.hpp>
+#include <shardkit/layout/segments.hpp>
+#include <shardkit/optim/require_blocks.hpp>
+#include <shardkit/optim/state_storage.hpp>
+
+// States that a file stores otherwise than the optimizer does: numbers in place of blocks of 8 bits, and the other
+// way round. A load reads the file's form into host memory and converts it.
+
+namespace shardkit::detail {
+
+/// A load's copy of values in host memory, in the form that a file has.
+template <class T>
+class LoadedCopy : public SavedValues {
+  public:
+    LoadedCopy(StoredKind of_kind, const GroupGeometry& geometry, std::vector<char> parameters)
+        : SavedValues({of_kind, element_type_of<T>, true, geometry.updated, geometry.updated, std::move(parameters)},
+                      geometry) {}
+
+    std::byte* memory(std::size_t flat) const override {
+        copy_.resize(loaded.size());
+        return reinterpret_cast<std::byte*>(copy_.data() + (flat - loaded.begin));
+    }
+    std::unique_ptr<MemoryCopies> copies(SourceLocation /*where*/) const override { return nullptr; }
+    bool is_copy() const noexcept override { return true; }
+    void whole(std::span<const std::size_t> /*parameters*/,
+               const std::function<void(std::size_t, std::span<const std::byte>)>& /*use*/,
+               SourceLocation /*where*/) const override {
+        throw std::logic_error("a copy of a load is not saved");
+    }
+
+  protected:
+    std::span<const T> copy() const noexcept { return copy_; }
+    void release() { copy_ = {}; }
+
+  private:
+    mutable std::vector<T> copy_;
+};
+
+/// Codes or scales from a file, for a state that is kept as numbers.
+template <class T>
+struct LoadedPart final : LoadedCopy<T> {
+    using LoadedCopy<T>::LoadedCopy;
+    using LoadedCopy<T>::copy;
+};
+
+/// The elements of the parameters that a load reads, relative to those that this rank updates.
+inline std::vector<IndexRange> read_elements(const SavedValues& values) {
+    std::vector<IndexRange> ranges;
+    const GroupGeometry& group = values.geometry();
+    for_each_segment(group.parameters, group.updated, [&](const Segment& segment) {
+        if (values.is_read(segment.parameter)) { ranges.push_back(relative_to(segment.flat, group.updated.begin)); }
+    });
+    return ranges;
+}
+
+/// A state in blocks of 8 bits, whose file has numbers. Numbers become the nearest codes, so that those which came
+/// from codes become the same ones.
+template <class Engine>
+class NumbersOfBlocks final : public LoadedCopy<float> {
+  public:
+    NumbersOfBlocks(Context<Engine>& context, const SavedValues& codes, Block8Span memory, bool square)
+        : LoadedCopy<float>(codes.kind, codes.geometry(), codes.of),
+          context_(context),
+          memory_(memory),
+          square_(square) {}
+
+    void end_load() override {
+        const auto stream = context_.compute_stream();
+        for (const IndexRange range : read_elements(*this)) {
+            const Block8Span to = memory_.subspan(range.begin, range.size());
+            std::vector<std::uint8_t> codes(to.codes.size());
+            std::vector<float> scales(to.scales.size());
+            for (std::size_t block = 0; block < scales.size(); ++block) {
+                const std::size_t begin = block * Block8::block;
+                const std::span numbers =
+                    copy().subspan(range.begin + begin, std::min(Block8::block, range.size() - begin));
+                float largest = 0;
+                for (const float number : numbers) { largest = Block8::larger(largest, number); }
+                scales[block] = Block8::scale(largest);
+                for (std::size_t i = 0; i < numbers.size(); ++i) {
+                    codes[begin + i] = code(numbers[i], Block8::inverse(largest));
+                }
+            }
+            Engine::Kernels::copy_in(stream, std::span<const std::uint8_t>(codes), to.codes);
+            Engine::Kernels::copy_in(stream, std::span<const float>(scales), to.scales);
+        }
+        release();
+    }
+
+  private:
+    std::uint8_t code(float number, float inverse) const {
+        constexpr float nearest = 0.5F;
+        const float code = square_ ? Block8::encode<true>(number, inverse, nearest)
+                                   : Block8::encode<false>(number, inverse, nearest);
+        return static_cast<std::uint8_t>(code);
+    }
+
+    Context<Engine>& context_;
+    Block8Span memory_;
+    bool square_;
+};
+
+/// The scales of a state that is kept as numbers of type T, whose file has codes and scales. They are read after the
+/// codes.
+template <class Engine, class T>
+class BlocksOfNumbers final : private GroupGeometry, public LoadedCopy<float> {
+  public:
+    BlocksOfNumbers(Context<Engine>& context, const LoadedPart<std::uint8_t>& codes, std::span<T> memory, bool square)
+        : GroupGeometry(blocks_of(codes.geometry())),
+          LoadedCopy<float>({codes.kind.role, codes.kind.state, true}, static_cast<const GroupGeometry&>(*this),
+                            codes.of),
+          context_(context),
+          codes_(codes),
+          memory_(memory),
+          square_(square) {
+        this->name_as(codes.geometry());
+    }
+
+    void end_load() override {
+        const auto stream = context_.compute_stream();
+        for (const IndexRange range : read_elements(codes_)) {
+            std::vector<T> numbers(range.size());
+            for (std::size_t i = 0; i < numbers.size(); ++i) {
+                const std::size_t element = range.begin + i;
+                const auto code = static_cast<float>(codes_.copy()[element]);
+                const float scale = copy()[element / Block8::block];
+                const float number = square_ ? Block8::decode<true>(code, scale) : Block8::decode<false>(code, scale);
+                numbers[i] = static_cast<T>(static_cast<Arithmetic<T>>(number));
+            }
+            Engine::Kernels::copy_in(stream, std::span<const T>(numbers), memory_.subspan(range.begin, range.size()));
+        }
+        release();
+    }
+
+  private:
+    Context<Engine>& context_;
+    const LoadedPart<std::uint8_t>& codes_;
+    std::span<T> memory_;
+    bool square_;
+};
+
+template <class Engine>
+class BlockForm final : public StateForm {
+  public:
+    BlockForm(Context<Engine>& context, std::size_t first_values, Block8Span memory, bool square)
+        : StateForm(first_values, 2), context_(context), memory_(memory), square_(square) {}
+    std::vector<std::unique_ptr<SavedValues>> other(const SavedValues& codes,
+                                                    SourceLocation /*where*/) const override {
+        std::vector<std::unique_ptr<SavedValues>> numbers;
+        numbers.push_back(std::make_unique<NumbersOfBlocks<Engine>>(context_, codes, memory_, square_));
+        return numbers;
+    }
+
+  private:
+    Context<Engine>& context_;
+    Block8Span memory_;
+    bool square_;
+};
+
+template <class Engine, class T>
+class NumberForm final : public StateForm {
+  public:
+    NumberForm(Context<Engine>& context, std::size_t first_values, std::span<T> memory, bool square)
+        : StateForm(first_values, 1), context_(context), memory_(memory), square_(square) {}
+    std::vector<std::unique_ptr<SavedValues>> other(const SavedValues& values, SourceLocation where) const override {
+        require_blocks(values.geometry(), values.of, where);
+        auto codes = std::make_unique<LoadedPart<std::uint8_t>>(values.kind, values.geometry(), values.of);
+        auto scales = std::make_unique<BlocksOfNumbers<Engine, T>>(context_, *codes, memory_, square_);
+        std::vector<std::unique_ptr<SavedValues>> both;
+        both.push_back(std::move(codes));
+        both.push_back(std::move(scales));
+        return both;
+    }
+
+  private:
+    Context<Engine>& context_;
+    std::span<T> memory_;
+    bool square_;
+};
+
+}  // namespace shardkit::detail
