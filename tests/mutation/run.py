@@ -312,6 +312,54 @@ SLICES = [
 ]
 
 
+# What comparisons of replicas and hashes over ranks are made of, by statements and by expressions.
+REPLICAS = "shardkit/optim/verify_replicas.hpp"
+HASHES = "shardkit/optim/hash_values.hpp"
+HELD = "shardkit/sharded/held_values.hpp"
+ROWS_HELD = "shardkit/sharded/group_state_held.hpp"
+NUMBERS = "shardkit/rank/gather_values.hpp"
+SPLIT_TOO = "if (!parameter.split_over_tp()) { axes.push_back(Tp::name); }"
+HOLDERS = "axes_of([[extent == Extent::full ? Over::data : Over::replicas]],"
+COMPARED = [
+    (REPLICAS, "what tp does not split not compared over tp", SPLIT_TOO, "static_cast<void>(parameter);"),
+    (REPLICAS, "what tp splits compared over tp", SPLIT_TOO, "axes.push_back(Tp::name);"),
+    (REPLICAS, "items without their digests", "if (item.piece != none) { item.digest = digests[item.piece]; }",
+     "static_cast<void>(item);"),
+    (REPLICAS, "a set's hash without its items",
+     "for (const Item& item : items_) { all[item.holders] = statement_hash(all[item.holders], item.digest); }",
+     "static_cast<void>(where);"),
+    (REPLICAS, "numbers that every rank holds not compared",
+     "for (auto& number : states.numbers) { comparison.add(std::move(number.name), number.hash); }",
+     "static_cast<void>(where);"),
+    (REPLICAS, "an optimizer's states not compared",
+     "for (const auto& state : states.states) { comparison.add(state.group->geometry(), state.values); }",
+     "static_cast<void>(where);"),
+    (HASHES, "elements counted by each rank that holds them", "piece.flat = intersect(piece.flat, group.own);",
+     "static_cast<void>(group);"),
+    (HASHES, "elements counted by each replica",
+     "if (piece.flat.empty() || group.replica(piece.parameter, Placement::sharded) != 0) { continue; }",
+     "if (piece.flat.empty()) { continue; }"),
+    (HASHES, "the last rank's hash alone", "hashes_[i].hash += all.of(rank, i);", "hashes_[i].hash = all.of(rank, i);"),
+    (NUMBERS, "lower halves of numbers lost", "halves.push_back(static_cast<double>(number & 0xffff'ffffU));",
+     "halves.push_back(0);"),
+    (HELD, "digests that do not know an element's place", "sum += element_digest(seed, number, bits);",
+     "sum += element_digest(seed, 0, bits);"),
+    (HELD, "the last lane's digest alone", "for (const std::uint64_t each : sums) { sum += each; }",
+     "for (const std::uint64_t each : sums) { sum = each; }"),
+    (ROWS_HELD, "stale copies compared", "add(row.role, parameters_.gather_source(), geometry_.updated, Extent::shard);",
+     "add_row(row, parameters_.resting());"),
+]
+COMPARED_EXPRESSIONS = [
+    (REPLICAS, "shards compared with each other", HOLDERS, "Over::data"),
+    (REPLICAS, "full copies not compared", HOLDERS, "Over::replicas"),
+    (REPLICAS, "each rank compared with itself", "hashes.of([[group_of(set, rank).color()]], set)", "rank"),
+    (REPLICAS, "half of the ranks is a majority", "if ([[2 * most->second > group.size()]])", "2 * most->second >= group.size()"),
+    (HELD, "numbers in a part taken for those in the whole tensor",
+     "[[contiguous ? begin + i * unit : part.whole_index(first + i * unit)]];", "begin + i * unit"),
+    (HELD, "a part's first element taken for the tensor's", "begin = [[part.whole_index(0) + first]];", "first"),
+]
+
+
 def split_arguments(text):
     arguments, depth, current = [], 0, ""
     for character in text:
@@ -619,7 +667,7 @@ def main():
     parser.add_argument("--compiler", default="g++")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--target",
-                        help="library, optimizers, rounding, matrices, exact, tree, slices, layers or trainer; all of them if not given")
+                        help="library, optimizers, rounding, matrices, exact, tree, replicas, slices, layers or trainer; all of them if not given")
     options = parser.parse_args()
     trainer = ([TRAINER / "allocation_counter.cpp", TRAINER / "model/blas.cpp"],
                [f"-I{EXAMPLES}", *package_flags("--cflags", "openblas"), *package_flags("--libs", "openblas")])
@@ -633,6 +681,8 @@ def main():
         Target("states", ROOT / "include", [], "states_killer.cpp", statements=STATES, expressions=CODES),
         Target("exact", ROOT / "include", [], "exact_killer.cpp", statements=EXACT),
         Target("tree", ROOT / "include", [], "tree_killer.cpp", statements=TREE),
+        Target("replicas", ROOT / "include", [], "replicas_killer.cpp", statements=COMPARED,
+               expressions=COMPARED_EXPRESSIONS),
         Target("slices", ROOT / "include", [], "slices_killer.cpp", flags=["-pthread"], statements=SLICES),
         Target("layers", ROOT / "include", ["shardkit/tensor_parallel", "shardkit/context_parallel"],
                "trainer_killer.cpp", *trainer),

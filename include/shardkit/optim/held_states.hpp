@@ -45,7 +45,7 @@ class ListStates final : public StateVisitor<Engine> {
             hash = statement_hash(hash, std::uint64_t{part.parameter}, std::uint64_t{part.begin});
             add(part.numbers);
         }
-        numbers.push_back({concat("'", group_->path(), "' step counts"), hash});
+        numbers.push_back({concat("'", group_->path(), "' count of steps"), hash});
         updated_ = progress.updated;
     }
     void state(std::string_view name, std::span<float> values, bool /*square*/) override { add(name, values, 1); }
@@ -56,7 +56,7 @@ class ListStates final : public StateVisitor<Engine> {
         add(name, values.scales, Block8::block);
     }
     void hyper_parameters(StatementHash hash) override {
-        numbers.push_back({"the optimizer's hyper-parameters", hash});
+        numbers.push_back({"the optimizer's set of hyper-parameters", hash});
     }
     typename StateVisitor<Engine>::Purpose purpose() const noexcept override {
         return StateVisitor<Engine>::Purpose::compare;

@@ -256,12 +256,12 @@ class CountOn final : public sk::detail::StateVisitor<Engine> {
 };
 
 TEST_CASE("numbers that every rank holds are compared too: step counts, hyper-parameters, the loss scale") {
-    check_told("'layer' step counts", [](auto& trainer, auto& /*loss_scale*/) {
+    check_told("'layer' count of steps", [](auto& trainer, auto& /*loss_scale*/) {
         CountOn once;
         sk::Optimizer<Engine>& any = trainer.optimizer;
         sk::detail::Access::visit(any, once, sk::SourceLocation::current());
     });
-    check_told("the optimizer's hyper-parameters",
+    check_told("the optimizer's set of hyper-parameters",
                [](auto& trainer, auto& /*loss_scale*/) { trainer.optimizer.set_learning_rate(0.0100001); });
     check_told("the loss scale", [](auto& /*trainer*/, auto& loss_scale) {
         const_cast<sk::LossScaleState*>(loss_scale.data())->update(sk::FoundInf::no);
