@@ -160,9 +160,9 @@ int main() {
     sk::threads::run(sk::DeviceMesh<3>{}, [](auto& rank) {
         Training training(rank, "full_shard");
         if (rank.rank() == 2) { training.optimizer.set_learning_rate(0.02); }
-        expect(
-            training.verified().starts_with("verify_replicas: the optimizer's set of hyper-parameters differs on rank 2 "),
-            "another learning rate is not found");
+        expect(training.verified().starts_with(
+                   "verify_replicas: the optimizer's set of hyper-parameters differs on rank 2 "),
+               "another learning rate is not found");
     });
     check_hash(1, 1, "no_shard");
     check_hash(3, 1, "no_shard");
