@@ -29,6 +29,9 @@ EXCUSED = {
 WAIT = re.compile(r"(?<=[\s{;])(?:\w+|(?:context_|state_|state)(?:->|\.)\w+\(\))\.wait\((?P<event>[^;]*)\);")
 
 
+# Whose waits another program than the containers' looks for.
+OFFLOADED = "optim/offloaded_updates.hpp"
+
 # Of a cursor, for what it measures alone.
 MEASURED_WAIT = re.compile(r"(?<=[\s{;])led_\[g\]->await_reduced\((?P<event>)\);")
 # Of a norm, for what is reduced.
@@ -75,15 +78,17 @@ TURNS = [
 
 
 class Waits(Target):
-    """`patterns`: what is looked for, and in which folders."""
+    """`patterns`: what is looked for, and in which folders or files; `without`: names of files that are another's."""
 
-    def __init__(self, name, root, patterns, *arguments):
+    def __init__(self, name, root, patterns, *arguments, without=()):
         super().__init__(name, root, [], *arguments)
         self.patterns = patterns
+        self.without = without
 
     def mutants(self):
         for pattern, folders in self.patterns.items():
-            for header in (each for folder in folders for each in sorted((self.root / "shardkit" / folder).glob("*.hpp"))):
+            for header in (each for folder in folders for each in sorted((self.root / "shardkit").glob(
+                    folder if folder.endswith(".hpp") else f"{folder}/*.hpp")) if each.name not in self.without):
                 text = header.read_text(encoding="utf-8")
                 for match in pattern.finditer(text):
                     if (header.name, match.group(0)) in EXCUSED:
@@ -126,7 +131,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--compiler", default="g++")
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--target", help="containers, ends, ring, sums, host, measured or lanes; all of them if not given")
+    parser.add_argument("--target", help="containers, offload, ends, ring, sums, host, measured or lanes; all of them if not given")
     options = parser.parse_args()
     check_excused()
     flags = [f"-I{TESTS}", f"-I{STANDIN}", f"-I{STANDIN / 'include'}", "-pthread"]
@@ -134,7 +139,8 @@ def main():
         objects = build_standin(options.compiler, folder, options.jobs, flags)
         targets = [
             Waits("containers", ROOT / "include", {WAIT: ["sharded", "optim", "mesh", "memory", "schedule"], NORM_WAIT: ["optim"], SUMS_WAIT: ["step"]},
-                  "waits_killer.cpp", objects, [*flags, "-DSHARDKIT_CHECKED=1"]),
+                  "waits_killer.cpp", objects, [*flags, "-DSHARDKIT_CHECKED=1"], without=[OFFLOADED.rsplit("/")[-1]]),
+            Waits("offload", ROOT / "include", {WAIT: [OFFLOADED]}, "offload_killer.cpp", objects, flags),
             Waits("ends", ROOT / "include", {END: ["sharded", "schedule", "rank"], FORK: ["rank"]}, "ends_killer.cpp", [],
                   [*flags, "-DSHARDKIT_CHECKED=1"]),
             Waits("ring", ROOT / "include", {WAIT: ["context_parallel"]}, "ring_killer.cpp", objects, flags),

@@ -94,16 +94,20 @@ class SavedValues : public SavedKind {
 template <class Engine, class T>
 class SavedValuesOf : public SavedValues {
   public:
-    /// `memory` holds the elements `held` of the flat buffer.
+    /// `memory` holds the elements `held` of the flat buffer. Where that is the host's, of an offloaded group, the
+    /// host waits for the compute stream, behind which steps have stored them.
     SavedValuesOf(Context<Engine>& context, const GroupGeometry& group,
                   const GroupCommunicators<Engine>& communicators, StoredKind of_kind, std::span<T> memory,
                   IndexRange held, std::vector<char> parameters)
-        : SavedValues({of_kind, element_type_of<T>, host_reads<Engine>, group.updated, held, std::move(parameters)},
+        : SavedValues({of_kind, element_type_of<T>, host_reads<Engine> || lies_offloaded(group, of_kind),
+                       group.updated, held, std::move(parameters)},
                       group),
           context_(context),
           group_(group),
           communicators_(communicators),
-          memory_(memory) {}
+          memory_(memory) {
+        if (lies_offloaded(group, of_kind)) { context.compute_stream().synchronize(); }
+    }
 
     std::byte* memory(std::size_t flat) const override {
         return reinterpret_cast<std::byte*>(memory_.data() + (flat - loaded.begin));
@@ -120,6 +124,12 @@ class SavedValuesOf : public SavedValues {
                SourceLocation where) const override {
         const auto stream = context_.compute_stream();
         std::span<const T> full = part(saved);
+        typename Engine::template Buffer<T> fetched;
+        if (lies_offloaded(group_, kind)) {  // a collective takes the engine's memory
+            fetched = group_buffer<T>(context_, group_.path, "offloaded values", full.size());
+            Engine::Kernels::copy_in(stream, full, fetched.span());
+            full = fetched.span();
+        }
         typename Engine::template Buffer<T> gathered;
         if (full.size() != group_.buffer_numel) {
             gathered =
@@ -137,6 +147,10 @@ class SavedValuesOf : public SavedValues {
     }
 
   private:
+    /// Split masters are shown joined, in the engine's memory.
+    static bool lies_offloaded(const GroupGeometry& group, const StoredKind& kind) noexcept {
+        return group.offloads() && (kind.role == Role::states || (kind.role == Role::master && group.keeps_master()));
+    }
     std::span<T> part(IndexRange flat) const noexcept {
         return memory_.subspan(flat.begin - loaded.begin, flat.size());
     }

@@ -18,12 +18,15 @@
 #include <shardkit/detail/to_size.hpp>
 #include <shardkit/layout/segments.hpp>
 #include <shardkit/optim/group_progress.hpp>
+#include <shardkit/optim/matrix_rule.hpp>
+#include <shardkit/optim/offloaded_updates.hpp>
 #include <shardkit/optim/param_group.hpp>
 #include <shardkit/optim/require_blocks.hpp>
 #include <shardkit/optim/state_memory.hpp>
 #include <shardkit/optim/state_storage.hpp>
 #include <shardkit/optim/update.hpp>
 #include <shardkit/optim/update_table.hpp>
+#include <shardkit/plan/offload_plan.hpp>
 #include <shardkit/rank/engine_table.hpp>
 #include <shardkit/sharded/group_buffer.hpp>
 #include <shardkit/sharded/group_geometry.hpp>
@@ -90,8 +93,17 @@ class GroupOptimizer {
     /// Whether some elements of a parameter have taken other numbers of steps than the rest.
     bool uneven() const noexcept { return !later_.empty(); }
     /// Which elements, relative to those that this rank updates, take which of the optimizer's updates; sorted.
-    /// Parameters that lie side by side and take the same one are one range. The engine's memory.
+    /// Parameters that lie side by side and take the same one are one range. The engine's memory. Of an offloaded
+    /// group: see `pieces`.
     std::span<const UpdateRange> ranges() const noexcept { return ranges_.span(); }
+
+    /// A part of an offloaded group's elements that is updated in a slot, and the ranges that lie in it.
+    struct Piece {
+        IndexRange elements;  ///< relative to those that this rank updates
+        IndexRange ranges;    ///< of `ranges()`, which count from the piece's first element
+    };
+    /// Returns the pieces in which the group is updated; none where nothing of it is offloaded.
+    std::span<const Piece> pieces() const noexcept { return pieces_; }
 
     /// What a step of `state`, this group's, reads and writes with the rule's first N states. `Updated` is the
     /// master's type, or the gathered one where the group keeps no master. `steps`: which step it is, in the engine's
@@ -190,10 +202,32 @@ class GroupOptimizer {
         return last.update == next.update && (!counted || last.element + (last.end - last.begin) == next.element);
     }
 
+    /// Returns the ranges cut at the group's pieces, each counted from the first element of its piece.
+    std::vector<UpdateRange> cut_at_pieces(std::span<const UpdateRange> ranges, std::size_t elements, bool numbered) {
+        pieces_.clear();
+        std::vector<UpdateRange> cut;
+        std::size_t next = 0;  // the first range that does not end before the piece
+        for (std::size_t begin = 0; begin < elements; begin += piece_) {
+            const std::size_t end = std::min(begin + piece_, elements);
+            const std::size_t first = cut.size();
+            while (next < ranges.size() && ranges[next].end <= begin) { ++next; }
+            for (std::size_t r = next; r < ranges.size() && ranges[r].begin < end; ++r) {
+                const UpdateRange& whole = ranges[r];
+                const std::uint64_t from = std::max<std::uint64_t>(whole.begin, begin);
+                cut.push_back({from - begin, std::min<std::uint64_t>(whole.end, end) - begin, whole.update,
+                               numbered ? whole.element + (from - whole.begin) : 0});
+            }
+            if (cut.size() > first) { pieces_.push_back({{begin, end}, {first, cut.size()}}); }
+        }
+        return cut;
+    }
+
     // Buffers first: the table ends before them, and waits for the kernels that use both.
     std::array<State, state_count> states_{};
     std::size_t states_used_ = 0;
-    std::uint64_t state_seed_ = 0;             // of how states are rounded
+    std::uint64_t state_seed_ = 0;  // of how states are rounded
+    std::size_t piece_ = 0;         // elements of an offloaded group's pieces
+    std::vector<Piece> pieces_;
     EngineTable<Engine, UpdateRange> ranges_;  // of what this rank updates
     std::optional<std::size_t> number_;
     std::uint32_t first_update_ = 0;
@@ -229,7 +263,18 @@ GroupOptimizer<Rule, Engine, ElementType>::GroupOptimizer(Context<Engine>& conte
     seed.add(group.path);
     state_seed_ = seed.hash;
     for (std::size_t s = 0; s < states_used_; ++s) {
-        states_[s] = State(context, group.path, Rule::state_names[s], group.updated.size());
+        states_[s] = State(context, group.offloads(), group.path, Rule::state_names[s], group.updated.size());
+    }
+    if constexpr (Offloads<typename Engine::Communicator>) {
+        if (!group.offloads()) { return; }
+        if constexpr (MatrixRule<Rule>) {
+            throw_invalid_argument(
+                where, "optimizer: '", group.path,
+                "' has an Offload, and matrices are brought together from masters and states in the "
+                "engine's memory; expected Offload::none");
+        }
+        piece_ = offload_piece(group.sizes, {states_used_, Storage::format}, context.options().offload_slot_bytes);
+        if (piece_ > 0) { make_offload_slots(context, group.path); }
     }
 }
 
@@ -290,6 +335,7 @@ void GroupOptimizer<Rule, Engine, ElementType>::choose(Context<Engine>& context,
                              }
                              add(begin, range.end, choice, element + (begin - range.begin));
                          });
+    if (piece_ > 0) { ranges = cut_at_pieces(ranges, group.updated.size(), rounds); }
     first_update_ = updates.size();
     number_ = updates.add(hypers);
     ranges_ = {context, std::span<const UpdateRange>(ranges.data(), ranges.size())};

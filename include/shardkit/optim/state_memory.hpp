@@ -25,9 +25,10 @@ class StateMemory {
 
   public:
     StateMemory() = default;
-    StateMemory(Context<Engine>& context, std::string_view path, std::string_view name, std::size_t count)
-        : elements_(group_buffer<Element>(context, path, name, count)) {
-        if constexpr (coded) { scales_ = group_buffer<float>(context, path, name, Block8::blocks(count)); }
+    StateMemory(Context<Engine>& context, bool offloaded, std::string_view path, std::string_view name,
+                std::size_t count)
+        : elements_(context, offloaded, path, name, count) {
+        if constexpr (coded) { scales_ = {context, offloaded, path, name, Block8::blocks(count)}; }
     }
     StateSpan<Storage, A> span() const noexcept {
         if constexpr (coded) {
@@ -41,8 +42,8 @@ class StateMemory {
 
   private:
     struct Nothing {};
-    typename Engine::template Buffer<Element> elements_{};
-    [[no_unique_address]] std::conditional_t<coded, typename Engine::template Buffer<float>, Nothing> scales_{};
+    OffloadedBuffer<Engine, Element> elements_{};
+    [[no_unique_address]] std::conditional_t<coded, OffloadedBuffer<Engine, float>, Nothing> scales_{};
 };
 
 }  // namespace shardkit::detail

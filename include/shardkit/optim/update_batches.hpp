@@ -16,6 +16,7 @@
 #include <shardkit/optim/listed_group.hpp>
 #include <shardkit/optim/matrix_launches.hpp>
 #include <shardkit/optim/matrix_rule.hpp>
+#include <shardkit/optim/offloaded_updates.hpp>
 #include <shardkit/optim/param_group.hpp>
 #include <shardkit/optim/step_work.hpp>
 #include <shardkit/optim/update.hpp>
@@ -69,6 +70,7 @@ class UpdateLaunches {
     }
     /// One step of one group alone, behind its last reduction, on the compute stream.
     void run_one(const Listed& each, Context<Engine>& context, const Update* updates, const std::uint32_t* skip) {
+        if (!each.group->pieces().empty()) { return run_offloaded(std::span(&each, 1), context, updates, skip); }
         each.state->gradients().wait();
         each.group->with_states([&](auto n) { run_alone<n>(each, context.compute_stream(), updates, skip); });
         each.state->parameters().end_update(context.compute_stream().record(), capture_of(context.compute_stream()));
@@ -83,13 +85,17 @@ class UpdateLaunches {
                 for (const Batch& batch : batches_) { run_batch<n>(batch, stream, capture, updates, skip); }
             } else {
                 for (const Listed& each : listed_) {
-                    if (!each.taken) { continue; }
+                    if (!each.taken || !each.group->pieces().empty()) { continue; }
                     each.state->gradients().wait();
                     run_alone<n>(each, stream, updates, skip);
                     each.state->parameters().end_update(stream.record(), capture);
                 }
             }
         });
+        const auto offloaded = [](const Listed& each) { return each.taken && !each.group->pieces().empty(); };
+        if (std::any_of(listed_.begin(), listed_.end(), offloaded)) {
+            run_offloaded(std::span<const Listed>(listed_), context, updates, skip);
+        }
     }
 
   private:
@@ -101,6 +107,14 @@ class UpdateLaunches {
         std::uint64_t end;
     };
 
+    void run_offloaded(std::span<const Listed> groups, Context<Engine>& context, const Update* updates,
+                       const std::uint32_t* skip) {
+        if constexpr (Offloads<typename Engine::Communicator>) {
+            OffloadedUpdates<Engine, Listed> offloaded(context, groups);
+            groups.front().group->with_states([&](auto n) { offloaded.template run<n>(updates, skip); });
+        }
+    }
+
     /// Which groups share a launch, and the order of launches: that in which the model's order completes them.
     void plan() {
         std::vector<std::size_t> open;
@@ -111,7 +125,8 @@ class UpdateLaunches {
             order_.insert(order_.end(), groups.begin(), groups.end());
         };
         for (std::size_t i = 0; i < listed_.size(); ++i) {
-            if (listed_[i].state->geometry().table.releases) { continue; }  // updated one by one
+            // Updated one by one.
+            if (listed_[i].state->geometry().table.releases || !listed_[i].group->pieces().empty()) { continue; }
             const std::size_t bytes = listed_[i].state->geometry().updated.size() * sizeof(Updated);
             if (bytes >= update_batch_bytes) {
                 close(std::span(&i, 1));

@@ -16,6 +16,7 @@
 #include <shardkit/mesh/axis_grid.hpp>
 #include <shardkit/param/shapes.hpp>
 #include <shardkit/param/tensor_list.hpp>
+#include <shardkit/policy/offload.hpp>
 #include <shardkit/policy/placement_table.hpp>
 #include <shardkit/policy/policy_rules.hpp>
 #include <shardkit/policy/precision.hpp>
@@ -32,8 +33,9 @@ struct PlanOptions {
     OptimizerStates optimizer_states = 2;    ///< of AdamW; `{2, StateFormat::bf16}`, say, where they are stored so
     std::size_t windows_per_microbatch = 2;  ///< one in forward, one in backward
     std::size_t norms_per_step = 1;          ///< global_norm calls per step
-    std::size_t ranks_per_host = 0;          ///< k: ranks 0 .. k - 1 on the first host, and so on; 0: one host
-    EngineTraits engine{};                   ///< Engine::traits; a plan of groups that exist takes their engine's
+    std::size_t offload_slot_bytes = default_offload_slot_bytes;  ///< RankOptions::offload_slot_bytes
+    std::size_t ranks_per_host = 0;  ///< k: ranks 0 .. k - 1 on the first host, and so on; 0: one host
+    EngineTraits engine{};           ///< Engine::traits; a plan of groups that exist takes their engine's
 };
 
 /// What the planner needs to know about one group. It is made from types and shapes, without any rank or memory.
@@ -51,6 +53,7 @@ struct GroupDescription {
     detail::ElementSizes sizes;
     bool trainable = true;
     GradientRelease gradient_release = GradientRelease::never;
+    Offload offload = Offload::none;
     std::optional<std::size_t> windows_per_microbatch{};  ///< replaces the one of PlanOptions
     std::optional<OptimizerStates> optimizer_states{};    ///< likewise, where several optimizers share a model
 
@@ -58,6 +61,8 @@ struct GroupDescription {
     constexpr std::size_t microbatches_of_slices(std::size_t otherwise) const noexcept {
         return policy.slices == 0 ? otherwise : policy.slices / (shards * replicas);
     }
+    /// Returns whether an optimizer's states and masters of the group lie in host memory.
+    constexpr bool offloads() const noexcept { return trainable && offload != Offload::none; }
     /// Returns the number of elements that one rank holds of that extent.
     constexpr std::size_t numel_of(detail::Extent extent) const noexcept {
         return extent == detail::Extent::shard ? shard_numel : buffer_numel;
@@ -138,6 +143,7 @@ struct Describing {
     std::size_t alignment = 1;
     Packing packing = Packing::aligned;
     GradientRelease gradient_release = GradientRelease::never;
+    Offload offload = Offload::none;
 };
 
 /// The description of a group, with the layout of its flat buffer.
@@ -174,6 +180,7 @@ constexpr DescribedGroup describe_on_mesh(std::string_view path, std::span<Place
     group.tp_sum = tp_sum(parameters, group.tp);
     group.trainable = trainable(parameters);
     group.gradient_release = of.gradient_release;
+    group.offload = of.offload;
     group.alike = likeness(parameters, of.packing, of.policy, of.sizes);
     return {group, layout};
 }
@@ -205,11 +212,12 @@ constexpr GroupDescription describe_group(std::string_view path, const TensorsOf
     detail::check_rounding<Precision>(path, options.master, options.stochastic_rounding, where);
     tensors.check(path, where);
     auto parameters = detail::chosen_parameters<GroupOf<ParamOrGroup>, Policy>(path, tensors, options, where);
-    return detail::describe_on_mesh(path, parameters, mesh, 0,
-                                    {policy_values(options.policy, mesh.extent(Dp::name), where),
-                                     detail::element_sizes<Precision>(options.master),
-                                     alignment_for(Precision::narrowest), options.packing, options.gradient_release},
-                                    where)
+    return detail::describe_on_mesh(
+               path, parameters, mesh, 0,
+               {policy_values(options.policy, mesh.extent(Dp::name), where),
+                detail::element_sizes<Precision>(options.master), alignment_for(Precision::narrowest),
+                options.packing, options.gradient_release, options.offload},
+               where)
         .group;
 }
 /// Returns the description of a group with no other options than a policy.

@@ -14,6 +14,7 @@
 #include <shardkit/memory/pool_slots.hpp>
 #include <shardkit/plan/group_rows.hpp>
 #include <shardkit/plan/norm_numbers.hpp>
+#include <shardkit/plan/offload_plan.hpp>
 #include <shardkit/plan/step_counts.hpp>
 
 namespace shardkit {
@@ -28,10 +29,12 @@ struct MemoryPlan {
     ByteCount gradient_buffers;  ///< full gradients while a microbatch is open, and all that are released
     ByteCount reduce_buffers;    ///< addends of later microbatches, and the norm's sum and totals
     ByteCount arena;             ///< of a schedule: memory shared by all buffers of the last three kinds
+    ByteCount offload_slots;     ///< through which offloaded states pass
+    ByteCount host;              ///< states and masters in pinned host memory, which `total` does not count
 
     constexpr ByteCount total() const noexcept {
         return parameters + master + gradients + optimizer + gather_buffers + gradient_buffers + reduce_buffers +
-               arena;
+               arena + offload_slots;
     }
     friend constexpr bool operator==(const MemoryPlan&, const MemoryPlan&) noexcept = default;
 };
@@ -83,14 +86,18 @@ constexpr bool adds_slot(std::span<const GroupDescription> earlier, const GroupD
 constexpr MemoryPlan resting_memory(std::span<const GroupDescription> groups, const PlanOptions& options) {
     MemoryPlan plan;
     for (const GroupDescription& group : groups) {
+        const OptimizerStates& states = states_of(group, options);
         for (const GroupRows rows(group); const BufferRow& row : rows.buffers()) {
             if (row.held == Held::leased) { continue; }
-            const OptimizerStates& states =
-                group.optimizer_states ? *group.optimizer_states : options.optimizer_states;
-            plan.*kind_of(row.role, row.held) += ByteCount(
-                row.role == Role::states
-                    ? states.count * state_bytes(states.format, group.numel_of(row.extent), group.sizes.state)
-                    : bytes_of(row, group));
+            const ByteCount bytes(row.role == Role::states
+                                      ? states.count *
+                                            state_bytes(states.format, group.numel_of(row.extent), group.sizes.state)
+                                      : bytes_of(row, group));
+            const bool on_host = group.offloads() && (row.role == Role::states || row.role == Role::master);
+            plan.*(on_host ? &MemoryPlan::host : kind_of(row.role, row.held)) += bytes;
+        }
+        if (group.offloads() && offload_piece(group.sizes, states, options.offload_slot_bytes) > 0) {
+            plan.offload_slots = ByteCount(2 * options.offload_slot_bytes);
         }
     }
     if (options.norms_per_step > 0) {
@@ -134,10 +141,13 @@ inline std::string memory_table(const MemoryPlan& plan) {
                         {"gradient buffers", plan.gradient_buffers},
                         {"reduce buffers", plan.reduce_buffers},
                         {"arena", plan.arena},
-                        {"total", plan.total()}};
+                        {"offload slots", plan.offload_slots},
+                        {"total", plan.total()},
+                        {"host", plan.host}};
     std::string table;
     for (const auto& [kind, bytes] : rows) {
-        if (kind == "arena" && bytes.value == 0) { continue; }  // no schedule
+        const bool optional = kind == "arena" || kind == "offload slots" || kind == "host";
+        if (optional && bytes.value == 0) { continue; }  // no schedule, nothing offloaded
         std::array<char, 80> line{};
         std::snprintf(line.data(), line.size(), "  %-18.*s %14s\n", static_cast<int>(kind.size()), kind.data(),
                       detail::human_bytes(bytes).c_str());

@@ -8,6 +8,7 @@
 #include <shardkit/layout/flat_layout.hpp>
 #include <shardkit/param/attributes.hpp>
 #include <shardkit/param/tensor_list.hpp>
+#include <shardkit/policy/offload.hpp>
 
 namespace shardkit {
 
@@ -40,6 +41,7 @@ struct ShardedOptions {
     MasterWeights master = MasterWeights::kept;
     std::optional<StochasticRounding> stochastic_rounding{};
     GradientRelease gradient_release = GradientRelease::never;
+    Offload offload = Offload::none;
 
     /// Combines the options with what the type of parameter `number` states.
     constexpr void choose(std::size_t number, ParameterAttributes& stated) const {
@@ -56,6 +58,7 @@ struct ShardedOptions<TensorList<E>, Policy> {
     MasterWeights master = MasterWeights::kept;
     std::optional<StochasticRounding> stochastic_rounding{};
     GradientRelease gradient_release = GradientRelease::never;
+    Offload offload = Offload::none;
 
     constexpr void choose(std::size_t /*number*/, ParameterAttributes& /*stated*/) const noexcept {}
 };

@@ -25,6 +25,7 @@
 #include <shardkit/mesh/axes.hpp>
 #include <shardkit/mesh/axes_label.hpp>
 #include <shardkit/mesh/axis_grid.hpp>
+#include <shardkit/policy/offload.hpp>
 #include <shardkit/rank/engine.hpp>
 #include <shardkit/rank/require_stack.hpp>
 #include <shardkit/rank/streams.hpp>
@@ -36,6 +37,8 @@ struct RankOptions {
     /// The number of buffers that the windows (and likewise the gradients) of groups with the same shapes share:
     /// prefetch depth + 1.
     std::size_t in_flight = 2;
+    /// The bytes of each of the two slots through which the states of offloaded groups pass: see Offload.
+    std::size_t offload_slot_bytes = default_offload_slot_bytes;
 };
 
 /// The engine counts the bytes that its copies move.
@@ -272,6 +275,10 @@ Context<EngineType>::Context(const AxisGrid& grid, Communicator world, RankOptio
     if (world.size() != grid.size()) {
         throw_invalid_argument(where, "mesh ", grid.describe(), " has ", grid.size(), " ranks, but the ",
                                Engine::name, " world has ", world.size());
+    }
+    if (options.offload_slot_bytes < least_offload_slot_bytes) {
+        throw_invalid_argument(where, "RankOptions: offload_slot_bytes is ", options.offload_slot_bytes,
+                               ", expected at least ", least_offload_slot_bytes);
     }
     if (options.in_flight == 0) { throw_invalid_argument(where, "RankOptions: in_flight is 0, expected at least 1"); }
 }

@@ -34,6 +34,17 @@ template <class C, class T>
 concept MakesLocalBuffers = requires(const C& comm, std::size_t n) {
     comm.template local_buffer<T>(n);
 };
+/// The engine's memory is a device's, and a stream of its own copies between that and pinned memory of the host,
+/// beside other work. What offloaded states need: see Offload.
+///     host_buffer<T>(n)        n zeroed elements that the host and the device can access, as BufferOf
+///     copy_stream()            the stream of copies
+///     copy(from, to)           gives it one, between memory of the device and of host_buffer
+template <class C>
+concept Offloads = requires(const C& comm, std::size_t n, std::span<const std::byte> from, std::span<std::byte> to) {
+    comm.template host_buffer<std::uint8_t>(n);
+    { comm.copy_stream() } -> std::same_as<typename C::Stream>;
+    comm.copy(from, to);
+};
 /// The engine can check whether it can work on given memory.
 template <class C>
 concept ChecksMemory = requires(const C& comm, const void* data, std::size_t n, std::string_view what,

@@ -3,12 +3,16 @@
 
 #include <cstddef>
 #include <new>
+#include <span>
 #include <string_view>
+#include <type_traits>
+#include <utility>
 
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/memory/memory_error.hpp>
 #include <shardkit/memory/slot_pool.hpp>
 #include <shardkit/rank/context.hpp>
+#include <shardkit/rank/engine.hpp>
 #include <shardkit/sharded/group_geometry.hpp>
 
 namespace shardkit::detail {
@@ -22,6 +26,51 @@ typename Engine::template Buffer<T> group_buffer(const Context<Engine>& context,
         return context.template buffer<T>(n);
     } catch (const std::bad_alloc&) { throw MemoryError(path, n * sizeof(T), what); }
 }
+
+/// A buffer of a group in the engine's memory or, where the group is offloaded, in the host's.
+template <class Engine, class T>
+class OffloadedBuffer {
+    static constexpr bool can_offload = Offloads<typename Engine::Communicator>;
+
+  public:
+    OffloadedBuffer() = default;
+    /// Allocates as group_buffer.
+    /// @throws MemoryError when there is no memory
+    OffloadedBuffer(const Context<Engine>& context, bool offloaded, std::string_view path, std::string_view what,
+                    std::size_t n) {
+        if constexpr (can_offload) {
+            if (offloaded) {
+                try {
+                    host_ = context.world().template host_buffer<T>(n);
+                } catch (const std::bad_alloc&) { throw MemoryError(path, n * sizeof(T), what); }
+                return;
+            }
+        }
+        engine_ = group_buffer<T>(context, path, what, n);
+    }
+
+    std::span<T> span() const noexcept {
+        if constexpr (can_offload) {
+            if (host_.size() > 0) { return host_.span(); }
+        }
+        return engine_.span();
+    }
+
+  private:
+    struct Nothing {};
+    template <class E>
+    static auto host_of() {
+        if constexpr (can_offload) {
+            return std::type_identity<
+                decltype(std::declval<const typename E::Communicator&>().template host_buffer<T>(std::size_t{}))>{};
+        } else {
+            return std::type_identity<Nothing>{};
+        }
+    }
+
+    typename Engine::template Buffer<T> engine_{};
+    [[no_unique_address]] typename decltype(host_of<Engine>())::type host_{};
+};
 
 /// Returns a lease on the pool of slots that groups with the same shapes share.
 /// @throws MemoryError when there is no memory

@@ -88,6 +88,7 @@ inline Statements statements_of(const GroupGeometry& group) {
     all.push_back({"stochastic rounding",
                    group.stochastic_rounding ? concat("of seed ", group.stochastic_rounding->seed) : "off"});
     all.push_back({"gradients", group.table.releases ? "released at the update" : "kept"});
+    all.push_back({"offload", group.offload == Offload::none ? "none" : "states"});
     return all;
 }
 

@@ -56,10 +56,10 @@ class ParameterStore {
         }
         if constexpr (Precision::has_master) {
             if (geometry.splits_master()) {
-                rest_ = group_buffer<std::uint8_t>(context, geometry.path, "halves of master weights",
-                                                   geometry.updated.size() * sizeof(std::uint16_t));
+                rest_ = {context, geometry.offloads(), geometry.path, "halves of master weights",
+                         geometry.updated.size() * sizeof(std::uint16_t)};
             } else if (geometry.keeps_master()) {
-                master_ = group_buffer<Master>(context, geometry.path, "master weights", geometry.updated.size());
+                master_ = {context, geometry.offloads(), geometry.path, "master weights", geometry.updated.size()};
                 if (!adopted.empty()) {
                     Kernels::convert(context.compute_stream(), std::span<const Gather>(gather_source()),
                                      master_.span());
@@ -183,7 +183,8 @@ class ParameterStore {
     /// Returns the lower halves of split master weights, of the elements `geometry.updated`; the upper ones are
     /// `gather_source`. Empty where the group splits none.
     std::span<std::uint16_t> rest() noexcept {
-        return {reinterpret_cast<std::uint16_t*>(rest_.data()), rest_.size() / sizeof(std::uint16_t)};
+        const std::span<std::uint8_t> bytes = rest_.span();
+        return {reinterpret_cast<std::uint16_t*>(bytes.data()), bytes.size() / sizeof(std::uint16_t)};
     }
     /// Returns what lies in this rank's memory between steps: `resting_range` of the flat buffer.
     std::span<Gather> resting() noexcept {
@@ -297,8 +298,8 @@ class ParameterStore {
     Buffer<Gather> full_memory_;
     Buffer<Gather> summoned_;
     Buffer<Gather> shard_;
-    Buffer<Master> master_;
-    Buffer<std::uint8_t> rest_;
+    OffloadedBuffer<Engine, Master> master_;
+    OffloadedBuffer<Engine, std::uint8_t> rest_;
     SlotLease<Engine> lease_;
     Event updated_{};
     Event gathered_{};

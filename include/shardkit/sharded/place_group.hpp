@@ -32,6 +32,7 @@ struct GroupValues {
     MasterWeights master = MasterWeights::kept;
     std::optional<StochasticRounding> stochastic_rounding{};
     GradientRelease gradient_release = GradientRelease::never;
+    Offload offload = Offload::none;
 };
 
 struct PlacedGroup {
@@ -52,6 +53,10 @@ PlacedGroup place_group(Context<Engine>& context, const GroupCommunicators<Engin
         check_shape(values.path, each.name, each.shape, values.fixed[p], where);
     }
     require_summation(communicators, values.policy, values.path, where);
+    if (values.offload != Offload::none && !Offloads<typename Engine::Communicator>) {
+        throw_invalid_argument(where, "'", values.path, "': an Offload on the engine '", Engine::name,
+                               "', whose memory is the host's already; expected Offload::none");
+    }
     check_rounding<Precision>(values.path, values.master, values.stochastic_rounding, where);
     const AxisGrid& grid = context.grid();
     GroupGeometry g;
@@ -69,7 +74,7 @@ PlacedGroup place_group(Context<Engine>& context, const GroupCommunicators<Engin
     const DescribedGroup described =
         describe_on_mesh(values.path, g.parameters, grid, g.tp_index,
                          {values.policy, element_sizes<Precision>(values.master), alignment_for(Precision::narrowest),
-                          values.packing, values.gradient_release},
+                          values.packing, values.gradient_release, values.offload},
                          where);
     static_cast<GroupDescription&>(g) = described.group;
     g.GroupDescription::path = {};  // refers to the caller's string

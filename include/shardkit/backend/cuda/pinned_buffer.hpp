@@ -24,12 +24,17 @@ class PinnedBuffer {
     PinnedBuffer() noexcept = default;
 
     /// Allocates and zeroes memory for `size` elements.
-    /// @throws std::length_error when the bytes exceed the address space; Error
+    /// @throws std::length_error when the bytes exceed the address space; OutOfMemory; Error
     explicit PinnedBuffer(std::size_t size, SourceLocation where = SourceLocation::current()) {
         const std::size_t bytes = byte_count("PinnedBuffer", size, sizeof(T), where);
         if (bytes == 0) { return; }
         void* memory = nullptr;
-        check(cudaMallocHost(&memory, bytes), "cudaMallocHost", where);
+        const cudaError_t code = cudaMallocHost(&memory, bytes);
+        if (code == cudaErrorMemoryAllocation) {
+            static_cast<void>(cudaGetLastError());
+            throw OutOfMemory("cudaMallocHost", bytes, where);
+        }
+        check(code, "cudaMallocHost", where);
         data_.reset(static_cast<T*>(memory));
         size_ = size;
         std::uninitialized_value_construct_n(data(), size_);

@@ -8,7 +8,9 @@
 
 #include <shardkit/backend/cuda/arena_buffer.hpp>
 #include <shardkit/backend/cuda/device.hpp>
+#include <shardkit/backend/cuda/error.hpp>
 #include <shardkit/backend/cuda/memory_kind.hpp>
+#include <shardkit/backend/cuda/pinned_buffer.hpp>
 #include <shardkit/backend/cuda/timeline.hpp>
 #include <shardkit/backend/nccl/api.hpp>
 #include <shardkit/backend/nccl/borrow.hpp>
@@ -74,6 +76,23 @@ class Communicator {
     gpu::detail::ArenaBuffer<T> local_buffer(std::size_t size,
                                              SourceLocation where = SourceLocation::current()) const {
         return world_->template local_buffer<T>(size, where);
+    }
+    /// Allocates zeroed pinned memory of the host, which the rank's GPU can access too.
+    /// @throws gpu::OutOfMemory; gpu::Error
+    template <Element T>
+    gpu::detail::PinnedBuffer<T> host_buffer(std::size_t size,
+                                             SourceLocation where = SourceLocation::current()) const {
+        return world_->template host_buffer<T>(size, where);
+    }
+    /// Returns the stream of copies between pinned memory and the GPU's.
+    Stream copy_stream() const noexcept { return world_->copy_stream(); }
+    /// Copies between pinned memory and the GPU's in that stream.
+    /// @throws gpu::Error
+    void copy(std::span<const std::byte> from, std::span<std::byte> to) const {
+        const gpu::detail::DeviceGuard guard(world_->device());
+        gpu::detail::check(
+            cudaMemcpyAsync(to.data(), from.data(), to.size(), cudaMemcpyDefault, copy_stream().native()),
+            "cudaMemcpyAsync");
     }
     /// Checks memory. @throws std::invalid_argument unless it is memory of this rank's GPU
     void require_memory(const void* data, std::size_t bytes, std::string_view what,

@@ -51,6 +51,8 @@ struct Resources {
     static constexpr std::size_t record_bytes = sizeof(shared::detail::GroupNumbers);
     /// Each event is waited for as soon as it is recorded.
     static constexpr std::size_t conversion_events = 1;
+    /// A fetch is waited for once the next one is given.
+    static constexpr std::size_t copy_events = 4;
 
     Resources(const Options& options, int device, std::size_t ranks, gpu::Watch& watch, SourceLocation where)
         : compute(stream(options.compute, own_compute, gpu::Priority::usual, where),
@@ -59,6 +61,8 @@ struct Resources {
                         {.device = device, .watch = &watch}, where),
           conversion(own_conversion.ref(where),
                      {.events = conversion_events, .scratch_bytes = 0, .device = device, .watch = &watch}, where),
+          copies(own_copies.ref(where),
+                 {.events = copy_events, .scratch_bytes = 0, .device = device, .watch = &watch}, where),
           chunks(options.registration == Registration::none
                      ? std::unique_ptr<gpu::detail::ChunkSource>(new gpu::detail::DeviceChunks(device))
                      : std::make_unique<NcclChunks>(device)),
@@ -89,12 +93,14 @@ struct Resources {
         compute.ref().synchronize(where);
         communication.ref().synchronize(where);
         reductions().synchronize(where);
+        copies.ref().synchronize(where);
     }
     /// Returns whether any of their events has happened since the last call.
     bool advanced() noexcept {
         const bool computed = compute.ref().advanced();
         const bool reduced = reduction && reduction->ref().advanced();
-        return communication.ref().advanced() || computed || reduced;
+        const bool copied = copies.ref().advanced();
+        return communication.ref().advanced() || computed || reduced || copied;
     }
 
     /// Returns whether a stream still has work.
@@ -102,8 +108,8 @@ struct Resources {
         const auto is_busy = [](gpu::Timeline& each) {
             return cudaStreamQuery(each.ref().native()) == cudaErrorNotReady;
         };
-        const bool result =
-            is_busy(compute) || is_busy(communication) || is_busy(conversion) || (reduction && is_busy(*reduction));
+        const bool result = is_busy(compute) || is_busy(communication) || is_busy(conversion) || is_busy(copies) ||
+                            (reduction && is_busy(*reduction));
         static_cast<void>(cudaGetLastError());
         return result;
     }
@@ -115,9 +121,12 @@ struct Resources {
     std::optional<gpu::Stream> own_reduction;
     /// For sums that do not fit in the staging memory: see StagedPieces.
     gpu::Stream own_conversion{gpu::Priority::greatest};
+    /// For what is offloaded to pinned memory: see Offload.
+    gpu::Stream own_copies;
     gpu::Timeline compute;
     gpu::Timeline communication;
     gpu::Timeline conversion;
+    gpu::Timeline copies;
     std::optional<gpu::Timeline> reduction;
     std::unique_ptr<gpu::detail::ChunkSource> chunks;
     gpu::detail::Arena arena;  ///< for verbs: the same pieces in the same order on every rank
@@ -237,6 +246,14 @@ class World final : public detail::Connections {
     gpu::detail::ArenaBuffer<T> local_buffer(std::size_t size, SourceLocation where = SourceLocation::current()) {
         return {resources_->local_arena, size, resources_->compute.ref(), where};
     }
+    /// Allocates zeroed pinned memory of the host.
+    template <Element T>
+    gpu::detail::PinnedBuffer<T> host_buffer(std::size_t size, SourceLocation where = SourceLocation::current()) {
+        const gpu::detail::DeviceGuard guard(device_, where);
+        return gpu::detail::PinnedBuffer<T>(size, where);
+    }
+    /// Returns the stream of copies between pinned memory and the GPU's, which runs beside the other streams.
+    gpu::TimelineRef copy_stream() const noexcept { return resources_->copies.ref(); }
     /// Checks that memory is on this World's GPU.
     /// @throws std::invalid_argument unless it is memory of this World's GPU
     void require_memory(const void* data, std::size_t bytes, std::string_view what, SourceLocation where) const {

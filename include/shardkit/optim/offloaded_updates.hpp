@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <new>
+#include <span>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+
+#include <shardkit/core/block8.hpp>
+#include <shardkit/layout/index_range.hpp>
+#include <shardkit/memory/memory_error.hpp>
+#include <shardkit/optim/state_storage.hpp>
+#include <shardkit/optim/update.hpp>
+#include <shardkit/rank/context.hpp>
+#include <shardkit/sharded/copy_captures.hpp>
+
+// Updates of groups whose states lie in host memory: pieces of these come into one of two slots of the device, are
+// updated there and go back.
+
+namespace shardkit::detail {
+
+/// The two slots of a rank, which all its optimizers use, one step after the other.
+/// Memory: two times RankOptions::offload_slot_bytes, of the engine's
+template <class Engine>
+class OffloadSlots {
+  public:
+    explicit OffloadSlots(const Context<Engine>& context)
+        : bytes_(context.options().offload_slot_bytes),
+          memory_(context.template local_buffer<std::uint8_t>(2 * bytes_)) {}
+    std::span<std::byte> operator[](std::size_t slot) const noexcept {
+        return std::as_writable_bytes(memory_.span().subspan(slot * bytes_, bytes_));
+    }
+
+  private:
+    std::size_t bytes_;
+    typename Engine::template Buffer<std::uint8_t> memory_;
+};
+
+/// Allocates the slots of a rank where it has none yet. `path`: of the group that needs them.
+/// @throws MemoryError when there is no memory
+template <class Engine>
+void make_offload_slots(Context<Engine>& context, std::string_view path) {
+    try {
+        static_cast<void>(context.template kept<OffloadSlots<Engine>>());
+    } catch (const std::bad_alloc&) {
+        throw MemoryError(path, 2 * context.options().offload_slot_bytes, "slots for offloaded states");
+    }
+}
+
+/// A piece of an update's spans, of which what is offloaded lies in a slot.
+template <class Spans>
+class PieceInSlot {
+    static constexpr std::size_t most = 1 + 2 * Spans::state_count;
+
+  public:
+    PieceInSlot(const Spans& whole, IndexRange piece, std::span<std::byte> slot) : spans(whole), slot_(slot) {
+        const auto part = [&](auto span) { return span.empty() ? span : span.subspan(piece.begin, piece.size()); };
+        spans.master = part(whole.master);
+        spans.gathered = part(whole.gathered);
+        spans.gradient = part(whole.gradient);
+        spans.rest = part(whole.rest);
+        for (auto& state : spans.states) { state = part(state); }
+        if constexpr (std::is_same_v<typename Spans::Master, typename Spans::Gather>) {
+            take(spans.rest);  // the master is the parameter, which stays where it is
+        } else {
+            take(spans.master);
+        }
+        for (auto& state : spans.states) {
+            if constexpr (std::is_same_v<std::remove_reference_t<decltype(state)>, Block8Span>) {
+                take(state.codes);
+                take(state.scales);
+            } else {
+                take(state);
+            }
+        }
+    }
+
+    /// Calls f(in host memory, in the slot) for each buffer's part.
+    template <class F>
+    void for_each(const F& f) const {
+        for (std::size_t i = 0; i < count_; ++i) { f(buffers_[i].host, buffers_[i].slot); }
+    }
+
+    Spans spans;
+
+  private:
+    struct Buffer {
+        std::span<std::byte> host;
+        std::span<std::byte> slot;
+    };
+    template <class T>
+    void take(std::span<T>& of) {
+        if (of.empty()) { return; }
+        constexpr std::size_t alignment = 128;
+        const std::span<std::byte> its = slot_.first(of.size_bytes());
+        buffers_[count_++] = {std::as_writable_bytes(of), its};
+        of = {reinterpret_cast<T*>(its.data()), of.size()};
+        slot_ = slot_.subspan(std::min(slot_.size(), (its.size() + alignment - 1) / alignment * alignment));
+    }
+
+    std::span<std::byte> slot_;  // what is left of it
+    std::array<Buffer, most> buffers_{};
+    std::size_t count_ = 0;
+};
+
+/// Updates offloaded groups one behind the other: while a piece is updated on the compute stream, the copy stream
+/// stores the one before it and fetches the next one. Everything else that the rank's streams do with the states or
+/// masters is in the order of the compute stream. Cost:   beside what the link takes: of a run of groups, the first
+/// fetch and the last store are not hidden
+template <class Engine, class Listed>
+class OffloadedUpdates {
+    using Stream = typename Engine::Stream;
+
+  public:
+    /// `listed`: groups of which some are offloaded and take part in the step.
+    OffloadedUpdates(Context<Engine>& context, std::span<const Listed> listed)
+        : context_(context), slots_(context.template kept<OffloadSlots<Engine>>()), listed_(listed) {
+        if (listed.empty()) { return; }
+        const Stream copies = context_.world().copy_stream();
+        copies.wait(context_.compute_stream().record());  // which may have written what is fetched
+    }
+    OffloadedUpdates(const OffloadedUpdates&) = delete;
+    OffloadedUpdates& operator=(const OffloadedUpdates&) = delete;
+    /// Also where an update has failed in between.
+    ~OffloadedUpdates() {
+        if (listed_.empty()) { return; }
+        const Stream compute = context_.compute_stream();
+        compute.wait(context_.world().copy_stream().record());  // so that whoever waits for it sees what was stored
+    }
+
+    /// Updates them, with the rule's first N states.
+    template <std::size_t N, class Update>
+    void run(const Update* updates, const std::uint32_t* skip) {
+        const Stream compute = context_.compute_stream();
+        const Stream copies = context_.world().copy_stream();
+        std::array<typename Stream::Event, 2> fetched;
+        Place next = first();
+        std::size_t slot = 0;
+        const auto fetch = [&](std::size_t into) {
+            in_slot<N>(next, into).for_each([&](auto host, auto device) { context_.world().copy(host, device); });
+            fetched[into] = copies.record();
+        };
+        if (!ends(next)) { fetch(slot); }
+        while (!ends(next)) {
+            const Place now = std::exchange(next, after(next));
+            if (!ends(next)) { fetch(1 - slot); }
+            const Listed& each = listed_[now.group];
+            auto& state = *each.state;
+            if (now.piece == 0) { state.gradients().wait(); }
+            const auto here = in_slot<N>(now, slot);
+            const auto& piece = each.group->pieces()[now.piece];
+            compute.wait(fetched[slot]);
+            Engine::Kernels::update(compute, each.group->ranges().subspan(piece.ranges.begin, piece.ranges.size()),
+                                    updates, skip, here.spans);
+            const auto updated = compute.record();
+            copies.wait(updated);
+            here.for_each([&](auto host, auto device) { context_.world().copy(device, host); });
+            if (now.piece + 1 == each.group->pieces().size()) {
+                state.parameters().end_update(updated, capture_of(compute));
+            }
+            slot = 1 - slot;
+        }
+    }
+
+  private:
+    struct Place {
+        std::size_t group;  // among those listed
+        std::size_t piece;
+    };
+    bool ends(const Place& place) const noexcept { return place.group == listed_.size(); }
+    Place from(std::size_t group) const noexcept {
+        while (group < listed_.size() && (!listed_[group].taken || listed_[group].group->pieces().empty())) {
+            ++group;
+        }
+        return {group, 0};
+    }
+    Place first() const noexcept { return from(0); }
+    Place after(const Place& place) const noexcept {
+        const bool last = place.piece + 1 == listed_[place.group].group->pieces().size();
+        return last ? from(place.group + 1) : Place{place.group, place.piece + 1};
+    }
+    template <std::size_t N>
+    auto in_slot(const Place& place, std::size_t slot) const {
+        const Listed& each = listed_[place.group];
+        return PieceInSlot(each.template spans<N>(), each.group->pieces()[place.piece].elements, slots_[slot]);
+    }
+
+    Context<Engine>& context_;
+    const OffloadSlots<Engine>& slots_;
+    std::span<const Listed> listed_;
+};
+
+}  // namespace shardkit::detail

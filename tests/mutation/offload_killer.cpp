@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// Trains groups whose states lie in host memory on the NCCL engine over the stand-in, with the copies and the compute
+// stream each once as late as it may: 1 when a bit differs from states on the device. Built against headers in which
+// one wait between streams is missing.
+#include <cstddef>
+#include <cstdio>
+#include <string>
+
+#include "unit/backend/nccl/offload_trainer.hpp"
+
+int main() {
+    using namespace offload_trainer;
+    const auto differs = [](const Run& run) {
+        std::string error;
+        const auto expected = trained<sk::bf16, sk::StateFormat::full>(run, sk::Offload::none, all_paces[0], error);
+        if (!error.empty()) { return true; }
+        for (const std::size_t p : {1U, 3U, 4U, 6U}) {
+            if (trained<sk::bf16, sk::StateFormat::full>(run, sk::Offload::states, all_paces[p], error) != expected ||
+                !error.empty()) {
+                std::printf("at paces %zu other bits than on the device %s\n", p, error.c_str());
+                return true;
+            }
+        }
+        return false;
+    };
+    return differs({}) || differs({.in_backward = true}) ? 1 : 0;
+}
