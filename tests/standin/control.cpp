@@ -188,6 +188,18 @@ Live live() {
 std::size_t device_bytes(int device) {
     return with_state([&](State& s) { return s.device_bytes[device]; });
 }
+std::size_t pinned_bytes(int device) {
+    return with_state([&](State& s) {
+        std::size_t bytes = 0;
+        for (const auto& [begin, allocation] : s.allocations) {
+            if (allocation.type == cudaMemoryTypeHost && allocation.device == device) { bytes += allocation.bytes; }
+        }
+        return bytes;
+    });
+}
+Copied copied(int device) {
+    return with_state([&](State& s) { return s.copied[device]; });
+}
 std::size_t peak_device_bytes(int device) {
     return with_state([&](State& s) { return s.peak_device_bytes[device]; });
 }

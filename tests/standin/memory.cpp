@@ -15,9 +15,12 @@ bool is_device(const Allocation* allocation) {
     return allocation != nullptr && allocation->type != cudaMemoryTypeHost;
 }
 
-/// Whether memory that the stand-in knows ends before the range does.
+/// Whether a range lies in part in memory that the stand-in knows: CUDA takes memory that is pinned, or not, as a
+/// whole.
 bool overruns(const State& s, const void* pointer, std::size_t bytes) {
-    return find_allocation(s, pointer, 1) != nullptr && find_allocation(s, pointer, bytes) == nullptr;
+    if (find_allocation(s, pointer, 1) != nullptr) { return find_allocation(s, pointer, bytes) == nullptr; }
+    const auto next = s.allocations.lower_bound(address(pointer));
+    return next != s.allocations.end() && next->first - address(pointer) < bytes;
 }
 
 bool direction_is_right(cudaMemcpyKind kind, bool to_device, bool from_device) {
@@ -194,6 +197,12 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
             standin::overruns(s, from, bytes) || target.overlaps(source) ||
             !standin::direction_is_right(kind, to_device, from_device)) {
             return cudaErrorInvalidValue;
+        }
+        if (to_device != from_device) {
+            standin::Copied& copied = s.copied[found->device];
+            (to_device ? copied.to_device : copied.to_host) += bytes;
+            ++copied.calls;
+            if (standin::find_allocation(s, to_device ? from : to, bytes) == nullptr) { copied.pageable += bytes; }
         }
         return standin::submit(s, lock, *found, [=](State& state, CUstream_st& in) {
             standin::push(state, in,

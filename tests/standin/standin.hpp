@@ -154,6 +154,17 @@ Live live();
 std::size_t device_bytes(int device);
 std::size_t peak_device_bytes(int device);
 
+/// Bytes of pinned memory that a device's threads hold now.
+std::size_t pinned_bytes(int device);
+
+/// What copies of a device's streams have been given, between its memory and the host's, since reset().
+struct Copied {
+    std::size_t to_device = 0, to_host = 0;  ///< bytes
+    std::size_t calls = 0;
+    std::size_t pageable = 0;  ///< bytes of these in memory that is not pinned: on a GPU the caller may wait for them
+};
+Copied copied(int device);
+
 /// From here on the calling thread's NVTX ranges are written down: "push NAME", "pop NAME", "start NAME", "end NAME".
 void record_ranges();
 /// Those since the last call.

@@ -63,6 +63,7 @@ struct Model {
 
     std::map<std::uintptr_t, Allocation> allocations;
     std::map<int, std::size_t> device_bytes, peak_device_bytes;
+    std::map<int, Copied> copied;
     std::map<std::string, std::shared_ptr<Clique>> forming;
     std::uint64_t cliques = 0;
     std::uintptr_t handles = 0;  // of registrations and windows

@@ -124,12 +124,6 @@ class SavedValuesOf : public SavedValues {
                SourceLocation where) const override {
         const auto stream = context_.compute_stream();
         std::span<const T> full = part(saved);
-        typename Engine::template Buffer<T> fetched;
-        if (lies_offloaded(group_, kind)) {  // a collective takes the engine's memory
-            fetched = group_buffer<T>(context_, group_.path, "offloaded values", full.size());
-            Engine::Kernels::copy_in(stream, full, fetched.span());
-            full = fetched.span();
-        }
         typename Engine::template Buffer<T> gathered;
         if (full.size() != group_.buffer_numel) {
             gathered =

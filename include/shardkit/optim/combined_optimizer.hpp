@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -89,7 +90,7 @@ class CombinedOptimizer : public Optimizer<EngineType> {
         refuse(where, "step_in_backward");
     }
     void run_alone(detail::Group<Engine>& /*group*/) override {}
-    void tear(detail::Group<Engine>& /*torn*/, SourceLocation /*where*/) override {}
+    void tear(detail::Group<Engine>& /*torn*/, std::string_view /*verb*/, SourceLocation /*where*/) override {}
     const detail::StatementsHandle& choices(std::size_t number) const noexcept override {
         return groups_[number].choices;
     }

@@ -224,7 +224,7 @@ class Optimizer : private detail::BackwardUpdates<EngineType> {
     /// Gives the update of one group to the compute stream.
     virtual void run_alone(detail::Group<Engine>& group) = 0;
     /// Marks as torn what it has updated of a group.
-    virtual void tear(detail::Group<Engine>& torn, SourceLocation where) = 0;
+    virtual void tear(detail::Group<Engine>& torn, std::string_view verb, SourceLocation where) = 0;
     /// Closes a step in backward.
     GlobalNorm<Engine> close_backward(Accumulation<Engine>&& accumulation, const StepOptions<Engine>& options,
                                       SourceLocation where);

@@ -237,9 +237,19 @@ class RuleOptimizer : public Optimizer<EngineType> {
         list(where);
         const detail::StatementHash stated = numbers_.begin_step(
             detail::Access::stated(reduced), detail::Access::loss_scale(reduced), coefficient, share, where);
-        for_each_batches([&](auto& batches) {
-            batches.run(numbers_.context(), numbers_.scalars(), numbers_.engine_options(), where);
-        });
+        try {
+            for_each_batches([&](auto& batches) {
+                batches.run(numbers_.context(), numbers_.scalars(), numbers_.engine_options(), where);
+            });
+        } catch (...) {  // some groups are updated, and one perhaps in part
+            detail::Access::walk(
+                this->model(),
+                [&](detail::Group<Engine>& group) {
+                    if (group.trainable() && !group.step().skipped()) { tear(group, "optimizer step", where); }
+                },
+                where);
+            throw;
+        }
         return stated;
     }
     detail::StatementHash begin_backward(const detail::StatedStep& step, SourceLocation where) override {
@@ -258,15 +268,15 @@ class RuleOptimizer : public Optimizer<EngineType> {
             });
         }
     }
-    void tear(detail::Group<Engine>& torn, SourceLocation where) override {
+    void tear(detail::Group<Engine>& torn, std::string_view verb, SourceLocation where) override {
         model_.with_state(torn, [&](auto& state) {
             const auto& group = batches_of(state).group_of(state);
             for (std::size_t p = 0; p < group.updated().size(); ++p) {
                 if (!group.updates(p)) { continue; }
                 using detail::TornValues;
-                state.torn().begin(p, TornValues::parameters, TornValues::step, where);
+                state.torn().begin(p, TornValues::parameters, verb, where);
                 for (std::size_t s = 0; s < group.states_used(); ++s) {
-                    state.torn().begin(p, Rule::state_names[s], TornValues::step, where);
+                    state.torn().begin(p, Rule::state_names[s], verb, where);
                 }
             }
         });

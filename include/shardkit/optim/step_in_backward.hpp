@@ -86,7 +86,7 @@ void Optimizer<Engine>::end_backward(typename detail::BackwardUpdates<Engine>::E
     detail::Access::walk(
         model_,
         [&](detail::Group<Engine>& group) {
-            if (group.step().updated()) { tear(group, where); }
+            if (group.step().updated()) { tear(group, detail::TornValues::step, where); }
         },
         where);
 }

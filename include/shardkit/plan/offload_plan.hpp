@@ -2,8 +2,11 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 
+#include <shardkit/core/counts.hpp>
 #include <shardkit/plan/group_description.hpp>
+#include <shardkit/policy/placement_table.hpp>
 #include <shardkit/policy/state_format.hpp>
 
 namespace shardkit::detail {
@@ -30,3 +33,38 @@ constexpr std::size_t offload_piece(const ElementSizes& sizes, const OptimizerSt
 }
 
 }  // namespace shardkit::detail
+
+namespace shardkit {
+
+/// What a step of one rank moves between its device and the host's memory for offloaded groups. Pieces of which
+/// nothing is trained, of frozen parameters or padding, do not move.
+struct HostLinkPlan {
+    ByteCount to_device;
+    ByteCount to_host;
+    std::size_t pieces = 0;  ///< that are updated one behind the other
+
+    friend constexpr bool operator==(const HostLinkPlan&, const HostLinkPlan&) noexcept = default;
+};
+
+/// Returns the bytes that one group's update moves between the device and the host's memory.
+constexpr HostLinkPlan plan_host_link(const GroupDescription& group, const PlanOptions& options = {}) {
+    const OptimizerStates& states = detail::states_of(group, options);
+    const std::size_t piece = detail::offload_piece(group.sizes, states, options.offload_slot_bytes);
+    if (!group.offloads() || piece == 0) { return {}; }
+    const std::size_t elements = group.numel_of(detail::extent_of(group.policy.optimizer));
+    const ByteCount bytes(detail::offloaded_bytes(group.sizes, states, elements));
+    return {bytes, bytes, (elements + piece - 1) / piece};
+}
+/// Returns the sum over groups.
+constexpr HostLinkPlan plan_host_link(std::span<const GroupDescription> groups, const PlanOptions& options = {}) {
+    HostLinkPlan all;
+    for (const GroupDescription& group : groups) {
+        const HostLinkPlan its = plan_host_link(group, options);
+        all.to_device += its.to_device;
+        all.to_host += its.to_host;
+        all.pieces += its.pieces;
+    }
+    return all;
+}
+
+}  // namespace shardkit

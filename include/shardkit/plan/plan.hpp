@@ -5,6 +5,7 @@
 #include <span>
 
 #include <shardkit/plan/memory_plan.hpp>
+#include <shardkit/plan/offload_plan.hpp>
 #include <shardkit/plan/traffic_plan.hpp>
 
 namespace shardkit {
@@ -15,12 +16,13 @@ struct Plan {
     std::size_t numel = 0;  ///< distinct parameter elements of the model
     MemoryPlan memory;
     TrafficPlan traffic;
+    HostLinkPlan host_link{};  ///< what offloaded groups move between the device and the host's memory
 };
 
 /// Returns the plan for described groups, in a constant expression or at run time. No rank is needed.
 ///     static_assert(plan(groups, DeviceMesh<64>{}.grid()).memory.total() <= ByteCount(80'000'000'000));
 constexpr Plan plan(std::span<const GroupDescription> groups, const AxisGrid& mesh, const PlanOptions& options = {}) {
-    Plan made{0, plan_memory(groups, options), plan_traffic(groups, mesh, options)};
+    Plan made{0, plan_memory(groups, options), plan_traffic(groups, mesh, options), plan_host_link(groups, options)};
     for (const GroupDescription& g : groups) { made.numel += g.numel; }
     return made;
 }

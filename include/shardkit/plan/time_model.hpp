@@ -17,6 +17,7 @@
 #include <shardkit/core/validate_number.hpp>
 #include <shardkit/detail/number_text.hpp>
 #include <shardkit/mesh/axis_grid.hpp>
+#include <shardkit/plan/offload_plan.hpp>
 #include <shardkit/plan/traffic_plan.hpp>
 
 namespace shardkit {
@@ -44,6 +45,7 @@ struct TimeModel {
 
     Links within{};
     Links across{};
+    LinkModel host{};                ///< a device's with the host's memory, for one copy at a time: see Offload
     std::size_t ranks_per_node = 0;  ///< k places ranks 0 .. k - 1 on the first node, and so on; 0: all on one node
 
     /// Returns the same link for all verbs.
@@ -61,26 +63,31 @@ struct TimeModel {
 
 namespace detail {
 
-[[noreturn]] inline void throw_impossible(std::string_view where_nodes, Verb verb, const LinkModel& link,
+[[noreturn]] inline void throw_impossible(std::string_view which, std::string_view what, const LinkModel& link,
                                           SourceLocation where) {
-    throw_invalid_argument(where, "TimeModel: the link ", where_nodes, " nodes has latency ",
-                           number_text(link.latency), " s and bandwidth ", number_text(link.bandwidth), " B/s for ",
-                           name(verb), ", expected a finite latency >= 0 and a bandwidth > 0");
+    throw_invalid_argument(where, "TimeModel: the link ", which, " has latency ", number_text(link.latency),
+                           " s and bandwidth ", number_text(link.bandwidth), " B/s for ", what,
+                           ", expected a finite latency >= 0 and a bandwidth > 0");
+}
+/// Returns whether a link's latency and bandwidth are possible. A bandwidth may be infinite.
+constexpr bool is_possible(const LinkModel& link) noexcept {
+    constexpr auto infinite = std::bit_cast<std::uint64_t>(std::numeric_limits<double>::infinity());
+    const bool carries =
+        is_finite(link.bandwidth) ? link.bandwidth > 0 : std::bit_cast<std::uint64_t>(link.bandwidth) == infinite;
+    return carries && is_not_negative(link.latency);
 }
 /// Checks that latencies and bandwidths are possible. A bandwidth may be infinite.
 /// @throws std::invalid_argument
 constexpr void require_possible(const TimeModel& model, SourceLocation where) {
-    constexpr auto infinite = std::bit_cast<std::uint64_t>(std::numeric_limits<double>::infinity());
     for (const bool across : {false, true}) {
         const TimeModel::Links& links = across ? model.across : model.within;
         for (std::size_t verb = 0; verb < links.size(); ++verb) {
             const LinkModel& link = links[verb];
-            const bool carries = is_finite(link.bandwidth) ? link.bandwidth > 0
-                                                           : std::bit_cast<std::uint64_t>(link.bandwidth) == infinite;
-            if (carries && is_not_negative(link.latency)) { continue; }
-            throw_impossible(across ? "across" : "within", static_cast<Verb>(verb), link, where);
+            if (is_possible(link)) { continue; }
+            throw_impossible(across ? "across nodes" : "within nodes", name(static_cast<Verb>(verb)), link, where);
         }
     }
+    if (!is_possible(model.host)) { throw_impossible("to the host's memory", "copies", model.host, where); }
 }
 
 /// Returns whether any group over these axes has ranks on more than one node.
@@ -94,6 +101,18 @@ constexpr bool spans_nodes(const PlannedAxes& axes, const AxisGrid& mesh, std::s
 }
 
 }  // namespace detail
+
+/// Returns the seconds of an update that takes `update` seconds on the device, while pieces of its states come and go
+/// as the plan says: the first piece comes and the last one goes by themselves, and in between the slower of both
+/// counts.
+constexpr double offloaded_update_seconds(double update, const HostLinkPlan& plan, const LinkModel& host) noexcept {
+    if (plan.pieces == 0) { return update; }
+    const auto pieces = static_cast<double>(plan.pieces);
+    const double fetch = host.seconds(1, static_cast<double>(plan.to_device.value) / pieces);
+    const double store = host.seconds(1, static_cast<double>(plan.to_host.value) / pieces);
+    const double each = update / pieces;
+    return fetch + each + store + (pieces - 1) * (each > fetch + store ? each : fetch + store);
+}
 
 /// Returns the seconds that the collectives of a plan's step take one after the other, each as a ring:
 ///     (n - 1) a + (n - 1) / n S / B for an all-gather or a reduce-scatter, twice that for an all-reduce,

@@ -35,7 +35,7 @@ SHARDKIT_CONSTEXPR_VECTOR Plan plan(const Schedule& schedule, std::span<const Gr
             counts[op.group].add(step.rows(op.group), step.apply(op.act, op.group, op.microbatch));
         }
     }
-    Plan made{0, detail::resting_memory(groups, options), {}};
+    Plan made{0, detail::resting_memory(groups, options), {}, plan_host_link(groups, options)};
     made.memory.arena = arena_bytes(schedule, groups, where);
     made.traffic = detail::traffic_of(groups, mesh, options,
                                       [&](const detail::GroupRows&, std::size_t group) { return counts[group]; });

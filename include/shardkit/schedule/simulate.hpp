@@ -15,6 +15,7 @@
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/mesh/axis_grid.hpp>
 #include <shardkit/plan/model_step.hpp>
+#include <shardkit/plan/offload_plan.hpp>
 #include <shardkit/plan/time_model.hpp>
 #include <shardkit/plan/traffic_plan.hpp>
 #include <shardkit/schedule/schedule.hpp>
@@ -36,7 +37,7 @@ struct OpTime {
 struct StepTimes {
     double seconds = 0;        ///< from the end of one step to the end of the next
     double compute = 0;        ///< part of `seconds` in which the rank computes
-    double communication = 0;  ///< sum over its collectives
+    double communication = 0;  ///< sum over its collectives, and what updates wait for offloaded states
     std::vector<OpTime> ops;
 
     /// Returns the seconds in which the rank waits for communication.
@@ -107,8 +108,13 @@ class StepSimulation {
         for (const Op& op : schedule.ops()) {
             if (op.act == Act::reduce) { sums_ = op.lane; }
         }
+        const PlanOptions options{.optimizer_states = costs.optimizer_states,
+                                  .offload_slot_bytes = costs.offload_slot_bytes};
         for (const GroupDescription& group : groups) {
-            groups_.push_back({CommunicationSeconds(group, mesh, costs)});
+            const double update = costs.groups[groups_.size()].update;
+            const double offloaded =
+                offloaded_update_seconds(update, plan_host_link(group, options), costs.links.host);
+            groups_.push_back({CommunicationSeconds(group, mesh, costs), offloaded - update});
         }
         if (mesh.size() > 1) {
             norm_ = costs.links
@@ -127,6 +133,7 @@ class StepSimulation {
   private:
     struct Group {
         CommunicationSeconds seconds;
+        double states_wait = 0;  // of an update, for the link to the host's memory
         double gathered = 0;
         double added = 0;
         double reduced = 0;
@@ -198,6 +205,10 @@ class StepSimulation {
         }
         now = begin + takes;
         times.compute += takes;
+        if (op.act == Act::update) {
+            now += group.states_wait;
+            times.communication += group.states_wait;
+        }
         if (op.act == Act::add) { group.added = now; }
         if (op.act == Act::update) { group.updated = now; }
         ended_[i] = now;

@@ -12,6 +12,8 @@
 #include <shardkit/core/validate_number.hpp>
 #include <shardkit/detail/number_text.hpp>
 #include <shardkit/plan/time_model.hpp>
+#include <shardkit/policy/offload.hpp>
+#include <shardkit/policy/state_format.hpp>
 
 namespace shardkit {
 
@@ -27,7 +29,9 @@ struct StepCosts {
     std::span<const GroupSeconds> groups;  ///< one for each group of the model
     TimeModel links{};
     EngineTraits engine{};
-    double norm = 0;  ///< seconds of computation for a global norm
+    double norm = 0;                                              ///< seconds of computation for a global norm
+    OptimizerStates optimizer_states = 2;                         ///< of which those of offloaded groups pass a link
+    std::size_t offload_slot_bytes = default_offload_slot_bytes;  ///< RankOptions::offload_slot_bytes
 };
 
 namespace detail {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Muon on the NCCL engine: the bits of one thread, whenever each stream runs.
 #include <cstddef>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,7 @@
 
 #include "paced_ranks.hpp"
 #include "unit/optim/muon_training.hpp"
+#include "unit/thrown_message.hpp"
 
 namespace muon_test {
 
@@ -52,6 +54,21 @@ TEST_CASE("nccl: Muon's steps are one thread's to the bit, on every policy and p
             }
         }
     }
+}
+
+TEST_CASE("nccl: Muon refuses a group that is offloaded, by its path") {
+    CHECK(paced_ranks::run(Mesh(1, 1, 1), paced_ranks::all_paces[3], {}, [&](auto& rank, const auto&) {
+              using List = sk::TensorList<float>;
+              using Layer = sk::Sharded<List, sk::FullShard, gpu_ranks::Engine>;
+              typename Layer::Options options{};
+              options.offload = sk::Offload::states;
+              Layer layer(rank, "layer", List{{"wide", {3, 8}}}, options);
+              sk::Model model{layer};
+              CHECK(has(thrown_message<std::invalid_argument>([&] {
+                            const sk::Muon muon{model, LaunchedProducts{}};
+                        }),
+                        "'layer' has an Offload, and matrices are brought together"));
+          }) == "");
 }
 
 }  // namespace muon_test

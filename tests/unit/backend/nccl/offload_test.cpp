@@ -13,22 +13,24 @@
 
 #include <doctest/doctest.h>
 
+#include <shardkit/backend/threads/run.hpp>
 #include <shardkit/checkpoint.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/optim/adamw.hpp>
 #include <shardkit/optim/combined_optimizer.hpp>
 #include <shardkit/optim/lion.hpp>
-#include <shardkit/optim/muon.hpp>
 #include <shardkit/policy/dynamic_policy.hpp>
 #include <shardkit/policy/full_shard.hpp>
 #include <shardkit/policy/hybrid_shard.hpp>
 #include <shardkit/policy/no_shard.hpp>
 #include <shardkit/policy/shard_grad_op.hpp>
 #include <shardkit/policy/shard_optimizer.hpp>
+#include <shardkit/rank/rank.hpp>
 #include <shardkit/sharded/sharded.hpp>
 #include <shardkit/step/accumulation.hpp>
 #include <shardkit/step/local_shards.hpp>
 #include <shardkit/step/loss_scale.hpp>
+#include <shardkit/step/plan_model.hpp>
 #include <shardkit/step/reduce.hpp>
 
 #include "offload_trainer.hpp"
@@ -95,6 +97,168 @@ TEST_CASE("offload: loss scales, skipped, frozen and mixed groups, updates in th
         check<sk::bf16, sk::StateFormat::block8>({.master = sk::MasterWeights::split, .in_backward = true}, way);
         check<sk::bf16>({.captured = true}, way, true);
     }
+}
+
+namespace {
+
+/// Saves behind step 2 where a first place is, loads in a second one, and goes on.
+template <class T, sk::StateFormat Format>
+std::vector<std::vector<std::uint64_t>> resumed(const Run& run, sk::Offload first, sk::Offload second,
+                                                sk::Staging staging) {
+    const temporary_folder::Folder folder;
+    std::vector<std::vector<std::uint64_t>> bits(run.ranks);
+    CHECK(on_ranks(run.ranks, all_paces[6], [&](auto& rank, const auto&) {
+              Trainer<T, Format> trainer(rank, run, first);
+              for (std::size_t s = 0; s < 2; ++s) { trainer.step(s); }
+              auto pending = sk::begin_save(rank, folder.path(), 2, *trainer.state, {.staging = staging});
+              trainer.step(2);  // waits for the writer, or changes nothing of what it writes
+              std::move(pending).commit();
+          }) == "");
+    CHECK(on_ranks(run.ranks, all_paces[1], [&](auto& rank, const auto&) {
+              Trainer<T, Format> trainer(rank, run, second);
+              trainer.step(5);  // what is loaded replaces states that are on their way
+              sk::load(rank, sk::latest(rank, folder.path())->path, *trainer.state);
+              for (std::size_t s = 2; s < run.steps; ++s) { trainer.step(s); }
+              bits[rank.rank()] = trainer.bits();
+          }) == "");
+    return bits;
+}
+template <class T, sk::StateFormat Format = sk::StateFormat::full>
+void check_resumed(const Run& run, sk::Offload way) {
+    using enum sk::Offload;
+    const auto expected = resumed<T, Format>(run, none, none, sk::Staging::none);
+    CHECK(resumed<T, Format>(run, way, none, sk::Staging::none) == expected);
+    CHECK(resumed<T, Format>(run, none, way, sk::Staging::copy) == expected);
+    CHECK(resumed<T, Format>(run, way, way, sk::Staging::copy) == expected);
+}
+
+}  // namespace
+
+TEST_CASE("offload: a save from one place goes on in the other, also one that is written beside a step") {
+    for (const sk::Offload way : ways) {
+        check_resumed<sk::bf16>({}, way);
+        check_resumed<sk::bf16, sk::StateFormat::block8>({.ranks = 3, .master = sk::MasterWeights::split}, way);
+    }
+}
+
+TEST_CASE("offload: buffers and the link's bytes are the plan's, and no copy of a step is of pageable memory") {
+    const auto check_plan = [](auto format, const Run& run, sk::Offload way) {
+        CHECK(on_ranks(run.ranks, all_paces[3], [&](auto& rank, const auto&) {
+                  const int device = static_cast<int>(rank.rank());
+                  const std::size_t pinned = standin::pinned_bytes(device);
+                  Trainer<sk::bf16, format()> trainer(rank, run, way);
+                  const sk::PlanOptions options{.optimizer_states = {2, format()},
+                                                .offload_slot_bytes = sk::least_offload_slot_bytes};
+                  const sk::Plan planned = sk::plan(*trainer.model, options);
+                  CHECK(standin::pinned_bytes(device) - pinned == planned.memory.host.value);
+                  CHECK((planned.memory.host.value > 0) == (way != sk::Offload::none));
+                  CHECK((planned.memory.master.value == 0 && planned.memory.optimizer.value == 0) ==
+                        (way != sk::Offload::none));
+                  trainer.step(0);
+                  const standin::Copied before = standin::copied(device);
+                  trainer.step(1);
+                  const standin::Copied after = standin::copied(device);
+                  CHECK(after.to_device - before.to_device == planned.host_link.to_device.value);
+                  CHECK(after.to_host - before.to_host == planned.host_link.to_host.value);
+                  CHECK(after.pageable == before.pageable);
+                  CHECK((planned.host_link.pieces > 0) == (way == sk::Offload::states));
+              }) == "");
+    };
+    using Full = std::integral_constant<sk::StateFormat, sk::StateFormat::full>;
+    using Coded = std::integral_constant<sk::StateFormat, sk::StateFormat::block8>;
+    check_plan(Full{}, {}, sk::Offload::none);
+    for (const sk::Offload way : ways) {
+        check_plan(Full{}, {}, way);
+        check_plan(Coded{}, {.ranks = 3, .master = sk::MasterWeights::split}, way);
+        check_plan(Full{}, {.policy = sk::DynamicPolicy(sk::NoShard{})}, way);
+    }
+}
+
+TEST_CASE("offload: a step that fails in the middle leaves groups that refuse to train until they are loaded") {
+    const Run run{.steps = 3};
+    const temporary_folder::Folder folder;
+    std::string error;
+    const auto expected = trained<sk::bf16, sk::StateFormat::full>({.in_backward = false, .steps = 2},
+                                                                   sk::Offload::none, all_paces[0], error);
+    std::vector<std::vector<std::uint64_t>> bits(run.ranks);
+    CHECK(on_ranks(run.ranks, all_paces[1], [&](auto& rank, const auto&) {
+              Trainer<sk::bf16, sk::StateFormat::full> trainer(rank, run, sk::Offload::states);
+              trainer.step(0);
+              sk::save(rank, folder.path(), 1, *trainer.state);
+              standin::fail_after("cudaMemcpyAsync", 7, cudaErrorUnknown, static_cast<int>(rank.rank()));
+              CHECK_THROWS_AS(trainer.step(1), sk::gpu::Error);
+              const std::string refused = thrown_message<sk::UsageError>([&] { trainer.step(1); });
+              CHECK(has(refused, "but the optimizer step at"));
+              sk::load(rank, folder.file("step-00000001"), *trainer.state);
+              trainer.step(1);
+              bits[rank.rank()] = trainer.bits();
+          }) == "");
+    CHECK(bits == expected);
+}
+
+TEST_CASE("offload: several optimizers of one model, each with its part of every group") {
+    const auto run = [](sk::Offload way) {
+        std::vector<std::vector<std::uint64_t>> bits(2);
+        CHECK(on_ranks(2, all_paces[1], [&](auto& rank, const auto&) {
+                  using Trained = Trainer<sk::bf16, sk::StateFormat::full>;
+                  Trained trainer(rank, {}, way);
+                  const auto of = [](bool weight) {
+                      return [weight](auto, std::string_view name) { return (name == "weight") == weight; };
+                  };
+                  const auto another = sk::UpdatedBy::another;
+                  sk::Lion lion{
+                      *trainer.model, {.learning_rate = 0.0625}, {{.matches = of(true), .updated_by = another}}};
+                  sk::AdamW adamw{
+                      *trainer.model, {.learning_rate = 0.125}, {{.matches = of(false), .updated_by = another}}};
+                  sk::CombinedOptimizer optimizer{*trainer.model, {lion, adamw}};
+                  trainer.stepped_by = &optimizer;
+                  for (std::size_t s = 0; s < 3; ++s) { trainer.step(s); }
+                  bits[rank.rank()] = trainer.bits();
+              }) == "");
+        return bits;
+    };
+    CHECK(run(sk::Offload::states) == run(sk::Offload::none));
+}
+
+TEST_CASE("offload: what makes no sense, or has no memory, is refused with both sides") {
+    const auto on_host = [](sk::Offload way) {
+        return thrown_message<std::invalid_argument>([&] {
+            sk::threads::run(sk::DeviceMesh<1>{}, [&](auto& rank) {
+                using Layer = sk::Sharded<Group<float>::type, sk::FullShard, sk::threads::Engine>;
+                typename Layer::Options options{};
+                options.offload = way;
+                const Layer layer(rank, "layer", {}, options);
+            });
+        });
+    };
+    CHECK(
+        on_host(sk::Offload::states).find("an Offload on the engine 'threads', whose memory is the host's already") !=
+        std::string::npos);
+    CHECK(on_ranks(1, all_paces[7], [&](auto& rank, const auto&) {
+              using Layer = sk::Sharded<Group<float>::type, sk::FullShard, Engine>;
+              typename Layer::Options options{};
+              options.offload = sk::Offload::states;
+              Layer layer(rank, "layer", {}, options);
+              sk::Model model{layer};
+              standin::fail_next("cudaMallocHost", cudaErrorMemoryAllocation);
+              const std::string full = thrown_message<sk::MemoryError>([&] { const sk::AdamW optimizer{model}; });
+              CHECK(has(full, "exp_avg"));
+              const std::string slots = thrown_message<std::invalid_argument>([&] {
+                  using Rank = sk::Rank<Engine, Mesh>;
+                  const Rank other(Mesh(1, 1, 1), rank.world(), {.offload_slot_bytes = 1000}, rank.streams());
+              });
+              CHECK(has(slots, "offload_slot_bytes is 1000, expected at least 32768"));
+          }) == "");
+    gpu_ranks::restart();
+    std::string text;
+    CHECK(on_ranks(2, all_paces[7], [&](auto& rank, const auto&) {
+              using Layer = sk::Sharded<Group<float>::type, sk::FullShard, Engine>;
+              typename Layer::Options options{};
+              options.offload = rank.rank() == 0 ? sk::Offload::states : sk::Offload::none;
+              const std::string its =
+                  thrown_message<std::invalid_argument>([&] { const Layer layer(rank, "layer", {}, options); });
+              CHECK(has(its, "offload"));
+          }) == "");
 }
 
 }  // namespace offload_test

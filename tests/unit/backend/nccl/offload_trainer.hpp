@@ -150,8 +150,9 @@ struct Trainer {
         if (run_.in_backward) {
             optimizer->step(std::move(accumulation));
         } else {
-            optimizer->step(std::move(accumulation),
-                            {.max_norm = 3, .loss_scale = run_.loss_scale ? &*loss_scale : nullptr});
+            sk::Optimizer<Engine>& its = stepped_by != nullptr ? *stepped_by : *optimizer;
+            its.step(std::move(accumulation),
+                     {.max_norm = 3, .loss_scale = run_.loss_scale ? &*loss_scale : nullptr});
         }
     }
     /// The bits of all that is trained, the states as the host finds them in shards().
@@ -190,6 +191,7 @@ struct Trainer {
     }
 
     Run run_;
+    sk::Optimizer<Engine>* stepped_by = nullptr;  // in the place of `optimizer`, where it is not null
     std::deque<Layer> layers;
     std::optional<sk::Model<Engine, typename Layer::Precision>> model;
     std::optional<Optimizer> optimizer;
