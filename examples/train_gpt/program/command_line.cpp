@@ -62,6 +62,9 @@ void add_flags(program::Flags& flags) {
     flags.add("--optimizer", "NAME", "adamw, sgd (momentum 0.9), lion or muon (of the blocks' matrices) [adamw]");
     flags.add("--states", "NAME",
               "how AdamW's states are stored: full, bf16, or block8 (8 bits, a scale for each 32) [full]");
+    flags.add("--offload", "NAME",
+              "with --plan: where states and masters lie, on an engine whose memory is a device's: none, or states "
+              "for pinned memory of the host, through which updates come and go [none]");
     flags.add("--master", "NAME",
               "fp32 masters of bf16 parameters: kept, split (16 bits beside each parameter) or none [kept]");
     flags.add("--lr", "X", "learning rate [1e-3; 0.1 with sgd, 3e-4 with lion]");
@@ -197,6 +200,7 @@ std::optional<Options> parse_command_line(int count, const char* const* argument
     program::read_name(flags, "--optimizer", optimizer_names, o.optimizer);
     program::read_name(flags, "--states", state_names, o.states);
     program::read_name(flags, "--master", master_names, o.master);
+    program::read_name(flags, "--offload", offload_names, o.offload);
     if (o.optimizer == OptimizerKind::sgd) { o.learning_rate = 0.1; }
     if (o.optimizer == OptimizerKind::lion) { o.learning_rate = 3e-4; }
     program::read_not_negative(flags, "--lr", o.learning_rate);
@@ -277,6 +281,13 @@ void validate(const Options& o) {
     if (o.master != shardkit::MasterWeights::kept && o.dtype != Dtype::bf16) {
         throw program::InputError("--master " + std::string(master_names[static_cast<std::size_t>(o.master)]) +
                                   ": expected --dtype bf16, which has masters");
+    }
+    if (o.offload != shardkit::Offload::none &&
+        (o.action == Options::Action::train || o.optimizer == OptimizerKind::muon)) {
+        throw program::InputError(
+            "--offload " + std::string(offload_names[static_cast<std::size_t>(o.offload)]) +
+            ": the engines of this program have the host's memory, where nothing is to be moved, "
+            "and Muon needs its states on the device; expected --plan, and another optimizer");
     }
     if (o.engine == EngineKind::threads && o.action == Options::Action::train && o.mesh.world() > 1024) {
         throw program::InputError("--mesh " + mesh +

@@ -30,6 +30,7 @@ inline constexpr std::array<std::string_view, 3> dtype_names{"fp64", "fp32", "bf
 inline constexpr std::array<std::string_view, 4> optimizer_names{"adamw", "sgd", "lion", "muon"};
 inline constexpr std::array<std::string_view, 3> state_names{"full", "bf16", "block8"};  // in StateFormat's order
 inline constexpr std::array<std::string_view, 3> master_names{"kept", "none", "split"};  // in MasterWeights' order
+inline constexpr std::array<std::string_view, 2> offload_names{"none", "states"};        // in Offload's order
 inline constexpr std::array<std::string_view, 2> exchange_names{"ring", "gather"};
 inline constexpr std::array<std::string_view, 2> head_names{"tied", "untied"};
 
@@ -49,6 +50,7 @@ struct Options {
     Dtype dtype = Dtype::fp32;
     OptimizerKind optimizer = OptimizerKind::adamw;
     shardkit::StateFormat states = shardkit::StateFormat::full;
+    shardkit::Offload offload = shardkit::Offload::none;  // of plans: the engines here have the host's memory
     shardkit::MasterWeights master = shardkit::MasterWeights::kept;
     double learning_rate = 1e-3;
     double weight_decay = 0.01;

@@ -62,6 +62,7 @@ PlannedGroups planned_groups(const Options& options) {
     for (std::size_t l = 0; l < config.layers; ++l) { groups.blocks.push_back("blocks." + std::to_string(l)); }
     const auto add = [&](sk::GroupDescription group, std::size_t windows) {
         group.windows_per_microbatch = windows;
+        group.offload = options.offload;
         if (options.optimizer == OptimizerKind::muon) {
             // AdamW's two in every group, and Muon's momentum where there are matrices.
             group.optimizer_states = group.path.starts_with("blocks") ? 3 : 2;
@@ -325,8 +326,16 @@ std::string describe_plan(const Options& options, const PlanSummary& plan) {
     }
     row("reduce buffers", memory.reduce_buffers.value);
     if (plan.matrix_bytes > 0) { row("matrices", plan.matrix_bytes); }
+    if (memory.offload_slots.value > 0) { row("offload slots", memory.offload_slots.value); }
     row("activations", plan.workspace_bytes);
     row("total", plan.bytes_per_rank());
+    if (options.offload != sk::Offload::none) {
+        const sk::HostLinkPlan& link = plan.library.host_link;
+        row("pinned on the host", memory.host.value);
+        out << "over the link to the host's memory per rank and step, planned:\n";
+        row("to the device", link.to_device.value);
+        row("to the host", link.to_host.value);
+    }
     out << "on the wire per rank and step, planned:\n";
     if (plan.collectives.empty()) { out << "  (nothing: one rank)\n"; }
     const bool hosts = crosses_hosts(plan.collectives);

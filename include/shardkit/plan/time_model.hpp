@@ -45,8 +45,8 @@ struct TimeModel {
 
     Links within{};
     Links across{};
-    LinkModel host{};                ///< a device's with the host's memory, for one copy at a time: see Offload
     std::size_t ranks_per_node = 0;  ///< k places ranks 0 .. k - 1 on the first node, and so on; 0: all on one node
+    LinkModel host{};                ///< a device's with the host's memory, for one copy at a time: see Offload
 
     /// Returns the same link for all verbs.
     static constexpr Links links(const LinkModel& link) noexcept {

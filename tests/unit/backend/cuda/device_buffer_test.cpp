@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <new>
 #include <stdexcept>
 #include <string>
 #include <type_traits>
@@ -114,6 +115,10 @@ TEST_CASE("DeviceBuffer and PinnedBuffer: errors name the call, and nothing is l
               const DeviceBuffer<float> buffer(4, stream.ref());
           }).find("cuda: cudaMalloc at ") == 0);
     standin::fail_next("cudaMallocHost", cudaErrorMemoryAllocation);
+    CHECK(thrown_message<std::bad_alloc>([&] {
+              const PinnedBuffer<float> buffer(4);
+          }).find("cuda: cudaMallocHost of 16 bytes at ") == 0);
+    standin::fail_next("cudaMallocHost", cudaErrorInvalidValue);
     CHECK(thrown_message<Error>([&] { const PinnedBuffer<float> buffer(4); }).find("cuda: cudaMallocHost at ") == 0);
     standin::fail_next("cudaMemsetAsync", cudaErrorInvalidValue);
     CHECK(thrown_message<Error>([&] {
