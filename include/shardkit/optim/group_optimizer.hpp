@@ -9,6 +9,7 @@
 #include <span>
 #include <stdexcept>
 #include <string_view>
+#include <tuple>
 #include <type_traits>
 #include <vector>
 
@@ -19,6 +20,7 @@
 #include <shardkit/layout/segments.hpp>
 #include <shardkit/optim/group_progress.hpp>
 #include <shardkit/optim/matrix_rule.hpp>
+#include <shardkit/optim/offload_pieces.hpp>
 #include <shardkit/optim/offloaded_updates.hpp>
 #include <shardkit/optim/param_group.hpp>
 #include <shardkit/optim/require_blocks.hpp>
@@ -97,13 +99,8 @@ class GroupOptimizer {
     /// group: see `pieces`.
     std::span<const UpdateRange> ranges() const noexcept { return ranges_.span(); }
 
-    /// A part of an offloaded group's elements that is updated in a slot, and the ranges that lie in it.
-    struct Piece {
-        IndexRange elements;  ///< relative to those that this rank updates
-        IndexRange ranges;    ///< of `ranges()`, which count from the piece's first element
-    };
     /// Returns the pieces in which the group is updated; none where nothing of it is offloaded.
-    std::span<const Piece> pieces() const noexcept { return pieces_; }
+    std::span<const OffloadPiece> pieces() const noexcept { return pieces_; }
 
     /// What a step of `state`, this group's, reads and writes with the rule's first N states. `Updated` is the
     /// master's type, or the gathered one where the group keeps no master. `steps`: which step it is, in the engine's
@@ -202,32 +199,12 @@ class GroupOptimizer {
         return last.update == next.update && (!counted || last.element + (last.end - last.begin) == next.element);
     }
 
-    /// Returns the ranges cut at the group's pieces, each counted from the first element of its piece.
-    std::vector<UpdateRange> cut_at_pieces(std::span<const UpdateRange> ranges, std::size_t elements, bool numbered) {
-        pieces_.clear();
-        std::vector<UpdateRange> cut;
-        std::size_t next = 0;  // the first range that does not end before the piece
-        for (std::size_t begin = 0; begin < elements; begin += piece_) {
-            const std::size_t end = std::min(begin + piece_, elements);
-            const std::size_t first = cut.size();
-            while (next < ranges.size() && ranges[next].end <= begin) { ++next; }
-            for (std::size_t r = next; r < ranges.size() && ranges[r].begin < end; ++r) {
-                const UpdateRange& whole = ranges[r];
-                const std::uint64_t from = std::max<std::uint64_t>(whole.begin, begin);
-                cut.push_back({from - begin, std::min<std::uint64_t>(whole.end, end) - begin, whole.update,
-                               numbered ? whole.element + (from - whole.begin) : 0});
-            }
-            if (cut.size() > first) { pieces_.push_back({{begin, end}, {first, cut.size()}}); }
-        }
-        return cut;
-    }
-
     // Buffers first: the table ends before them, and waits for the kernels that use both.
     std::array<State, state_count> states_{};
     std::size_t states_used_ = 0;
     std::uint64_t state_seed_ = 0;  // of how states are rounded
     std::size_t piece_ = 0;         // elements of an offloaded group's pieces
-    std::vector<Piece> pieces_;
+    std::vector<OffloadPiece> pieces_;
     EngineTable<Engine, UpdateRange> ranges_;  // of what this rank updates
     std::optional<std::size_t> number_;
     std::uint32_t first_update_ = 0;
@@ -335,7 +312,7 @@ void GroupOptimizer<Rule, Engine, ElementType>::choose(Context<Engine>& context,
                              }
                              add(begin, range.end, choice, element + (begin - range.begin));
                          });
-    if (piece_ > 0) { ranges = cut_at_pieces(ranges, group.updated.size(), rounds); }
+    if (piece_ > 0) { std::tie(pieces_, ranges) = cut_at_pieces(ranges, group.updated.size(), piece_, rounds); }
     first_update_ = updates.size();
     number_ = updates.add(hypers);
     ranges_ = {context, std::span<const UpdateRange>(ranges.data(), ranges.size())};

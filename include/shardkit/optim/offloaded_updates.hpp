@@ -108,10 +108,10 @@ class PieceInSlot {
     std::size_t count_ = 0;
 };
 
-/// Updates offloaded groups one behind the other: while a piece is updated on the compute stream, the copy stream
-/// stores the one before it and fetches the next one. Everything else that the rank's streams do with the states or
-/// masters is in the order of the compute stream. Cost:   beside what the link takes: of a run of groups, the first
-/// fetch and the last store are not hidden
+/// Updates offloaded groups one behind the other. While a piece is updated on the compute stream, the copy stream
+/// stores the one before it and fetches the next one. Everything else that the rank's streams do with states and
+/// masters is in the order of the compute stream.
+/// Cost:   what the link takes, or the updates, where they take longer; and the first fetch and the last store
 template <class Engine, class Listed>
 class OffloadedUpdates {
     using Stream = typename Engine::Stream;

@@ -14,10 +14,10 @@
 
 namespace shardkit::gpu::detail {
 
-/// Copies elements between host memory and the engine's memory.
+/// Copies elements between host memory and the engine's memory, or that of offloaded states, which is the host's.
 /// Order:  stream-ordered; waits for the stream, so do not use it inside a step or a graph capture.
 template <class T>
-void copy(const gpu::TimelineRef& stream, std::span<const T> from, std::span<T> to, cudaMemcpyKind kind,
+void copy(const gpu::TimelineRef& stream, std::span<const T> from, std::span<T> to,
           SourceLocation where = SourceLocation::current()) {
     static_assert(std::is_trivially_copyable_v<T>);
     require_size("copy", "to", to.size(), from.size(), where);
@@ -25,7 +25,8 @@ void copy(const gpu::TimelineRef& stream, std::span<const T> from, std::span<T> 
     const DeviceGuard on_device(stream.device());
     // A copy of memory that is not pinned may wait inside the call, where no Watch can end it.
     stream.synchronize();
-    check(cudaMemcpyAsync(to.data(), from.data(), from.size_bytes(), kind, stream.native()), "cudaMemcpyAsync");
+    check(cudaMemcpyAsync(to.data(), from.data(), from.size_bytes(), cudaMemcpyDefault, stream.native()),
+          "cudaMemcpyAsync");
     stream.synchronize();
 }
 

@@ -70,13 +70,13 @@ struct Kernels {
     template <class T>
     static void copy_in(const Stream& stream, std::span<const T> from, std::span<T> to,
                         SourceLocation where = SourceLocation::current()) {
-        detail::copy(stream, from, to, cudaMemcpyHostToDevice, where);
+        detail::copy(stream, from, to, where);
     }
     /// Copies to host memory. Returns when `to` holds the elements.
     template <class T>
     static void copy_out(const Stream& stream, std::span<const T> from, std::span<T> to,
                          SourceLocation where = SourceLocation::current()) {
-        detail::copy(stream, from, to, cudaMemcpyDeviceToHost, where);
+        detail::copy(stream, from, to, where);
     }
 
     /// Runs work() once, on the device.
