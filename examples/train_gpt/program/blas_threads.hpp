@@ -17,7 +17,9 @@ inline void share_processors(const Options& options) {
     const double largest_product = 4.0 * static_cast<double>(options.pass_shape().tokens()) *
                                    static_cast<double>(width) * static_cast<double>(width);
     constexpr double worth_sharing = 1 << 24;
-    openblas_set_num_threads(options.mesh.world() == 1 && largest_product >= worth_sharing ? all : 1);
+    // With --slices by one thread on any number of ranks: who adds what must not depend on it.
+    openblas_set_num_threads(
+        options.slices == 0 && options.mesh.world() == 1 && largest_product >= worth_sharing ? all : 1);
 }
 
 }  // namespace train_gpt

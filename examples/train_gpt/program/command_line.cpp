@@ -2,6 +2,7 @@
 #include "command_line.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <filesystem>
 #include <iterator>
 #include <string>
@@ -51,6 +52,9 @@ void add_flags(program::Flags& flags) {
     flags.add("--steps", "N", "training steps in all, those before --resume included [400]");
     flags.add("--batch", "N", "sequences per step over all ranks and microbatches [16]");
     flags.add("--microbatches", "N", "parts in which a rank works through its sequences [1]");
+    flags.add("--slices", "S",
+              "parts of the batch, a power of two: a rank works through S / dp of them, one in each microbatch, and "
+              "the run has the same bits on any number of ranks [not cut]");
     flags.add("--sequence", "N", "tokens of a sequence [64]");
     flags.add("--layers", "N", "transformer blocks [4]");
     flags.add("--width", "N", "width of the residual stream [128]");
@@ -115,6 +119,23 @@ void read_checkpoint_flags(const program::Flags& flags, Options& o) {
     require("--save-every", "--save", !o.save.empty());
     require("--keep", "--save", !o.save.empty());
     require("--names", "--save or --init", !o.save.empty() || !o.init.empty());
+}
+
+/// Refuses slices that the ranks or the batch cannot have.
+void validate_slices(const Options& o) {
+    const std::string given = "--slices " + std::to_string(o.slices);
+    if (!std::has_single_bit(o.slices)) { throw program::InputError(given + ": expected a power of two"); }
+    if (!std::has_single_bit(o.mesh.dp) || o.slices % o.mesh.dp != 0) {
+        throw program::InputError(given + " with --mesh " + o.mesh.describe() +
+                                  ": expected data-parallel ranks that are a power of two and divide them");
+    }
+    if (o.mesh.cp != 1) {
+        throw program::InputError(given + " with --mesh " + o.mesh.describe() +
+                                  ": expected cp = 1, as ranks of cp add parts of one slice");
+    }
+    if (o.batch % o.slices != 0) {
+        throw program::InputError("--batch " + std::to_string(o.batch) + ": expected a multiple of " + given);
+    }
 }
 
 /// Says whether two paths name one regular file, or one that is not there yet.
@@ -189,6 +210,16 @@ std::optional<Options> parse_command_line(int count, const char* const* argument
     program::read_count(flags, "--steps", o.steps, 1);
     program::read_count(flags, "--batch", o.batch, 1);
     program::read_count(flags, "--microbatches", o.microbatches, 1);
+    program::read_count(flags, "--slices", o.slices, 1);
+    if (o.slices > 0) {
+        if (flags.is_given("--microbatches")) {
+            throw program::InputError(
+                "--microbatches with --slices: expected one of them; a rank's microbatches are "
+                "its slices");
+        }
+        validate_slices(o);
+        o.microbatches = o.slices / o.mesh.dp;
+    }
     program::read_count(flags, "--sequence", o.model.sequence, 1);
     program::read_count(flags, "--layers", o.model.layers, 1);
     program::read_count(flags, "--width", o.model.width, 1);

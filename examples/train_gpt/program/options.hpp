@@ -4,10 +4,13 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
+#include <shardkit/policy/named_policy.hpp>
 #include <shardkit/policy/sharded_options.hpp>
+#include <shardkit/policy/slice_order.hpp>
 #include <shardkit/policy/state_format.hpp>
 
 #include "../../common/mesh_extents.hpp"
@@ -47,6 +50,7 @@ struct Options {
     std::size_t steps = 400;
     std::size_t batch = 16;  // sequences of one step, over all ranks and microbatches
     std::size_t microbatches = 1;
+    std::size_t slices = 0;  // of the batch, added along one tree; 0: microbatches and ranks are added in turn
     Dtype dtype = Dtype::fp32;
     OptimizerKind optimizer = OptimizerKind::adamw;
     shardkit::StateFormat states = shardkit::StateFormat::full;
@@ -75,6 +79,12 @@ struct Options {
     NameKind names = NameKind::shardkit;
     enum class Action : std::uint8_t { train, plan } action = Action::train;
 
+    /// The policy of every group.
+    shardkit::DynamicPolicy chosen_policy() const {
+        std::optional<shardkit::Slices> cut;
+        if (slices > 0) { cut.emplace(slices); }
+        return shardkit::named_policy(policy.text(), cut);
+    }
     constexpr std::size_t sequences_per_rank() const noexcept { return batch / mesh.dp; }
     /// Where microbatch m of a rank's sequences begins; parts differ by one sequence at most.
     constexpr std::size_t microbatch_begin(std::size_t m) const noexcept {

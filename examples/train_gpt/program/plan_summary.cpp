@@ -18,6 +18,7 @@
 #include <shardkit/context_parallel/ring_exchange.hpp>
 #include <shardkit/mesh/axes_label.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
+#include <shardkit/core/exact_sum.hpp>
 #include <shardkit/optim/matrix_plan.hpp>
 #include <shardkit/optim/muon.hpp>
 #include <shardkit/schedule/diff.hpp>
@@ -51,7 +52,7 @@ struct PlannedGroups {
 template <class Group>
 sk::GroupDescription describe_group(std::string_view path, const sk::Shapes<Group>& shapes, const Options& options) {
     return sk::describe_group<Group>(path, shapes, mesh_of(options).grid(),
-                                     group_options<Group>(options.policy.policy(), options.master, options.release));
+                                     group_options<Group>(options.chosen_policy(), options.master, options.release));
 }
 
 template <class T>
@@ -193,7 +194,7 @@ sk::MatrixPlan plan_matrices(const Options& options) {
     sk::MatrixPlanner<sk::MuonRule, Arithmetic<T>> planner{mesh_of(options).grid(), {}, options.ranks_per_host};
     for (std::size_t l = 0; l < options.model.layers; ++l) {
         planner.template add<BlockGroup<T>>("blocks." + std::to_string(l), block_shapes<T>(options.model),
-                                            options.policy.policy());
+                                            options.chosen_policy());
     }
     return planner.plan();
 }
@@ -246,8 +247,8 @@ PlanSummary plan_for(const Options& options) {
     }
     add_schedule(summary, options, groups, assumed, [&] { return dry_step<T>(options, groups); });
     if (const std::size_t data_ranks = options.mesh.dp * options.mesh.cp; data_ranks > 1) {
-        // The loss: one double.
-        constexpr std::size_t loss = sizeof(double);
+        // The loss: one double, or the numbers of an exact sum.
+        const std::size_t loss = sizeof(double) * (options.slices > 0 ? sk::ExactSum::numbers : 1);
         const auto over_data = sk::PlannedAxes::of(grid, sk::Axes<sk::Dp, sk::Cp>{});
         const auto hosts = sk::detail::host_spread(over_data, grid, options.ranks_per_host);
         summary.library.traffic.add(sk::Verb::all_reduce, over_data, 1, loss,
@@ -307,7 +308,8 @@ std::string describe_plan(const Options& options, const PlanSummary& plan) {
         << name(engine_names, options.engine) << split_text(options) << ", " << name(dtype_names, options.dtype)
         << ", " << name(optimizer_names, options.optimizer)
         << (options.release == sk::GradientRelease::at_update ? ", gradients released" : "") << ", "
-        << grouped(options.tokens_per_step()) << " tokens per step in " << options.microbatches
+        << grouped(options.tokens_per_step()) << " tokens per step in "
+        << (options.slices > 0 ? std::to_string(options.slices) + " slices, " : std::string()) << options.microbatches
         << (options.microbatches == 1 ? " pass" : " passes") << " per rank\n"
         << schedule_line(options, plan) << "memory per rank, planned:\n";
     const auto& memory = plan.library.memory;

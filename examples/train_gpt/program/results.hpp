@@ -69,6 +69,7 @@ struct Results {
     TimedSteps timed;                          // the last ones
     std::vector<CollectiveCount> collectives;  // of the last step, the mean over the ranks, as the plan has it
     std::vector<FinalParameter> parameters;    // where asked for
+    std::uint64_t hash = 0;                    // of all parameters and masters, with --slices
     std::string sample;
     std::string trace;  // of the last step, where asked for and a schedule was followed
     int signal = 0;     // that ended the run before its last step

@@ -228,6 +228,7 @@ Identity identity_of(const Options& options, std::span<const std::uint8_t> text)
         {"--head", named(head_names, model.head)},
         {"--sequence", std::to_string(model.sequence)},
         {"--batch", std::to_string(options.batch)},
+        {"--slices", std::to_string(options.slices)},
         {"--dtype", named(dtype_names, options.dtype)},
         {"--optimizer", named(optimizer_names, options.optimizer)},
         {"--states", named(state_names, options.states)},

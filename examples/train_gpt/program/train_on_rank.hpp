@@ -252,6 +252,10 @@ void train_on_rank(sk::Context<Engine>& context, const Job& job, Results& result
     const bool reports = context.rank() == 0;
     RankSteps<T, Engine> steps(context, job, counted, results);
     const bool completed = steps.run();
+    if (job.options.slices > 0 && completed) {
+        const std::uint64_t hash = steps.trainer().hash();
+        if (reports) { results.hash = hash; }
+    }
     if (job.options.sample > 0 && completed) {
         std::string text = steps.trainer().sample(job.options.sample);
         if (reports) { results.sample = std::move(text); }

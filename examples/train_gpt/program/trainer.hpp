@@ -21,12 +21,14 @@
 #include <shardkit/optim/norm.hpp>
 #include <shardkit/optim/optimizer.hpp>
 #include <shardkit/optim/verify_replicas.hpp>
+#include <shardkit/rank/all_reduce_value.hpp>
 #include <shardkit/schedule/follow.hpp>
 #include <shardkit/schedule/measured_step.hpp>
 #include <shardkit/schedule/schedule_trace.hpp>
 #include <shardkit/step/accumulation.hpp>
 #include <shardkit/step/divisor.hpp>
 #include <shardkit/step/model.hpp>
+#include <shardkit/step/slices.hpp>
 
 #include "../model/initialise.hpp"
 #include "call_times.hpp"
@@ -57,13 +59,14 @@ class Trainer {
           part_(split_.chunks(options_.model.sequence)),
           data_ranks_(context.template sub_mesh<sk::Axes<sk::Dp, sk::Cp>>()),
           data_(job.text, options_.model.sequence, options_.seed),
-          model_(context, options_.model, options_.policy.policy(), options_.master, options_.release),
+          model_(context, options_.model, options_.chosen_policy(), options_.master, options_.release),
           groups_(model_.groups()),
           following_(begin(job)),
           optimizer_(make_optimizer(groups_, options_)),
           links_(context, split_, options_.context,
                  attention_shape(options_.model, split_, split_.local(options_.pass_shape())).keys_values()),
           work_(context, options_.model, split_, split_.local(options_.pass_shape()), links_) {
+        losses_.reserve(options_.microbatches);
         if (!job.start.folder.empty()) { resume(job.start); }
     }
 
@@ -82,12 +85,14 @@ class Trainer {
         const auto all_tokens = static_cast<double>(options_.tokens_per_step());
         const bool releases = options_.release == sk::GradientRelease::at_update;
         if (releases) { optimizer_->step_in_backward(accumulation, {.divisor = sk::divide_by(all_tokens)}); }
-        SummedLoss loss;
+        losses_.clear();
         for (std::size_t m = 0; m < options_.microbatches; ++m) {
             const BatchShape batch{options_.microbatch_sequences(m), part_.tokens()};
-            data_.fill(number, first + options_.microbatch_begin(m), batch.batch, part_, work_.tokens(),
-                       work_.targets());
-            loss += forward_backward(model_, accumulation, work_.pass(), batch, work_.tokens(), work_.targets());
+            const std::size_t begin =
+                options_.slices > 0 ? sk::slice_of(groups_, m) * batch.batch : first + options_.microbatch_begin(m);
+            data_.fill(number, begin, batch.batch, part_, work_.tokens(), work_.targets());
+            losses_.push_back(
+                forward_backward(model_, accumulation, work_.pass(), batch, work_.tokens(), work_.targets()).sum);
         }
         const sk::StepOptions<Engine> how{.divisor = sk::divide_by(all_tokens),
                                           .max_norm = options_.clip > 0 ? options_.clip : sk::unlimited};
@@ -96,8 +101,7 @@ class Trainer {
         unled_.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - unled_.began).count();
         unled_.communication = calls_.seconds();
         unled_.compute = unled_.seconds - unled_.communication;
-        sk::all_reduce_in_place(data_ranks_, sk::ReduceOp::sum, std::span<double>(&loss.sum, 1));
-        const double mean = loss.sum / all_tokens;
+        const double mean = summed_loss() / all_tokens;
         if (releases) { return {mean, std::nullopt}; }
         return {mean, norm.value()};
     }
@@ -186,6 +190,14 @@ class Trainer {
         return all;
     }
 
+    /// One number of all parameters and masters, the same on every rank and for any number of ranks. Collective over
+    /// the mesh.
+    std::uint64_t hash() {
+        std::uint64_t all = 0;
+        for (const sk::ValuesHash& one : sk::hash_values(groups_)) { all = mix(all ^ one.hash); }
+        return all;
+    }
+
   private:
     /// What the optimizer's step does, and the hashes of the gradients that it takes, which no traffic is counted
     /// for.
@@ -197,6 +209,15 @@ class Trainer {
         const sk::GlobalNorm<Engine> norm = sk::global_norm(reduced);
         optimizer_->step(std::move(reduced), sk::clip(norm, how.max_norm));
         return norm;
+    }
+    /// The sum of the losses of all microbatches on all ranks; with --slices the same for any number of ranks.
+    /// Collective over the data ranks.
+    double summed_loss() {
+        if (options_.slices > 0) { return sk::exact_sum(context_, data_ranks_, std::span<const double>(losses_)); }
+        double sum = 0;
+        for (const double loss : losses_) { sum += loss; }
+        sk::all_reduce_in_place(data_ranks_, sk::ReduceOp::sum, std::span<double>(&sum, 1));
+        return sum;
     }
     /// Gives the model its first values, and lets its steps follow their schedule: before the optimizer takes memory,
     /// because the buffers that windows share without a schedule are given back for it.
@@ -242,6 +263,7 @@ class Trainer {
     EngineLinks<Engine, Arithmetic<T>> links_;
     Workspace<T> work_;
     std::vector<sk::ValuesHash> gradient_hashes_;
+    std::vector<double> losses_;  // one of each microbatch
     bool times_calls_ = false;
     CallTimes calls_;
     sk::MeasuredStep unled_;  // the last step that followed no schedule

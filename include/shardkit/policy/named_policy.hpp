@@ -3,6 +3,7 @@
 
 #include <charconv>
 #include <cstddef>
+#include <optional>
 #include <string_view>
 #include <system_error>
 
@@ -14,30 +15,38 @@
 #include <shardkit/policy/no_shard.hpp>
 #include <shardkit/policy/shard_grad_op.hpp>
 #include <shardkit/policy/shard_optimizer.hpp>
+#include <shardkit/policy/shard_over.hpp>
 
 namespace shardkit {
 
 /// Returns the library's policy of a name, as a flag or a configuration file gives it: no_shard, shard_optimizer,
-/// shard_grad_op, full_shard, or hybrid_shard:N with the number of ranks that share one copy.
+/// shard_grad_op, full_shard, or hybrid_shard:N with the number of ranks that share one copy. With `slices`, its sums
+/// are made along a tree of that many.
 ///     Sharded<Block, DynamicPolicy, Engine> block{rank, "blocks.0", {}, {named_policy(argv[1])}};
 /// @throws std::invalid_argument for any other name, with what was given and what there is
-inline DynamicPolicy named_policy(std::string_view name, SourceLocation where = SourceLocation::current()) {
+inline DynamicPolicy named_policy(std::string_view name, std::optional<Slices> slices,
+                                  SourceLocation where = SourceLocation::current()) {
+    const auto chosen = [&]<class Policy>(const Policy& policy) {
+        return slices ? DynamicPolicy(TreeSums<Policy>{*slices, policy}, where) : DynamicPolicy(policy, where);
+    };
     constexpr std::string_view hybrid = "hybrid_shard:";
-    if (name == NoShard::name) { return DynamicPolicy(NoShard{}, where); }
-    if (name == ShardOptimizer::name) { return DynamicPolicy(ShardOptimizer{}, where); }
-    if (name == ShardGradOp::name) { return DynamicPolicy(ShardGradOp{}, where); }
-    if (name == FullShard::name) { return DynamicPolicy(FullShard{}, where); }
+    if (name == NoShard::name) { return chosen(NoShard{}); }
+    if (name == ShardOptimizer::name) { return chosen(ShardOptimizer{}); }
+    if (name == ShardGradOp::name) { return chosen(ShardGradOp{}); }
+    if (name == FullShard::name) { return chosen(FullShard{}); }
     if (name.starts_with(hybrid)) {
         const char* const end = name.data() + name.size();
         std::size_t ranks = 0;
         const auto [stopped, error] = std::from_chars(name.data() + hybrid.size(), end, ranks);
-        if (error == std::errc{} && stopped == end && ranks > 0) {
-            return DynamicPolicy(HybridShard<dynamic>{ranks}, where);
-        }
+        if (error == std::errc{} && stopped == end && ranks > 0) { return chosen(HybridShard<dynamic>{ranks}); }
     }
     throw_invalid_argument(where, "named_policy: no policy is called '", name,
                            "'; expected no_shard, shard_optimizer, shard_grad_op, full_shard, or hybrid_shard:N for "
                            "N ranks, at least 1, that share one copy");
+}
+/// Returns that policy with sums in rank order.
+inline DynamicPolicy named_policy(std::string_view name, SourceLocation where = SourceLocation::current()) {
+    return named_policy(name, std::nullopt, where);
 }
 
 }  // namespace shardkit

@@ -34,6 +34,8 @@ struct ShardOver : Policy {
 ///          a group is made
 template <ShardPolicy Policy>
 struct TreeSums : Policy {
+    static constexpr bool is_chosen = detail::PolicyOfValues<Policy>;
+    static_assert(!is_chosen, "TreeSums: expected a policy of its own; write DynamicPolicy(TreeSums<FullShard>{})");
     using Policy::Policy;
     static constexpr Summation summation = Summation::tree;
     std::size_t slices = 0;  ///< 0: the batch is not cut

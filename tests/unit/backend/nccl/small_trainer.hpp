@@ -19,6 +19,7 @@
 #include <shardkit/schedule/passes.hpp>
 #include <shardkit/sharded/sharded.hpp>
 #include <shardkit/step/loss_scale.hpp>
+#include <shardkit/step/slices.hpp>
 
 #include "trainer_layer.hpp"
 
@@ -49,6 +50,7 @@ struct Training {
     bool scheduled = false;   ///< the steps behind step 0 follow its schedule, improved
     bool keeps = true;        ///< it keeps groups gathered: fewer gathers take the place of gradients
     bool in_backward = false;  ///< each group is updated behind its reduction, and releases its gradients
+    bool slices = false;       ///< a microbatch is a slice of the policy's, and there are as many as these make
     bool overlaps = false;     ///< its reductions run beside the next group's backward pass
 };
 
@@ -83,9 +85,11 @@ Outcome train(Rank& rank, const sk::DynamicPolicy& policy, const Training& train
     std::vector<sk::GlobalNorm<Engine>> norms;
     const auto one_step = [&](std::size_t step) {
         optimizer.set_learning_rate(0.25 / static_cast<double>(step + 1));
-        sk::Accumulation accumulation{groups, training.microbatches};
+        const std::size_t microbatches =
+            training.slices ? sk::slice_order(groups).microbatches() : training.microbatches;
+        sk::Accumulation accumulation{groups, microbatches};
         if (training.in_backward) { optimizer.step_in_backward(accumulation); }
-        for (std::size_t m = 0; m < training.microbatches; ++m) {
+        for (std::size_t m = 0; m < microbatches; ++m) {
             for (std::size_t l = 0; l < layers; ++l) {
                 const auto window = model[l].unshard();
                 submit(stream, Forward<T>{{window[Weight<T>{}].data(), weight_size}, activations[l].data()});
@@ -94,7 +98,8 @@ Outcome train(Rank& rank, const sk::DynamicPolicy& policy, const Training& train
                 auto pending = model[l].begin_unshard();
                 auto handle = accumulation.gradients(model[l]);
                 auto window = std::move(pending).wait();
-                const float slope = trainer_layer::slope(rank.rank(), m, l);
+                const float slope = training.slices ? trainer_layer::slope(0, sk::slice_of(groups, m), l)
+                                                    : trainer_layer::slope(rank.rank(), m, l);
                 const bool overflows =
                     training.loss_scale && step == 1 && m == 0 && l == 2 && rank.rank() + 1 == rank.world_size();
                 const sk::LossScaleState* const scale = training.loss_scale ? loss_scale.data() : nullptr;

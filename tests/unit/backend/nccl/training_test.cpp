@@ -12,6 +12,7 @@
 #include <shardkit/policy/no_shard.hpp>
 #include <shardkit/policy/shard_grad_op.hpp>
 #include <shardkit/policy/shard_optimizer.hpp>
+#include <shardkit/policy/shard_over.hpp>
 
 #include "paced_ranks.hpp"
 #include "small_trainer_runs.hpp"
@@ -131,6 +132,41 @@ TEST_CASE("nccl: bf16 with fp32 master and reduction") {
     check<sk::bf16, sk::NoShard>(Mesh(4, 1, 1), {.microbatches = 2});
     check<sk::bf16, sk::ShardOptimizer>(Mesh(4, 1, 1), {.microbatches = 2});
     check<sk::bf16, sk::HybridShard<2>>(Mesh(4, 1, 1), {.microbatches = 2});
+}
+
+TEST_CASE("nccl: slices have the bits of one rank on threads, on every number of ranks, policy and pace") {
+    const auto check_slices = []<class T>(T /*element*/, const Training& training) {
+        const sk::Slices cut{8};
+        const auto sliced = [&](auto policy) { return sk::DynamicPolicy(sk::TreeSums<decltype(policy)>{cut}); };
+        const auto expected = small_trainer::on_threads<T>(Mesh(1, 1, 1), sliced(sk::NoShard{}), training)[0];
+        for (const std::size_t ranks : {1U, 2U, 4U}) {
+            for (const sk::DynamicPolicy& policy :
+                 {sliced(sk::NoShard{}), sliced(sk::ShardOptimizer{}), sliced(sk::ShardGradOp{}),
+                  sliced(sk::FullShard{}), sliced(sk::HybridShard<2>{})}) {
+                if (ranks == 1 && policy.shard_group(1) == 2) { continue; }
+                if (test_size::reduced() && ranks != 2) { continue; }
+                CAPTURE(ranks);
+                CAPTURE(std::string(policy.name()));
+                for (const small_trainer::Paces paces : paced_ranks::some_paces()) {
+                    std::string error;
+                    for (const auto& outcome :
+                         small_trainer::on_nccl<T>(Mesh(ranks, 1, 1), policy, training, paces, error)) {
+                        CHECK(outcome == expected);
+                    }
+                    CHECK(error == "");
+                }
+            }
+        }
+        // Sums in another order have other bits.
+        Training in_turn = training;
+        in_turn.slices = false;
+        in_turn.microbatches = 8;
+        CHECK(small_trainer::on_threads<T>(Mesh(1, 1, 1), sk::DynamicPolicy(sk::NoShard{}), in_turn)[0].parameters !=
+              expected.parameters);
+    };
+    check_slices(float{}, {.slices = true});
+    check_slices(sk::bf16{}, {.slices = true});
+    check_slices(float{}, {.scheduled = true, .slices = true, .overlaps = true});
 }
 
 TEST_CASE("nccl: a step that overflows under a loss scale is skipped without the host") {
