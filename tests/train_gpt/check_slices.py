@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """check_slices.py PROGRAM [--cut] [-- LAUNCHER...]: train_gpt --slices ends with one hash of its parameters, and the
 same losses and norms, on any number of ranks, under every policy and engine. Each configuration is compared with its run
-on one rank. A run whose checkpoints move from 8 ranks to 2 and to 4 ends as the one that stays on one. LAUNCHER starts
-processes, for --engine mpi. --cut: a few of the configurations.
+on one rank. A run whose checkpoints move from 8 ranks to 2 and to 4 ends as the one that stays on one. A run
+whose checkpoints move from 8 ranks to 2 and to 4 ends as the one that stays on one. LAUNCHER starts processes, for
+--engine mpi. --cut: a few of the configurations.
 """
 import argparse
 import itertools
