@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """check_slices.py PROGRAM [--cut] [-- LAUNCHER...]: train_gpt --slices ends with one hash of its parameters, and the
 same losses and norms, on any number of ranks, under every policy and engine. Each configuration is compared with its run
-on one rank. A run whose checkpoints move from 8 ranks to 2 and to 4 ends as the one that stays on one. A run
-whose checkpoints move from 8 ranks to 2 and to 4 ends as the one that stays on one. LAUNCHER starts processes, for
+on one rank. A run whose checkpoints move from 8 ranks to 2 and to 4 ends as the one that stays on one. LAUNCHER starts processes, for
 --engine mpi. --cut: a few of the configurations.
 """
 import argparse
@@ -28,7 +27,7 @@ class Program:
 
     def run(self, ranks, *flags, engine="threads"):
         """What the run reports, without what differs between meshes."""
-        words = [self.path, "--mesh", f"{ranks}x1x1", "--engine", engine, "--json", "report.json", *SLICES, *flags]
+        words = [self.path, "--mesh", f"{ranks}x1x1", "--engine", engine, "--json", "report.json", "--text", "text", *SLICES, *flags]
         if engine == "mpi":
             words = [*self.launcher, "-n", str(ranks), *words]
         done = subprocess.run(words, cwd=self.folder, stdin=subprocess.DEVNULL, capture_output=True, timeout=600, check=False)
@@ -114,7 +113,7 @@ def check_refusals(program):
     refused("--batch 12: expected a multiple of --slices 8", 2, "--batch", "12")
     saved = program.run(2, "--steps", "2", *EVEN, "--save", "sliced")
     expect(isinstance(saved, dict), "a step is saved", saved)
-    done = subprocess.run([program.path, "--steps", "4", *EVEN, "--resume", "sliced"], cwd=program.folder,
+    done = subprocess.run([program.path, "--steps", "4", "--text", "text", *EVEN, "--resume", "sliced"], cwd=program.folder,
                           stdin=subprocess.DEVNULL, capture_output=True, timeout=60, check=False)
     expect(done.returncode == 2 and b"saved by a run with --slices 8, this one has --slices 0" in done.stderr,
            "a run of slices goes on with slices", done.stderr)
@@ -129,6 +128,8 @@ def main():
     options = parser.parse_args(given[:at])
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
     with tempfile.TemporaryDirectory(prefix="shardkit-slices-") as name:
+        # A text of its own: this repository's may change while the runs last.
+        (pathlib.Path(name) / "text").write_bytes(pathlib.Path(__file__).read_bytes())
         program = Program(options.program.resolve(), given[at + 1:], pathlib.Path(name).resolve())
         check_refusals(program)
         check_worlds(program, options.cut)

@@ -194,7 +194,7 @@ class Trainer {
     /// the mesh.
     std::uint64_t hash() {
         std::uint64_t all = 0;
-        for (const sk::ValuesHash& one : sk::hash_values(groups_)) { all = mix(all ^ one.hash); }
+        for (const sk::ValuesHash& one : parameter_hashes()) { all = mix(all ^ one.hash); }
         return all;
     }
 
