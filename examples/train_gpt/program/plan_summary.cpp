@@ -16,9 +16,9 @@
 #include <shardkit/comm/moved.hpp>
 #include <shardkit/context_parallel/gather_exchange.hpp>
 #include <shardkit/context_parallel/ring_exchange.hpp>
+#include <shardkit/core/exact_sum.hpp>
 #include <shardkit/mesh/axes_label.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
-#include <shardkit/core/exact_sum.hpp>
 #include <shardkit/optim/matrix_plan.hpp>
 #include <shardkit/optim/muon.hpp>
 #include <shardkit/schedule/diff.hpp>
