@@ -49,11 +49,22 @@ void with_head(Model& model, F f) {
     model.head.reshard(std::move(norm));
 }
 
+/// Looks at no gradients.
+struct NotSeen {
+    template <class Layer, class Handle>
+    void operator()(const Layer& /*layer*/, const Handle& /*gradients*/) const {}
+};
+
 /// Forward and backward pass of one microbatch. The gradients are those of the loss summed over its tokens;
-/// whoever reduces them divides by the tokens of all ranks and microbatches.
-template <class Model, class Accumulation, class Pass, class T = typename Model::T>
+/// whoever reduces them divides by the tokens of all ranks and microbatches. `seen(layer, gradients)` is called for
+/// each group before its gradients are added.
+template <class Model, class Accumulation, class Pass, class Seen = NotSeen, class T = typename Model::T>
 SummedLoss forward_backward(Model& model, Accumulation& accumulation, Pass& pass, BatchShape batch,
-                            const std::uint8_t* tokens, const std::uint8_t* targets) {
+                            const std::uint8_t* tokens, const std::uint8_t* targets, const Seen& seen = {}) {
+    const auto add = [&](auto& layer, auto&& gradients) {
+        seen(layer, gradients);
+        accumulation.add(std::forward<decltype(gradients)>(gradients));
+    };
     forward_blocks(model, pass, batch, tokens);
 
     // A tied head adds to the token embedding's gradient, so that handle stays from here to the embedding's
@@ -77,8 +88,8 @@ SummedLoss forward_backward(Model& model, Accumulation& accumulation, Pass& pass
             backward((*d_logits)[LogitsWeight<T>{}]);
         }
     });
-    if (d_logits) { accumulation.add(std::move(*d_logits)); }
-    accumulation.add(std::move(d_head));
+    if (d_logits) { add(model.logits.front(), std::move(*d_logits)); }
+    add(model.head, std::move(d_head));
 
     for (std::size_t l = model.blocks.size(); l > 0; --l) {
         auto& block = model.blocks[l - 1];
@@ -86,12 +97,12 @@ SummedLoss forward_backward(Model& model, Accumulation& accumulation, Pass& pass
         auto d = accumulation.gradients(block);
         pass.block_backward(l - 1, block_weights<const T*, T>(w), block_weights<T*, T>(d));
         block.reshard(std::move(w));
-        accumulation.add(std::move(d));
+        add(block, std::move(d));
     }
 
     if (!d_embedding) { d_embedding.emplace(accumulation.gradients(model.embedding)); }
     pass.embed_backward(tokens, {(*d_embedding)[Wte<T>{}], (*d_embedding)[Wpe<T>{}]});
-    accumulation.add(std::move(*d_embedding));
+    add(model.embedding, std::move(*d_embedding));
     return loss;
 }
 

@@ -6,13 +6,16 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
+#include <shardkit/core/error.hpp>
 #include <shardkit/detail/access.hpp>
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/fnv.hpp>
 #include <shardkit/layout/index_range.hpp>
+#include <shardkit/layout/placed_parameter.hpp>
 #include <shardkit/optim/held_states.hpp>
 #include <shardkit/optim/optimizer.hpp>
 #include <shardkit/rank/gather_values.hpp>
@@ -33,6 +36,13 @@ struct ValuesHash {
 
 namespace detail {
 
+/// Returns what tells a tensor's digest from another one's of its group.
+inline std::uint64_t hash_seed(const PlacedParameter& parameter) noexcept {
+    Fnv seed;
+    seed.add(parameter.name);
+    return seed.hash;
+}
+
 /// Collects what this rank counts in hashes over all ranks, so that each element is counted by exactly one rank.
 template <class Engine>
 class HashSum {
@@ -50,9 +60,7 @@ class HashSum {
         for (HeldPiece& piece : pieces) {
             piece.flat = intersect(piece.flat, group.own);
             if (piece.flat.empty() || group.replica(piece.parameter, Placement::sharded) != 0) { continue; }
-            Fnv seed;
-            seed.add(group.parameters[piece.parameter].name);
-            piece.seed = seed.hash;
+            piece.seed = hash_seed(group.parameters[piece.parameter]);
             of_.push_back(static_cast<std::size_t>(hash - hashes_.begin()));
             pieces_.push_back(std::move(piece));
         }
@@ -129,6 +137,28 @@ template <class Engine>
     detail::Access::visit(optimizer, states, where);
     for (const auto& state : states.states) { hashes.add(state.group->geometry(), state.values); }
     return hashes.take(where);
+}
+
+/// Returns what a rank's part of one tensor adds to a hash of the program's own: of a slice's gradients, say, which
+/// no other rank has and hash_values never sees. Hashes of all parts and tensors of a group add up, modulo 2^64, to
+/// the hash of the group. `part`: all elements of that part, row-major, in host memory.
+/// @throws std::invalid_argument for another number of elements
+template <class T>
+[[nodiscard]] std::uint64_t hash_of_part(const PlacedParameter& parameter, std::span<T> part,
+                                         SourceLocation where = SourceLocation::current()) {
+    using Word =
+        std::conditional_t<sizeof(T) == 2, std::uint16_t,
+                           std::conditional_t<sizeof(T) == 4, std::uint32_t,
+                                              std::conditional_t<sizeof(T) == 8, std::uint64_t, std::uint8_t>>>;
+    static_assert(sizeof(Word) == sizeof(T), "hash_of_part: expected elements of 1, 2, 4 or 8 bytes");
+    if (part.size() != parameter.part.numel()) {
+        throw_invalid_argument(where, "hash_of_part: '", parameter.name, "' with ", part.size(),
+                               " elements, expected ", parameter.part.numel());
+    }
+    std::uint64_t hash = 0;
+    detail::DigestElements<Word>{part.data(), part.size(), 1, parameter.part, 0, 1, detail::hash_seed(parameter),
+                                 &hash}(0);
+    return hash;
 }
 
 }  // namespace shardkit

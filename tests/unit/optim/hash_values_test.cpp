@@ -15,6 +15,8 @@
 #include <shardkit/backend/threads/run.hpp>
 #include <shardkit/shardkit.hpp>
 
+#include "unit/thrown_message.hpp"
+
 namespace hash_values_test {
 
 namespace sk = shardkit;
@@ -139,6 +141,21 @@ TEST_CASE("a hash is the sum of its elements' digests, by their numbers in whole
             }
         }
         CHECK(sk::hash_values(model) == Hashes{{"layer", "parameter", expected}});
+        // The same from what each rank of tp holds; what none of them splits counts once.
+        std::uint64_t mine = 0;
+        const auto window = layer.unshard();
+        for (std::size_t p = 0; p < Net::count; ++p) {
+            const sk::PlacedParameter& parameter = layer.parameters()[p];
+            const bool counts = rank.rank() == 0 || (parameter.split_over_tp() && rank.rank() == 1);
+            const auto view = window.view(p);
+            const std::span<const float> part(view.data(), view.size());
+            mine += counts ? sk::hash_of_part(parameter, part) : 0;
+            CHECK_INVALID_ARGUMENT(sk::hash_of_part(parameter, part.first(part.size() - 1)),
+                                   "hash_of_part: '" + std::string(parameter.name) + "' with " +
+                                       std::to_string(part.size() - 1) + " elements, expected " +
+                                       std::to_string(part.size()));
+        }
+        CHECK(sk::all_reduce_value(rank, mine) == expected);
     });
 }
 
