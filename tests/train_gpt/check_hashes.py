@@ -3,6 +3,7 @@
 and --verify-every changes nothing in a run whose ranks agree.
 """
 import json
+import os
 import pathlib
 import re
 import subprocess
@@ -115,8 +116,42 @@ def check_verified(folder):
     expect(done.returncode == 2 and b"expected another file" in done.stderr, "one file for two results is refused", done)
 
 
+def check_slices(folder):
+    """With --slices the files are equal on any number of ranks, and a slice that one rank computes alone has the hashes that
+    it has among others."""
+    flags = ["--batch", "8", *SMALL[2:], "--slices", "4"]
+
+    def sliced(*more, steps="4"):
+        return subprocess.run([PROGRAM, *flags, "--steps", steps, *more], cwd=folder, capture_output=True, timeout=60, check=False)
+
+    for name, more in (("a.tsv", ["--mesh", "4x1x1", "--save", "saved", "--save-every", "1"]), ("b.tsv", ["--mesh", "2x1x1", "--policy", "no_shard"]),
+                       ("c.tsv", ["--engine", "self", "--policy", "shard_optimizer"])):
+        done = sliced("--hashes", name, *more)
+        expect(done.returncode == 0, f"a run of slices {' '.join(more)}", done)
+    # Of each step four slices of four groups too.
+    expect_compared(folder, "a.tsv", "b.tsv", 0, "equal: 140 hashes of steps 0 to 4\n")
+    expect_compared(folder, "a.tsv", "c.tsv", 0, "equal: 140 hashes of steps 0 to 4\n")
+    before = sorted(folder.rglob("*"))
+    for slice_number, resumed in (("0", []), ("2", ["--resume", "saved/step-00000003"])):
+        step = "4" if resumed else "1"
+        done = sliced("--mesh", "1x1x1", "--policy", "no_shard", "--replay", slice_number, "--hashes", "d.tsv", *resumed)
+        lines = [line for line in (folder / "a.tsv").read_text(encoding="utf-8").splitlines() if line.startswith(f"{step}\tslice {slice_number}\t")]
+        text = done.stdout.decode()
+        expect(done.returncode == 0 and len(lines) == 4 and text.endswith("step\tof\tgroup\tkind\thash\n" + "\n".join(lines) + "\n")
+               and re.search(rf"^slice {slice_number} of step {step}: loss \d+\.\d+$", text, re.MULTILINE) is not None, "a slice alone", done)
+        expect_compared(folder, "a.tsv", "d.tsv", 0, f"equal: 4 hashes of steps {step} to {step}\n")
+        os.remove(folder / "d.tsv")
+    # From other parameters than the run's it is another one.
+    expect(sliced("--mesh", "1x1x1", "--replay", "2", "--hashes", "d.tsv", "--resume", "saved/step-00000002").returncode == 0, "another step")
+    text = (folder / "d.tsv").read_text(encoding="utf-8").replace("3\tslice", "4\tslice")
+    (folder / "d.tsv").write_text(text, encoding="utf-8")
+    expect(compared(folder, "a.tsv", "d.tsv")[1].startswith("step 4: slice 2 of embedding (gradient) differs: "), "has other hashes")
+    os.remove(folder / "d.tsv")
+    expect(sorted(folder.rglob("*")) == before, "a slice alone writes nothing else")
+
+
 def main():
-    for check in (check_equal, check_differing, check_verified):
+    for check in (check_equal, check_differing, check_slices, check_verified):
         with tempfile.TemporaryDirectory(prefix="shardkit-train-gpt-") as name:
             check(pathlib.Path(name).resolve())
     sys.exit(1 if wrong else 0)

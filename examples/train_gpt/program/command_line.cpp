@@ -98,6 +98,9 @@ void add_flags(program::Flags& flags) {
         "--hashes", "FILE",
         "write a hash of each group's gradients, states and parameters in every step, which no mesh and no policy "
         "changes, for compare_hashes.py");
+    flags.add("--replay", "SLICE",
+              "with --slices, of one data-parallel rank: compute one slice of the step behind --resume alone, and "
+              "print its gradients' hashes, which --hashes has of the whole run");
     flags.add("--verify-every", "N",
               "compare what several ranks hold after every N steps, and end with what differs; 0 for never [0]");
     flags.add("--sample", "N", "generate N bytes after training [0]");
@@ -136,6 +139,30 @@ void validate_slices(const Options& o) {
     if (o.batch % o.slices != 0) {
         throw program::InputError("--batch " + std::to_string(o.batch) + ": expected a multiple of " + given);
     }
+}
+
+/// Reads which slice is computed alone, and refuses what no single slice has.
+void read_replay(const program::Flags& flags, Options& o) {
+    if (!flags.is_given("--replay")) { return; }
+    std::size_t slice = 0;
+    program::read_count(flags, "--replay", slice, 0);
+    if (slice >= o.slices) {
+        throw program::InputError(
+            "--replay " + std::to_string(slice) + " with " +
+            (o.slices == 0 ? std::string("no --slices") : "--slices " + std::to_string(o.slices)) +
+            ": expected the number of a slice, from 0");
+    }
+    if (o.mesh.dp != 1) {
+        throw program::InputError("--replay with --mesh " + o.mesh.describe() + ": expected dp = 1");
+    }
+    for (const char* const flag : {"--json", "--plot", "--schedule-out", "--trace", "--save", "--sample", "--release",
+                                   "--schedule", "--verify-every"}) {
+        if (flags.is_given(flag)) {
+            throw program::InputError(std::string("--replay with ") + flag + ": expected a slice alone, and no step");
+        }
+    }
+    o.replay = slice;
+    o.schedule = {ScheduleChoice::Kind::none, 0};
 }
 
 /// Says whether two paths name one regular file, or one that is not there yet.
@@ -253,6 +280,7 @@ std::optional<Options> parse_command_line(int count, const char* const* argument
     }
     program::read_count(flags, "--sample", o.sample, 0);
     read_checkpoint_flags(flags, o);
+    read_replay(flags, o);
     validate_files(o);
     o.action = flags.is_given("--plan") ? Options::Action::plan : Options::Action::train;
     if (flags.is_given("--ranks-per-host") && o.engine != EngineKind::mpi && o.action == Options::Action::train) {

@@ -69,7 +69,8 @@ struct Options {
     std::string schedule_out;
     std::string trace;
     std::string hashes;
-    std::size_t verify_every = 0;  // steps; 0: never
+    std::size_t verify_every = 0;       // steps; 0: never
+    std::optional<std::size_t> replay;  // slice of the step that comes next, to be computed alone
     std::size_t sample = 0;
     std::string save;            // folders; empty: not asked for
     std::size_t save_every = 0;  // steps; 0: after the last alone

@@ -182,6 +182,7 @@ std::string summary_of_steps(const PlanSummary& plan, const Results& results) {
 }  // namespace
 
 std::string summary(const Options& options, const PlanSummary& plan, const Results& results) {
+    if (!results.replayed.empty()) { return results.replayed; }
     std::string text = results.losses.empty() ? "no step is left to train\n" : summary_of_steps(plan, results);
     if (options.slices > 0) { text += "hash of the parameters: " + hash_text(results) + "\n"; }
     if (!results.saved.empty()) { text += "saved: " + results.saved + "\n"; }

@@ -70,6 +70,7 @@ struct Results {
     std::vector<CollectiveCount> collectives;  // of the last step, the mean over the ranks, as the plan has it
     std::vector<FinalParameter> parameters;    // where asked for
     std::uint64_t hash = 0;                    // of all parameters and masters, with --slices
+    std::string replayed;                      // what --replay prints; empty: steps were trained
     std::string sample;
     std::string trace;  // of the last step, where asked for and a schedule was followed
     int signal = 0;     // that ended the run before its last step

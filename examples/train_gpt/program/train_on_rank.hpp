@@ -112,6 +112,10 @@ class RankSteps {
     bool run() {
         const std::size_t first = job_.start.first_step;
         const std::size_t end = job_.options.steps;
+        if (job_.options.replay) {
+            replay(first, *job_.options.replay);
+            return true;
+        }
         // The first steps may still take memory (communicators' and libraries' lazy buffers).
         const std::size_t warm_up = std::min<std::size_t>(2, std::max<std::size_t>(end - first, 1) - 1);
         const std::size_t first_timed = std::max(first + warm_up, end - std::min(end, most_timed));
@@ -189,11 +193,30 @@ class RankSteps {
         results_.collectives = std::move(collectives);
     }
 
+    /// Computes one slice of the step behind so many alone.
+    void replay(std::size_t steps, std::size_t slice) {
+        const double loss = trainer_.replay(steps, slice);
+        const std::string lines = slice_lines(steps + 1);
+        if (!reports()) { return; }
+        if (job_.hashed) { job_.hashed(lines); }
+        results_.losses.clear();
+        results_.replayed = "slice " + std::to_string(slice) + " of step " + std::to_string(steps + 1) + ": loss " +
+                            program::formatted("%.17g", loss) + "\n" + std::string(hashes_begin) + lines;
+    }
+    /// Lines of the gradients of single slices. Collective over the world.
+    std::string slice_lines(std::size_t steps) {
+        std::string lines;
+        const auto slices = trainer_.slice_hashes();
+        for (std::size_t s = 0; s < slices.size(); ++s) {
+            lines += hash_lines(steps, "slice " + std::to_string(s), slices[s]);
+        }
+        return lines;
+    }
     /// Lines of what is in memory after so many steps, and of the last one's gradients, in the order in which one
     /// makes the other.
     void hash(std::size_t steps) {
         if (job_.options.hashes.empty()) { return; }
-        const std::string lines = hash_lines(steps, "gradients", trainer_.gradient_hashes()) +
+        const std::string lines = slice_lines(steps) + hash_lines(steps, "gradients", trainer_.gradient_hashes()) +
                                   hash_lines(steps, "states", trainer_.state_hashes()) +
                                   hash_lines(steps, "parameters", trainer_.parameter_hashes());
         if (reports() && job_.hashed) { job_.hashed(lines); }

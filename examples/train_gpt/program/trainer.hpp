@@ -40,6 +40,7 @@
 #include "optimizer.hpp"
 #include "sample.hpp"
 #include "sharded_model.hpp"
+#include "slice_hashes.hpp"
 #include "workspace.hpp"
 
 namespace train_gpt {
@@ -67,6 +68,11 @@ class Trainer {
                  attention_shape(options_.model, split_, split_.local(options_.pass_shape())).keys_values()),
           work_(context, options_.model, split_, split_.local(options_.pass_shape()), links_) {
         losses_.reserve(options_.microbatches);
+        if (options_.slices > 0 && (options_.replay || !options_.hashes.empty())) {
+            std::vector<std::string> paths;
+            groups_.for_each([&](const auto& group) { paths.push_back(group.path()); });
+            slice_hashes_.emplace(std::move(paths));
+        }
         if (!job.start.folder.empty()) { resume(job.start); }
     }
 
@@ -86,13 +92,11 @@ class Trainer {
         const bool releases = options_.release == sk::GradientRelease::at_update;
         if (releases) { optimizer_->step_in_backward(accumulation, {.divisor = sk::divide_by(all_tokens)}); }
         losses_.clear();
+        if (slice_hashes_) { slice_hashes_->begin_step(); }
         for (std::size_t m = 0; m < options_.microbatches; ++m) {
-            const BatchShape batch{options_.microbatch_sequences(m), part_.tokens()};
-            const std::size_t begin =
-                options_.slices > 0 ? sk::slice_of(groups_, m) * batch.batch : first + options_.microbatch_begin(m);
-            data_.fill(number, begin, batch.batch, part_, work_.tokens(), work_.targets());
-            losses_.push_back(
-                forward_backward(model_, accumulation, work_.pass(), batch, work_.tokens(), work_.targets()).sum);
+            losses_.push_back(options_.slices > 0
+                                  ? slice(accumulation, number, sk::slice_of(groups_, m))
+                                  : pass(accumulation, number, first + options_.microbatch_begin(m), m));
         }
         const sk::StepOptions<Engine> how{.divisor = sk::divide_by(all_tokens),
                                           .max_norm = options_.clip > 0 ? options_.clip : sk::unlimited};
@@ -108,6 +112,18 @@ class Trainer {
 
     /// The last step's, of a run with --hashes; none with --release on, where they are never all in memory.
     const std::vector<sk::ValuesHash>& gradient_hashes() const noexcept { return gradient_hashes_; }
+    /// Those of the last step's slices, before they are added: see SliceHashes::gather. Collective over the world.
+    std::vector<std::vector<sk::ValuesHash>> slice_hashes() const {
+        return slice_hashes_ ? slice_hashes_->gather(context_) : std::vector<std::vector<sk::ValuesHash>>{};
+    }
+    /// Computes one slice of step `number` alone, and drops its gradients, of which slice_hashes are left.
+    /// @returns its loss, the mean over its tokens
+    double replay(std::size_t number, std::size_t slice_number) {
+        sk::Accumulation accumulation{groups_, options_.microbatches};
+        slice_hashes_->begin_step();
+        return slice(accumulation, number, slice_number) * static_cast<double>(options_.slices) /
+               static_cast<double>(options_.tokens_per_step());
+    }
     /// Those of now. Collective over the world.
     std::vector<sk::ValuesHash> state_hashes() { return sk::hash_values(*optimizer_); }
     std::vector<sk::ValuesHash> parameter_hashes() { return sk::hash_values(groups_); }
@@ -199,6 +215,20 @@ class Trainer {
     }
 
   private:
+    /// One microbatch's sequences, from number `begin` of the global batch on. @returns the sum of its tokens' losses
+    double pass(sk::Accumulation<Engine>& accumulation, std::size_t number, std::size_t begin, std::size_t m) {
+        const BatchShape batch{options_.microbatch_sequences(m), part_.tokens()};
+        data_.fill(number, begin, batch.batch, part_, work_.tokens(), work_.targets());
+        return forward_backward(model_, accumulation, work_.pass(), batch, work_.tokens(), work_.targets(),
+                                [this](const auto& layer, const auto& gradients) {
+                                    if (slice_hashes_) { slice_hashes_->add(layer, gradients); }
+                                })
+            .sum;
+    }
+    double slice(sk::Accumulation<Engine>& accumulation, std::size_t number, std::size_t slice_number) {
+        if (slice_hashes_) { slice_hashes_->begin_slice(slice_number); }
+        return pass(accumulation, number, slice_number * options_.microbatch_sequences(0), 0);
+    }
     /// What the optimizer's step does, and the hashes of the gradients that it takes, which no traffic is counted
     /// for.
     sk::GlobalNorm<Engine> hashed_step(sk::Accumulation<Engine>&& accumulation, const sk::StepOptions<Engine>& how) {
@@ -263,7 +293,8 @@ class Trainer {
     EngineLinks<Engine, Arithmetic<T>> links_;
     Workspace<T> work_;
     std::vector<sk::ValuesHash> gradient_hashes_;
-    std::vector<double> losses_;  // one of each microbatch
+    std::optional<SliceHashes> slice_hashes_;  // of a run with --slices whose hashes are asked for
+    std::vector<double> losses_;               // one of each microbatch
     bool times_calls_ = false;
     CallTimes calls_;
     sk::MeasuredStep unled_;  // the last step that followed no schedule
