@@ -10,13 +10,14 @@ import checkpoints
 import collectives
 import gpu
 import includes
+import muon
 import overhead
 import products
 import training
 from refusal import BadFlag
 from setup import Setup
 
-PARTS = {module.PART: module for module in (collectives, adamw, products, training, checkpoints, overhead, includes, gpu)}
+PARTS = {module.PART: module for module in (collectives, adamw, muon, products, training, checkpoints, overhead, includes, gpu)}
 ASKED_FOR = (gpu.PART,)  # only by name: few machines have what they need
 PEERS = ("openmpi", "mpich", "gloo")
 COMPILERS = ("c++", "clang++", "nvcc")
@@ -52,13 +53,13 @@ def make_parser():
     parser.add_argument("--json", metavar="FILE", help="write the results as one JSON object")
     parser.add_argument("--rounds", metavar="N", help="turns of every side [15; with --quick 3]")
     parser.add_argument("--quick", action="store_true", help="few sizes, rounds and steps: to try the program out")
-    parser.add_argument("--ranks", metavar="LIST", default="2,4", help="of collectives, training and checkpoints [2,4]")
+    parser.add_argument("--ranks", metavar="LIST", default="2,4", help="of collectives, muon, training and checkpoints [2,4]")
     parser.add_argument("--peer", metavar="LIST", default=",".join(PEERS), help="of collectives and overhead "
                         f"[{','.join(PEERS)}]")
     parser.add_argument("--size", metavar="LIST", help="bytes of collectives [256,4096,1048576,8388608,67108864; with "
                         "--quick 256,1048576]")
     parser.add_argument("--policy", metavar="LIST", default=",".join(training.POLICIES), help="of training [all]")
-    parser.add_argument("--model", metavar="LIST", help=f"of training: parameters [{','.join(training.MODELS)}; with "
+    parser.add_argument("--model", metavar="LIST", help=f"of training and muon: parameters [{','.join(training.MODELS)}; with "
                         "--quick 0.8M]")
     parser.add_argument("--schedule", metavar="LIST", default=training.DEFAULT_SCHEDULE, help="of train_gpt in training, "
                         f"all of them in turns: none, auto, prefetch:N [{training.DEFAULT_SCHEDULE}]")

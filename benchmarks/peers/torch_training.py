@@ -52,6 +52,31 @@ def make_optimizer(groups, policy, learning_rate):
     return torch.optim.AdamW(groups, lr=learning_rate, fused=True), "AdamW(fused=True)"
 
 
+class MuonAndAdamW:
+    """torch.optim.Muon of the blocks' matrices, in fp32, and AdamW of the rest, with one learning rate."""
+
+    FLAGS = "Muon(adjust_lr_fn='match_rms_adamw') in fp32, AdamW(fused=True)"
+
+    def __init__(self, model, groups, config):
+        import torch
+        from muon_in_fp32 import in_type_of_gradient
+        in_type_of_gradient()
+        rate, decay = config["learning_rate"], config["weight_decay"]
+        matrices = [value for name, value in model.named_parameters() if "blocks" in name and value.dim() == 2]
+        chosen = {id(value) for value in matrices}
+        rest = [{**group, "params": [value for value in group["params"] if id(value) not in chosen]} for group in groups]
+        self.parts = (torch.optim.Muon(matrices, lr=rate, weight_decay=decay, momentum=0.95, adjust_lr_fn="match_rms_adamw"),
+                      torch.optim.AdamW(rest, lr=rate, fused=True))
+
+    def step(self):
+        for part in self.parts:
+            part.step()
+
+    def zero_grad(self, set_to_none):
+        for part in self.parts:
+            part.zero_grad(set_to_none=set_to_none)
+
+
 class Trainer:
     """One rank's run. Its state begins anew with every check."""
 
@@ -70,7 +95,10 @@ class Trainer:
         model.load_state_dict(self.torch.load(self.file, weights_only=True), strict=True)
         self.model, self.model_flags = wrapped(model, self.policy, self.form, self.ranks)
         groups = self.gpt.parameter_groups(model, self.config["weight_decay"])
-        self.optimizer, self.optimizer_flags = make_optimizer(groups, self.policy, self.config["learning_rate"])
+        if self.config.get("optimizer") == "muon":
+            self.optimizer, self.optimizer_flags = MuonAndAdamW(model, groups, self.config), MuonAndAdamW.FLAGS
+        else:
+            self.optimizer, self.optimizer_flags = make_optimizer(groups, self.policy, self.config["learning_rate"])
         self.parameters = [value for group in groups for value in group["params"]]
         self.number = 0
 

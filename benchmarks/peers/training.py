@@ -51,7 +51,7 @@ def train_gpt_command(program, config, policy, ranks, steps, report, schedule):
     return [str(program), "--engine", "threads", "--mesh", f"{ranks}x1x1", "--policy", policy, "--dtype", "fp32",
             "--steps", str(steps), "--batch", str(config["batch"]), "--sequence", str(config["sequence"]),
             "--layers", str(config["layers"]), "--width", str(config["width"]), "--heads", str(config["heads"]),
-            "--optimizer", "adamw", "--lr", repr(config["learning_rate"]),
+            "--optimizer", config.get("optimizer", "adamw"), "--lr", repr(config["learning_rate"]),
             "--weight-decay", repr(config["weight_decay"]), "--clip", repr(config["clip"]),
             "--schedule", schedule, "--seed", str(config["seed"]), "--text", config["text"], "--json", str(report)]
 

@@ -4,6 +4,7 @@
 #include <shardkit/detail/hide_macros.inc>
 
 // A training step as a value, which can be stated, recorded, checked, simulated, improved and followed.
+#include <shardkit/schedule/batch_costs.hpp>
 #include <shardkit/schedule/check.hpp>
 #include <shardkit/schedule/diff.hpp>
 #include <shardkit/schedule/dry_step.hpp>

@@ -21,6 +21,7 @@ import adamw  # noqa: E402
 import checkpoints  # noqa: E402
 import collectives  # noqa: E402
 import includes  # noqa: E402
+import muon  # noqa: E402
 import machine  # noqa: E402
 import overhead  # noqa: E402
 import products  # noqa: E402
@@ -56,7 +57,7 @@ def fake(facts=None, timeout=20, processes=1, name="fake", **answers):
 
 
 REFUSED = [
-    (["collect"], "part 'collect': expected collectives, adamw, products, training, checkpoints, overhead, includes"),
+    (["collect"], "part 'collect': expected collectives, adamw, muon, products, training, checkpoints, overhead, includes"),
     (["--rounds", "0"], "--rounds '0': expected a whole number from 1"),
     (["--rounds", "1.5"], "--rounds '1.5': expected a whole number"),
     (["--ranks", "1"], "--ranks '1': expected a whole number from 2 to 64"),
@@ -252,6 +253,14 @@ def check_planted():
                     expect_raises(WrongData, ["differs from shardkit", str(difference)],
                                   f"parameters that differ by {difference}",
                                   lambda: adamw.check(ours, peer, 100, folder))
+        for difference, right in ((1e-5, True), (2e-4, False), ("none", False)):
+            with fake(prepare={}, go={"seconds": 1.0}, dump={}) as ours, \
+                    fake(prepare={}, go={"seconds": 1.0}, compare={"difference": difference}) as peer:
+                if right:
+                    expect(muon.check(ours, peer, "fp32", (1, 8), folder)["largest"] == difference, "matrices that agree")
+                else:
+                    expect_raises(WrongData, ["differs from shardkit", str(difference)], f"matrices that differ by {difference}",
+                                  lambda: muon.check(ours, peer, "fp32", (1, 8), folder))
     found = {"losses": [5.5, 5.0], "grad_norms": [2.0, 1.0]}
     with fake(check={"losses": [5.501, 5.0], "grad_norms": [2.0, 1.0005]}) as peer:
         expect(abs(training.check(found, peer, "x")["largest"] - 5e-4) < 1e-9, "losses and norms that agree")
@@ -415,12 +424,34 @@ def check_worker_programs():
         expect_raises(WrongData, ["command 'walk': expected"], "an unknown command", lambda: step.ask("walk"))
     expect_raises(WrongData, ["argument 'torch': expected library or by_hand"], "an unknown side",
                   lambda: Worker("adamw", [[folder / "peer_adamw", "torch"]]))
+    if (folder / "peer_muon").exists():
+        check_muon(folder / "peer_muon")
     with Worker("by hand", [[folder / "peer_adamw", "by_hand"]]) as step:
         unavailable = step.facts.get("unavailable")
     if unavailable:
         expect("without AVX2" in unavailable, "a processor without AVX2", unavailable)
     else:
         check_by_hand(folder / "peer_adamw")
+
+
+def check_muon(program):
+    """The same matrices on one rank and on two, to the bit, and the bytes that a rank receives."""
+    values = []
+    with tempfile.TemporaryDirectory() as name:
+        for ranks in (1, 2):
+            with Worker("muon", [[program, ranks]], {"OPENBLAS_NUM_THREADS": "1"}) as worker:
+                expect(worker.facts["ranks"] == ranks, "as many ranks as asked for")
+                worker.ask("prepare", 2, 16)
+                found = worker.ask("go", 2)
+                elements = 2 * 12 * 16 * 16
+                expect(found["seconds"] > 0, "a step takes time")
+                expect(found["received"] == 0 if ranks == 1 else 0 < found["received"] <= 4 * elements,
+                       "each element goes to its owner and comes back at most", str(found))
+                worker.ask("dump", pathlib.Path(name) / "values")
+                values.append((pathlib.Path(name) / "values").read_bytes())
+                expect(len(values[-1]) == 4 * elements, "as many elements as asked for")
+                expect_raises(WrongData, ["command 'walk': expected"], "an unknown command", lambda: worker.ask("walk"))
+    expect(values[0] == values[1], "equal bits on one rank and on two")
 
 
 def check_by_hand(program):

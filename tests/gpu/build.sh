@@ -82,6 +82,7 @@ program() {
     local name=$1 source=$2
     local -a libraries=()
     if uses_nccl "$source"; then libraries=("${nccl_libraries[@]}"); fi
+    if grep -q '^#include <cublas_v2.h>' "$source"; then libraries+=(-lcublas); fi
     "$nvcc" -ccbin "$cxx" --no-device-link "$out/$name.o" "$out/main.o" "$out/libkernels.a" "${libraries[@]}" \
         -o "$out/$name"
 }

@@ -176,8 +176,8 @@ LAUNCHES = "shardkit/optim/matrix_launches.hpp"
 PLACEMENT = "shardkit/optim/matrix_placement.hpp"
 MUON = "shardkit/optim/muon.hpp"
 NEWTON = "shardkit/matrix/newton_schulz.hpp"
-TO_OWNERS = """exchange_pieces(step.context, batch.of.sent, pieces_[slot].span(), batch.of.received, owned_[slot].span(),
-                        step.where);"""
+TO_OWNERS = """exchange_pieces(step.context, batch.of.sent, pieces_[slot].span(), batch.of.received,
+                                owned_[slot].span(), step.where);"""
 FROM_OWNERS = """exchange_pieces(step.context, batch.of.received, owned_[slot].span(), batch.of.sent, pieces_[slot].span(),
                         step.where);"""
 TO_COPIES = """broadcast(*copies.ranks, pieces_[slot].span().subspan(piece->offset, piece->elements.size()), copies.root,

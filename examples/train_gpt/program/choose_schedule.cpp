@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include <shardkit/schedule/batch_costs.hpp>
 #include <shardkit/schedule/passes.hpp>
 #include <shardkit/schedule/simulate.hpp>
 
@@ -41,7 +42,7 @@ double waited(const sk::Schedule& schedule, bool ahead, std::span<const sk::Grou
 
 ChosenSchedule automatic(const Options& options, const sk::Schedule& step,
                          std::span<const sk::GroupDescription> groups, const sk::AxisGrid& mesh,
-                         const sk::EngineTraits& engine, const StepMemory& memory) {
+                         const sk::EngineTraits& engine, const StepMemory& memory, const sk::MatrixPlan& matrices) {
     const auto keep = [&](const sk::Schedule& s) {
         return sk::keep_gathered(s, groups, memory.most, memory.optimizer_states);
     };
@@ -59,7 +60,9 @@ ChosenSchedule automatic(const Options& options, const sk::Schedule& step,
         const double forward = 2 * tokens * static_cast<double>(group.buffer_numel) / operations_per_second;
         seconds.push_back({forward, 2 * forward, 0});
     }
-    const sk::StepCosts costs{seconds, {sk::TimeModel::links(link)}, engine};
+    const sk::TimeModel links{sk::TimeModel::links(link)};
+    const auto batches = sk::batch_seconds(matrices, mesh, links, {.cost = operations_per_second});
+    const sk::StepCosts costs{seconds, links, engine, 0, batches};
     const bool fits = !memory.limited || memory.none <= memory.most;
     const double of_none = waited(step, false, groups, mesh, costs);
     const Candidate* best = nullptr;
@@ -89,9 +92,12 @@ ChosenSchedule automatic(const Options& options, const sk::Schedule& step,
 
 ChosenSchedule choose_schedule(const Options& options, const sk::Schedule& step,
                                std::span<const sk::GroupDescription> groups, const sk::AxisGrid& mesh,
-                               const sk::EngineTraits& engine, const StepMemory& memory) {
+                               const sk::EngineTraits& engine, const StepMemory& memory,
+                               const sk::MatrixPlan& matrices) {
     using Kind = ScheduleChoice::Kind;
-    if (options.schedule.kind == Kind::automatic) { return automatic(options, step, groups, mesh, engine, memory); }
+    if (options.schedule.kind == Kind::automatic) {
+        return automatic(options, step, groups, mesh, engine, memory, matrices);
+    }
     ChosenSchedule chosen;
     if (options.schedule.kind == Kind::none) { return chosen; }
     sk::Schedule ahead = overlapped(step, groups, options.schedule.depth);

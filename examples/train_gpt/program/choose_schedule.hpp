@@ -8,6 +8,7 @@
 
 #include <shardkit/core/counts.hpp>
 #include <shardkit/mesh/axis_grid.hpp>
+#include <shardkit/optim/matrix_plan.hpp>
 #include <shardkit/plan/plan.hpp>
 #include <shardkit/schedule/schedule.hpp>
 
@@ -36,9 +37,10 @@ struct StepMemory {
 /// of these: the step without a schedule; one whose groups stay gathered; and, where the engine communicates beside
 /// the computation, ones whose gathers start a window ahead. The simulation takes nominal speeds (see the source), so
 /// that a choice depends on the options alone and is the same on every rank.
-/// `step`: what the trainer does, which fits `most`.
+/// `step`: what the trainer does, which fits `most`; `matrices`: of its optimizer, if it has whole ones.
 ChosenSchedule choose_schedule(const Options& options, const shardkit::Schedule& step,
                                std::span<const shardkit::GroupDescription> groups, const shardkit::AxisGrid& mesh,
-                               const shardkit::EngineTraits& engine, const StepMemory& memory);
+                               const shardkit::EngineTraits& engine, const StepMemory& memory,
+                               const shardkit::MatrixPlan& matrices);
 
 }  // namespace train_gpt

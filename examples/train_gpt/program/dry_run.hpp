@@ -93,9 +93,9 @@ struct DryPass {
     void embed_backward(const std::uint8_t*, const EmbeddingWeights<T*>&) {}
 };
 
-/// The step that the trainer makes, of groups in the order of ShardedModel::groups().
+/// The step that the trainer makes, of groups in the order of ShardedModel::groups(); `batches`: of whole matrices.
 template <class T>
-sk::Schedule dry_step(const Options& options, std::span<const sk::GroupDescription> groups) {
+sk::Schedule dry_step(const Options& options, std::span<const sk::GroupDescription> groups, std::size_t batches) {
     sk::DryStep step(groups, options.microbatches);
     DryModel<T> model(step, options.model);
     DryAccumulation accumulation(step);
@@ -103,7 +103,7 @@ sk::Schedule dry_step(const Options& options, std::span<const sk::GroupDescripti
     for (std::size_t m = 0; m < options.microbatches; ++m) {
         forward_backward(model, accumulation, pass, {}, nullptr, nullptr);
     }
-    return step.reduce().global_norm().step().schedule();
+    return step.reduce().global_norm().matrices(batches).step().schedule();
 }
 
 }  // namespace train_gpt

@@ -202,7 +202,7 @@ sk::MatrixPlan plan_matrices(const Options& options) {
 /// What --schedule makes of the step that `dry` says, into a summary of the step without a schedule.
 template <class Dry>
 void add_schedule(PlanSummary& summary, const Options& options, std::span<const sk::GroupDescription> groups,
-                  const sk::PlanOptions& assumed, const Dry& dry) {
+                  const sk::PlanOptions& assumed, const sk::MatrixPlan& matrices, const Dry& dry) {
     const bool none = options.schedule.kind == ScheduleChoice::Kind::none;
     if (none) { require_memory(options, summary.bytes_per_rank()); }
     if (none && options.schedule_out.empty()) { return; }
@@ -213,7 +213,7 @@ void add_schedule(PlanSummary& summary, const Options& options, std::span<const 
     StepMemory memory{assumed.optimizer_states, summary.library.memory.total(), {}, options.memory_limit > 0};
     memory.most =
         memory.limited ? sk::ByteCount(options.memory_limit - summary.beside_bytes()) : std::max(least, memory.none);
-    summary.chosen = choose_schedule(options, step, groups, grid, assumed.engine, memory);
+    summary.chosen = choose_schedule(options, step, groups, grid, assumed.engine, memory, matrices);
     const auto& followed = summary.chosen.schedule;
     if (followed) { summary.library = sk::plan(*followed, groups, grid, assumed); }
     if (!options.schedule_out.empty()) {
@@ -239,13 +239,11 @@ PlanSummary plan_for(const Options& options) {
     summary.workspace_bytes = Workspace<T>::bytes(options.model, split, split.local(options.pass_shape())) +
                               exchange_elements<Arithmetic<T>>(options) * sizeof(Arithmetic<T>);
     summary.library = sk::plan(groups, grid, assumed);
-    sk::TrafficPlan of_matrices;
-    if (options.optimizer == OptimizerKind::muon) {
-        const sk::MatrixPlan matrices = plan_matrices<T>(options);
-        summary.matrix_bytes = matrices.bytes().value;
-        of_matrices = matrices.traffic;
-    }
-    add_schedule(summary, options, groups, assumed, [&] { return dry_step<T>(options, groups); });
+    sk::MatrixPlan matrices;
+    if (options.optimizer == OptimizerKind::muon) { matrices = plan_matrices<T>(options); }
+    summary.matrix_bytes = matrices.bytes().value;
+    add_schedule(summary, options, groups, assumed, matrices,
+                 [&] { return dry_step<T>(options, groups, matrices.batches.size()); });
     if (const std::size_t data_ranks = options.mesh.dp * options.mesh.cp; data_ranks > 1) {
         // The loss: one double, or the numbers of an exact sum.
         const std::size_t loss = sizeof(double) * (options.slices > 0 ? sk::ExactSum::numbers : 1);
@@ -254,11 +252,7 @@ PlanSummary plan_for(const Options& options) {
         summary.library.traffic.add(sk::Verb::all_reduce, over_data, 1, loss,
                                     sk::detail::all_reduce_moved(loss, loss, data_ranks, assumed.engine, hosts));
     }
-    for (const auto& [verb, axes, traffic] : of_matrices.rows()) {
-        summary.library.traffic.add_mean(
-            verb, axes, static_cast<double>(traffic.calls), static_cast<double>(traffic.payload.value),
-            static_cast<double>(traffic.moved.value), static_cast<double>(traffic.between_hosts.value));
-    }
+    summary.library.traffic += matrices.traffic;
     add_activations(summary.library.traffic, options, sizeof(Arithmetic<T>), assumed.engine);
     summary.collectives = collectives_of(summary.library.traffic);
     return summary;

@@ -17,6 +17,8 @@
 #include <shardkit/optim/matrix_placement.hpp>
 #include <shardkit/optim/matrix_rule.hpp>
 #include <shardkit/optim/update.hpp>
+#include <shardkit/plan/act.hpp>
+#include <shardkit/plan/batch_steps.hpp>
 #include <shardkit/rank/context.hpp>
 #include <shardkit/rank/engine_table.hpp>
 #include <shardkit/rank/launch_table.hpp>
@@ -24,9 +26,9 @@
 
 namespace shardkit::detail {
 
-/// The steps of a MatrixRule's groups of one precision that update elements of type `Updated`. Batches of matrices
-/// travel through two slots: the directions of a batch go to the owners while the batch before it is multiplied.
-/// Memory:  two slots of pieces and two of whole matrices, the largest matrix of the rank once more, and what the
+/// The steps of a MatrixRule's groups of one precision that update elements of type `Updated`. They are the acts on
+/// batches of plan/batch_steps.hpp, in their order or in that of a schedule that leads.
+/// Memory:  up to three slots of pieces and of whole matrices, the largest matrix of the rank once more, and what the
 /// rule
 ///          works in
 template <class Rule, class Engine, class Precision, class Updated>
@@ -65,7 +67,11 @@ class MatrixLaunches {
         const std::size_t rank = context.rank();
         batches_.clear();
         copies_.clear();
-        taken_.reserve(placement_.batches());
+        acts_.clear();
+        for_each_batch_act(placement_.batches(), [&](Act act, std::uint32_t batch) {
+            acts_.push_back({act, batch});
+        });
+        steps_.reserve(placement_.batches());
         std::vector<UpdateRange> ranges;
         for (std::size_t b = 0; b < placement_.batches(); ++b) {
             Batch& batch = batches_.emplace_back(Batch{placement_.batch_of(b, rank), {}, {}});
@@ -81,7 +87,7 @@ class MatrixLaunches {
         begins_ = {context, std::span<const typename Begin::Unit>(begins)};
         applies_ = {context, std::span<const Apply>(std::vector<Apply>(begins.size()))};
         const MatrixMemory memory = matrix_memory<Rule, A>(placement_, rank);
-        for (std::size_t slot = 0; slot < slots; ++slot) {
+        for (std::size_t slot = 0; slot < memory.batches; ++slot) {
             pieces_[slot] = context.template buffer<A>(memory.pieces);
             owned_[slot] = context.template buffer<A>(memory.owned);
         }
@@ -100,20 +106,17 @@ class MatrixLaunches {
             if (each.taken) { each.state->gradients().wait(); }
         }
         run_each<Engine>(compute, begins_.size(), Begin{begins_.data(), updates, applies_.data()});
-        taken_.clear();
-        for (std::size_t b = 0; b < batches_.size(); ++b) {
-            const auto& units = batches_[b].of.units;
-            if (std::any_of(units.begin(), units.end(), [&](std::size_t u) { return is_taken(u); })) {
-                taken_.push_back(b);
-            }
+        const DirectedGroup& directed = listed_.front().state->directed();
+        auto* const director = directed.director();
+        const std::uint32_t first = director == nullptr ? 0 : director->add_batches(batches_.size());
+        steps_.begin();
+        for (const BatchAct& due : acts_) {
+            const auto& units = batches_[due.batch].of.units;
+            if (std::none_of(units.begin(), units.end(), [&](std::size_t u) { return is_taken(u); })) { continue; }
+            const BatchAct made = directed.batch({due.act, first + due.batch}, where);
+            const std::size_t slot = steps_.apply(made.act, made.batch).slot;
+            make(step, made.act, batches_[made.batch - first], slot);
         }
-        if (!taken_.empty()) { gather(step, taken_.front(), 0); }
-        for (std::size_t i = 0; i < taken_.size(); ++i) {
-            if (i > 0) { apply(step, taken_[i - 1], (i - 1) % slots); }
-            if (i + 1 < taken_.size()) { gather(step, taken_[i + 1], (i + 1) % slots); }
-            transform(step, taken_[i], i % slots);
-        }
-        if (!taken_.empty()) { apply(step, taken_.back(), (taken_.size() - 1) % slots); }
         for (const Listed& each : listed_) {
             if (each.taken) { each.state->parameters().end_update(compute.record(), capture); }
         }
@@ -129,7 +132,7 @@ class MatrixLaunches {
     }
 
   private:
-    static constexpr std::size_t slots = 2;
+    static constexpr std::size_t slots = BatchSteps::slots;
 
     struct Ranges {
         std::size_t first;  // of the direction's one range
@@ -139,7 +142,7 @@ class MatrixLaunches {
     struct Batch {
         MatrixBatch of;
         std::vector<Ranges> ranges;  // of each piece
-        Event arrived;
+        Event done;                  // of the last act on it
     };
     struct Step {
         Context<Engine>& context;
@@ -202,48 +205,59 @@ class MatrixLaunches {
         }
     }
 
-    /// The first pass over elements, and their way to the owners.
-    void gather(const Step& step, std::size_t b, std::size_t slot) {
-        Batch& batch = batches_[b];
-        const Stream compute = step.context.compute_stream();
+    /// Each act on a batch waits for the one before it.
+    void make(const Step& step, Act act, Batch& batch, std::size_t slot) {
+        const bool travels = act == Act::to_owners || act == Act::from_owners;
+        const Stream stream = travels ? step.context.communication_stream() : step.context.compute_stream();
+        if (act != Act::direct) { stream.wait(batch.done); }
+        switch (act) {
+            case Act::direct:
+                listed_.front().group->with_states([&](auto n) { direct<n>(step, batch, slot); });
+                break;
+            case Act::to_owners:
+                exchange_pieces(step.context, batch.of.sent, pieces_[slot].span(), batch.of.received,
+                                owned_[slot].span(), step.where);
+                break;
+            case Act::transform:
+                transform(step, batch, slot);
+                break;
+            case Act::from_owners:
+                from_owners(step, batch, slot);
+                break;
+            default:
+                apply(step, batch, slot);
+        }
+        batch.done = stream.record();
+    }
+    template <std::size_t N>
+    void direct(const Step& step, const Batch& batch, std::size_t slot) {
         for (std::size_t i = 0; i < batch.of.pieces.size(); ++i) {
             const MatrixPiece& piece = batch.of.pieces[i];
             if (!is_taken(piece.unit)) { continue; }
-            listed_.front().group->with_states(
-                [&](auto n) { direct<n>(step, piece, batch.ranges[i], pieces_[slot].span()); });
+            const Listed& in = listed_[unit(piece.unit).group];
+            const auto of = in.template spans<N>();
+            const std::size_t at = place_of(piece);
+            const std::size_t numel = piece.elements.size();
+            const Ranges& ranges = batch.ranges[i];
+            UpdateSpans<A, A, typename Precision::Reduction, N> spans;
+            spans.master = pieces_[slot].span().subspan(piece.offset, numel);
+            spans.gradient = of.gradient.subspan(at, numel);
+            for (std::size_t s = 0; s < N; ++s) { spans.states[s] = of.states[s].subspan(at, numel); }
+            Kernels::update(step.context.compute_stream(), range(ranges.first, ranges.first + 1), step.updates,
+                            step.skip, spans);
         }
-        const Stream communication = step.context.communication_stream();
-        communication.wait(compute.record());
-        exchange_pieces(step.context, batch.of.sent, pieces_[slot].span(), batch.of.received, owned_[slot].span(),
-                        step.where);
-        batch.arrived = communication.record();
     }
-    template <std::size_t N>
-    void direct(const Step& step, const MatrixPiece& piece, const Ranges& ranges, std::span<A> slot) {
-        const Listed& in = listed_[unit(piece.unit).group];
-        const auto of = in.template spans<N>();
-        const std::size_t at = place_of(piece);
-        const std::size_t numel = piece.elements.size();
-        UpdateSpans<A, A, typename Precision::Reduction, N> spans;
-        spans.master = slot.subspan(piece.offset, numel);
-        spans.gradient = of.gradient.subspan(at, numel);
-        for (std::size_t s = 0; s < N; ++s) { spans.states[s] = of.states[s].subspan(at, numel); }
-        Kernels::update(step.context.compute_stream(), range(ranges.first, ranges.first + 1), step.updates, step.skip,
-                        spans);
-    }
-    /// What the owners do, and its way back.
-    void transform(const Step& step, std::size_t b, std::size_t slot) {
-        Batch& batch = batches_[b];
+    void transform(const Step& step, const Batch& batch, std::size_t slot) {
         const Stream compute = step.context.compute_stream();
-        compute.wait(batch.arrived);
         for (const std::size_t u : batch.of.units) {
             if (unit(u).owner != step.context.rank() || !is_taken(u)) { continue; }
             move_pieces<false>(compute, batch.of, u, owned_[slot].span());
             transform_unit(step, u);
             move_pieces<true>(compute, batch.of, u, owned_[slot].span());
         }
+    }
+    void from_owners(const Step& step, const Batch& batch, std::size_t slot) {
         const Stream communication = step.context.communication_stream();
-        communication.wait(compute.record());
         exchange_pieces(step.context, batch.of.received, owned_[slot].span(), batch.of.sent, pieces_[slot].span(),
                         step.where);
         // In the order of units, which all ranks share; a rank's pieces begin with what it sends itself.
@@ -255,7 +269,6 @@ class MatrixLaunches {
             broadcast(*copies.ranks, pieces_[slot].span().subspan(piece->offset, piece->elements.size()), copies.root,
                       communication, step.where);
         }
-        batch.arrived = communication.record();
     }
     template <bool Back>
     void move_pieces(const Stream& stream, const MatrixBatch& batch, std::size_t u, std::span<A> slot) {
@@ -278,11 +291,8 @@ class MatrixLaunches {
                                        kept_[u].span().subspan(block * kept, kept), update, step.skip});
         }
     }
-    /// The second pass over elements.
-    void apply(const Step& step, std::size_t b, std::size_t slot) {
-        Batch& batch = batches_[b];
+    void apply(const Step& step, const Batch& batch, std::size_t slot) {
         const Stream compute = step.context.compute_stream();
-        compute.wait(batch.arrived);
         for (std::size_t i = 0; i < batch.of.pieces.size(); ++i) {
             const MatrixPiece& piece = batch.of.pieces[i];
             if (!is_taken(piece.unit)) { continue; }
@@ -310,7 +320,8 @@ class MatrixLaunches {
     std::vector<Listed> listed_;
     MatrixPlacement placement_;
     std::vector<Batch> batches_;
-    std::vector<std::size_t> taken_;            // of the batches, those with a matrix that this step updates
+    std::vector<BatchAct> acts_;
+    BatchSteps steps_;
     std::vector<MatrixCopies<Engine>> copies_;  // of each unit
     std::array<typename Engine::template Buffer<A>, slots> pieces_{};
     std::array<typename Engine::template Buffer<A>, slots> owned_{};

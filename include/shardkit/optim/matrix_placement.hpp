@@ -17,6 +17,7 @@
 #include <shardkit/matrix/products.hpp>
 #include <shardkit/mesh/axis_grid.hpp>
 #include <shardkit/optim/matrix_rule.hpp>
+#include <shardkit/plan/batch_steps.hpp>
 #include <shardkit/policy/split_mesh.hpp>
 #include <shardkit/sharded/group_geometry.hpp>
 
@@ -247,17 +248,19 @@ class MatrixPlacement {
     std::size_t owned_numel_ = 0;
 };
 
-/// The elements that a rank holds for whole matrices: two slots of pieces and of what it owns, one matrix and what
-/// the rule works in and keeps.
+/// The elements that a rank holds for whole matrices: slots of pieces and of what it owns, one matrix and what the
+/// rule works in and keeps.
 struct MatrixMemory {
+    std::size_t batches = 0;  ///< that may be under way, each in a slot
     std::size_t pieces = 0, owned = 0, matrix = 0, scratch = 0, kept = 0;
 
-    std::size_t slots() const noexcept { return 2 * (pieces + owned); }
+    std::size_t slots() const noexcept { return batches * (pieces + owned); }
     std::size_t works() const noexcept { return matrix + scratch + kept; }
 };
 template <class Rule, class A>
 MatrixMemory matrix_memory(const MatrixPlacement& placement, std::size_t rank) {
-    MatrixMemory memory{placement.pieces_numel(), placement.owned_numel()};
+    MatrixMemory memory{std::min(placement.batches(), BatchSteps::slots), placement.pieces_numel(),
+                        placement.owned_numel()};
     for (const MatrixUnit& unit : placement.units()) {
         if (unit.owner != rank) { continue; }
         memory.matrix = std::max(memory.matrix, unit.extents.numel());

@@ -34,13 +34,22 @@ struct PlannedMatrix {
     std::size_t owner = 0;
 };
 
+/// One batch of matrices, which travel together.
+struct PlannedBatch {
+    std::uint64_t cost = 0;    ///< of the rank whose matrices of it cost most
+    std::size_t elements = 0;  ///< of the rank that updates most of it
+    TrafficPlan to_owners;     ///< as means over ranks
+    TrafficPlan from_owners;   ///< and to ranks that hold copies
+};
+
 /// What an optimizer of whole matrices adds to the plan of a step: memory, traffic, and who owns what.
 struct MatrixPlan {
     ByteCount slots;  ///< that matrices travel through, on every rank
     ByteCount works;  ///< what the rank with most of it holds beside: a matrix, what the rule works in and keeps
     std::vector<PlannedMatrix> matrices;
-    std::vector<std::uint64_t> loads;  ///< the cost of what each rank owns
-    TrafficPlan traffic;               ///< of a step, as means over ranks
+    std::vector<std::uint64_t> loads;   ///< the cost of what each rank owns
+    std::vector<PlannedBatch> batches;  ///< of a step, by the numbers that its schedule has
+    TrafficPlan traffic;                ///< of all of them, as means over ranks
 
     ByteCount bytes() const noexcept { return slots + works; }
     /// Returns the work of the busiest rank as a multiple of an equal share, at least 1; 1 without work.
@@ -52,6 +61,26 @@ struct MatrixPlan {
             most = std::max(most, static_cast<double>(load));
         }
         return total > 0 ? most * static_cast<double>(loads.size()) / total : 1;
+    }
+    /// Returns what imbalance() is at least, however whole matrices are given to ranks. Of any k * ranks + 1 of them
+    /// some rank has k + 1: it has no less than the k + 1 cheapest of these together.
+    double least_imbalance() const {
+        std::vector<std::uint64_t> costs;
+        double total = 0;
+        for (const PlannedMatrix& matrix : matrices) {
+            costs.push_back(matrix.cost);
+            total += static_cast<double>(matrix.cost);
+        }
+        std::sort(costs.rbegin(), costs.rend());
+        double least = total / static_cast<double>(loads.size());
+        for (std::size_t last = 0; last < costs.size(); last += loads.size()) {
+            double together = 0;
+            for (std::size_t i = 0; i <= last / loads.size(); ++i) {
+                together += static_cast<double>(costs[last - i]);
+            }
+            least = std::max(least, together);
+        }
+        return total > 0 ? least * static_cast<double>(loads.size()) / total : 1;
     }
 };
 
@@ -123,7 +152,11 @@ class MatrixPlanner {
                 {detail::concat(placement.holders(unit).group().path, ".", placement.parameter(unit).name, part),
                  unit.extents, unit.cost, unit.owner});
         }
-        for (std::size_t b = 0; b < placement.batches(); ++b) { add_traffic(plan.traffic, placement, b); }
+        for (std::size_t b = 0; b < placement.batches(); ++b) {
+            const PlannedBatch& batch = plan.batches.emplace_back(plan_batch(placement, b));
+            plan.traffic += batch.to_owners;
+            plan.traffic += batch.from_owners;
+        }
         return plan;
     }
 
@@ -135,16 +168,25 @@ class MatrixPlanner {
         PlannedAxes axes;
         double calls = 0, payload = 0, moved = 0, between_hosts = 0;
     };
-    void add_traffic(TrafficPlan& plan, const detail::MatrixPlacement& placement, std::size_t number) const {
+    PlannedBatch plan_batch(const detail::MatrixPlacement& placement, std::size_t number) const {
         const std::size_t ranks = mesh_.size();
-        if (ranks == 1) { return; }
+        PlannedBatch plan;
         std::vector<detail::MatrixBatch> batches;
-        for (std::size_t rank = 0; rank < ranks; ++rank) { batches.push_back(placement.batch_of(number, rank)); }
-        // To the owners and back: the same bytes the other way.
-        plan.add_uneven(
-            PlannedAxes::world(), 2, ranks,
+        std::vector<std::uint64_t> costs(ranks);
+        for (std::size_t rank = 0; rank < ranks; ++rank) {
+            batches.push_back(placement.batch_of(number, rank));
+            plan.elements = std::max(plan.elements, batches.back().pieces_numel);
+        }
+        for (const std::size_t u : batches.front().units) {
+            costs[placement.units()[u].owner] += placement.units()[u].cost;
+        }
+        plan.cost = *std::max_element(costs.begin(), costs.end());
+        if (ranks == 1) { return plan; }
+        plan.to_owners.add_uneven(
+            PlannedAxes::world(), 1, ranks,
             [&](std::size_t from, std::size_t to) { return batches[from].sent[to] * sizeof(A); },
             [&](std::size_t rank) { return host_of(rank); });
+        plan.from_owners = plan.to_owners;  // the same bytes the other way
         std::vector<Copies> copies;
         for (std::size_t rank = 0; rank < ranks; ++rank) {
             for (const detail::MatrixPiece& piece : batches[rank].pieces) {
@@ -167,9 +209,10 @@ class MatrixPlanner {
         }
         const auto all = static_cast<double>(ranks);
         for (const Copies& c : copies) {
-            plan.add_mean(Verb::broadcast, c.axes, c.calls / all, c.payload / all, c.moved / all,
-                          c.between_hosts / all);
+            plan.from_owners.add_mean(Verb::broadcast, c.axes, c.calls / all, c.payload / all, c.moved / all,
+                                      c.between_hosts / all);
         }
+        return plan;
     }
 
     AxisGrid mesh_;

@@ -8,7 +8,8 @@
 
 namespace shardkit {
 
-/// One operation of a step on a group; a norm is an operation on all groups.
+/// One operation of a step on a group; a norm is an operation on all groups, and the last five are operations on a
+/// batch of whole matrices, whatever groups these are of.
 enum class Act : std::uint8_t {
     gather,      ///< the gather of full parameters starts
     use,         ///< a window shows the full parameters
@@ -19,16 +20,28 @@ enum class Act : std::uint8_t {
     reduce,      ///< full gradients are reduced to this rank's part of the sum
     all_reduce,  ///< reduced gradients are summed across replicas and tp
     norm,        ///< the global norm of all groups' gradients
-    update       ///< the optimizer's step
+    update,      ///< the optimizer's step
+    // Of a batch of whole matrices, in an optimizer's step that has such (Muon), in this order:
+    direct,       ///< the first pass over the batch's elements makes the directions of its matrices
+    to_owners,    ///< the directions travel to the ranks that own the matrices
+    transform,    ///< the owners transform their matrices
+    from_owners,  ///< what became of them travels back, and to ranks that hold copies
+    apply         ///< the second pass over the batch's elements
 };
 
 /// Returns the act's name as schedules print it.
 constexpr std::string_view name(Act act) noexcept {
-    constexpr std::array<std::string_view, 10> names{"gather", "use",    "close",      "zero", "add",
-                                                     "skip",   "reduce", "all_reduce", "norm", "update"};
+    constexpr std::array<std::string_view, 15> names{"gather", "use",       "close",      "zero",        "add",
+                                                     "skip",   "reduce",    "all_reduce", "norm",        "update",
+                                                     "direct", "to_owners", "transform",  "from_owners", "apply"};
     return names[static_cast<std::size_t>(act)];
 }
-/// Returns whether the act is a verb of the program. The others are communication, which a schedule may move.
+/// Returns whether the act is one on a batch of whole matrices. An optimizer's step makes them, before its updates.
+constexpr bool is_of_batch(Act act) noexcept { return act >= Act::direct; }
+/// Returns whether the act is one on a single group.
+constexpr bool is_of_group(Act act) noexcept { return act != Act::norm && !is_of_batch(act); }
+/// Returns whether the act is a verb of the program, or a part of one. The others are communication, which a schedule
+/// may move.
 constexpr bool is_of_program(Act act) noexcept {
     return act != Act::gather && act != Act::reduce && act != Act::all_reduce;
 }

@@ -8,11 +8,12 @@
 
 #include <shardkit/core/constexpr_vector.hpp>
 #include <shardkit/core/error.hpp>
+#include <shardkit/plan/batch_steps.hpp>
 #include <shardkit/plan/step_machine.hpp>
 
 namespace shardkit::detail {
 
-/// The state of a step of a model: one GroupStep for each group.
+/// The state of a step of a model: one GroupStep for each group, and that of its batches of whole matrices.
 class ModelStep {
   public:
     /// Begins a step in steady state.
@@ -44,9 +45,12 @@ class ModelStep {
         return made;
     }
 
+    SHARDKIT_CONSTEXPR_VECTOR BatchSteps& batches() noexcept { return batches_; }
+
   private:
     std::vector<GroupRows> rows_;
     std::vector<GroupStep> groups_;
+    BatchSteps batches_;
 };
 
 }  // namespace shardkit::detail

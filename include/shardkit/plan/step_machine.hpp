@@ -175,6 +175,7 @@ constexpr bool is_reduced(const GroupStep& its, const GroupRows& rows) noexcept 
             next.reduced_further = next.done = true;
             break;
         case Act::norm:
+        case Act::direct:
             if (!rows.trainable) { break; }
             require(its.added > 0 || its.skipped, StepRule::added_or_skipped);
             require(is_reduced(its, rows), StepRule::reduced_before_read);
@@ -192,6 +193,8 @@ constexpr bool is_reduced(const GroupStep& its, const GroupRows& rows) noexcept 
             if (rows.gathers) { next.current = next.unused = false; }
             next.updated = next.done = true;
             break;
+        default:
+            break;  // the other acts on batches of matrices: BatchSteps has their rules
     }
     return made;
 }

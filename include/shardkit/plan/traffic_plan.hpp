@@ -84,6 +84,18 @@ class TrafficPlan {
         };
         add_all(verb, axes, rounded(calls), rounded(payload), {rounded(moved), rounded(between_hosts)});
     }
+    /// Adds the traffic of another plan.
+    constexpr TrafficPlan& operator+=(const TrafficPlan& other) {
+        for (const PlannedRow& of : other.rows()) {
+            PlannedTraffic& traffic = row(of.verb, of.axes).traffic;
+            traffic.calls += of.traffic.calls;
+            traffic.payload += of.traffic.payload;
+            traffic.moved += of.traffic.moved;
+            traffic.between_hosts += of.traffic.between_hosts;
+            traffic.busiest += of.traffic.busiest;
+        }
+        return *this;
+    }
     /// Adds calls of an uneven all-to-all over a group of `ranks` ranks, in which rank `from` sends bytes(from, to)
     /// to rank `to`, and host_of(rank) is a rank's host.
     template <class Bytes, class HostOf>

@@ -42,30 +42,34 @@ class StepChecker {
   private:
     constexpr void pass() {
         bool updates = false;
+        step_.batches().begin();
         for (at_ = 0; at_ < schedule_.size(); ++at_) {
             const Op& op = schedule_[at_];
-            if (op.act == Act::norm) {
-                if (updates) { found_.push_back({StepRule::norm_before_updates, at_, 0}); }
-                for (std::size_t g = 0; g < step_.size(); ++g) { add(step_.apply(op.act, g), g); }
+            if (is_of_batch(op.act)) { add(step_.batches().apply(op.act, op.microbatch).broken, op.microbatch); }
+            if (op.act == Act::norm || op.act == Act::direct) {
+                if (updates && op.act == Act::norm) { found_.push_back({StepRule::norm_before_updates, at_, 0}); }
+                for (std::size_t g = 0; g < step_.size(); ++g) { add(step_.apply(op.act, g).broken, g); }
+            } else if (is_of_batch(op.act)) {
+                continue;
             } else if (op.group >= step_.size()) {
                 found_.push_back({StepRule::group_exists, at_, op.group});
             } else {
+                if (op.act == Act::update && !updates) { add(step_.batches().apply_updates(), 0); }
                 updates = updates || op.act == Act::update;
-                add(step_.apply(op.act, op.group, op.microbatch), op.group);
+                add(step_.apply(op.act, op.group, op.microbatch).broken, op.group);
             }
         }
+        if (!updates) { add(step_.batches().apply_updates(), 0); }
         for (std::size_t g = 0; g < step_.size(); ++g) {
             const Applied ended = apply_end(step_[g], step_.rows(g), updates);
-            add(ended, g);
+            add(ended.broken, g);
             step_[g] = ended.next;
             // Without an update in this step, the copy is taken to be stale: a step in between may have updated it.
             if (has_update_[g] == 0) { step_[g].current = step_.rows(g).rests_current(); }
         }
     }
-    constexpr void add(const Applied& applied, std::size_t group) {
-        for (const StepRule rule : applied.broken) {
-            found_.push_back({rule, at_, static_cast<std::uint32_t>(group)});
-        }
+    constexpr void add(const BrokenRules& broken, std::size_t group) {
+        for (const StepRule rule : broken) { found_.push_back({rule, at_, static_cast<std::uint32_t>(group)}); }
     }
 
     const Schedule& schedule_;

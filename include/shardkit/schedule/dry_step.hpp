@@ -89,6 +89,18 @@ class DryStep {
         schedule_.add({Act::norm});
         return *this;
     }
+    /// Makes the acts of an optimizer of whole matrices on that many batches: a MatrixPlan's.
+    SHARDKIT_CONSTEXPR_VECTOR DryStep& matrices(std::size_t batches) {
+        detail::for_each_batch_act(batches, [&](Act act, std::uint32_t number) { batch(act, number); });
+        return *this;
+    }
+    /// Makes one act on a batch of matrices, before the updates that were made last: it is a part of the same call.
+    SHARDKIT_CONSTEXPR_VECTOR DryStep& batch(Act act, std::uint32_t number) {
+        std::size_t at = schedule_.size();
+        while (at > 0 && schedule_[at - 1].act == Act::update) { --at; }
+        schedule_.insert(at, {act, 0, number});
+        return *this;
+    }
     /// Makes the optimizer's step for one group.
     SHARDKIT_CONSTEXPR_VECTOR DryStep& update(std::size_t group, SourceLocation where = SourceLocation::current()) {
         static_cast<void>(of(group, where));

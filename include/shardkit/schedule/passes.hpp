@@ -11,6 +11,7 @@
 #include <shardkit/core/counts.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/mesh/axis_grid.hpp>
+#include <shardkit/plan/batch_steps.hpp>
 #include <shardkit/schedule/idle_stretches.hpp>
 #include <shardkit/schedule/peak.hpp>
 #include <shardkit/schedule/schedule.hpp>
@@ -44,7 +45,7 @@ constexpr std::size_t next_op(const Schedule& schedule, std::size_t from, Act ac
 /// the group.
 constexpr std::size_t behind_group(const Schedule& schedule, std::size_t at, std::uint32_t group,
                                    std::size_t first = 0) {
-    while (at > first && (schedule[at - 1].act == Act::norm || schedule[at - 1].group != group)) { --at; }
+    while (at > first && (!is_of_group(schedule[at - 1].act) || schedule[at - 1].group != group)) { --at; }
     return at;
 }
 
@@ -96,7 +97,7 @@ SHARDKIT_CONSTEXPR_VECTOR Schedule keep_gathered(const Schedule& schedule, std::
     std::vector<std::size_t> closed = detail::filled(groups.size(), detail::no_op);
     for (std::size_t i = 0; i < schedule.size(); ++i) {
         const Op& op = schedule[i];
-        if (op.act == Act::norm) { continue; }
+        if (!is_of_group(op.act)) { continue; }
         if (op.act == Act::close) { closed[op.group] = i; }
         if (op.act == Act::update) { closed[op.group] = detail::no_op; }
         if (op.act == Act::gather && rows[op.group].leases_full && closed[op.group] != detail::no_op) {
@@ -225,6 +226,31 @@ SHARDKIT_CONSTEXPR_VECTOR Schedule overlap_reductions(Schedule schedule,
         if (found && schedule[next].group != op.group) { schedule.move(i, next); }
     }
     return schedule;
+}
+
+/// Lets each batch of whole matrices travel to its owners while the batch before it is transformed, and back while
+/// the batch behind it is. An optimizer makes that order by itself; this pass is for a schedule that was written in
+/// another one. A step whose batches are not whole stays as it is. Memory:  none: the three slots are always there;
+/// results keep their bits
+SHARDKIT_CONSTEXPR_VECTOR Schedule overlap_batches(const Schedule& schedule,
+                                                   std::span<const GroupDescription> /*groups*/) {
+    std::vector<Op> given;
+    std::vector<std::uint32_t> numbers;
+    for (const Op& op : schedule.ops()) {
+        if (is_of_batch(op.act)) { given.push_back(op); }
+        if (op.act == Act::direct) { numbers.push_back(op.microbatch); }
+    }
+    std::vector<Op> ordered;
+    detail::for_each_batch_act(numbers.size(), [&](Act act, std::uint32_t number) {
+        for (const Op& op : given) {
+            if (op.act == act && op.microbatch == numbers[number]) { ordered.push_back(op); }
+        }
+    });
+    if (ordered.size() != given.size()) { return schedule; }
+    Schedule made;
+    std::size_t next = 0;
+    for (const Op& op : schedule.ops()) { made.add(is_of_batch(op.act) ? ordered[next++] : op); }
+    return made;
 }
 
 /// Moves gathers that would start right before a gradient buffer is zeroed to right behind it, so that copying and

@@ -81,6 +81,10 @@ class StepRecorder final : public StepDirector {
                 break;  // not a verb of a program
         }
     }
+    BatchAct batch(BatchAct due, SourceLocation /*where*/) override {
+        step_.batch(due.act, due.batch);
+        return due;
+    }
     void communicates(Act /*act*/) override {}
     void after(Act /*act*/, std::size_t /*group*/, SourceLocation /*where*/) override {}
     void finish(std::size_t group, SourceLocation /*where*/, std::string_view /*verb*/) override {

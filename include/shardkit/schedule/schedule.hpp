@@ -31,6 +31,8 @@ constexpr std::string_view name(Lane lane) noexcept {
 constexpr Lane lane_of(Act act) noexcept {
     switch (act) {
         case Act::gather:
+        case Act::to_owners:
+        case Act::from_owners:
             return Lane::gather;
         case Act::reduce:
         case Act::all_reduce:
@@ -42,8 +44,8 @@ constexpr Lane lane_of(Act act) noexcept {
 /// One operation of a step.
 struct Op {
     Act act{};
-    std::uint32_t group = 0;       ///< index in the model; 0 for a norm
-    std::uint32_t microbatch = 0;  ///< 0 for a norm, an update and a skip
+    std::uint32_t group = 0;       ///< index in the model; 0 for a norm and acts on a batch of matrices
+    std::uint32_t microbatch = 0;  ///< 0 for a norm, an update and a skip; the number of a batch of matrices
     Lane lane = lane_of(act);
 
     friend constexpr bool operator==(const Op&, const Op&) noexcept = default;
@@ -110,10 +112,12 @@ constexpr std::uint64_t hash(const Schedule& schedule) noexcept {
 inline std::string describe(const Op& op, std::span<const GroupDescription> groups) {
     std::string act(name(op.act));
     if (op.act == Act::norm) { return act; }
+    const bool of_batch = is_of_batch(op.act);
     std::string text = act + " of " +
-                       (op.group < groups.size() ? detail::concat("'", groups[op.group].path, "'")
-                                                 : detail::concat("group ", op.group));
-    const bool once = op.act == Act::update || op.act == Act::skip || op.act == Act::all_reduce;
+                       (of_batch                   ? detail::concat("batch ", op.microbatch)
+                        : op.group < groups.size() ? detail::concat("'", groups[op.group].path, "'")
+                                                   : detail::concat("group ", op.group));
+    const bool once = of_batch || op.act == Act::update || op.act == Act::skip || op.act == Act::all_reduce;
     if (!once) { text += detail::concat(", microbatch ", op.microbatch); }
     if (op.lane != lane_of(op.act)) { text += detail::concat(", lane ", name(op.lane)); }
     return text;
@@ -141,7 +145,7 @@ constexpr std::vector<T> filled(std::size_t n, const T& value) {
 constexpr void require_described(const Schedule& schedule, std::span<const GroupDescription> groups,
                                  SourceLocation where) {
     for (std::size_t i = 0; i < schedule.size(); ++i) {
-        const bool described = schedule[i].act == Act::norm || schedule[i].group < groups.size();
+        const bool described = !is_of_group(schedule[i].act) || schedule[i].group < groups.size();
         if (!described) { throw_undescribed(schedule, i, groups, where); }
     }
 }

@@ -31,6 +31,7 @@ inline std::string schedule_table(const Schedule& schedule, std::span<const Grou
                       text(name(op.act)).c_str(), op.microbatch, detail::human_bytes(ByteCount(held[i])).c_str());
         table += line.data();
         table += op.act == Act::norm        ? text("all groups")
+                 : is_of_batch(op.act)      ? text("whole matrices")
                  : op.group < groups.size() ? text(groups[op.group].path)
                                             : detail::concat("group ", op.group);
         table += '\n';

@@ -17,6 +17,7 @@ namespace shardkit {
 /// Returns the plan of a step that follows the schedule. It assumes nothing about the trainer: of the options only
 /// the engine and the optimizer's states are used.
 ///     const Plan planned = plan(schedule, describe_groups(model), rank.grid(), {.optimizer_states = 1});
+/// What whole matrices add is in a MatrixPlan.
 /// Cost:    arithmetic; works in constant expressions
 /// @post    memory.total() is peak(schedule, groups), the bytes of the rank's buffers; traffic is what its log
 ///          reports for a steady step, and an upper bound for a step that gathers a group which it does not update
@@ -31,7 +32,7 @@ SHARDKIT_CONSTEXPR_VECTOR Plan plan(const Schedule& schedule, std::span<const Gr
     for (const Op& op : schedule.ops()) {
         if (op.act == Act::norm) {
             ++options.norms_per_step;
-        } else {
+        } else if (is_of_group(op.act)) {
             counts[op.group].add(step.rows(op.group), step.apply(op.act, op.group, op.microbatch));
         }
     }

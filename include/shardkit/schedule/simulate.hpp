@@ -98,7 +98,8 @@ class StepSimulation {
           costs_(costs),
           described_(groups),
           plan_(plan_slots(schedule, groups)),
-          ended_(filled(schedule.size(), 0.0)) {
+          ended_(filled(schedule.size(), 0.0)),
+          batches_(filled(costs.batches.size(), 0.0)) {
         require_described(schedule, groups, where);
         if (costs.groups.size() != groups.size()) {
             throw_invalid_argument(where, "simulate: seconds of ", costs.groups.size(), " groups given, expected of ",
@@ -107,6 +108,10 @@ class StepSimulation {
         require_possible(costs, where);
         for (const Op& op : schedule.ops()) {
             if (op.act == Act::reduce) { sums_ = op.lane; }
+            if (is_of_batch(op.act) && op.microbatch >= costs.batches.size()) {
+                throw_invalid_argument(where, "simulate: seconds of ", costs.batches.size(),
+                                       " batches of matrices given, expected of batch ", op.microbatch, " too");
+            }
         }
         const PlanOptions options{.optimizer_states = costs.optimizer_states,
                                   .offload_slot_bytes = costs.offload_slot_bytes};
@@ -157,6 +162,8 @@ class StepSimulation {
             OpTime time;
             if (op.act == Act::norm) {
                 time = norm(times);
+            } else if (is_of_batch(op.act)) {
+                time = batch(op, times);
             } else {
                 const GroupRows& rows = step.rows(op.group);
                 const Applied applied = step.apply(op.act, op.group, op.microbatch);
@@ -242,6 +249,21 @@ class StepSimulation {
         return {begin, now};
     }
 
+    /// An act on a batch begins behind the one before it; the first behind the reductions.
+    SHARDKIT_CONSTEXPR_VECTOR OpTime batch(const Op& op, StepTimes& times) {
+        double& now = lane(op.lane);
+        double& done = batches_[op.microbatch];
+        if (op.act == Act::direct) {
+            done = 0;
+            for (const Group& group : groups_) { done = std::max(done, group.reduced); }
+        }
+        const double takes = costs_.batches[op.microbatch].of(op.act);
+        const double begin = std::max(now, done);
+        now = done = begin + takes;
+        (lane_of(op.act) == Lane::compute ? times.compute : times.communication) += takes;
+        return {begin, now};
+    }
+
     const Schedule& schedule_;
     const StepCosts& costs_;
     std::span<const GroupDescription> described_;
@@ -249,6 +271,7 @@ class StepSimulation {
     std::vector<double> ended_;  // when each operation last ended
     std::vector<Group> groups_;
     std::vector<double> free_ = filled(3, 0.0);  // by lane; nvcc's front end miscompiles an array here
+    std::vector<double> batches_;                // when the last act on each ended
     double norm_ = 0;
     Lane sums_ = Lane::reduce;  // the lane of the reductions
 };

@@ -45,7 +45,7 @@ SHARDKIT_CONSTEXPR_VECTOR std::vector<ScheduledSlot> slots_of(const Schedule& sc
     std::vector<ScheduledSlot> slots;
     for (std::size_t i = 0; i < schedule.size(); ++i) {
         const Op& op = schedule[i];
-        if (op.act == Act::norm || op.group >= groups.size()) { continue; }
+        if (!is_of_group(op.act) || op.group >= groups.size()) { continue; }
         const GroupRows& rows = step.rows(op.group);
         const Applied applied = step.apply(op.act, op.group, op.microbatch);
         if (applied.works_in) {

@@ -11,6 +11,8 @@
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/core/validate_number.hpp>
 #include <shardkit/detail/number_text.hpp>
+#include <shardkit/plan/act.hpp>
+#include <shardkit/plan/batch_steps.hpp>
 #include <shardkit/plan/time_model.hpp>
 #include <shardkit/policy/offload.hpp>
 #include <shardkit/policy/state_format.hpp>
@@ -24,12 +26,38 @@ struct GroupSeconds {
     double update = 0;    ///< of one step
 };
 
+/// The seconds of the acts on one batch of whole matrices: see batch_seconds.
+struct BatchSeconds {
+    double direct = 0;
+    double to_owners = 0;
+    double transform = 0;
+    double from_owners = 0;
+    double apply = 0;
+
+    /// @pre is_of_batch(act)
+    constexpr double of(Act act) const noexcept {
+        switch (act) {
+            case Act::direct:
+                return direct;
+            case Act::to_owners:
+                return to_owners;
+            case Act::transform:
+                return transform;
+            case Act::from_owners:
+                return from_owners;
+            default:
+                return apply;
+        }
+    }
+};
+
 /// The machine's costs for a simulation.
 struct StepCosts {
     std::span<const GroupSeconds> groups;  ///< one for each group of the model
     TimeModel links{};
     EngineTraits engine{};
     double norm = 0;                                              ///< seconds of computation for a global norm
+    std::span<const BatchSeconds> batches{};                      ///< one for each batch of whole matrices
     OptimizerStates optimizer_states = 2;                         ///< of which those of offloaded groups pass a link
     std::size_t offload_slot_bytes = default_offload_slot_bytes;  ///< RankOptions::offload_slot_bytes
 };
@@ -55,6 +83,14 @@ constexpr void require_possible(const StepCosts& costs, SourceLocation where) {
         }
         if (!is_not_negative(its.update)) {
             throw_no_duration("update of group ", std::to_string(g), its.update, where);
+        }
+    }
+    for (std::size_t b = 0; b < costs.batches.size(); ++b) {
+        for (const Act act : batch_acts) {
+            const double seconds = costs.batches[b].of(act);
+            if (!is_not_negative(seconds)) {
+                throw_no_duration(name(act), " of batch " + std::to_string(b), seconds, where);
+            }
         }
     }
     if (!is_not_negative(costs.norm)) { throw_no_duration("norm", "", costs.norm, where); }

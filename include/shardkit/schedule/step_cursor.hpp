@@ -116,7 +116,7 @@ class StepCursor final : public StepDirector {
         }
         // An abandoned step has no events for the last use of its buffers.
         if (at_ != 0 && at_ != program().steps.size()) { context_.settle(); }
-        at_ = 0;
+        at_ = batch_ = behind_batches_ = 0;
         failure_ = nullptr;
         added_.assign(added_.size(), 0);
         set_in_step(true);
@@ -141,6 +141,7 @@ class StepCursor final : public StepDirector {
 
     void expect(Act act, std::size_t group, SourceLocation where, std::string_view verb) override {
         go_on(where);
+        if (act == Act::update) { pass_batches(); }
         const Step* const next = at_ < program().steps.size() ? &program().steps[at_] : nullptr;
         const bool expected = next != nullptr && next->op.act == act && (act == Act::norm || next->op.group == group);
         if (!expected) { fail(where, departure(program(), at_, groups_, verb, act, group)); }
@@ -165,8 +166,29 @@ class StepCursor final : public StepDirector {
         }
         if (calls && (act == Act::norm || act == Act::update)) { ranges().begin(called_); }
     }
+    BatchAct batch(BatchAct due, SourceLocation where) override {
+        end_batch_act();
+        const bool left = batch_ < behind_batches_ && is_of_call(program().steps[batch_].op.microbatch);
+        if (!left) {
+            fail(where, describe(Op{due.act, 0, due.batch}, groups_), " called, expected ",
+                 operation_text(program(), batch_, groups_));
+        }
+        const Op& op = program().steps[batch_].op;
+        if (lane_of(op.act) != Lane::compute) {
+            travels_ = batch_;
+            stamps_.communicates(batch_, context_.communication_stream());
+        }
+        ++batch_;
+        return {op.act, op.microbatch};
+    }
     void communicates(Act /*act*/) override { stamps_.marked(called_, context_.reduction_stream()); }
     void after(Act act, std::size_t /*group*/, SourceLocation where) override {
+        if (act == Act::update) {
+            end_batch_act();
+            if (batch_ != behind_batches_) {
+                fail(where, "the updates are made, expected ", operation_text(program(), batch_, groups_), " before");
+            }
+        }
         if (act == Act::norm) { stamps_.communicated(called_, context_.reduction_stream()); }
         stamps_.done(called_);
         ranges().end();
@@ -261,6 +283,18 @@ class StepCursor final : public StepDirector {
         if (step.op.act == Act::all_reduce) { group.finish_reductions(where); }
     }
 
+    /// The acts on batches are made within the updates that follow.
+    void pass_batches() noexcept {
+        if (behind_batches_ != 0) { return; }
+        batch_ = at_;
+        while (at_ < program().steps.size() && is_of_batch(program().steps[at_].op.act)) { ++at_; }
+        behind_batches_ = at_;
+    }
+    void end_batch_act() {
+        if (travels_ != none) { stamps_.communicated(travels_, context_.communication_stream()); }
+        travels_ = none;
+    }
+
     /// Makes the compute stream wait before the verb does, so that this wait is not measured as computation.
     void await_reduced(Act act, std::size_t group) {
         for (std::size_t g = 0; g < led_.size(); ++g) {
@@ -302,7 +336,10 @@ class StepCursor final : public StepDirector {
     StepStamps stamps_;
     std::size_t at_ = 0;
     std::size_t called_ = 0;  // the operation of the running verb
-    SourceLocation where_{};  // the last verb's location
+    std::size_t batch_ = 0;   // the next act on a batch of matrices, while the updates are made
+    std::size_t behind_batches_ = 0;
+    std::size_t travels_ = none;  // the last one, if it communicates
+    SourceLocation where_{};      // the last verb's location
     std::exception_ptr failure_;
 };
 

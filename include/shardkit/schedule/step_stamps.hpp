@@ -83,11 +83,12 @@ class StepStamps {
         for (std::size_t i = 0; i < program.steps.size(); ++i) {
             const Stamp& at = stamps_[i];
             const Act act = program.steps[i].op.act;
-            if (!is_of_program(act) || act == Act::norm) {
+            const bool between = act == Act::to_owners || act == Act::from_owners;
+            if (!is_of_program(act) || act == Act::norm || between) {
                 step.communication += add(SpanKind::communicates, i, at.begins, at.ends);
             }
-            if (!is_of_program(act)) { continue; }
-            const std::size_t last = last_of_call(program, i);  // updates are one call
+            if (!is_of_program(act) || is_of_batch(act)) { continue; }  // batches are parts of the updates' call
+            const std::size_t last = last_of_call(program, i);          // updates are one call
             const Time ready = act == Act::use ? at.done : stamps_[last].ready;
             const Time computed = act == Act::norm ? at.marked : at.done;
             step.compute += add(SpanKind::computes, i, resumed, at.arrived);

@@ -17,9 +17,9 @@ namespace shardkit {
 struct Violation {
     StepRule rule{};
     std::size_t operation = 0;
-    std::uint32_t group = 0;
-    ByteCount held{};   ///< with within_limit: bytes of the library's buffers, arena up to the last byte in use
-    ByteCount limit{};  ///< with within_limit: the given limit
+    std::uint32_t group = 0;  ///< of a rule of batches: the batch
+    ByteCount held{};         ///< with within_limit: bytes of the library's buffers, arena up to the last byte in use
+    ByteCount limit{};        ///< with within_limit: the given limit
 
     friend constexpr bool operator==(const Violation&, const Violation&) noexcept = default;
 };
@@ -28,8 +28,13 @@ struct Violation {
 /// ..."
 inline std::string describe(const Violation& violation, const Schedule& schedule,
                             std::span<const GroupDescription> groups) {
-    const std::string group = violation.group < groups.size() ? detail::concat("'", groups[violation.group].path, "'")
-                                                              : detail::concat("group ", violation.group);
+    const bool of_batch =
+        violation.rule == StepRule::batches_in_order || violation.rule == StepRule::batches_in_slots;
+    const std::string group = of_batch ? detail::concat("batch ", violation.group)
+                              : violation.rule == StepRule::batches_before_updates ? std::string("whole matrices")
+                              : violation.group < groups.size()
+                                  ? detail::concat("'", groups[violation.group].path, "'")
+                                  : detail::concat("group ", violation.group);
     const std::string place = violation.operation < schedule.size()
                                   ? detail::concat("operation ", violation.operation, " (",
                                                    describe(schedule[violation.operation], groups), ")")

@@ -7,6 +7,7 @@
 
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/plan/act.hpp>
+#include <shardkit/plan/batch_steps.hpp>
 
 namespace shardkit::detail {
 
@@ -38,6 +39,15 @@ class StepDirector {
     /// Called before an act of the program: use, zero, add, skip, norm or update.
     /// @throws UsageError where the act is not the next one
     virtual void before(Act act, std::size_t group, SourceLocation where) = 0;
+    /// Numbers the batches of one optimizer's call behind those of the calls before. @returns the first one's number
+    std::uint32_t add_batches(std::size_t batches) noexcept {
+        first_batch_ = batches_;
+        batches_ += static_cast<std::uint32_t>(batches);
+        return first_batch_;
+    }
+    /// Called before each act on a batch of whole matrices, within the updates.
+    /// @returns the act to make: `due`, or what a schedule that leads has in its place
+    virtual BatchAct batch(BatchAct due, SourceLocation where) = 0;
     /// Called once a norm's computation is in the compute stream; its communication follows.
     virtual void communicates(Act act) = 0;
     /// Called once the act's work is in the compute stream.
@@ -50,11 +60,18 @@ class StepDirector {
 
   protected:
     ~StepDirector() = default;
-    void set_in_step(bool in_step) noexcept { in_step_ = in_step; }
+    void set_in_step(bool in_step) noexcept {
+        in_step_ = in_step;
+        first_batch_ = batches_ = 0;
+    }
+    /// Returns whether a batch is one of the call that goes on.
+    bool is_of_call(std::uint32_t batch) const noexcept { return batch >= first_batch_ && batch < batches_; }
 
   private:
     Manner manner_;
     bool in_step_ = false;
+    std::uint32_t first_batch_ = 0;  // of the call that goes on, and behind its last
+    std::uint32_t batches_ = 0;
 };
 
 /// A group's link to the director of its model, if any. Without one, a verb costs the test of a pointer.
@@ -84,6 +101,10 @@ class DirectedGroup {
     }
     void before(Act act, SourceLocation where) const {
         if (auto* const now = director(); now != nullptr) [[unlikely]] { now->before(act, number_, where); }
+    }
+    BatchAct batch(BatchAct due, SourceLocation where) const {
+        if (auto* const now = director(); now != nullptr) [[unlikely]] { return now->batch(due, where); }
+        return due;
     }
     void communicates(Act act) const {
         if (auto* const now = director(); now != nullptr) [[unlikely]] { now->communicates(act); }

@@ -410,14 +410,14 @@ TEST_CASE("a checkpoint goes on, on another mesh, to the bit; one of AdamW says 
 }
 
 TEST_CASE(
-    "what travels is each element to the owner and back, and memory is two slots, a matrix and what it works in") {
+    "what travels is each element to the owner and back, and memory is a slot of each batch, a matrix and what it works in") {
     // 48 elements: 32 on rank 0, which owns the matrix, and 16 on rank 1.
     sk::threads::run(Mesh(2, 1, 1), [](auto& rank) {
         sk::Sharded<sk::TensorList<float>, sk::FullShard, Engine> layer(rank, "layer",
                                                                         sk::TensorList<float>{{"weight", {8, 6}}});
         sk::Model model{layer};
         sk::Muon optimizer{model};
-        const std::size_t slots = 2 * (32 + 48);
+        const std::size_t slots = 32 + 48;  // one batch
         const std::size_t works = 48 + (48 + 2 * 6 * 6);
         CHECK(optimizer.matrices().bytes_of_exchange() == 4 * (slots + (rank.rank() == 0 ? works : 0)));
         sk::Accumulation accumulation{model};

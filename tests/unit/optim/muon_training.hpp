@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -19,6 +20,9 @@
 #include <shardkit/policy/no_shard.hpp>
 #include <shardkit/policy/shard_grad_op.hpp>
 #include <shardkit/policy/shard_optimizer.hpp>
+#include <shardkit/schedule/dry_step.hpp>
+#include <shardkit/schedule/follow.hpp>
+#include <shardkit/schedule/record.hpp>
 #include <shardkit/sharded/sharded.hpp>
 
 /// A few steps of Muon on any engine, with the same gradients whatever the mesh.
@@ -72,6 +76,66 @@ std::vector<float> train(Rank& rank, const sk::DynamicPolicy& policy, const Prod
         }
     }
     return values;
+}
+
+/// Steps of thin matrices that travel in four batches: the acts on batches as recorded, and in the order that is
+/// followed from the second step on, and what becomes of the matrices.
+struct InBatches {
+    std::vector<sk::Op> recorded;
+    std::vector<float> values;
+};
+template <class Rank, class Products, class Submit>
+InBatches train_in_batches(Rank& rank, const Products& products, const Submit& submit, bool one_by_one) {
+    using Engine = sk::EngineOf<Rank>;
+    using List = sk::TensorList<float>;
+    constexpr std::size_t columns = 90'000;
+    std::vector<sk::Sharded<List, sk::FullShard, Engine>> layers;
+    for (const char* path : {"a", "b", "c", "d", "e", "f", "g", "h"}) {
+        layers.emplace_back(rank, path, List{{"thin", {2, columns}}});
+    }
+    sk::Model model{layers};
+    model.initialize([](auto, auto, auto i) { return 1.0 / static_cast<double>(i + 2); });
+    sk::MatrixOptimizer<sk::MuonRule, Engine> optimizer{model, products, {.learning_rate = 0.1}};
+    const auto step = [&](std::size_t number) {
+        sk::Accumulation accumulation{model, 1};
+        for (std::size_t l = 0; l < layers.size(); ++l) {
+            auto gradients = accumulation.gradients(layers[l]);
+            float* const gradient = gradients.view("thin").data();
+            submit(rank.compute_stream(), [gradient, seed = l + number] {
+                for (std::size_t i = 0; i < 2 * columns; ++i) {
+                    gradient[i] = static_cast<float>((i * i + seed) % 11) - 5;
+                }
+            });
+            accumulation.add(std::move(gradients));
+        }
+        optimizer.step(std::move(accumulation));
+    };
+    InBatches made;
+    const sk::Schedule recorded = sk::record(model, [&] { step(0); });
+    for (const sk::Op& op : recorded.ops()) {
+        if (sk::is_of_batch(op.act)) { made.recorded.push_back(op); }
+    }
+    sk::Schedule followed;
+    std::size_t next = 0;
+    for (sk::Op op : recorded.ops()) {
+        if (one_by_one && sk::is_of_batch(op.act)) {
+            constexpr std::array acts{sk::Act::direct, sk::Act::to_owners, sk::Act::transform, sk::Act::from_owners,
+                                      sk::Act::apply};
+            op = {acts[next % 5], 0, static_cast<std::uint32_t>(next / 5)};
+            ++next;
+        }
+        followed.add(op);
+    }
+    {
+        const auto following = sk::follow(model, followed);
+        for (const std::size_t number : {1U, 2U}) { step(number); }
+    }
+    std::vector<float> whole(2 * columns);
+    for (auto& layer : layers) {
+        layer.read_full("thin", whole);
+        made.values.insert(made.values.end(), whole.begin(), whole.end());
+    }
+    return made;
 }
 
 /// What one thread alone makes.

@@ -71,4 +71,34 @@ TEST_CASE("nccl: Muon refuses a group that is offloaded, by its path") {
           }) == "");
 }
 
+TEST_CASE("nccl: batches of matrices are made in the order of a schedule, with the bits of one thread") {
+    muon_training::InBatches expected;
+    sk::threads::run(Mesh(1, 1, 1), [&](auto& rank) {
+        expected = muon_training::train_in_batches(
+            rank, sk::HostProducts{}, [](const auto& stream, const auto& work) { stream.submit(work); }, false);
+    });
+    for (const bool one_by_one : {false, true}) {
+        for (const auto paces : paced_ranks::one_lazy) {
+            CAPTURE(one_by_one);
+            std::vector<muon_training::InBatches> made(2);
+            CHECK(paced_ranks::run(Mesh(2, 1, 1), paces, {}, [&](auto& rank, const auto&) {
+                      made[rank.rank()] = muon_training::train_in_batches(
+                          rank, LaunchedProducts{},
+                          [](const sk::gpu::TimelineRef& stream, const auto& work) {
+                              host_functions::LaunchedStream(stream).submit(work);
+                          },
+                          one_by_one);
+                  }) == "");
+            std::vector<sk::Op> planned;
+            sk::detail::for_each_batch_act(4, [&](sk::Act act, std::uint32_t batch) {
+                planned.push_back({act, 0, batch});
+            });
+            for (const auto& of_rank : made) {
+                CHECK(of_rank.recorded == planned);
+                CHECK(of_rank.values == expected.values);
+            }
+        }
+    }
+}
+
 }  // namespace muon_test
