@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// muon RANKS: steps the library's Muon for the matrices of a GPT under FullShard, a rank on each of so many threads, as
-// its input says:
+// muon RANKS: steps the library's Muon for the matrices of a GPT under FullShard, a rank on each of so many threads,
+// as its input says:
 //     prepare LAYERS WIDTH  matrices and gradients that all sides make by the same formula
-//     go STEPS              {"seconds": of the optimizer's steps alone, "received": bytes of a rank in one, on average}
-//     dump FILE             the matrices as they are, fp32 in the machine's order
+//     go STEPS              {"seconds": of the optimizer's steps alone, "received": bytes of a rank in one, on
+//     average} dump FILE             the matrices as they are, fp32 in the machine's order
 #include <array>
 #include <barrier>
 #include <chrono>

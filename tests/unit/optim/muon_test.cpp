@@ -410,7 +410,8 @@ TEST_CASE("a checkpoint goes on, on another mesh, to the bit; one of AdamW says 
 }
 
 TEST_CASE(
-    "what travels is each element to the owner and back, and memory is a slot of each batch, a matrix and what it works in") {
+    "what travels is each element to the owner and back, and memory is a slot of each batch, a matrix and what it "
+    "works in") {
     // 48 elements: 32 on rank 0, which owns the matrix, and 16 on rank 1.
     sk::threads::run(Mesh(2, 1, 1), [](auto& rank) {
         sk::Sharded<sk::TensorList<float>, sk::FullShard, Engine> layer(rank, "layer",
