@@ -21,6 +21,7 @@
 #include <shardkit/param/tensor_list.hpp>
 #include <shardkit/policy/full_shard.hpp>
 
+#include "../../examples/train_gpt/model/blas.hpp"
 #include "../common/pin.hpp"
 #include "serve_adamw.hpp"
 
@@ -105,13 +106,20 @@ class Run {
 
 /// Every rank does what rank 0 reads.
 void serve(std::size_t ranks) {
+    const train_gpt::Blas& blas = train_gpt::blas();  // before the first product
     std::barrier together(static_cast<std::ptrdiff_t>(ranks));
     Command command;
     sk::threads::run(sk::DeviceMesh(ranks), [&](auto& rank) {
         sk::Context<Engine>& context = rank;
         benchmarks::pin_to(benchmarks::allowed_processors(), rank.rank());
         const bool speaks = rank.rank() == 0;
-        if (speaks) { answer(facts({{"ranks", ranks}, {"threads", 1}, {"pinned", true}, {"policy", "full_shard"}})); }
+        if (speaks) {
+            answer(facts({{"ranks", ranks},
+                          {"threads", 1},
+                          {"pinned", true},
+                          {"policy", "full_shard"},
+                          {"blas", blas.library + ", kernel " + blas.kernel}}));
+        }
         std::unique_ptr<Run> run;
         while (true) {
             if (speaks) { command = words_of(read_line()); }

@@ -201,7 +201,8 @@ TEST_CASE("check refuses batches in another order, in more slots than three, and
     // Directions are made of reduced gradients.
     sk::Schedule early;
     bool reduced = false;
-    for (const sk::Op& op : with({}).ops()) {
+    const sk::Schedule bare = with({});
+    for (const sk::Op& op : bare.ops()) {
         if (op.act == Act::reduce && !std::exchange(reduced, true)) {
             for (const sk::Op& each : plain(1)) { early.add(each); }
         }
