@@ -229,9 +229,9 @@ SHARDKIT_CONSTEXPR_VECTOR Schedule overlap_reductions(Schedule schedule,
 }
 
 /// Lets each batch of whole matrices travel to its owners while the batch before it is transformed, and back while
-/// the batch behind it is. An optimizer makes that order by itself; this pass is for a schedule that was written in
-/// another one. A step whose batches are not whole stays as it is. Memory:  none: the three slots are always there;
-/// results keep their bits
+/// the batch behind it is. An optimizer makes that order by itself; this pass is for a schedule in another one. A
+/// step whose batches are not whole stays as it is.
+/// Memory:  none, as the three slots are always there; results keep their bits
 SHARDKIT_CONSTEXPR_VECTOR Schedule overlap_batches(const Schedule& schedule,
                                                    std::span<const GroupDescription> /*groups*/) {
     std::vector<Op> given;
