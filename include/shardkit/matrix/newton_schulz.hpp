@@ -8,6 +8,7 @@
 #include <span>
 #include <utility>
 
+#include <shardkit/core/divided.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/core/lane_math.hpp>
 #include <shardkit/matrix/products.hpp>
@@ -24,7 +25,10 @@ struct TurnMatrix {
     A* to;
     std::size_t rows, columns;  // of `to`
 
-    constexpr void operator()(std::uint64_t i) const { to[i] = from[i % columns * rows + i / columns]; }
+    constexpr void operator()(std::uint64_t i) const {
+        const auto [row, column] = divided(i, columns);
+        to[i] = from[column * rows + row];
+    }
 };
 template <std::floating_point A>
 struct CopyMatrix {
@@ -78,8 +82,7 @@ struct MirrorMatrix {
     A* copy;  // null: none
 
     constexpr void operator()(std::uint64_t i) const {
-        const std::uint64_t row = i / rows;
-        const std::uint64_t column = i % rows;
+        const auto [row, column] = divided(i, rows);
         if (column > row) { matrix[i] = matrix[column * rows + row]; }
         if (copy != nullptr) { copy[i] = column > row ? matrix[column * rows + row] : matrix[i]; }
     }

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 
+#include <shardkit/core/divided.hpp>
 #include <shardkit/param/tensor_shape.hpp>
 
 namespace shardkit {
@@ -35,7 +36,8 @@ class TensorPart {
     constexpr std::size_t numel() const noexcept { return shape_.numel(); }
     /// Returns the index in the whole tensor of element i of the part.
     constexpr std::size_t whole_index(std::size_t i) const noexcept {
-        return i / block_ * stride_ + offset_ + i % block_;
+        const auto [block, within] = detail::divided(i, block_);
+        return block * stride_ + offset_ + within;
     }
     /// Returns the index in the part of element `whole` of the whole tensor; numel() where it is in another part.
     constexpr std::size_t index_of(std::size_t whole) const noexcept {
