@@ -6,6 +6,8 @@
 #include <cstdio>
 #include <string>
 
+#include <shardkit/policy/no_shard.hpp>
+
 #include "unit/backend/nccl/offload_trainer.hpp"
 
 int main() {
@@ -14,14 +16,18 @@ int main() {
         std::string error;
         const auto expected = trained<sk::bf16, sk::StateFormat::full>(run, sk::Offload::none, all_paces[0], error);
         if (!error.empty()) { return true; }
-        for (const std::size_t p : {1U, 3U, 4U, 6U}) {
-            if (trained<sk::bf16, sk::StateFormat::full>(run, sk::Offload::states, all_paces[p], error) != expected ||
-                !error.empty()) {
-                std::printf("at paces %zu other bits than on the device %s\n", p, error.c_str());
-                return true;
+        for (const sk::Offload way : {sk::Offload::states, sk::Offload::update}) {
+            for (const std::size_t p : {1U, 3U, 4U, 6U}) {
+                if (trained<sk::bf16, sk::StateFormat::full>(run, way, all_paces[p], error) != expected ||
+                    !error.empty()) {
+                    std::printf("at paces %zu other bits than on the device %s\n", p, error.c_str());
+                    return true;
+                }
             }
         }
         return false;
     };
-    return differs({}) || differs({.in_backward = true}) ? 1 : 0;
+    // Windows of whole parameters wait for nothing but the compute stream.
+    return differs({}) || differs({.in_backward = true}) || differs({.policy = sk::DynamicPolicy(sk::NoShard{})}) ? 1
+                                                                                                                  : 0;
 }

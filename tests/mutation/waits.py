@@ -30,7 +30,7 @@ WAIT = re.compile(r"(?<=[\s{;])(?:\w+|(?:context_|state_|state)(?:->|\.)\w+\(\))
 
 
 # Whose waits another program than the containers' looks for.
-OFFLOADED = "optim/offloaded_updates.hpp"
+OFFLOADED = ["optim/offloaded_updates.hpp", "optim/host_updates.hpp"]
 
 # Of a cursor, for what it measures alone.
 MEASURED_WAIT = re.compile(r"(?<=[\s{;])led_\[g\]->await_reduced\((?P<event>)\);")
@@ -139,8 +139,8 @@ def main():
         objects = build_standin(options.compiler, folder, options.jobs, flags)
         targets = [
             Waits("containers", ROOT / "include", {WAIT: ["sharded", "optim", "mesh", "memory", "schedule"], NORM_WAIT: ["optim"], SUMS_WAIT: ["step"]},
-                  "waits_killer.cpp", objects, [*flags, "-DSHARDKIT_CHECKED=1"], without=[OFFLOADED.rsplit("/")[-1]]),
-            Waits("offload", ROOT / "include", {WAIT: [OFFLOADED]}, "offload_killer.cpp", objects, flags),
+                  "waits_killer.cpp", objects, [*flags, "-DSHARDKIT_CHECKED=1"], without=[each.rsplit("/")[-1] for each in OFFLOADED]),
+            Waits("offload", ROOT / "include", {WAIT: OFFLOADED}, "offload_killer.cpp", objects, flags),
             Waits("ends", ROOT / "include", {END: ["sharded", "schedule", "rank"], FORK: ["rank"]}, "ends_killer.cpp", [],
                   [*flags, "-DSHARDKIT_CHECKED=1"]),
             Waits("ring", ROOT / "include", {WAIT: ["context_parallel"]}, "ring_killer.cpp", objects, flags),

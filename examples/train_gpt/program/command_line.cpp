@@ -67,8 +67,8 @@ void add_flags(program::Flags& flags) {
     flags.add("--states", "NAME",
               "how AdamW's states are stored: full, bf16, or block8 (8 bits, a scale for each 32) [full]");
     flags.add("--offload", "NAME",
-              "with --plan: where states and masters lie, on an engine whose memory is a device's: none, or states "
-              "for pinned memory of the host, through which updates come and go [none]");
+              "with --plan: where states and masters lie, on an engine whose memory is a device's: none; states for "
+              "pinned memory of the host, from which pieces come and go; update for updates on the host [none]");
     flags.add("--master", "NAME",
               "fp32 masters of bf16 parameters: kept, split (16 bits beside each parameter) or none [kept]");
     flags.add("--lr", "X", "learning rate [1e-3; 0.1 with sgd, 3e-4 with lion]");

@@ -33,7 +33,7 @@ inline constexpr std::array<std::string_view, 3> dtype_names{"fp64", "fp32", "bf
 inline constexpr std::array<std::string_view, 4> optimizer_names{"adamw", "sgd", "lion", "muon"};
 inline constexpr std::array<std::string_view, 3> state_names{"full", "bf16", "block8"};  // in StateFormat's order
 inline constexpr std::array<std::string_view, 3> master_names{"kept", "none", "split"};  // in MasterWeights' order
-inline constexpr std::array<std::string_view, 2> offload_names{"none", "states"};        // in Offload's order
+inline constexpr std::array<std::string_view, 3> offload_names{"none", "states", "update"};  // in Offload's order
 inline constexpr std::array<std::string_view, 2> exchange_names{"ring", "gather"};
 inline constexpr std::array<std::string_view, 2> head_names{"tied", "untied"};
 

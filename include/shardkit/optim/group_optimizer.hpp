@@ -9,7 +9,6 @@
 #include <span>
 #include <stdexcept>
 #include <string_view>
-#include <tuple>
 #include <type_traits>
 #include <vector>
 
@@ -100,17 +99,30 @@ class GroupOptimizer {
     std::span<const UpdateRange> ranges() const noexcept { return ranges_.span(); }
 
     /// Returns the pieces in which the group is updated; none where nothing of it is offloaded.
-    std::span<const OffloadPiece> pieces() const noexcept { return pieces_; }
+    std::span<const OffloadPiece> pieces() const noexcept { return offloaded_.pieces; }
+    OffloadedGroup& offloaded() noexcept { return offloaded_; }
 
     /// What a step of `state`, this group's, reads and writes with the rule's first N states. `Updated` is the
     /// master's type, or the gathered one where the group keeps no master. `steps`: which step it is, in the engine's
     /// memory.
     template <std::size_t N, FloatingElement Updated, class Precision>
     auto spans(GroupState<Engine, Precision>& state, const std::uint64_t* steps) const {
-        UpdateSpans<Updated, typename Precision::Gather, typename Precision::Reduction, N, Storage> spans;
+        auto spans = spans_at_rest<N, Updated>(state, steps);
+        spans.gradient = gradient(state);
+        return spans;
+    }
+    /// The gradient of these elements.
+    template <class Precision>
+    static auto gradient(GroupState<Engine, Precision>& state) {
         const IndexRange updated = state.geometry().updated;
         const std::size_t origin = updated.begin - state.gradients().reduced_range().begin;
         const std::span<const typename Precision::Reduction> reduced = state.gradients().reduced();
+        return reduced.subspan(origin, updated.size());
+    }
+    /// The same without the gradient, which may lie in a leased buffer.
+    template <std::size_t N, FloatingElement Updated, class Precision>
+    auto spans_at_rest(GroupState<Engine, Precision>& state, const std::uint64_t* steps) const {
+        UpdateSpans<Updated, typename Precision::Gather, typename Precision::Reduction, N, Storage> spans;
         if constexpr (std::is_same_v<Updated, typename Precision::Gather>) {
             spans.master = state.parameters().gather_source();
             spans.rest = state.parameters().rest();
@@ -118,7 +130,6 @@ class GroupOptimizer {
             spans.master = state.parameters().master();
             spans.gathered = state.parameters().gather_source();
         }
-        spans.gradient = reduced.subspan(origin, updated.size());
         if constexpr (N > 0) {
             for (std::size_t s = 0; s < N; ++s) { spans.states[s] = states_[s].span(); }
         }
@@ -203,8 +214,7 @@ class GroupOptimizer {
     std::array<State, state_count> states_{};
     std::size_t states_used_ = 0;
     std::uint64_t state_seed_ = 0;  // of how states are rounded
-    std::size_t piece_ = 0;         // elements of an offloaded group's pieces
-    std::vector<OffloadPiece> pieces_;
+    OffloadedGroup offloaded_;
     EngineTable<Engine, UpdateRange> ranges_;  // of what this rank updates
     std::optional<std::size_t> number_;
     std::uint32_t first_update_ = 0;
@@ -250,8 +260,9 @@ GroupOptimizer<Rule, Engine, ElementType>::GroupOptimizer(Context<Engine>& conte
                 "' has an Offload, and matrices are brought together from masters and states in the "
                 "engine's memory; expected Offload::none");
         }
-        piece_ = offload_piece(group.sizes, {states_used_, Storage::format}, context.options().offload_slot_bytes);
-        if (piece_ > 0) { make_offload_slots(context, group.path); }
+        offloaded_.piece =
+            offload_piece(group, {states_used_, Storage::format}, context.options().offload_slot_bytes);
+        if (offloaded_.piece > 0) { make_offload_slots(context, group.path, group.offload); }
     }
 }
 
@@ -312,7 +323,7 @@ void GroupOptimizer<Rule, Engine, ElementType>::choose(Context<Engine>& context,
                              }
                              add(begin, range.end, choice, element + (begin - range.begin));
                          });
-    if (piece_ > 0) { std::tie(pieces_, ranges) = cut_at_pieces(ranges, group.updated.size(), piece_, rounds); }
+    if (offloaded_.cut(ranges, group, rounds)) { updates.keep_host_copy(); }
     first_update_ = updates.size();
     number_ = updates.add(hypers);
     ranges_ = {context, std::span<const UpdateRange>(ranges.data(), ranges.size())};

@@ -23,6 +23,11 @@ struct ListedGroup {
     auto spans() const {
         return group->template spans<N, Updated>(*state, steps);
     }
+    /// The same without the gradient. `steps`: which step it is, in memory of the host or the engine's.
+    template <std::size_t N>
+    auto spans_at_rest(const std::uint64_t* its_steps) const {
+        return group->template spans_at_rest<N, Updated>(*state, its_steps);
+    }
 };
 
 }  // namespace shardkit::detail

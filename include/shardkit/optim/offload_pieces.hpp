@@ -4,12 +4,16 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
+#include <tuple>
 #include <utility>
 #include <vector>
 
 #include <shardkit/layout/index_range.hpp>
 #include <shardkit/optim/update.hpp>
+#include <shardkit/policy/offload.hpp>
+#include <shardkit/sharded/group_geometry.hpp>
 
 namespace shardkit::detail {
 
@@ -40,5 +44,22 @@ inline std::pair<std::vector<OffloadPiece>, std::vector<UpdateRange>> cut_at_pie
     }
     return {std::move(pieces), std::move(cut)};
 }
+
+/// What an optimizer keeps of an offloaded group beside its states.
+struct OffloadedGroup {
+    std::size_t piece = 0;  ///< elements of a piece; 0 where nothing is offloaded
+    std::vector<OffloadPiece> pieces{};
+    std::vector<UpdateRange> host_ranges{};           ///< of a group that is updated on the host
+    std::vector<std::function<void()>> host_calls{};  ///< likewise: of each piece one for each slot
+
+    /// Cuts the group's ranges at its pieces, if there are any. @returns whether it is updated on the host
+    bool cut(std::vector<UpdateRange>& ranges, const GroupGeometry& group, bool numbered) {
+        if (piece == 0) { return false; }
+        std::tie(pieces, ranges) = cut_at_pieces(ranges, group.updated.size(), piece, numbered);
+        if (group.offload != Offload::update) { return false; }
+        host_ranges = ranges;
+        return true;
+    }
+};
 
 }  // namespace shardkit::detail

@@ -16,8 +16,10 @@
 #include <shardkit/memory/memory_error.hpp>
 #include <shardkit/optim/state_storage.hpp>
 #include <shardkit/optim/update.hpp>
+#include <shardkit/policy/offload.hpp>
 #include <shardkit/rank/context.hpp>
 #include <shardkit/sharded/copy_captures.hpp>
+#include <shardkit/sharded/group_buffer.hpp>
 
 // Updates of groups whose states lie in host memory: pieces of these come into one of two slots of the device, are
 // updated there and go back.
@@ -41,12 +43,32 @@ class OffloadSlots {
     typename Engine::template Buffer<std::uint8_t> memory_;
 };
 
+/// The two slots of host memory that gradients come to and parameters go from, of a rank whose updates run there.
+template <class Engine>
+class HostSlots {
+  public:
+    explicit HostSlots(const Context<Engine>& context)
+        : bytes_(context.options().offload_slot_bytes),
+          memory_(context, true, "optimizer", "slots for updates on the host", 2 * bytes_) {}
+    std::span<std::byte> operator[](std::size_t slot) const noexcept {
+        return std::as_writable_bytes(memory_.span().subspan(slot * bytes_, bytes_));
+    }
+
+  private:
+    std::size_t bytes_;
+    OffloadedBuffer<Engine, std::uint8_t> memory_;
+};
+
 /// Allocates the slots of a rank where it has none yet. `path`: of the group that needs them.
 /// @throws MemoryError when there is no memory
 template <class Engine>
-void make_offload_slots(Context<Engine>& context, std::string_view path) {
+void make_offload_slots(Context<Engine>& context, std::string_view path, Offload offload) {
     try {
-        static_cast<void>(context.template kept<OffloadSlots<Engine>>());
+        if (offload == Offload::update) {
+            static_cast<void>(context.template kept<HostSlots<Engine>>());
+        } else {
+            static_cast<void>(context.template kept<OffloadSlots<Engine>>());
+        }
     } catch (const std::bad_alloc&) {
         throw MemoryError(path, 2 * context.options().offload_slot_bytes, "slots for offloaded states");
     }
@@ -108,6 +130,40 @@ class PieceInSlot {
     std::size_t count_ = 0;
 };
 
+/// The pieces of those groups that take part in a step and are offloaded in one way, in order.
+template <class Listed>
+class OffloadPlaces {
+  public:
+    struct Place {
+        std::size_t group;  ///< among those listed
+        std::size_t piece;
+    };
+
+    OffloadPlaces(std::span<const Listed> listed, Offload way) : listed_(listed), way_(way) {}
+
+    Place first() const noexcept { return from(0); }
+    bool ends(const Place& place) const noexcept { return place.group == listed_.size(); }
+    bool is_last_of_group(const Place& place) const noexcept {
+        return place.piece + 1 == listed_[place.group].group->pieces().size();
+    }
+    Place after(const Place& place) const noexcept {
+        return is_last_of_group(place) ? from(place.group + 1) : Place{place.group, place.piece + 1};
+    }
+    const Listed& operator[](const Place& place) const noexcept { return listed_[place.group]; }
+
+  private:
+    Place from(std::size_t group) const noexcept {
+        while (group < listed_.size() && !updates(listed_[group])) { ++group; }
+        return {group, 0};
+    }
+    bool updates(const Listed& each) const noexcept {
+        return each.taken && !each.group->pieces().empty() && each.state->geometry().offload == way_;
+    }
+
+    std::span<const Listed> listed_;
+    Offload way_;
+};
+
 /// Updates offloaded groups one behind the other. While a piece is updated on the compute stream, the copy stream
 /// stores the one before it and fetches the next one. Everything else that the rank's streams do with states and
 /// masters is in the order of the compute stream.
@@ -117,10 +173,10 @@ class OffloadedUpdates {
     using Stream = typename Engine::Stream;
 
   public:
-    /// `listed`: groups of which some are offloaded and take part in the step.
+    static constexpr Offload way = Offload::states;
+
     OffloadedUpdates(Context<Engine>& context, std::span<const Listed> listed)
-        : context_(context), slots_(context.template kept<OffloadSlots<Engine>>()), listed_(listed) {
-        if (listed.empty()) { return; }
+        : context_(context), slots_(context.template kept<OffloadSlots<Engine>>()), places_(listed, way) {
         const Stream copies = context_.world().copy_stream();
         copies.wait(context_.compute_stream().record());  // which may have written what is fetched
     }
@@ -128,71 +184,53 @@ class OffloadedUpdates {
     OffloadedUpdates& operator=(const OffloadedUpdates&) = delete;
     /// Also where an update has failed in between.
     ~OffloadedUpdates() {
-        if (listed_.empty()) { return; }
         const Stream compute = context_.compute_stream();
         compute.wait(context_.world().copy_stream().record());  // so that whoever waits for it sees what was stored
     }
 
     /// Updates them, with the rule's first N states.
-    template <std::size_t N, class Update>
-    void run(const Update* updates, const std::uint32_t* skip) {
+    template <std::size_t N, class Table>
+    void run(const Table& table, const std::uint32_t* skip) {
         const Stream compute = context_.compute_stream();
         const Stream copies = context_.world().copy_stream();
         std::array<typename Stream::Event, 2> fetched;
-        Place next = first();
         std::size_t slot = 0;
+        auto next = places_.first();
         const auto fetch = [&](std::size_t into) {
             in_slot<N>(next, into).for_each([&](auto host, auto device) { context_.world().copy(host, device); });
             fetched[into] = copies.record();
         };
-        if (!ends(next)) { fetch(slot); }
-        while (!ends(next)) {
-            const Place now = std::exchange(next, after(next));
-            if (!ends(next)) { fetch(1 - slot); }
-            const Listed& each = listed_[now.group];
+        if (!places_.ends(next)) { fetch(slot); }
+        while (!places_.ends(next)) {
+            const auto now = std::exchange(next, places_.after(next));
+            if (!places_.ends(next)) { fetch(1 - slot); }
+            const Listed& each = places_[now];
             auto& state = *each.state;
             if (now.piece == 0) { state.gradients().wait(); }
             const auto here = in_slot<N>(now, slot);
-            const auto& piece = each.group->pieces()[now.piece];
+            const IndexRange ranges = each.group->pieces()[now.piece].ranges;
             compute.wait(fetched[slot]);
-            Engine::Kernels::update(compute, each.group->ranges().subspan(piece.ranges.begin, piece.ranges.size()),
-                                    updates, skip, here.spans);
+            Engine::Kernels::update(compute, each.group->ranges().subspan(ranges.begin, ranges.size()),
+                                    table.updates(), skip, here.spans);
             const auto updated = compute.record();
             copies.wait(updated);
             here.for_each([&](auto host, auto device) { context_.world().copy(device, host); });
-            if (now.piece + 1 == each.group->pieces().size()) {
-                state.parameters().end_update(updated, capture_of(compute));
-            }
+            if (places_.is_last_of_group(now)) { state.parameters().end_update(updated, capture_of(compute)); }
             slot = 1 - slot;
         }
     }
 
   private:
-    struct Place {
-        std::size_t group;  // among those listed
-        std::size_t piece;
-    };
-    bool ends(const Place& place) const noexcept { return place.group == listed_.size(); }
-    Place from(std::size_t group) const noexcept {
-        while (group < listed_.size() && (!listed_[group].taken || listed_[group].group->pieces().empty())) {
-            ++group;
-        }
-        return {group, 0};
-    }
-    Place first() const noexcept { return from(0); }
-    Place after(const Place& place) const noexcept {
-        const bool last = place.piece + 1 == listed_[place.group].group->pieces().size();
-        return last ? from(place.group + 1) : Place{place.group, place.piece + 1};
-    }
+    using Places = OffloadPlaces<Listed>;
     template <std::size_t N>
-    auto in_slot(const Place& place, std::size_t slot) const {
-        const Listed& each = listed_[place.group];
+    auto in_slot(const typename Places::Place& place, std::size_t slot) const {
+        const Listed& each = places_[place];
         return PieceInSlot(each.template spans<N>(), each.group->pieces()[place.piece].elements, slots_[slot]);
     }
 
     Context<Engine>& context_;
     const OffloadSlots<Engine>& slots_;
-    std::span<const Listed> listed_;
+    Places places_;
 };
 
 }  // namespace shardkit::detail

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include <shardkit/optim/group_optimizer.hpp>
+#include <shardkit/optim/host_updates.hpp>
 #include <shardkit/optim/listed_group.hpp>
 #include <shardkit/optim/matrix_launches.hpp>
 #include <shardkit/optim/matrix_rule.hpp>
@@ -43,6 +44,7 @@ class UpdateLaunches {
     using A = Arithmetic<typename Precision::Master>;
     using Group = GroupOptimizer<Rule, Engine, A>;
     using State = GroupState<Engine, Precision>;
+    using Table = UpdateTable<Rule, Engine, A>;
     using Update = typename Rule::template Update<A>;
     static constexpr std::size_t state_count = Rule::state_names.size();
     static constexpr bool batches = BatchesUpdates<Engine, Precision>;
@@ -57,9 +59,10 @@ class UpdateLaunches {
         listed_.push_back({&group, &state, steps, taken});
     }
 
-    /// Makes the tables for the groups that were listed. `updates`, `skip`: in the engine's memory, the same in
-    /// all calls.
-    void prepare(Context<Engine>& context, const Update* updates, const std::uint32_t* skip) {
+    /// Makes the tables for the groups that were listed. `skip`: in the engine's memory, the same in all calls.
+    void prepare(Context<Engine>& context, const Table& table, const std::uint32_t* skip) {
+        const Update* const updates = table.updates();
+        make_host_calls(std::span<const Listed>(listed_), context, table);
         if constexpr (batches) {
             order_.clear();
             batches_.clear();
@@ -69,15 +72,19 @@ class UpdateLaunches {
         }
     }
     /// One step of one group alone, behind its last reduction, on the compute stream.
-    void run_one(const Listed& each, Context<Engine>& context, const Update* updates, const std::uint32_t* skip) {
-        if (!each.group->pieces().empty()) { return run_offloaded(std::span(&each, 1), context, updates, skip); }
+    void run_one(const Listed& each, Context<Engine>& context, const Table& table, const std::uint32_t* skip) {
+        if (!each.group->pieces().empty()) {
+            return run_offloaded(std::span<const Listed>(&each, 1), context, table, skip);
+        }
+        const Update* const updates = table.updates();
         each.state->gradients().wait();
         each.group->with_states([&](auto n) { run_alone<n>(each, context.compute_stream(), updates, skip); });
         each.state->parameters().end_update(context.compute_stream().record(), capture_of(context.compute_stream()));
     }
     /// One step of the groups that were listed, on the compute stream.
-    void run(Context<Engine>& context, const Update* updates, const std::uint32_t* skip) {
+    void run(Context<Engine>& context, const Table& table, const std::uint32_t* skip) {
         if (listed_.empty()) { return; }
+        const Update* const updates = table.updates();
         const Stream stream = context.compute_stream();
         const auto capture = capture_of(stream);
         listed_.front().group->with_states([&](auto n) {
@@ -92,10 +99,7 @@ class UpdateLaunches {
                 }
             }
         });
-        const auto offloaded = [](const Listed& each) { return each.taken && !each.group->pieces().empty(); };
-        if (std::any_of(listed_.begin(), listed_.end(), offloaded)) {
-            run_offloaded(std::span<const Listed>(listed_), context, updates, skip);
-        }
+        run_offloaded(std::span<const Listed>(listed_), context, table, skip);
     }
 
   private:
@@ -106,14 +110,6 @@ class UpdateLaunches {
     struct NoEntry {
         std::uint64_t end;
     };
-
-    void run_offloaded(std::span<const Listed> groups, Context<Engine>& context, const Update* updates,
-                       const std::uint32_t* skip) {
-        if constexpr (Offloads<typename Engine::Communicator>) {
-            OffloadedUpdates<Engine, Listed> offloaded(context, groups);
-            groups.front().group->with_states([&](auto n) { offloaded.template run<n>(updates, skip); });
-        }
-    }
 
     /// Which groups share a launch, and the order of launches: that in which the model's order completes them.
     void plan() {
@@ -336,7 +332,13 @@ void UpdateBatches<Rule, Engine, Precision>::choose(State& state, std::span<cons
 
 template <class Rule, class Engine, class Precision>
 void UpdateBatches<Rule, Engine, Precision>::prepare(Context<Engine>& context, const std::uint32_t* skip) {
-    for_each([&](auto& launches) { launches.prepare(context, table_.updates(), skip); });
+    for_each([&](auto& launches) {
+        if constexpr (MatrixRule<Rule>) {
+            launches.prepare(context, table_.updates(), skip);
+        } else {
+            launches.prepare(context, table_, skip);
+        }
+    });
 }
 
 template <class Rule, class Engine, class Precision>
@@ -363,8 +365,8 @@ void UpdateBatches<Rule, Engine, Precision>::run_alone(
     captured_ = captured_ || capture_of(state.context().compute_stream()) != 0;
     table_.begin_alone(*group.number(), state.context().compute_stream(), scalars, options);
     with_launches(state, [&](auto& launches) {
-        launches.run_one({&group, &state, table_.engine_steps(*group.number()), true}, state.context(),
-                         table_.updates(), &scalars->skip);
+        launches.run_one({&group, &state, table_.engine_steps(*group.number()), true}, state.context(), table_,
+                         &scalars->skip);
     });
 }
 
@@ -377,7 +379,7 @@ void UpdateBatches<Rule, Engine, Precision>::run(Context<Engine>& context, const
         if constexpr (MatrixRule<Rule>) {
             launches.run(context, table_.updates(), &scalars->skip, where);
         } else {
-            launches.run(context, table_.updates(), &scalars->skip);
+            launches.run(context, table_, &scalars->skip);
         }
     });
 }

@@ -11,6 +11,7 @@
 #include <shardkit/rank/context.hpp>
 #include <shardkit/rank/engine_table.hpp>
 #include <shardkit/rank/launch_table.hpp>
+#include <shardkit/sharded/group_buffer.hpp>
 
 namespace shardkit::detail {
 
@@ -32,6 +33,8 @@ class UpdateTable {
     }
     /// Of all updates.
     std::uint32_t size() const noexcept { return static_cast<std::uint32_t>(listed_hypers_.size()); }
+    /// Says that some groups are updated on the host.
+    void keep_host_copy() noexcept { on_host_ = true; }
     /// Once all groups are in, and before anything below.
     void upload(Context<Engine>& context);
 
@@ -70,13 +73,44 @@ class UpdateTable {
         groups_.write(whole, group);
     }
 
+    /// Copies what the groups' updates on the host read, `skip` too, to the host, in the copy stream.
+    void copy_to_host(Context<Engine>& context, const std::uint32_t* skip) const
+        requires(Offloads<typename Engine::Communicator>) {
+        const auto copy = [&](auto from, std::size_t at) {
+            context.world().copy(std::as_bytes(from),
+                                 std::as_writable_bytes(host_.span()).subspan(at, from.size_bytes()));
+        };
+        copy(groups_.span(), 0);
+        copy(updates_.span(), updates_at());
+        copy(std::span(skip, 1), skip_at());
+    }
+    /// The same on the host.
+    const std::uint64_t* host_steps(std::size_t group) const noexcept {
+        return &(on_host<GroupUpdates>(0) + group)->steps;
+    }
+    const Update* host_updates() const noexcept { return on_host<Update>(updates_at()); }
+    const std::uint32_t* host_skip() const noexcept { return on_host<std::uint32_t>(skip_at()); }
+
   private:
+    /// Places in the host's copy, each aligned to 128 bytes.
+    static constexpr std::size_t behind(std::size_t at, std::size_t bytes) noexcept {
+        return (at + bytes + 127) / 128 * 128;
+    }
+    std::size_t updates_at() const noexcept { return behind(0, groups_.span().size_bytes()); }
+    std::size_t skip_at() const noexcept { return behind(updates_at(), updates_.span().size_bytes()); }
+    template <class T>
+    const T* on_host(std::size_t at) const noexcept {
+        return reinterpret_cast<const T*>(host_.span().data() + at);
+    }
+
     std::vector<GroupUpdates> listed_groups_;
     std::vector<Hypers> listed_hypers_;
     std::vector<char> taken_;
     EngineTable<Engine, GroupUpdates> groups_;
     EngineTable<Engine, Hypers> hypers_;
     EngineTable<Engine, Update> updates_;
+    bool on_host_ = false;
+    OffloadedBuffer<Engine, std::uint8_t> host_;  // groups, updates and skip, where some groups are updated there
 };
 
 // Out of the class, so that `extern template` keeps them out of a file.
@@ -87,6 +121,10 @@ void UpdateTable<Rule, Engine, A>::upload(Context<Engine>& context) {
     hypers_ = {context, std::span<const Hypers>(listed_hypers_)};
     updates_ = {context, std::span<const Update>(std::vector<Update>(listed_hypers_.size()))};
     taken_.assign(listed_groups_.size(), 0);
+    if (on_host_) {
+        host_ = {context, true, "optimizer", "numbers of updates on the host",
+                 behind(skip_at(), sizeof(std::uint32_t))};
+    }
 }
 
 template <class Rule, class Engine, class A>

@@ -30,7 +30,7 @@ struct MemoryPlan {
     ByteCount reduce_buffers;    ///< addends of later microbatches, and the norm's sum and totals
     ByteCount arena;             ///< of a schedule: memory shared by all buffers of the last three kinds
     ByteCount offload_slots;     ///< through which offloaded states pass
-    ByteCount host;              ///< states and masters in pinned host memory, which `total` does not count
+    ByteCount host;              ///< states, masters and slots in pinned host memory, which `total` does not count
 
     constexpr ByteCount total() const noexcept {
         return parameters + master + gradients + optimizer + gather_buffers + gradient_buffers + reduce_buffers +
@@ -85,6 +85,7 @@ constexpr bool adds_slot(std::span<const GroupDescription> earlier, const GroupD
 /// slots.
 constexpr MemoryPlan resting_memory(std::span<const GroupDescription> groups, const PlanOptions& options) {
     MemoryPlan plan;
+    bool updates_on_host = false;
     for (const GroupDescription& group : groups) {
         const OptimizerStates& states = states_of(group, options);
         for (const GroupRows rows(group); const BufferRow& row : rows.buffers()) {
@@ -96,10 +97,11 @@ constexpr MemoryPlan resting_memory(std::span<const GroupDescription> groups, co
             const bool on_host = group.offloads() && (row.role == Role::states || row.role == Role::master);
             plan.*(on_host ? &MemoryPlan::host : kind_of(row.role, row.held)) += bytes;
         }
-        if (group.offloads() && offload_piece(group.sizes, states, options.offload_slot_bytes) > 0) {
-            plan.offload_slots = ByteCount(2 * options.offload_slot_bytes);
-        }
+        if (offload_piece(group, states, options.offload_slot_bytes) == 0) { continue; }
+        if (group.offload == Offload::states) { plan.offload_slots = ByteCount(2 * options.offload_slot_bytes); }
+        updates_on_host = updates_on_host || group.offload == Offload::update;
     }
+    if (updates_on_host) { plan.host += ByteCount(2 * options.offload_slot_bytes); }
     if (options.norms_per_step > 0) {
         plan.reduce_buffers += ByteCount((NormNumbers::scratch + NormNumbers::totals) * sizeof(double));
     }

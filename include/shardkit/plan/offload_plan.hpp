@@ -25,11 +25,17 @@ constexpr std::size_t offloaded_bytes(const ElementSizes& sizes, const Optimizer
     return (sizes.has_master ? elements * sizes.master : 0) +
            states.count * state_bytes(states.format, elements, sizes.state);
 }
+/// Returns the bytes of `elements` that pass the link for an update on the host: gradients and parameters go there.
+constexpr std::size_t fetched_bytes(const ElementSizes& sizes, std::size_t elements) noexcept {
+    return elements * (sizes.reduction + sizes.gather);
+}
 /// Returns how many elements a piece has that fills a slot; 0 where the group has nothing to offload.
-constexpr std::size_t offload_piece(const ElementSizes& sizes, const OptimizerStates& states,
+constexpr std::size_t offload_piece(const GroupDescription& group, const OptimizerStates& states,
                                     std::size_t slot_bytes) noexcept {
-    const std::size_t unit = offloaded_bytes(sizes, states, offload_unit);
-    return unit == 0 ? 0 : slot_bytes / unit * offload_unit;
+    const std::size_t unit = offloaded_bytes(group.sizes, states, offload_unit);
+    if (!group.offloads() || unit == 0) { return 0; }
+    const bool on_host = group.offload == Offload::update;
+    return slot_bytes / (on_host ? fetched_bytes(group.sizes, offload_unit) : unit) * offload_unit;
 }
 
 }  // namespace shardkit::detail
@@ -49,11 +55,16 @@ struct HostLinkPlan {
 /// Returns the bytes that one group's update moves between the device and the host's memory.
 constexpr HostLinkPlan plan_host_link(const GroupDescription& group, const PlanOptions& options = {}) {
     const OptimizerStates& states = detail::states_of(group, options);
-    const std::size_t piece = detail::offload_piece(group.sizes, states, options.offload_slot_bytes);
-    if (!group.offloads() || piece == 0) { return {}; }
+    const std::size_t piece = detail::offload_piece(group, states, options.offload_slot_bytes);
+    if (piece == 0) { return {}; }
     const std::size_t elements = group.numel_of(detail::extent_of(group.policy.optimizer));
+    const std::size_t pieces = (elements + piece - 1) / piece;
+    if (group.offload == Offload::update) {
+        return {ByteCount(elements * group.sizes.gather), ByteCount(detail::fetched_bytes(group.sizes, elements)),
+                pieces};
+    }
     const ByteCount bytes(detail::offloaded_bytes(group.sizes, states, elements));
-    return {bytes, bytes, (elements + piece - 1) / piece};
+    return {bytes, bytes, pieces};
 }
 /// Returns the sum over groups.
 constexpr HostLinkPlan plan_host_link(std::span<const GroupDescription> groups, const PlanOptions& options = {}) {

@@ -10,8 +10,9 @@ namespace shardkit {
 /// parameters. On an engine whose memory is a device's they can lie in pinned host memory. Engines on host memory
 /// refuse that, as nothing is to be moved there.
 enum class Offload : std::uint8_t {
-    none,   ///< in the engine's memory
-    states  ///< in host memory; updates run on the device, for which pieces of them come and go, with the same bits
+    none,    ///< in the engine's memory
+    states,  ///< in host memory; updates run on the device, for which pieces of them come and go, with the same bits
+    update   ///< in host memory, where updates run: reduced gradients go there, and parameters come back
 };
 
 /// The usual bytes of each of the two slots through which offloaded states pass: some thousand times a link's

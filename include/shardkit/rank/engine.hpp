@@ -39,11 +39,17 @@ concept MakesLocalBuffers = requires(const C& comm, std::size_t n) {
 ///     host_buffer<T>(n)        n zeroed elements that the host and the device can access, as BufferOf
 ///     copy_stream()            the stream of copies
 ///     copy(from, to)           gives it one, between memory of the device and of host_buffer
+///     host_stream()            the stream of functions that a thread of the host calls
+///     call_on_host(f, object)  gives it f(object), which makes no call of the engine
+/// The engine names HostKernels too: the `update` of its Kernels on host memory, in the caller (see StepKernels).
 template <class C>
-concept Offloads = requires(const C& comm, std::size_t n, std::span<const std::byte> from, std::span<std::byte> to) {
+concept Offloads = requires(const C& comm, std::size_t n, std::span<const std::byte> from, std::span<std::byte> to,
+                            void (*function)(void*), void* object) {
     comm.template host_buffer<std::uint8_t>(n);
     { comm.copy_stream() } -> std::same_as<typename C::Stream>;
     comm.copy(from, to);
+    { comm.host_stream() } -> std::same_as<typename C::Stream>;
+    comm.call_on_host(function, object);
 };
 /// The engine can check whether it can work on given memory.
 template <class C>

@@ -88,7 +88,9 @@ inline Statements statements_of(const GroupGeometry& group) {
     all.push_back({"stochastic rounding",
                    group.stochastic_rounding ? concat("of seed ", group.stochastic_rounding->seed) : "off"});
     all.push_back({"gradients", group.table.releases ? "released at the update" : "kept"});
-    all.push_back({"offload", group.offload == Offload::none ? "none" : "states"});
+    all.push_back({"offload", group.offload == Offload::none     ? "none"
+                              : group.offload == Offload::states ? "states"
+                                                                 : "update"});
     return all;
 }
 

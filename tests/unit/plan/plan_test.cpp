@@ -115,6 +115,12 @@ static_assert(qwen_4.memory.offload_slots == sk::ByteCount(std::uint64_t{64} << 
 // 2 bytes of rest, and 1.125 of each state, each way, for every element.
 static_assert(qwen_1.host_link.to_host == sk::ByteCount(qwen_1.numel * 17 / 4));
 static_assert(qwen_1.host_link.to_device == qwen_1.memory.host);
+// Updates on the host have their slots there; 4 bytes of gradient and 2 of parameter go there, and 2 come back.
+constexpr sk::Plan qwen_host = plan_qwen<sk::NoShard>(1, sk::Offload::update);
+static_assert(qwen_host.memory.host == qwen_1.memory.host + qwen_1.memory.offload_slots);
+static_assert(qwen_host.memory.total() + qwen_1.memory.offload_slots == qwen_1.memory.total());
+static_assert(qwen_host.host_link.to_host == sk::ByteCount(qwen_1.numel * 6));
+static_assert(qwen_host.host_link.to_device == sk::ByteCount(qwen_1.numel * 2));
 // Without an offload, the same bytes lie on the GPU.
 constexpr sk::Plan qwen_alone = plan_qwen<sk::NoShard>(1, sk::Offload::none);
 static_assert(qwen_alone.memory.total() + qwen_1.memory.offload_slots == qwen_1.memory.total() + qwen_1.memory.host);

@@ -94,6 +94,14 @@ class Communicator {
             cudaMemcpyAsync(to.data(), from.data(), to.size(), cudaMemcpyDefault, copy_stream().native()),
             "cudaMemcpyAsync");
     }
+    /// Returns the stream of functions that a thread of CUDA's calls on the host.
+    Stream host_stream() const noexcept { return world_->host_stream(); }
+    /// Calls function(object) in that stream. It must neither throw nor call CUDA.
+    /// @throws gpu::Error
+    void call_on_host(void (*function)(void*), void* object) const {
+        const gpu::detail::DeviceGuard guard(world_->device());
+        gpu::detail::check(cudaLaunchHostFunc(host_stream().native(), function, object), "cudaLaunchHostFunc");
+    }
     /// Checks memory. @throws std::invalid_argument unless it is memory of this rank's GPU
     void require_memory(const void* data, std::size_t bytes, std::string_view what,
                         SourceLocation where = SourceLocation::current()) const {

@@ -8,8 +8,10 @@
 #include <shardkit/backend/cuda/pinned_copies.hpp>
 #include <shardkit/backend/cuda/timeline.hpp>
 #include <shardkit/backend/cuda/toolkit_elements.hpp>
+#include <shardkit/backend/host/enqueued_kernels.hpp>
 #include <shardkit/backend/nccl/communicator.hpp>
 #include <shardkit/comm/cost.hpp>
+#include <shardkit/comm/stream.hpp>
 
 namespace shardkit::nccl {
 
@@ -21,6 +23,7 @@ struct Engine {
     static constexpr EngineTraits traits{
         .sums_travel_widened = true, .gathers = Crossing::ring, .sums = Crossing::ring, .adds_along_trees = true};
     using Kernels = KernelsType;
+    using HostKernels = host::EnqueuedKernels<InlineStream>;
     using Communicator = nccl::Communicator<Kernels>;
     using Stream = gpu::TimelineRef;
     template <class T>

@@ -63,6 +63,8 @@ struct Resources {
                      {.events = conversion_events, .scratch_bytes = 0, .device = device, .watch = &watch}, where),
           copies(own_copies.ref(where),
                  {.events = copy_events, .scratch_bytes = 0, .device = device, .watch = &watch}, where),
+          host_calls(own_host_calls.ref(where),
+                     {.events = copy_events, .scratch_bytes = 0, .device = device, .watch = &watch}, where),
           chunks(options.registration == Registration::none
                      ? std::unique_ptr<gpu::detail::ChunkSource>(new gpu::detail::DeviceChunks(device))
                      : std::make_unique<NcclChunks>(device)),
@@ -94,12 +96,13 @@ struct Resources {
         communication.ref().synchronize(where);
         reductions().synchronize(where);
         copies.ref().synchronize(where);
+        host_calls.ref().synchronize(where);
     }
     /// Returns whether any of their events has happened since the last call.
     bool advanced() noexcept {
         const bool computed = compute.ref().advanced();
         const bool reduced = reduction && reduction->ref().advanced();
-        const bool copied = copies.ref().advanced();
+        const bool copied = copies.ref().advanced() || host_calls.ref().advanced();
         return communication.ref().advanced() || computed || reduced || copied;
     }
 
@@ -109,7 +112,7 @@ struct Resources {
             return cudaStreamQuery(each.ref().native()) == cudaErrorNotReady;
         };
         const bool result = is_busy(compute) || is_busy(communication) || is_busy(conversion) || is_busy(copies) ||
-                            (reduction && is_busy(*reduction));
+                            is_busy(host_calls) || (reduction && is_busy(*reduction));
         static_cast<void>(cudaGetLastError());
         return result;
     }
@@ -123,10 +126,12 @@ struct Resources {
     gpu::Stream own_conversion{gpu::Priority::greatest};
     /// For what is offloaded to pinned memory: see Offload.
     gpu::Stream own_copies;
+    gpu::Stream own_host_calls;
     gpu::Timeline compute;
     gpu::Timeline communication;
     gpu::Timeline conversion;
     gpu::Timeline copies;
+    gpu::Timeline host_calls;
     std::optional<gpu::Timeline> reduction;
     std::unique_ptr<gpu::detail::ChunkSource> chunks;
     gpu::detail::Arena arena;  ///< for verbs: the same pieces in the same order on every rank
@@ -254,6 +259,8 @@ class World final : public detail::Connections {
     }
     /// Returns the stream of copies between pinned memory and the GPU's, which runs beside the other streams.
     gpu::TimelineRef copy_stream() const noexcept { return resources_->copies.ref(); }
+    /// Returns the stream of functions of the host, which runs beside the other streams.
+    gpu::TimelineRef host_stream() const noexcept { return resources_->host_calls.ref(); }
     /// Checks that memory is on this World's GPU.
     /// @throws std::invalid_argument unless it is memory of this World's GPU
     void require_memory(const void* data, std::size_t bytes, std::string_view what, SourceLocation where) const {

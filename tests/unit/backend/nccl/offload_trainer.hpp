@@ -206,6 +206,8 @@ std::string on_ranks(std::size_t ranks, Paces paces, const F& f) {
     return paced_ranks::run(Mesh(ranks, 1, 1), {paces.compute, paces.communication, paces.communication}, options,
                             [&](auto& rank, const auto& streams) {
                                 standin::set_pace(rank.world().copy_stream().native(), paces.copies);
+                                const Pace other = paces.copies == Pace::lazy ? Pace::eager : Pace::lazy;
+                                standin::set_pace(rank.world().host_stream().native(), other);
                                 f(rank, streams);
                             });
 }

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <type_traits>
+#include <utility>
+
+#include <shardkit/comm/stream.hpp>
+#include <shardkit/layout/index_range.hpp>
+#include <shardkit/optim/offload_pieces.hpp>
+#include <shardkit/optim/offloaded_updates.hpp>
+#include <shardkit/optim/update.hpp>
+#include <shardkit/policy/offload.hpp>
+#include <shardkit/rank/context.hpp>
+#include <shardkit/sharded/copy_captures.hpp>
+
+// Updates that run on the host: pieces of reduced gradients and parameters come into one of two slots of pinned
+// memory, are used and updated there with the states and masters beside them, and the parameters go back.
+
+namespace shardkit::detail {
+
+/// A piece in a slot of host memory: its parameters, and behind them its gradient.
+template <class Gradient, class Gather>
+struct PieceOnHost {
+    std::span<Gather> gathered;
+    std::span<Gradient> gradient;
+
+    PieceOnHost(std::span<std::byte> slot, std::size_t elements)
+        : gathered(reinterpret_cast<Gather*>(slot.data()), elements),
+          gradient(reinterpret_cast<Gradient*>(slot.data() + (gathered.size_bytes() + 127) / 128 * 128), elements) {}
+};
+
+/// Updates groups on the host one behind the other: while a piece is updated there, the copy stream brings the
+/// parameters of the one before it back and fetches the next one's.
+/// Cost:   the slower of the link and one thread of the host; and the first fetch and the last way back
+template <class Engine, class Listed>
+class HostUpdates {
+    using Stream = typename Engine::Stream;
+
+  public:
+    static constexpr Offload way = Offload::update;
+
+    HostUpdates(Context<Engine>& context, std::span<const Listed> listed)
+        : context_(context), slots_(context.template kept<HostSlots<Engine>>()), places_(listed, way) {
+        const Stream copies = context_.world().copy_stream();
+        copies.wait(context_.compute_stream().record());  // which has made the updates, and may have written masters
+    }
+    HostUpdates(const HostUpdates&) = delete;
+    HostUpdates& operator=(const HostUpdates&) = delete;
+    /// Also where an update has failed in between.
+    ~HostUpdates() {
+        const Stream compute = context_.compute_stream();
+        const Stream copies = context_.world().copy_stream();
+        compute.wait(copies.record());  // behind every call on the host
+    }
+
+    /// Makes the calls of a group that is updated on the host with the rule's first N states.
+    template <std::size_t N, class Table>
+    static void make_calls(Context<Engine>& context, const Listed& each, const Table& table) {
+        auto& calls = each.group->offloaded().host_calls;
+        calls.clear();
+        const auto& slots = context.template kept<HostSlots<Engine>>();
+        const auto whole = each.template spans_at_rest<N>(table.host_steps(*each.group->number()));
+        using Spans = std::remove_const_t<decltype(whole)>;
+        for (const OffloadPiece& piece : each.group->pieces()) {
+            for (std::size_t slot = 0; slot < 2; ++slot) {
+                const Slot<Spans> here(slots[slot], piece.elements.size());
+                Spans spans = whole;
+                const auto part = [&](auto span) {
+                    return span.empty() ? span : span.subspan(piece.elements.begin, piece.elements.size());
+                };
+                spans.rest = part(whole.rest);
+                for (auto& state : spans.states) { state = part(state); }
+                spans.gradient = here.gradient;
+                if constexpr (std::is_same_v<typename Spans::Master, typename Spans::Gather>) {
+                    spans.master = here.gathered;
+                } else {
+                    spans.master = part(whole.master);
+                    spans.gathered = here.gathered;
+                }
+                const std::span<const UpdateRange> all(each.group->offloaded().host_ranges);
+                const auto ranges = all.subspan(piece.ranges.begin, piece.ranges.size());
+                calls.push_back([ranges, spans, updates = table.host_updates(), skip = table.host_skip()] {
+                    Engine::HostKernels::update(InlineStream{}, ranges, updates, skip, spans);
+                });
+            }
+        }
+    }
+
+    /// Updates them, with the rule's first N states.
+    template <std::size_t N, class Table>
+    void run(const Table& table, const std::uint32_t* skip) {
+        using Spans = decltype(std::declval<const Listed&>().template spans<N>());
+        const auto& link = context_.world();
+        const Stream copies = link.copy_stream();
+        const Stream host = link.host_stream();
+        table.copy_to_host(context_, skip);
+        std::array<typename Stream::Event, 2> fetched;
+        std::size_t slot = 0;
+        auto next = places_.first();
+        const auto fetch = [&](std::size_t into) {
+            const Listed& each = places_[next];
+            auto& state = *each.state;
+            if (next.piece == 0) {
+                state.gradients().wait();
+                const auto reduced = context_.compute_stream().record();
+                copies.wait(reduced);
+            }
+            const IndexRange elements = each.group->pieces()[next.piece].elements;
+            const Slot<Spans> here(slots_[into], elements.size());
+            const auto copy = [&](auto from, auto to) {
+                link.copy(std::as_bytes(from.subspan(elements.begin, elements.size())), std::as_writable_bytes(to));
+            };
+            copy(each.group->gradient(state), here.gradient);
+            copy(state.parameters().gather_source(), here.gathered);  // of which some may stay as it is
+            fetched[into] = copies.record();
+        };
+        if (!places_.ends(next)) { fetch(slot); }
+        while (!places_.ends(next)) {
+            const auto now = std::exchange(next, places_.after(next));
+            if (!places_.ends(next)) { fetch(1 - slot); }
+            const Listed& each = places_[now];
+            auto& state = *each.state;
+            host.wait(fetched[slot]);
+            link.call_on_host([](void* call) { (*static_cast<std::function<void()>*>(call))(); },
+                              &each.group->offloaded().host_calls[2 * now.piece + slot]);
+            const auto updated = host.record();
+            copies.wait(updated);
+            const IndexRange elements = each.group->pieces()[now.piece].elements;
+            const Slot<Spans> here(slots_[slot], elements.size());
+            link.copy(std::as_bytes(here.gathered), std::as_writable_bytes(state.parameters().gather_source().subspan(
+                                                        elements.begin, elements.size())));
+            if (places_.is_last_of_group(now)) { state.parameters().end_update(copies.record(), capture_of(copies)); }
+            slot = 1 - slot;
+        }
+    }
+
+  private:
+    template <class Spans>
+    using Slot = PieceOnHost<typename Spans::Gradient, typename Spans::Gather>;
+
+    Context<Engine>& context_;
+    const HostSlots<Engine>& slots_;
+    OffloadPlaces<Listed> places_;
+};
+
+/// Makes the calls of those of the listed groups that are updated on the host.
+template <class Engine, class Listed, class Table>
+void make_host_calls(std::span<const Listed> groups, Context<Engine>& context, const Table& table) {
+    if constexpr (Offloads<typename Engine::Communicator>) {
+        for (const Listed& each : groups) {
+            if (each.group->offloaded().host_ranges.empty()) { continue; }
+            each.group->with_states(
+                [&](auto n) { HostUpdates<Engine, Listed>::template make_calls<n>(context, each, table); });
+        }
+    }
+}
+template <class Way, class Engine, class Listed, class Table>
+void run_in_way(std::span<const Listed> groups, Context<Engine>& context, const Table& table,
+                const std::uint32_t* skip) {
+    const OffloadPlaces<Listed> places(groups, Way::way);
+    if (places.ends(places.first())) { return; }
+    Way way(context, groups);
+    groups.front().group->with_states([&](auto n) { way.template run<n>(table, skip); });
+}
+/// Makes one step of those of the listed groups that are offloaded.
+template <class Engine, class Listed, class Table>
+void run_offloaded(std::span<const Listed> groups, Context<Engine>& context, const Table& table,
+                   const std::uint32_t* skip) {
+    if constexpr (Offloads<typename Engine::Communicator>) {
+        run_in_way<OffloadedUpdates<Engine, Listed>>(groups, context, table, skip);
+        run_in_way<HostUpdates<Engine, Listed>>(groups, context, table, skip);
+    }
+}
+
+}  // namespace shardkit::detail
