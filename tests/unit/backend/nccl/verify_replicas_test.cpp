@@ -47,12 +47,15 @@ struct Flip {
 };
 
 /// Trains, then rank `victim` spoils the first element of each of its buffers; how many of these were found.
-std::size_t found_of(const Mesh& mesh, paced_ranks::Paces paces, const sk::DynamicPolicy& policy,
-                     std::size_t victim) {
+std::size_t found_of(const Mesh& mesh, paced_ranks::Paces paces, const sk::DynamicPolicy& policy, std::size_t victim,
+                     sk::Offload offload = sk::Offload::none) {
     std::size_t found = 0;
     const std::string error = paced_ranks::run(mesh, paces, {}, [&](auto& rank, const auto& streams) {
         using Engine = gpu_ranks::Engine;
-        sk::Sharded<Net, sk::DynamicPolicy, Engine> layer(rank, "layer", {}, {policy});
+        using Layer = sk::Sharded<Net, sk::DynamicPolicy, Engine>;
+        Layer::Options options{policy};
+        options.offload = offload;
+        Layer layer(rank, "layer", {}, options);
         sk::Model model{layer};
         sk::AdamW optimizer{model, {.learning_rate = 0.01}};
         layer.initialize([](auto, auto, std::uint64_t i) { return 0.1 * static_cast<double>(i % 7); });
@@ -99,6 +102,8 @@ TEST_CASE("nccl: a flipped bit in a device's memory is found at every pace") {
         CHECK(found_of(Mesh(3, 1), paces, sk::DynamicPolicy(sk::NoShard{}), 1) == 6);
         CHECK(found_of(Mesh(4, 1), paces, sk::DynamicPolicy(sk::HybridShard<2>{}), 0) == 3);
         CHECK(found_of(Mesh(3, 1), paces, sk::DynamicPolicy(sk::FullShard{}), 2) == 0);
+        // States in pinned host memory, to which copies still write when the step's call has returned.
+        CHECK(found_of(Mesh(2, 1), paces, sk::DynamicPolicy(sk::NoShard{}), 1, sk::Offload::states) == 6);
         CHECK(found_of(Mesh(1, 2), paces, sk::DynamicPolicy(sk::FullShard{}), 1) == 3);
     }
 }
