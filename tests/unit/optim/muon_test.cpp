@@ -445,6 +445,51 @@ TEST_CASE(
     });
 }
 
+namespace {
+
+struct Weight : sk::Param<"weight", float, 6, 4> {};
+struct Tied : sk::Alias<"head", Weight> {};
+
+/// A step of one matrix on two ranks; put(gradients) writes its gradients.
+template <class Group, class Put>
+std::vector<float> stepped(const Put& put) {
+    std::vector<float> values(24);
+    sk::threads::run(Mesh(2, 1, 1), [&](auto& rank) {
+        sk::Sharded<Group, sk::FullShard, Engine> layer(rank, "layer");
+        sk::Model model{layer};
+        sk::Muon optimizer{model, {.learning_rate = 0.1}};
+        sk::Accumulation accumulation{model};
+        auto gradients = accumulation.gradients(layer);
+        put(gradients);
+        accumulation.add(std::move(gradients));
+        optimizer.step(std::move(accumulation));
+        std::vector<float> whole(24);
+        layer.read_full(Weight{}, whole);
+        if (rank.rank() == 0) { values = whole; }
+    });
+    return values;
+}
+
+}  // namespace
+
+TEST_CASE("a tied parameter is one matrix, of which both names' gradients are") {
+    const auto once = stepped<sk::Params<Weight>>([](auto& gradients) {
+        for (std::size_t i = 0; i < 24; ++i) {
+            gradients[Weight{}][i] = static_cast<float>(noise(i) + noise(i + 50));
+        }
+    });
+    const auto tied = stepped<sk::Params<Weight, Tied>>([](auto& gradients) {
+        for (std::size_t i = 0; i < 24; ++i) {
+            gradients[Tied{}][i] += static_cast<float>(noise(i) + noise(i + 50)) / 2;
+        }
+        for (std::size_t i = 0; i < 24; ++i) {
+            gradients[Weight{}][i] += static_cast<float>(noise(i) + noise(i + 50)) / 2;
+        }
+    });
+    CHECK(tied == once);
+    CHECK(once[0] != 0);
+}
+
 TEST_CASE("the learning rate of the rest follows Muon's; options are those of the parts") {
     sk::threads::run(Mesh(1, 1, 1), [](auto& rank) {
         Trainer<sk::DefaultPrecision<float>> trainer(rank, policies[3]);
