@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <cstdint>
 #include <optional>
 #include <sstream>
 #include <string>
@@ -213,6 +214,28 @@ TEST_SUITE("gpt.command_line") {
         }
     }
 
+    TEST_CASE("--offload is of plans: pinned memory and the link's bytes in place of the GPU's") {
+        const std::string run = "--mesh 8x1x1 --dtype bf16 --layers 2 --width 256 --heads 4 --schedule none";
+        CHECK(error_of(run + " --offload states")
+                  .find("--offload states: the engines of this program have the host's") != std::string::npos);
+        CHECK(error_of(run + " --plan --optimizer muon --offload update").find("--offload update") !=
+              std::string::npos);
+        const auto plan_of = [&](const std::string& flags) { return make_plan(*parse(run + " --plan " + flags)); };
+        const auto none = plan_of("--offload none").library;
+        const auto states = plan_of("--offload states").library;
+        const auto update = plan_of("--offload update").library;
+        const std::uint64_t moved = none.memory.master.value + none.memory.optimizer.value;
+        CHECK(none.memory.host.value == 0);
+        CHECK(states.memory.host.value == moved);
+        CHECK(states.memory.total() + states.memory.host == none.memory.total() + states.memory.offload_slots);
+        CHECK(states.host_link.to_device.value == moved);
+        CHECK(update.memory.total() + states.memory.host == none.memory.total());
+        CHECK(update.host_link.to_host.value == 3 * update.host_link.to_device.value);
+        const Options options = *parse(run + " --plan --offload states");
+        const std::string text = describe_plan(options, make_plan(options));
+        CHECK(text.find("pinned on the host") != std::string::npos);
+        CHECK(text.find("over the link to the host's memory per rank and step, planned:") != std::string::npos);
+    }
     TEST_CASE("--plan prints the plan of a mesh that no laptop has, without taking its memory") {
         const auto options =
             parse("--plan --mesh 64x1x1 --batch 64 --width 4096 --layers 32 --heads 32 --sequence 2048 --dtype bf16");

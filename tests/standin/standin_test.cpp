@@ -250,6 +250,31 @@ TEST_CASE("memory: sizes, limits, and a free waits for the device") {
     CHECK(standin::frees_in_use().size() == 1);
 }
 
+TEST_CASE("copies are counted by direction, pageable ones too, and memory is pinned as a whole or not at all") {
+    const Fresh fresh;
+    TestStream stream;
+    DeviceArray<char> device(16);
+    std::vector<char> pageable(16);
+    void* pinned = nullptr;
+    CHECK(cudaMallocHost(&pinned, 16) == cudaSuccess);
+    auto* const bytes = static_cast<char*>(pinned);
+    CHECK(standin::pinned_bytes(0) == 16);
+    CHECK(cudaMemcpyAsync(device.data, bytes, 16, cudaMemcpyDefault, stream) == cudaSuccess);
+    CHECK(cudaMemcpyAsync(bytes, device.data, 8, cudaMemcpyDefault, stream) == cudaSuccess);
+    CHECK(standin::copied(0).pageable == 0);
+    CHECK(cudaMemcpyAsync(pageable.data(), device.data, 4, cudaMemcpyDeviceToHost, stream) == cudaSuccess);
+    CHECK(standin::copied(0).to_device == 16);
+    CHECK(standin::copied(0).to_host == 12);
+    CHECK(standin::copied(0).calls == 3);
+    CHECK(standin::copied(0).pageable == 4);
+    // Ranges that begin before pinned memory, or end behind it.
+    CHECK(cudaMemcpyAsync(device.data, bytes - 4, 8, cudaMemcpyHostToDevice, stream) == cudaErrorInvalidValue);
+    CHECK(cudaMemcpyAsync(device.data, bytes + 12, 8, cudaMemcpyHostToDevice, stream) == cudaErrorInvalidValue);
+    CHECK(cudaStreamSynchronize(stream) == cudaSuccess);
+    CHECK(cudaFreeHost(pinned) == cudaSuccess);
+    CHECK(standin::pinned_bytes(0) == 0);
+}
+
 TEST_CASE("copies check direction, size and overlap") {
     const Fresh fresh;
     TestStream stream;

@@ -541,4 +541,34 @@ TEST_CASE("ten thousand operations are placed, kept gathered, limited, simulated
     }
 }
 
+TEST_CASE("simulate: updates of offloaded groups wait for the link to the host's memory") {
+    struct Weight : sk::Param<"weight", float, 64, 64> {};
+    constexpr auto mesh = sk::DeviceMesh<4>{}.grid();
+    const auto groups_with = [&](sk::Offload offload) {
+        sk::ShardedOptions<sk::Params<Weight>, sk::FullShard> options;
+        options.offload = offload;
+        return std::array{sk::describe_group<Weight, sk::FullShard>("layers.0", {}, mesh, options),
+                          sk::describe_group<Weight, sk::FullShard>("layers.1", {}, mesh, options)};
+    };
+    const std::array<sk::GroupSeconds, 2> seconds{{{1, 2, 3}, {1, 2, 3}}};
+    sk::StepCosts costs{.groups = seconds};
+    costs.links.host = {0, 1024};
+    const auto times = [&](sk::Offload offload) {
+        const auto groups = groups_with(offload);
+        return sk::simulate(sk::layered_step(groups), groups, mesh, costs);
+    };
+    const sk::StepTimes none = times(sk::Offload::none);
+    const sk::StepTimes states = times(sk::Offload::states);
+    // Each rank's two fp32 states of 1,024 elements are a piece: 8 s to the device and 8 s back, for each group.
+    CHECK(none.seconds == 2 * (1 + 2 + 3));
+    CHECK(states.seconds == none.seconds + 2 * (8 + 8));
+    CHECK(states.exposed() == 2 * (8 + 8));
+    CHECK(states.communication == none.communication + 2 * (8 + 8));
+    // Of updates on the host: 8 KiB of gradients and parameters there, and 4 KiB of parameters back.
+    CHECK(times(sk::Offload::update).seconds == none.seconds + 2 * (8 + 4));
+    costs.links.host = {-1, 1024};
+    CHECK(has(thrown_message<std::invalid_argument>([&] { times(sk::Offload::states); }),
+              "the link to the host's memory has latency -1 s"));
+}
+
 }  // namespace schedule_test
