@@ -15,9 +15,9 @@ struct Divided {
 /// @pre by > 0
 constexpr Divided divided(std::uint64_t i, std::uint64_t by) noexcept {
     if (((i | by) >> 32U) != 0) { return {i / by, i % by}; }
-    const auto small = static_cast<std::uint32_t>(i);
-    const auto by_small = static_cast<std::uint32_t>(by);
-    return {small / by_small, small % by_small};
+    const auto narrow_i = static_cast<std::uint32_t>(i);
+    const auto narrow_by = static_cast<std::uint32_t>(by);
+    return {narrow_i / narrow_by, narrow_i % narrow_by};
 }
 
 }  // namespace shardkit::detail
