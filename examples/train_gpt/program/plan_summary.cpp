@@ -326,11 +326,11 @@ std::string describe_plan(const Options& options, const PlanSummary& plan) {
     row("activations", plan.workspace_bytes);
     row("total", plan.bytes_per_rank());
     if (options.offload != sk::Offload::none) {
-        const sk::HostLinkPlan& link = plan.library.host_link;
+        const sk::HostLinkPlan& moved = plan.library.host_link;
         row("pinned on the host", memory.host.value);
         out << "over the link to the host's memory per rank and step, planned:\n";
-        row("to the device", link.to_device.value);
-        row("to the host", link.to_host.value);
+        row("to the device", moved.to_device.value);
+        row("to the host", moved.to_host.value);
     }
     out << "on the wire per rank and step, planned:\n";
     if (plan.collectives.empty()) { out << "  (nothing: one rank)\n"; }
