@@ -101,8 +101,9 @@ TEST_CASE("a plan's bytes and traffic are those of an optimizer that exists") {
 }
 
 TEST_CASE("the busiest owner has at most 1.15 of what it must have, on 2 to 64 ranks") {
-    for (const auto& [layers, width] :
-         {std::pair{4, 128U}, std::pair{6, 512U}, std::pair{12, 768U}, std::pair{24, 1024U}}) {
+    for (const auto& size : {std::pair{4, 128U}, std::pair{6, 512U}, std::pair{12, 768U}, std::pair{24, 1024U}}) {
+        const int layers = size.first;
+        const unsigned width = size.second;
         for (std::size_t ranks = 2; ranks <= 64; ++ranks) {
             CAPTURE(width);
             CAPTURE(ranks);

@@ -543,7 +543,6 @@ TEST_CASE("ten thousand operations are placed, kept gathered, limited, simulated
 
 TEST_CASE("simulate: updates of offloaded groups wait for the link to the host's memory") {
     struct Weight : sk::Param<"weight", float, 64, 64> {};
-    constexpr auto mesh = sk::DeviceMesh<4>{}.grid();
     const auto groups_with = [&](sk::Offload offload) {
         sk::ShardedOptions<sk::Params<Weight>, sk::FullShard> options;
         options.offload = offload;
