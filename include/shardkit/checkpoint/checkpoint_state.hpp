@@ -42,8 +42,7 @@ class CaptureStates final : public StateVisitor<Engine> {
     void state(std::string_view name, std::span<double> values, bool square) override { add(name, values, square); }
     void state(std::string_view name, std::span<bf16> values, bool square) override { add(name, values, square); }
     void state(std::string_view name, Block8Span values, bool square) override {
-        saved().forms.push_back(
-            std::make_unique<BlockForm<Engine>>(group_->context(), saved().values.size(), values, square));
+        saved().forms.push_back(state_form(group_->context(), saved().values.size(), values, square));
         add_values(name, values.codes);
         const SavedValues& codes = *saved().values.back();
         saved().values.push_back(std::make_unique<SavedScales<Engine>>(
@@ -57,8 +56,7 @@ class CaptureStates final : public StateVisitor<Engine> {
     SavedGroup& saved() const { return *to_.groups[number_]; }
     template <class T>
     void add(std::string_view name, std::span<T> values, bool square) {
-        saved().forms.push_back(
-            std::make_unique<NumberForm<Engine, T>>(group_->context(), saved().values.size(), values, square));
+        saved().forms.push_back(state_form(group_->context(), saved().values.size(), values, square));
         add_values(name, values);
     }
     template <class T>

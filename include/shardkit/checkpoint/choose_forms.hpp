@@ -35,11 +35,11 @@ inline void choose_forms(const std::vector<std::unique_ptr<SavedGroup>>& groups,
     for (const auto& group : groups) {
         // From the last one, so that the places of those before it stay.
         for (std::size_t f = group->forms.size(); f > 0; --f) {
-            const StateForm& form = *group->forms[f - 1];
+            const StateForm& form = group->forms[f - 1];
             const auto first = group->values.begin() + static_cast<std::ptrdiff_t>(form.first);
-            if (is_in_blocks(**first, files, names, form.in_blocks(), where) == form.in_blocks()) { continue; }
+            if (is_in_blocks(**first, files, names, form.in_blocks, where) == form.in_blocks) { continue; }
             auto others = form.other(**first, where);
-            const auto at = group->values.erase(first, first + static_cast<std::ptrdiff_t>(form.count));
+            const auto at = group->values.erase(first, first + static_cast<std::ptrdiff_t>(form.count()));
             group->values.insert(at, std::move_iterator(others.begin()), std::move_iterator(others.end()));
         }
     }

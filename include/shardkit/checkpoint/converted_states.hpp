@@ -91,9 +91,8 @@ class NumbersOfBlocks final : public LoadedCopy<float> {
                 float largest = 0;
                 for (const float number : numbers) { largest = Block8::larger(largest, number); }
                 scales[block] = Block8::scale(largest);
-                for (std::size_t i = 0; i < numbers.size(); ++i) {
-                    codes[begin + i] = code(numbers[i], Block8::inverse(largest));
-                }
+                const float inverse = Block8::inverse(largest);
+                for (std::size_t i = 0; i < numbers.size(); ++i) { codes[begin + i] = code(numbers[i], inverse); }
             }
             Engine::Kernels::copy_in(stream, std::span<const std::uint8_t>(codes), to.codes);
             Engine::Kernels::copy_in(stream, std::span<const float>(scales), to.scales);
@@ -153,43 +152,27 @@ class BlocksOfNumbers final : private GroupGeometry, public LoadedCopy<float> {
     bool square_;
 };
 
+/// Returns the form of a state in blocks of 8 bits, which a load can show as numbers.
 template <class Engine>
-class BlockForm final : public StateForm {
-  public:
-    BlockForm(Context<Engine>& context, std::size_t first_values, Block8Span memory, bool square)
-        : StateForm(first_values, 2), context_(context), memory_(memory), square_(square) {}
-    std::vector<std::unique_ptr<SavedValues>> other(const SavedValues& codes,
-                                                    SourceLocation /*where*/) const override {
-        std::vector<std::unique_ptr<SavedValues>> numbers;
-        numbers.push_back(std::make_unique<NumbersOfBlocks<Engine>>(context_, codes, memory_, square_));
-        return numbers;
-    }
-
-  private:
-    Context<Engine>& context_;
-    Block8Span memory_;
-    bool square_;
-};
-
+StateForm state_form(Context<Engine>& context, std::size_t first, Block8Span memory, bool square) {
+    return {first, true, [&context, memory, square](const SavedValues& codes, SourceLocation /*where*/) {
+                std::vector<std::unique_ptr<SavedValues>> numbers;
+                numbers.push_back(std::make_unique<NumbersOfBlocks<Engine>>(context, codes, memory, square));
+                return numbers;
+            }};
+}
+/// Returns the form of a state that is kept as numbers, which a load can show as codes and scales.
 template <class Engine, class T>
-class NumberForm final : public StateForm {
-  public:
-    NumberForm(Context<Engine>& context, std::size_t first_values, std::span<T> memory, bool square)
-        : StateForm(first_values, 1), context_(context), memory_(memory), square_(square) {}
-    std::vector<std::unique_ptr<SavedValues>> other(const SavedValues& values, SourceLocation where) const override {
-        require_blocks(values.geometry(), values.of, where);
-        auto codes = std::make_unique<LoadedPart<std::uint8_t>>(values.kind, values.geometry(), values.of);
-        auto scales = std::make_unique<BlocksOfNumbers<Engine, T>>(context_, *codes, memory_, square_);
-        std::vector<std::unique_ptr<SavedValues>> both;
-        both.push_back(std::move(codes));
-        both.push_back(std::move(scales));
-        return both;
-    }
-
-  private:
-    Context<Engine>& context_;
-    std::span<T> memory_;
-    bool square_;
-};
+StateForm state_form(Context<Engine>& context, std::size_t first, std::span<T> memory, bool square) {
+    return {first, false, [&context, memory, square](const SavedValues& values, SourceLocation where) {
+                require_blocks(values.geometry(), values.of, where);
+                auto codes = std::make_unique<LoadedPart<std::uint8_t>>(values.kind, values.geometry(), values.of);
+                auto scales = std::make_unique<BlocksOfNumbers<Engine, T>>(context, *codes, memory, square);
+                std::vector<std::unique_ptr<SavedValues>> both;
+                both.push_back(std::move(codes));
+                both.push_back(std::move(scales));
+                return both;
+            }};
+}
 
 }  // namespace shardkit::detail

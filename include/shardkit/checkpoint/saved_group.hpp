@@ -256,22 +256,14 @@ class SavedSplitMaster final : public SavedValues {
 
 /// A state of a group, which a load can show in the form that it does not have in memory: as numbers where it is in
 /// blocks of 8 bits, as codes and scales where it is not.
-class StateForm {
-  public:
-    /// `first_values`, `values_count`: its values in the group: numbers, or codes and scales.
-    StateForm(std::size_t first_values, std::size_t values_count) : first(first_values), count(values_count) {}
-    virtual ~StateForm() = default;
-    StateForm(const StateForm&) = delete;
-    StateForm& operator=(const StateForm&) = delete;
-
-    bool in_blocks() const noexcept { return count == 2; }
-    /// Returns what takes the place of its values, of which `values` are the first.
+struct StateForm {
+    std::size_t first;  ///< of its values in the group: numbers, or codes and behind them scales
+    bool in_blocks;     ///< whether it is codes and scales
+    /// Returns what takes the place of its values, of which it is given the first.
     /// @throws std::invalid_argument where blocks of 8 bits would not lie in the rank's memory as they do in a file
-    virtual std::vector<std::unique_ptr<SavedValues>> other(const SavedValues& values,
-                                                            SourceLocation where) const = 0;
+    std::function<std::vector<std::unique_ptr<SavedValues>>(const SavedValues& first, SourceLocation where)> other;
 
-    std::size_t first;
-    std::size_t count;
+    std::size_t count() const noexcept { return in_blocks ? 2 : 1; }
 };
 
 /// One group of a state.
@@ -303,7 +295,7 @@ class SavedGroup {
 
     std::vector<std::unique_ptr<SavedValues>> values;
     /// The states among them, in their order.
-    std::vector<std::unique_ptr<StateForm>> forms;
+    std::vector<StateForm> forms;
 
   protected:
     std::vector<MemoryReader**> of_states_;
