@@ -11,6 +11,7 @@
 
 #include <shardkit/comm/stream.hpp>
 #include <shardkit/layout/index_range.hpp>
+#include <shardkit/layout/shard_range.hpp>
 #include <shardkit/optim/offload_pieces.hpp>
 #include <shardkit/optim/offloaded_updates.hpp>
 #include <shardkit/optim/update.hpp>
@@ -31,7 +32,8 @@ struct PieceOnHost {
 
     PieceOnHost(std::span<std::byte> slot, std::size_t elements)
         : gathered(reinterpret_cast<Gather*>(slot.data()), elements),
-          gradient(reinterpret_cast<Gradient*>(slot.data() + (gathered.size_bytes() + 127) / 128 * 128), elements) {}
+          gradient(reinterpret_cast<Gradient*>(slot.data() + round_up(gathered.size_bytes(), piece_alignment)),
+                   elements) {}
 };
 
 /// Updates groups on the host one behind the other: while a piece is updated there, the copy stream brings the
@@ -40,23 +42,16 @@ struct PieceOnHost {
 template <class Engine, class Listed>
 class HostUpdates {
     using Stream = typename Engine::Stream;
+    using Place = typename OffloadPlaces<Listed>::Place;
 
   public:
     static constexpr Offload way = Offload::update;
 
     HostUpdates(Context<Engine>& context, std::span<const Listed> listed)
-        : context_(context), slots_(context.template kept<HostSlots<Engine>>()), places_(listed, way) {
-        const Stream copies = context_.world().copy_stream();
-        copies.wait(context_.compute_stream().record());  // which has made the updates, and may have written masters
-    }
-    HostUpdates(const HostUpdates&) = delete;
-    HostUpdates& operator=(const HostUpdates&) = delete;
-    /// Also where an update has failed in between.
-    ~HostUpdates() {
-        const Stream compute = context_.compute_stream();
-        const Stream copies = context_.world().copy_stream();
-        compute.wait(copies.record());  // behind every call on the host
-    }
+        : context_(context),
+          slots_(context.template kept<HostSlots<Engine>>()),
+          places_(listed, way),
+          order_(context) {}
 
     /// Makes the calls of a group that is updated on the host with the rule's first N states.
     template <std::size_t N, class Table>
@@ -100,9 +95,7 @@ class HostUpdates {
         const Stream host = link.host_stream();
         table.copy_to_host(context_, skip);
         std::array<typename Stream::Event, 2> fetched;
-        std::size_t slot = 0;
-        auto next = places_.first();
-        const auto fetch = [&](std::size_t into) {
+        const auto fetch = [&](const Place& next, std::size_t slot) {
             const Listed& each = places_[next];
             auto& state = *each.state;
             if (next.piece == 0) {
@@ -111,18 +104,15 @@ class HostUpdates {
                 copies.wait(reduced);
             }
             const IndexRange elements = each.group->pieces()[next.piece].elements;
-            const Slot<Spans> here(slots_[into], elements.size());
+            const Slot<Spans> here(slots_[slot], elements.size());
             const auto copy = [&](auto from, auto to) {
                 link.copy(std::as_bytes(from.subspan(elements.begin, elements.size())), std::as_writable_bytes(to));
             };
             copy(each.group->gradient(state), here.gradient);
             copy(state.parameters().gather_source(), here.gathered);  // of which some may stay as it is
-            fetched[into] = copies.record();
+            fetched[slot] = copies.record();
         };
-        if (!places_.ends(next)) { fetch(slot); }
-        while (!places_.ends(next)) {
-            const auto now = std::exchange(next, places_.after(next));
-            if (!places_.ends(next)) { fetch(1 - slot); }
+        places_.in_two_slots(fetch, [&](const Place& now, std::size_t slot) {
             const Listed& each = places_[now];
             auto& state = *each.state;
             host.wait(fetched[slot]);
@@ -135,8 +125,7 @@ class HostUpdates {
             link.copy(std::as_bytes(here.gathered), std::as_writable_bytes(state.parameters().gather_source().subspan(
                                                         elements.begin, elements.size())));
             if (places_.is_last_of_group(now)) { state.parameters().end_update(copies.record(), capture_of(copies)); }
-            slot = 1 - slot;
-        }
+        });
     }
 
   private:
@@ -146,6 +135,7 @@ class HostUpdates {
     Context<Engine>& context_;
     const HostSlots<Engine>& slots_;
     OffloadPlaces<Listed> places_;
+    OrderedCopies<Engine> order_;
 };
 
 /// Makes the calls of those of the listed groups that are updated on the host.

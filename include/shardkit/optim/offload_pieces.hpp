@@ -17,6 +17,9 @@
 
 namespace shardkit::detail {
 
+/// Parts of a piece begin at a multiple of these bytes in a slot.
+inline constexpr std::size_t piece_alignment = 128;
+
 /// A part of an offloaded group's elements that is updated at a time, and the ranges that lie in it.
 struct OffloadPiece {
     IndexRange elements;  ///< relative to those that the rank updates

@@ -13,7 +13,9 @@
 
 #include <shardkit/core/block8.hpp>
 #include <shardkit/layout/index_range.hpp>
+#include <shardkit/layout/shard_range.hpp>
 #include <shardkit/memory/memory_error.hpp>
+#include <shardkit/optim/offload_pieces.hpp>
 #include <shardkit/optim/state_storage.hpp>
 #include <shardkit/optim/update.hpp>
 #include <shardkit/policy/offload.hpp>
@@ -118,11 +120,10 @@ class PieceInSlot {
     template <class T>
     void take(std::span<T>& of) {
         if (of.empty()) { return; }
-        constexpr std::size_t alignment = 128;
         const std::span<std::byte> its = slot_.first(of.size_bytes());
         buffers_[count_++] = {std::as_writable_bytes(of), its};
         of = {reinterpret_cast<T*>(its.data()), of.size()};
-        slot_ = slot_.subspan(std::min(slot_.size(), (its.size() + alignment - 1) / alignment * alignment));
+        slot_ = slot_.subspan(std::min(slot_.size(), round_up(its.size(), piece_alignment)));
     }
 
     std::span<std::byte> slot_;  // what is left of it
@@ -151,6 +152,21 @@ class OffloadPlaces {
     }
     const Listed& operator[](const Place& place) const noexcept { return listed_[place.group]; }
 
+    /// Calls fetch(place, slot) and update(place, slot) for each piece, with two slots in turn: the next piece is
+    /// fetched before one is updated.
+    template <class Fetch, class Update>
+    void in_two_slots(const Fetch& fetch, const Update& update) const {
+        std::size_t slot = 0;
+        Place next = first();
+        if (!ends(next)) { fetch(next, slot); }
+        while (!ends(next)) {
+            const Place now = std::exchange(next, after(next));
+            if (!ends(next)) { fetch(next, 1 - slot); }
+            update(now, slot);
+            slot = 1 - slot;
+        }
+    }
+
   private:
     Place from(std::size_t group) const noexcept {
         while (group < listed_.size() && !updates(listed_[group])) { ++group; }
@@ -164,6 +180,29 @@ class OffloadPlaces {
     Offload way_;
 };
 
+/// Orders the copy stream behind the compute stream's work, which may have made the updates and written states and
+/// masters. At its end, also where an update has failed in between, it orders the compute stream behind the copies,
+/// so that whoever waits for that stream sees what was stored.
+template <class Engine>
+class OrderedCopies {
+    using Stream = typename Engine::Stream;
+
+  public:
+    explicit OrderedCopies(Context<Engine>& context) : context_(context) {
+        const Stream copies = context_.world().copy_stream();
+        copies.wait(context_.compute_stream().record());
+    }
+    OrderedCopies(const OrderedCopies&) = delete;
+    OrderedCopies& operator=(const OrderedCopies&) = delete;
+    ~OrderedCopies() {
+        const Stream compute = context_.compute_stream();
+        compute.wait(context_.world().copy_stream().record());
+    }
+
+  private:
+    Context<Engine>& context_;
+};
+
 /// Updates offloaded groups one behind the other. While a piece is updated on the compute stream, the copy stream
 /// stores the one before it and fetches the next one. Everything else that the rank's streams do with states and
 /// masters is in the order of the compute stream.
@@ -171,22 +210,16 @@ class OffloadPlaces {
 template <class Engine, class Listed>
 class OffloadedUpdates {
     using Stream = typename Engine::Stream;
+    using Place = typename OffloadPlaces<Listed>::Place;
 
   public:
     static constexpr Offload way = Offload::states;
 
     OffloadedUpdates(Context<Engine>& context, std::span<const Listed> listed)
-        : context_(context), slots_(context.template kept<OffloadSlots<Engine>>()), places_(listed, way) {
-        const Stream copies = context_.world().copy_stream();
-        copies.wait(context_.compute_stream().record());  // which may have written what is fetched
-    }
-    OffloadedUpdates(const OffloadedUpdates&) = delete;
-    OffloadedUpdates& operator=(const OffloadedUpdates&) = delete;
-    /// Also where an update has failed in between.
-    ~OffloadedUpdates() {
-        const Stream compute = context_.compute_stream();
-        compute.wait(context_.world().copy_stream().record());  // so that whoever waits for it sees what was stored
-    }
+        : context_(context),
+          slots_(context.template kept<OffloadSlots<Engine>>()),
+          places_(listed, way),
+          order_(context) {}
 
     /// Updates them, with the rule's first N states.
     template <std::size_t N, class Table>
@@ -194,16 +227,11 @@ class OffloadedUpdates {
         const Stream compute = context_.compute_stream();
         const Stream copies = context_.world().copy_stream();
         std::array<typename Stream::Event, 2> fetched;
-        std::size_t slot = 0;
-        auto next = places_.first();
-        const auto fetch = [&](std::size_t into) {
-            in_slot<N>(next, into).for_each([&](auto host, auto device) { context_.world().copy(host, device); });
-            fetched[into] = copies.record();
+        const auto fetch = [&](const Place& next, std::size_t slot) {
+            in_slot<N>(next, slot).for_each([&](auto host, auto device) { context_.world().copy(host, device); });
+            fetched[slot] = copies.record();
         };
-        if (!places_.ends(next)) { fetch(slot); }
-        while (!places_.ends(next)) {
-            const auto now = std::exchange(next, places_.after(next));
-            if (!places_.ends(next)) { fetch(1 - slot); }
+        places_.in_two_slots(fetch, [&](const Place& now, std::size_t slot) {
             const Listed& each = places_[now];
             auto& state = *each.state;
             if (now.piece == 0) { state.gradients().wait(); }
@@ -216,21 +244,20 @@ class OffloadedUpdates {
             copies.wait(updated);
             here.for_each([&](auto host, auto device) { context_.world().copy(device, host); });
             if (places_.is_last_of_group(now)) { state.parameters().end_update(updated, capture_of(compute)); }
-            slot = 1 - slot;
-        }
+        });
     }
 
   private:
-    using Places = OffloadPlaces<Listed>;
     template <std::size_t N>
-    auto in_slot(const typename Places::Place& place, std::size_t slot) const {
+    auto in_slot(const Place& place, std::size_t slot) const {
         const Listed& each = places_[place];
         return PieceInSlot(each.template spans<N>(), each.group->pieces()[place.piece].elements, slots_[slot]);
     }
 
     Context<Engine>& context_;
     const OffloadSlots<Engine>& slots_;
-    Places places_;
+    OffloadPlaces<Listed> places_;
+    OrderedCopies<Engine> order_;
 };
 
 }  // namespace shardkit::detail
