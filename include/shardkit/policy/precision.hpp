@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include <shardkit/core/checked.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/policy/placement_table.hpp>
 #include <shardkit/policy/sharded_options.hpp>
@@ -25,9 +26,12 @@ struct FourTypes {
     static constexpr std::size_t narrowest = std::min({sizeof(G), sizeof(D), sizeof(R), sizeof(M)});
 };
 }  // namespace detail
+}  // namespace shardkit
 
+namespace shardkit SHARDKIT_BUILD {
 /// The type that a Precision is an alias of, without the types at its end that are the usual ones: error messages
-/// show PrecisionTypes<float> for fp32 throughout. Write Precision.
+/// show PrecisionTypes<float> for fp32 throughout. Write Precision. What is compiled for a precision differs in a
+/// checked build, and so does its name.
 template <class... Types>
 struct PrecisionTypes;
 template <class G>
@@ -38,7 +42,9 @@ template <class G, class D, class R>
 struct PrecisionTypes<G, D, R> : detail::FourTypes<G, D, R, Arithmetic<G>> {};
 template <class G, class D, class R, class M>
 struct PrecisionTypes<G, D, R, M> : detail::FourTypes<G, D, R, M> {};
+}  // namespace shardkit SHARDKIT_BUILD
 
+namespace shardkit {
 namespace detail {
 /// One type for equal precisions, however they are written.
 template <class G, class D, class R, class M>
