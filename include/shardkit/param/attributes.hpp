@@ -8,14 +8,17 @@
 namespace shardkit {
 
 /// The choices for one parameter besides its name and shape. They are stated on its type (tp::Split, Frozen,
-/// NoDecay, NoMatrix), in the list of a TensorList, or for a group in ShardedOptions; all end in the parameter's
-/// record.
+/// NoDecay, NoMatrix, OverwrittenGradient), in the list of a TensorList, or for a group in ShardedOptions; all end in
+/// the parameter's record.
 struct ParameterAttributes {
-    TpPlacement tp{};     ///< how the ranks of tp hold the parameter
-    bool frozen = false;  ///< excluded from the norm and the update
-    bool decay = true;    ///< weight decay applies; a ParamGroup with a weight_decay of its own overrides it
-    bool matrix = true;   ///< with two dimensions: one that an optimizer of whole matrices takes
+    TpPlacement tp{};          ///< how the ranks of tp hold the parameter
+    bool frozen = false;       ///< excluded from the norm and the update
+    bool decay = true;         ///< weight decay applies; a ParamGroup with a weight_decay of its own overrides it
+    bool matrix = true;        ///< with two dimensions: one that an optimizer of whole matrices takes
+    bool overwritten = false;  ///< its gradient is not zeroed: see OverwrittenGradient
 
+    /// Returns whether the backward pass finds no zeros in the gradient's buffer where a sum begins.
+    constexpr bool leaves_unzeroed() const noexcept { return overwritten && !frozen; }
     friend constexpr bool operator==(const ParameterAttributes&, const ParameterAttributes&) noexcept = default;
 };
 
@@ -33,6 +36,12 @@ struct NoDecay {
 struct NoMatrix {
     static constexpr bool matrix = false;
 };
+/// Marks a parameter whose gradient the backward pass overwrites where a sum begins, instead of adding to zeros: with
+/// products whose beta is 0, say. The library then does not zero it. Gradients::overwrites says when a sum begins. A
+/// frozen parameter's gradient is zeroed all the same, as nobody has to compute it.
+struct OverwrittenGradient {
+    static constexpr bool overwritten = true;
+};
 
 namespace detail {
 
@@ -42,6 +51,7 @@ constexpr ParameterAttributes attributes() noexcept {
     if constexpr (requires { P::frozen; }) { stated.frozen = P::frozen; }
     if constexpr (requires { P::decay; }) { stated.decay = P::decay; }
     if constexpr (requires { P::matrix; }) { stated.matrix = P::matrix; }
+    if constexpr (requires { P::overwritten; }) { stated.overwritten = P::overwritten; }
     return stated;
 }
 

@@ -48,7 +48,8 @@ struct GroupDescription {
     std::size_t shards = 1;
     std::size_t replicas = 1;  ///< number of data ranks that hold the same shard
     std::size_t tp = 1;
-    IndexRange tp_sum;  ///< range of the full buffer that is summed over tp
+    IndexRange tp_sum;                  ///< range of the full buffer that is summed over tp
+    std::size_t overwritten_numel = 0;  ///< elements of the full gradients that are not zeroed
     PolicyValues policy;
     detail::ElementSizes sizes;
     bool trainable = true;
@@ -176,13 +177,27 @@ constexpr DescribedGroup describe_on_mesh(std::string_view path, std::span<Place
     }
     group.buffer_numel = layout.buffer_numel();
     group.shard_numel = layout.shard_numel();
-    for (const PlacedParameter& p : parameters) { group.numel += p.shape.numel(); }
+    for (const PlacedParameter& p : parameters) {
+        group.numel += p.shape.numel();
+        if (p.leaves_unzeroed()) { group.overwritten_numel += p.range.size(); }
+    }
     group.tp_sum = tp_sum(parameters, group.tp);
     group.trainable = trainable(parameters);
     group.gradient_release = of.gradient_release;
     group.offload = of.offload;
     group.alike = likeness(parameters, of.packing, of.policy, of.sizes);
     return {group, layout};
+}
+
+/// Refuses an overwritten gradient of a parameter with a second name: each use adds to it, and none is always first.
+constexpr void require_untied(std::string_view path, std::span<const PlacedParameter> parameters,
+                              std::span<const ParameterName> names, SourceLocation where) {
+    for (const ParameterName& each : names) {
+        const PlacedParameter& named = parameters[each.number];
+        if (!named.overwritten || each.name == named.name) { continue; }
+        throw_invalid_argument(where, "'", path, "' parameter '", named.name, "': an overwritten gradient, and '",
+                               each.name, "' is another name of it, expected one use that writes the gradient");
+    }
 }
 
 /// Returns the parameters of `tensors`, combined with the options. A TensorList is checked here; the extents of types
@@ -193,6 +208,7 @@ constexpr auto chosen_parameters(std::string_view path, const TensorsOf<Group>& 
     if constexpr (!requires { TensorsOf<Group>::count; }) { tensors.check(path, where); }
     auto parameters = listed_parameters(tensors);
     for (std::size_t p = 0; p < parameters.size(); ++p) { options.choose(p, parameters[p]); }
+    if constexpr (requires { Group::all_names; }) { require_untied(path, parameters, Group::all_names, where); }
     return parameters;
 }
 

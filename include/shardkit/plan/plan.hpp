@@ -17,13 +17,18 @@ struct Plan {
     MemoryPlan memory;
     TrafficPlan traffic;
     HostLinkPlan host_link{};  ///< what offloaded groups move between the device and the host's memory
+    ByteCount zeroed{};        ///< gradients that a rank zeroes in a step, once for each time that a sum begins
 };
 
 /// Returns the plan for described groups, in a constant expression or at run time. No rank is needed.
 ///     static_assert(plan(groups, DeviceMesh<64>{}.grid()).memory.total() <= ByteCount(80'000'000'000));
 constexpr Plan plan(std::span<const GroupDescription> groups, const AxisGrid& mesh, const PlanOptions& options = {}) {
     Plan made{0, plan_memory(groups, options), plan_traffic(groups, mesh, options), plan_host_link(groups, options)};
-    for (const GroupDescription& g : groups) { made.numel += g.numel; }
+    for (const GroupDescription& g : groups) {
+        made.numel += g.numel;
+        const detail::StepCounts counts = detail::plain_step(detail::GroupRows(g), options.microbatches, 1);
+        made.zeroed += counts.sums_begun * detail::zeroed_bytes(g);
+    }
     return made;
 }
 

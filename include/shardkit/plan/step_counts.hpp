@@ -6,13 +6,20 @@
 #include <cstddef>
 #include <cstdint>
 
+#include <shardkit/core/counts.hpp>
 #include <shardkit/plan/step_machine.hpp>
 
 namespace shardkit::detail {
 
+/// Returns the bytes of a group's gradients that are zeroed where a sum begins.
+constexpr ByteCount zeroed_bytes(const GroupDescription& group) noexcept {
+    return ByteCount(group.trainable ? (group.buffer_numel - group.overwritten_numel) * group.sizes.gradient : 0);
+}
+
 /// Counts of what a step does with a group.
 struct StepCounts {
     std::array<std::uint64_t, PlacementTable::most_collectives> calls{};  ///< one for each of the group's collectives
+    std::uint64_t sums_begun = 0;                                         ///< how often the gradient buffer is zeroed
     bool takes_addend = false;
 
     constexpr void add(const GroupRows& rows, const Applied& applied, std::uint64_t times = 1) noexcept {
@@ -20,6 +27,7 @@ struct StepCounts {
         for (std::size_t i = 0; i < all.size(); ++i) {
             for (const CollectiveRow& called : applied.calls) { calls[i] += &called == &all[i] ? times : 0; }
         }
+        sums_begun += applied.begins_sum ? times : 0;
         takes_addend = takes_addend || applied.takes_addend;
     }
 };

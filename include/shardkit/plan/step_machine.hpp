@@ -70,6 +70,7 @@ struct Applied {
     bool takes = false;                      ///< that buffer exists from here on
     bool gives_back = false;                 ///< that buffer is not needed after the act
     bool takes_addend = false;               ///< a second buffer exists while the act runs
+    bool begins_sum = false;                 ///< the buffer is zeroed, or overwritten by the backward pass
     SliceCarry carry{};                      ///< how the act's sum joins those of earlier microbatches
 };
 
@@ -137,6 +138,7 @@ constexpr bool is_reduced(const GroupStep& its, const GroupRows& rows) noexcept 
                     StepRule::slices_one_by_one);
             works_in(rows.gradient_bytes > 0, Role::gradients);
             made.takes = rows.gradient_bytes > 0 && !its.out && !keeps_gradients(its, rows);
+            made.begins_sum = !adds_on(its, rows);
             next.out = true;
             break;
         case Act::add:

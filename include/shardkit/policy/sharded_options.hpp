@@ -38,6 +38,7 @@ struct ShardedOptions {
     Packing packing = Packing::aligned;  ///< exact only for adopted memory under a replicating policy
     typename Group::Mask frozen{};       ///< Group::mask<Weight>(), Group::all(): no norm, no update
     typename Group::Mask no_decay{};     ///< Group::mask<Bias>(): no weight decay
+    typename Group::Mask overwritten{};  ///< Group::mask<Weight>(): gradients as of an OverwrittenGradient
     MasterWeights master = MasterWeights::kept;
     std::optional<StochasticRounding> stochastic_rounding{};
     GradientRelease gradient_release = GradientRelease::never;
@@ -47,6 +48,7 @@ struct ShardedOptions {
     constexpr void choose(std::size_t number, ParameterAttributes& stated) const {
         stated.frozen = stated.frozen || frozen[number];
         stated.decay = stated.decay && !no_decay[number];
+        stated.overwritten = stated.overwritten || overwritten[number];
     }
 };
 

@@ -40,7 +40,10 @@ SHARDKIT_CONSTEXPR_VECTOR Plan plan(const Schedule& schedule, std::span<const Gr
     made.memory.arena = arena_bytes(schedule, groups, where);
     made.traffic = detail::traffic_of(groups, mesh, options,
                                       [&](const detail::GroupRows&, std::size_t group) { return counts[group]; });
-    for (const GroupDescription& group : groups) { made.numel += group.numel; }
+    for (std::size_t g = 0; g < groups.size(); ++g) {
+        made.numel += groups[g].numel;
+        made.zeroed += counts[g].sums_begun * detail::zeroed_bytes(groups[g]);
+    }
     return made;
 }
 

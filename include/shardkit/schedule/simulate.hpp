@@ -11,11 +11,13 @@
 #include <shardkit/comm/cost.hpp>
 #include <shardkit/comm/moved.hpp>
 #include <shardkit/core/constexpr_vector.hpp>
+#include <shardkit/core/counts.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/mesh/axis_grid.hpp>
 #include <shardkit/plan/model_step.hpp>
 #include <shardkit/plan/offload_plan.hpp>
+#include <shardkit/plan/step_counts.hpp>
 #include <shardkit/plan/time_model.hpp>
 #include <shardkit/plan/traffic_plan.hpp>
 #include <shardkit/schedule/schedule.hpp>
@@ -119,7 +121,7 @@ class StepSimulation {
             const double update = costs.groups[groups_.size()].update;
             const double offloaded =
                 offloaded_update_seconds(update, plan_host_link(group, options), costs.links.host);
-            groups_.push_back({CommunicationSeconds(group, mesh, costs), offloaded - update});
+            groups_.push_back({CommunicationSeconds(group, mesh, costs), offloaded - update, zeroed_bytes(group)});
         }
         if (mesh.size() > 1) {
             norm_ = costs.links
@@ -139,6 +141,7 @@ class StepSimulation {
     struct Group {
         CommunicationSeconds seconds;
         double states_wait = 0;  // of an update, for the link to the host's memory
+        ByteCount zeroed;        // where a sum of gradients begins
         double gathered = 0;
         double added = 0;
         double reduced = 0;
@@ -202,6 +205,7 @@ class StepSimulation {
             begin = std::max(available(plan_.taken_by(i, SlotUse::full_gradients), begin),
                              applied.works_in ? 0 : group.reduced);
             group.due += seconds.backward;
+            if (applied.begins_sum) { takes = costs_.zeroing * static_cast<double>(group.zeroed.value); }
         } else if (op.act == Act::update) {
             begin = std::max(begin, group.reduced);
             takes = seconds.update;

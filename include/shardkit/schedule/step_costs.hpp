@@ -57,6 +57,7 @@ struct StepCosts {
     TimeModel links{};
     EngineTraits engine{};
     double norm = 0;                                              ///< seconds of computation for a global norm
+    double zeroing = 0;                                           ///< seconds in which a byte of gradients is zeroed
     std::span<const BatchSeconds> batches{};                      ///< one for each batch of whole matrices
     OptimizerStates optimizer_states = 2;                         ///< of which those of offloaded groups pass a link
     std::size_t offload_slot_bytes = default_offload_slot_bytes;  ///< RankOptions::offload_slot_bytes
@@ -94,6 +95,7 @@ constexpr void require_possible(const StepCosts& costs, SourceLocation where) {
         }
     }
     if (!is_not_negative(costs.norm)) { throw_no_duration("norm", "", costs.norm, where); }
+    if (!is_not_negative(costs.zeroing)) { throw_no_duration("zeroing", " of a byte", costs.zeroing, where); }
 }
 
 }  // namespace detail

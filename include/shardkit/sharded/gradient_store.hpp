@@ -2,12 +2,19 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <limits>
 #include <span>
+#include <vector>
 
 #include <shardkit/comm/all_reduce.hpp>
 #include <shardkit/comm/journal.hpp>
 #include <shardkit/comm/reduce_scatter.hpp>
+#include <shardkit/core/checked.hpp>
+#include <shardkit/core/error.hpp>
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/plan/step_machine.hpp>
 #include <shardkit/rank/context.hpp>
@@ -17,6 +24,19 @@
 #include <shardkit/sharded/group_statements.hpp>
 
 namespace shardkit::detail {
+
+/// The NaN that a checked build writes where a backward pass must overwrite: a sum with it stays this NaN.
+template <FloatingElement T>
+T unwritten() noexcept {
+    return static_cast<T>(static_cast<Arithmetic<T>>(std::bit_cast<float>(std::uint32_t{0x7fe50000U})));
+}
+/// Whether T tells that NaN from the one that arithmetic makes.
+template <FloatingElement T>
+bool tells_unwritten() noexcept {
+    const T made = static_cast<T>(std::numeric_limits<Arithmetic<T>>::quiet_NaN());
+    const T mark = unwritten<T>();
+    return std::memcmp(&made, &mark, sizeof(T)) != 0;
+}
 
 /// The gradients of a group on one rank, from the full buffer that a backward pass adds to, to the reduced values.
 /// Makes the reductions that the placement table lists; the divisor is applied elsewhere.
@@ -43,6 +63,13 @@ class GradientStore {
         if (table.find(Role::gradients) == nullptr) { return; }
         const IndexRange held = reduced_range();
         tp_sum_ = relative_to(intersect(held, geometry.tp_sum), held.begin);
+        std::size_t zeroed = 0;
+        for (const PlacedParameter& p : geometry.parameters) {
+            if (!p.leaves_unzeroed()) { continue; }
+            if (zeroed < p.range.begin) { zeroed_.push_back({zeroed, p.range.begin}); }
+            zeroed = p.range.end;
+        }
+        if (zeroed < geometry.buffer_numel) { zeroed_.push_back({zeroed, geometry.buffer_numel}); }
         if (table.gradient_bytes > 0) {
             lease_ = group_lease(context, geometry, SlotPurpose::gradient, geometry.buffer_numel * sizeof(Gradient));
         } else if (adopted.empty()) {
@@ -82,8 +109,9 @@ class GradientStore {
         }
     }
 
-    /// Returns a full gradient buffer for one microbatch, zeroed unless it still accumulates earlier microbatches.
-    std::span<Gradient> open(SourceLocation where) {
+    /// Opens a full gradient buffer for one microbatch. Unless it still accumulates earlier microbatches it is
+    /// zeroed, padding included, except for what `overwrites` gives the backward pass to overwrite.
+    void open(bool overwrites, SourceLocation where) {
         const auto stream = context_->compute_stream();
         if (!leases_full() || subtotal_numel_ > 0) {
             stream.wait(reduced_ready_);  // reductions of an earlier step that nobody waited for
@@ -98,8 +126,43 @@ class GradientStore {
         }
         // No wait: its last use was an update in this stream, or a reduction in the stream of the next one.
         if (geometry_->table.reduced_bytes > 0) { sums_.acquire(geometry_->path, where); }
-        if (!adds_on(*step_, geometry_->table)) { Kernels::fill(stream, full(), Gradient{}); }
-        return full();
+        const bool begins = !adds_on(*step_, geometry_->table);
+        overwrites_ = begins && overwrites && geometry_->overwritten_numel > 0;
+        if (begins && !overwrites_) { Kernels::fill(stream, full(), Gradient{}); }
+        if (!overwrites_) { return; }
+        for (const IndexRange range : zeroed_) {
+            Kernels::fill(stream, full().subspan(range.begin, range.size()), Gradient{});
+        }
+        if constexpr (checked) {
+            for (const PlacedParameter& p : geometry_->parameters) {
+                if (!p.leaves_unzeroed()) { continue; }
+                Kernels::fill(stream, full().subspan(p.range.begin, p.range.size()), unwritten<Gradient>());
+            }
+        }
+    }
+    /// Returns whether the backward pass must overwrite what the open buffer holds for this parameter.
+    bool overwrites(std::size_t parameter) const noexcept {
+        return overwrites_ && geometry_->parameters[parameter].leaves_unzeroed();
+    }
+    /// Checks, where the host reads the buffer, that the backward pass has overwritten what was not zeroed.
+    /// @throws UsageError that names parameter and element
+    void require_overwritten(SourceLocation where) const {
+        if constexpr (host_reads<Engine>) {
+            if (!overwrites_ || !tells_unwritten<Gradient>()) { return; }
+            await_host_memory(*context_);
+            const Gradient mark = unwritten<Gradient>();
+            for (std::size_t p = 0; p < geometry_->parameters.size(); ++p) {
+                if (!overwrites(p)) { continue; }
+                const IndexRange range = geometry_->parameters[p].range;
+                for (std::size_t i = range.begin; i < range.end; ++i) {
+                    if (std::memcmp(&full_[i], &mark, sizeof mark) != 0) { continue; }
+                    throw_usage_error(where, "'", geometry_->path, "' parameter '", geometry_->parameters[p].name,
+                                      "': element ", i - range.begin,
+                                      " of its gradient was not overwritten, or was added to; expected all of them "
+                                      "to be overwritten where gradients.overwrites(parameter)");
+                }
+            }
+        }
     }
     /// Returns whether a schedule has chosen the memory of the leased buffers.
     bool placed() const noexcept { return placed_ != nullptr; }
@@ -283,6 +346,7 @@ class GradientStore {
     Buffer<Reduction> reduced_memory_;
     Buffer<Reduction> subtotals_;  // one behind the other
     std::size_t subtotal_numel_ = 0;
+    std::vector<IndexRange> zeroed_;  // ranges of the full buffer: all that nobody overwrites
     SlotLease<Engine> lease_;
     SlotLease<Engine> sums_;
     SlotLease<Engine> addend_;
@@ -291,6 +355,7 @@ class GradientStore {
     IndexRange tp_sum_;            // range within the reduced values
     bool reduces_beside_ = false;  // the reduction writes to another buffer than the full one
     bool addend_joined_ = false;
+    bool overwrites_ = false;  // of the open microbatch: the backward pass overwrites
 };
 
 }  // namespace shardkit::detail

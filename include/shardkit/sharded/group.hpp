@@ -44,6 +44,9 @@ class MemoryReader {
     ~MemoryReader() = default;
 };
 
+/// Whether a backward pass writes a microbatch's gradients, or nobody does.
+enum class Writes : std::uint8_t { backward, nobody };
+
 template <class Engine, class Precision>
 class GroupState;
 
@@ -231,9 +234,9 @@ class Group {
 
     // In the following functions `verb` is the function that the user called.
 
-    /// Hands out a gradient buffer for one microbatch to the user.
+    /// Hands out a gradient buffer for one microbatch to the user, or one of zeros that is added as it is.
     /// @throws UsageError when the last one was not added, or the group is frozen or finished
-    virtual void take_gradients(SourceLocation where, std::string_view verb) = 0;
+    virtual void take_gradients(SourceLocation where, std::string_view verb, Writes writes) = 0;
     /// Adds the open microbatch's gradients. Collective over the data ranks where the policy reduces every
     /// microbatch.
     virtual void add_gradients(SourceLocation where, std::string_view verb) = 0;

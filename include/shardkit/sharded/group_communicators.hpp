@@ -77,8 +77,9 @@ inline Statements statements_of(const GroupGeometry& group) {
                    {"parameters", concat(group.parameters.size(), " in number")}};
     std::size_t number = 0;
     for (const PlacedParameter& p : group.parameters) {
-        std::string value = concat("of shape ", p.shape.describe(), p.frozen ? ", frozen" : "",
-                                   p.decay ? "" : ", without decay", p.matrix ? "" : ", no matrix");
+        std::string value =
+            concat("of shape ", p.shape.describe(), p.frozen ? ", frozen" : "", p.decay ? "" : ", without decay",
+                   p.matrix ? "" : ", no matrix", p.overwritten ? ", with a gradient that is overwritten" : "");
         if (p.tp.kind == TpPlacement::Kind::split) { value += concat(", split along dimension ", p.tp.dimension); }
         if (p.tp.kind == TpPlacement::Kind::partial_sum) { value += ", a partial sum over tp"; }
         all.push_back({concat("parameter ", number++), concat(value, ", called '", p.name, "'")});

@@ -66,7 +66,7 @@ class GroupState : public Group<EngineType> {
 
     /// Opens a window. Its gather runs until `use_window`.
     void open_window(Gathers gathers, SourceLocation where);
-    void take_gradients(SourceLocation where, std::string_view verb) override;
+    void take_gradients(SourceLocation where, std::string_view verb, Writes writes) override;
     /// Takes back a gradient buffer whose handle was destroyed; its gradients are not added.
     void drop_gradients() noexcept;
     void add_gradients(SourceLocation where, std::string_view verb) override;

@@ -105,7 +105,7 @@ void GroupState<Engine, Precision>::close_window() noexcept {
 }
 
 template <class Engine, class Precision>
-void GroupState<Engine, Precision>::take_gradients(SourceLocation where, std::string_view verb) {
+void GroupState<Engine, Precision>::take_gradients(SourceLocation where, std::string_view verb, Writes writes) {
     directed_.expect(Act::zero, where, verb);
     if (step_.reduced() && this->has_all_microbatches()) {
         throw_usage_error(where, "'", path(), "': ", verb,
@@ -117,7 +117,7 @@ void GroupState<Engine, Precision>::take_gradients(SourceLocation where, std::st
     step_.hand_out(path(), verb, where);
     try {
         directed_.before(Act::zero, where);
-        gradients_.open(where);
+        gradients_.open(writes == Writes::backward, where);
         directed_.after(Act::zero, where);
     } catch (...) {
         step_.take_back();
@@ -138,6 +138,7 @@ void GroupState<Engine, Precision>::add_gradients(SourceLocation where, std::str
     try {
         directed_.expect(Act::add, where, verb);
         step_.check_add(path(), where);
+        if constexpr (checked) { gradients_.require_overwritten(where); }
         directed_.before(Act::add, where);
     } catch (...) {
         step_.take_back();

@@ -199,13 +199,14 @@ class Accumulation {
     }
 
     /// Hands out the gradients of one microbatch of `layer`, for the backward pass to add to. They start at zero, or
-    /// at the running sum where the policy accumulates unreduced gradients.
+    /// at the running sum where the policy accumulates unreduced gradients; those of an OverwrittenGradient are not
+    /// zeroed.
     /// @throws UsageError when the layer's last handle was not added, or the layer is frozen, complete or not the
     /// model's
     template <class Layer>
     [[nodiscard]] auto gradients(Layer& layer, SourceLocation where = SourceLocation::current()) {
         auto& state = group_of(layer, "gradients", where);
-        state.take_gradients(where, "gradients");
+        state.take_gradients(where, "gradients", detail::Writes::backward);
         return detail::Access::make<typename Layer::Gradients>(state, where);
     }
 
@@ -239,7 +240,7 @@ class Accumulation {
     void add_zero(Layer& layer, SourceLocation where = SourceLocation::current()) {
         auto& state = group_of(layer, "add_zero", where);
         check_update(state, where);
-        state.take_gradients(where, "add_zero");
+        state.take_gradients(where, "add_zero", detail::Writes::nobody);
         add_to(state, "add_zero", where);
     }
 

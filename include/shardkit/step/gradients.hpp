@@ -28,11 +28,13 @@ class Gradients {
   public:
     using owed = typename Placement::owed;
 
-    Gradients(Gradients&& other) noexcept : state_(std::exchange(other.state_, nullptr)), taken_(other.taken_) {}
+    Gradients(Gradients&& other) noexcept
+        : state_(std::exchange(other.state_, nullptr)), taken_(other.taken_), asked_(other.asked_) {}
     Gradients& operator=(Gradients&& other) noexcept {
         Gradients ending(std::move(other));  // ends the handle that this object held
         std::swap(state_, ending.state_);
         std::swap(taken_, ending.taken_);
+        std::swap(asked_, ending.asked_);
         return *this;
     }
     ~Gradients() {
@@ -52,11 +54,28 @@ class Gradients {
             return whole(State::Group::template index<P>);
         }
     }
+    /// Returns whether the backward pass must overwrite a parameter's gradient in this microbatch, every element of
+    /// it. It adds otherwise, as to earlier microbatches, and always where there is no OverwrittenGradient:
+    ///     const float beta = gradients.overwrites(Weight{}) ? 0 : 1;
+    /// The parameter is given by its type, name or number.
+    /// @throws UsageError after the handle was added; std::invalid_argument when the group has no such parameter
+    template <class P>
+    bool overwrites(const P& parameter, SourceLocation where = SourceLocation::current()) const {
+        if (state_ == nullptr) { refuse_added(where); }
+        asked_ = true;
+        if constexpr (ParamType<P> || AliasType<P>) {
+            constexpr bool in_group = State::Group::template contains<P>;
+            static_assert(in_group, "Gradients: this parameter is not in the group");
+            return state_->gradients().overwrites(State::Group::template index<P>);
+        } else {
+            return state_->gradients().overwrites(state_->geometry().number_of(parameter, where));
+        }
+    }
     /// Returns a view of the whole gradient of the parameter with that name or number.
     /// @throws UsageError after the handle was added; std::invalid_argument when the group has no such parameter
     template <class NameOrNumber>
     auto view(const NameOrNumber& parameter, SourceLocation where = SourceLocation::current()) const {
-        if (state_ == nullptr) { State::refuse_use(where, "gradient handle used after it was added"); }
+        if (state_ == nullptr) { refuse_added(where); }
         return whole(state_->geometry().number_of(parameter, where));
     }
 
@@ -64,12 +83,21 @@ class Gradients {
     friend detail::Access;
     Gradients(State& state, SourceLocation taken) noexcept : state_(&state), taken_(taken) {}
     State* release() noexcept { return std::exchange(state_, nullptr); }
+    [[noreturn]] static void refuse_added(SourceLocation where) {
+        State::refuse_use(where, "gradient handle used after it was added");
+    }
     auto whole(std::size_t parameter) const {
+        if (!asked_ && state_->gradients().overwrites(parameter)) [[unlikely]] {
+            state_->refuse_group(taken_,
+                                 "a gradient that was not zeroed is used, and nobody has asked whether it is to be "
+                                 "overwritten; expected gradients.overwrites(parameter) before");
+        }
         return state_->view(parameter, state_->gradients().full().data(), state_->gradient_generation(), taken_);
     }
 
     State* state_;
     SourceLocation taken_;
+    mutable bool asked_ = false;  // `overwrites` was called
 };
 
 }  // namespace SHARDKIT_BUILD
