@@ -40,9 +40,7 @@ void Optimizer<Engine>::step_in_backward(Accumulation<Engine>& accumulation, con
         groups,
         [&](detail::Group<Engine>& group) {
             if (!group.trainable()) { return; }
-            if (group.directed().any() != nullptr) {
-                group.refuse_group(where, "step_in_backward while a schedule is followed or a step recorded");
-            }
+            if (group.directed().led()) { group.refuse_group(where, "step_in_backward while a schedule is followed"); }
             if (group.step().added() > 0 || group.step().taken()) {
                 group.refuse_group(where, "step_in_backward after gradients were handed out; expected it before");
             }
@@ -73,6 +71,7 @@ void Optimizer<Engine>::update_group(detail::Group<Engine>& group, SourceLocatio
             ++number;
         },
         where);
+    group.announce_update(where);
     run_alone(group);
     group.end_update(backward_->stated, hash_of(choices(its)), where);
     group.release_gradients();

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include <shardkit/core/constexpr_vector.hpp>
-#include <shardkit/core/error.hpp>
 #include <shardkit/plan/batch_steps.hpp>
 #include <shardkit/plan/step_machine.hpp>
 
@@ -17,16 +16,8 @@ namespace shardkit::detail {
 class ModelStep {
   public:
     /// Begins a step in steady state.
-    /// @throws std::invalid_argument for a group whose gradients are released at its update: no schedule has such
-    /// steps
     SHARDKIT_CONSTEXPR_VECTOR explicit ModelStep(std::span<const GroupDescription> groups) : rows_(rows_of(groups)) {
-        for (std::size_t g = 0; g < rows_.size(); ++g) {
-            if (rows_[g].releases) {
-                throw_invalid_argument(SourceLocation{}, "a schedule of '", groups[g].path,
-                                       "' with GradientRelease::at_update, expected never");
-            }
-            groups_.push_back({.current = rows_[g].rests_current()});
-        }
+        for (const GroupRows& rows : rows_) { groups_.push_back({.current = rows.rests_current()}); }
     }
 
     constexpr std::size_t size() const noexcept { return rows_.size(); }

@@ -34,7 +34,7 @@ class BrokenRules {
     constexpr const StepRule* end() const noexcept { return rules_.data() + count_; }
 
   private:
-    std::array<StepRule, 7> rules_{};
+    std::array<StepRule, 8> rules_{};
     std::size_t count_ = 0;
 };
 
@@ -70,6 +70,8 @@ struct Applied {
     bool takes = false;                      ///< that buffer exists from here on
     bool gives_back = false;                 ///< that buffer is not needed after the act
     bool takes_addend = false;               ///< a second buffer exists while the act runs
+    bool takes_sums = false;                 ///< the leased buffer of reduced sums exists from here on
+    bool works_in_sums = false;              ///< it is needed
     bool begins_sum = false;                 ///< the buffer is zeroed, or overwritten by the backward pass
     SliceCarry carry{};                      ///< how the act's sum joins those of earlier microbatches
 };
@@ -114,6 +116,7 @@ constexpr bool is_reduced(const GroupStep& its, const GroupRows& rows) noexcept 
             break;
         case Act::use:
             require(its.current, StepRule::gather_before_use);
+            require(!its.updated, StepRule::windows_before_update);
             works_in(rows.leases_full, Role::gathered);
             next.unused = false;
             next.asked -= its.asked > 0 ? 1U : 0U;
@@ -164,6 +167,8 @@ constexpr bool is_reduced(const GroupStep& its, const GroupRows& rows) noexcept 
                 made.carry = rows.slices > 0 ? slice_carry(its.reductions) : SliceCarry{earlier, earlier};
             }
             made.takes_addend = rows.addend_bytes > 0 && made.carry.merges > 0;
+            made.works_in_sums = rows.reduced_bytes > 0;
+            made.takes_sums = made.works_in_sums && its.reductions == 0;
             made.calls = rows.called_by(act, made.carry.merges == 0);
             next.unreduced = 0;
             ++next.reductions;
@@ -174,6 +179,7 @@ constexpr bool is_reduced(const GroupStep& its, const GroupRows& rows) noexcept 
                     StepRule::add_before_reduce);
             require(has_all_slices(its, rows), StepRule::slices_one_by_one);
             made.calls = rows.called_by(act);
+            made.works_in_sums = rows.reduced_bytes > 0;
             next.reduced_further = next.done = true;
             break;
         case Act::norm:
@@ -193,6 +199,9 @@ constexpr bool is_reduced(const GroupStep& its, const GroupRows& rows) noexcept 
             require(!its.updated, StepRule::update_once);
             require(!rows.gathers || !its.unused, StepRule::gather_is_used);
             if (rows.gathers) { next.current = next.unused = false; }
+            works_in(rows.sums_in_gradients, Role::gradients);
+            made.gives_back = rows.sums_in_gradients;
+            made.works_in_sums = rows.reduced_bytes > 0;
             next.updated = next.done = true;
             break;
         default:

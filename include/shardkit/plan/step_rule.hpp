@@ -17,6 +17,7 @@ enum class StepRule : std::uint8_t {
     gather_is_used,          ///< a gathered copy is used before it is released, gathered again or updated
     window_open_at_close,    ///< a window that ends was open
     windows_end_in_step,     ///< no window is open at the group's update or at the end of the step
+    windows_before_update,   ///< no window opens behind the group's update
     gradients_of_trainable,  ///< a frozen group has none
     gradients_of_step,       ///< a group that was skipped or is completely reduced has none
     zero_before_add,         ///< a microbatch is added once, from a buffer that was handed out for it
@@ -34,13 +35,13 @@ enum class StepRule : std::uint8_t {
     within_limit             ///< the library's buffers fit the given number of bytes
 };
 /// The number of rules.
-inline constexpr std::size_t step_rule_count = 22;
+inline constexpr std::size_t step_rule_count = 23;
 
 /// Returns the rule's name, as errors give it.
 constexpr std::string_view name(StepRule rule) noexcept {
     constexpr std::array<std::string_view, step_rule_count> names{
         "group_exists",           "gather_before_use",    "gather_where_sharded", "gather_outside_windows",
-        "gather_is_used",         "window_open_at_close", "windows_end_in_step",  "gradients_of_trainable",
+        "gather_is_used",         "window_open_at_close", "windows_end_in_step",  "windows_before_update",  "gradients_of_trainable",
         "gradients_of_step",      "zero_before_add",      "add_before_zero",      "microbatches_in_order",
         "add_before_reduce",      "added_or_skipped",     "reduced_before_read",  "slices_one_by_one",
         "norm_before_updates",    "update_once",          "batches_in_order",     "batches_in_slots",
@@ -57,6 +58,7 @@ constexpr std::string_view sentence(StepRule rule) noexcept {
         "expected a use of the gathered copy before it is given back, gathered again or updated",
         "expected an open window of the group",
         "expected every window of the group to be closed by now",
+        "expected no window of the group between its update and the end of the step",
         "expected no gradients of a group that is frozen",
         "expected no gradients of a group that was skipped or whose reduction is done",
         "expected a gradient buffer that was taken for this microbatch and not yet added",

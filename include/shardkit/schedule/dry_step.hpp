@@ -55,6 +55,11 @@ class DryStep {
         static_cast<void>(of(group, where));
         return add_op(Act::close, group, window_microbatch(group));
     }
+    /// Lets each group be updated behind its last reduction, as Optimizer::step_in_backward does.
+    constexpr DryStep& step_in_backward() {
+        in_backward_ = true;
+        return *this;
+    }
     /// Takes a gradient buffer for a microbatch.
     SHARDKIT_CONSTEXPR_VECTOR DryStep& gradients(std::size_t group,
                                                  SourceLocation where = SourceLocation::current()) {
@@ -78,7 +83,8 @@ class DryStep {
     SHARDKIT_CONSTEXPR_VECTOR DryStep& finish(std::size_t group, SourceLocation where = SourceLocation::current()) {
         if (of(group, where).added == 0) { return *this; }
         groups_[group] = detail::apply_finish(groups_[group]).next;
-        return reduce_due(group);
+        reduce_due(group);
+        return in_backward_ && !groups_[group].updated ? update(group, where) : *this;
     }
     /// Declares that all microbatches of all groups were added.
     constexpr DryStep& reduce() {
@@ -106,10 +112,10 @@ class DryStep {
         static_cast<void>(of(group, where));
         return add_op(Act::update, group, 0);
     }
-    /// Makes the optimizer's step for all groups that have gradients.
+    /// Makes the optimizer's step for all groups that have gradients and are not updated yet.
     constexpr DryStep& step() {
         for (std::size_t group = 0; group < groups_.size(); ++group) {
-            if (has_gradients(group)) { update(group); }
+            if (has_gradients(group) && !groups_[group].updated) { update(group); }
         }
         return *this;
     }
@@ -153,6 +159,7 @@ class DryStep {
 
     detail::ModelStep groups_;
     std::size_t microbatches_;
+    bool in_backward_ = false;
     Schedule schedule_;
 };
 

@@ -163,7 +163,16 @@ Following<Engine> follow(const Groups<Engine>& model, std::span<const Schedule> 
     require_undirected(model, where);
     std::vector<Group<Engine>*> led;
     Access::walk(
-        model, [&](Group<Engine>& group) { led.push_back(&group); }, where);
+        model,
+        [&](Group<Engine>& group) {
+            led.push_back(&group);
+            if (group.geometry().table.releases) {
+                group.refuse_group(where,
+                                   "follow of a group with GradientRelease::at_update, expected never: a step that "
+                                   "follows a schedule makes its updates together");
+            }
+        },
+        where);
     auto cursor = std::make_unique<StepCursor<Engine>>(context, std::move(groups), std::move(led), schedules, where);
     cursor->lead();
     return Access::make<Following<Engine>>(std::move(cursor));

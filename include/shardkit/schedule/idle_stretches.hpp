@@ -92,7 +92,10 @@ SHARDKIT_CONSTEXPR_VECTOR std::vector<IdleStretch> idle_stretches(const Schedule
     const std::vector<std::size_t> next = next_of_group(schedule, groups.size());
     std::vector<IdleStretch> found;
     for (const ScheduledSlot& slot : slots) {
-        if (slot.use != SlotUse::addend) { add_idle_stretches(schedule, slot, next, found); }
+        // What an update releases is released as early as it can be.
+        const bool idles = slot.use == SlotUse::full_parameters ||
+                           (slot.use == SlotUse::full_gradients && !slot.given_back_by_compute());
+        if (idles) { add_idle_stretches(schedule, slot, next, found); }
     }
     std::vector<std::size_t> held = bytes_held(schedule, slots);
     std::vector<IdleStretch> ordered;

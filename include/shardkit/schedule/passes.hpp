@@ -19,7 +19,7 @@
 #include <shardkit/schedule/slots.hpp>
 
 // Passes: pure functions from a step to a better one. A pass keeps the acts of the program and their order; it moves,
-// adds or removes communication. A schedule that keeps the rules of a step still keeps them after a pass. A pass that
+// adds or removes communication; update_in_backward moves updates. A schedule that keeps the rules of a step still keeps them after a pass. A pass that
 // uses `groups` throws std::invalid_argument where they lack a group of the schedule.
 
 namespace shardkit {
@@ -194,6 +194,26 @@ SHARDKIT_CONSTEXPR_VECTOR Schedule reduce_last(const Schedule& schedule, std::sp
         if (!left_out) { made.add(op); }
     }
     return made;
+}
+
+/// Makes each group's update behind the last of its reductions and windows, instead of all updates at the end:
+/// gradient release. What a group with GradientRelease::at_update holds of gradients then exists until its own update
+/// only. A trainer makes such a step with Optimizer::step_in_backward, and `record` records it so.
+/// Memory:  gradients of the groups whose backward passes overlap, instead of the model's; results keep their bits
+/// @throws  std::invalid_argument for a step with a norm, or with batches of whole matrices: they need the gradients
+///          of all groups before the first update
+SHARDKIT_CONSTEXPR_VECTOR Schedule update_in_backward(Schedule schedule, std::span<const GroupDescription> groups,
+                                                      SourceLocation where = SourceLocation::current()) {
+    for (std::size_t i = 0; i < schedule.size(); ++i) {
+        if (schedule[i].act != Act::norm && !is_of_batch(schedule[i].act)) { continue; }
+        throw_invalid_argument(where, "update_in_backward: operation ", i, " (", describe(schedule[i], groups),
+                               ") needs the gradients of all groups before the first update, expected a step without");
+    }
+    for (std::size_t i = 0; i < schedule.size(); ++i) {
+        if (schedule[i].act != Act::update) { continue; }
+        schedule.move(i, detail::behind_group(schedule, i, schedule[i].group));
+    }
+    return schedule;
 }
 
 /// Starts each reduction behind the next group's gradient buffer, which then has memory of its own: that group's

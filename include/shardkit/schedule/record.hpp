@@ -32,11 +32,6 @@ void require_undirected(const Groups<Engine>& model, SourceLocation where) {
                                    "a schedule is followed already, or a step recorded; expected one at a time");
             }
             if (group.step().busy()) { group.refuse_group(where, "a step is under way; expected none"); }
-            if (group.geometry().table.releases) {
-                group.refuse_group(where,
-                                   "record or follow of a group with GradientRelease::at_update, expected never: "
-                                   "schedules have no step in backward");
-            }
         },
         where);
 }

@@ -233,6 +233,7 @@ class StepSimulation {
             begin = available(plan_.taken_by(i, SlotUse::full_parameters), std::max(begin, group.updated));
         } else {
             begin = available(plan_.taken_by(i, SlotUse::addend), std::max({begin, group.added, group.reduced}));
+            begin = available(plan_.taken_by(i, SlotUse::sums), begin);
         }
         now = begin + takes;
         times.communication += takes;
