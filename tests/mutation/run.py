@@ -311,6 +311,37 @@ SLICES = [
      "return keeps_gradients(its, rows);"),
 ]
 
+# What gradients that are not zeroed and steps in backward are made of.
+RELEASED = [
+    (GRADIENTS, "padding that is not zeroed", "Kernels::fill(stream, full().subspan(range.begin, range.size()), Gradient{});",
+     "static_cast<void>(range);"),
+    (GRADIENTS, "later microbatches overwrite", "overwrites_ = begins && overwrites && geometry_->overwritten_numel > 0;",
+     "overwrites_ = overwrites && geometry_->overwritten_numel > 0;"),
+    (GRADIENTS, "zeros that nobody writes", "overwrites_ = begins && overwrites && geometry_->overwritten_numel > 0;",
+     "overwrites_ = begins && geometry_->overwritten_numel > 0;"),
+    (GRADIENTS, "nothing is left unzeroed", "overwrites_ = begins && overwrites && geometry_->overwritten_numel > 0;",
+     "overwrites_ = false;"),
+    (GRADIENTS, "what is overwritten counted from the buffer's begin", "zeroed = p.range.end;", "static_cast<void>(p);"),
+    ("shardkit/param/attributes.hpp", "frozen gradients that nobody writes", "return overwritten && !frozen;",
+     "return overwritten;"),
+    ("shardkit/plan/step_machine.hpp", "each microbatch begins a sum", "made.begins_sum = !adds_on(its, rows);",
+     "made.begins_sum = true;"),
+    ("shardkit/plan/step_counts.hpp", "sums that begin counted once", "sums_begun += applied.begins_sum ? times : 0;",
+     "sums_begun += applied.begins_sum ? 1 : 0;"),
+    ("shardkit/plan/step_machine.hpp", "sums that the reduction releases", "works_in(rows.sums_in_gradients, Role::gradients);",
+     "static_cast<void>(rows);"),
+    ("shardkit/schedule/slots.hpp", "sums beside the gradients that take no memory",
+     "if (applied.works_in_sums) { works_in(SlotUse::sums, 2, applied.takes_sums, rows.reduced_bytes); }", "static_cast<void>(0);"),
+    ("shardkit/schedule/slots.hpp", "reductions that release in the compute lane", "slots[slot].ends = lane_of(op.act);",
+     "static_cast<void>(0);"),
+    ("shardkit/plan/step_machine.hpp", "windows behind an update", "require(!its.updated, StepRule::windows_before_update);",
+     "static_cast<void>(0);"),
+    ("shardkit/schedule/passes.hpp", "updates that stay at the end",
+     "schedule.move(i, detail::behind_group(schedule, i, schedule[i].group));", "static_cast<void>(i);"),
+    ("shardkit/optim/step_in_backward.hpp", "updates that are not recorded", "group.announce_update(where);",
+     "static_cast<void>(where);"),
+]
+
 
 # What comparisons of replicas and hashes over ranks are made of, by statements and by expressions.
 REPLICAS = "shardkit/optim/verify_replicas.hpp"
@@ -683,6 +714,7 @@ def main():
         Target("tree", ROOT / "include", [], "tree_killer.cpp", statements=TREE),
         Target("replicas", ROOT / "include", [], "replicas_killer.cpp", statements=COMPARED,
                expressions=COMPARED_EXPRESSIONS),
+        Target("released", ROOT / "include", [], "released_killer.cpp", flags=["-pthread"], statements=RELEASED),
         Target("slices", ROOT / "include", [], "slices_killer.cpp", flags=["-pthread"], statements=SLICES),
         Target("layers", ROOT / "include", ["shardkit/tensor_parallel", "shardkit/context_parallel"],
                "trainer_killer.cpp", *trainer),

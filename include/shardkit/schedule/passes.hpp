@@ -19,8 +19,9 @@
 #include <shardkit/schedule/slots.hpp>
 
 // Passes: pure functions from a step to a better one. A pass keeps the acts of the program and their order; it moves,
-// adds or removes communication; update_in_backward moves updates. A schedule that keeps the rules of a step still keeps them after a pass. A pass that
-// uses `groups` throws std::invalid_argument where they lack a group of the schedule.
+// adds or removes communication; update_in_backward moves updates. A schedule that keeps the rules of a step still
+// keeps them after a pass. A pass that uses `groups` throws std::invalid_argument where they lack a group of the
+// schedule.
 
 namespace shardkit {
 
@@ -202,12 +203,13 @@ SHARDKIT_CONSTEXPR_VECTOR Schedule reduce_last(const Schedule& schedule, std::sp
 /// Memory:  gradients of the groups whose backward passes overlap, instead of the model's; results keep their bits
 /// @throws  std::invalid_argument for a step with a norm, or with batches of whole matrices: they need the gradients
 ///          of all groups before the first update
-SHARDKIT_CONSTEXPR_VECTOR Schedule update_in_backward(Schedule schedule, std::span<const GroupDescription> groups,
+SHARDKIT_CONSTEXPR_VECTOR Schedule update_in_backward(Schedule schedule, std::span<const GroupDescription> /*groups*/,
                                                       SourceLocation where = SourceLocation::current()) {
     for (std::size_t i = 0; i < schedule.size(); ++i) {
         if (schedule[i].act != Act::norm && !is_of_batch(schedule[i].act)) { continue; }
-        throw_invalid_argument(where, "update_in_backward: operation ", i, " (", describe(schedule[i], groups),
-                               ") needs the gradients of all groups before the first update, expected a step without");
+        throw_invalid_argument(
+            where, "update_in_backward: operation ", i, ", ", name(schedule[i].act),
+            ", needs the gradients of all groups before the first update, expected a step without");
     }
     for (std::size_t i = 0; i < schedule.size(); ++i) {
         if (schedule[i].act != Act::update) { continue; }

@@ -65,7 +65,8 @@ constexpr std::array<std::uint64_t, 2> arenas() {
 
 // In place, a group's gradients are its sums, which its update releases. Only one group's are left of four.
 static_assert(arenas<sk::NoShard, sk::Precision<float>>() == std::array<std::uint64_t, 2>{4 * full * 4, full * 4});
-static_assert(arenas<sk::ShardOptimizer, sk::Precision<float>>() == std::array<std::uint64_t, 2>{4 * full * 4, full * 4});
+static_assert(arenas<sk::ShardOptimizer, sk::Precision<float>>() ==
+              std::array<std::uint64_t, 2>{4 * full * 4, full * 4});
 // The shard of the sums lies beside the bf16 gradients, which the reduction releases.
 static_assert(arenas<sk::ShardGradOp, Mixed>() ==
               std::array<std::uint64_t, 2>{full * 2 + 4 * (full / 2 * 4), full * 2 + full / 2 * 4});
@@ -96,9 +97,9 @@ TEST_CASE("a recorded step in backward is the pass of the plain one, and the dry
         sk::threads::run(sk::DeviceMesh<4>{}, [&](auto& rank) {
             std::vector<Layer> layers;
             for (int l = 0; l < 3; ++l) {
-                layers.emplace_back(rank, "layers." + std::to_string(l), Layer::Tensors{},
-                                    Layer::Options{.policy = policy,
-                                                   .gradient_release = sk::GradientRelease::at_update});
+                layers.emplace_back(
+                    rank, "layers." + std::to_string(l), Layer::Tensors{},
+                    Layer::Options{.policy = policy, .gradient_release = sk::GradientRelease::at_update});
             }
             sk::Model model{layers};
             sk::SGD optimizer{model, {.learning_rate = 0.5}};
@@ -141,11 +142,10 @@ TEST_CASE("a step that needs all gradients at once is not released") {
             [&] { static_cast<void>(sk::update_in_backward(step, released_groups)); });
     };
     CHECK(has(refused(sk::layered_step(released_groups)),
-              "(norm of all groups) needs the gradients of all groups before the first update, expected a step "
-              "without"));
+              ", norm, needs the gradients of all groups before the first update, expected a step without"));
     sk::DryStep matrices(released_groups);
     matrices.add_zero(0).matrices(1).update(0);
-    CHECK(has(refused(matrices.schedule()), "needs the gradients of all groups before the first update"));
+    CHECK(has(refused(matrices.schedule()), ", direct, needs the gradients of all groups before the first update"));
 }
 
 TEST_CASE("what a step in backward must not do is found by the check") {
@@ -157,7 +157,7 @@ TEST_CASE("what a step in backward must not do is found by the check") {
         return made;
     };
     CHECK(broken(step().schedule()) == "");
-    CHECK(broken(step().unshard(2).reshard(2).schedule()) == "windows_before_update ");
+    CHECK(has(broken(step().unshard(2).reshard(2).schedule()), "windows_before_update "));
     CHECK(broken(step().global_norm().schedule()) == "norm_before_updates ");
     CHECK(broken(step().gradients(1).add(1).schedule()) != "");
     // An update in front of its reduction reads what is not reduced; one that is missing never comes.
@@ -191,9 +191,8 @@ TEST_CASE("an update in backward waits for its reduction, and the next group's g
     CHECK(sk::arena_bytes(overlapped, groups) == sk::ByteCount(2 * full * 4));
     // Nothing is left to undo: the pass has released what it could.
     const sk::Schedule least = sk::update_in_backward(plain, groups);
-    CHECK(has(thrown_message<std::invalid_argument>([&] {
-                  static_cast<void>(sk::memory_limit(least, groups, sk::ByteCount(1)));
-              }),
+    CHECK(has(thrown_message<std::invalid_argument>(
+                  [&] { static_cast<void>(sk::memory_limit(least, groups, sk::ByteCount(1))); }),
               "which the step needs without any prefetching"));
     CHECK(sk::memory_limit(least, groups, sk::peak(least, groups)) == least);
 }

@@ -144,7 +144,8 @@ const std::vector<sk::Schedule>& broken_steps() {
                                        of({Act::reduce}),
                                        of({Act::norm}),
                                        of({Act::zero, Act::add}),
-                                       of({Act::zero, Act::add, Act::reduce, Act::update, Act::update})};
+                                       of({Act::zero, Act::add, Act::reduce, Act::update, Act::update}),
+                                       of({Act::zero, Act::add, Act::reduce, Act::update, Act::gather, Act::use})};
         sk::Schedule out_of_order;
         out_of_order.add({Act::zero, 0, 1});
         made.push_back(out_of_order);
@@ -194,7 +195,8 @@ std::string simulated() {
     const std::array seconds{sk::GroupSeconds{1, 2, 0}, sk::GroupSeconds{1, 2, 0}};
     return each([&](const Model& model) {
         const sk::StepTimes times =
-            sk::simulate(model.step, model.groups, mesh.grid(), {seconds, {sk::TimeModel::links({0, 100})}});
+            sk::simulate(model.step, model.groups, mesh.grid(),
+                         {.groups = seconds, .links = {sk::TimeModel::links({0, 100})}, .zeroing = 0.5});
         return std::to_string(times.communication) + " of " + std::to_string(times.seconds);
     });
 }
@@ -204,12 +206,16 @@ std::string traffic(const sk::TrafficPlan& plan) {
     return said;
 }
 std::string scheduled_plan() {
-    return each([](const Model& model) { return traffic(sk::plan(model.step, model.groups, mesh.grid()).traffic); });
+    return each([](const Model& model) {
+        const sk::Plan made = sk::plan(model.step, model.groups, mesh.grid());
+        return traffic(made.traffic) + std::to_string(made.zeroed.value);
+    });
 }
 std::string plan() {
     return each([](const Model& model) {
         const sk::Plan made = sk::plan(model.groups, mesh.grid(), {.microbatches = 2});
-        return traffic(made.traffic) + std::to_string(made.memory.total().value);
+        return traffic(made.traffic) + std::to_string(made.memory.total().value) + ' ' +
+               std::to_string(made.zeroed.value);
     });
 }
 /// What a verb throws, without its place.
@@ -395,6 +401,8 @@ TEST_CASE("a fact that is taken out of the step machine is missed by every reade
     CHECK(missed_by(of(Act::reduce, [](auto& made, const auto&) { made.takes_addend = false; })) ==
           "plan, simulate, slots");
     CHECK(missed_by(of(Act::reduce, [](auto& made, const auto&) { made.carry = {1, 1}; })) == "follow, groups");
+    CHECK(missed_by(of(Act::zero, [](auto& made, const auto&) { made.begins_sum = false; })) ==
+          "plan, scheduled plan, simulate");
 }
 
 TEST_CASE(

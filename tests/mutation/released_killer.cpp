@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+// The program that every mutant of gradients that are not zeroed, of steps in backward and of elements of one byte
+// must fail: the bits of zeroed gradients, what lies between parameters, and the arena, rules and times of a
+// schedule.
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <shardkit/backend/threads/run.hpp>
+#include <shardkit/mesh/device_mesh.hpp>
+#include <shardkit/optim/sgd.hpp>
+#include <shardkit/policy/dynamic_policy.hpp>
+#include <shardkit/policy/full_shard.hpp>
+#include <shardkit/policy/no_shard.hpp>
+#include <shardkit/policy/shard_grad_op.hpp>
+#include <shardkit/policy/shard_optimizer.hpp>
+#include <shardkit/schedule.hpp>
+#include <shardkit/sharded/sharded.hpp>
+#include <shardkit/step/plan_model.hpp>
+
+namespace sk = shardkit;
+
+namespace {
+
+void expect(const char* what, bool holds) {
+    if (holds) { return; }
+    std::printf("%s\n", what);
+    std::exit(1);
+}
+
+using Layer = sk::Sharded<sk::TensorList<float>, sk::DynamicPolicy, sk::threads::Engine>;
+
+sk::TensorList<float> tensors(bool overwritten) {
+    return {{"up", {5, 7}, {.overwritten = overwritten}},
+            {"bias", {3}},
+            {"down", {7, 5}, {.overwritten = overwritten}},
+            {"table", {3}, {.frozen = true, .overwritten = overwritten}}};
+}
+
+/// The parameters after two steps of two microbatches, of which rank 0 does not use the last.
+std::vector<float> trained(const sk::DynamicPolicy& policy, bool overwritten) {
+    std::vector<float> all;
+    sk::threads::run(sk::DeviceMesh<2>{}, [&](auto& rank) {
+        Layer layer{rank, "layer", tensors(overwritten), Layer::Options{policy}};
+        sk::Model model{layer};
+        sk::SGD optimizer{model, {.learning_rate = 0.5}};
+        for (int step = 0; step < 2; ++step) {
+            sk::Accumulation accumulation{model, 2};
+            for (int microbatch = 0; microbatch < 2; ++microbatch) {
+                if (microbatch == 1 && rank.rank() == 0) {
+                    accumulation.add_zero(layer);
+                    continue;
+                }
+                auto gradients = accumulation.gradients(layer);
+                for (const char* const name : {"up", "bias", "down"}) {
+                    const bool overwrites = gradients.overwrites(name);
+                    float number = 0.25F + static_cast<float>(rank.rank());
+                    for (float& element : gradients.view(name)) { element = overwrites ? number : element + number; }
+                }
+                accumulation.add(std::move(gradients));
+            }
+            optimizer.step(std::move(accumulation));
+        }
+        for (const char* const name : {"up", "bias", "down"}) {
+            std::vector<float> values(name == std::string("bias") ? 3 : 35);
+            layer.read_full(name, values);
+            if (rank.rank() == 0) { all.insert(all.end(), values.begin(), values.end()); }
+        }
+    });
+    return all;
+}
+
+void check_zeros() {
+    for (const sk::DynamicPolicy& policy : {sk::DynamicPolicy(sk::NoShard{}), sk::DynamicPolicy(sk::ShardOptimizer{}),
+                                            sk::DynamicPolicy(sk::FullShard{})}) {
+        expect("other bits than with zeroed gradients", trained(policy, true) == trained(policy, false));
+    }
+    sk::threads::run(sk::DeviceMesh<1>{}, [&](auto& rank) {
+        Layer layer{rank, "layer", tensors(true), Layer::Options{sk::DynamicPolicy(sk::FullShard{})}};
+        sk::Model model{layer};
+        auto& state = sk::detail::Access::state(layer);
+        sk::Accumulation accumulation{model};
+        {
+            const auto spoiled = accumulation.gradients(layer);
+            for (float& element : state.gradients().full()) { element = 7; }
+        }
+        const auto handle = accumulation.gradients(layer);
+        const auto full = state.gradients().full();
+        std::size_t left = 0;
+        for (const std::size_t p : {0U, 2U}) {
+            const sk::IndexRange range = state.geometry().parameters[p].range;
+            for (std::size_t i = range.begin; i < range.end; ++i) { left += full[i] == 7 ? 1U : 0U; }
+        }
+        std::size_t zeros = 0;
+        for (const float element : full) { zeros += element == 0 ? 1U : 0U; }
+        expect("gradients that are overwritten were zeroed", left == 70);
+        expect("what lies between them was not", zeros == full.size() - 70);
+    });
+}
+
+struct Weight : sk::Param<"weight", float, 64, 32> {};
+using Mixed = sk::Precision<float, sk::bf16, float, float>;
+constexpr std::size_t full_numel = 64 * 32;
+
+template <class Policy, class Precision>
+std::vector<sk::GroupDescription> released() {
+    sk::ShardedOptions<sk::Params<Weight>, Policy> options;
+    options.gradient_release = sk::GradientRelease::at_update;
+    std::vector<sk::GroupDescription> groups;
+    for (const char* const name : {"a", "b", "c"}) {
+        groups.push_back(
+            sk::describe_group<Weight, Policy, Precision>(name, {}, sk::DeviceMesh<2>{}.grid(), options));
+    }
+    return groups;
+}
+template <class Policy, class Precision>
+void check_arena(std::uint64_t at_end, std::uint64_t in_backward) {
+    const auto groups = released<Policy, Precision>();
+    const sk::Schedule step = sk::layered_step(groups, {.norms = 0});
+    expect("another arena of a plain step", sk::arena_bytes(step, groups).value == at_end);
+    const sk::Schedule early = sk::update_in_backward(step, groups);
+    expect("another arena of a step in backward", sk::arena_bytes(early, groups).value == in_backward);
+    expect("a step in backward breaks a rule", sk::check(early, groups).empty());
+}
+
+void check_schedules() {
+    check_arena<sk::NoShard, sk::Precision<float>>(3 * full_numel * 4, full_numel * 4);
+    check_arena<sk::ShardGradOp, Mixed>(full_numel * 2 + 3 * (full_numel / 2 * 4),
+                                        full_numel * 2 + full_numel / 2 * 4);
+    const auto groups = released<sk::ShardOptimizer, sk::Precision<float>>();
+    sk::DryStep again(groups);
+    again.step_in_backward();
+    for (const std::size_t g : {2U, 1U, 0U}) { again.unshard(g).gradients(g).reshard(g).add(g); }
+    again.unshard(2).reshard(2);
+    bool found = false;
+    for (const sk::Violation& violation : sk::check(again.schedule(), groups)) {
+        found = found || violation.rule == sk::StepRule::windows_before_update;
+    }
+    expect("a window behind its group's update", found);
+    // What overlaps a reduction can be undone, and its bytes are then those of the plain step.
+    const std::array kept{sk::describe_group<Weight, sk::FullShard>("a", {}, sk::DeviceMesh<2>{}.grid()),
+                          sk::describe_group<Weight, sk::FullShard>("b", {}, sk::DeviceMesh<2>{}.grid())};
+    const sk::Schedule plain = sk::layered_step(kept);
+    const sk::Schedule overlapped = sk::overlap_reductions(plain, kept);
+    expect("an overlap that is not undone",
+           sk::memory_limit(overlapped, kept, sk::peak(plain, kept)) == plain && !(overlapped == plain));
+    // Bytes that are zeroed: of all microbatches where each is reduced.
+    const auto zeroed = [&](std::size_t microbatches, const auto& of) {
+        return sk::plan(of, sk::DeviceMesh<2>{}.grid(), {.microbatches = microbatches}).zeroed.value;
+    };
+    expect("other bytes zeroed",
+           zeroed(5, kept) == 5 * 2 * full_numel * 4 && zeroed(5, groups) == 3 * full_numel * 4);
+}
+
+void check_record() {
+    sk::threads::run(sk::DeviceMesh<2>{}, [&](auto& rank) {
+        Layer layer{rank, "layer", tensors(false), Layer::Options{sk::DynamicPolicy(sk::NoShard{})}};
+        sk::Model model{layer};
+        sk::SGD optimizer{model, {.learning_rate = 0.5}};
+        const sk::Schedule recorded = sk::record(model, [&] {
+            sk::Accumulation accumulation{model};
+            optimizer.step_in_backward(accumulation);
+            accumulation.add_zero(layer);
+            optimizer.step(std::move(accumulation));
+        });
+        std::size_t updates = 0;
+        for (const sk::Op& op : recorded.ops()) { updates += op.act == sk::Act::update ? 1U : 0U; }
+        expect("an update that is not recorded", updates == 1);
+    });
+}
+
+}  // namespace
+
+int main() {
+    check_zeros();
+    check_schedules();
+    check_record();
+    std::puts("released");
+}
