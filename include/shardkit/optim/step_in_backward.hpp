@@ -40,7 +40,9 @@ void Optimizer<Engine>::step_in_backward(Accumulation<Engine>& accumulation, con
         groups,
         [&](detail::Group<Engine>& group) {
             if (!group.trainable()) { return; }
-            if (group.directed().led()) { group.refuse_group(where, "step_in_backward while a schedule is followed"); }
+            if (group.directed().led()) {
+                group.refuse_group(where, "step_in_backward while a schedule is followed");
+            }
             if (group.step().added() > 0 || group.step().taken()) {
                 group.refuse_group(where, "step_in_backward after gradients were handed out; expected it before");
             }

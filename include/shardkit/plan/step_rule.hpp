@@ -40,12 +40,12 @@ inline constexpr std::size_t step_rule_count = 23;
 /// Returns the rule's name, as errors give it.
 constexpr std::string_view name(StepRule rule) noexcept {
     constexpr std::array<std::string_view, step_rule_count> names{
-        "group_exists",           "gather_before_use",    "gather_where_sharded", "gather_outside_windows",
-        "gather_is_used",         "window_open_at_close", "windows_end_in_step",  "windows_before_update",  "gradients_of_trainable",
-        "gradients_of_step",      "zero_before_add",      "add_before_zero",      "microbatches_in_order",
-        "add_before_reduce",      "added_or_skipped",     "reduced_before_read",  "slices_one_by_one",
-        "norm_before_updates",    "update_once",          "batches_in_order",     "batches_in_slots",
-        "batches_before_updates", "within_limit"};
+        "group_exists",           "gather_before_use",      "gather_where_sharded", "gather_outside_windows",
+        "gather_is_used",         "window_open_at_close",   "windows_end_in_step",  "windows_before_update",
+        "gradients_of_trainable", "gradients_of_step",      "zero_before_add",      "add_before_zero",
+        "microbatches_in_order",  "add_before_reduce",      "added_or_skipped",     "reduced_before_read",
+        "slices_one_by_one",      "norm_before_updates",    "update_once",          "batches_in_order",
+        "batches_in_slots",       "batches_before_updates", "within_limit"};
     return names[static_cast<std::size_t>(rule)];
 }
 /// Returns what the rule asks for, as a sentence.

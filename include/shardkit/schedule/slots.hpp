@@ -24,8 +24,8 @@ struct ScheduledSlot {
     std::size_t begin = 0;
     std::size_t end = 0;
     std::size_t bytes = 0;
-    std::size_t offset = 0;      ///< in the arena
-    Lane ends = Lane::compute;   ///< the lane of the operation that releases it
+    std::size_t offset = 0;     ///< in the arena
+    Lane ends = Lane::compute;  ///< the lane of the operation that releases it
     /// Earlier slots with the same bytes: the latest one that the compute lane released, and the latest of a
     /// communication lane, in this step or if there is none, in the step before. `none` if there is no such slot.
     std::array<std::size_t, 2> after{none, none};
