@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expected-error: TensorList<Element>: the element type is one of double, float, bf16, fp16
+// expected-error: TensorList<Element>: the element type is double, float, bf16, fp16, std::byte, or one
 #include <shardkit/param/tensor_list.hpp>
 
 #include "model.hpp"

@@ -7,11 +7,13 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <exception>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include <shardkit/backend/threads/run.hpp>
+#include <shardkit/checkpoint.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/optim/sgd.hpp>
 #include <shardkit/policy/dynamic_policy.hpp>
@@ -22,6 +24,8 @@
 #include <shardkit/schedule.hpp>
 #include <shardkit/sharded/sharded.hpp>
 #include <shardkit/step/plan_model.hpp>
+
+#include "temporary_folder.hpp"
 
 namespace sk = shardkit;
 
@@ -174,9 +178,64 @@ void check_record() {
     });
 }
 
+/// Multiples of 1 / Denominator.
+template <int Denominator>
+struct Fixed {
+    std::int8_t code = 0;
+
+    Fixed() = default;
+    explicit Fixed(float value) noexcept : code(static_cast<std::int8_t>(value * Denominator)) {}
+    explicit operator float() const noexcept { return static_cast<float>(code) / Denominator; }
+};
+
+}  // namespace
+
+template <int Denominator>
+struct shardkit::element_traits<Fixed<Denominator>> {
+    static constexpr ElementType type = ElementType::uint8;
+    using Arithmetic = float;
+    static constexpr double scale = 1.0 / Denominator;
+};
+
+namespace {
+
+template <class F>
+bool throws(F&& f) {
+    try {
+        f();
+    } catch (const std::exception&) { return true; }
+    return false;
+}
+
+template <class Element, class Rank>
+auto row(Rank& rank, bool frozen = true) {
+    return sk::Sharded<sk::TensorList<Element>, sk::FullShard, sk::EngineOf<Rank>>{
+        rank, "row", {{"w", {4}, {.frozen = frozen}}}};
+}
+
+void check_bytes() {
+    const temporary_folder::Folder folder;
+    sk::threads::run(sk::DeviceMesh<1>{}, [&](auto& rank) {
+        {
+            auto eighths = row<Fixed<8>>(rank);
+            sk::save(rank, folder.path(), 0, sk::CheckpointState{sk::Model{eighths}});
+        }
+        const std::string saved = sk::latest(rank, folder.path())->path;
+        const auto loads = [&](auto element) {
+            auto other = row<decltype(element)>(rank);
+            return !throws([&] { sk::load(rank, saved, sk::CheckpointState{sk::Model{other}}); });
+        };
+        expect("codes of the same scale", loads(Fixed<8>{}));
+        expect("codes of another scale", !loads(Fixed<16>{}));
+        expect("codes taken for bytes", !loads(std::byte{}));
+        expect("bytes that are trained", throws([&] { row<std::byte>(rank, false); }));
+    });
+}
+
 }  // namespace
 
 int main() {
+    check_bytes();
     check_zeros();
     check_schedules();
     check_record();

@@ -340,6 +340,14 @@ RELEASED = [
      "schedule.move(i, detail::behind_group(schedule, i, schedule[i].group));", "static_cast<void>(i);"),
     ("shardkit/optim/step_in_backward.hpp", "updates that are not recorded", "group.announce_update(where);",
      "static_cast<void>(where);"),
+    ("shardkit/checkpoint/checkpoint_plan.hpp", "codes without their scale",
+     "metadata.emplace_back(concat(scale_mark, name), number_text(values.code_scale));", "static_cast<void>(name);"),
+    ("shardkit/checkpoint/checkpoint_files.hpp", "scales that are not read", "tensors_[scaled->second].scale = value;",
+     "static_cast<void>(value);"),
+]
+RELEASED_EXPRESSIONS = [
+    ("shardkit/checkpoint/load_run.hpp", "codes of any scale loaded", "if ([[from->scale != scale]]) {", "false"),
+    ("shardkit/plan/group_description.hpp", "bytes that are trained", "if ([[p.frozen]]) { continue; }", "true"),
 ]
 
 
@@ -714,7 +722,8 @@ def main():
         Target("tree", ROOT / "include", [], "tree_killer.cpp", statements=TREE),
         Target("replicas", ROOT / "include", [], "replicas_killer.cpp", statements=COMPARED,
                expressions=COMPARED_EXPRESSIONS),
-        Target("released", ROOT / "include", [], "released_killer.cpp", flags=["-pthread"], statements=RELEASED),
+        Target("released", ROOT / "include", [], "released_killer.cpp", flags=["-pthread", f"-I{ROOT / 'tests'}"], statements=RELEASED,
+               expressions=RELEASED_EXPRESSIONS),
         Target("slices", ROOT / "include", [], "slices_killer.cpp", flags=["-pthread"], statements=SLICES),
         Target("layers", ROOT / "include", ["shardkit/tensor_parallel", "shardkit/context_parallel"],
                "trainer_killer.cpp", *trainer),

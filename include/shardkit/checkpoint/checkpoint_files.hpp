@@ -37,6 +37,7 @@ class CheckpointFiles {
         std::uint32_t crc32c = 0;
         bool used = false;  ///< asked for, or represented by another tensor that was
         bool read = false;
+        std::string scale{};  ///< of codes of 8 bits, as the metadata gives it; empty without one
     };
 
     /// Opens the folder of a checkpoint that `save` has written. @throws FileError
@@ -175,6 +176,11 @@ class CheckpointFiles {
                                 expected != nullptr ? digest->second : 0});
         }
         add_aliases(header, kind);
+        for (const auto& [key, value] : header.metadata) {
+            if (!key.starts_with(scale_mark)) { continue; }
+            const auto scaled = known_.find(std::pair(kind, key.substr(scale_mark.size())));
+            if (scaled != known_.end()) { tensors_[scaled->second].scale = value; }
+        }
     }
     /// Reads the names that stand for other tensors. Our own metadata store "alias:b" -> "a". Other writers of
     /// safetensors drop tensors that share memory, and store "b" -> "a".

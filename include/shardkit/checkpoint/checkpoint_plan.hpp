@@ -25,6 +25,7 @@
 #include <shardkit/core/json_string.hpp>
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/fnv.hpp>
+#include <shardkit/detail/number_text.hpp>
 #include <shardkit/detail/to_size.hpp>
 
 namespace shardkit::detail {
@@ -182,6 +183,9 @@ class CheckpointPlan {
                     if (values.of[p] == 0) { continue; }
                     for (auto& [name, order] : values.stored(names, p, where_)) {
                         stored_names[p] += concat(stored_names[p].empty() ? "" : " ", name);
+                        if (values.code_scale > 0 && order.begin() == 0) {
+                            metadata.emplace_back(concat(scale_mark, name), number_text(values.code_scale));
+                        }
                         const std::uint64_t bytes = order.numel() * size_of(values.type);
                         tensors.push_back({g, v, p, order, std::move(name), values.type, 0, bytes});
                     }
@@ -221,6 +225,15 @@ class CheckpointPlan {
                 throw_invalid_argument(where_, "checkpoint: ", what(first), " and ", what(tensor),
                                        " are both stored as '", safetensors::detail::shown(tensor.name),
                                        "': expected a name for each tensor");
+            }
+            const auto scale = [&](const PlannedTensor& of) {
+                return state.groups[of.group]->values[of.values]->code_scale;
+            };
+            if (scale(first) != scale(tensor)) {
+                throw_invalid_argument(where_, "checkpoint: ", what(first), " and ", what(tensor), " share '",
+                                       safetensors::detail::shown(tensor.name), "', as codes with scales of ",
+                                       number_text(scale(first)), " and ", number_text(scale(tensor)),
+                                       ": expected one scale");
             }
             if (!(first.order.shape() == tensor.order.shape()) || first.type != tensor.type) {
                 throw_invalid_argument(where_, "checkpoint: ", what(first), " and ", what(tensor), " share '",

@@ -32,8 +32,7 @@ constexpr bool is_read(safetensors::DType type, ElementType to) noexcept {
     return type == f64 || type == f32 || type == bf16 || type == f16;
 }
 constexpr std::string_view expected_types(ElementType to) noexcept {
-    return to == ElementType::uint8 ? "U8: the optimizer keeps its states in blocks of 8 bits"
-                                    : "F64, F32, BF16 or F16";
+    return to == ElementType::uint8 ? "U8: codes of 8 bits, or opaque bytes" : "F64, F32, BF16 or F16";
 }
 constexpr bool same_elements(safetensors::DType from, ElementType to) noexcept { return from == dtype_of(to); }
 

@@ -55,6 +55,8 @@ struct NumberedName {
 
 /// The metadata key under which a checkpoint's file names its kind, unless it is a model: "state/exp_avg".
 inline constexpr std::string_view kind_key = "shardkit.kind";
+/// Precedes the name of a tensor of codes, in the metadata's key of the codes' scale.
+inline constexpr std::string_view scale_mark = "scale:";
 
 /// The kind of the file with everything that belongs to no group; see StoredKind::file.
 inline constexpr std::string_view scalars_file = "state/scalars";

@@ -105,9 +105,10 @@ class SafetensorsFile {
                                    ": read of elements ", first, " to ", first, " + ", values.size(), ", it has ",
                                    tensor.numel());
         }
-        if (!detail::is_read(tensor.type, ElementType::fp32)) {
+        if (!detail::is_read(tensor.type, element_type_of<T>)) {
             throw_invalid_argument(where, "'", path(), "' tensor '", tensor.name, "': elements of type ",
-                                   safetensors::name(tensor.type), ", expected F64, F32, BF16 or F16");
+                                   safetensors::name(tensor.type), ", expected ",
+                                   detail::expected_types(element_type_of<T>));
         }
         const std::size_t stored = safetensors::bits_of(tensor.type) / 8;
         const std::size_t begin = header_.data_begin + tensor.bytes.begin + first * stored;

@@ -37,6 +37,7 @@ struct SavedKind {
     IndexRange saved;        ///< elements of the flat buffer that this rank can save; other ranks may have them too
     IndexRange loaded;       ///< elements that this rank must load; they include `saved`
     std::vector<char> of{};  ///< whether each parameter has such values
+    double code_scale = 0;   ///< of elements that are codes with a scale of their type; 0 for others
 };
 
 /// A group's values of one kind, without their element type.
@@ -100,7 +101,7 @@ class SavedValuesOf : public SavedValues {
                   const GroupCommunicators<Engine>& communicators, StoredKind of_kind, std::span<T> memory,
                   IndexRange held, std::vector<char> parameters)
         : SavedValues({of_kind, element_type_of<T>, host_reads<Engine> || lies_offloaded(group, of_kind),
-                       group.updated, held, std::move(parameters)},
+                       group.updated, held, std::move(parameters), scale_of<T>},
                       group),
           context_(context),
           group_(group),

@@ -30,7 +30,8 @@ constexpr std::size_t size_of(ElementType type) noexcept {
 
 /// Describes an element type to the library (a customisation point). Specialise it for another storage type, for
 /// example a toolkit's own bfloat16. Members: `type` (the ElementType that represents it) and `Arithmetic` (the type
-/// of its sums, to and from which it converts explicitly).
+/// of its sums, to and from which it converts explicitly). Where elements of one byte are codes that stand for a
+/// multiple of a number, `scale` is that number: checkpoints have it beside the codes, and refuse codes with another.
 template <class T>
 struct element_traits {};
 
@@ -61,6 +62,11 @@ struct element_traits<std::uint32_t> : detail::ElementTraits<ElementType::uint32
 template <>
 struct element_traits<std::uint8_t> : detail::ElementTraits<ElementType::uint8, std::uint8_t> {};
 
+/// Bytes that the library moves and stores, and whose meaning it does not know: the elements of a group that is
+/// frozen whole, as of quantised weights under adapters. `Arithmetic` is there for code that such a group never runs.
+template <>
+struct element_traits<std::byte> : detail::ElementTraits<ElementType::uint8, float> {};
+
 /// The type in which sums over elements of type T are made: float for 16-bit types, T otherwise.
 template <class T>
 using Arithmetic = typename element_traits<T>::Arithmetic;
@@ -72,11 +78,26 @@ concept Element = std::is_trivially_copyable_v<T> && requires {
     typename element_traits<T>::Arithmetic;
 } && sizeof(T) == size_of(element_traits<T>::type);
 
-/// A parameter can be made of elements of type T: fp64, fp32, bf16, fp16.
+/// A parameter can be made of elements of type T: fp64, fp32, bf16, fp16, std::byte, and types of your own.
 template <class T>
 concept FloatingElement = Element<T> && std::floating_point<Arithmetic<T>>;
 
 namespace detail {
+/// Whether elements of type T have no value that the library knows.
+template <class T>
+inline constexpr bool is_opaque = std::is_same_v<T, std::byte>;
+/// The number of which the codes of type T are multiples; 0 for a type without.
+template <class T>
+inline constexpr double scale_of = [] {
+    if constexpr (requires { element_traits<T>::scale; }) {
+        static_assert(sizeof(T) == 1 && element_traits<T>::scale > 0,
+                      "element_traits: a scale is a number above zero, and its codes have one byte");
+        return static_cast<double>(element_traits<T>::scale);
+    } else {
+        return 0.0;
+    }
+}();
+
 /// Whether every value of T is unchanged after a conversion to Wide and back.
 template <FloatingElement Wide, FloatingElement T>
 inline constexpr bool holds_exactly = std::same_as<Wide, T> ||

@@ -50,6 +50,14 @@ struct ValuesRules {
     static constexpr bool can_be_written = detail::can_be_written<std::remove_reference_t<V>>();
     static constexpr bool are_written = are_read && can_be_written;
 };
+/// Checks likewise the values of a group whose elements are `Group`.
+template <class Group, class V>
+struct ValuesOfGroup {
+    static constexpr bool both_opaque = is_opaque<Group> == is_opaque<ElementIn<std::remove_reference_t<V>>>;
+    static_assert(
+        both_opaque,
+        "values: opaque bytes have no numbers; expected std::byte for a group of std::byte, and for no other");
+};
 /// Checks likewise the values that the library writes to.
 template <class V>
 struct TargetRules : ValuesRules<V> {

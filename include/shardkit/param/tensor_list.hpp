@@ -66,7 +66,9 @@ class NamedTensor {
 template <class E>
 class TensorList {
     static constexpr bool is_element = FloatingElement<E>;
-    static_assert(is_element, "TensorList<Element>: the element type is one of double, float, bf16, fp16");
+    static_assert(is_element,
+                  "TensorList<Element>: the element type is double, float, bf16, fp16, std::byte, or one "
+                  "whose element_traits have a floating Arithmetic");
 
   public:
     using Element = E;

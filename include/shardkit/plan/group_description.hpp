@@ -116,6 +116,20 @@ constexpr void check_rounding(std::string_view path, MasterWeights master,
     }
 }
 
+/// Checks that a group of opaque bytes is frozen.
+template <class Precision>
+constexpr void require_frozen_bytes(std::string_view path, std::span<const PlacedParameter> parameters,
+                                    SourceLocation where) {
+    if constexpr (is_opaque<typename Precision::Gather>) {
+        for (const PlacedParameter& p : parameters) {
+            if (p.frozen) { continue; }
+            throw_invalid_argument(where, "'", path, "' parameter '", p.name,
+                                   "': elements of std::byte that are trained, expected Frozen: opaque bytes have no "
+                                   "gradient");
+        }
+    }
+}
+
 /// Refuses slices that a policy on this mesh cannot add along one tree.
 constexpr void require_slices(std::string_view path, const PolicyValues& policy, const ElementSizes& sizes,
                               const AxisGrid& mesh, SourceLocation where) {
@@ -228,6 +242,7 @@ constexpr GroupDescription describe_group(std::string_view path, const TensorsOf
     detail::check_rounding<Precision>(path, options.master, options.stochastic_rounding, where);
     tensors.check(path, where);
     auto parameters = detail::chosen_parameters<GroupOf<ParamOrGroup>, Policy>(path, tensors, options, where);
+    detail::require_frozen_bytes<Precision>(path, parameters, where);
     return detail::describe_on_mesh(
                path, parameters, mesh, 0,
                {policy_values(options.policy, mesh.extent(Dp::name), where),

@@ -20,6 +20,7 @@ struct FullValues {
 template <ParamType P, class Values>
 auto full_values(const Values& values, SourceLocation where = SourceLocation::current()) {
     static_assert(detail::ValuesRules<const Values>::are_read);
+    static_assert(detail::ValuesOfGroup<typename P::Element, const Values>::both_opaque);
     return FullValues<P, detail::ElementIn<const Values>>{detail::elements_of(values), where};
 }
 

@@ -264,7 +264,8 @@ class ParameterStore {
             const auto stream = context_->compute_stream();
             if constexpr (checked) {
                 if (joined_) {  // otherwise no view has seen it, and its gather still writes it
-                    constexpr auto nan = std::numeric_limits<Arithmetic<Gather>>::quiet_NaN();
+                    constexpr auto nan =
+                        is_opaque<Gather> ? 255 : std::numeric_limits<Arithmetic<Gather>>::quiet_NaN();
                     Kernels::fill(stream, std::span<Gather>(full_, geometry_->buffer_numel),
                                   static_cast<Gather>(nan));
                 }

@@ -53,6 +53,7 @@ PlacedGroup place_group(Context<Engine>& context, const GroupCommunicators<Engin
         check_shape(values.path, each.name, each.shape, values.fixed[p], where);
     }
     require_summation(communicators, values.policy, values.path, where);
+    require_frozen_bytes<Precision>(values.path, values.parameters, where);
     if (values.offload != Offload::none && !Offloads<typename Engine::Communicator>) {
         throw_invalid_argument(where, "'", values.path, "': an Offload on the engine '", Engine::name,
                                "', whose memory is the host's already; expected Offload::none");

@@ -210,6 +210,8 @@ class Sharded {
     /// @throws  UsageError when a window is open
     template <class F>
     void initialize(F value, SourceLocation where = SourceLocation::current()) {
+        static_assert(!detail::is_opaque<Gather>,
+                      "Sharded: opaque bytes are not initialized from numbers; load them, or a checkpoint");
         if constexpr (detail::GivesFunctions<F> && IndexKernels<Engine>) {
             live(where).fill(value, where);
         } else {
@@ -225,6 +227,7 @@ class Sharded {
     template <class P, class Values>
     void load(const P& parameter, const Values& values, SourceLocation where = SourceLocation::current()) {
         if constexpr (detail::ValuesRules<const Values>::are_read) {
+            static_assert(detail::ValuesOfGroup<Gather, const Values>::both_opaque);
             live(where).load(number_of(parameter, where), detail::elements_of(values), where);
         }
     }
@@ -235,6 +238,7 @@ class Sharded {
     template <class P, class Values>
     void read_full(const P& parameter, Values&& values, SourceLocation where = SourceLocation::current()) {
         if constexpr (detail::TargetRules<Values>::are_written) {
+            static_assert(detail::ValuesOfGroup<Gather, Values>::both_opaque);
             live(where).read_full(number_of(parameter, where), true, detail::elements_of(values), where);
         }
     }
@@ -243,6 +247,7 @@ class Sharded {
     void read_full_on(std::size_t root, const P& parameter, Values&& values,
                       SourceLocation where = SourceLocation::current()) {
         static_assert(detail::TargetRules<Values>::are_written);
+        static_assert(detail::ValuesOfGroup<Gather, Values>::both_opaque);
         if (root >= live(where).context().world_size()) {
             throw_invalid_argument(where, "'", path(), "': read_full_on root ", root, ", expected a rank below ",
                                    state_->context().world_size());
