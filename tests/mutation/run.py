@@ -346,7 +346,7 @@ RELEASED = [
      "static_cast<void>(value);"),
 ]
 RELEASED_EXPRESSIONS = [
-    ("shardkit/checkpoint/load_run.hpp", "codes of any scale loaded", "if ([[from->scale != scale]]) {", "false"),
+    ("shardkit/checkpoint/checkpoint_files.hpp", "codes of any scale loaded", "if ([[given == scale]]) { return; }", "true"),
     ("shardkit/plan/group_description.hpp", "bytes that are trained", "if ([[p.frozen]]) { continue; }", "true"),
 ]
 

@@ -24,8 +24,24 @@
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/fnv.hpp>
+#include <shardkit/detail/number_text.hpp>
 
 namespace shardkit::detail {
+
+/// Returns the scale of codes as a file has it; empty without one.
+inline std::string scale_text(double scale) { return scale > 0 ? number_text(scale) : std::string(); }
+/// Checks that a file's codes have the scale of the elements that they are loaded to.
+/// @throws FileError that names both
+inline void require_scale(const std::string& path, std::string_view tensor, const std::string& given, double expected,
+                          SourceLocation where) {
+    const std::string scale = scale_text(expected);
+    if (given == scale) { return; }
+    const auto text = [](const std::string& of) { return of.empty() ? "no scale" : concat("a scale of ", of); };
+    throw FileError(path,
+                    concat("tensor '", tensor, "' has codes of 8 bits with ", text(given), ", expected ", text(scale),
+                           ", as of the group's element type"),
+                    where);
+}
 
 /// The tensors of a checkpoint or of a model's files, open for reading.
 class CheckpointFiles {

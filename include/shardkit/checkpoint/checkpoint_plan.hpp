@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
-#include <limits>
 #include <map>
 #include <string>
 #include <string_view>
@@ -13,9 +11,9 @@
 #include <vector>
 
 #include <shardkit/checkpoint/checkpoint_folder.hpp>
-#include <shardkit/checkpoint/convert_elements.hpp>
 #include <shardkit/checkpoint/crc32c.hpp>
 #include <shardkit/checkpoint/file_names.hpp>
+#include <shardkit/checkpoint/header_writer.hpp>
 #include <shardkit/checkpoint/manifest.hpp>
 #include <shardkit/checkpoint/safetensors.hpp>
 #include <shardkit/checkpoint/saved_group.hpp>
@@ -26,12 +24,8 @@
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/fnv.hpp>
 #include <shardkit/detail/number_text.hpp>
-#include <shardkit/detail/to_size.hpp>
 
 namespace shardkit::detail {
-
-/// The alignment of tensors in a file, and of the ranks' pieces of a tensor: one page.
-inline constexpr std::uint64_t page_bytes = 4096;
 
 /// One parameter's values in a file of a checkpoint.
 struct PlannedTensor {
@@ -61,48 +55,6 @@ struct PlannedFile {
     std::vector<PlannedTensor> tensors;     ///< in file order; those that share a tensor are adjacent
     std::string scalars;                    ///< of the file without parameters: the bytes after `begin`
     std::vector<Manifest::Tensor> digests;  ///< of the tensors in `scalars`
-};
-
-/// Writes the header of a safetensors file: its length, then the text. It ends at a page boundary.
-class HeaderWriter {
-  public:
-    /// Adds a tensor. @pre tensors are added in the order of their bytes
-    void tensor(std::string_view name, ElementType type, const TensorShape& shape, std::uint64_t begin,
-                std::uint64_t bytes) {
-        text_ +=
-            concat(comma_, json_string(name), ":{\"dtype\":\"", safetensors::name(dtype_of(type)), "\",\"shape\":[");
-        for (std::size_t d = 0; d < shape.rank; ++d) { text_ += concat(d == 0 ? "" : ",", shape.extents[d]); }
-        text_ += concat("],\"data_offsets\":[", begin, ",", begin + bytes, "]}");
-        comma_ = ",";
-    }
-    void metadata(const std::vector<std::pair<std::string, std::string>>& pairs) {
-        text_ += "\"__metadata__\":{";
-        std::string_view comma;
-        for (const auto& [key, value] : pairs) {
-            text_ += concat(comma, json_string(key), ":", json_string(value));
-            comma = ",";
-        }
-        text_ += "}";
-        comma_ = ",";
-    }
-    /// Returns the header. @throws JsonError when the names make no valid file
-    std::string finish(std::uint64_t data_bytes) {
-        text_ += "}";
-        const std::uint64_t behind = (8 + text_.size() + page_bytes - 1) / page_bytes * page_bytes;
-        text_.resize(behind - 8, ' ');
-        if (text_.size() > safetensors::max_header_bytes) {
-            throw JsonError{text_.size(), "a header of more bytes than readers take"};
-        }
-        safetensors::detail::parse_header(text_, to_size(data_bytes));
-        const std::uint64_t length = text_.size();
-        std::string whole(sizeof length, '\0');
-        std::memcpy(whole.data(), &length, sizeof length);
-        return whole + text_;
-    }
-
-  private:
-    std::string text_ = "{";
-    std::string_view comma_;
 };
 
 /// The files of a state. They depend only on names, shapes and types, so they are the same on every rank of every
@@ -215,6 +167,11 @@ class CheckpointPlan {
             const GroupGeometry& geometry = state.groups[of.group]->geometry();
             return concat("'", geometry.path, ".", geometry.parameters[of.parameter].name, "'");
         };
+        const auto form = [&](const PlannedTensor& of) {
+            const double scale = state.groups[of.group]->values[of.values]->code_scale;
+            return concat(name(of.type), scale > 0 ? concat(" times ", number_text(scale)) : "", " ",
+                          of.order.shape().describe());
+        };
         std::map<std::string_view, std::vector<const PlannedTensor*>> known;
         for (const PlannedTensor& tensor : tensors) {
             auto& sharers = known[tensor.name];
@@ -226,20 +183,11 @@ class CheckpointPlan {
                                        " are both stored as '", safetensors::detail::shown(tensor.name),
                                        "': expected a name for each tensor");
             }
-            const auto scale = [&](const PlannedTensor& of) {
-                return state.groups[of.group]->values[of.values]->code_scale;
-            };
-            if (scale(first) != scale(tensor)) {
+            const std::string its = form(tensor);
+            if (form(first) != its) {
                 throw_invalid_argument(where_, "checkpoint: ", what(first), " and ", what(tensor), " share '",
-                                       safetensors::detail::shown(tensor.name), "', as codes with scales of ",
-                                       number_text(scale(first)), " and ", number_text(scale(tensor)),
-                                       ": expected one scale");
-            }
-            if (!(first.order.shape() == tensor.order.shape()) || first.type != tensor.type) {
-                throw_invalid_argument(where_, "checkpoint: ", what(first), " and ", what(tensor), " share '",
-                                       safetensors::detail::shown(tensor.name), "', as ", name(first.type), " ",
-                                       first.order.shape().describe(), " and ", name(tensor.type), " ",
-                                       tensor.order.shape().describe(), ": expected one type and shape");
+                                       safetensors::detail::shown(tensor.name), "', as ", form(first), " and ", its,
+                                       ": expected one type and shape");
             }
         }
         std::vector<PlannedTensor> joined;

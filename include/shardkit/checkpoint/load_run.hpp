@@ -25,7 +25,6 @@
 #include <shardkit/checkpoint/other_optimizer.hpp>
 #include <shardkit/checkpoint/read_tensor.hpp>
 #include <shardkit/checkpoint/together.hpp>
-#include <shardkit/detail/number_text.hpp>
 
 namespace shardkit::detail {
 
@@ -238,18 +237,7 @@ class LoadRun {
                                    ", expected ", expected_types(values.type)),
                             where_);
         }
-        if (values.type == ElementType::uint8) {
-            const std::string scale = values.code_scale > 0 ? number_text(values.code_scale) : std::string();
-            if (from->scale != scale) {
-                const auto text = [](const std::string& of) {
-                    return of.empty() ? "no scale" : concat("a scale of ", of);
-                };
-                throw FileError(path,
-                                concat("tensor '", name, "' has codes of 8 bits with ", text(from->scale),
-                                       ", expected ", text(scale), ", as of the group's element type"),
-                                where_);
-            }
-        }
+        if (values.type == ElementType::uint8) { require_scale(path, name, from->scale, values.code_scale, where_); }
         const std::size_t size = from->tensor.bytes.size() / order.shape().numel();
         const std::uint64_t begin = from->begin + order.begin() * size;
         const bool first = order.shares() ? shared_[from].emplace(begin, order.numel() * size).second

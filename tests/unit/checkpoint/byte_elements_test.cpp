@@ -261,9 +261,10 @@ TEST_CASE("codes of two scales do not share a tensor") {
         const auto names = [](std::string_view path, const sk::ParameterRecord& parameter) {
             return sk::stored_within("both", 4, path == "upper" ? 0 : 2, parameter.shape);
         };
-        CHECK(has(thrown_message<std::invalid_argument>(
-                      [&] { sk::save_model(rank, folder.path() + "/model.safetensors", model, {.names = names}); }),
-                  "share 'both', as codes with scales of 0.125 and 0.0625: expected one scale"));
+        CHECK(has(
+            thrown_message<std::invalid_argument>(
+                [&] { sk::save_model(rank, folder.path() + "/model.safetensors", model, {.names = names}); }),
+            "share 'both', as uint8 times 0.125 [4, 3] and uint8 times 0.0625 [4, 3]: expected one type and shape"));
     });
 }
 
