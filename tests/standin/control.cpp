@@ -132,6 +132,13 @@ void kill_rank(ncclComm_t comm) {
         if (const ncclComm* const found = s.comms.find(comm)) { found->member().killed = true; }
     });
 }
+bool all_live(ncclComm_t comm) {
+    return with_state([&](State& s) {
+        const ncclComm* const found = s.comms.find(comm);
+        return found != nullptr && std::none_of(found->clique->members.begin(), found->clique->members.end(),
+                                                [](const Clique::Member& each) { return each.killed; });
+    });
+}
 void kill_device(int device) {
     with_state([&](State& s) { kill(s, device); });
 }
@@ -184,6 +191,9 @@ Live live() {
         }
         return live;
     });
+}
+bool has_context(int device) {
+    return with_state([&](State& s) { return s.contexts.count(device) != 0; });
 }
 std::size_t device_bytes(int device) {
     return with_state([&](State& s) { return s.device_bytes[device]; });

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <array>
+#include <string_view>
+
+#include <cuda.h>
 
 #include "state.hpp"
 
@@ -119,6 +122,24 @@ cudaError_t cudaDriverGetVersion(int* version) {
         return cudaSuccess;
     });
 }
+cudaError_t cudaGetDriverEntryPointByVersion(const char* symbol, void** function, unsigned int, unsigned long long,
+                                             cudaDriverEntryPointQueryResult* result) {
+    return cuda_call("cudaGetDriverEntryPointByVersion", Needs::nothing, [&](State&, Lock&, ThreadState&) {
+        CUresult (*const state_of)(CUdevice, unsigned int*, int*) = [](CUdevice device, unsigned int* flags,
+                                                                       int* active) {
+            State& s = standin::state();
+            const Lock lock(s.mutex);
+            if (device < 0 || device >= s.devices) { return CUDA_ERROR_INVALID_DEVICE; }
+            *flags = 0;
+            *active = s.contexts.count(device) != 0 ? 1 : 0;
+            return CUDA_SUCCESS;
+        };
+        const bool known = std::string_view(symbol) == "cuDevicePrimaryCtxGetState";
+        *function = known ? reinterpret_cast<void*>(state_of) : nullptr;
+        if (result != nullptr) { *result = known ? cudaDriverEntryPointSuccess : cudaDriverEntryPointSymbolNotFound; }
+        return cudaSuccess;
+    });
+}
 cudaError_t cudaRuntimeGetVersion(int* version) {
     return cuda_call("cudaRuntimeGetVersion", Needs::nothing, [&](State&, Lock&, ThreadState&) {
         *version = CUDART_VERSION;
@@ -137,6 +158,7 @@ cudaError_t cudaSetDevice(int device) {
         if (s.devices == 0) { return cudaErrorNoDevice; }
         if (device < 0 || device >= s.devices) { return cudaErrorInvalidDevice; }
         thread.device = device;
+        s.contexts.insert(device);  // from CUDA 12 on
         const auto broken = s.broken.find(device);
         return broken == s.broken.end() ? cudaSuccess : broken->second;
     });

@@ -32,9 +32,11 @@ struct Capture {
     std::vector<Node> nodes;
     std::map<const void*, std::size_t> last;  // the last node of each communicator: NCCL keeps their order
 
-    bool forbids_unsafe_calls() const {
-        return mode == cudaStreamCaptureModeGlobal ||
-               (mode == cudaStreamCaptureModeThreadLocal && thread == std::this_thread::get_id());
+    /// Whether it forbids unsafe calls of this thread, whose own mode is `of_thread`.
+    bool forbids_unsafe_calls(cudaStreamCaptureMode of_thread) const {
+        if (of_thread == cudaStreamCaptureModeRelaxed || mode == cudaStreamCaptureModeRelaxed) { return false; }
+        return thread == std::this_thread::get_id() ||
+               (mode == cudaStreamCaptureModeGlobal && of_thread == cudaStreamCaptureModeGlobal);
     }
 };
 

@@ -31,7 +31,7 @@ cudaError_t capture(CUstream_st& stream, const Submission& submission, const std
 cudaError_t refuse_in_capture(State& s) {
     cudaError_t result = cudaSuccess;
     for (const auto& capture : s.captures) {
-        if (!capture->forbids_unsafe_calls()) { continue; }
+        if (!capture->forbids_unsafe_calls(this_thread(s).capture_mode)) { continue; }
         capture->invalid = true;
         result = cudaErrorStreamCaptureUnsupported;
     }
@@ -123,6 +123,16 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mo
         found->capture->origin = found;
         found->tail.clear();
         s.captures.push_back(found->capture);
+        return cudaSuccess;
+    });
+}
+
+cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {
+    return cuda_call("cudaThreadExchangeStreamCaptureMode", Needs::nothing, [&](State&, Lock&, ThreadState& thread) {
+        if (mode == nullptr || *mode < cudaStreamCaptureModeGlobal || *mode > cudaStreamCaptureModeRelaxed) {
+            return cudaErrorInvalidValue;
+        }
+        std::swap(*mode, thread.capture_mode);
         return cudaSuccess;
     });
 }

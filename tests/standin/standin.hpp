@@ -112,6 +112,8 @@ void fail_proxy(ncclComm_t comm, ncclResult_t code);
 /// That rank is gone, unnoticed: its operations and those of its peers with it never complete (until the abort of
 /// the rank's own communicator), and no error is reported by anyone.
 void kill_rank(ncclComm_t comm);
+/// Whether no rank of the communicator was killed.
+bool all_live(ncclComm_t comm);
 /// Likewise all communicators that the device has now: a process that ended.
 void kill_device(int device);
 
@@ -138,6 +140,9 @@ std::vector<std::string> uneven_windows();
 /// Windows of communicators that were destroyed, and not aborted, with them: NCCL 2.28.3 to 2.29.3 never give their
 /// memory back.
 std::size_t windows_left();
+
+/// Whether the process has a context on a device: from CUDA 12 on also where cudaSetDevice has only selected it.
+bool has_context(int device);
 
 /// What exists; all zero when a test has cleaned up.
 struct Live {

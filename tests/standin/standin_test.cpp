@@ -465,6 +465,28 @@ TEST_CASE("graphs: what spoils a capture") {
     }).join();
     is_spoilt(cudaErrorStreamCaptureInvalidated);
 
+    // What another thread asks or waits for spoils a global capture too, unless that thread has relaxed its mode.
+    for (const bool relaxed : {false, true}) {
+        begin(cudaStreamCaptureModeGlobal);
+        std::thread([&] {
+            TestStream its;
+            TestEvent recorded;
+            CHECK(cudaEventRecord(recorded, its) == cudaSuccess);
+            cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+            if (relaxed) { CHECK(cudaThreadExchangeStreamCaptureMode(&mode) == cudaSuccess); }
+            const cudaError_t expected = relaxed ? cudaSuccess : cudaErrorStreamCaptureUnsupported;
+            CHECK(cudaEventQuery(recorded) == expected);
+            CHECK(cudaStreamQuery(its) == expected);
+            CHECK(cudaEventSynchronize(recorded) == expected);
+            CHECK(cudaStreamSynchronize(its) == expected);
+            if (relaxed) {
+                CHECK(mode == cudaStreamCaptureModeGlobal);
+                CHECK(cudaStreamSynchronize(stream) == cudaErrorStreamCaptureUnsupported);  // the capture itself
+            }
+        }).join();
+        is_spoilt(cudaErrorStreamCaptureInvalidated);
+    }
+
     begin(cudaStreamCaptureModeThreadLocal);
     CHECK(cudaMalloc(&memory, 1) == cudaErrorStreamCaptureUnsupported);
     is_spoilt(cudaErrorStreamCaptureInvalidated);

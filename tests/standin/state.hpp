@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -55,6 +56,7 @@ struct Model {
     std::map<std::string, std::vector<Injected>, std::less<>> injected;
     std::map<std::string, std::size_t, std::less<>> calls;
     std::map<int, cudaError_t> broken;
+    std::set<int> contexts;
     std::map<int, std::size_t> calls_to_live;  // of devices whose process ends
     std::size_t hangs = 0;
     std::vector<std::string> frees_in_use;
@@ -97,6 +99,7 @@ struct ThreadState {
     std::uint64_t epoch = 0;
     int device = 0;
     cudaError_t last = cudaSuccess;
+    cudaStreamCaptureMode capture_mode = cudaStreamCaptureModeGlobal;
     std::string text;  // ncclGetLastError
     int group_depth = 0;
     ncclResult_t group_error = ncclSuccess;
@@ -173,6 +176,7 @@ cudaError_t cuda_call(std::string_view name, Needs needs, const Body& body) {
     if (result == cudaSuccess && needs != Needs::nothing && s.devices == 0) { result = cudaErrorNoDevice; }
     if (result == cudaSuccess && is_broken && needs == Needs::device) { result = broken->second; }
     if (result == cudaSuccess) {
+        if (needs == Needs::device) { s.contexts.insert(thread.device); }
         result = body(s, lock, thread);
         settle(s);
         if (is_broken && result == cudaSuccess) { result = s.broken.at(thread.device); }

@@ -44,10 +44,11 @@ cudaError_t create(State& s, const ThreadState& thread, cudaStream_t* stream, un
     return cudaSuccess;
 }
 
-/// Waiting for a capture would wait for work that never runs: the capture is spoilt.
-bool refused(CUstream_st& stream) {
+/// Waiting for a capture would wait for work that never runs: the capture is spoilt. So is any that forbids calls
+/// like this one.
+bool refused(State& s, CUstream_st& stream) {
     if (stream.capture) { stream.capture->invalid = true; }
-    return stream.capture != nullptr;
+    return refuse_in_capture(s) != cudaSuccess || stream.capture != nullptr;
 }
 
 }  // namespace
@@ -97,7 +98,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
     return stream_call(
         "cudaStreamSynchronize", Needs::device, stream, [](State& s, Lock& lock, ThreadState&, CUstream_st& found) {
-            if (standin::refused(found)) { return cudaErrorStreamCaptureUnsupported; }
+            if (standin::refused(s, found)) { return cudaErrorStreamCaptureUnsupported; }
             const int device = found.device;
             // Another thread may destroy the stream while this one waits: the mark stays.
             const auto last = found.queue.empty() ? nullptr : found.queue.back()->mark;
@@ -111,7 +112,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
     return stream_call("cudaStreamQuery", Needs::device, stream,
                        [](State& s, Lock&, ThreadState&, CUstream_st& found) {
-                           if (standin::refused(found)) { return cudaErrorStreamCaptureUnsupported; }
+                           if (standin::refused(s, found)) { return cudaErrorStreamCaptureUnsupported; }
                            if (s.is_broken(found.device)) { return s.broken.at(found.device); }
                            if (found.done < found.queued && found.polls_left > 0) {
                                --found.polls_left;

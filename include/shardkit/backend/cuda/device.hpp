@@ -3,6 +3,7 @@
 
 #include <cstddef>
 
+#include <cuda.h>
 #include <cuda_runtime_api.h>
 
 #include <shardkit/backend/cuda/error.hpp>
@@ -33,7 +34,31 @@ inline int device_count(SourceLocation where = SourceLocation::current()) {
     return count;
 }
 
-/// Selects a device for this thread until the end of the scope, then the previous one again.
+/// Returns whether this process has a context on the device, or true if that cannot be found out. From CUDA 12 on
+/// cudaSetDevice makes one, which takes hundreds of megabytes of the device's memory: on a machine of eight ranks,
+/// seven too many on device 0, which is selected in a thread that has selected none.
+inline bool has_context(int device) noexcept {
+    using State = CUresult(CUdevice, unsigned int*, int*);
+    static State* const state_of = []() -> State* {
+        void* found = nullptr;
+        cudaDriverEntryPointQueryResult result{};
+        constexpr const char* name = "cuDevicePrimaryCtxGetState";
+#if CUDART_VERSION >= 12050
+        const cudaError_t code = cudaGetDriverEntryPointByVersion(name, &found, 12000, cudaEnableDefault, &result);
+#else
+        const cudaError_t code = cudaGetDriverEntryPoint(name, &found, cudaEnableDefault, &result);
+#endif
+        if (code != cudaSuccess) { static_cast<void>(cudaGetLastError()); }
+        return code == cudaSuccess && result == cudaDriverEntryPointSuccess ? reinterpret_cast<State*>(found)
+                                                                            : nullptr;
+    }();
+    unsigned int flags = 0;
+    int active = 1;
+    return state_of == nullptr || state_of(device, &flags, &active) != CUDA_SUCCESS || active != 0;
+}
+
+/// Selects a device for this thread until the end of the scope, then the previous one again, unless this process has
+/// no context there.
 class DeviceGuard {
   public:
     /// Selects a device until the guard's end.
@@ -45,7 +70,7 @@ class DeviceGuard {
     DeviceGuard(const DeviceGuard&) = delete;
     DeviceGuard& operator=(const DeviceGuard&) = delete;
     ~DeviceGuard() {
-        if (changed_) { static_cast<void>(cudaSetDevice(before_)); }
+        if (changed_ && has_context(before_)) { static_cast<void>(cudaSetDevice(before_)); }
     }
 
   private:

@@ -9,6 +9,7 @@
 #include <cuda_runtime_api.h>
 
 #include <shardkit/backend/cuda/error.hpp>
+#include <shardkit/backend/cuda/relaxed_capture.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/core/source_location.hpp>
 
@@ -25,6 +26,7 @@ class EventRef {
     /// wait.
     /// @throws Error, also for earlier work of the device that failed
     bool happened(SourceLocation where = SourceLocation::current()) const {
+        const detail::RelaxedCapture relaxed;
         const cudaError_t code = cudaEventQuery(event_);
         if (code == cudaErrorNotReady) {
             static_cast<void>(cudaGetLastError());
@@ -36,6 +38,7 @@ class EventRef {
     /// Makes the host wait until the event has happened.
     /// @throws Error, also for earlier work of the device that failed
     void synchronize(SourceLocation where = SourceLocation::current()) const {
+        const detail::RelaxedCapture relaxed;
         detail::check(cudaEventSynchronize(event_), "cudaEventSynchronize", where);
     }
 

@@ -9,6 +9,7 @@
 
 #include <shardkit/backend/cuda/error.hpp>
 #include <shardkit/backend/cuda/event.hpp>
+#include <shardkit/backend/cuda/relaxed_capture.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/core/source_location.hpp>
 
@@ -41,6 +42,7 @@ class StreamRef {
     /// Makes the host wait for all work given to the stream so far.
     /// @throws Error, also for earlier work of the device that failed
     void synchronize(SourceLocation where = SourceLocation::current()) const {
+        const detail::RelaxedCapture relaxed;
         detail::check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize", where);
     }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -15,6 +16,7 @@
 #include <shardkit/backend/cuda/error.hpp>
 #include <shardkit/backend/cuda/event.hpp>
 #include <shardkit/backend/cuda/named_ranges.hpp>
+#include <shardkit/backend/cuda/relaxed_capture.hpp>
 #include <shardkit/backend/cuda/stream.hpp>
 #include <shardkit/comm/stream.hpp>
 #include <shardkit/core/source_location.hpp>
@@ -80,8 +82,8 @@ class TimelineState {
         const unsigned long long capture = capture_of(*this);
         EventRing& ring = capture == 0 ? events_ : captured_events_;
         const std::size_t slot = ring.advance();
-        if (capture == 0) { ++recorded_; }
         keep(cudaEventRecord(ring.native(slot), stream_.native()), "cudaEventRecord");
+        if (capture == 0) { recorded_.fetch_add(1, std::memory_order_relaxed); }
         return {this, slot, capture};
     }
 
@@ -116,15 +118,24 @@ class TimelineState {
         await([&] { return cudaEventQuery(awaited.native()); }, "cudaEventQuery", where);
     }
 
-    bool advanced() noexcept {
-        if (recorded_ > events_.size()) { passed_ = std::max(passed_, recorded_ - events_.size()); }
-        const std::uint64_t before = passed_;
-        while (passed_ < recorded_ &&
-               cudaEventQuery(events_.native(static_cast<std::size_t>(passed_ % events_.size()))) == cudaSuccess) {
-            ++passed_;
+    bool advanced(std::uint64_t& passed) const noexcept {
+        const RelaxedCapture relaxed;
+        const std::uint64_t recorded = recorded_.load(std::memory_order_relaxed);
+        if (recorded > events_.size()) { passed = std::max(passed, recorded - events_.size()); }
+        const std::uint64_t before = passed;
+        while (passed < recorded &&
+               cudaEventQuery(events_.native(static_cast<std::size_t>(passed % events_.size()))) == cudaSuccess) {
+            ++passed;
         }
         static_cast<void>(cudaGetLastError());
-        return passed_ != before;
+        return passed != before;
+    }
+    bool is_ahead(const Event& event) const noexcept {
+        if (event.timeline_ != this || event.capture_ != 0) { return false; }
+        const RelaxedCapture relaxed;
+        const bool result = cudaEventQuery(events_.native(event.slot_)) == cudaErrorNotReady;
+        static_cast<void>(cudaGetLastError());
+        return result;
     }
 
     unsigned long long capture() noexcept { return capture_of(*this); }
@@ -156,6 +167,7 @@ class TimelineState {
     /// Waits until `query` returns anything other than "not ready".
     template <class Query>
     void await(const Query& query, std::string_view call, SourceLocation where) const {
+        const RelaxedCapture relaxed;
         cudaError_t code = query();
         if (code == cudaErrorNotReady) {
             watch_->begin();
@@ -184,9 +196,8 @@ class TimelineState {
     int device_;
     Watch* watch_;
     EventRing events_;
-    std::uint64_t recorded_ = 0;  // number of records in events_
-    std::uint64_t passed_ = 0;    // number of these that are known to have happened
-    EventRing captured_events_;   // events recorded in a capture must not be waited for outside of it
+    std::atomic<std::uint64_t> recorded_ = 0;  // number of records in events_
+    EventRing captured_events_;                // events recorded in a capture must not be waited for outside of it
     DeviceBuffer<std::byte> scratch_;
     cudaError_t failure_ = cudaSuccess;
     std::string_view failed_call_;  // a string literal
@@ -233,8 +244,12 @@ class TimelineRef {
     void synchronize(const Event& event, SourceLocation where = SourceLocation::current()) const {
         state_->synchronize(event, where);
     }
-    /// Returns whether any of the stream's events has happened since the last call. Not allowed in a capture.
-    bool advanced() const noexcept { return state_->advanced(); }
+    /// Returns whether any of the stream's events has happened since the last call with this `passed`, a caller's
+    /// own, which begins at 0. For any thread.
+    bool advanced(std::uint64_t& passed) const noexcept { return state_->advanced(passed); }
+    /// Returns whether work before an event of this timeline is still to be done; false for an event of a capture.
+    /// For any thread.
+    bool is_ahead(const Event& event) const noexcept { return state_->is_ahead(event); }
 
     /// Returns the graph capture that the stream is part of, 0: none.
     unsigned long long capture() const noexcept { return state_->capture(); }

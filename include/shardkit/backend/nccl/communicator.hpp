@@ -59,7 +59,7 @@ class Communicator {
     const CommunicatorLabel& label() const noexcept { return *label_; }
     /// Returns NCCL's own handle, which the World owns; null after an abort, and for a group of one rank that was
     /// split off.
-    ncclComm_t native() const noexcept { return group_->comm; }
+    ncclComm_t native() const noexcept { return world_->native(*group_); }
     /// Returns the calls that this rank has given to its streams, over all its communicators. Does not wait.
     TrafficLog& traffic() const noexcept { return label_->journal.traffic(); }
     Streams<Stream> streams() const noexcept { return world_->streams(); }
@@ -139,8 +139,9 @@ class Communicator {
         run(what, stream, [&](const detail::Call& call) {
             if (size() == 1) { return; }
             void* const word = world_->staging(stream).data();
-            world_->complete(call, "ncclAllReduce",
-                             ncclAllReduce(word, word, 1, ncclUint32, ncclMax, call.group.comm, stream.native()));
+            world_->complete(call, "ncclAllReduce", [&](ncclComm_t comm) {
+                return ncclAllReduce(word, word, 1, ncclUint32, ncclMax, comm, stream.native());
+            });
         });
     }
 
@@ -153,9 +154,9 @@ class Communicator {
             const std::size_t k = shard.size();
             if (size() == 1) { return detail::copy_alone(call, shard.data(), k, full.data(), stream); }
             if (k > 0) {
-                world_->complete(call, "ncclAllGather",
-                                 ncclAllGather(shard.data(), full.data(), k, detail::datatype<T>(), call.group.comm,
-                                               stream.native()));
+                world_->complete(call, "ncclAllGather", [&](ncclComm_t comm) {
+                    return ncclAllGather(shard.data(), full.data(), k, detail::datatype<T>(), comm, stream.native());
+                });
             }
         });
     }
@@ -189,9 +190,10 @@ class Communicator {
         require(values, "broadcast: values", what);
         run(what, stream, [&](const detail::Call& call) {
             if (!values.empty() && size() > 1) {
-                world_->complete(call, "ncclBroadcast",
-                                 ncclBroadcast(values.data(), values.data(), values.size(), detail::datatype<T>(),
-                                               static_cast<int>(root), call.group.comm, stream.native()));
+                world_->complete(call, "ncclBroadcast", [&](ncclComm_t comm) {
+                    return ncclBroadcast(values.data(), values.data(), values.size(), detail::datatype<T>(),
+                                         static_cast<int>(root), comm, stream.native());
+                });
             }
         });
     }
@@ -265,7 +267,8 @@ class Communicator {
         require(values, "send: values", what);
         run(what, stream, [&](const detail::Call& call) {
             refuse_itself(call, to);
-            if (!values.empty()) { world_->complete(call, "ncclSend", send_to(call, values, to, stream)); }
+            if (values.empty()) { return; }
+            world_->complete(call, "ncclSend", [&](ncclComm_t) { return send_to(call, values, to, stream); });
         });
     }
     /// @throws CommError also for a message from this rank itself, which would wait forever
@@ -274,7 +277,8 @@ class Communicator {
         require(values, "receive: values", what);
         run(what, stream, [&](const detail::Call& call) {
             refuse_itself(call, from);
-            if (!values.empty()) { world_->complete(call, "ncclRecv", receive_from(call, values, from, stream)); }
+            if (values.empty()) { return; }
+            world_->complete(call, "ncclRecv", [&](ncclComm_t) { return receive_from(call, values, from, stream); });
         });
     }
     /// @throws CommError also for a message to this rank itself that it does not receive, or receives with another
@@ -316,6 +320,7 @@ class Communicator {
         if (group_->trace && what.signature.verb != Verb::send && what.signature.verb != Verb::receive) {
             world_->note(*group_, what, counts, stream);
         }
+        if (world_->collects()) { return body(call); }  // the group has a turn, and nothing may block inside of it
         const detail::VerbOrder::Turn turn = world_->enter(call, stream);
         return body(call);
     }

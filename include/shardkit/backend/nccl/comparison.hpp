@@ -41,8 +41,10 @@ std::vector<Record> gather_records(Connections& connections, const Group& group,
         "cudaMemcpyAsync", where);
     connections.complete(
         group, "ncclAllGather",
-        ncclAllGather(on_device + at, on_device, sizeof(Record), ncclUint8, group.comm, stream.native()), doing,
-        where);
+        [&](ncclComm_t comm) {
+            return ncclAllGather(on_device + at, on_device, sizeof(Record), ncclUint8, comm, stream.native());
+        },
+        doing, where);
     std::vector<Record> records(group.size);
     gpu::detail::check(
         cudaMemcpyAsync(on_host, on_device, group.size * sizeof(Record), cudaMemcpyDeviceToHost, stream.native()),

@@ -2,11 +2,15 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <iterator>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <string_view>
@@ -43,9 +47,14 @@ struct GroupErrors {
     }
 };
 
-/// NCCL's side of a World: its communicators, their state, and the limits of waits for peers.
+/// NCCL's side of a World: its communicators, their state, and the limits of waits for peers. For the rank's thread.
+/// A StallWatch's thread may abort communicators too: it never does while the rank's thread holds `calls()`, and that
+/// thread alone forgets them.
 class Connections : private gpu::Watch {
   public:
+    using Lock = std::unique_lock<std::recursive_mutex>;
+    /// The number of events of each of a World's timelines that are known to have happened.
+    using Progress = std::array<std::uint64_t, 5>;
     Connections(std::chrono::milliseconds timeout, bool survivable, int device)
         : timeout_(shardkit::detail::bounded_wait(timeout)), survivable_(survivable), aborts_(device) {
         aborts_.keep(places_);
@@ -65,16 +74,20 @@ class Connections : private gpu::Watch {
     /// Its running work ends at once if NCCL can revoke communicators (2.28.7), otherwise when it is shrunk.
     void revoke() noexcept {
         if (finished_ || groups().empty()) { return; }
-        // The World's comes first: the kernels of split communicators may be queued behind one of its kernels.
-        Group& world = world_group();
-        if (!revoked_ && world.owner == Group::Owner::world && world.comm != nullptr) {
-            revoked_ = detail::revoke(world.comm);
-        }
+        revoke_world();
         abort(std::next(groups().begin()));
     }
 
     /// Checks that this World is usable. @throws its failure, if any
-    void require_usable(std::string_view doing, SourceLocation where) const {
+    void require_usable(std::string_view doing, SourceLocation where) {
+        if (stalled() && failure_.empty()) {
+            fail(doing,
+                 shardkit::detail::concat("a verb is not over after ", timeout_.count(),
+                                          " ms in which nothing was done and the host did not come to wait for it, "
+                                          "perhaps blocked in a launch: a rank is gone, or has not made its calls",
+                                          last_calls(journal_)),
+                 where);
+        }
         if (!failure_.empty()) {
             throw CommError("nccl", doing,
                             shardkit::detail::concat("this World has ended after an earlier failure: ", failure_),
@@ -83,34 +96,88 @@ class Connections : private gpu::Watch {
         if (finished_) { throw_usage_error(where, "nccl: ", doing, " after World::finish"); }
     }
 
+    /// Keeps communicators from being aborted while calls of NCCL use them. To be held for no launch of CUDA's and no
+    /// wait, as these may block for ever.
+    /// @throws what the watch has aborted, if it has
+    [[nodiscard]] Lock calls(std::string_view doing, SourceLocation where) {
+        Lock lock(calls_);
+        act();
+        if (stalled()) { require_usable(doing, where); }
+        return lock;
+    }
+    [[nodiscard]] Lock calls(const Call& call) {
+        Lock lock(calls_);
+        act();
+        if (stalled()) { require_usable(call.doing(), call.where); }
+        return lock;
+    }
+    /// Returns a group's communicator; null once it is being aborted.
+    ncclComm_t native(const Group& group) const noexcept {
+        const Lock lock(calls_);
+        return group.is_ended ? nullptr : group.comm;
+    }
+    /// Adds a place for a communicator that will be made.
+    Group& add_group(std::string_view made_as) {
+        const Lock lock(calls_);
+        return places_->groups.add(made_as);
+    }
+    /// Returns the group of a single rank.
+    Group& group_alone() {
+        const Lock lock(calls_);
+        return places_->groups.alone();
+    }
     Groups& made() noexcept { return places_->groups; }
-    /// Completes an NCCL call outside of a group: waits while NCCL is still working on it.
+    /// Makes the NCCL call `f(communicator)` outside of a group, and waits while NCCL is still working on it.
     /// @throws CommError, after an abort, unless the call succeeded
-    void complete(const Group& group, std::string_view nccl_call, ncclResult_t code, std::string_view doing,
+    template <class F>
+    void complete(const Group& group, std::string_view nccl_call, const F& f, std::string_view doing,
                   SourceLocation where) {
+        Lock lock = calls(doing, where);
+        const ncclResult_t code = f(group.comm);
+        lock.unlock();
+        complete_begun(group, nccl_call, code, doing, where);
+    }
+    /// Makes a verb's call likewise; within an NCCL group its result is collected.
+    template <class F>
+    void complete(const Call& call, std::string_view nccl_call, const F& f) {
+        if (collected_ != nullptr) { return collected_->add(nccl_call, f(call.group.comm)); }
+        Lock lock = calls(call);
+        const ncclResult_t code = f(call.group.comm);
+        lock.unlock();
+        if (code != ncclSuccess) { complete_begun(call.group, nccl_call, code, call.doing(), call.where); }
+    }
+    /// Waits while NCCL is still working on a call that returned `code`.
+    void complete_begun(const Group& group, std::string_view nccl_call, ncclResult_t code, std::string_view doing,
+                        SourceLocation where) {
         if (code == ncclSuccess) { return; }
         require_begun(group, code, nccl_call, doing, where);
         await(group, nccl_call, doing, where);
     }
-    void complete(const Call& call, std::string_view nccl_call, ncclResult_t code) {
-        if (code == ncclSuccess) { return; }
-        if (collected_ != nullptr) { return collected_->add(nccl_call, code); }
-        complete(call.group, nccl_call, code, call.doing(), call.where);
-    }
     /// Makes the calls from here on part of an NCCL group, which ends before their results are looked at. Null: no
     /// longer.
     void collect(GroupErrors* errors) noexcept { collected_ = errors; }
-    /// Completes a call that makes `made` out of `parent`, a group of `of`. If the parent does not block, NCCL
-    /// returns ncclSuccess while it is still working, and writes the new communicator when the parent is ready again,
-    /// or was aborted.
+    bool collects() const noexcept { return collected_ != nullptr; }
+    /// Makes the call `f(communicator of parent, where the new one goes)` that makes `made` out of `parent`, a group
+    /// of `of`. If the parent does not block, NCCL returns ncclSuccess while it is still working, and writes the new
+    /// communicator when the parent is ready again, or was aborted.
     /// Source:  ncclCommInitChildComm in NCCL's init.cc, 2.18 to 2.30; NCCL issue 1472
     /// @throws CommError, after an abort, unless there is a usable communicator
-    void complete_made(Connections& of, const Group& parent, Group& made, std::string_view nccl_call,
-                       ncclResult_t code, Made expected, std::string_view doing, SourceLocation where) {
-        require_begun(parent, code, nccl_call, doing, where);
-        made.being_made = true;
+    template <class F>
+    void make(Connections& of, const Group& parent, Group& made, std::string_view nccl_call, const F& f,
+              Made expected, std::string_view doing, SourceLocation where) {
+        {
+            const Lock parents(of.calls_);
+            const Lock own(calls_);
+            if (parent.is_ended) { of.require_usable(doing, where); }
+            const ncclResult_t code = f(parent.comm, &made.comm);
+            require_begun(parent, code, nccl_call, doing, where);
+            made.being_made = true;
+        }
         of.await(parent, nccl_call, doing, where);
-        made.being_made = false;
+        {
+            const Lock lock(calls_);
+            made.being_made = false;
+        }
         if (expected == Made::none) { return; }
         if (made.comm == nullptr) {
             fail(doing, shardkit::detail::concat(nccl_call, " is over and has made no communicator"), where);
@@ -146,7 +213,23 @@ class Connections : private gpu::Watch {
 
     const Scope& scope() const noexcept { return scope_; }
     bool finished() const noexcept { return finished_; }
-    bool failed() const noexcept { return !failure_.empty(); }
+    bool failed() const noexcept { return !failure_.empty() || stalled(); }
+    /// Aborts what verbs wait for, in the stead of the rank's thread, which is blocked. Returns false, and does
+    /// nothing, if that thread has acted again since there were `acts`.
+    bool end_stalled(std::uint64_t acts) noexcept {
+        const Lock lock(calls_);
+        if (acts_.load(std::memory_order_relaxed) != acts) { return false; }
+        if (over_ || groups().empty()) { return true; }
+        // Whatever holds the launch must end: without a revoke, a survivable World's communicator ends too.
+        if (survivable_) { revoke_world(); }
+        end_from(revoked_ ? std::next(groups().begin()) : groups().begin());
+        stalled_.store(true, std::memory_order_release);
+        return true;
+    }
+    /// Notes that the rank's thread goes on.
+    void act() noexcept { acts_.fetch_add(1, std::memory_order_relaxed); }
+    /// Returns the number of these notes.
+    const std::atomic<std::uint64_t>& acts() const noexcept { return acts_; }
     /// Returns whether NCCL has ended everything that was aborted, within the timeout.
     bool aborts_over() const noexcept { return aborts_.over(timeout_); }
     std::deque<Group>& groups() noexcept { return places_->groups.all(); }
@@ -200,7 +283,10 @@ class Connections : private gpu::Watch {
                     continue;
                 }
                 Registered& made = known.emplace_back(group, c, registration);
-                require_begun(group, made.make(chunks[c]), made.call(), "registration", where);
+                {
+                    const Lock lock = calls("registration", where);
+                    require_begun(group, made.make(chunks[c]), made.call(), "registration", where);
+                }
                 // ncclCommWindowRegister returns ncclSuccess while it is still working (dev_runtime.cc, from 2.28).
                 await(group, made.call(), "registration", where);
             }
@@ -214,23 +300,35 @@ class Connections : private gpu::Watch {
     void shrink_from(Connections& old, std::span<const std::size_t> lost, ncclConfig_t config, SourceLocation where) {
         constexpr std::string_view doing = "Survivors";
         const Group& from = old.world_group();
+        if (old.stalled() && old.failure_.empty()) {
+            try {
+                old.require_usable(doing, where);
+            } catch (const CommError&) {}  // NOLINT(bugprone-empty-catch): what was told to `old` is noted there now
+        }
         if (from.comm == nullptr) { old.require_usable(doing, where); }
         ncclResult_t state = ncclSuccess;
         if (old.revoked_) { state = old.state_after(from, "ncclCommRevoke", doing, where); }
         const bool under_way = old.failed() && !old.revoked_;
         if (old.failure_.empty()) { old.failure_ = "its survivors have a World of their own"; }
-        Group& made = places_->groups.add("world");
-        old.aborts_.keep(places_);
-        const ncclResult_t code = shrink(from.comm, lost, under_way, config, &made.comm);
-        if (code != ncclSuccess && code != ncclInProgress && (state != ncclSuccess || under_way)) {
-            fail(doing,
-                 shardkit::detail::concat(
-                     describe(code, "ncclCommShrink", from.comm),
-                     ": NCCL makes no communicator out of one whose connections failed like this; connect a World of "
-                     "the survivors by a new UniqueId"),
-                 where);
+        Group& made = add_group("world");
+        {
+            const Lock lock(old.calls_);
+            old.aborts_.keep(places_);
         }
-        complete_made(old, from, made, "ncclCommShrink", code, Made::communicator, doing, where);
+        make(
+            old, from, made, "ncclCommShrink",
+            [&](ncclComm_t comm, ncclComm_t* out) {
+                const ncclResult_t code = shrink(comm, lost, under_way, config, out);
+                if (code != ncclSuccess && code != ncclInProgress && (state != ncclSuccess || under_way)) {
+                    fail(doing,
+                         shardkit::detail::concat(describe(code, "ncclCommShrink", comm),
+                                                  ": NCCL makes no communicator out of one whose connections failed "
+                                                  "like this; connect a World of the survivors by a new UniqueId"),
+                         where);
+                }
+                return code;
+            },
+            Made::communicator, doing, where);
     }
 
   private:
@@ -245,7 +343,11 @@ class Connections : private gpu::Watch {
     /// Returns the current state of the communicator.
     ncclResult_t state_of(const Group& group, std::string_view doing, SourceLocation where) {
         ncclResult_t state = ncclSuccess;
+        Lock lock(calls_);
+        act();
+        if (group.is_ended) { require_usable(doing, where); }
         const ncclResult_t code = ncclCommGetAsyncError(group.comm, &state);
+        lock.unlock();
         if (code != ncclSuccess) { fail(doing, describe(code, "ncclCommGetAsyncError", group.comm), where); }
         return state;
     }
@@ -257,15 +359,18 @@ class Connections : private gpu::Watch {
         }
     }
 
-    /// Returns whether the GPU has made progress with this World's work since the last call.
-    virtual bool progressed() noexcept = 0;
+    /// Returns whether the GPU has made progress with this World's work since the last call with this `seen`. For any
+    /// thread.
+    virtual bool progressed(Progress& seen) noexcept = 0;
+    bool stalled() const noexcept { return stalled_.load(std::memory_order_acquire); }
 
     void begin() noexcept override { wait_began_ = Clock::now(); }
     void poll(SourceLocation where) override {
         constexpr const char* doing = "synchronize";
         if (scope_.exits()) { throw CommError("nccl", doing, "the process ends, and waits for nobody", where); }
+        act();
         require_usable(doing, where);
-        if (progressed()) { wait_began_ = Clock::now(); }
+        if (progressed(seen_)) { wait_began_ = Clock::now(); }
         for (const Group& group : groups()) {
             if (group.comm == nullptr) { continue; }
             const ncclResult_t state = state_of(group, doing, where);
@@ -288,16 +393,37 @@ class Connections : private gpu::Watch {
     void abort(std::deque<Group>::iterator first) noexcept {
         if (finished_) { return; }
         if (failure_.empty()) { failure_ = "this rank gave up"; }
+        const Lock lock(calls_);
+        end_from(first);
+        for (Group& group : groups()) {
+            if (group.is_ended) { group.comm = nullptr; }
+        }
+    }
+    /// Lets communicators be aborted, from the group `first` on. @pre this thread holds calls_
+    void end_from(std::deque<Group>::iterator first) noexcept {
+        over_ = true;
         std::vector<ncclComm_t> comms;
         try {
             for (; first != groups().end(); ++first) {
                 // NCCL may still write one that is being made, while its parent's abort ends that.
-                if (first->owner != Group::Owner::world || first->being_made || first->comm == nullptr) { continue; }
+                if (first->owner != Group::Owner::world || first->being_made || first->comm == nullptr ||
+                    first->is_ended) {
+                    continue;
+                }
                 comms.push_back(first->comm);
-                first->comm = nullptr;
+                first->is_ended = true;
             }
         } catch (...) {}  // NOLINT(bugprone-empty-catch): no memory; the others are left behind
         aborts_.begin(std::move(comms));
+    }
+    /// Ends the running work of the World's communicator, if NCCL can revoke it. It comes before aborts, as the
+    /// kernels of split communicators may be queued behind one of its kernels.
+    void revoke_world() noexcept {
+        const Lock lock(calls_);
+        const Group& world = world_group();
+        if (!revoked_ && world.owner == Group::Owner::world && world.comm != nullptr && !world.is_ended) {
+            revoked_ = detail::revoke(world.comm);
+        }
     }
 
     Scope scope_;
@@ -308,6 +434,10 @@ class Connections : private gpu::Watch {
     bool revoked_ = false;
     bool finished_ = false;
     GroupErrors* collected_ = nullptr;  // where verbs are started together
+    mutable std::recursive_mutex calls_;
+    bool over_ = false;                  // whether anything was aborted; under calls_, as revoked_ and groups' state
+    std::atomic<bool> stalled_ = false;  // whether the watch did that
+    std::atomic<std::uint64_t> acts_ = 0;
     std::string failure_;
     /// The places that NCCL may write until its work is aborted. They are deques, as communicators point into them.
     struct Places {
@@ -316,6 +446,7 @@ class Connections : private gpu::Watch {
     };
     std::shared_ptr<Places> places_ = std::make_shared<Places>();
     Clock::time_point wait_began_;
+    Progress seen_{};
 };
 
 /// Connects the ranks of `group` over a second communicator. Collective over the group; the host waits.
@@ -323,10 +454,13 @@ class Connections : private gpu::Watch {
 /// @throws CommError that contains `doing`
 inline Group& connect_again(Connections& connections, const Group& group, std::string_view made_as,
                             ncclConfig_t config, std::string_view doing, SourceLocation where) {
-    Group& made = connections.made().add(made_as);
-    connections.complete_made(connections, group, made, "ncclCommSplit",
-                              ncclCommSplit(group.comm, 0, static_cast<int>(group.rank), &made.comm, &config),
-                              Made::communicator, doing, where);
+    Group& made = connections.add_group(made_as);
+    connections.make(
+        connections, group, made, "ncclCommSplit",
+        [&](ncclComm_t comm, ncclComm_t* out) {
+            return ncclCommSplit(comm, 0, static_cast<int>(group.rank), out, &config);
+        },
+        Made::communicator, doing, where);
     made.rank = group.rank;
     made.size = group.size;
     return made;

@@ -16,8 +16,8 @@ class GroupGuard {
   public:
     /// Begins an NCCL group.
     /// @throws CommError
-    explicit GroupGuard(const Call& call) : call_(call) {
-        call.world.complete(call, "ncclGroupStart", ncclGroupStart());
+    explicit GroupGuard(const Call& call) : call_(call), lock_(call.world.calls(call)) {
+        call.world.complete(call, "ncclGroupStart", [](ncclComm_t) { return ncclGroupStart(); });
         open_ = true;
     }
     GroupGuard(const GroupGuard&) = delete;
@@ -38,12 +38,18 @@ class GroupGuard {
         open_ = false;
         call_.world.collect(nullptr);
         const ncclResult_t code = ncclGroupEnd();
-        if (errors_.failed != ncclSuccess) { call_.world.complete(call_, errors_.call, errors_.failed); }
-        call_.world.complete(call_, "ncclGroupEnd", code);
+        lock_.unlock();
+        const auto complete = [&](std::string_view nccl_call, ncclResult_t result) {
+            if (result == ncclSuccess) { return; }
+            call_.world.complete_begun(call_.group, nccl_call, result, call_.doing(), call_.where);
+        };
+        if (errors_.failed != ncclSuccess) { complete(errors_.call, errors_.failed); }
+        complete("ncclGroupEnd", code);
     }
 
   private:
     const Call& call_;
+    Connections::Lock lock_;  // from the first call to the last
     bool open_ = false;
     GroupErrors errors_;
 };

@@ -60,13 +60,13 @@ struct Options {
 
     /// The longest time that a rank waits for its peers: to connect, to take part in a call, and, whenever the host
     /// waits for a stream, for the stream's work, including the user's own. It counts while no event between the
-    /// streams happens, so that much work is no failure.
+    /// streams happens, so that much work is no failure. It also counts while the host does not wait, or is blocked
+    /// in a launch, and a verb is under way.
     std::chrono::milliseconds timeout = std::chrono::minutes(10);
 
     /// The largest number of verbs that the host gives to the GPU before it waits for the first of them, at least 1.
-    /// Thereby it notices that a peer is gone even in a loop that never waits otherwise. CUDA accepts about 1,000
-    /// launches of a stream and then blocks the caller, where nothing is noticed: the user's launches between this
-    /// many verbs must stay below that. A launch of a CUDA graph counts through World::keep_pace.
+    /// Thereby it notices that a peer is gone even in a loop that never waits otherwise. A launch of a CUDA graph
+    /// counts through World::keep_pace.
     std::size_t verbs_ahead = 8;
 
     /// The smallest and largest number of CTAs, and thereby SMs, that NCCL uses for a collective. 0: NCCL decides.

@@ -273,9 +273,9 @@ struct Reductions {
                                    std::size_t count, Out* output) {
         const std::size_t ranks = call.group.size;
         StagedPieces<In>(call, stream, ranks).one_after_the_other(count, [&](In* staging, auto at, auto size) {
-            call.world.complete(
-                call, "ncclAllGather",
-                ncclAllGather(input + at, staging, size, datatype<In>(), call.group.comm, stream.native()));
+            call.world.complete(call, "ncclAllGather", [&](ncclComm_t comm) {
+                return ncclAllGather(input + at, staging, size, datatype<In>(), comm, stream.native());
+            });
             Kernels::for_each_index(stream, size, Combined<In, Out>{op, staging, ranks, size, output + at});
         });
     }
@@ -326,16 +326,16 @@ struct Reductions {
     template <class T>
     static void scatter(const Call& call, const gpu::TimelineRef& stream, ReduceOp op, const T* from, T* to,
                         std::size_t k) {
-        call.world.complete(
-            call, "ncclReduceScatter",
-            ncclReduceScatter(from, to, k, datatype<T>(), native(op), call.group.comm, stream.native()));
+        call.world.complete(call, "ncclReduceScatter", [&](ncclComm_t comm) {
+            return ncclReduceScatter(from, to, k, datatype<T>(), native(op), comm, stream.native());
+        });
     }
     template <class T>
     static void reduce(const Call& call, const gpu::TimelineRef& stream, ReduceOp op, const T* from, T* to,
                        std::size_t count) {
-        call.world.complete(
-            call, "ncclAllReduce",
-            ncclAllReduce(from, to, count, datatype<T>(), native(op), call.group.comm, stream.native()));
+        call.world.complete(call, "ncclAllReduce", [&](ncclComm_t comm) {
+            return ncclAllReduce(from, to, count, datatype<T>(), native(op), comm, stream.native());
+        });
     }
     template <class From, class To>
     static void convert(const gpu::TimelineRef& stream, const From* from, To* to, std::size_t count) {

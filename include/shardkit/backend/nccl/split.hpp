@@ -50,7 +50,7 @@ inline Group& split_group(const Call& call, std::size_t color, std::size_t key, 
     World& world = call.world;
     const Group& parent = call.group;
     Groups& groups = world.made();
-    if (parent.size == 1) { return groups.alone(); }
+    if (parent.size == 1) { return world.group_alone(); }
     const std::uint64_t next = (world.world_group().rank + std::uint64_t{1}) << 32U | groups.all().size();
     const std::vector<Wish> wishes = tell(call, Wish{color, key, next, groups.has_idle(parent) ? 1U : 0U}, stream);
 
@@ -80,11 +80,14 @@ inline Group& split_group(const Call& call, std::size_t color, std::size_t key, 
         // All ranks of the parent make the call, also those that get nothing.
         ncclConfig_t config = config_of(world.options());
         const bool is_new = !alone && again[own] == 0;
-        Group& made = is_new ? groups.add(axes) : groups.alone();
-        world.complete_made(world, parent, made, "ncclCommSplit",
-                            ncclCommSplit(parent.comm, is_new ? static_cast<int>(own) : NCCL_SPLIT_NOCOLOR,
-                                          static_cast<int>(split.place), &made.comm, &config),
-                            is_new ? Made::communicator : Made::none, call.doing(), call.where);
+        Group& made = is_new ? world.add_group(axes) : world.group_alone();
+        world.make(
+            world, parent, made, "ncclCommSplit",
+            [&](ncclComm_t comm, ncclComm_t* out) {
+                return ncclCommSplit(comm, is_new ? static_cast<int>(own) : NCCL_SPLIT_NOCOLOR,
+                                     static_cast<int>(split.place), out, &config);
+            },
+            is_new ? Made::communicator : Made::none, call.doing(), call.where);
         if (is_new) {
             world.welcome(made, call.where);
             made.parent = &parent;
@@ -93,7 +96,7 @@ inline Group& split_group(const Call& call, std::size_t color, std::size_t key, 
             return made;
         }
     }
-    if (alone) { return groups.alone(); }
+    if (alone) { return world.group_alone(); }
     Group& group = groups.with(again[own]);
     group.made_as = axes;
     return group;

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
+#include <mutex>
 #include <optional>
 #include <vector>
 
@@ -18,7 +20,7 @@ inline bool captures(const Streams<gpu::TimelineRef>& streams) noexcept {
 
 /// Orders one rank's verbs: each runs after the one that was given before it, whatever their streams, and the host is
 /// ahead of the GPU by a limited number of them. Verbs on the stream of reductions follow each other, and run beside
-/// all others. For one thread.
+/// all others. For one thread, except where a function says otherwise.
 class VerbOrder {
   public:
     /// A verb's turn: the work given to its stream until the end of the scope is the verb.
@@ -51,7 +53,10 @@ class VerbOrder {
     /// Marks the stream's work since the previous mark as a verb.
     void mark(const gpu::TimelineRef& stream, bool beside) noexcept {
         const Mark made{stream, stream.record()};
-        marks_[given_ % marks_.size()].emplace(made);
+        {
+            const std::lock_guard lock(mutex_);
+            marks_[given_ % marks_.size()].emplace(made);
+        }
         ++given_;
         if (!beside) { last_.emplace(made); }
     }
@@ -64,11 +69,25 @@ class VerbOrder {
         oldest->stream.synchronize(oldest->event, where);
     }
 
+    /// Returns whether any of the latest verbs is still to be done. For any thread.
+    bool is_behind() const noexcept {
+        return std::ranges::any_of(marks_, [&](const std::optional<Mark>& each) {
+            std::optional<Mark> mark;
+            {
+                const std::lock_guard lock(mutex_);
+                mark = each;
+            }
+            return mark && mark->stream.is_ahead(mark->event);
+        });
+    }
+
   private:
     struct Mark {
         gpu::TimelineRef stream;
         gpu::TimelineRef::Event event;
     };
+
+    mutable std::mutex mutex_;  // of marks_, which another thread reads
 
     std::vector<std::optional<Mark>> marks_;  // a ring buffer
     std::size_t given_ = 0;                   // number of marks so far

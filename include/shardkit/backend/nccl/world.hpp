@@ -20,6 +20,7 @@
 #include <shardkit/backend/cuda/device.hpp>
 #include <shardkit/backend/cuda/memory_kind.hpp>
 #include <shardkit/backend/cuda/pinned_buffer.hpp>
+#include <shardkit/backend/cuda/relaxed_capture.hpp>
 #include <shardkit/backend/cuda/stream.hpp>
 #include <shardkit/backend/cuda/timeline.hpp>
 #include <shardkit/backend/nccl/api.hpp>
@@ -32,6 +33,7 @@
 #include <shardkit/backend/nccl/options.hpp>
 #include <shardkit/backend/nccl/registered.hpp>
 #include <shardkit/backend/nccl/shrink.hpp>
+#include <shardkit/backend/nccl/stall_watch.hpp>
 #include <shardkit/backend/nccl/unique_id.hpp>
 #include <shardkit/backend/nccl/verb_order.hpp>
 #include <shardkit/backend/shared/idle_groups.hpp>
@@ -98,16 +100,18 @@ struct Resources {
         copies.ref().synchronize(where);
         host_calls.ref().synchronize(where);
     }
-    /// Returns whether any of their events has happened since the last call.
-    bool advanced() noexcept {
-        const bool computed = compute.ref().advanced();
-        const bool reduced = reduction && reduction->ref().advanced();
-        const bool copied = copies.ref().advanced() || host_calls.ref().advanced();
-        return communication.ref().advanced() || computed || reduced || copied;
+    /// Returns whether any of their events has happened since the last call with this `seen`. For any thread.
+    bool advanced(Connections::Progress& seen) noexcept {
+        const bool computed = compute.ref().advanced(seen[0]);
+        const bool communicated = communication.ref().advanced(seen[1]);
+        const bool reduced = reduction && reduction->ref().advanced(seen[2]);
+        const bool copied = copies.ref().advanced(seen[3]);
+        return host_calls.ref().advanced(seen[4]) || computed || communicated || reduced || copied;
     }
 
     /// Returns whether a stream still has work.
     bool busy() noexcept {
+        const gpu::detail::RelaxedCapture relaxed;
         const auto is_busy = [](gpu::Timeline& each) {
             return cudaStreamQuery(each.ref().native()) == cudaErrorNotReady;
         };
@@ -155,10 +159,11 @@ struct Resources {
 namespace shardkit::nccl {
 
 /// Owns everything that the communicators of one rank share: NCCL's handles, streams, memory and the journal. It must
-/// outlive them, and all containers made over them. For one GPU and one rank, used by one thread.
-/// Failures: a call that fails, a rank that is gone, or a peer that does not come within Options::timeout is a
-/// CommError. The World then aborts all communicators it made, so that the GPU's work ends and its peers notice, and
-/// every later verb throws; the World can only be destroyed. A borrowed communicator is never aborted.
+/// outlive them, and all containers made over them. For one GPU and one rank, used by one thread. The GPU stays
+/// selected in a thread that had selected none. Failures: a call that fails, a rank that is gone, or a peer that does
+/// not come within Options::timeout is a CommError. The World then aborts all communicators it made, so that the
+/// GPU's work ends and its peers notice, and every later verb throws; the World can only be destroyed. A borrowed
+/// communicator is never aborted.
 class World final : public detail::Connections {
   public:
     /// Connects `ranks` ranks; this one is number `rank`. Collective: all ranks must give the same id.
@@ -210,6 +215,7 @@ class World final : public detail::Connections {
         } else if (sound) {
             say("it did not finish(): ended by exit() perhaps, or by another thread than its own");
         }
+        stall_watch_.reset();
         const bool exits = !finished() && scope().exits();
         if (!finished() && !exits) { abort(); }
         const bool borrows = std::ranges::any_of(
@@ -229,6 +235,7 @@ class World final : public detail::Connections {
         require_usable("finish", where);
         const gpu::detail::DeviceGuard guard(device_, where);
         resources_->synchronize(where);
+        stall_watch_.reset();
         close(where);
     }
 
@@ -283,6 +290,7 @@ class World final : public detail::Connections {
     /// each other. Each verb runs after the previous one, whatever their streams, except that reductions run beside
     /// the others.
     [[nodiscard]] detail::VerbOrder::Turn enter(const detail::Call& call, const gpu::TimelineRef& stream) {
+        act();
         if (failed() || finished()) { require_usable(call.doing(), call.where); }
         order_.wait_for_room(streams(), call.where);
         return order_.next(stream, runs_beside(stream));
@@ -291,6 +299,7 @@ class World final : public detail::Connections {
     /// Options::verbs_ahead.
     /// @throws CommError when a peer is gone
     void keep_pace(const gpu::TimelineRef& stream, SourceLocation where = SourceLocation::current()) {
+        act();
         require_usable("keep_pace", where);
         order_.mark(stream, runs_beside(stream));
         order_.wait_for_room(streams(), where);
@@ -325,17 +334,23 @@ class World final : public detail::Connections {
         ncclResult_t state = ncclSuccess;
         detail::check(ncclCommGetAsyncError(borrowed.comm, &state), "ncclCommGetAsyncError", "borrow", where);
         detail::check(state, "a borrowed communicator's earlier call", "borrow", where, borrowed.comm);
-        detail::Group& group = made().add(axes);
-        group.owner = detail::Group::Owner::user;
-        group.comm = borrowed.comm;
+        detail::Group& group = add_group(axes);
+        {
+            const Lock lock = calls("borrow", where);
+            group.owner = detail::Group::Owner::user;
+            group.comm = borrowed.comm;
+        }
         welcome(group, where);
         return group;
     }
     /// Sets up a new communicator: this rank's place in it, registered memory, and the comparison of calls.
     void welcome(detail::Group& group, SourceLocation where) {
-        const detail::RankPlace place = detail::place_of(group.comm, making, where);
-        group.rank = place.rank;
-        group.size = place.size;
+        {
+            const Lock lock = calls(making, where);
+            const detail::RankPlace place = detail::place_of(group.comm, making, where);
+            group.rank = place.rank;
+            group.size = place.size;
+        }
         register_memory(where);
         prepare_comparison(group, where);
     }
@@ -362,6 +377,11 @@ class World final : public detail::Connections {
         detail::require_possible(options_, making, where);
         const gpu::detail::DeviceGuard guard(device_, where);
         resources_ = std::make_unique<detail::Resources>(options_, device_, ranks, watch(), where);
+        if (ranks == 1) { return; }
+        stall_watch_.emplace(
+            device_, options_.timeout, acts(),
+            [this, seen = Progress{}]() mutable { return order_.is_behind() && !progressed(seen); },
+            [this](std::uint64_t acted) { return end_stalled(acted); });
     }
     World(const Options& options, const detail::RankPlace& place, SourceLocation where)
         : World(options, place.size, place.rank, where) {}
@@ -373,9 +393,12 @@ class World final : public detail::Connections {
     void connect(const UniqueId& id, std::size_t rank, SourceLocation where) {
         const gpu::detail::DeviceGuard guard(device_, where);
         ncclConfig_t config = detail::config_of(options_);
-        detail::Group& group = made().add("world");
-        const ncclResult_t code = ncclCommInitRankConfig(&group.comm, static_cast<int>(ranks_), id.native(),
-                                                         static_cast<int>(rank), &config);
+        detail::Group& group = add_group("world");
+        const ncclResult_t code = [&] {
+            const Lock lock = calls(making, where);
+            return ncclCommInitRankConfig(&group.comm, static_cast<int>(ranks_), id.native(), static_cast<int>(rank),
+                                          &config);
+        }();
         if (code != ncclSuccess && code != ncclInProgress) {
             fail(making, detail::describe(code, "ncclCommInitRankConfig"), where);
         }
@@ -390,7 +413,7 @@ class World final : public detail::Connections {
         static_cast<void>(comparison_.release());
     }
 
-    bool progressed() noexcept override { return resources_ && resources_->advanced(); }
+    bool progressed(Progress& seen) noexcept override { return resources_ && resources_->advanced(seen); }
 
     void prepare_comparison(detail::Group& group, SourceLocation where) {
         if (options_.compare_calls == CompareCalls::off || group.size == 1) { return; }
@@ -419,6 +442,7 @@ class World final : public detail::Connections {
     detail::VerbOrder order_;
     std::unique_ptr<detail::Resources> resources_;
     std::unique_ptr<detail::Comparison> comparison_;
+    std::optional<detail::StallWatch> stall_watch_;  // ends first, as it uses the others; none where there is no peer
 };
 
 }  // namespace shardkit::nccl

@@ -12,6 +12,8 @@ class CleanMachine {
     explicit CleanMachine(standin::Pace pace = standin::Pace::lazy) {
         standin::reset();
         standin::set_pace(pace);
+        static_cast<void>(cudaSetDevice(0));  // a program that has selected it, and so has a context there
+        standin::reset_calls();
     }
     CleanMachine(const CleanMachine&) = delete;
     CleanMachine& operator=(const CleanMachine&) = delete;

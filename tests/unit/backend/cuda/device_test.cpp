@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <stdexcept>
 #include <string>
+#include <thread>
 
 #include <doctest/doctest.h>
 
@@ -36,6 +37,22 @@ TEST_CASE("DeviceGuard: selects for the scope and restores, nested and when an e
         CHECK(current_device() == 2);
     }
     CHECK(current_device() == 0);
+}
+
+TEST_CASE("DeviceGuard: what was selected before is not selected again where that would make a context") {
+    standin::reset();
+    std::thread([] {  // in which nothing is selected
+        {
+            const DeviceGuard guard(3);
+            CHECK(cudaDeviceSynchronize() == cudaSuccess);
+        }
+        CHECK(standin::has_context(3));
+        CHECK_FALSE(standin::has_context(0));
+        CHECK(current_device() == 3);
+        { const DeviceGuard guard(5); }
+        CHECK(current_device() == 3);
+    })
+        .join();
 }
 
 TEST_CASE("DeviceGuard: the device that is selected already is not selected again") {

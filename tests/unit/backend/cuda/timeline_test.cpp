@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <stdexcept>
 #include <string>
@@ -329,21 +330,27 @@ TEST_CASE("Timeline: the host waits for one event and no further, and sees which
     HostWork work;
     for (const auto timeline : {watched.ref(), plain.ref()}) {
         int done = 0;
-        CHECK(!timeline.advanced());
+        std::uint64_t passed = 0;
+        CHECK(!timeline.advanced(passed));
         work.enqueue(timeline, [&] { ++done; });
         const auto event = timeline.record();
         work.enqueue(timeline, [&] { ++done; });
+        standin::hold(stream.ref().native());
+        CHECK(timeline.is_ahead(event));
+        standin::release(stream.ref().native());
         timeline.synchronize(event);
+        CHECK(!timeline.is_ahead(event));
+        CHECK(!timeline.is_ahead({}));
         CHECK(done == 1);
         timeline.synchronize(shardkit::gpu::TimelineRef::Event());
         CHECK(done == 1);
-        CHECK(timeline.advanced());
-        CHECK(!timeline.advanced());
+        CHECK(timeline.advanced(passed));
+        CHECK(!timeline.advanced(passed));
         for (int i = 0; i < 9; ++i) { timeline.record(); }  // more than the ring has
         standin::hold(stream.ref().native());
-        CHECK(!timeline.advanced());
+        CHECK(!timeline.advanced(passed));
         standin::release(stream.ref().native());
-        CHECK(timeline.advanced());
+        CHECK(timeline.advanced(passed));
         CHECK(done == 2);
     }
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Loops in which the host waits for nothing: CUDA takes about a thousand launches and then blocks whoever gives it
 // more, so a rank must notice before that its peers are gone.
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <span>
@@ -70,6 +71,82 @@ TEST_CASE("nccl: a loop that never waits notices that a peer is gone before the 
     one.verbs_ahead = 1;
     check_loop_ends(1000, one,
                     [](nccl::World& world, const Comm& comm, std::size_t count) { steps(world, comm, count, 900); });
+}
+
+TEST_CASE(
+    "nccl: so does one with more launches between its verbs than CUDA takes, and one that makes no verb any more") {
+    check_loop_ends(1000, gpu_ranks::impatient(),
+                    [](nccl::World& world, const Comm& comm, std::size_t count) { steps(world, comm, count, 1500); });
+    check_loop_ends(100, gpu_ranks::impatient(), [](nccl::World& world, const Comm& comm, std::size_t count) {
+        const auto streams = world.streams();
+        auto values = world.buffer<float>(100);
+        all_reduce_in_place(comm, ReduceOp::sum, values.span(), streams.communication);
+        if (comm.rank() == 1) { return streams.communication.synchronize(); }
+        streams.communication.synchronize();
+        while (standin::all_live(comm.native())) { std::this_thread::yield(); }
+        all_reduce_in_place(comm, ReduceOp::sum, values.span(), streams.communication);
+        streams.compute.wait(streams.communication.record());
+        for (std::size_t i = 0; i < count / 10; ++i) {
+            gpu::detail::check(cudaMemsetAsync(values.data(), 0, 4, streams.compute.native()), "cudaMemsetAsync");
+        }
+        CHECK(comm.native() == nullptr);
+        barrier(comm, streams.compute);
+    });
+}
+
+TEST_CASE("nccl: a host that is away for long is not taken for one that is blocked, if its verbs are over") {
+    gpu_ranks::restart(standin::Pace::eager);
+    const auto outcomes =
+        gpu_ranks::with_world(ranks, gpu_ranks::impatient(), [](const Comm& comm, nccl::World& world) {
+            auto values = world.buffer<float>(100);
+            const auto stream = world.streams().communication;
+            for (int i = 0; i < 2; ++i) {
+                all_reduce_in_place(comm, ReduceOp::sum, values.span(), stream);
+                std::this_thread::sleep_for(std::chrono::milliseconds(1000));
+            }
+            barrier(comm, stream);
+            stream.synchronize();
+        });
+    CHECK(gpu_ranks::first_error(outcomes) == "");
+}
+
+TEST_CASE("nccl: neither a waiting rank nor the watch spoils what another thread captures") {
+    gpu_ranks::restart();
+    nccl::Options options = gpu_ranks::patient();
+    options.timeout = std::chrono::seconds(rank_checks::sanitized ? 40 : 8);
+    const gpu::Stream captured;
+    std::atomic<int> given = 0;
+    cudaError_t ended = cudaErrorUnknown;
+    cudaGraph_t graph = nullptr;
+    std::thread captures([&] {
+        while (given < 2) { std::this_thread::yield(); }
+        gpu::detail::check(cudaStreamBeginCapture(captured.ref().native(), cudaStreamCaptureModeGlobal), "begin");
+        std::this_thread::sleep_for(2 * options.timeout / 8);  // the watch looks eight times in a timeout
+        ended = cudaStreamEndCapture(captured.ref().native(), &graph);
+        given = 3;
+    });
+    const nccl::UniqueId id = nccl::UniqueId::create();
+    const auto outcomes = gpu_ranks::each_in_a_thread(ranks, [&](std::size_t rank) {
+        nccl::World world(id, ranks, rank, options);
+        const Comm comm(world);
+        auto values = world.buffer<float>(100);
+        const auto stream = world.streams().communication;
+        // One rank waits for the other one's verb, that one stays away with a verb under way.
+        if (rank == 1) { barrier(comm, world.streams().compute); }
+        ++given;
+        if (rank == 1) {
+            while (given < 3) { std::this_thread::yield(); }
+        } else {
+            barrier(comm, world.streams().compute);
+        }
+        all_reduce_in_place(comm, ReduceOp::sum, values.span(), stream);
+        stream.synchronize();
+    });
+    captures.join();
+    CHECK(gpu_ranks::first_error(outcomes) == "");
+    CHECK(ended == cudaSuccess);
+    if (graph != nullptr) { CHECK(cudaGraphDestroy(graph) == cudaSuccess); }
+    static_cast<void>(cudaGetLastError());
 }
 
 TEST_CASE("nccl: so does one sum or maximum of thousands of pieces, within the call") {

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -87,6 +88,48 @@ void check_survivors(standin::Pace pace, int version, std::size_t revokes) {
 }
 
 }  // namespace
+
+TEST_CASE(
+    "nccl: a launch that a dead peer blocks ends in a survivable World too, which survives where NCCL can revoke") {
+    for (const int version : {22703, 22809}) {
+        CAPTURE(version);
+        gpu_ranks::restart();
+        standin::set_nccl_version(version);
+        standin::set_launch_queue(100);
+        const nccl::UniqueId id = nccl::UniqueId::create();
+        const auto outcomes = gpu_ranks::each_in_a_thread(2, [&](std::size_t rank) {
+            nccl::World world(id, 2, rank, survivable());
+            const Comm comm(world);
+            check_all_reduce<float, float>(comm, 1000, 1);
+            if (rank == 1) {
+                standin::kill_rank(comm.native());
+                throw rank_checks::Planted("gone");
+            }
+            auto values = world.buffer<float>(100);
+            const auto stream = world.streams().communication;
+            while (standin::all_live(comm.native())) { std::this_thread::yield(); }
+            all_reduce_in_place(comm, ReduceOp::sum, values.span(), stream);
+            for (int i = 0; i < 1000; ++i) {
+                gpu::detail::check(cudaMemsetAsync(values.data(), 0, 4, stream.native()), "cudaMemsetAsync");
+            }
+            const auto survive = [&] {
+                const std::array<std::size_t, 1> lost{1};
+                nccl::World left(nccl::Survivors{world, lost}, gpu_ranks::patient());
+                check_all_reduce<float, float>(Comm(left), 1000, 1);
+                left.finish();
+            };
+            if (version < 22807) {
+                CHECK_THROWS_AS(survive(), CommError);
+            } else {
+                CHECK_NOTHROW(survive());
+            }
+            CHECK(contains(thrown_message<CommError>([&] { barrier(comm, stream); }), "300 ms"));
+        });
+        CHECK(outcomes[0].text == "");
+        CHECK(standin::hangs() == 0);
+        CHECK(standin::live().communicators == 0);
+    }
+}
 
 TEST_CASE("nccl: after a failure the ranks that are left make a World of their own") {
     for (const standin::Pace pace : gpu_ranks::paces) {

@@ -2,9 +2,11 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -250,6 +252,33 @@ TEST_CASE("nccl: a World's GPU need not be the one that its thread has selected"
     });
     CHECK(gpu_ranks::first_error(outcomes) == "");
     CHECK(standin::live() == standin::Live{});
+}
+
+TEST_CASE(
+    "nccl: ranks on other GPUs make no context on GPU 0, and the World's stays selected in a thread with none") {
+    gpu_ranks::restart();
+    const nccl::UniqueId id = nccl::UniqueId::create();
+    std::vector<std::thread> threads;
+    std::array<int, 2> selected{};
+    std::array<std::optional<nccl::World>, 2> worlds;
+    for (std::size_t rank = 0; rank < 2; ++rank) {
+        threads.emplace_back([&, rank] {
+            nccl::Options options = gpu_ranks::patient();
+            options.device = static_cast<int>(rank) + 3;
+            const Comm comm(worlds[rank].emplace(id, 2, rank, options));
+            every_verb<bf16>(comm);
+            CHECK(cudaGetDevice(&selected[rank]) == cudaSuccess);
+        });
+    }
+    for (std::thread& thread : threads) { thread.join(); }
+    for (auto& world : worlds) {
+        std::thread([&] { world.reset(); }).join();
+    }  // aborts, in threads of its own
+    CHECK(selected == std::array{3, 4});
+    CHECK(standin::has_context(3));
+    CHECK_FALSE(standin::has_context(0));
+    CHECK(standin::live().communicators == 0);
+    CHECK(standin::hangs() == 0);
 }
 
 TEST_CASE("nccl: verbs are captured in a CUDA graph and run at every launch") {
