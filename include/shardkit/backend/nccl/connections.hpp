@@ -3,14 +3,12 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <iterator>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <string>
 #include <string_view>
@@ -20,10 +18,10 @@
 #include <shardkit/backend/cuda/arena.hpp>
 #include <shardkit/backend/cuda/backoff.hpp>
 #include <shardkit/backend/cuda/timeline.hpp>
-#include <shardkit/backend/nccl/aborts.hpp>
 #include <shardkit/backend/nccl/api.hpp>
 #include <shardkit/backend/nccl/call.hpp>
 #include <shardkit/backend/nccl/group.hpp>
+#include <shardkit/backend/nccl/live_groups.hpp>
 #include <shardkit/backend/nccl/options.hpp>
 #include <shardkit/backend/nccl/registered.hpp>
 #include <shardkit/backend/nccl/scope.hpp>
@@ -47,26 +45,20 @@ struct GroupErrors {
     }
 };
 
-/// NCCL's side of a World: its communicators, their state, and the limits of waits for peers. For the rank's thread.
-/// A StallWatch's thread may abort communicators too: it never does while the rank's thread holds `calls()`, and that
-/// thread alone forgets them.
-class Connections : private gpu::Watch {
+/// NCCL's side of a World: its communicators, their state, and the limits of waits for peers.
+class Connections : public LiveGroups, private gpu::Watch {
   public:
-    using Lock = std::unique_lock<std::recursive_mutex>;
     /// The number of events of each of a World's timelines that are known to have happened.
     using Progress = std::array<std::uint64_t, 5>;
+
     Connections(std::chrono::milliseconds timeout, bool survivable, int device)
-        : timeout_(shardkit::detail::bounded_wait(timeout)), survivable_(survivable), aborts_(device) {
-        aborts_.keep(places_);
-    }
+        : LiveGroups(device, survivable), timeout_(shardkit::detail::bounded_wait(timeout)) {}
     Connections(const Connections&) = delete;
     Connections& operator=(const Connections&) = delete;
 
     /// Returns the journal of the verbs that are given to a stream.
     Journal& journal() noexcept { return journal_; }
 
-    Group& world_group() noexcept { return groups().front(); }
-    const Group& world_group() const noexcept { return places_->groups.all().front(); }
     /// Ends this rank's part without its peers, whose verbs then fail, at the latest after their timeout. Returns at
     /// once; NCCL ends running work in the background.
     void abort() noexcept { abort(groups().begin()); }
@@ -100,33 +92,17 @@ class Connections : private gpu::Watch {
     /// wait, as these may block for ever.
     /// @throws what the watch has aborted, if it has
     [[nodiscard]] Lock calls(std::string_view doing, SourceLocation where) {
-        Lock lock(calls_);
+        Lock lock = locked();
         act();
         if (stalled()) { require_usable(doing, where); }
         return lock;
     }
     [[nodiscard]] Lock calls(const Call& call) {
-        Lock lock(calls_);
+        Lock lock = locked();
         act();
         if (stalled()) { require_usable(call.doing(), call.where); }
         return lock;
     }
-    /// Returns a group's communicator; null once it is being aborted.
-    ncclComm_t native(const Group& group) const noexcept {
-        const Lock lock(calls_);
-        return group.is_ended ? nullptr : group.comm;
-    }
-    /// Adds a place for a communicator that will be made.
-    Group& add_group(std::string_view made_as) {
-        const Lock lock(calls_);
-        return places_->groups.add(made_as);
-    }
-    /// Returns the group of a single rank.
-    Group& group_alone() {
-        const Lock lock(calls_);
-        return places_->groups.alone();
-    }
-    Groups& made() noexcept { return places_->groups; }
     /// Makes the NCCL call `f(communicator)` outside of a group, and waits while NCCL is still working on it.
     /// @throws CommError, after an abort, unless the call succeeded
     template <class F>
@@ -166,8 +142,8 @@ class Connections : private gpu::Watch {
     void make(Connections& of, const Group& parent, Group& made, std::string_view nccl_call, const F& f,
               Made expected, std::string_view doing, SourceLocation where) {
         {
-            const Lock parents(of.calls_);
-            const Lock own(calls_);
+            const Lock parents = of.locked();
+            const Lock own = locked();
             if (parent.is_ended) { of.require_usable(doing, where); }
             const ncclResult_t code = f(parent.comm, &made.comm);
             require_begun(parent, code, nccl_call, doing, where);
@@ -175,7 +151,7 @@ class Connections : private gpu::Watch {
         }
         of.await(parent, nccl_call, doing, where);
         {
-            const Lock lock(calls_);
+            const Lock lock = locked();
             made.being_made = false;
         }
         if (expected == Made::none) { return; }
@@ -190,7 +166,7 @@ class Connections : private gpu::Watch {
         if (failure_.empty()) {
             failure_ = shardkit::detail::concat(doing, " at ", where.file, ":", where.line, ": ", what);
         }
-        survivable_ ? revoke() : abort();
+        survivable() ? revoke() : abort();
         throw CommError("nccl", doing, what, where);
     }
 
@@ -201,7 +177,7 @@ class Connections : private gpu::Watch {
     /// World's too, as NCCL 2.28.3 to 2.29.3 do not free the windows of a communicator that they destroy.
     /// @throws CommError
     void deregister(bool own, SourceLocation where) {
-        std::deque<Registered>& registrations = places_->registrations;
+        std::deque<Registered>& registrations = this->registrations();
         while (!registrations.empty()) {
             const Group& group = registrations.back().group();
             if (group.owner == Group::Owner::user || (own && group.comm != nullptr)) {
@@ -214,25 +190,8 @@ class Connections : private gpu::Watch {
     const Scope& scope() const noexcept { return scope_; }
     bool finished() const noexcept { return finished_; }
     bool failed() const noexcept { return !failure_.empty() || stalled(); }
-    /// Aborts what verbs wait for, in the stead of the rank's thread, which is blocked. Returns false, and does
-    /// nothing, if that thread has acted again since there were `acts`.
-    bool end_stalled(std::uint64_t acts) noexcept {
-        const Lock lock(calls_);
-        if (acts_.load(std::memory_order_relaxed) != acts) { return false; }
-        if (over_ || groups().empty()) { return true; }
-        // Whatever holds the launch must end: without a revoke, a survivable World's communicator ends too.
-        if (survivable_) { revoke_world(); }
-        end_from(revoked_ ? std::next(groups().begin()) : groups().begin());
-        stalled_.store(true, std::memory_order_release);
-        return true;
-    }
-    /// Notes that the rank's thread goes on.
-    void act() noexcept { acts_.fetch_add(1, std::memory_order_relaxed); }
-    /// Returns the number of these notes.
-    const std::atomic<std::uint64_t>& acts() const noexcept { return acts_; }
     /// Returns whether NCCL has ended everything that was aborted, within the timeout.
-    bool aborts_over() const noexcept { return aborts_.over(timeout_); }
-    std::deque<Group>& groups() noexcept { return places_->groups.all(); }
+    bool aborts_over() const noexcept { return LiveGroups::aborts_over(timeout_); }
     /// Returns the watch for streams whose waits must end when a peer fails.
     gpu::Watch& watch() noexcept { return *this; }
 
@@ -278,7 +237,7 @@ class Connections : private gpu::Watch {
         for (Group& group : groups()) {
             if (group.comm == nullptr || group.only_compares) { continue; }
             for (std::size_t c = 0; c < chunks.size(); ++c) {
-                std::deque<Registered>& known = places_->registrations;
+                std::deque<Registered>& known = registrations();
                 if (std::ranges::any_of(known, [&](const Registered& each) { return each.is(group, c); })) {
                     continue;
                 }
@@ -307,14 +266,11 @@ class Connections : private gpu::Watch {
         }
         if (from.comm == nullptr) { old.require_usable(doing, where); }
         ncclResult_t state = ncclSuccess;
-        if (old.revoked_) { state = old.state_after(from, "ncclCommRevoke", doing, where); }
-        const bool under_way = old.failed() && !old.revoked_;
+        if (old.revoked()) { state = old.state_after(from, "ncclCommRevoke", doing, where); }
+        const bool under_way = old.failed() && !old.revoked();
         if (old.failure_.empty()) { old.failure_ = "its survivors have a World of their own"; }
         Group& made = add_group("world");
-        {
-            const Lock lock(old.calls_);
-            old.aborts_.keep(places_);
-        }
+        old.keep_for(*this);
         make(
             old, from, made, "ncclCommShrink",
             [&](ncclComm_t comm, ncclComm_t* out) {
@@ -343,7 +299,7 @@ class Connections : private gpu::Watch {
     /// Returns the current state of the communicator.
     ncclResult_t state_of(const Group& group, std::string_view doing, SourceLocation where) {
         ncclResult_t state = ncclSuccess;
-        Lock lock(calls_);
+        Lock lock = locked();
         act();
         if (group.is_ended) { require_usable(doing, where); }
         const ncclResult_t code = ncclCommGetAsyncError(group.comm, &state);
@@ -362,7 +318,6 @@ class Connections : private gpu::Watch {
     /// Returns whether the GPU has made progress with this World's work since the last call with this `seen`. For any
     /// thread.
     virtual bool progressed(Progress& seen) noexcept = 0;
-    bool stalled() const noexcept { return stalled_.load(std::memory_order_acquire); }
 
     void begin() noexcept override { wait_began_ = Clock::now(); }
     void poll(SourceLocation where) override {
@@ -393,58 +348,14 @@ class Connections : private gpu::Watch {
     void abort(std::deque<Group>::iterator first) noexcept {
         if (finished_) { return; }
         if (failure_.empty()) { failure_ = "this rank gave up"; }
-        const Lock lock(calls_);
-        end_from(first);
-        for (Group& group : groups()) {
-            if (group.is_ended) { group.comm = nullptr; }
-        }
+        end_and_forget(first);
     }
-    /// Lets communicators be aborted, from the group `first` on. @pre this thread holds calls_
-    void end_from(std::deque<Group>::iterator first) noexcept {
-        over_ = true;
-        std::vector<ncclComm_t> comms;
-        try {
-            for (; first != groups().end(); ++first) {
-                // NCCL may still write one that is being made, while its parent's abort ends that.
-                if (first->owner != Group::Owner::world || first->being_made || first->comm == nullptr ||
-                    first->is_ended) {
-                    continue;
-                }
-                comms.push_back(first->comm);
-                first->is_ended = true;
-            }
-        } catch (...) {}  // NOLINT(bugprone-empty-catch): no memory; the others are left behind
-        aborts_.begin(std::move(comms));
-    }
-    /// Ends the running work of the World's communicator, if NCCL can revoke it. It comes before aborts, as the
-    /// kernels of split communicators may be queued behind one of its kernels.
-    void revoke_world() noexcept {
-        const Lock lock(calls_);
-        const Group& world = world_group();
-        if (!revoked_ && world.owner == Group::Owner::world && world.comm != nullptr && !world.is_ended) {
-            revoked_ = detail::revoke(world.comm);
-        }
-    }
-
     Scope scope_;
     Journal journal_;
     std::chrono::milliseconds timeout_;
-    bool survivable_;
-    Aborts aborts_;
-    bool revoked_ = false;
     bool finished_ = false;
     GroupErrors* collected_ = nullptr;  // where verbs are started together
-    mutable std::recursive_mutex calls_;
-    bool over_ = false;                  // whether anything was aborted; under calls_, as revoked_ and groups' state
-    std::atomic<bool> stalled_ = false;  // whether the watch did that
-    std::atomic<std::uint64_t> acts_ = 0;
     std::string failure_;
-    /// The places that NCCL may write until its work is aborted. They are deques, as communicators point into them.
-    struct Places {
-        Groups groups;
-        std::deque<Registered> registrations;
-    };
-    std::shared_ptr<Places> places_ = std::make_shared<Places>();
     Clock::time_point wait_began_;
     Progress seen_{};
 };

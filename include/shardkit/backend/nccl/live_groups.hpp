@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <iterator>
+#include <memory>
+#include <mutex>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <shardkit/backend/nccl/aborts.hpp>
+#include <shardkit/backend/nccl/api.hpp>
+#include <shardkit/backend/nccl/group.hpp>
+#include <shardkit/backend/nccl/registered.hpp>
+#include <shardkit/backend/nccl/shrink.hpp>
+
+namespace shardkit::nccl::detail {
+
+/// The communicators of a World, and their end by an abort. The rank's thread makes and uses them. A StallWatch's
+/// thread may end them in its stead: never while the rank's thread holds `locked()`, which it does in every call of
+/// NCCL that uses one, and never in a launch of CUDA's or in a wait, as these may block for ever. Only the rank's
+/// thread forgets the handles.
+class LiveGroups {
+  public:
+    using Lock = std::unique_lock<std::recursive_mutex>;
+
+    LiveGroups(int device, bool survivable) : survivable_(survivable), aborts_(device) { aborts_.keep(places_); }
+    LiveGroups(const LiveGroups&) = delete;
+    LiveGroups& operator=(const LiveGroups&) = delete;
+
+    Group& world_group() noexcept { return groups().front(); }
+    const Group& world_group() const noexcept { return places_->groups.all().front(); }
+    Groups& made() noexcept { return places_->groups; }
+    /// Adds a place for a communicator that will be made.
+    Group& add_group(std::string_view made_as) {
+        const Lock lock = locked();
+        return places_->groups.add(made_as);
+    }
+    /// Returns the group of a single rank.
+    Group& group_alone() {
+        const Lock lock = locked();
+        return places_->groups.alone();
+    }
+    /// Returns a group's communicator; null once it is being aborted.
+    ncclComm_t native(const Group& group) const noexcept {
+        const Lock lock = locked();
+        return group.is_ended ? nullptr : group.comm;
+    }
+
+  protected:
+    ~LiveGroups() = default;
+
+    Lock locked() const { return Lock(calls_); }
+    std::deque<Group>& groups() noexcept { return places_->groups.all(); }
+    std::deque<Registered>& registrations() noexcept { return places_->registrations; }
+    bool survivable() const noexcept { return survivable_; }
+    bool revoked() const noexcept {
+        const Lock lock = locked();
+        return revoked_;
+    }
+
+    /// Notes that the rank's thread goes on.
+    void act() noexcept { acts_.fetch_add(1, std::memory_order_relaxed); }
+    /// Returns the number of these notes.
+    const std::atomic<std::uint64_t>& acts() const noexcept { return acts_; }
+    /// Returns whether the watch has ended the communicators.
+    bool stalled() const noexcept { return stalled_.load(std::memory_order_acquire); }
+    /// Aborts what verbs wait for, in the stead of the rank's thread, which is blocked. Returns false, and does
+    /// nothing, if that thread has acted again since there were `acts`.
+    bool end_stalled(std::uint64_t acts) noexcept {
+        const Lock lock = locked();
+        if (acts_.load(std::memory_order_relaxed) != acts) { return false; }
+        if (over_ || groups().empty()) { return true; }
+        // Whatever holds the launch must end: without a revoke, a survivable World's communicator ends too.
+        if (survivable_) { revoke_world(); }
+        end_from(revoked_ ? std::next(groups().begin()) : groups().begin());
+        stalled_.store(true, std::memory_order_release);
+        return true;
+    }
+    /// Ends the running work of the World's communicator, if NCCL can revoke it. It comes before aborts, as the
+    /// kernels of split communicators may be queued behind one of its kernels.
+    void revoke_world() noexcept {
+        const Lock lock = locked();
+        const Group& world = world_group();
+        if (!revoked_ && world.owner == Group::Owner::world && world.comm != nullptr && !world.is_ended) {
+            revoked_ = detail::revoke(world.comm);
+        }
+    }
+    /// Lets communicators be aborted, from the group `first` on, and forgets them; also those that the watch has
+    /// ended.
+    void end_and_forget(std::deque<Group>::iterator first) noexcept {
+        const Lock lock = locked();
+        end_from(first);
+        for (Group& group : groups()) {
+            if (group.is_ended) { group.comm = nullptr; }
+        }
+    }
+    /// Keeps the places of `other` until later aborts have ended, as NCCL may write there.
+    void keep_for(const LiveGroups& other) {
+        const Lock lock = locked();
+        aborts_.keep(other.places_);
+    }
+    /// Returns whether NCCL has ended everything that was aborted, after waiting at most `within`.
+    bool aborts_over(std::chrono::milliseconds within) const noexcept { return aborts_.over(within); }
+
+  private:
+    void end_from(std::deque<Group>::iterator first) noexcept {
+        over_ = true;
+        std::vector<ncclComm_t> comms;
+        try {
+            for (; first != groups().end(); ++first) {
+                // NCCL may still write one that is being made, while its parent's abort ends that.
+                if (first->owner != Group::Owner::world || first->being_made || first->comm == nullptr ||
+                    first->is_ended) {
+                    continue;
+                }
+                comms.push_back(first->comm);
+                first->is_ended = true;
+            }
+        } catch (...) {}  // NOLINT(bugprone-empty-catch): no memory; the others are left behind
+        aborts_.begin(std::move(comms));
+    }
+
+    /// The places that NCCL may write until its work is aborted. They are deques, as communicators point into them.
+    struct Places {
+        Groups groups;
+        std::deque<Registered> registrations;
+    };
+    std::shared_ptr<Places> places_ = std::make_shared<Places>();
+    bool survivable_;
+    Aborts aborts_;
+    mutable std::recursive_mutex calls_;
+    bool revoked_ = false;
+    bool over_ = false;  // whether anything was aborted
+    std::atomic<bool> stalled_ = false;
+    std::atomic<std::uint64_t> acts_ = 0;
+};
+
+}  // namespace shardkit::nccl::detail
