@@ -2,6 +2,7 @@
 #include "clique.hpp"
 
 #include <algorithm>
+#include <set>
 #include <sstream>
 
 #include "state.hpp"
@@ -77,6 +78,34 @@ void fail_all(State& s, Clique& clique, ncclResult_t code, const std::string& te
     s.dirty = true;
 }
 
+namespace {
+
+/// A kernel starts: it must fit beside those of other communicators that wait for their peers, unless NCCL orders its
+/// launches.
+void start(State& s, const Batch::Part& part, int rank, const std::shared_ptr<Mark>& mark) {
+    const int device = part.clique->member(rank).device;
+    const auto at = std::find_if(s.comms.all().begin(), s.comms.all().end(),
+                                 [&](const auto& comm) { return comm->clique == part.clique && comm->rank == rank; });
+    if (at == s.comms.all().end()) { return; }
+    const int said = (*at)->config.maxCTAs;
+    const int ctas = said != NCCL_CONFIG_UNDEF_INT ? said : s.nccl_version < 22200 ? 32 : 64;
+    s.resident.erase(
+        std::remove_if(s.resident.begin(), s.resident.end(), [](const Resident& each) { return each.mark->done; }),
+        s.resident.end());
+    int all = ctas;
+    std::set<std::uint64_t> others{part.clique->id};
+    for (const Resident& each : s.resident) {
+        if (each.device == device && others.insert(each.clique).second) { all += each.ctas; }
+    }
+    s.resident.push_back({device, part.clique->id, ctas, mark});
+    if (all <= s.multiprocessors || others.size() == 1 || s.launches_in_order.value_or(false)) { return; }
+    s.crowded.push_back("device " + std::to_string(device) + ": kernels of " + std::to_string(others.size()) +
+                        " communicators with " + std::to_string(all) + " CTAs wait for peers at once on " +
+                        std::to_string(s.multiprocessors) + " SMs");
+}
+
+}  // namespace
+
 bool Batch::run(State& s) {
     const bool left = std::all_of(parts.begin(), parts.end(), [](const Part& part) {
         return part.clique->member(part.rendezvous->parties[part.party].rank).left;
@@ -91,6 +120,7 @@ bool Batch::run(State& s) {
         if (part.clique->member(party.rank).left || party.arrived || stuck(s, *part.clique, party.rank)) { continue; }
         party.arrived = true;
         s.dirty = true;
+        start(s, part, party.rank, mark);
     }
     for (const Part& part : parts) {
         const int rank = part.rendezvous->parties[part.party].rank;

@@ -136,6 +136,14 @@ struct Request {
     WindowPlaces places{};
 };
 
+/// A communicator's kernel that has started on a device and waits for its peers there.
+struct Resident {
+    int device;
+    std::uint64_t clique;
+    int ctas;
+    std::shared_ptr<Mark> mark;
+};
+
 /// What one ncclGroup queues in one stream: done when all its communications are.
 struct Batch final : Operation {
     struct Part {

@@ -164,6 +164,12 @@ std::vector<std::string> order_violations() {
 std::vector<std::string> uneven_windows() {
     return with_state([](State& s) { return s.uneven_windows; });
 }
+std::vector<std::string> crowded() {
+    return with_state([](State& s) { return s.crowded; });
+}
+void set_multiprocessors(int count) {
+    with_state([&](State& s) { s.multiprocessors = count; });
+}
 std::size_t windows_left() {
     return with_state([](State& s) { return s.windows_left; });
 }

@@ -179,7 +179,7 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int dev
                 *value = 1024;
                 return cudaSuccess;
             case cudaDevAttrMultiProcessorCount:
-                *value = 132;
+                *value = s.multiprocessors;
                 return cudaSuccess;
             case cudaDevAttrComputeCapabilityMajor:
                 *value = 9;

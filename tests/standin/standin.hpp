@@ -52,6 +52,8 @@ void reset();
 void set_device_count(int count);
 /// cudaMalloc and ncclMemAlloc fail with cudaErrorMemoryAllocation past this many bytes on a device.
 void set_device_memory(std::size_t bytes);
+/// The number of SMs of each device. Default 132.
+void set_multiprocessors(int count);
 /// What ncclGetVersion answers (the headers' NCCL_VERSION_CODE stays).
 void set_nccl_version(int version);
 
@@ -137,6 +139,10 @@ std::vector<std::string> frees_in_use();
 /// none: NCCL's symmetric kernels would read and write elsewhere in a peer's memory, without an error. One sentence
 /// each.
 std::vector<std::string> uneven_windows();
+/// Kernels of several communicators that waited for peers at once on one device although all their CTAs do not fit on
+/// its SMs, and NCCL was not told to order its launches (NCCL_LAUNCH_ORDER_IMPLICIT, from 2.26 on, read at the first
+/// call of NCCL): real GPUs may deadlock. One sentence each.
+std::vector<std::string> crowded();
 /// Windows of communicators that were destroyed, and not aborted, with them: NCCL 2.28.3 to 2.29.3 never give their
 /// memory back.
 std::size_t windows_left();

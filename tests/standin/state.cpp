@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "state.hpp"
 
+#include <cstdlib>
 #include <new>
 #include <utility>
 
@@ -40,6 +41,12 @@ void kill(State& state, int device) {
     for (const auto& comm : state.comms.all()) {
         if (comm->member().device == device) { comm->member().killed = true; }
     }
+}
+
+void read_launch_order(State& state) {
+    if (state.launches_in_order) { return; }
+    const char* const said = std::getenv("NCCL_LAUNCH_ORDER_IMPLICIT");
+    state.launches_in_order = state.nccl_version >= 22600 && said != nullptr && std::atoi(said) != 0;
 }
 
 bool has_ended(State& state, std::string_view name) {

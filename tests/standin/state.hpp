@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -45,6 +46,8 @@ struct Model {
     int devices = 8;
     std::size_t device_memory = SIZE_MAX;
     int nccl_version = NCCL_VERSION_CODE;
+    std::optional<bool> launches_in_order;  // as the environment says at the first call of NCCL
+    int multiprocessors = 132;
     Pace pace = Pace::lazy;
     int query_delay = 0;
     int in_progress_polls = 1;
@@ -61,6 +64,8 @@ struct Model {
     std::size_t hangs = 0;
     std::vector<std::string> frees_in_use;
     std::vector<std::string> uneven_windows;
+    std::vector<std::string> crowded;
+    std::vector<Resident> resident;  // in the order of their starts
     std::size_t windows_left = 0;
 
     std::map<std::uintptr_t, Allocation> allocations;
@@ -117,6 +122,8 @@ inline constexpr int forgotten = -1;
 int count_call(State& state, std::string_view name);
 /// Whether the process that the thread stands for has ended, at this call of NCCL or before.
 bool has_ended(State& state, std::string_view name);
+/// Reads NCCL_LAUNCH_ORDER_IMPLICIT, once.
+void read_launch_order(State& state);
 /// Kills all communicators of the device.
 void kill(State& state, int device);
 
@@ -192,6 +199,7 @@ ncclResult_t nccl_call(std::string_view name, const Body& body) {
     State& s = state();
     Lock lock(s.mutex);
     ThreadState& thread = this_thread(s);
+    read_launch_order(s);
     if (has_ended(s, name)) { return ncclSystemError; }
     const int injected = count_call(s, name);
     if (injected == forgotten) { return ncclSuccess; }

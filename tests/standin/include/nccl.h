@@ -66,9 +66,18 @@ typedef struct {
     int nChannelsPerNetPeer;
     int nvlinkCentricSched;
 #endif
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 29, 0)
+    int graphUsageMode;
+    int numRmaCtx;
+#endif
 } ncclConfig_t;
 
-#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 28, 0)
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 29, 0)
+#define STANDIN_NCCL_NEWER_FIELDS                                                                        \
+    , NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_PTR, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT,        \
+        NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT,      \
+        NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT
+#elif NCCL_VERSION_CODE >= NCCL_VERSION(2, 28, 0)
 #define STANDIN_NCCL_NEWER_FIELDS                                                                 \
     , NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_PTR, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, \
         NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT

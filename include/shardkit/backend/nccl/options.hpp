@@ -27,10 +27,28 @@ enum class Registration : std::uint8_t {
     windows,
 };
 
+/// What NCCL's collectives save, at the cost of bandwidth: see NCCL_CTA_POLICY.
+enum class CtaPolicy : std::uint8_t {
+    by_default,  ///< NCCL decides
+    efficiency,  ///< fewer CTAs where little bandwidth is lost; needs NCCL 2.27
+    zero,        ///< none where copy engines can do it, between registered windows; needs NCCL 2.28
+};
+
+/// How a communicator's verbs are captured in CUDA graphs, so that NCCL can leave out what it needs otherwise: see
+/// NCCL's graphUsageMode. Needs NCCL 2.29.
+enum class GraphUsage : std::uint8_t {
+    by_default,  ///< NCCL expects several graphs at once, and verbs outside of graphs
+    none,        ///< no verb is captured
+    one,         ///< all verbs are captured, in one graph at a time
+};
+
 /// The first NCCL with ncclMemAlloc and ncclCommRegister.
 inline constexpr int registration_version = 21901;
 /// The first NCCL with ncclCommWindowRegister and ncclCommShrink.
 inline constexpr int windows_version = 22703;
+/// The first NCCL with CtaPolicy::zero, and the first with GraphUsage.
+inline constexpr int zero_cta_version = 22803;
+inline constexpr int graph_usage_version = 22900;
 
 namespace detail {
 
@@ -69,10 +87,18 @@ struct Options {
     /// counts through World::keep_pace.
     std::size_t verbs_ahead = 8;
 
-    /// The smallest and largest number of CTAs, and thereby SMs, that NCCL uses for a collective. 0: NCCL decides.
-    /// More CTAs move more bytes per second, and leave less of the GPU to other kernels.
+    /// The smallest and largest number of CTAs, and thereby SMs, that NCCL uses for a collective. More CTAs move more
+    /// bytes per second, and leave less of the GPU to other kernels. 0: NCCL decides, but where reductions are
+    /// separate the largest number is just below a quarter of the GPU's SMs, so that both communicators together take
+    /// less than half of them.
     int min_ctas = 0;
     int max_ctas = 0;
+    /// The number of CTAs for NVLink SHARP; 0: NCCL decides. Needs NCCL 2.27.
+    int nvls_ctas = 0;
+    /// What NCCL's collectives save.
+    CtaPolicy cta_policy = CtaPolicy::by_default;
+    /// How verbs are captured in CUDA graphs.
+    GraphUsage graph_usage = GraphUsage::by_default;
 
     /// The name of the communicators in NCCL's logs and profiles, from NCCL 2.27 on: a string that outlives the
     /// process's communicators, for example a literal. Null: none.
@@ -119,6 +145,10 @@ inline void require_possible(const Options& options, std::string_view making, So
     require_version(minimum_version, making, where);
     require_registration(options.registration, where);
     if (options.survivable) { require_version(windows_version, "a survivable World", where); }
+    if (options.nvls_ctas > 0) { require_version(windows_version, "nvls_ctas", where); }
+    if (options.cta_policy == CtaPolicy::efficiency) { require_version(windows_version, "cta_policy", where); }
+    if (options.cta_policy == CtaPolicy::zero) { require_version(zero_cta_version, "CtaPolicy::zero", where); }
+    if (options.graph_usage != GraphUsage::by_default) { require_version(graph_usage_version, "graph_usage", where); }
     if (options.survivable && options.split_share) {
         throw_invalid_argument(where,
                                "nccl::Options: split_share with survivable, but communicators that share "
@@ -126,12 +156,13 @@ inline void require_possible(const Options& options, std::string_view making, So
     }
 }
 
+/// MAXCHANNELS in NCCL's device.h. parseCommConfig refuses a minimum without a maximum.
+inline constexpr int most_ctas = 64;
+
 /// Returns NCCL's configuration for each communicator that a World makes. It does not block, even if it is made from
 /// one that does, so that the wait for peers can end. Other settings are NCCL's defaults, unless the options set
 /// them.
 inline ncclConfig_t config_of(const Options& options) {
-    constexpr int most_ctas =
-        64;  // MAXCHANNELS in NCCL's device.h; parseCommConfig refuses a minimum without a maximum
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
     if (options.min_ctas > 0) { config.minCTAs = options.min_ctas; }
@@ -141,6 +172,14 @@ inline ncclConfig_t config_of(const Options& options) {
     config.splitShare = options.split_share ? 1 : 0;
 #if NCCL_VERSION_CODE >= 22703
     if (options.name != nullptr) { config.commName = options.name; }
+    if (options.nvls_ctas > 0) { config.nvlsCTAs = options.nvls_ctas; }
+    // NCCL_CTA_POLICY_EFFICIENCY and, from 2.28 on, NCCL_CTA_POLICY_ZERO, which are the enumerators' values.
+    if (options.cta_policy != CtaPolicy::by_default) { config.CTAPolicy = static_cast<int>(options.cta_policy); }
+#endif
+#if NCCL_VERSION_CODE >= 22900
+    if (options.graph_usage != GraphUsage::by_default) {
+        config.graphUsageMode = options.graph_usage == GraphUsage::one ? 1 : 0;
+    }
 #endif
     return config;
 }

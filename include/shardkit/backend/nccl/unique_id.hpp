@@ -11,6 +11,7 @@
 #include <span>
 
 #include <shardkit/backend/nccl/api.hpp>
+#include <shardkit/backend/nccl/lane_order.hpp>
 #include <shardkit/comm/broadcast.hpp>
 #include <shardkit/core/error.hpp>
 
@@ -25,6 +26,7 @@ class UniqueId {
     /// Creates an id.
     /// @throws CommError
     static UniqueId create(SourceLocation where = SourceLocation::current()) {
+        detail::order_launches();
         ncclUniqueId id;
         detail::check(ncclGetUniqueId(&id), "ncclGetUniqueId", "UniqueId", where);
         return UniqueId(id);

@@ -25,6 +25,7 @@
 #include <shardkit/backend/nccl/comparison.hpp>
 #include <shardkit/backend/nccl/connections.hpp>
 #include <shardkit/backend/nccl/group.hpp>
+#include <shardkit/backend/nccl/lane_order.hpp>
 #include <shardkit/backend/nccl/launcher.hpp>
 #include <shardkit/backend/nccl/options.hpp>
 #include <shardkit/backend/nccl/resources.hpp>
@@ -254,7 +255,9 @@ class World final : public detail::Connections {
             throw_invalid_argument(where, "nccl::World: rank ", rank, " of ", ranks,
                                    " ranks, expected a rank below the number of ranks");
         }
+        detail::order_launches();
         detail::require_possible(options_, making, where);
+        options_ = detail::with_room_for_two(options_, device_, ranks, where);
         const gpu::detail::DeviceGuard guard(device_, where);
         resources_ = std::make_unique<detail::Resources>(options_, device_, ranks, watch(), where);
         if (ranks == 1) { return; }
@@ -298,7 +301,11 @@ class World final : public detail::Connections {
     void prepare_comparison(detail::Group& group, SourceLocation where) {
         if (options_.compare_calls == CompareCalls::off || group.size == 1) { return; }
         if (!comparison_) { comparison_ = std::make_unique<detail::Comparison>(ranks_, device_, watch(), where); }
-        detail::Comparison::prepare(*this, group, detail::config_of(options_), where);
+        ncclConfig_t config = detail::config_of(options_);
+        if (!options_.split_share) {
+            config.minCTAs = config.maxCTAs = 1;
+        }  // records of some bytes, beside the verbs
+        detail::Comparison::prepare(*this, group, config, where);
     }
 
     /// Returns this rank's place among the survivors.

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What NCCL and CUDA are told of a World's communicators and streams.
+#include <chrono>
 #include <cstddef>
+#include <cstdlib>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -8,6 +10,7 @@
 #include <doctest/doctest.h>
 
 #include <shardkit/comm/all_gather.hpp>
+#include <shardkit/comm/all_reduce.hpp>
 #include <shardkit/comm/split.hpp>
 
 #include "../../thrown_message.hpp"
@@ -72,6 +75,79 @@ TEST_CASE("nccl: a minimum of CTAs alone is one that NCCL takes; sharing is not 
     CHECK(contains(thrown_message<std::invalid_argument>(
                        [&] { const nccl::World world(nccl::UniqueId::create(), 1, 0, options); }),
                    "split_share with survivable"));
+}
+
+TEST_CASE("nccl: two communicators at once fit on the GPU, or NCCL orders their launches, or the World is refused") {
+    constexpr const char* variable = "NCCL_LAUNCH_ORDER_IMPLICIT";
+    struct Case {
+        int version;
+        const char* said;  // by the user; null: nothing
+        int units;
+        int max_ctas;
+        int taken;  // 0: refused
+    };
+    for (const Case& each :
+         {Case{21800, nullptr, 132, 0, 32}, Case{21800, nullptr, 108, 0, 26}, Case{21800, nullptr, 14, 0, 3},
+          Case{21800, nullptr, 1, 0, 0}, Case{21800, nullptr, 108, 54, 0}, Case{22501, "1", 108, 54, 0},
+          Case{22809, nullptr, 108, 64, 64}, Case{22809, "0", 108, 64, 0}, Case{22809, "0", 132, 0, 32},
+          Case{22809, "1", 1, 0, 1}}) {
+        CAPTURE(each.version);
+        CAPTURE(each.units);
+        CAPTURE(each.max_ctas);
+        unsetenv(variable);
+        if (each.said != nullptr) { setenv(variable, each.said, 1); }
+        gpu_ranks::restart(standin::Pace::eager);
+        standin::set_nccl_version(each.version);
+        standin::set_multiprocessors(each.units);
+        nccl::Options options = gpu_ranks::patient();
+        options.max_ctas = each.max_ctas;
+        if (each.taken == 0) { options.timeout = std::chrono::milliseconds(300); }
+        int taken = 0;
+        const auto outcomes = gpu_ranks::with_world(2, options, [&](const Comm& comm, nccl::World& world) {
+            const auto streams = world.streams();
+            comm.separate_reductions();
+            auto values = world.buffer<float>(100);
+            if (comm.rank() == 0) { taken = standin::configuration(comm.native()).maxCTAs; }
+            all_gather_in_place(comm, values.span(), streams.communication);
+            all_reduce_in_place(comm, ReduceOp::sum, values.span(), streams.reduction);
+        });
+        CHECK(taken == each.taken);
+        CHECK(standin::crowded().empty());
+        if (each.taken == 0) {
+            CHECK(contains(outcomes[0].text, "max_ctas is "));
+            CHECK(contains(outcomes[0].text, "of each of two communicators that run at once, but GPU 0 has "));
+        } else {
+            CHECK(gpu_ranks::first_error(outcomes) == "");
+        }
+        CHECK(std::string(std::getenv(variable)) == (each.said != nullptr ? each.said : "1"));
+    }
+    unsetenv(variable);
+}
+
+TEST_CASE("nccl: policies of CTAs and graphs are NCCL's, where it knows them") {
+    gpu_ranks::restart();
+    nccl::Options options = gpu_ranks::patient();
+    options.nvls_ctas = 5;
+    options.cta_policy = nccl::CtaPolicy::zero;
+    {
+        const nccl::World world(nccl::UniqueId::create(), 1, 0, options);
+        const ncclConfig_t configuration = standin::configuration(world.world_group().comm);
+        CHECK(configuration.nvlsCTAs == 5);
+        CHECK(configuration.CTAPolicy == 2);  // NCCL_CTA_POLICY_ZERO
+    }
+    const auto refused = [&] {
+        return thrown_message<CommError>([&] { const nccl::World world(nccl::UniqueId::create(), 1, 0, options); });
+    };
+    standin::set_nccl_version(22703);
+    CHECK(contains(refused(), "CtaPolicy::zero"));
+    options.cta_policy = nccl::CtaPolicy::efficiency;
+    standin::set_nccl_version(22605);
+    CHECK(contains(refused(), "nvls_ctas"));
+    options.nvls_ctas = 0;
+    CHECK(contains(refused(), "cta_policy"));
+    options.cta_policy = nccl::CtaPolicy::by_default;
+    options.graph_usage = nccl::GraphUsage::one;
+    CHECK(contains(refused(), "graph_usage"));
 }
 
 TEST_CASE("nccl: the World's communication stream comes before its compute stream; the user's stay as they are") {

@@ -52,6 +52,7 @@ std::string run(const Mesh& mesh, Paces paces, const sk::RankOptions& options, c
         }));
     for (const std::string& violation : standin::order_violations()) { error += violation; }
     for (const std::string& free : standin::frees_in_use()) { error += free; }
+    for (const std::string& crowd : standin::crowded()) { error += crowd; }
     for (const std::string& uneven : standin::uneven_windows()) { error += uneven; }
     return error;
 }
