@@ -46,8 +46,9 @@ enum class GraphUsage : std::uint8_t {
 inline constexpr int registration_version = 21901;
 /// The first NCCL with ncclCommWindowRegister and ncclCommShrink.
 inline constexpr int windows_version = 22703;
-/// The first NCCL with CtaPolicy::zero, and the first with GraphUsage.
+/// The first NCCL with CtaPolicy::zero.
 inline constexpr int zero_cta_version = 22803;
+/// The first NCCL with GraphUsage.
 inline constexpr int graph_usage_version = 22900;
 
 namespace detail {
