@@ -34,7 +34,7 @@ inline shardkit::nccl::Options small_and_patient() {
     shardkit::nccl::Options options;
     options.timeout = std::chrono::seconds(60);
     options.arena_chunk_bytes = std::size_t{1} << 20U;
-    options.staging_bytes = std::size_t{1} << 16U;
+    options.staging_bytes = options.most_staging_bytes = std::size_t{1} << 16U;
     return options;
 }
 inline Train sharded_with(shardkit::nccl::Options nccl) {

@@ -35,4 +35,11 @@ concept SeparatesReductions = requires(const C& comm, SourceLocation where) {
     comm.separate_reductions(where);
 };
 
+/// The engine reduces through memory of its own, in pieces if a reduction needs more of it than there is, and can be
+/// asked to have `bytes` of it. Asking is collective over the group, with the same bytes on every rank.
+template <class C>
+concept StagesReductions = requires(const C& comm, std::size_t bytes, SourceLocation where) {
+    comm.reserve_staging(bytes, where);
+};
+
 }  // namespace shardkit

@@ -24,6 +24,7 @@ GroupState<Engine, Precision>::GroupState(Context<Engine>& context, const GroupV
     : GroupState(context, make_communicators(context, values.path, values.policy, where), values, adopted_parameters,
                  adopted_gradients, where) {
     gradients_.separate_reductions(where);
+    gradients_.reserve_staging(where);
     if (!adopted_parameters.empty()) {
         this->hold(std::as_bytes(adopted_parameters), std::as_bytes(adopted_gradients), where);
     }

@@ -123,6 +123,13 @@ class Communicator {
         detail::separate_reductions(*world_, *group_, where);
     }
 
+    /// Lets the memory in which reductions are made have up to `bytes`, as far as Options::most_staging_bytes allows:
+    /// see there. Collective; the host waits where the memory grows.
+    /// @throws gpu::OutOfMemory
+    void reserve_staging(std::size_t bytes, SourceLocation where = SourceLocation::current()) const {
+        world_->reserve_staging(bytes, where);
+    }
+
     Communicator named(std::string_view axes) const { return Communicator(*world_, *group_, axes); }
 
     /// Splits the group; the host waits until all ranks are connected.

@@ -119,8 +119,12 @@ struct Options {
     std::size_t arena_chunk_bytes = std::size_t{64} << 20U;
 
     /// The size of the memory in which sums of 16-bit elements are made in fp32, and maxima of floating-point
-    /// elements collected.
+    /// elements collected. A sum that needs more is made in pieces, each at the cost of a verb.
     std::size_t staging_bytes = std::size_t{32} << 20U;
+    /// The size up to which the staging memory of gradients grows where a group of parameters is made whose largest
+    /// reduction needs more: 4 bytes for each of the group's elements where 16-bit gradients are summed. 0: 256 MiB,
+    /// or 4 MiB for each rank if that is more, so that each rank's part of a piece is 2 MiB and more.
+    std::size_t most_staging_bytes = 0;
 
     /// How these chunks are registered with NCCL.
     Registration registration = Registration::none;

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <utility>
 
 #include <cuda_runtime_api.h>
 
@@ -71,6 +72,17 @@ struct Resources {
     /// Returns the staging memory that verbs on that stream use in turn.
     std::span<std::byte> staging_of(const gpu::TimelineRef& stream) noexcept {
         return std::as_writable_bytes((runs_beside(stream) ? reduction_staging : staging).span());
+    }
+
+    /// Returns the size up to which the staging memory of reductions grows.
+    static constexpr std::size_t most_staging(const Options& options, std::size_t ranks) noexcept {
+        if (options.most_staging_bytes > 0) { return options.most_staging_bytes; }
+        return std::max(std::size_t{256} << 20U, ranks * (std::size_t{4} << 20U));
+    }
+    /// Replaces the staging memory of the stream of reductions. @pre the stream is idle
+    void grow_staging(std::size_t bytes, SourceLocation where) {
+        gpu::detail::ArenaBuffer<std::uint8_t> grown(arena, bytes, communication.ref(), where);
+        (reduction ? reduction_staging : staging) = std::move(grown);
     }
 
     /// Makes the host wait for all work on the streams.

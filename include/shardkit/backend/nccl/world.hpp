@@ -161,6 +161,19 @@ class World final : public detail::Connections {
     std::span<std::byte> staging(const gpu::TimelineRef& stream) const noexcept {
         return resources_->staging_of(stream);
     }
+    /// Lets the staging memory of the stream of reductions grow to `bytes`, at most Options::most_staging_bytes. All
+    /// ranks must give the same bytes. The host waits for the stream where it grows.
+    /// @throws gpu::OutOfMemory; CommError
+    void reserve_staging(std::size_t bytes, SourceLocation where = SourceLocation::current()) {
+        const gpu::TimelineRef stream = resources_->reductions();
+        const std::size_t wanted = std::min(bytes, detail::Resources::most_staging(options_, ranks_));
+        if (ranks_ == 1 || wanted <= staging(stream).size()) { return; }
+        require_usable("the staging memory", where);
+        const gpu::detail::DeviceGuard guard(device_, where);
+        stream.synchronize(where);
+        resources_->grow_staging(wanted, where);
+        register_memory(where);
+    }
     /// Returns the stream in which a verb converts staged elements while NCCL moves others; used in the same order.
     gpu::TimelineRef conversions() const noexcept { return resources_->conversion.ref(); }
     /// Returns pinned memory, detail::Resources::record_bytes for every rank of the World.

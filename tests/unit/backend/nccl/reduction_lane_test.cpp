@@ -21,6 +21,7 @@
 #include <shardkit/comm/compare_calls.hpp>
 #include <shardkit/comm/reduce_scatter.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
+#include <shardkit/optim/sgd.hpp>
 #include <shardkit/policy/dynamic_policy.hpp>
 #include <shardkit/policy/full_shard.hpp>
 #include <shardkit/policy/hybrid_shard.hpp>
@@ -54,6 +55,7 @@ struct Weight : Param<"weight", float, 64> {};
 struct Bias : Param<"bias", float, 256> {
     using TensorParallel = tp::PartialSum;
 };
+struct Wide : Param<"wide", bf16, dynamic> {};
 using Layer = Sharded<Weight, DynamicPolicy, Engine>;
 
 constexpr SourceLocation here{"train.cpp", 5};
@@ -438,6 +440,43 @@ TEST_CASE("nccl: reductions' communicator knows the memory that the first one kn
         CHECK(made == 2 * 2 * 2);  // two chunks with two communicators, on each rank
         CHECK(standin::frees_in_use().empty());
         CHECK(standin::live() == standin::Live{});
+    }
+}
+
+TEST_CASE(
+    "nccl: a group's sum of 16-bit gradients is one piece where its memory may grow, at every size of staging") {
+    constexpr std::size_t ranks = 3;
+    constexpr std::size_t elements = 10'001;
+    for (const std::size_t most : {std::size_t{0}, std::size_t{8192}, std::size_t{1}}) {
+        CAPTURE(most);
+        gpu_ranks::restart();
+        nccl::Options options = gpu_ranks::patient();
+        options.staging_bytes = 1;  // the least that there is: 1 KiB for each rank
+        options.most_staging_bytes = most;
+        options.registration = nccl::Registration::windows;
+        const auto outcomes = gpu_ranks::with_world(ranks, options, [&](const Comm& comm, nccl::World& world) {
+            Rank<Engine, Mesh> rank(Mesh(ranks), comm, {}, world.streams());
+            Sharded<Wide, ShardGradOp, Engine> layer(rank, "layer", {shape<Wide>(elements)});
+            Model model{layer};
+            const auto stream = world.streams().compute;
+            Accumulation accumulation{model};
+            auto gradients = accumulation.gradients(layer);
+            const std::vector<bf16> ones(elements, bf16(1.0F));
+            gpu::detail::check(cudaMemcpyAsync(gradients[Wide{}].data(), ones.data(), elements * sizeof(bf16),
+                                               cudaMemcpyHostToDevice, stream.native()),
+                               "cudaMemcpyAsync");
+            stream.synchronize();
+            accumulation.add(std::move(gradients));
+            SGD optimizer{model, {.learning_rate = 1}};
+            optimizer.step(reduce(std::move(accumulation), sum));
+            std::vector<bf16> values(elements);
+            layer.read_full(Wide{}, std::span<bf16>(values));
+            expect(values == std::vector<bf16>(elements, bf16(-3.0F)), "the values");
+        });
+        CHECK(gpu_ranks::first_error(outcomes) == "");
+        CHECK(standin::uneven_windows().empty());
+        const std::size_t calls = standin::calls("ncclReduceScatter") / ranks;
+        CHECK((most == 0 ? calls == 1 : most == 8192 ? calls > 5 && calls < 15 : calls > 20));
     }
 }
 
