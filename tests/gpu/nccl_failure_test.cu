@@ -108,8 +108,11 @@ TEST_CASE("a rank: without its GPU" * doctest::skip()) {
 TEST_CASE("a rank: a graph, a thousand times" * doctest::skip()) {
     const Place place = Place::read();
     sk::nccl::Options options = place.options();
+    // All processes load their modules while they connect, which takes longer than the deadline that is tested.
+    options.timeout = std::chrono::seconds(30);
+    sk::nccl::World connected(place.id, place.ranks, place.rank, options);
     options.timeout = std::chrono::seconds(1);
-    sk::nccl::World world(place.id, place.ranks, place.rank, options);
+    sk::nccl::World world(sk::nccl::Borrow{Engine::Communicator(connected).native()}, options);
     const auto values = world.buffer<float>(1000);
     sum_and_wait(world, values);
     {
@@ -131,12 +134,14 @@ TEST_CASE("a rank: a graph, a thousand times" * doctest::skip()) {
         CHECK(took > std::chrono::seconds(3));
     }
     world.finish();
+    connected.finish();
 }
 
 TEST_CASE("a rank: registered" * doctest::skip()) { check_verbs_with(sk::nccl::Registration::buffers); }
 TEST_CASE("a rank: windows" * doctest::skip()) { check_verbs_with(sk::nccl::Registration::windows); }
 
-TEST_CASE("a rank: a loop without waits" * doctest::skip()) {
+/// `launches` between two verbs, of which eight may be under way: CUDA queues about 1,000.
+static void check_loop_ends(int launches) {
     const Place place = Place::read();
     sk::nccl::World world(place.id, place.ranks, place.rank, impatient(place));
     const auto values = world.buffer<float>(1000);
@@ -145,7 +150,7 @@ TEST_CASE("a rank: a loop without waits" * doctest::skip()) {
         [&] {
             const auto compute = world.streams().compute;
             for (std::size_t step = 0; step < 100'000; ++step) {
-                for (int i = 0; i < 50; ++i) {
+                for (int i = 0; i < launches; ++i) {
                     sk::gpu::detail::check(cudaMemsetAsync(values.data(), 0, 4, compute.native()), "cudaMemsetAsync");
                 }
                 world.streams().communication.wait(compute.record());
@@ -154,6 +159,8 @@ TEST_CASE("a rank: a loop without waits" * doctest::skip()) {
             }
         });
 }
+TEST_CASE("a rank: a loop without waits" * doctest::skip()) { check_loop_ends(50); }
+TEST_CASE("a rank: a loop of more launches than CUDA queues" * doctest::skip()) { check_loop_ends(500); }
 
 TEST_CASE("a rank: a graph that lives" * doctest::skip()) {
     const Place place = Place::read();
@@ -216,6 +223,9 @@ TEST_CASE("verbs over windows give their closed forms") {
 }
 
 TEST_CASE("a loop that never waits ends when a rank is gone") { on_ranks("a rank: a loop without waits", {2U}); }
+TEST_CASE("a loop that CUDA blocks ends when a rank is gone") {
+    on_ranks("a rank: a loop of more launches than CUDA queues", {2U});
+}
 TEST_CASE("a rank that is gone ends the others while a graph lives") { on_ranks("a rank: a graph that lives", {2U}); }
 TEST_CASE("a rank that is gone ends a World over a lent communicator") { on_ranks("a rank: borrowed", {2U}); }
 
