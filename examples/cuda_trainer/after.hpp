@@ -70,18 +70,18 @@ struct ShardedModel {
     std::vector<sk::Sharded<BlockGroup, sk::DynamicPolicy, Engine>> blocks;
     sk::Sharded<HeadGroup, sk::DynamicPolicy, Engine> head;
 
-    ShardedModel(sk::Context<Engine>& rank, const Shape& s, const sk::DynamicPolicy& policy)
+    ShardedModel(sk::Context<Engine>& rank, const Shape& s, const sk::DynamicPolicy& policy, sk::Offload offload)
         : embedding(rank, "embedding",
                     {sk::shape<Table>(Shape::vocabulary, s.embedding), sk::shape<Projection>(s.width, s.inputs()),
                      sk::shape<Bias>(s.width)},
-                    {policy}),
+                    {.policy = policy, .offload = offload}),
           head(rank, "head", {sk::shape<Logits>(Shape::vocabulary, s.width), sk::shape<Bias>(Shape::vocabulary)},
-               {policy}) {
+               {.policy = policy, .offload = offload}) {
         for (std::size_t l = 0; l < s.layers; ++l) {
             const sk::Shapes<BlockGroup> shapes{
                 sk::shape<Expand>(s.hidden(), s.width), sk::shape<ExpandBias>(s.hidden()),
                 sk::shape<Contract>(s.width, s.hidden()), sk::shape<ContractBias>(s.width)};
-            blocks.push_back({rank, "blocks." + std::to_string(l), shapes, {policy}});
+            blocks.push_back({rank, "blocks." + std::to_string(l), shapes, {.policy = policy, .offload = offload}});
         }
     }
 };
@@ -116,6 +116,13 @@ inline sk::DynamicPolicy policy_of(const Options& options, std::size_t ranks) {
     return sk::DynamicPolicy(sk::HybridShard<sk::dynamic>{options.hybrid_group});
 }
 
+/// What of the optimizer lies in host memory.
+inline sk::Offload offload_of(const Options& options) {
+    return options.offload == "none"     ? sk::Offload::none
+           : options.offload == "states" ? sk::Offload::states
+                                         : sk::Offload::update;
+}
+
 /// Trains, and returns the loss of every step.
 template <class Engine>
 std::vector<float> train(const Options& options, const std::vector<std::uint8_t>& text, Gpu& gpu, Job& job,
@@ -135,7 +142,7 @@ std::vector<float> train(const Options& options, const std::vector<std::uint8_t>
     // communicators.
     const AbortOnError guard(world, job);
     sk::Rank<Engine, Mesh> rank{Mesh(job.ranks), typename Engine::Communicator(world), {}, world.streams()};
-    ShardedModel<Engine> parts(rank, shape, policy);
+    ShardedModel<Engine> parts(rank, shape, policy, offload_of(options));
     sk::Model model{parts.embedding, parts.blocks, parts.head};
     model.initialize([&](auto path, auto parameter, std::uint64_t i) {
         return initial_value(shape, options.seed, path, parameter, i);

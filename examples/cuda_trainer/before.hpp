@@ -77,6 +77,10 @@ inline std::vector<float> train(const Options& options, const std::vector<std::u
     if (options.policy != "no_shard") { throw InputError("--policy: this trainer has none, the one after it has"); }
     if (options.clip > 0) { throw InputError("--clip: this trainer does not clip, the one after it does"); }
     if (options.schedule) { throw InputError("--schedule on: this trainer has none, the one after it has"); }
+    if (options.offload != "none") {
+        throw InputError("--offload " + options.offload +
+                         ": this trainer keeps its states on the GPU, the one after it can offload");
+    }
     if (options.graph) { throw InputError("--graph on: this trainer captures nothing, the one after it does"); }
     const Shape& shape = options.shape;
     FlatModel parameters(shape, gpu.stream);

@@ -34,6 +34,7 @@ struct Options {
     std::size_t hybrid_group = 1;  ///< N of hybrid_shard:N
     bool schedule = false;         ///< all steps but the first follow the first one's schedule
     bool graph = false;            ///< all steps but the first are launches of one CUDA graph
+    std::string offload = "none";  ///< what of the optimizer lies in host memory: none, states or update
     bool help = false;
 };
 
@@ -51,6 +52,7 @@ inline constexpr const char* usage =
     "  --schedule on|off off: on makes all steps but the first gather a window ahead, and reduce beside the next\n"
     "                    backward pass, as a schedule says\n"
     "  --graph on|off    off: on makes all steps but the first launches of one CUDA graph\n"
+    "  --offload NAME    none; states lie in pinned host memory with states, and are updated there with update\n"
     "  --seed N          1: decides the first parameters and the order of the text\n"
     "  --every N         20: steps between two lines of output\n"
     "One GPU unless RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT are set, as torchrun does.\n";
@@ -119,6 +121,13 @@ inline void read_policy(FlagReader& read, Options& options) {
     }
 }
 
+inline void read_offload(FlagReader& read, Options& options) {
+    options.offload = read.text();
+    if (options.offload != "none" && options.offload != "states" && options.offload != "update") {
+        read.refuse("none, states or update");
+    }
+}
+
 inline bool read_switch(FlagReader& read) {
     const std::string_view given = read.text();
     if (given != "on" && given != "off") { read.refuse("on or off"); }
@@ -159,6 +168,8 @@ inline Options parse(std::span<const char* const> arguments) {
             options.schedule = read_switch(read);
         } else if (flag == "--graph") {
             options.graph = read_switch(read);
+        } else if (flag == "--offload") {
+            read_offload(read, options);
         } else if (flag == "--seed") {
             options.seed = read.count(0, UINT64_MAX);
         } else if (flag == "--every") {

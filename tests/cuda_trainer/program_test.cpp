@@ -108,6 +108,7 @@ TEST_CASE("cuda_trainer: bad input is named, with what was expected") {
     CHECK(contains(refusal({"--lr", "-1"}), "--lr -1: expected a number of at least 0"));
     CHECK(contains(refusal({"--schedule", "auto"}), "--schedule auto: expected on or off"));
     CHECK(contains(refusal({"--graph", "maybe"}), "--graph maybe: expected on or off"));
+    CHECK(contains(refusal({"--offload", "disk"}), "--offload disk: expected none, states or update"));
     CHECK(contains(refusal({"--policy", "zero3"}), "--policy zero3: expected no_shard,"));
     CHECK(contains(refusal({"--policy", "hybrid_shard:0"}), "--policy hybrid_shard: 0: expected a whole number"));
     CHECK(contains(refusal({"--text", text, "--policy", "hybrid_shard:2"}), "a number that divides the 1 ranks"));
@@ -125,6 +126,8 @@ TEST_CASE("cuda_trainer: bad input is named, with what was expected") {
     CHECK(contains(sharding.errors, "--policy: this trainer has none"));
     const Ended capturing = started({"--text", text, "--graph", "on"}, before::train);
     CHECK(contains(capturing.errors, "--graph on: this trainer captures nothing"));
+    const Ended offloading = started({"--text", text, "--offload", "states"}, before::train);
+    CHECK(contains(offloading.errors, "--offload states: this trainer keeps its states on the GPU"));
     const Ended scheduling = started({"--text", text, "--schedule", "on"}, before::train);
     CHECK(contains(scheduling.errors, "--schedule on: this trainer has none"));
 

@@ -346,7 +346,8 @@ void validate(const Options& o) {
         throw program::InputError(
             "--offload " + std::string(offload_names[static_cast<std::size_t>(o.offload)]) +
             ": the engines of this program have the host's memory, where nothing is to be moved, "
-            "and Muon needs its states on the device; expected --plan, and another optimizer");
+            "and Muon needs its states on the device; expected --plan, and another optimizer "
+            "(examples/cuda_trainer trains with --offload)");
     }
     if (o.engine == EngineKind::threads && o.action == Options::Action::train && o.mesh.world() > 1024) {
         throw program::InputError("--mesh " + mesh +
