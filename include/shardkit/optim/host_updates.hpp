@@ -36,9 +36,9 @@ struct PieceOnHost {
                    elements) {}
 };
 
-/// Updates groups on the host one behind the other: while a piece is updated there, the copy stream brings the
-/// parameters of the one before it back and fetches the next one's.
-/// Cost:   the slower of the link and one thread of the host; and the first fetch and the last way back
+/// Updates groups on the host one behind the other: while a piece is updated there, the parameters of the one before
+/// it go back and the next one is fetched, on streams of their own. Cost:   offloaded_update_seconds, with the update
+/// on one thread of the host
 template <class Engine, class Listed>
 class HostUpdates {
     using Stream = typename Engine::Stream;
@@ -51,7 +51,7 @@ class HostUpdates {
         : context_(context),
           slots_(context.template kept<HostSlots<Engine>>()),
           places_(listed, way),
-          order_(context) {}
+          copies_(context, LinkWay::to_host) {}
 
     /// Makes the calls of a group that is updated on the host with the rule's first N states.
     template <std::size_t N, class Table>
@@ -91,40 +91,40 @@ class HostUpdates {
     void run(const Table& table, const std::uint32_t* skip) {
         using Spans = decltype(std::declval<const Listed&>().template spans<N>());
         const auto& link = context_.world();
-        const Stream copies = link.copy_stream();
         const Stream host = link.host_stream();
         table.copy_to_host(context_, skip);
-        std::array<typename Stream::Event, 2> fetched;
         const auto fetch = [&](const Place& next, std::size_t slot) {
             const Listed& each = places_[next];
             auto& state = *each.state;
             if (next.piece == 0) {
                 state.gradients().wait();
-                const auto reduced = context_.compute_stream().record();
-                copies.wait(reduced);
+                copies_.fetch_behind(context_.compute_stream().record());
             }
             const IndexRange elements = each.group->pieces()[next.piece].elements;
             const Slot<Spans> here(slots_[slot], elements.size());
-            const auto copy = [&](auto from, auto to) {
-                link.copy(std::as_bytes(from.subspan(elements.begin, elements.size())), std::as_writable_bytes(to));
-            };
-            copy(each.group->gradient(state), here.gradient);
-            copy(state.parameters().gather_source(), here.gathered);  // of which some may stay as it is
-            fetched[slot] = copies.record();
+            copies_.fetch(slot, [&](const auto& copy) {
+                const auto part = [&](auto from, auto to) {
+                    copy(std::as_bytes(from.subspan(elements.begin, elements.size())), std::as_writable_bytes(to));
+                };
+                part(each.group->gradient(state), here.gradient);
+                part(state.parameters().gather_source(), here.gathered);  // of which some may stay as it is
+            });
         };
         places_.in_two_slots(fetch, [&](const Place& now, std::size_t slot) {
             const Listed& each = places_[now];
             auto& state = *each.state;
-            host.wait(fetched[slot]);
+            host.wait(copies_.fetched(slot));
             link.call_on_host([](void* call) { (*static_cast<std::function<void()>*>(call))(); },
                               &each.group->offloaded().host_calls[2 * now.piece + slot]);
-            const auto updated = host.record();
-            copies.wait(updated);
             const IndexRange elements = each.group->pieces()[now.piece].elements;
             const Slot<Spans> here(slots_[slot], elements.size());
-            link.copy(std::as_bytes(here.gathered), std::as_writable_bytes(state.parameters().gather_source().subspan(
-                                                        elements.begin, elements.size())));
-            if (places_.is_last_of_group(now)) { state.parameters().end_update(copies.record(), capture_of(copies)); }
+            const auto stored = copies_.store(slot, host.record(), [&](const auto& copy) {
+                copy(std::as_bytes(here.gathered), std::as_writable_bytes(state.parameters().gather_source().subspan(
+                                                       elements.begin, elements.size())));
+            });
+            if (places_.is_last_of_group(now)) {
+                state.parameters().end_update(stored, capture_of(copies_.storing()));
+            }
         });
     }
 
@@ -135,7 +135,7 @@ class HostUpdates {
     Context<Engine>& context_;
     const HostSlots<Engine>& slots_;
     OffloadPlaces<Listed> places_;
-    OrderedCopies<Engine> order_;
+    OrderedCopies<Engine> copies_;
 };
 
 /// Makes the calls of those of the listed groups that are updated on the host.

@@ -180,33 +180,69 @@ class OffloadPlaces {
     Offload way_;
 };
 
-/// Orders the copy stream behind the compute stream's work, which may have made the updates and written states and
-/// masters. At its end, also where an update has failed in between, it orders the compute stream behind the copies,
-/// so that whoever waits for that stream sees what was stored.
+/// The copies of one step through two slots. Fetches go behind the compute stream's work, which may have made the
+/// updates and written states and masters, and stores beside them. At its end, also where an update has failed in
+/// between, it orders the compute stream behind the stores, so that whoever waits for that stream sees them.
 template <class Engine>
 class OrderedCopies {
     using Stream = typename Engine::Stream;
+    using Event = typename Stream::Event;
 
   public:
-    explicit OrderedCopies(Context<Engine>& context) : context_(context) {
-        const Stream copies = context_.world().copy_stream();
-        copies.wait(context_.compute_stream().record());
+    OrderedCopies(Context<Engine>& context, LinkWay fetches) : context_(context), fetches_(fetches) {
+        const Stream to_slots = fetching();
+        to_slots.wait(context_.compute_stream().record());
     }
     OrderedCopies(const OrderedCopies&) = delete;
     OrderedCopies& operator=(const OrderedCopies&) = delete;
     ~OrderedCopies() {
+        if (!stores_) { return; }
         const Stream compute = context_.compute_stream();
-        compute.wait(context_.world().copy_stream().record());
+        compute.wait(storing().record());
     }
 
+    /// Orders fetches behind an event of another stream.
+    void fetch_behind(const Event& event) const {
+        const Stream to_slots = fetching();
+        to_slots.wait(event);
+    }
+    /// Fetches what `copies(copy)` copies into a slot, behind what was stored from it.
+    template <class Copies>
+    void fetch(std::size_t slot, const Copies& copies) {
+        const Stream to_slots = fetching();
+        to_slots.wait(stored_[slot]);
+        copies([&](auto from, auto to) { context_.world().copy(from, to, fetches_); });
+        fetched_[slot] = to_slots.record();
+    }
+    /// Returns the event of the last fetch into a slot.
+    const Event& fetched(std::size_t slot) const noexcept { return fetched_[slot]; }
+    /// Stores what `copies(copy)` copies from a slot, behind the update of what lies there.
+    template <class Copies>
+    const Event& store(std::size_t slot, const Event& updated, const Copies& copies) {
+        const Stream from_slots = storing();
+        from_slots.wait(updated);
+        stores_ = true;
+        copies([&](auto from, auto to) { context_.world().copy(from, to, other(fetches_)); });
+        return stored_[slot] = from_slots.record();
+    }
+    Stream storing() const noexcept { return context_.world().copy_stream(other(fetches_)); }
+
   private:
+    static LinkWay other(LinkWay way) noexcept {
+        return way == LinkWay::to_host ? LinkWay::to_device : LinkWay::to_host;
+    }
+    Stream fetching() const noexcept { return context_.world().copy_stream(fetches_); }
+
     Context<Engine>& context_;
+    LinkWay fetches_;
+    bool stores_ = false;  // a stream without work of this step has no event that a capture may wait for
+    std::array<Event, 2> fetched_{};
+    std::array<Event, 2> stored_{};
 };
 
-/// Updates offloaded groups one behind the other. While a piece is updated on the compute stream, the copy stream
-/// stores the one before it and fetches the next one. Everything else that the rank's streams do with states and
-/// masters is in the order of the compute stream.
-/// Cost:   what the link takes, or the updates, where they take longer; and the first fetch and the last store
+/// Updates offloaded groups one behind the other. While a piece is updated on the compute stream, the one before it
+/// is stored and the next one is fetched, on streams of their own. Everything else that the rank's streams do with
+/// states and masters is in the order of the compute stream. Cost:   offloaded_update_seconds
 template <class Engine, class Listed>
 class OffloadedUpdates {
     using Stream = typename Engine::Stream;
@@ -219,17 +255,14 @@ class OffloadedUpdates {
         : context_(context),
           slots_(context.template kept<OffloadSlots<Engine>>()),
           places_(listed, way),
-          order_(context) {}
+          copies_(context, LinkWay::to_device) {}
 
     /// Updates them, with the rule's first N states.
     template <std::size_t N, class Table>
     void run(const Table& table, const std::uint32_t* skip) {
         const Stream compute = context_.compute_stream();
-        const Stream copies = context_.world().copy_stream();
-        std::array<typename Stream::Event, 2> fetched;
         const auto fetch = [&](const Place& next, std::size_t slot) {
-            in_slot<N>(next, slot).for_each([&](auto host, auto device) { context_.world().copy(host, device); });
-            fetched[slot] = copies.record();
+            copies_.fetch(slot, [&](const auto& copy) { in_slot<N>(next, slot).for_each(copy); });
         };
         places_.in_two_slots(fetch, [&](const Place& now, std::size_t slot) {
             const Listed& each = places_[now];
@@ -237,12 +270,13 @@ class OffloadedUpdates {
             if (now.piece == 0) { state.gradients().wait(); }
             const auto here = in_slot<N>(now, slot);
             const IndexRange ranges = each.group->pieces()[now.piece].ranges;
-            compute.wait(fetched[slot]);
+            compute.wait(copies_.fetched(slot));
             Engine::Kernels::update(compute, each.group->ranges().subspan(ranges.begin, ranges.size()),
                                     table.updates(), skip, here.spans);
             const auto updated = compute.record();
-            copies.wait(updated);
-            here.for_each([&](auto host, auto device) { context_.world().copy(device, host); });
+            copies_.store(slot, updated, [&](const auto& copy) {
+                here.for_each([&](auto host, auto device) { copy(device, host); });
+            });
             if (places_.is_last_of_group(now)) { state.parameters().end_update(updated, capture_of(compute)); }
         });
     }
@@ -257,7 +291,7 @@ class OffloadedUpdates {
     Context<Engine>& context_;
     const OffloadSlots<Engine>& slots_;
     OffloadPlaces<Listed> places_;
-    OrderedCopies<Engine> order_;
+    OrderedCopies<Engine> copies_;
 };
 
 }  // namespace shardkit::detail

@@ -8,6 +8,7 @@
 
 #include <shardkit/optim/step_work.hpp>
 #include <shardkit/optim/update.hpp>
+#include <shardkit/policy/offload.hpp>
 #include <shardkit/rank/context.hpp>
 #include <shardkit/rank/engine_table.hpp>
 #include <shardkit/rank/launch_table.hpp>
@@ -78,7 +79,8 @@ class UpdateTable {
         requires(Offloads<typename Engine::Communicator>) {
         const auto copy = [&](auto from, std::size_t at) {
             context.world().copy(std::as_bytes(from),
-                                 std::as_writable_bytes(host_.span()).subspan(at, from.size_bytes()));
+                                 std::as_writable_bytes(host_.span()).subspan(at, from.size_bytes()),
+                                 LinkWay::to_host);
         };
         copy(groups_.span(), 0);
         copy(updates_.span(), updates_at());

@@ -46,7 +46,7 @@ struct TimeModel {
     Links within{};
     Links across{};
     std::size_t ranks_per_node = 0;  ///< k places ranks 0 .. k - 1 on the first node, and so on; 0: all on one node
-    LinkModel host{};                ///< a device's with the host's memory, for one copy at a time: see Offload
+    LinkModel host{};                ///< a device's with the host's memory, each way: see Offload
 
     /// Returns the same link for all verbs.
     static constexpr Links links(const LinkModel& link) noexcept {
@@ -102,16 +102,25 @@ constexpr bool spans_nodes(const PlannedAxes& axes, const AxisGrid& mesh, std::s
 
 }  // namespace detail
 
-/// Returns the seconds of an update that takes `update` seconds on the device, while pieces of its states come and go
-/// as the plan says: the first piece comes and the last one goes by themselves, and in between the slower of both
-/// counts.
+/// Returns the seconds of an update that takes `update` seconds by itself, while pieces of what is offloaded pass two
+/// slots as the plan says: pieces come, are updated and go at the same time, and one comes to a slot once the one
+/// before it there is gone. Cost:    arithmetic for each piece
 constexpr double offloaded_update_seconds(double update, const HostLinkPlan& plan, const LinkModel& host) noexcept {
     if (plan.pieces == 0) { return update; }
     const auto pieces = static_cast<double>(plan.pieces);
     const double fetch = host.seconds(1, static_cast<double>(plan.to_device.value) / pieces);
     const double store = host.seconds(1, static_cast<double>(plan.to_host.value) / pieces);
-    const double each = update / pieces;
-    return fetch + each + store + (pieces - 1) * (each > fetch + store ? each : fetch + store);
+    double fetched = 0;
+    double updated = 0;
+    double slots[2] = {0, 0};  // when each is free
+    for (std::size_t piece = 0; piece < plan.pieces; ++piece) {
+        double& slot = slots[piece % 2];
+        fetched = (fetched > slot ? fetched : slot) + fetch;
+        updated = (updated > fetched ? updated : fetched) + update / pieces;
+        const double last = slots[1 - piece % 2];  // of the stores
+        slot = (updated > last ? updated : last) + store;
+    }
+    return slots[(plan.pieces - 1) % 2];
 }
 
 /// Returns the seconds that the collectives of a plan's step take one after the other, each as a ring:

@@ -15,6 +15,9 @@ enum class Offload : std::uint8_t {
     update   ///< in host memory, where updates run: reduced gradients go there, and parameters come back
 };
 
+/// The ways that copies go between the device's memory and the host's. A link carries both at once.
+enum class LinkWay : std::uint8_t { to_device, to_host };
+
 /// The usual bytes of each of the two slots through which offloaded states pass: some thousand times a link's
 /// latency.
 inline constexpr std::size_t default_offload_slot_bytes = std::size_t{32} << 20U;

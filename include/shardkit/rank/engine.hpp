@@ -14,6 +14,7 @@
 #include <shardkit/comm/stream.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/layout/index_range.hpp>
+#include <shardkit/policy/offload.hpp>
 #include <shardkit/policy/state_format.hpp>
 #include <shardkit/rank/launch_batch.hpp>
 
@@ -34,11 +35,11 @@ template <class C, class T>
 concept MakesLocalBuffers = requires(const C& comm, std::size_t n) {
     comm.template local_buffer<T>(n);
 };
-/// The engine's memory is a device's, and a stream of its own copies between that and pinned memory of the host,
-/// beside other work. What offloaded states need: see Offload.
+/// The engine's memory is a device's, and two streams of its own copy between that and pinned memory of the host, one
+/// each way, beside other work. What offloaded states need: see Offload.
 ///     host_buffer<T>(n)        n zeroed elements that the host and the device can access, as BufferOf
-///     copy_stream()            the stream of copies
-///     copy(from, to)           gives it one, between memory of the device and of host_buffer
+///     copy_stream(way)         the stream of copies that go that way
+///     copy(from, to, way)      gives it one, between memory of the device and of host_buffer
 ///     host_stream()            the stream of functions that a thread of the host calls
 ///     call_on_host(f, object)  gives it f(object), which makes no call of the engine
 /// The engine names HostKernels too: the `update` of its Kernels on host memory, in the caller (see StepKernels).
@@ -46,8 +47,8 @@ template <class C>
 concept Offloads = requires(const C& comm, std::size_t n, std::span<const std::byte> from, std::span<std::byte> to,
                             void (*function)(void*), void* object) {
     comm.template host_buffer<std::uint8_t>(n);
-    { comm.copy_stream() } -> std::same_as<typename C::Stream>;
-    comm.copy(from, to);
+    { comm.copy_stream(LinkWay::to_host) } -> std::same_as<typename C::Stream>;
+    comm.copy(from, to, LinkWay::to_host);
     { comm.host_stream() } -> std::same_as<typename C::Stream>;
     comm.call_on_host(function, object);
 };

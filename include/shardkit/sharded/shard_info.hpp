@@ -21,7 +21,7 @@ namespace shardkit {
 struct ShardInfo {
     std::string path;       ///< the group's path: "blocks.3"
     std::string parameter;  ///< "weight"
-    std::string_view kind;  ///< "parameter", "master", "exp_avg", ...
+    std::string kind;       ///< "parameter", "master", "exp_avg", "exp_avg scales" of blocks of 8 bits, ...
     ElementType type{};
     TensorShape shape;           ///< shape of the whole tensor
     TensorShape part;            ///< shape of the rank's part under tp: the whole tensor where it is not split

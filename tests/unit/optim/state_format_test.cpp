@@ -10,6 +10,8 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <map>
+#include <mutex>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -416,6 +418,66 @@ TEST_CASE("blocks are refused where they would depend on the mesh") {
     CHECK(made(Both{}, sk::Packing::aligned) == "nothing was thrown");
     CHECK(made(sk::Params<Bias, Columns>{}, sk::Packing::packed).find("Packing::aligned avoids") !=
           std::string::npos);
+}
+
+TEST_CASE("shards() lists the scales of blocks beside their codes: the largest number of each block") {
+    const sk::TensorList<float> tensors{{"wide", {3, 64}}, {"odd", {45}}, {"still", {40}, {.frozen = true}}};
+    const auto gradient = [](std::size_t p, std::size_t i) {
+        return static_cast<float>(static_cast<double>((i * 7 + p) % 23) / 16 - 0.7);
+    };
+    for (const sk::DynamicPolicy& policy : policies()) {
+        std::map<std::string, std::vector<float>> scales;
+        std::map<std::string, std::string> shapes;
+        std::mutex mutex;
+        sk::threads::run(sk::DeviceMesh<3>{}, [&](auto& rank) {
+            sk::Sharded<sk::TensorList<float>, sk::DynamicPolicy, sk::EngineOf<decltype(rank)>> layer{
+                rank, "layer", tensors, {policy}};
+            layer.initialize([](auto, auto, auto) { return 0.5; });
+            sk::Model model{layer};
+            sk::AdamW optimizer{model, sk::states_in<sk::StateFormat::block8>, {.beta1 = 0.5}};
+            sk::Accumulation accumulation{model};
+            auto handle = accumulation.gradients(layer);
+            for (const std::size_t p : {0U, 1U}) {
+                const auto view = handle.view(p);
+                for (std::size_t i = 0; i < view.size(); ++i) { view.data()[i] += gradient(p, i); }
+            }
+            accumulation.add(std::move(handle));
+            optimizer.step(std::move(accumulation), {.divisor = sk::mean});
+            const std::lock_guard lock(mutex);
+            std::size_t codes = 0;
+            std::size_t blocks = 0;
+            for (const sk::ShardInfo& info : optimizer.shards()) {
+                CHECK(info.parameter != "still");
+                if (info.kind == "exp_avg") { codes += info.range.size(); }
+                if (info.kind != "exp_avg scales") { continue; }
+                CHECK(info.type == sk::ElementType::fp32);
+                blocks += info.range.size();
+                shapes[info.parameter] = info.shape.describe();
+                auto& all = scales[info.parameter];
+                all.resize(info.shape.numel());
+                for (std::size_t i = 0; i < info.range.size(); ++i) {
+                    all[info.range.begin + i] = static_cast<const float*>(info.data)[i];
+                }
+            }
+            CHECK(blocks >= codes / 32);
+            CHECK(blocks <= codes / 32 + 1);
+        });
+        CHECK(shapes["wide"] == "[3, 2]");
+        CHECK(shapes["odd"] == "[2]");
+        const auto largest = [&](std::size_t p, std::size_t numel) {
+            std::vector<float> expected((numel + 31) / 32);
+            for (std::size_t i = 0; i < numel; ++i) {
+                expected[i / 32] = std::max(expected[i / 32], std::fabs(gradient(p, i)) / 2);
+            }
+            return expected;
+        };
+        const auto check = [&](const std::vector<float>& given, const std::vector<float>& expected) {
+            REQUIRE(given.size() == expected.size());
+            for (std::size_t b = 0; b < given.size(); ++b) { CHECK(given[b] == doctest::Approx(expected[b])); }
+        };
+        check(scales["wide"], largest(0, 192));
+        check(scales["odd"], largest(1, 45));
+    }
 }
 
 }  // namespace state_format_test

@@ -119,11 +119,15 @@ TEST_CASE("the norm's all-reduce runs over the world; a message is counted where
     CHECK(sk::communication_seconds(plan, mesh, model(2)) == doctest::Approx(expected).epsilon(1e-12));
 }
 
-// Four pieces of 100 bytes each way over 10 bytes a second, beside updates of 5 and of 50 seconds each.
+// Four pieces of 100 bytes each way over 10 bytes a second, beside updates of 5 and of 50 seconds each. The first two
+// are there after 10 and 20 seconds; the first slot is free after 25, the second after 35.
 static_assert(sk::offloaded_update_seconds(20, {sk::ByteCount(400), sk::ByteCount(400), 4}, {0, 10}) ==
-              10 + 5 + 10 + 3 * 20);
+              35 + 10 + 5 + 10);
 static_assert(sk::offloaded_update_seconds(200, {sk::ByteCount(400), sk::ByteCount(400), 4}, {1, 10}) ==
               11 + 50 + 11 + 3 * 50);
+// Where updates take no time, the link goes both ways at once.
+static_assert(sk::offloaded_update_seconds(0, {sk::ByteCount(400), sk::ByteCount(400), 4}, {0, 10}) == (4 + 1) * 10);
+static_assert(sk::offloaded_update_seconds(7, {sk::ByteCount(30), sk::ByteCount(50), 1}, {0, 10}) == 3 + 7 + 5);
 static_assert(sk::offloaded_update_seconds(20, {}, {1, 10}) == 20);
 
 }  // namespace time_model_test

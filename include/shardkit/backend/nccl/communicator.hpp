@@ -26,6 +26,7 @@
 #include <shardkit/comm/traffic_log.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/core/error.hpp>
+#include <shardkit/policy/offload.hpp>
 #include <shardkit/rank/context.hpp>
 
 namespace shardkit::nccl {
@@ -84,14 +85,14 @@ class Communicator {
                                              SourceLocation where = SourceLocation::current()) const {
         return world_->template host_buffer<T>(size, where);
     }
-    /// Returns the stream of copies between pinned memory and the GPU's.
-    Stream copy_stream() const noexcept { return world_->copy_stream(); }
+    /// Returns the stream of copies between pinned memory and the GPU's that go one way.
+    Stream copy_stream(LinkWay way) const noexcept { return world_->copy_stream(way); }
     /// Copies between pinned memory and the GPU's in that stream.
     /// @throws gpu::Error
-    void copy(std::span<const std::byte> from, std::span<std::byte> to) const {
+    void copy(std::span<const std::byte> from, std::span<std::byte> to, LinkWay way) const {
         const gpu::detail::DeviceGuard guard(world_->device());
         gpu::detail::check(
-            cudaMemcpyAsync(to.data(), from.data(), to.size(), cudaMemcpyDefault, copy_stream().native()),
+            cudaMemcpyAsync(to.data(), from.data(), to.size(), cudaMemcpyDefault, copy_stream(way).native()),
             "cudaMemcpyAsync");
     }
     /// Returns the stream of functions that a thread of CUDA's calls on the host.

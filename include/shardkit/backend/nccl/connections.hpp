@@ -49,7 +49,7 @@ struct GroupErrors {
 class Connections : public LiveGroups, private gpu::Watch {
   public:
     /// The number of events of each of a World's timelines that are known to have happened.
-    using Progress = std::array<std::uint64_t, 5>;
+    using Progress = std::array<std::uint64_t, 6>;
 
     Connections(std::chrono::milliseconds timeout, bool survivable, int device)
         : LiveGroups(device, survivable), timeout_(shardkit::detail::bounded_wait(timeout)) {}

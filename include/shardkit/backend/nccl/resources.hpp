@@ -45,8 +45,10 @@ struct Resources {
                         {.device = device, .watch = &watch}, where),
           conversion(own_conversion.ref(where),
                      {.events = conversion_events, .scratch_bytes = 0, .device = device, .watch = &watch}, where),
-          copies(own_copies.ref(where),
-                 {.events = copy_events, .scratch_bytes = 0, .device = device, .watch = &watch}, where),
+          to_device(own_to_device.ref(where),
+                    {.events = copy_events, .scratch_bytes = 0, .device = device, .watch = &watch}, where),
+          to_host(own_to_host.ref(where),
+                  {.events = copy_events, .scratch_bytes = 0, .device = device, .watch = &watch}, where),
           host_calls(own_host_calls.ref(where),
                      {.events = copy_events, .scratch_bytes = 0, .device = device, .watch = &watch}, where),
           chunks(options.registration == Registration::none
@@ -90,7 +92,8 @@ struct Resources {
         compute.ref().synchronize(where);
         communication.ref().synchronize(where);
         reductions().synchronize(where);
-        copies.ref().synchronize(where);
+        to_device.ref().synchronize(where);
+        to_host.ref().synchronize(where);
         host_calls.ref().synchronize(where);
     }
     /// Returns whether any of their events has happened since the last call with this `seen`. For any thread.
@@ -98,8 +101,9 @@ struct Resources {
         const bool computed = compute.ref().advanced(seen[0]);
         const bool communicated = communication.ref().advanced(seen[1]);
         const bool reduced = reduction && reduction->ref().advanced(seen[2]);
-        const bool copied = copies.ref().advanced(seen[3]);
-        return host_calls.ref().advanced(seen[4]) || computed || communicated || reduced || copied;
+        const bool fetched = to_device.ref().advanced(seen[3]);
+        const bool stored = to_host.ref().advanced(seen[5]);
+        return host_calls.ref().advanced(seen[4]) || computed || communicated || reduced || fetched || stored;
     }
 
     /// Returns whether a stream still has work.
@@ -108,8 +112,8 @@ struct Resources {
         const auto is_busy = [](gpu::Timeline& each) {
             return cudaStreamQuery(each.ref().native()) == cudaErrorNotReady;
         };
-        const bool result = is_busy(compute) || is_busy(communication) || is_busy(conversion) || is_busy(copies) ||
-                            is_busy(host_calls) || (reduction && is_busy(*reduction));
+        const bool result = is_busy(compute) || is_busy(communication) || is_busy(conversion) || is_busy(to_device) ||
+                            is_busy(to_host) || is_busy(host_calls) || (reduction && is_busy(*reduction));
         static_cast<void>(cudaGetLastError());
         return result;
     }
@@ -122,12 +126,14 @@ struct Resources {
     /// For sums that do not fit in the staging memory: see StagedPieces.
     gpu::Stream own_conversion{gpu::Priority::greatest};
     /// For what is offloaded to pinned memory: see Offload.
-    gpu::Stream own_copies;
+    gpu::Stream own_to_device;
+    gpu::Stream own_to_host;
     gpu::Stream own_host_calls;
     gpu::Timeline compute;
     gpu::Timeline communication;
     gpu::Timeline conversion;
-    gpu::Timeline copies;
+    gpu::Timeline to_device;
+    gpu::Timeline to_host;
     gpu::Timeline host_calls;
     std::optional<gpu::Timeline> reduction;
     std::unique_ptr<gpu::detail::ChunkSource> chunks;

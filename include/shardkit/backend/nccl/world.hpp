@@ -35,6 +35,7 @@
 #include <shardkit/backend/nccl/verb_order.hpp>
 #include <shardkit/comm/compare_calls.hpp>
 #include <shardkit/core/error.hpp>
+#include <shardkit/policy/offload.hpp>
 #include <shardkit/rank/context.hpp>
 
 namespace shardkit::nccl {
@@ -145,8 +146,10 @@ class World final : public detail::Connections {
         const gpu::detail::DeviceGuard guard(device_, where);
         return gpu::detail::PinnedBuffer<T>(size, where);
     }
-    /// Returns the stream of copies between pinned memory and the GPU's, which runs beside the other streams.
-    gpu::TimelineRef copy_stream() const noexcept { return resources_->copies.ref(); }
+    /// Returns the stream of copies between pinned memory and the GPU's that go one way, beside the other streams.
+    gpu::TimelineRef copy_stream(LinkWay way) const noexcept {
+        return (way == LinkWay::to_device ? resources_->to_device : resources_->to_host).ref();
+    }
     /// Returns the stream of functions of the host, which runs beside the other streams.
     gpu::TimelineRef host_stream() const noexcept { return resources_->host_calls.ref(); }
     /// Checks that memory is on this World's GPU.
