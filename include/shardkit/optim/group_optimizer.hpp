@@ -29,7 +29,6 @@
 #include <shardkit/optim/update_table.hpp>
 #include <shardkit/plan/offload_plan.hpp>
 #include <shardkit/rank/engine_table.hpp>
-#include <shardkit/sharded/blocks_of.hpp>
 #include <shardkit/sharded/group_buffer.hpp>
 #include <shardkit/sharded/group_geometry.hpp>
 #include <shardkit/sharded/group_state.hpp>
@@ -141,18 +140,11 @@ class GroupOptimizer {
 
     /// What this rank holds of every state, scales of blocks of 8 bits included.
     void list(const GroupGeometry& group, Placement placement, std::vector<ShardInfo>& shards) const {
-        const auto add = [&](const GroupGeometry& of, std::string_view kind, auto values) {
+        for (std::size_t s = 0; s < states_used_; ++s) {
             std::vector<ShardInfo> all;
-            list_shards(of, kind, placement, values, of.updated.begin, all);
+            states_[s].list(group, Rule::state_names[s], placement, all);
             for (ShardInfo& each : all) {
                 if (updates(group.number_of(each.parameter, SourceLocation{}))) { shards.push_back(std::move(each)); }
-            }
-        };
-        for (std::size_t s = 0; s < states_used_; ++s) {
-            add(group, Rule::state_names[s], states_[s].elements());
-            if constexpr (Storage::format == StateFormat::block8) {
-                add(blocks_of(group), concat(Rule::state_names[s], " scales"),
-                    std::span<const float>(states_[s].span().scales));
             }
         }
     }

@@ -6,13 +6,19 @@
 #include <span>
 #include <string_view>
 #include <type_traits>
+#include <vector>
 
 #include <shardkit/core/bf16.hpp>
 #include <shardkit/core/block8.hpp>
+#include <shardkit/detail/concat.hpp>
 #include <shardkit/optim/state_storage.hpp>
+#include <shardkit/policy/placement.hpp>
 #include <shardkit/policy/state_format.hpp>
 #include <shardkit/rank/context.hpp>
+#include <shardkit/sharded/blocks_of.hpp>
 #include <shardkit/sharded/group_buffer.hpp>
+#include <shardkit/sharded/group_geometry.hpp>
+#include <shardkit/sharded/shard_info.hpp>
 
 namespace shardkit::detail {
 
@@ -39,6 +45,16 @@ class StateMemory {
     }
     /// Its elements as they are in memory: codes, where it is in blocks.
     std::span<const Element> elements() const noexcept { return elements_.span(); }
+    /// Appends what the rank holds of it; of blocks the codes, and behind them the scales.
+    void list(const GroupGeometry& group, std::string_view name, Placement placement,
+              std::vector<ShardInfo>& shards) const {
+        list_shards(group, name, placement, elements(), group.updated.begin, shards);
+        if constexpr (coded) {
+            const GroupGeometry blocks = blocks_of(group);
+            list_shards(blocks, concat(name, " scales"), placement, std::span<const float>(scales_.span()),
+                        blocks.updated.begin, shards);
+        }
+    }
 
   private:
     struct Nothing {};

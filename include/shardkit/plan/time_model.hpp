@@ -104,7 +104,8 @@ constexpr bool spans_nodes(const PlannedAxes& axes, const AxisGrid& mesh, std::s
 
 /// Returns the seconds of an update that takes `update` seconds by itself, while pieces of what is offloaded pass two
 /// slots as the plan says: pieces come, are updated and go at the same time, and one comes to a slot once the one
-/// before it there is gone. Cost:    arithmetic for each piece
+/// before it there is gone.
+/// Cost:    arithmetic for each piece
 constexpr double offloaded_update_seconds(double update, const HostLinkPlan& plan, const LinkModel& host) noexcept {
     if (plan.pieces == 0) { return update; }
     const auto pieces = static_cast<double>(plan.pieces);
