@@ -281,14 +281,22 @@ TREE = [
      "                            : sum_side_by_side<8>(summands, begin, count);", "done = sum_side_by_side<0>(summands, begin, count);"),
     (BLOCKS, "a subtree joined with its neighbour's wrong one", "combine_block(stack[depth - 1], stack[depth], size, [](A a, A b) { return add(a, b); });",
      "combine_block(stack[0], stack[depth], size, [](A a, A b) { return add(a, b); });"),
-    (COMBINED, "subtrees of 8 not joined", "finished[depth - 1] += finished[depth];", "static_cast<void>(depth);"),
+    (COMBINED, "subtrees of 8 not joined", "finished[depth - 1].add(finished[depth]);", "static_cast<void>(depth);"),
+    (COMBINED, "halves of a subtree not joined", "sums.add(subtree<Ranks / 2>(first + Ranks / 2, at));",
+     "static_cast<void>(at);"),
+    (COMBINED, "ranks behind the last four lost", "for (; q < ranks; ++q) { sums.add(row(q, at)); }", "static_cast<void>(q);"),
+    (COMBINED, "four ranks added in another order", "for (const Sums& each : rows) { sums.add(each); }",
+     "for (std::size_t i = 4; i > 0; --i) { sums.add(rows[i - 1]); }"),
+    (COMBINED, "rows without their padding", "gpu::detail::load<lanes>(gathered + rank * row_stride(count) + at);",
+     "gpu::detail::load<lanes>(gathered + rank * (count / lanes * lanes) + at);"),
+    (COMBINED, "elements behind a row written", "const std::size_t end = std::min(lanes, count - at);", "const std::size_t end = lanes;"),
 ]
 
 # The orders in which slices are taken, and the stack of their sums, likewise.
 ORDER = "shardkit/policy/slice_order.hpp"
 GRADIENTS = "shardkit/sharded/gradient_store.hpp"
 SLICE = "return group * order.together * order.microbatches() + microbatch * order.together + place;"
-LEVELS = "merge_level(carry.depth - m, stream);"
+BOTH = "return Kernels::accumulate_pair(stream, addend, constant(sum(at + 1)), sum(at));"
 SLICES = [
     (ORDER, "slices taken in turns of all ranks", SLICE, "return microbatch * order.ranks + rank;"),
     (ORDER, "slices taken in one run by each rank", SLICE, "return rank * order.microbatches() + microbatch;"),
@@ -298,14 +306,21 @@ SLICES = [
      "return {policy.slices, dp, 1};"),
     (ORDER, "ranks that reduce at the end take slices in turns", "return {policy.slices, dp, each ? policy.shard_group : 1};",
      "return {policy.slices, dp, policy.slices > dp ? dp : 1};"),
-    ("shardkit/sharded/gradient_store.hpp", "the lowest level lost",
-     "Kernels::accumulate(stream, last, sum(carry.depth - 1));", "static_cast<void>(last);"),
-    *[(GRADIENTS, f"level {m + 1} of the stack lost", LEVELS, f"if (m != {m}) {{ merge_level(carry.depth - m, stream); }}")
-      for m in (1, 2, 3)],
-    (GRADIENTS, "a level joined with the oldest sum", LEVELS,
-     "Kernels::accumulate(stream, constant(sum(carry.depth - m)), sum(0));"),
-    (GRADIENTS, "unreduced sums put on the stack's bottom", "Kernels::convert(stream, constant(full()), subtotal(carry.depth));",
-     "Kernels::convert(stream, constant(full()), subtotal(0));"),
+    (GRADIENTS, "the lowest level lost", "add_on(last);", "static_cast<void>(last);"),
+    *[(GRADIENTS, f"level {m} of the stack lost", BOTH,
+       f"if (carry.depth - at != {m}) {{ {BOTH} }} else {{ return Kernels::accumulate(stream, constant(sum(at + 1)), sum(at)); }}")
+      for m in (2, 4)],
+    *[(GRADIENTS, f"level {m} of the stack not joined", BOTH,
+       f"if (carry.depth - at != {m}) {{ {BOTH} }} else {{ return Kernels::accumulate(stream, addend, sum(at)); }}")
+      for m in (2, 4)],
+    (GRADIENTS, "levels behind the first two lost", "while (at > end) { add_on(constant(sum(at))); }", "static_cast<void>(end);"),
+    (GRADIENTS, "a single level lost", "Kernels::accumulate(stream, addend, sum(--at));", "--at;"),
+    (GRADIENTS, "a level joined with the oldest sum", BOTH,
+     "return Kernels::accumulate_pair(stream, addend, constant(sum(at + 1)), sum(0));"),
+    (GRADIENTS, "unreduced sums put on the stack's bottom", "Kernels::convert(stream, constant(full()), sum(carry.depth));",
+     "Kernels::convert(stream, constant(full()), sum(0));"),
+    (GRADIENTS, "each slice written at the stack's bottom", "slice_ = slice_carry(step_->added).depth;", "slice_ = 0;"),
+    (GRADIENTS, "the slice's place kept when all are reduced", "slice_ = 0;\n            if constexpr", "if constexpr"),
     (GRADIENTS, "the last slice reduced, not the sum", "add_up(constant(subtotal(0)));", "add_up(constant(full()));"),
     ("shardkit/plan/step_machine.hpp", "a slice begins with the one before it", "return rows.slices == 0 && keeps_gradients(its, rows);",
      "return keeps_gradients(its, rows);"),

@@ -30,26 +30,54 @@ float halves(std::size_t first, std::size_t ranks, std::size_t i) {
 }
 
 template <class T>
-void check(std::size_t ranks) {
-    constexpr std::size_t count = 1000;  // whole tiles, and a rest
+float in_turn(std::size_t ranks, std::size_t i) {
+    auto sum = static_cast<float>(given<T>(0, i));
+    for (std::size_t q = 1; q < ranks; ++q) { sum += static_cast<float>(given<T>(q, i)); }
+    return sum;
+}
+
+/// What a rank receives in an exchange.
+template <class T>
+struct Rows {
     std::vector<T> gathered;
-    for (std::size_t q = 0; q < ranks; ++q) {
-        for (std::size_t i = 0; i < count; ++i) { gathered.push_back(given<T>(q, i)); }
+    std::size_t ranks;
+    std::size_t count;
+
+    std::vector<float> added(sk::ReduceOp op) const {
+        std::vector<float> sums(count + 1, -1);
+        const sk::nccl::detail::AddedRows<T, float> rows{op, gathered.data(), ranks, count, sums.data()};
+        for (std::uint64_t index = 0; index < rows.indices(); ++index) { rows(index); }
+        if (sums[count] != -1) {
+            std::puts("an element behind the last one is written");
+            std::exit(1);
+        }
+        return sums;
     }
+};
+
+template <class T>
+void check(std::size_t ranks) {
+    constexpr std::size_t count = 1001;  // whole tiles, and a rest
+    constexpr std::size_t stride = sk::nccl::detail::row_stride(count);
+    Rows<T> rows{std::vector<T>(ranks * stride), ranks, count};
+    for (std::size_t q = 0; q < ranks; ++q) {
+        for (std::size_t i = 0; i < count; ++i) { rows.gathered[q * stride + i] = given<T>(q, i); }
+    }
+    const bool tree = (ranks & (ranks - 1)) == 0;
     std::vector<float> of_host(count);
-    std::vector<float> of_device(count);
-    sk::host::detail::reduce_in_rank_order<T, float>(
-        sk::ReduceOp::tree_sum, ranks, count, [&](std::size_t q) { return &gathered[q * count]; },
-        sk::host::detail::Result<float>{of_host.data()});
-    const sk::nccl::detail::Combined<T, float> combined{sk::ReduceOp::tree_sum, gathered.data(), ranks, count,
-                                                        of_device.data()};
+    if (tree) {
+        sk::host::detail::reduce_in_rank_order<T, float>(
+            sk::ReduceOp::tree_sum, ranks, count, [&](std::size_t q) { return &rows.gathered[q * stride]; },
+            sk::host::detail::Result<float>{of_host.data()});
+    }
+    const std::vector<float> of_device = tree ? rows.added(sk::ReduceOp::tree_sum) : of_host;
+    const std::vector<float> of_sum = rows.added(sk::ReduceOp::sum);
     for (std::size_t i = 0; i < count; ++i) {
-        combined(i);
-        const float expected = halves<T>(0, ranks, i);
-        if (of_host[i] != expected || of_device[i] != expected) {
-            std::printf("element %zu of %zu ranks is %a and %a, expected %a\n", i, ranks,
+        const float expected = tree ? halves<T>(0, ranks, i) : 0;
+        if (of_host[i] != expected || of_device[i] != expected || of_sum[i] != in_turn<T>(ranks, i)) {
+            std::printf("element %zu of %zu ranks is %a and %a, expected %a; in rank order %a\n", i, ranks,
                         static_cast<double>(of_host[i]), static_cast<double>(of_device[i]),
-                        static_cast<double>(expected));
+                        static_cast<double>(expected), static_cast<double>(of_sum[i]));
             std::exit(1);
         }
     }
@@ -58,7 +86,7 @@ void check(std::size_t ranks) {
 }  // namespace
 
 int main() {
-    for (const std::size_t ranks : {2U, 4U, 8U, 16U, 32U, 64U}) {
+    for (const std::size_t ranks : {2U, 3U, 4U, 7U, 8U, 16U, 32U, 64U}) {
         check<float>(ranks);
         check<sk::bf16>(ranks);
     }

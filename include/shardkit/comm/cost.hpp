@@ -3,7 +3,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 
+#include <shardkit/comm/reduce_op.hpp>
 #include <shardkit/comm/verb.hpp>
 
 namespace shardkit::detail {
@@ -28,6 +30,9 @@ enum class Crossing : std::uint8_t {
     ring       ///< it goes from neighbour to neighbour on a ring that visits one host after the other
 };
 
+/// No size from which on sums are exchanges.
+inline constexpr std::size_t never_exchanged = std::numeric_limits<std::size_t>::max();
+
 /// What the planner must know about an engine: where it moves or keeps more bytes than the verbs require. An engine
 /// states its own as a member `traits`; the default is an engine that adds in place.
 struct EngineTraits {
@@ -43,9 +48,23 @@ struct EngineTraits {
     std::size_t small_gather = 0;
     /// Its reductions know ReduceOp::tree_sum.
     bool adds_along_trees = false;
+    /// The smallest size of a rank's addends, in bytes, from which on a sum is an exchange of them as they are, as a
+    /// tree_sum always is, instead of what `sums_travel_widened` and `sums` say.
+    std::size_t exchanged_sums_from = never_exchanged;
+    /// The memory of each rank in which verbs collect what they add, in bytes.
+    std::size_t staging_bytes = 0;
 
     constexpr bool gathers_all_reduce(std::size_t addends) const noexcept {
         return addends <= gathered_all_reduce_addends;
+    }
+    /// Returns the traits of a sum of that many bytes of addends on each rank.
+    constexpr EngineTraits of_sum(ReduceOp op, std::uint64_t addends) const noexcept {
+        EngineTraits its = *this;
+        if (sums_travel_widened && (op == ReduceOp::tree_sum || addends >= exchanged_sums_from)) {
+            its.sums_travel_widened = false;
+            its.sums = Crossing::to_ranks;
+        }
+        return its;
     }
 
     friend constexpr bool operator==(const EngineTraits&, const EngineTraits&) noexcept = default;

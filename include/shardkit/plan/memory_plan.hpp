@@ -30,11 +30,12 @@ struct MemoryPlan {
     ByteCount reduce_buffers;    ///< addends of later microbatches, and the norm's sum and totals
     ByteCount arena;             ///< of a schedule: memory shared by all buffers of the last three kinds
     ByteCount offload_slots;     ///< through which offloaded states pass
+    ByteCount staging;           ///< in which the engine's verbs collect addends: EngineTraits::staging_bytes
     ByteCount host;              ///< states, masters and slots in pinned host memory, which `total` does not count
 
     constexpr ByteCount total() const noexcept {
         return parameters + master + gradients + optimizer + gather_buffers + gradient_buffers + reduce_buffers +
-               arena + offload_slots;
+               arena + offload_slots + staging;
     }
     friend constexpr bool operator==(const MemoryPlan&, const MemoryPlan&) noexcept = default;
 };
@@ -85,6 +86,7 @@ constexpr bool adds_slot(std::span<const GroupDescription> earlier, const GroupD
 /// slots.
 constexpr MemoryPlan resting_memory(std::span<const GroupDescription> groups, const PlanOptions& options) {
     MemoryPlan plan;
+    plan.staging = ByteCount(options.engine.staging_bytes);
     bool updates_on_host = false;
     for (const GroupDescription& group : groups) {
         const OptimizerStates& states = states_of(group, options);
@@ -144,12 +146,13 @@ inline std::string memory_table(const MemoryPlan& plan) {
                         {"reduce buffers", plan.reduce_buffers},
                         {"arena", plan.arena},
                         {"offload slots", plan.offload_slots},
+                        {"staging", plan.staging},
                         {"total", plan.total()},
                         {"host", plan.host}};
     std::string table;
     for (const auto& [kind, bytes] : rows) {
-        const bool optional = kind == "arena" || kind == "offload slots" || kind == "host";
-        if (optional && bytes.value == 0) { continue; }  // no schedule, nothing offloaded
+        const bool optional = kind == "arena" || kind == "offload slots" || kind == "staging" || kind == "host";
+        if (optional && bytes.value == 0) { continue; }  // no schedule, nothing offloaded or staged
         std::array<char, 80> line{};
         std::snprintf(line.data(), line.size(), "  %-18.*s %14s\n", static_cast<int>(kind.size()), kind.data(),
                       detail::human_bytes(bytes).c_str());

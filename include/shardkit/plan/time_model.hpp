@@ -149,4 +149,57 @@ constexpr double communication_seconds(const TrafficPlan& plan, const AxisGrid& 
     return seconds;
 }
 
+/// A sum over ranks, which either a ring or an exchange of the addends makes.
+struct ExchangedSum {
+    Verb verb = Verb::reduce_scatter;  ///< or all_reduce
+    std::size_t ranks = 2;
+    std::size_t addend_bytes = 2;  ///< of an element
+    std::size_t sum_bytes = 4;  ///< of an element of the result, in which the ring sends addends too if it is wider
+    bool spans_nodes = false;
+};
+
+/// Returns from how many bytes of addends on each rank on an exchange takes no longer than a ring that sends addends
+/// as wide as sums, for nccl::Options::exchange_sums_from: an all-to-all of the addends and, for an all-reduce, an
+/// all-gather of the sums. The kernel that adds is not counted: it works while the next piece travels.
+/// Units:   bytes; `never_exchanged` where the ring is faster for large sums
+/// @throws  std::invalid_argument for a verb that adds nothing, fewer than two ranks, elements without bytes, or a
+///          model that communication_seconds refuses
+constexpr std::size_t exchange_pays_from(const TimeModel& model, const ExchangedSum& of,
+                                         SourceLocation where = SourceLocation::current()) {
+    detail::require_possible(model, where);
+    const bool whole = of.verb == Verb::all_reduce;
+    if ((!whole && of.verb != Verb::reduce_scatter) || of.ranks < 2 || of.addend_bytes == 0 || of.sum_bytes == 0) {
+        throw_invalid_argument(where, "exchange_pays_from: ", name(of.verb), " of ", of.addend_bytes, " into ",
+                               of.sum_bytes, " bytes over ", of.ranks,
+                               " ranks given, expected a reduce_scatter or an all_reduce over at least 2");
+    }
+    // Seconds of no bytes, and of one byte of addends.
+    struct Line {
+        double fixed = 0;
+        double slope = 0;
+    };
+    const auto line = [&](Verb verb, double bytes) {
+        const LinkModel link = model.link(verb, of.spans_nodes);
+        const auto ranks = static_cast<double>(of.ranks);
+        return Line{detail::ring_messages(verb, of.ranks) * link.latency,
+                    bytes * (ranks - 1) / ranks / link.bandwidth};
+    };
+    const auto wider = static_cast<double>(of.sum_bytes) / static_cast<double>(of.addend_bytes);
+    const double sent = wider > 1 ? wider : 1;
+    const Line ring = line(of.verb, whole ? sent + wider : sent);
+    Line exchange = line(Verb::all_to_all, 1);
+    if (whole) {
+        const Line gather = line(Verb::all_gather, wider);
+        exchange = {exchange.fixed + gather.fixed, exchange.slope + gather.slope};
+    }
+    if (exchange.slope > ring.slope || (exchange.slope == ring.slope && exchange.fixed > ring.fixed)) {
+        return never_exchanged;
+    }
+    if (exchange.fixed <= ring.fixed) { return 0; }
+    const double bytes = (exchange.fixed - ring.fixed) / (ring.slope - exchange.slope);
+    if (bytes >= 0x1p63) { return never_exchanged; }
+    const auto whole_bytes = static_cast<std::size_t>(bytes);
+    return whole_bytes + (static_cast<double>(whole_bytes) < bytes ? 1 : 0);
+}
+
 }  // namespace shardkit

@@ -186,7 +186,7 @@ struct GroupAxes {
 /// Returns what the sum of a norm over all ranks moves between a rank and its peers.
 constexpr Moved moved_by_norm(const AxisGrid& mesh, const EngineTraits& engine, const HostSpread& hosts = {}) {
     constexpr std::uint64_t bytes = NormNumbers::sent * sizeof(double);
-    return all_reduce_moved(bytes, bytes, mesh.size(), engine, hosts);
+    return all_reduce_moved(bytes, bytes, mesh.size(), engine.of_sum(ReduceOp::sum, bytes), hosts);
 }
 
 /// The sums of one model over tp, all together. The ranks whose shards contain partial sums of a group make them.
@@ -210,7 +210,7 @@ constexpr void add_tp_sums(TpSums& sums, const GroupDescription& g, const Placem
         const auto share = static_cast<double>(calls) / static_cast<double>(holders);
         sums.calls += share;
         sums.payload += share * static_cast<double>(bytes);
-        const Moved moved = all_reduce_moved(bytes, bytes, ranks, engine, hosts);
+        const Moved moved = all_reduce_moved(bytes, bytes, ranks, engine.of_sum(ReduceOp::sum, bytes), hosts);
         sums.moved += share * static_cast<double>(moved.bytes);
         sums.between_hosts += share * static_cast<double>(moved.between_hosts);
     }
@@ -223,20 +223,11 @@ constexpr Moved moved_by_row(const GroupDescription& g, const PlacementTable& ta
                              const HostSpread& hosts = {}) {
     const std::size_t source = g.sizes.of(table.find(row.source)->element);
     const std::size_t target = g.sizes.of(table.find(row.target)->element);
-    const std::uint64_t addends = numel * (engine.sums_travel_widened ? std::max(source, target) : source);
-    if (row.verb == Verb::all_reduce) { return all_reduce_moved(addends, numel * target, ranks, engine, hosts); }
-    return row.verb == Verb::all_gather ? gather_moved(numel * source, ranks, engine, hosts)
-                                        : scatter_moved(addends, ranks, engine, hosts);
-}
-
-/// Returns the traits of an engine as far as a group's sums are concerned: those along a tree are exchanges of
-/// addends.
-constexpr EngineTraits traits_of_sums(const GroupDescription& g, EngineTraits engine) noexcept {
-    if (g.policy.summation == Summation::tree && engine.sums_travel_widened) {
-        engine.sums_travel_widened = false;
-        engine.sums = Crossing::to_ranks;
-    }
-    return engine;
+    if (row.verb == Verb::all_gather) { return gather_moved(numel * source, ranks, engine, hosts); }
+    const EngineTraits its = engine.of_sum(op_of(g.policy.summation), numel * source);
+    const std::uint64_t addends = numel * (its.sums_travel_widened ? std::max(source, target) : source);
+    return row.verb == Verb::all_reduce ? all_reduce_moved(addends, numel * target, ranks, its, hosts)
+                                        : scatter_moved(addends, ranks, its, hosts);
 }
 
 /// Adds a row's calls to a plan, if there are several ranks.
@@ -245,7 +236,7 @@ constexpr void add_row(TrafficPlan& plan, const GroupDescription& g, const Place
                        std::uint64_t calls, const EngineTraits& engine) {
     const std::size_t numel = g.numel_of(row.extent);
     plan.add(row.verb, axes, calls, numel * g.sizes.of(table.find(row.source)->element),
-             moved_by_row(g, table, row, numel, ranks, traits_of_sums(g, engine), hosts));
+             moved_by_row(g, table, row, numel, ranks, engine, hosts));
 }
 
 /// Returns the traffic of a step that makes counts(group's rows, group's number) calls with each group.

@@ -223,7 +223,7 @@ constexpr PlacementTable placement_table(const PolicyValues& policy, const Eleme
                              Extent::full));
     } else {
         const Over over = policy.gradients == sharded ? Over::shards : Over::data;
-        const Role source = subtotals > 0 ? Role::subtotals : Role::gradients;
+        const Role source = subtotals > 0 && !elements.reduces_in_place ? Role::subtotals : Role::gradients;
         table.add(collective(When::last_microbatch, partial, policy.gradients, over, source, result, Extent::full));
     }
     if (policy.gradients == sharded) {

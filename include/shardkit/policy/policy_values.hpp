@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include <shardkit/comm/reduce_op.hpp>
 #include <shardkit/mesh/axes.hpp>
 #include <shardkit/policy/placement.hpp>
 
@@ -22,6 +23,12 @@ enum class Release : std::uint8_t { never, at_update, at_reshard };
 /// In which order gradients are added over ranks. It is the same on every rank and in every run on the engines of the
 /// host; `tree` also on other engines, and on any number of ranks: see ReduceOp::tree_sum.
 enum class Summation : std::uint8_t { rank_order, tree };
+
+namespace detail {
+constexpr ReduceOp op_of(Summation summation) noexcept {
+    return summation == Summation::tree ? ReduceOp::tree_sum : ReduceOp::sum;
+}
+}  // namespace detail
 
 /// A policy as values on a mesh, which the rules check and the placement table is made from. The default replicates
 /// everything.

@@ -121,6 +121,12 @@ template <class E, class T>
 concept Accumulates = requires(const typename E::Stream& stream, std::span<const T> addend, std::span<T> total) {
     E::Kernels::accumulate(stream, addend, total);
 };
+/// Optional, for sums along the tree of slices.
+template <class E, class T>
+concept AccumulatesPairs = std::same_as<T, Arithmetic<T>> &&
+    requires(const typename E::Stream& stream, std::span<const T> addend, std::span<T> total) {
+    E::Kernels::accumulate_pair(stream, addend, addend, total);
+};
 template <class E, class T>
 concept CopiesIn = requires(const typename E::Stream& stream, std::span<const T> from, std::span<T> to) {
     E::Kernels::copy_in(stream, from, to);
@@ -228,6 +234,9 @@ concept GroupVerbs = AllGathers<typename E::Communicator, typename Precision::Ga
 ///     update(stream, ranges, updates, skip, spans)
 ///                                           a functor's update (optim/update.hpp) of each range's elements, with any
 ///                                           number of states; nothing where *skip is not 0
+/// Optional, for sums of slices; otherwise two of accumulate, which read and write once more:
+///     accumulate_pair(stream, addend, other, total)
+///                                           total[i] += other[i] + addend[i], where Arithmetic<Sum> is Sum
 /// Optional, for engines with costly launches; otherwise groups are updated one by one, and begun in one run_once:
 ///     update_entry(ranges, updates, skip, spans)
 ///                                           what `update` would do, trivially copyable; `end`: number of its works

@@ -89,6 +89,7 @@ class GradientStore {
             subtotal_numel_ = geometry.range(sums->extent).size();
             subtotals_ =
                 group_buffer<Reduction>(context, geometry.path, "sums of slices", sums->count * subtotal_numel_);
+            stacks_slices_ = Precision::reduces_in_place && !table.reduces_each && adopted.empty();
         }
     }
 
@@ -124,7 +125,8 @@ class GradientStore {
     }
 
     /// Opens a full gradient buffer for one microbatch. Unless it still accumulates earlier microbatches it is
-    /// zeroed, padding included, except for what `overwrites` gives the backward pass to overwrite.
+    /// zeroed, padding included, except for what `overwrites` gives the backward pass to overwrite. A slice that is not
+    /// reduced has the place in the stack of sums to which it belongs, if its type is theirs.
     void open(bool overwrites, SourceLocation where) {
         const auto stream = context_->compute_stream();
         if (!leases_full() || subtotal_numel_ > 0) {
@@ -138,6 +140,7 @@ class GradientStore {
             stream.wait(lease_.acquire(geometry_->path, where));
             full_ = static_cast<Gradient*>(lease_.data());
         }
+        if (stacks_slices_) { slice_ = slice_carry(step_->added).depth; }
         // No wait: its last use was an update in this stream, or a reduction in the stream of the next one.
         if (geometry_->table.reduced_bytes > 0) { sums_.acquire(geometry_->path, where); }
         const bool begins = !adds_on(*step_, geometry_->table);
@@ -160,7 +163,7 @@ class GradientStore {
     }
     /// Checks, where the host reads the buffer, that the backward pass has overwritten what was not zeroed.
     /// @throws UsageError that names parameter and element
-    void require_overwritten(SourceLocation where) const {
+    void require_overwritten(SourceLocation where) {
         if constexpr (host_reads<Engine>) {
             if (!overwrites_ || !tells_unwritten<Gradient>()) { return; }
             await_host_memory(*context_);
@@ -169,7 +172,7 @@ class GradientStore {
                 if (!overwrites(p)) { continue; }
                 const IndexRange range = geometry_->parameters[p].range;
                 for (std::size_t i = range.begin; i < range.end; ++i) {
-                    if (std::memcmp(&full_[i], &mark, sizeof mark) != 0) { continue; }
+                    if (std::memcmp(&full()[i], &mark, sizeof mark) != 0) { continue; }
                     throw_usage_error(where, "'", geometry_->path, "' parameter '", geometry_->parameters[p].name,
                                       "': element ", i - range.begin,
                                       " of its gradient was not overwritten, or was added to; expected all of them "
@@ -185,6 +188,7 @@ class GradientStore {
     void place_addend(void* addend) noexcept { placed_addend_ = static_cast<Reduction*>(addend); }
     /// Returns the buffer of a microbatch to the pool without adding it.
     void discard() noexcept {
+        slice_ = 0;
         if (leases_full()) { lease_.release(context_->compute_stream().record()); }
     }
     /// Marks the microbatch's gradients as written, behind the work in the compute stream. Slices that are not
@@ -192,10 +196,15 @@ class GradientStore {
     void add(SliceCarry carry) {
         const auto stream = context_->compute_stream();
         if (subtotal_numel_ > 0 && !geometry_->table.reduces_each) {
-            if (carry.merges == 0) {
-                Kernels::convert(stream, constant(full()), subtotal(carry.depth));
-            } else {
+            if (carry.merges > 0) {
                 merge(constant(full()), carry, stream);
+            } else if (!stacks_slices_) {
+                Kernels::convert(stream, constant(full()), sum(carry.depth));
+            }
+            slice_ = 0;
+            if constexpr (Precision::reduces_in_place) {  // the user's memory gets the sum of all slices
+                const bool last = step_->added == geometry_->table.slices;
+                if (last && !stacks_slices_) { Kernels::convert(stream, constant(sum(0)), full()); }
             }
         }
         written_ = stream.record();
@@ -232,10 +241,16 @@ class GradientStore {
     IndexRange reduced_range() const noexcept { return geometry_->range(geometry_->table.reduced); }
 
     /// Returns the full buffer of the open microbatch, or of the step where microbatches accumulate in it.
-    std::span<Gradient> full() const noexcept { return {full_, geometry_->buffer_numel}; }
+    std::span<Gradient> full() noexcept {
+        if constexpr (Precision::reduces_in_place) {
+            if (slice_ > 0) { return sum(slice_); }
+        }
+        return bottom();
+    }
 
     /// Abandons a step that has failed, and releases the buffers that its reductions still hold.
     void restart() noexcept {
+        slice_ = 0;
         if (leases_full()) {
             const auto stream = context_->reduction_stream();
             lease_.release(stream.record());
@@ -251,6 +266,7 @@ class GradientStore {
     }
 
     bool leases_full() const noexcept { return geometry_->table.gradient_bytes > 0; }
+    std::span<Gradient> bottom() const noexcept { return {full_, geometry_->buffer_numel}; }
     /// Returns whether the row has no elements to sum. All ranks of tp agree on this, as they hold the same range.
     bool is_nothing(const CollectiveRow& row) const noexcept {
         return row.extent == Extent::tp_sum && tp_sum_.empty();
@@ -266,9 +282,7 @@ class GradientStore {
         if (applied.gives_back) { lease_.release(reduced_ready_); }
         *step_ = applied.next;
     }
-    ReduceOp summed() const noexcept {
-        return geometry_->policy.summation == Summation::tree ? ReduceOp::tree_sum : ReduceOp::sum;
-    }
+    ReduceOp summed() const noexcept { return op_of(geometry_->policy.summation); }
     /// Makes one collective of the table. A row with a partial extent sums reduced values in place. `carry` says how
     /// a microbatch's sum joins those of the earlier ones.
     void reduce(const CollectiveRow& row, SliceCarry carry, typename Engine::Stream stream, SourceLocation where) {
@@ -326,20 +340,31 @@ class GradientStore {
             merge(constant(full().subspan(held.begin, held.size())), carry, stream);
         }
     }
-    /// Adds a microbatch's sum to the last of the earlier sums, and that to the one before it, as `carry` says.
+    /// Adds a microbatch's sum to the last of the earlier sums, and that to the one before it, as `carry` says: two
+    /// of them in one pass where the engine can.
     template <class T>
     void merge(std::span<const T> last, SliceCarry carry, typename Engine::Stream stream) {
-        Kernels::accumulate(stream, last, sum(carry.depth - 1));
-        for (std::size_t m = 1; m < carry.merges; ++m) { merge_level(carry.depth - m, stream); }
-    }
-    /// Adds one of the sums to the one before it.
-    void merge_level(std::size_t number, typename Engine::Stream stream) {
-        Kernels::accumulate(stream, constant(sum(number)), sum(number - 1));
+        std::size_t at = carry.depth;
+        const std::size_t end = carry.depth - carry.merges;
+        const auto add_on = [&](auto addend) {
+            if constexpr (AccumulatesPairs<Engine, Reduction>) {
+                if (at - end > 1) {
+                    at -= 2;
+                    return Kernels::accumulate_pair(stream, addend, constant(sum(at + 1)), sum(at));
+                }
+            }
+            Kernels::accumulate(stream, addend, sum(--at));
+        };
+        add_on(last);
+        while (at > end) { add_on(constant(sum(at))); }
     }
     /// Returns one of the sums of microbatches that wait for others, the oldest first.
     std::span<Reduction> sum(std::size_t number) noexcept {
-        if (!geometry_->table.reduces_each) { return subtotal(number); }
-        return number == 0 ? reduced() : subtotal(number - 1);
+        if (geometry_->table.reduces_each) { return number == 0 ? reduced() : subtotal(number - 1); }
+        if constexpr (Precision::reduces_in_place) {
+            if (stacks_slices_) { return number == 0 ? bottom() : subtotal(number - 1); }
+        }
+        return subtotal(number);
     }
     std::span<Reduction> subtotal(std::size_t number) noexcept {
         return subtotals_.span().subspan(number * subtotal_numel_, subtotal_numel_);
@@ -361,6 +386,7 @@ class GradientStore {
     Buffer<Reduction> subtotals_;  // one behind the other
     std::size_t subtotal_numel_ = 0;
     std::vector<IndexRange> zeroed_;  // ranges of the full buffer: all that nobody overwrites
+    std::size_t slice_ = 0;  // place in the stack of sums of the microbatch under way
     SlotLease<Engine> lease_;
     SlotLease<Engine> sums_;
     SlotLease<Engine> addend_;
@@ -370,6 +396,7 @@ class GradientStore {
     bool reduces_beside_ = false;  // the reduction writes to another buffer than the full one
     bool addend_joined_ = false;
     bool overwrites_ = false;  // of the open microbatch: the backward pass overwrites
+    bool stacks_slices_ = false;  // unreduced slices are written into the stack, whose bottom is the full buffer
 };
 
 }  // namespace shardkit::detail

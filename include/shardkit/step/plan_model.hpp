@@ -34,7 +34,11 @@ Plan plan(const Groups<Engine>& model, PlanOptions options = {}, SourceLocation 
     const std::vector<GroupDescription> groups = describe_groups(model, where);
     if (groups.empty()) { return {}; }
     const Context<Engine>& context = model.context(where);
-    options.engine = detail::engine_traits<Engine>();
+    if constexpr (requires { EngineTraits(context.world().traits()); }) {
+        options.engine = context.world().traits();
+    } else {
+        options.engine = detail::engine_traits<Engine>();
+    }
     if (options.ranks_per_host == 0) { options.ranks_per_host = shardkit::ranks_per_host(context.world()); }
     return plan(std::span<const GroupDescription>(groups.data(), groups.size()), context.grid(), options);
 }

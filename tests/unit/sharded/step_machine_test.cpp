@@ -90,7 +90,7 @@ class Driven {
     bool holds_full() { return rows_.leases_full && state().parameters().full().data() != nullptr; }
     bool can_take_gradients_beside() {
         if (!rows_.reduces_each) { return true; }
-        sk::Accumulation probe{beside_};
+        sk::Accumulation probe{beside_, sk::until_reduced};
         try {
             static_cast<void>(probe.gradients(b_));
         } catch (const sk::UsageError&) { return false; }
@@ -147,15 +147,19 @@ class Driven {
     }
     void end_step() { begun_ = false; }
 
-    /// Before the microbatch that the machine has added: whether it is the last one.
-    void say_which(bool last) { accumulation_->set_microbatches(a_, its_.added + (last ? 0U : 100U)); }
+    /// Before the microbatch that the machine has added: whether it is the last one, unless its slices say so.
+    void say_which(bool last) {
+        if (rows_.slices == 0) { accumulation_->set_microbatches(a_, its_.added + (last ? 0U : 100U)); }
+    }
+    /// Behind the microbatch that the machine has added.
+    bool is_last(bool last) const { return rows_.slices == 0 ? last : its_.added == rows_.slices; }
 
     void one(std::size_t verb) {
         const bool last = below(3) == 0;
         switch (verb) {
             case 0:  // a step begins
                 if (accumulation_ || reduced_) {
-                    call(begun_, [&] { sk::Accumulation second{model_}; });
+                    call(begun_, [&] { sk::Accumulation second{model_, sk::until_reduced}; });
                     break;
                 }
                 if (its_.out) {
@@ -200,7 +204,7 @@ class Driven {
                 if (handle_ && accumulation_) {
                     take_on(Act::add);
                     reduce_due();
-                    const bool refused = last && refuses_finish();
+                    const bool refused = is_last(last) && refuses_finish();
                     call(refused, [&] {
                         say_which(last);
                         accumulation_->add(std::move(*handle_));
@@ -218,7 +222,7 @@ class Driven {
                         take_on(Act::zero);
                         take_on(Act::add);
                         reduce_due();
-                        refused = last && refuses_finish();
+                        refused = is_last(last) && refuses_finish();
                     }
                     call(refused, [&] {
                         if (adds) { say_which(last); }
@@ -242,7 +246,7 @@ class Driven {
             case 8: {
                 if (!accumulation_) { break; }
                 const bool finishes = rows_.trainable && !its_.skipped && !its_.finished;
-                const bool refused = finishes && refuses_finish();
+                const bool refused = finishes && (!has_all_slices(its_, rows_) || refuses_finish());
                 call(refused, [&] {
                     if (finishes && its_.added > 0) { say_which(true); }
                     reduced_.emplace(sk::reduce(std::move(*accumulation_), sk::mean));
@@ -322,12 +326,17 @@ TEST_CASE("random verbs: a group refuses, communicates and holds what the step m
                               sk::DynamicPolicy(sk::HybridShard<1>{}),
                               sk::DynamicPolicy(toy::KeepUntilUpdate{}),
                               sk::DynamicPolicy(toy::ReplicateGradients{}),
-                              sk::DynamicPolicy(toy::ReduceOnce{})};
+                              sk::DynamicPolicy(toy::ReduceOnce{}),
+                              sk::DynamicPolicy(sk::TreeSums<sk::NoShard>{sk::Slices{4}}),
+                              sk::DynamicPolicy(sk::TreeSums<sk::ShardOptimizer>{sk::Slices{8}}),
+                              sk::DynamicPolicy(sk::TreeSums<sk::ShardGradOp>{sk::Slices{2}}),
+                              sk::DynamicPolicy(sk::TreeSums<sk::FullShard>{sk::Slices{8}})};
     Calls calls{};
     std::size_t refused = 0;
     std::uint64_t seed = 1;
     for (const Mesh& mesh : meshes) {
         for (const sk::DynamicPolicy& policy : policies) {
+            if (policy.values(1).slices > 0 && mesh.cp() > 1) { continue; }
             drive<sk::Precision<float>>(mesh, policy, false, seed++, calls, refused);
             drive<Half>(mesh, policy, false, seed++, calls, refused);
             if (mesh.size() == 2) { drive<Half>(mesh, policy, true, seed++, calls, refused); }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -130,6 +131,37 @@ struct AccumulatePass {
     }
 };
 
+/// Adds two elements to a third: total[i] += other[i] + addend[i].
+template <FloatingElement Addend, FloatingElement Sum>
+struct AccumulatePairPass {
+    static constexpr std::size_t lanes = lanes_for<Addend, Sum>;
+    static constexpr std::size_t vectors = 2;
+
+    const Addend* addend;
+    const Sum* other;
+    Sum* total;
+    Tiling<lanes, vectors> tiling;
+
+    constexpr void operator()(std::uint64_t index) const { for_each_pack(tiling, index, *this); }
+
+    template <std::size_t N>
+    struct Loaded {
+        AlignedPack<Addend, N> more;
+        AlignedPack<Sum, N> other;
+        AlignedPack<Sum, N> sum;
+    };
+    template <std::size_t N>
+    constexpr Loaded<N> load(std::uint64_t position) const {
+        return {detail::load<N>(addend + position), detail::load<N>(other + position),
+                detail::load<N>(total + position)};
+    }
+    template <std::size_t N>
+    constexpr void finish(std::uint64_t position, Loaded<N> of) const {
+        for (std::size_t i = 0; i < N; ++i) { of.sum.lane[i] += of.other.lane[i] + converted<Sum>(of.more.lane[i]); }
+        store<N>(of.sum, total + position);
+    }
+};
+
 /// Scales elements: to[i] *= *factor, in Arithmetic<T>.
 template <FloatingElement T>
 struct ScalePass {
@@ -213,6 +245,21 @@ void accumulate(const Launch& launch, std::span<const Addend> addend, std::span<
     const Pass pass{addend.data(), total.data(),
                     tile<Pass::lanes, Pass::vectors>(total.size(), addend.data(), total.data())};
     launch(pass.tiling.indices(), pass, "accumulate");
+}
+
+/// Adds total[i] += other[i] + addend[i], in one launch.
+/// @post total[i] is the old total[i] + (other[i] + addend[i])
+template <FloatingElement Addend, FloatingElement Sum, class Launch>
+requires(std::same_as<Sum, Arithmetic<Sum>>) void accumulate_pair(const Launch& launch,
+                                                                  std::span<const Addend> addend,
+                                                                  std::span<const Sum> other, std::span<Sum> total,
+                                                                  SourceLocation where = SourceLocation::current()) {
+    using Pass = AccumulatePairPass<Addend, Sum>;
+    require_size("accumulate_pair", "other", other.size(), addend.size(), where);
+    require_size("accumulate_pair", "total", total.size(), addend.size(), where);
+    const Pass pass{addend.data(), other.data(), total.data(),
+                    tile<Pass::lanes, Pass::vectors>(total.size(), addend.data(), other.data(), total.data())};
+    launch(pass.tiling.indices(), pass, "accumulate_pair");
 }
 
 /// Multiplies every element by *factor, in one launch.

@@ -61,6 +61,12 @@ struct Kernels {
                            SourceLocation where = SourceLocation::current()) {
         detail::accumulate(detail::DeviceLaunch(stream), addend, total, where);
     }
+    template <FloatingElement Addend, FloatingElement Sum>
+    requires(std::same_as<Sum, Arithmetic<Sum>>) static void accumulate_pair(
+        const Stream& stream, std::span<const Addend> addend, std::span<const Sum> other, std::span<Sum> total,
+        SourceLocation where = SourceLocation::current()) {
+        detail::accumulate_pair(detail::DeviceLaunch(stream), addend, other, total, where);
+    }
     template <FloatingElement T>
     static void scale(const Stream& stream, std::span<T> to, const double* factor) {
         detail::scale(detail::DeviceLaunch(stream), to, factor);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -38,6 +39,13 @@ struct EnqueuedKernels {
     static void accumulate(const S& stream, std::span<const Addend> addend, std::span<Sum> total,
                            SourceLocation where = SourceLocation::current()) {
         stream.submit([=] { shardkit::detail::HostKernels::accumulate(InlineStream{}, addend, total, where); });
+    }
+    template <FloatingElement Addend, FloatingElement Sum>
+    requires(std::same_as<Sum, Arithmetic<Sum>>) static void accumulate_pair(
+        const S& stream, std::span<const Addend> addend, std::span<const Sum> other, std::span<Sum> total,
+        SourceLocation where = SourceLocation::current()) {
+        stream.submit(
+            [=] { shardkit::detail::HostKernels::accumulate_pair(InlineStream{}, addend, other, total, where); });
     }
 
     template <Element T>

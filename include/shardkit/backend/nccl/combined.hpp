@@ -1,21 +1,59 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
+#include <shardkit/backend/cub/span_walk.hpp>
 #include <shardkit/comm/reduce_op.hpp>
 #include <shardkit/core/element.hpp>
 
 namespace shardkit::nccl::detail {
 
-/// Combines the ranks' values element by element: a maximum or minimum in rank order, or a tree_sum, in
-/// Arithmetic<Out> and rounded once. Rank q's `count` elements begin at gathered + q * count. A NaN of any rank is
-/// kept, which NCCL's own maxima and minima drop (they use fmaxf and fminf). Each index computes one element, for
-/// Kernels::for_each_index.
+/// Combines the ranks' values element by element to their maximum or minimum, in Arithmetic<Out> and rounded once.
+/// Rank q's elements begin at gathered + q * stride. A NaN of any rank is kept, which NCCL's own maxima and minima
+/// drop (they use fmaxf and fminf). Each index computes one element, for Kernels::for_each_index.
 template <class In, class Out>
-struct Combined {
+struct Extremes {
     using A = Arithmetic<Out>;
+
+    ReduceOp op;
+    const In* gathered;
+    std::size_t ranks;
+    std::size_t stride;
+    Out* output;
+
+    constexpr void operator()(std::uint64_t i) const {
+        A result = value(0, i);
+        for (std::size_t q = 1; q < ranks; ++q) {
+            const A next = value(q, i);
+            const bool wins = op == ReduceOp::max ? result < next : next < result;
+            if (wins || next != next) { result = next; }
+        }
+        output[i] = static_cast<Out>(result);
+    }
+
+  private:
+    constexpr A value(std::size_t rank, std::uint64_t i) const {
+        return static_cast<A>(static_cast<Arithmetic<In>>(gathered[rank * stride + i]));
+    }
+};
+
+/// The ranks' rows begin at multiples of so many elements.
+inline constexpr std::size_t row_alignment = 16;
+constexpr std::size_t row_stride(std::size_t count) noexcept {
+    return (count + row_alignment - 1) / row_alignment * row_alignment;
+}
+
+/// Adds the ranks' values in rank order or, for a tree_sum, along its tree, in Arithmetic<Out> and rounded once. Rank
+/// q's `count` elements begin at gathered + q * row_stride(count). Each index adds up what one access loads of a row,
+/// for Kernels::for_each_index.
+/// @pre `gathered` is aligned to 16 bytes, and there are several ranks
+template <class In, class Out>
+struct AddedRows {
+    using A = Arithmetic<Out>;
+    static constexpr std::size_t lanes = gpu::detail::lanes_for<In>;
 
     ReduceOp op;
     const In* gathered;
@@ -23,45 +61,74 @@ struct Combined {
     std::size_t count;
     Out* output;
 
-    constexpr void operator()(std::uint64_t i) const {
-        output[i] = static_cast<Out>(op == ReduceOp::tree_sum ? tree_sum(i) : extreme(i));
+    constexpr std::uint64_t indices() const { return (count + lanes - 1) / lanes; }
+
+    constexpr void operator()(std::uint64_t index) const {
+        const std::size_t at = static_cast<std::size_t>(index) * lanes;
+        const Sums sums = op == ReduceOp::tree_sum ? tree_sum(at) : sum(at);
+        using gpu::detail::AlignedPack;
+        constexpr std::size_t wide = std::min(lanes, gpu::detail::lanes_for<Out>);
+        if (at + lanes <= count && gpu::detail::elements_past_pack<wide>(output) == 0) {
+            for (std::size_t i = 0; i < lanes; i += wide) {
+                AlignedPack<Out, wide> pack{};
+                for (std::size_t j = 0; j < wide; ++j) { pack.lane[j] = static_cast<Out>(sums.lane[i + j]); }
+                gpu::detail::store<wide>(pack, output + at + i);
+            }
+        } else {
+            const std::size_t end = std::min(lanes, count - at);
+            for (std::size_t i = 0; i < end; ++i) { output[at + i] = static_cast<Out>(sums.lane[i]); }
+        }
     }
 
   private:
-    constexpr A value(std::size_t rank, std::uint64_t i) const {
-        return static_cast<A>(static_cast<Arithmetic<In>>(gathered[rank * count + i]));
-    }
-    constexpr A extreme(std::uint64_t i) const {
-        A result = value(0, i);
-        for (std::size_t q = 1; q < ranks; ++q) {
-            const A next = value(q, i);
-            const bool wins = op == ReduceOp::max ? result < next : next < result;
-            if (wins || next != next) { result = next; }
+    struct Sums {
+        A lane[lanes];
+
+        constexpr void add(const Sums& other) {
+            for (std::size_t i = 0; i < lanes; ++i) { lane[i] += other.lane[i]; }
         }
-        return result;
+    };
+    constexpr Sums row(std::size_t rank, std::size_t at) const {
+        const auto loaded = gpu::detail::load<lanes>(gathered + rank * row_stride(count) + at);
+        Sums values{};
+        for (std::size_t i = 0; i < lanes; ++i) { values.lane[i] = gpu::detail::converted<A>(loaded.lane[i]); }
+        return values;
+    }
+    /// Loads several rows before it adds them, so that a thread waits for memory once.
+    constexpr Sums sum(std::size_t at) const {
+        Sums sums = row(0, at);
+        std::size_t q = 1;
+        for (; q + 4 <= ranks; q += 4) {
+            const Sums rows[] = {row(q, at), row(q + 1, at), row(q + 2, at), row(q + 3, at)};
+            for (const Sums& each : rows) { sums.add(each); }
+        }
+        for (; q < ranks; ++q) { sums.add(row(q, at)); }
+        return sums;
     }
     /// Adds in registers up to 8 ranks, and then the sums of 8, as the digits of a binary counter.
-    /// @pre there are several ranks
-    constexpr A tree_sum(std::uint64_t i) const {
-        if (ranks == 2) { return subtree<2>(0, i); }
-        if (ranks == 4) { return subtree<4>(0, i); }
-        A finished[33] = {};
+    constexpr Sums tree_sum(std::size_t at) const {
+        if (ranks == 2) { return subtree<2>(0, at); }
+        if (ranks == 4) { return subtree<4>(0, at); }
+        if (ranks == 8) { return subtree<8>(0, at); }
+        Sums finished[33] = {};
         std::size_t depth = 0;
         for (std::size_t q = 0; q < ranks; q += 8) {
-            finished[depth++] = subtree<8>(q, i);
+            finished[depth++] = subtree<8>(q, at);
             for (std::size_t subtrees = q / 8; subtrees % 2 == 1; subtrees /= 2) {
                 --depth;
-                finished[depth - 1] += finished[depth];
+                finished[depth - 1].add(finished[depth]);
             }
         }
         return finished[0];
     }
     template <std::size_t Ranks>
-    constexpr A subtree(std::size_t first, std::uint64_t i) const {
+    constexpr Sums subtree(std::size_t first, std::size_t at) const {
         if constexpr (Ranks == 1) {
-            return value(first, i);
+            return row(first, at);
         } else {
-            return subtree<Ranks / 2>(first, i) + subtree<Ranks / 2>(first + Ranks / 2, i);
+            Sums sums = subtree<Ranks / 2>(first, at);
+            sums.add(subtree<Ranks / 2>(first + Ranks / 2, at));
+            return sums;
         }
     }
 };

@@ -21,6 +21,7 @@
 #include <shardkit/backend/nccl/verb_order.hpp>
 #include <shardkit/backend/nccl/world.hpp>
 #include <shardkit/comm/call.hpp>
+#include <shardkit/comm/cost.hpp>
 #include <shardkit/comm/journal.hpp>
 #include <shardkit/comm/reduce_op.hpp>
 #include <shardkit/comm/traffic_log.hpp>
@@ -64,6 +65,8 @@ class Communicator {
     /// Returns the calls that this rank has given to its streams, over all its communicators. Does not wait.
     TrafficLog& traffic() const noexcept { return label_->journal.traffic(); }
     Streams<Stream> streams() const noexcept { return world_->streams(); }
+    /// Returns what plans need to know of the World.
+    EngineTraits traits() const noexcept { return world_->traits(); }
     /// Returns the stream of verbs that are given none.
     Stream compute_stream() const noexcept { return streams().compute; }
 
@@ -255,10 +258,13 @@ class Communicator {
         return Reduce::template is_direct<In, Out>(op);
     }
     /// Lets NCCL start together what `body` calls over these ranks on `stream`, verbs that are one call of NCCL's
-    /// each. They are called one by one where each call is compared, and over one rank.
+    /// each. They are called one by one where each call is compared, where sums may be exchanges, and over one rank.
     template <class Body>
     void start_together(const Stream& stream, const shardkit::Call& what, const Body& body) const {
-        if (size() == 1 || world_->options().compare_calls == CompareCalls::each_call) { return body(); }
+        const Options& options = world_->options();
+        const bool exchanges =
+            what.signature.verb != Verb::all_gather && options.exchange_sums_from != never_exchanged;
+        if (size() == 1 || exchanges || options.compare_calls == CompareCalls::each_call) { return body(); }
         const detail::Call call{*world_, detail::lane(*world_, *group_, stream), label_->axes, what.signature.verb,
                                 what.where};
         const gpu::detail::DeviceGuard guard(world_->device(), what.where);

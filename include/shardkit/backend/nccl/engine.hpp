@@ -10,6 +10,7 @@
 #include <shardkit/backend/cuda/toolkit_elements.hpp>
 #include <shardkit/backend/host/enqueued_kernels.hpp>
 #include <shardkit/backend/nccl/communicator.hpp>
+#include <shardkit/backend/nccl/options.hpp>
 #include <shardkit/comm/cost.hpp>
 #include <shardkit/comm/stream.hpp>
 
@@ -20,8 +21,7 @@ namespace shardkit::nccl {
 template <class KernelsType>
 struct Engine {
     static constexpr std::string_view name = "nccl";
-    static constexpr EngineTraits traits{
-        .sums_travel_widened = true, .gathers = Crossing::ring, .sums = Crossing::ring, .adds_along_trees = true};
+    static constexpr EngineTraits traits = detail::usual_traits;
     using Kernels = KernelsType;
     using HostKernels = host::EnqueuedKernels<InlineStream>;
     using Communicator = nccl::Communicator<Kernels>;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -10,6 +11,7 @@
 
 #include <shardkit/backend/nccl/api.hpp>
 #include <shardkit/comm/compare_calls.hpp>
+#include <shardkit/comm/cost.hpp>
 #include <shardkit/core/checked.hpp>
 #include <shardkit/core/error.hpp>
 
@@ -53,6 +55,10 @@ inline constexpr int graph_usage_version = 22900;
 
 namespace detail {
 
+/// What plans need to know of every World.
+inline constexpr EngineTraits usual_traits{
+    .sums_travel_widened = true, .gathers = Crossing::ring, .sums = Crossing::ring, .adds_along_trees = true};
+
 /// Checks that the loaded NCCL supports a registration.
 /// @throws CommError that names both versions, when NCCL is too old for it
 inline void require_registration(Registration registration, SourceLocation where) {
@@ -67,8 +73,8 @@ inline void require_registration(Registration registration, SourceLocation where
 
 namespace shardkit::nccl SHARDKIT_BUILD {
 
-/// How a World communicates. Sizes, timeout, registration, separate_reductions, compare_calls and survivable must be
-/// the same on every rank.
+/// How a World communicates. Sizes, timeout, registration, separate_reductions, compare_calls, exchange_sums_from and
+/// survivable must be the same on every rank.
 struct Options {
     /// The user's streams, which must outlive the World; null: the World makes its own. Default streams are refused.
     cudaStream_t compute = nullptr;
@@ -118,13 +124,20 @@ struct Options {
     /// The smallest size of the chunks in which memory for containers is allocated from CUDA.
     std::size_t arena_chunk_bytes = std::size_t{64} << 20U;
 
-    /// The size of the memory in which sums of 16-bit elements are made in fp32, and maxima of floating-point
-    /// elements collected. A sum that needs more is made in pieces, each at the cost of a verb.
+    /// The size of the memory in which sums of 16-bit elements are made in fp32, and in which addends that are
+    /// exchanged and maxima of floating-point elements are collected. A sum that needs more is made in pieces, each at
+    /// the cost of a verb.
     std::size_t staging_bytes = std::size_t{32} << 20U;
     /// The size up to which the staging memory of gradients grows where a group of parameters is made whose largest
     /// reduction needs more: 4 bytes for each of the group's elements where 16-bit gradients are summed. 0: 256 MiB,
     /// or 4 MiB for each rank if that is more, so that each rank's part of a piece is 2 MiB and more.
     std::size_t most_staging_bytes = 0;
+
+    /// The smallest size of a rank's addends, in bytes, from which on a sum of floating-point elements is an
+    /// exchange: addends travel as they are, and a kernel adds them in rank order, so that the bits are those of the
+    /// engine `threads`. 0: all sums. `exchange_pays_from` of a time model says from which size on it is faster.
+    /// Otherwise NCCL adds, and 16-bit addends travel as fp32. Sums along a tree are always exchanges.
+    std::size_t exchange_sums_from = never_exchanged;
 
     /// How these chunks are registered with NCCL.
     Registration registration = Registration::none;
@@ -142,6 +155,18 @@ struct Options {
 }  // namespace shardkit::nccl SHARDKIT_BUILD
 
 namespace shardkit::nccl::detail {
+
+/// The smallest staging memory per rank, so that pieces are aligned.
+inline constexpr std::size_t staging_bytes_per_rank = 1024;
+
+/// Returns whether a World of that many ranks has a stream of its own for reductions.
+constexpr bool separates_reductions(const Options& options, std::size_t ranks) noexcept {
+    return options.separate_reductions && !options.split_share && ranks > 1;
+}
+/// Returns the size of the staging memory of each stream with verbs.
+constexpr std::size_t staging_size(const Options& options, std::size_t ranks) noexcept {
+    return std::max(options.staging_bytes, ranks * staging_bytes_per_rank);
+}
 
 /// Checks the options against each other and the loaded NCCL.
 /// @throws CommError when NCCL is older than `making` needs with these options; std::invalid_argument when they
@@ -190,3 +215,17 @@ inline ncclConfig_t config_of(const Options& options) {
 }
 
 }  // namespace shardkit::nccl::detail
+
+namespace shardkit::nccl {
+
+/// Returns what plans need to know of Worlds with these options and that many ranks: PlanOptions::engine of a plan
+/// that is made before there is a World. A plan of a model that exists takes it from there.
+constexpr EngineTraits traits_of(const Options& options, std::size_t ranks) noexcept {
+    EngineTraits traits = detail::usual_traits;
+    traits.exchanged_sums_from = options.exchange_sums_from;
+    traits.staging_bytes =
+        detail::staging_size(options, ranks) * (detail::separates_reductions(options, ranks) ? 2 : 1);
+    return traits;
+}
+
+}  // namespace shardkit::nccl

@@ -50,7 +50,7 @@ class StagedPieces {
     /// the previous one is narrowed and the next one widened, in the World's stream for conversions.
     template <class Sum>
     void summed(std::size_t count, const Sum& sum) {
-        if (count * rows_ <= elements_) {
+        if (row_stride(count) * rows_ <= elements_) {
             if (count == 0) { return; }
             sum.widen(stream_, staging_, 0, count);
             sum.add(stream_, staging_, 0, count);
@@ -123,9 +123,11 @@ class StagedPieces {
 /// the sum, such as 16-bit ones, are widened into staging memory piece by piece and sent at that width, as NCCL would
 /// round to 16 bits at every addition. NCCL's average is never used. Maxima and minima of floating-point elements are
 /// collected in staging memory and compared there, with one thread for each element: correct for NaN, and meant for
-/// few elements. A tree_sum is an exchange of the elements as they are, added in one kernel along its tree: the bits
-/// are those of every engine, and 16-bit elements travel as such. Each function returns the bytes between this rank
-/// and its peers, those of NCCL's ring.
+/// few elements.
+/// A tree_sum, and a sum of at least Options::exchange_sums_from bytes on each rank, are exchanges: the elements
+/// travel as they are, and one kernel adds those of all ranks along the tree or in rank order, so that the bits are
+/// those of the host's engines. Each function returns the bytes between this rank and its peers, those of NCCL's ring
+/// or of the exchange.
 template <class Kernels>
 struct Reductions {
     /// Whether the types can be reduced: floating-point types into floating-point types, others into their own.
@@ -143,8 +145,10 @@ struct Reductions {
         const std::size_t ranks = call.group.size;
         if (ranks == 1) {
             copy(call, stream, full, k, shard);
-        } else if (FloatingElement<In> && op != ReduceOp::sum) {
-            if constexpr (FloatingElement<In>) { scatter_and_combine(call, stream, op, full, k, shard); }
+        } else if (FloatingElement<In> && (op != ReduceOp::sum || exchanges(call, ranks * k * sizeof(In)))) {
+            if constexpr (FloatingElement<In>) {
+                exchange(stream, Exchange<In, Out>{call, op, full, ranks * k, k, shard});
+            }
             return (ranks - 1) * k * sizeof(In);
         } else if constexpr (same<In, Out>) {
             if (k > 0) { scatter(call, stream, op, full, shard, k); }
@@ -160,10 +164,10 @@ struct Reductions {
         const std::size_t ranks = call.group.size;
         if (ranks == 1) {
             copy(call, stream, input, count, output);
-        } else if (FloatingElement<In> && op != ReduceOp::sum) {
+        } else if (FloatingElement<In> && (op != ReduceOp::sum || exchanges(call, count * sizeof(In)))) {
             if constexpr (FloatingElement<In>) {
-                if (op == ReduceOp::tree_sum) {
-                    sum_by_exchange(call, stream, input, count, output);
+                if (shardkit::detail::adds(op)) {
+                    sum_by_exchange(call, stream, op, input, count, output);
                     return shardkit::detail::part_from_peers(count * (sizeof(In) + sizeof(Out)), ranks);
                 }
                 gather_and_combine(call, stream, op, input, count, output);
@@ -181,6 +185,11 @@ struct Reductions {
     /// Whether NCCL can reduce directly from the input into the output, without conversion or widening.
     template <class In, class Out>
     static constexpr bool same = (std::is_same_v<In, Out> && std::is_same_v<Out, Arithmetic<Out>>);
+
+    /// Returns whether a sum of that many bytes of addends on each rank is an exchange.
+    static bool exchanges(const Call& call, std::size_t addends) {
+        return addends >= call.world.options().exchange_sums_from;
+    }
 
     /// Copies or converts: a reduction over one rank.
     template <class In, class Out>
@@ -250,22 +259,71 @@ struct Reductions {
         }
     };
 
+    /// Sends each rank its part of this rank's `count` elements, and combines what this rank receives. The parts are
+    /// of `each` elements, as far as there are some: for StagedPieces::summed, as a sum with nothing to widen.
     template <class In, class Out>
-    static void scatter_and_combine(const Call& call, const gpu::TimelineRef& stream, ReduceOp op, const In* full,
-                                    std::size_t k, Out* shard) {
-        const Group& group = call.group;
-        StagedPieces<In>(call, stream, group.size).one_after_the_other(k, [&](In* staging, auto at, auto size) {
-            GroupGuard together(call);
-            for (std::size_t q = 0; q < group.size; ++q) {
-                const int peer = static_cast<int>(q);
-                together.add("ncclSend",
-                             ncclSend(full + q * k + at, size, datatype<In>(), peer, group.comm, stream.native()));
-                together.add("ncclRecv",
-                             ncclRecv(staging + q * size, size, datatype<In>(), peer, group.comm, stream.native()));
+    struct Exchange {
+        const Call& call;
+        ReduceOp op;
+        const In* input;
+        std::size_t count;
+        std::size_t each;
+        Out* output;  ///< of this rank's part
+
+        /// Returns the part of rank q, from `at` on, of at most `size` elements.
+        IndexRange part(std::size_t q, std::size_t at, std::size_t size) const {
+            const std::size_t begin = std::min(count, q * each + at);
+            return {begin, std::min(count, begin + size)};
+        }
+        void widen(const gpu::TimelineRef& /*stream*/, In* /*staging*/, std::size_t /*at*/,
+                   std::size_t /*size*/) const {}
+        void add(const gpu::TimelineRef& stream, In* staging, std::size_t at, std::size_t size) const {
+            const std::size_t own = part(call.group.rank, at, size).size();
+            with_peers(
+                call, stream,
+                [&](std::size_t q) {
+                    const IndexRange sent = part(q, at, size);
+                    return std::span(input + sent.begin, sent.size());
+                },
+                [&](std::size_t q) { return std::span(staging + q * row_stride(own), own); });
+        }
+        void narrow(const gpu::TimelineRef& stream, In* staging, std::size_t at, std::size_t size) const {
+            const std::size_t own = part(call.group.rank, at, size).size();
+            if (own == 0) { return; }
+            if (shardkit::detail::adds(op)) {
+                const AddedRows<In, Out> rows{op, staging, call.group.size, own, output + at};
+                Kernels::for_each_index(stream, rows.indices(), rows);
+            } else {
+                Kernels::for_each_index(
+                    stream, own, Extremes<In, Out>{op, staging, call.group.size, row_stride(own), output + at});
             }
-            together.submit();
-            Kernels::for_each_index(stream, size, Combined<In, Out>{op, staging, group.size, size, shard + at});
-        });
+        }
+    };
+    template <class In, class Out>
+    static void exchange(const gpu::TimelineRef& stream, const Exchange<In, Out>& sum) {
+        StagedPieces<In>(sum.call, stream, sum.call.group.size).summed(sum.each, sum);
+    }
+
+    /// Sends span send(q) to each rank q, and receives span receive(q) from it, unless they are empty.
+    template <class Send, class Receive>
+    static void with_peers(const Call& call, const gpu::TimelineRef& stream, const Send& send,
+                           const Receive& receive) {
+        GroupGuard together(call);
+        for (std::size_t q = 0; q < call.group.size; ++q) {
+            const int peer = static_cast<int>(q);
+            const auto sent = send(q);
+            const auto received = receive(q);
+            using T = typename decltype(received)::element_type;
+            if (!sent.empty()) {
+                together.add("ncclSend", ncclSend(sent.data(), sent.size(), datatype<T>(), peer, call.group.comm,
+                                                  stream.native()));
+            }
+            if (!received.empty()) {
+                together.add("ncclRecv", ncclRecv(received.data(), received.size(), datatype<T>(), peer,
+                                                  call.group.comm, stream.native()));
+            }
+        }
+        together.submit();
     }
 
     template <class In, class Out>
@@ -276,51 +334,30 @@ struct Reductions {
             call.world.complete(call, "ncclAllGather", [&](ncclComm_t comm) {
                 return ncclAllGather(input + at, staging, size, datatype<In>(), comm, stream.native());
             });
-            Kernels::for_each_index(stream, size, Combined<In, Out>{op, staging, ranks, size, output + at});
+            Kernels::for_each_index(stream, size, Extremes<In, Out>{op, staging, ranks, size, output + at});
         });
     }
 
-    /// Adds one chunk on each rank, along the tree, and gathers the sums: the bytes of a reduce-scatter of In and of
-    /// an all-gather of Out.
+    /// Adds one part on each rank and gathers the sums: the bytes of a reduce-scatter of In and of an all-gather of
+    /// Out.
     template <class In, class Out>
-    static void sum_by_exchange(const Call& call, const gpu::TimelineRef& stream, const In* input, std::size_t count,
-                                Out* output) {
-        const Group& group = call.group;
-        // Chunks of a piece are rounded up to whole elements: one row more is room for what that adds.
-        StagedPieces<In>(call, stream, 2).one_after_the_other(count, [&](In* staging, auto at, auto size) {
-            const std::size_t each = (size + group.size - 1) / group.size;
-            const auto chunk = [&](std::size_t q) {
-                const std::size_t begin = std::min(size, q * each);
-                return IndexRange{at + begin, at + std::min(size, begin + each)};
-            };
-            const IndexRange own = chunk(group.rank);
-            const auto with_peers = [&](auto send, auto receive) {
-                GroupGuard together(call);
-                for (std::size_t q = 0; q < group.size; ++q) {
-                    const int peer = static_cast<int>(q);
-                    const auto [from, sent] = send(q);
-                    const auto [to, received] = receive(q);
-                    using T = std::remove_pointer_t<decltype(to)>;
-                    if (sent > 0) {
-                        together.add("ncclSend",
-                                     ncclSend(from, sent, datatype<T>(), peer, group.comm, stream.native()));
-                    }
-                    if (received > 0) {
-                        together.add("ncclRecv",
-                                     ncclRecv(to, received, datatype<T>(), peer, group.comm, stream.native()));
-                    }
-                }
-                together.submit();
-            };
-            with_peers([&](std::size_t q) { return std::pair(input + chunk(q).begin, chunk(q).size()); },
-                       [&](std::size_t q) { return std::pair(staging + q * own.size(), own.size()); });
-            Kernels::for_each_index(
-                stream, own.size(),
-                Combined<In, Out>{ReduceOp::tree_sum, staging, group.size, own.size(), output + own.begin});
-            const auto others = [&](std::size_t q, IndexRange range) { return q == group.rank ? 0 : range.size(); };
-            with_peers([&](std::size_t q) { return std::pair(output + own.begin, others(q, own)); },
-                       [&](std::size_t q) { return std::pair(output + chunk(q).begin, others(q, chunk(q))); });
-        });
+    static void sum_by_exchange(const Call& call, const gpu::TimelineRef& stream, ReduceOp op, const In* input,
+                                std::size_t count, Out* output) {
+        const std::size_t ranks = call.group.size;
+        Exchange<In, Out> sum{call, op, input, count, row_stride((count + ranks - 1) / ranks), output};
+        const auto part = [&](std::size_t q) {
+            const IndexRange range = sum.part(q, 0, sum.each);
+            return std::span(output + range.begin, range.size());
+        };
+        const std::span<Out> own = part(call.group.rank);
+        sum.output = own.data();
+        exchange(stream, sum);
+        const auto others = [&](std::size_t q, std::span<Out> span) {
+            return q == call.group.rank ? span.first(0) : span;
+        };
+        with_peers(
+            call, stream, [&](std::size_t q) { return others(q, own); },
+            [&](std::size_t q) { return others(q, part(q)); });
     }
 
     template <class T>

@@ -27,8 +27,6 @@ namespace shardkit::nccl::detail {
 
 /// The CUDA resources of a World: streams and memory, all made at once on the current device.
 struct Resources {
-    /// The smallest staging memory per rank, so that pieces are aligned.
-    static constexpr std::size_t staging_bytes_per_rank = 1024;
     /// The largest chunk for a rank's own tables, which are small.
     static constexpr std::size_t local_chunk_bytes = std::size_t{2} << 20U;
     /// The largest record that a rank sends to the others at a time, when they split.
@@ -57,9 +55,9 @@ struct Resources {
           arena(*chunks, options.arena_chunk_bytes, where),
           local_chunks(device),
           local_arena(local_chunks, std::min(options.arena_chunk_bytes, local_chunk_bytes), where),
-          staging(arena, std::max(options.staging_bytes, ranks * staging_bytes_per_rank), communication.ref(), where),
+          staging(arena, staging_size(options, ranks), communication.ref(), where),
           host_records(ranks * record_bytes, where) {
-        if (!options.separate_reductions || options.split_share || ranks == 1) { return; }
+        if (!separates_reductions(options, ranks)) { return; }
         own_reduction.emplace(gpu::Priority::greatest, where);
         reduction.emplace(own_reduction->ref(where), gpu::TimelineOptions{.device = device, .watch = &watch}, where);
         reduction_staging = gpu::detail::ArenaBuffer<std::uint8_t>(arena, staging.size(), communication.ref(), where);

@@ -34,6 +34,7 @@
 #include <shardkit/backend/nccl/unique_id.hpp>
 #include <shardkit/backend/nccl/verb_order.hpp>
 #include <shardkit/comm/compare_calls.hpp>
+#include <shardkit/comm/cost.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/policy/offload.hpp>
 #include <shardkit/rank/context.hpp>
@@ -123,6 +124,7 @@ class World final : public detail::Connections {
 
     int device() const noexcept { return device_; }
     const Options& options() const noexcept { return options_; }
+    EngineTraits traits() const noexcept { return traits_of(options_, ranks_); }
     /// Returns the streams for a Rank.
     Streams<gpu::TimelineRef> streams() noexcept {
         return {resources_->compute.ref(), resources_->communication.ref(), resources_->reductions()};

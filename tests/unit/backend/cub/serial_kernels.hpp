@@ -103,6 +103,11 @@ struct SerialKernels {
                            SourceLocation where = SourceLocation::current()) {
         gpu::detail::accumulate(launch, addend, total, where);
     }
+    template <FloatingElement Addend, FloatingElement Sum>
+    static void accumulate_pair(Stream launch, std::span<const Addend> addend, std::span<const Sum> other,
+                                std::span<Sum> total, SourceLocation where = SourceLocation::current()) {
+        gpu::detail::accumulate_pair(launch, addend, other, total, where);
+    }
     template <FloatingElement T>
     static void scale(Stream launch, std::span<T> to, const double* factor) {
         gpu::detail::scale(launch, to, factor);

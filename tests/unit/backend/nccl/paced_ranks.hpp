@@ -39,10 +39,11 @@ inline std::span<const Paces> some_paces() {
 /// f(rank, streams) on every rank of `mesh`. Empty when every rank ended well, and the stand-in saw nothing that
 /// would break on a GPU.
 template <class Mesh, class F>
-std::string run(const Mesh& mesh, Paces paces, const sk::RankOptions& options, const F& f) {
+std::string run(const Mesh& mesh, Paces paces, const sk::RankOptions& options, const F& f,
+                const sk::nccl::Options& of_world = {}) {
     gpu_ranks::restart();
     std::string error = gpu_ranks::first_error(gpu_ranks::with_world(
-        mesh.grid().size(), gpu_ranks::patient(), [&](const gpu_ranks::Comm& comm, sk::nccl::World& world) {
+        mesh.grid().size(), gpu_ranks::patient(of_world), [&](const gpu_ranks::Comm& comm, sk::nccl::World& world) {
             const auto streams = world.streams();
             standin::set_pace(streams.compute.native(), paces.compute);
             standin::set_pace(streams.communication.native(), paces.communication);

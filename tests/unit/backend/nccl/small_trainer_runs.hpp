@@ -41,15 +41,18 @@ using paced_ranks::Paces;
 template <class T>
 std::vector<Outcome> on_nccl(
     const Mesh& mesh, const sk::DynamicPolicy& policy, const Training& training, Paces paces, std::string& error,
-    const std::function<void()>& before = [] {}) {
+    const std::function<void()>& before = [] {}, const sk::nccl::Options& of_world = {}) {
     std::vector<Outcome> outcomes(mesh.grid().size());
-    error = paced_ranks::run(mesh, paces, {.in_flight = training.in_flight}, [&](auto& rank, const auto&) {
-        before();
-        outcomes[rank.rank()] =
-            train<T>(rank, policy, training, [](const sk::gpu::TimelineRef& stream, const auto& work) {
-                host_functions::LaunchedStream(stream).submit(work);
-            });
-    });
+    error = paced_ranks::run(
+        mesh, paces, {.in_flight = training.in_flight},
+        [&](auto& rank, const auto&) {
+            before();
+            outcomes[rank.rank()] =
+                train<T>(rank, policy, training, [](const sk::gpu::TimelineRef& stream, const auto& work) {
+                    host_functions::LaunchedStream(stream).submit(work);
+                });
+        },
+        of_world);
     return outcomes;
 }
 
