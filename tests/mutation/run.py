@@ -287,9 +287,10 @@ TREE = [
     (COMBINED, "ranks behind the last four lost", "for (; q < ranks; ++q) { sums.add(row(q, at)); }", "static_cast<void>(q);"),
     (COMBINED, "four ranks added in another order", "for (const Sums& each : rows) { sums.add(each); }",
      "for (std::size_t i = 4; i > 0; --i) { sums.add(rows[i - 1]); }"),
-    (COMBINED, "rows without their padding", "gpu::detail::load<lanes>(gathered + rank * row_stride(count) + at);",
-     "gpu::detail::load<lanes>(gathered + rank * (count / lanes * lanes) + at);"),
-    (COMBINED, "elements behind a row written", "const std::size_t end = std::min(lanes, count - at);", "const std::size_t end = lanes;"),
+    (COMBINED, "one element of a load taken for all", "for (std::size_t i = 0; i < lanes; ++i) { values.lane[i] = gpu::detail::converted<A>(loaded.lane[i]); }",
+     "for (std::size_t i = 0; i < lanes; ++i) { values.lane[i] = gpu::detail::converted<A>(loaded.lane[0]); }"),
+    (COMBINED, "elements behind a row written", "for (std::size_t i = 0; i < end; ++i) { output[at + i] = static_cast<Out>(sums.lane[i]); }",
+     "for (std::size_t i = 0; i < lanes; ++i) { output[at + i] = static_cast<Out>(sums.lane[i]); }"),
 ]
 
 # The orders in which slices are taken, and the stack of their sums, likewise.
@@ -320,7 +321,6 @@ SLICES = [
     (GRADIENTS, "unreduced sums put on the stack's bottom", "Kernels::convert(stream, constant(full()), sum(carry.depth));",
      "Kernels::convert(stream, constant(full()), sum(0));"),
     (GRADIENTS, "each slice written at the stack's bottom", "slice_ = slice_carry(step_->added).depth;", "slice_ = 0;"),
-    (GRADIENTS, "the slice's place kept when all are reduced", "slice_ = 0;\n            if constexpr", "if constexpr"),
     (GRADIENTS, "the last slice reduced, not the sum", "add_up(constant(subtotal(0)));", "add_up(constant(full()));"),
     ("shardkit/plan/step_machine.hpp", "a slice begins with the one before it", "return rows.slices == 0 && keeps_gradients(its, rows);",
      "return keeps_gradients(its, rows);"),

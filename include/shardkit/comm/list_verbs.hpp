@@ -72,7 +72,8 @@ void all_gather_list(const C& comm, std::span<const ListedTensor<T>> list, typen
 /// Reduces every tensor of a list, as reduce_scatter does one: `from` is the whole, `to` this rank's piece.
 /// Order:   stream-ordered. Collective over `comm`, with the same list on all ranks.
 /// Cost:    a reduce_scatter for each tensor. NCCL starts them together where it adds in the elements' own type:
-///          fp32, fp64 and integers; 16-bit sums, maxima and minima of floating elements are called one by one.
+///          fp32, fp64 and integers; 16-bit sums, maxima and minima of floating elements, and all of a World whose
+///          sums may be exchanges, are called one by one.
 /// @throws  what reduce_scatter throws; no later tensor was called then
 template <Element In, Element Out, ReduceScatters<In, Out> C>
 void reduce_scatter_list(const C& comm, ReduceOp op, std::span<const ListedTensor<In, Out>> list,

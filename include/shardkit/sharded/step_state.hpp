@@ -45,6 +45,10 @@ class StepState {
             throw_usage_error(where, "'", path, "': ", verb,
                               "() again before the last handle was added; keep one handle");
         }
+        if (applied.broken.has(StepRule::slices_one_by_one)) {
+            throw_usage_error(where, "'", path, "': ", verb, "() after ", its_.added, " of ", rows_->slices,
+                              " slices were added; expected one microbatch for each, reduced before the next");
+        }
         its_ = applied.next;
     }
     /// Checks that an optimizer will update the group in the backward pass where its gradients are released then.

@@ -287,6 +287,24 @@ TEST_CASE("slices: the plan has their sums, and each step the traffic that it sa
     });
 }
 
+TEST_CASE("slices: a step that has lost one is given no more of them than there are") {
+    sk::threads::run(sk::DeviceMesh<1>{}, [](auto& rank) {
+        using Policy = sk::TreeSums<sk::NoShard>;
+        using Layer = sk::Sharded<Group, Policy, sk::EngineOf<decltype(rank)>, Plain>;
+        Layer layer(rank, "layer", {}, typename Layer::Options{Policy{sk::Slices{2}}});
+        sk::Model model{layer};
+        sk::Accumulation accumulation{model, sk::until_reduced};
+        { const auto lost = accumulation.gradients(layer); }
+        accumulation.add_zero(layer);
+        CHECK_THROWS_WITH_AS(accumulation.add_zero(layer),
+                             doctest::Contains("'layer': a gradient handle was dropped without being added"),
+                             sk::UsageError);
+        CHECK_THROWS_WITH_AS(static_cast<void>(accumulation.gradients(layer)),
+                             doctest::Contains("'layer': gradients() after 2 of 2 slices were added"),
+                             sk::UsageError);
+    });
+}
+
 TEST_CASE("slices: a schedule that reduces two of them together, or not all, is refused") {
     const std::array groups{sk::describe_group<Group, sk::TreeSums<sk::FullShard>, Plain>(
         "layer", {}, sk::DeviceMesh<2>{}.grid(), sk::TreeSums<sk::FullShard>{sk::Slices{4}})};
