@@ -187,7 +187,8 @@ def main():
     wrong = []
     for line in pathlib.Path(list_path).read_text(encoding="utf-8").splitlines():
         limits = limits_of(line)
-        of_functor = [name for text, name in by_name.items() if f"shardkit::gpu::detail::{limits.functor}" in text]
+        place = "shardkit::" if limits.functor.startswith("nccl::") else "shardkit::gpu::detail::"
+        of_functor = [name for text, name in by_name.items() if place + limits.functor in text]
         if len(of_functor) != 1:
             wrong.append(f"{limits.functor}: {len(of_functor)} kernels, expected 1")
             continue

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <shardkit/backend/cub/kernels.cuh>
+#include <shardkit/backend/nccl/combined.hpp>
 #include <shardkit/optim/adamw.hpp>
 #include <shardkit/optim/sgd.hpp>
 
@@ -35,6 +36,9 @@ LAUNCH(ConvertPass<bf16, float>)
 LAUNCH(ConvertRowsPass<bf16, float>)
 LAUNCH(AccumulatePass<float, float>)
 LAUNCH(AccumulatePass<bf16, float>)
+LAUNCH(AccumulatePairPass<float, float>)
+LAUNCH(AccumulatePairPass<bf16, float>)
+LAUNCH(nccl::detail::AddedInOrder<bf16, float>)
 LAUNCH(QuantizePass<float, 64>)
 LAUNCH(DequantizePass<float, 64>)
 NORM(float)

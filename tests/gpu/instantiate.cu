@@ -20,17 +20,19 @@ using namespace shardkit::gpu;
 #define FROM_TO(From, To)         \
     LAUNCH(ConvertPass<From, To>) \
     LAUNCH(AccumulatePass<From, To>)
-#define FLOATING(T)                    \
-    LAUNCH(ConvertRowsPass<T, double>) \
-    LAUNCH(ConvertRowsPass<T, float>)  \
-    FROM_TO(T, double)                 \
-    FROM_TO(T, float)                  \
-    FROM_TO(T, bf16)                   \
-    FROM_TO(T, fp16)                   \
-    LAUNCH(ScalePass<T>)               \
-    LAUNCH(QuantizePass<T, 64>)        \
-    LAUNCH(QuantizePass<T, 256>)       \
-    LAUNCH(DequantizePass<T, 64>)      \
+#define FLOATING(T)                       \
+    LAUNCH(ConvertRowsPass<T, double>)    \
+    LAUNCH(ConvertRowsPass<T, float>)     \
+    FROM_TO(T, double)                    \
+    FROM_TO(T, float)                     \
+    FROM_TO(T, bf16)                      \
+    FROM_TO(T, fp16)                      \
+    LAUNCH(ScalePass<T>)                  \
+    LAUNCH(AccumulatePairPass<T, double>) \
+    LAUNCH(AccumulatePairPass<T, float>)  \
+    LAUNCH(QuantizePass<T, 64>)           \
+    LAUNCH(QuantizePass<T, 256>)          \
+    LAUNCH(DequantizePass<T, 64>)         \
     LAUNCH(DequantizePass<T, 256>)
 
 ELEMENT(double)

@@ -7,15 +7,21 @@
 using shardkit::bf16;
 using shardkit::fp16;
 using shardkit::gpu::detail::DeviceLaunch;
-using shardkit::nccl::detail::Combined;
+using shardkit::nccl::detail::AddedAlongTree;
+using shardkit::nccl::detail::AddedInOrder;
+using shardkit::nccl::detail::Extremes;
 
-#define EXTREME(In, Out) \
-    template void DeviceLaunch::operator()(std::uint64_t, const Combined<In, Out>&, std::string_view) const;
-#define OUTPUTS(In)     \
-    EXTREME(In, double) \
-    EXTREME(In, float)  \
-    EXTREME(In, bf16)   \
-    EXTREME(In, fp16)
+#define BY_INDEX(Work, In, Out) \
+    template void DeviceLaunch::operator()(std::uint64_t, const Work<In, Out>&, std::string_view) const;
+#define COMBINED(In, Out)           \
+    BY_INDEX(Extremes, In, Out)     \
+    BY_INDEX(AddedInOrder, In, Out) \
+    BY_INDEX(AddedAlongTree, In, Out)
+#define OUTPUTS(In)      \
+    COMBINED(In, double) \
+    COMBINED(In, float)  \
+    COMBINED(In, bf16)   \
+    COMBINED(In, fp16)
 
 OUTPUTS(double)
 OUTPUTS(float)

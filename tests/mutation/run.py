@@ -284,13 +284,13 @@ TREE = [
     (COMBINED, "subtrees of 8 not joined", "finished[depth - 1].add(finished[depth]);", "static_cast<void>(depth);"),
     (COMBINED, "halves of a subtree not joined", "sums.add(subtree<Ranks / 2>(first + Ranks / 2, at));",
      "static_cast<void>(at);"),
-    (COMBINED, "ranks behind the last four lost", "for (; q < ranks; ++q) { sums.add(row(q, at)); }", "static_cast<void>(q);"),
-    (COMBINED, "four ranks added in another order", "for (const Sums& each : rows) { sums.add(each); }",
+    (COMBINED, "ranks behind the last four lost", "for (; q < this->ranks; ++q) { sums.add(this->row(q, at)); }", "static_cast<void>(q);"),
+    (COMBINED, "four ranks added in another order", "for (const auto& each : rows) { sums.add(each); }",
      "for (std::size_t i = 4; i > 0; --i) { sums.add(rows[i - 1]); }"),
     (COMBINED, "one element of a load taken for all", "for (std::size_t i = 0; i < lanes; ++i) { values.lane[i] = gpu::detail::converted<A>(loaded.lane[i]); }",
      "for (std::size_t i = 0; i < lanes; ++i) { values.lane[i] = gpu::detail::converted<A>(loaded.lane[0]); }"),
-    (COMBINED, "elements behind a row written", "for (std::size_t i = 0; i < end; ++i) { output[at + i] = static_cast<Out>(sums.lane[i]); }",
-     "for (std::size_t i = 0; i < lanes; ++i) { output[at + i] = static_cast<Out>(sums.lane[i]); }"),
+    (COMBINED, "elements behind a row written", "if (at + i < count) { output[at + i] = static_cast<Out>(sums.lane[i]); }",
+     "output[at + i] = static_cast<Out>(sums.lane[i]);"),
 ]
 
 # The orders in which slices are taken, and the stack of their sums, likewise.

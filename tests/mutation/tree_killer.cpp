@@ -36,42 +36,37 @@ float in_turn(std::size_t ranks, std::size_t i) {
     return sum;
 }
 
-/// What a rank receives in an exchange.
-template <class T>
-struct Rows {
-    std::vector<T> gathered;
-    std::size_t ranks;
-    std::size_t count;
-
-    std::vector<float> added(sk::ReduceOp op) const {
-        std::vector<float> sums(count + 1, -1);
-        const sk::nccl::detail::AddedRows<T, float> rows{op, gathered.data(), ranks, count, sums.data()};
-        for (std::uint64_t index = 0; index < rows.indices(); ++index) { rows(index); }
-        if (sums[count] != -1) {
-            std::puts("an element behind the last one is written");
-            std::exit(1);
-        }
-        return sums;
+/// The sums of the rows that a rank receives in an exchange.
+template <template <class, class> class Added, class T>
+std::vector<float> added(const std::vector<T>& gathered, std::size_t ranks, std::size_t count) {
+    std::vector<float> sums(count + 1, -1);
+    const Added<T, float> rows{{gathered.data(), ranks, count, sums.data()}};
+    for (std::uint64_t index = 0; index < rows.indices(); ++index) { rows(index); }
+    if (sums[count] != -1) {
+        std::puts("an element behind the last one is written");
+        std::exit(1);
     }
-};
+    return sums;
+}
 
 template <class T>
 void check(std::size_t ranks) {
     constexpr std::size_t count = 1001;  // whole tiles, and a rest
     constexpr std::size_t stride = sk::nccl::detail::row_stride(count);
-    Rows<T> rows{std::vector<T>(ranks * stride), ranks, count};
+    std::vector<T> gathered(ranks * stride);
     for (std::size_t q = 0; q < ranks; ++q) {
-        for (std::size_t i = 0; i < count; ++i) { rows.gathered[q * stride + i] = given<T>(q, i); }
+        for (std::size_t i = 0; i < count; ++i) { gathered[q * stride + i] = given<T>(q, i); }
     }
     const bool tree = (ranks & (ranks - 1)) == 0;
     std::vector<float> of_host(count);
     if (tree) {
         sk::host::detail::reduce_in_rank_order<T, float>(
-            sk::ReduceOp::tree_sum, ranks, count, [&](std::size_t q) { return &rows.gathered[q * stride]; },
+            sk::ReduceOp::tree_sum, ranks, count, [&](std::size_t q) { return &gathered[q * stride]; },
             sk::host::detail::Result<float>{of_host.data()});
     }
-    const std::vector<float> of_device = tree ? rows.added(sk::ReduceOp::tree_sum) : of_host;
-    const std::vector<float> of_sum = rows.added(sk::ReduceOp::sum);
+    const std::vector<float> of_device =
+        tree ? added<sk::nccl::detail::AddedAlongTree>(gathered, ranks, count) : of_host;
+    const std::vector<float> of_sum = added<sk::nccl::detail::AddedInOrder>(gathered, ranks, count);
     for (std::size_t i = 0; i < count; ++i) {
         const float expected = tree ? halves<T>(0, ranks, i) : 0;
         if (of_host[i] != expected || of_device[i] != expected || of_sum[i] != in_turn<T>(ranks, i)) {

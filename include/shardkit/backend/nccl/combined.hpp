@@ -46,16 +46,15 @@ constexpr std::size_t row_stride(std::size_t count) noexcept {
     return (count + row_alignment - 1) / row_alignment * row_alignment;
 }
 
-/// Adds the ranks' values in rank order or, for a tree_sum, along its tree, in Arithmetic<Out> and rounded once. Rank
-/// q's `count` elements begin at gathered + q * row_stride(count). Each index adds up what one access loads of a row,
-/// for Kernels::for_each_index.
+/// The elements that a rank has received from all ranks, and where their sums go: rank q's `count` elements begin at
+/// gathered + q * row_stride(count). An index of a kernel adds up what one access loads of each row, in
+/// Arithmetic<Out> and rounded once.
 /// @pre `gathered` is aligned to 16 bytes, and there are several ranks
 template <class In, class Out>
-struct AddedRows {
+struct RankRows {
     using A = Arithmetic<Out>;
     static constexpr std::size_t lanes = gpu::detail::lanes_for<In>;
 
-    ReduceOp op;
     const In* gathered;
     std::size_t ranks;
     std::size_t count;
@@ -63,24 +62,7 @@ struct AddedRows {
 
     constexpr std::uint64_t indices() const { return (count + lanes - 1) / lanes; }
 
-    constexpr void operator()(std::uint64_t index) const {
-        const std::size_t at = static_cast<std::size_t>(index) * lanes;
-        const Sums sums = op == ReduceOp::tree_sum ? tree_sum(at) : sum(at);
-        using gpu::detail::AlignedPack;
-        constexpr std::size_t wide = std::min(lanes, gpu::detail::lanes_for<Out>);
-        if (at + lanes <= count && gpu::detail::elements_past_pack<wide>(output) == 0) {
-            for (std::size_t i = 0; i < lanes; i += wide) {
-                AlignedPack<Out, wide> pack{};
-                for (std::size_t j = 0; j < wide; ++j) { pack.lane[j] = static_cast<Out>(sums.lane[i + j]); }
-                gpu::detail::store<wide>(pack, output + at + i);
-            }
-        } else {
-            const std::size_t end = std::min(lanes, count - at);
-            for (std::size_t i = 0; i < end; ++i) { output[at + i] = static_cast<Out>(sums.lane[i]); }
-        }
-    }
-
-  private:
+  protected:
     struct Sums {
         A lane[lanes];
 
@@ -94,25 +76,59 @@ struct AddedRows {
         for (std::size_t i = 0; i < lanes; ++i) { values.lane[i] = gpu::detail::converted<A>(loaded.lane[i]); }
         return values;
     }
-    /// Loads several rows before it adds them, so that a thread waits for memory once.
-    constexpr Sums sum(std::size_t at) const {
-        Sums sums = row(0, at);
-        std::size_t q = 1;
-        for (; q + 4 <= ranks; q += 4) {
-            const Sums rows[] = {row(q, at), row(q + 1, at), row(q + 2, at), row(q + 3, at)};
-            for (const Sums& each : rows) { sums.add(each); }
+    constexpr void write(const Sums& sums, std::size_t at) const {
+        constexpr std::size_t wide = std::min(lanes, gpu::detail::lanes_for<Out>);
+        if (at + lanes <= count && gpu::detail::elements_past_pack<wide>(output) == 0) {
+            for (std::size_t i = 0; i < lanes; i += wide) {
+                gpu::detail::AlignedPack<Out, wide> pack{};
+                for (std::size_t j = 0; j < wide; ++j) { pack.lane[j] = static_cast<Out>(sums.lane[i + j]); }
+                gpu::detail::store<wide>(pack, output + at + i);
+            }
+        } else {
+            for (std::size_t i = 0; i < lanes; ++i) {
+                if (at + i < count) { output[at + i] = static_cast<Out>(sums.lane[i]); }
+            }
         }
-        for (; q < ranks; ++q) { sums.add(row(q, at)); }
-        return sums;
     }
-    /// Adds in registers up to 8 ranks, and then the sums of 8, as the digits of a binary counter.
-    constexpr Sums tree_sum(std::size_t at) const {
-        if (ranks == 2) { return subtree<2>(0, at); }
-        if (ranks == 4) { return subtree<4>(0, at); }
-        if (ranks == 8) { return subtree<8>(0, at); }
+};
+
+/// Adds the ranks' elements in rank order, for Kernels::for_each_index.
+template <class In, class Out>
+struct AddedInOrder : RankRows<In, Out> {
+    constexpr void operator()(std::uint64_t index) const {
+        const std::size_t at = static_cast<std::size_t>(index) * this->lanes;
+        auto sums = this->row(0, at);
+        std::size_t q = 1;
+        for (; q + 4 <= this->ranks; q += 4) {  // a thread waits for the memory of four ranks at once
+            const typename RankRows<In, Out>::Sums rows[] = {this->row(q, at), this->row(q + 1, at),
+                                                             this->row(q + 2, at), this->row(q + 3, at)};
+            for (const auto& each : rows) { sums.add(each); }
+        }
+        for (; q < this->ranks; ++q) { sums.add(this->row(q, at)); }
+        this->write(sums, at);
+    }
+};
+
+/// Adds the ranks' elements along the tree of ReduceOp::tree_sum, for Kernels::for_each_index: up to 8 ranks in
+/// registers, and then the sums of 8, as the digits of a binary counter.
+template <class In, class Out>
+struct AddedAlongTree : RankRows<In, Out> {
+    using Sums = typename RankRows<In, Out>::Sums;
+
+    constexpr void operator()(std::uint64_t index) const {
+        const std::size_t at = static_cast<std::size_t>(index) * this->lanes;
+        this->write(this->ranks == 2   ? subtree<2>(0, at)
+                    : this->ranks == 4 ? subtree<4>(0, at)
+                    : this->ranks == 8 ? subtree<8>(0, at)
+                                       : of_many(at),
+                    at);
+    }
+
+  private:
+    constexpr Sums of_many(std::size_t at) const {
         Sums finished[33] = {};
         std::size_t depth = 0;
-        for (std::size_t q = 0; q < ranks; q += 8) {
+        for (std::size_t q = 0; q < this->ranks; q += 8) {
             finished[depth++] = subtree<8>(q, at);
             for (std::size_t subtrees = q / 8; subtrees % 2 == 1; subtrees /= 2) {
                 --depth;
@@ -124,7 +140,7 @@ struct AddedRows {
     template <std::size_t Ranks>
     constexpr Sums subtree(std::size_t first, std::size_t at) const {
         if constexpr (Ranks == 1) {
-            return row(first, at);
+            return this->row(first, at);
         } else {
             Sums sums = subtree<Ranks / 2>(first, at);
             sums.add(subtree<Ranks / 2>(first + Ranks / 2, at));

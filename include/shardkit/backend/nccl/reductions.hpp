@@ -290,8 +290,11 @@ struct Reductions {
         void narrow(const gpu::TimelineRef& stream, In* staging, std::size_t at, std::size_t size) const {
             const std::size_t own = part(call.group.rank, at, size).size();
             if (own == 0) { return; }
-            if (shardkit::detail::adds(op)) {
-                const AddedRows<In, Out> rows{op, staging, call.group.size, own, output + at};
+            if (op == ReduceOp::sum) {
+                const AddedInOrder<In, Out> rows{{staging, call.group.size, own, output + at}};
+                Kernels::for_each_index(stream, rows.indices(), rows);
+            } else if (op == ReduceOp::tree_sum) {
+                const AddedAlongTree<In, Out> rows{{staging, call.group.size, own, output + at}};
                 Kernels::for_each_index(stream, rows.indices(), rows);
             } else {
                 Kernels::for_each_index(
@@ -343,6 +346,7 @@ struct Reductions {
     template <class In, class Out>
     static void sum_by_exchange(const Call& call, const gpu::TimelineRef& stream, ReduceOp op, const In* input,
                                 std::size_t count, Out* output) {
+        if (count == 0) { return; }
         const std::size_t ranks = call.group.size;
         Exchange<In, Out> sum{call, op, input, count, row_stride((count + ranks - 1) / ranks), output};
         const auto part = [&](std::size_t q) {
