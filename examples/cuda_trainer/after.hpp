@@ -149,7 +149,8 @@ std::vector<float> train(const Options& options, const std::vector<std::uint8_t>
     });
     sk::AdamW optimizer{model, {.learning_rate = options.learning_rate}};
     const sk::PlanOptions steps{.microbatches = options.microbatches, .norms_per_step = options.clip > 0 ? 1U : 0U};
-    if (!options.schedule) { report.model_bytes(sk::plan(model, steps).memory.total().value); }
+    const sk::MemoryPlan planned = sk::plan(model, steps).memory;
+    if (!options.schedule) { report.model_bytes(planned.total().value - planned.staging.value); }
     std::optional<sk::Following<Engine>> following;
     std::optional<StepGraph> graph;  // after the guard: NCCL's abort waits for graphs that use the communicator
 

@@ -125,8 +125,8 @@ class GradientStore {
     }
 
     /// Opens a full gradient buffer for one microbatch. Unless it still accumulates earlier microbatches it is
-    /// zeroed, padding included, except for what `overwrites` gives the backward pass to overwrite. A slice that is not
-    /// reduced has the place in the stack of sums to which it belongs, if its type is theirs.
+    /// zeroed, padding included, except for what `overwrites` gives the backward pass to overwrite. A slice that is
+    /// not reduced has the place in the stack of sums to which it belongs, if its type is theirs.
     void open(bool overwrites, SourceLocation where) {
         const auto stream = context_->compute_stream();
         if (!leases_full() || subtotal_numel_ > 0) {
@@ -386,7 +386,7 @@ class GradientStore {
     Buffer<Reduction> subtotals_;  // one behind the other
     std::size_t subtotal_numel_ = 0;
     std::vector<IndexRange> zeroed_;  // ranges of the full buffer: all that nobody overwrites
-    std::size_t slice_ = 0;  // place in the stack of sums of the microbatch under way
+    std::size_t slice_ = 0;           // place in the stack of sums of the microbatch under way
     SlotLease<Engine> lease_;
     SlotLease<Engine> sums_;
     SlotLease<Engine> addend_;
@@ -395,7 +395,7 @@ class GradientStore {
     IndexRange tp_sum_;            // range within the reduced values
     bool reduces_beside_ = false;  // the reduction writes to another buffer than the full one
     bool addend_joined_ = false;
-    bool overwrites_ = false;  // of the open microbatch: the backward pass overwrites
+    bool overwrites_ = false;     // of the open microbatch: the backward pass overwrites
     bool stacks_slices_ = false;  // unreduced slices are written into the stack, whose bottom is the full buffer
 };
 
