@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include <shardkit/comm/call.hpp>
+#include <shardkit/comm/cost.hpp>
 #include <shardkit/comm/stream.hpp>
 
 namespace shardkit {
@@ -36,9 +37,11 @@ concept SeparatesReductions = requires(const C& comm, SourceLocation where) {
 };
 
 /// The engine reduces through memory of its own, in pieces if a reduction needs more of it than there is, and can be
-/// asked to have `bytes` of it. Asking is collective over the group, with the same bytes on every rank.
+/// asked to have `bytes` of it. `traits()` says how much of it there is. Asking is collective over the group, with
+/// the same bytes on every rank.
 template <class C>
 concept StagesReductions = requires(const C& comm, std::size_t bytes, SourceLocation where) {
+    { comm.traits() } -> std::same_as<EngineTraits>;
     comm.reserve_staging(bytes, where);
 };
 

@@ -51,8 +51,11 @@ struct EngineTraits {
     /// The smallest size of a rank's addends, in bytes, from which on a sum is an exchange of them as they are, as a
     /// tree_sum always is, instead of what `sums_travel_widened` and `sums` say.
     std::size_t exchanged_sums_from = never_exchanged;
-    /// The memory of each rank in which verbs collect what they add, in bytes.
+    /// The memory of each rank in which verbs widen or collect what they add, in bytes. Of it `reduction_staging` are
+    /// for reductions of gradients, which grow up to `most_reduction_staging` if a group needs more.
     std::size_t staging_bytes = 0;
+    std::size_t reduction_staging = 0;
+    std::size_t most_reduction_staging = 0;
 
     constexpr bool gathers_all_reduce(std::size_t addends) const noexcept {
         return addends <= gathered_all_reduce_addends;

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <span>
 #include <vector>
 
+#include <shardkit/comm/cost.hpp>
 #include <shardkit/core/constexpr_vector.hpp>
 #include <shardkit/plan/act.hpp>
 #include <shardkit/plan/group_description.hpp>
@@ -88,6 +90,21 @@ struct GroupRows : PlacementTable {
     };
     Rows gather_, first_, later_, further_;  // ranges of `collectives()`
 };
+
+/// Returns the bytes of a group's largest reduction in the memory in which an engine widens or collects addends; 0
+/// where the reduction needs none.
+constexpr std::size_t staged_bytes(const GroupDescription& group, const EngineTraits& engine) {
+    if (!group.trainable || !engine.sums_travel_widened) { return 0; }
+    const ElementSizes& sizes = group.sizes;
+    const EngineTraits its = engine.of_sum(op_of(group.policy.summation), group.buffer_numel * sizes.gradient);
+    if (!its.sums_travel_widened) {
+        constexpr std::size_t row_alignment = 16;  // elements by which a rank's row may be longer than its part
+        return (group.buffer_numel + row_alignment * group.shards * group.replicas) * sizes.gradient;
+    }
+    const std::size_t arithmetic = std::max(sizes.reduction, sizeof(float));
+    const bool widens = sizes.gradient != sizes.reduction || sizes.reduction != arithmetic;
+    return widens ? group.buffer_numel * arithmetic : 0;
+}
 
 SHARDKIT_CONSTEXPR_VECTOR std::vector<GroupRows> rows_of(std::span<const GroupDescription> groups) {
     std::vector<GroupRows> rows;

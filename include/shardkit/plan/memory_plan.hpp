@@ -86,7 +86,12 @@ constexpr bool adds_slot(std::span<const GroupDescription> earlier, const GroupD
 /// slots.
 constexpr MemoryPlan resting_memory(std::span<const GroupDescription> groups, const PlanOptions& options) {
     MemoryPlan plan;
-    plan.staging = ByteCount(options.engine.staging_bytes);
+    const EngineTraits& engine = options.engine;
+    std::size_t staged = engine.reduction_staging;
+    for (const GroupDescription& group : groups) {
+        staged = std::max(staged, std::min(staged_bytes(group, engine), engine.most_reduction_staging));
+    }
+    plan.staging = ByteCount(engine.staging_bytes - engine.reduction_staging + staged);
     bool updates_on_host = false;
     for (const GroupDescription& group : groups) {
         const OptimizerStates& states = states_of(group, options);

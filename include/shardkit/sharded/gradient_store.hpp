@@ -112,15 +112,9 @@ class GradientStore {
     /// Lets an engine that widens addends, or collects them for a tree, have memory for the group's reductions.
     /// Collective over the ranks of the data axes.
     void reserve_staging(SourceLocation where) {
-        constexpr bool is_direct =
-            std::is_same_v<Gradient, Reduction> && std::is_same_v<Reduction, Arithmetic<Reduction>>;
         if constexpr (StagesReductions<typename Engine::Communicator>) {
-            const auto all = geometry_->table.collectives();
-            const bool reduces = std::any_of(all.begin(), all.end(), [this](const CollectiveRow& row) {
-                return row.verb != Verb::all_gather && !is_nothing(row);
-            });
-            if (!reduces || (is_direct && summed() == ReduceOp::sum)) { return; }
-            comms_.data.reserve_staging(geometry_->buffer_numel * sizeof(Arithmetic<Reduction>), where);
+            const std::size_t bytes = staged_bytes(*geometry_, comms_.data.traits());
+            if (bytes > 0) { comms_.data.reserve_staging(bytes, where); }
         }
     }
 

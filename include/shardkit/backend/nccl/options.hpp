@@ -125,8 +125,8 @@ struct Options {
     std::size_t arena_chunk_bytes = std::size_t{64} << 20U;
 
     /// The size of the memory in which sums of 16-bit elements are made in fp32, and in which addends that are
-    /// exchanged and maxima of floating-point elements are collected. A sum that needs more is made in pieces, each at
-    /// the cost of a verb.
+    /// exchanged and maxima of floating-point elements are collected. A sum that needs more is made in pieces, each
+    /// at the cost of a verb.
     std::size_t staging_bytes = std::size_t{32} << 20U;
     /// The size up to which the staging memory of gradients grows where a group of parameters is made whose largest
     /// reduction needs more: 4 bytes for each of the group's elements where 16-bit gradients are summed. 0: 256 MiB,
@@ -166,6 +166,11 @@ constexpr bool separates_reductions(const Options& options, std::size_t ranks) n
 /// Returns the size of the staging memory of each stream with verbs.
 constexpr std::size_t staging_size(const Options& options, std::size_t ranks) noexcept {
     return std::max(options.staging_bytes, ranks * staging_bytes_per_rank);
+}
+/// Returns the size up to which the staging memory of reductions grows.
+constexpr std::size_t most_staging(const Options& options, std::size_t ranks) noexcept {
+    if (options.most_staging_bytes > 0) { return options.most_staging_bytes; }
+    return std::max(std::size_t{256} << 20U, ranks * (std::size_t{4} << 20U));
 }
 
 /// Checks the options against each other and the loaded NCCL.
@@ -223,8 +228,10 @@ namespace shardkit::nccl {
 constexpr EngineTraits traits_of(const Options& options, std::size_t ranks) noexcept {
     EngineTraits traits = detail::usual_traits;
     traits.exchanged_sums_from = options.exchange_sums_from;
-    traits.staging_bytes =
-        detail::staging_size(options, ranks) * (detail::separates_reductions(options, ranks) ? 2 : 1);
+    const std::size_t each = detail::staging_size(options, ranks);
+    traits.staging_bytes = each * (detail::separates_reductions(options, ranks) ? 2 : 1);
+    traits.reduction_staging = each;
+    traits.most_reduction_staging = ranks == 1 ? each : detail::most_staging(options, ranks);
     return traits;
 }
 

@@ -48,9 +48,14 @@ class StagedPieces {
     ///     sum.narrow(stream, staging, offset, size)    converts the sums out of it
     /// If not everything fits at once, pieces use the two halves of the memory in turn: while NCCL adds one piece,
     /// the previous one is narrowed and the next one widened, in the World's stream for conversions.
+    /// `stride`: the number of elements by which the rows lie apart.
     template <class Sum>
     void summed(std::size_t count, const Sum& sum) {
-        if (row_stride(count) * rows_ <= elements_) {
+        summed(count, sum, count);
+    }
+    template <class Sum>
+    void summed(std::size_t count, const Sum& sum, std::size_t stride) {
+        if (stride * rows_ <= elements_) {
             if (count == 0) { return; }
             sum.widen(stream_, staging_, 0, count);
             sum.add(stream_, staging_, 0, count);
@@ -304,7 +309,7 @@ struct Reductions {
     };
     template <class In, class Out>
     static void exchange(const gpu::TimelineRef& stream, const Exchange<In, Out>& sum) {
-        StagedPieces<In>(sum.call, stream, sum.call.group.size).summed(sum.each, sum);
+        StagedPieces<In>(sum.call, stream, sum.call.group.size).summed(sum.each, sum, row_stride(sum.each));
     }
 
     /// Sends span send(q) to each rank q, and receives span receive(q) from it, unless they are empty.

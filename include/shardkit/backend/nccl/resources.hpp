@@ -74,11 +74,6 @@ struct Resources {
         return std::as_writable_bytes((runs_beside(stream) ? reduction_staging : staging).span());
     }
 
-    /// Returns the size up to which the staging memory of reductions grows.
-    static constexpr std::size_t most_staging(const Options& options, std::size_t ranks) noexcept {
-        if (options.most_staging_bytes > 0) { return options.most_staging_bytes; }
-        return std::max(std::size_t{256} << 20U, ranks * (std::size_t{4} << 20U));
-    }
     /// Replaces the staging memory of the stream of reductions. @pre the stream is idle
     void grow_staging(std::size_t bytes, SourceLocation where) {
         gpu::detail::ArenaBuffer<std::uint8_t> grown(arena, bytes, communication.ref(), where);

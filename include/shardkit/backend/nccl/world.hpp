@@ -171,7 +171,7 @@ class World final : public detail::Connections {
     /// @throws gpu::OutOfMemory; CommError
     void reserve_staging(std::size_t bytes, SourceLocation where = SourceLocation::current()) {
         const gpu::TimelineRef stream = resources_->reductions();
-        const std::size_t wanted = std::min(bytes, detail::Resources::most_staging(options_, ranks_));
+        const std::size_t wanted = std::min(bytes, detail::most_staging(options_, ranks_));
         if (ranks_ == 1 || wanted <= staging(stream).size()) { return; }
         require_usable("the staging memory", where);
         const gpu::detail::DeviceGuard guard(device_, where);

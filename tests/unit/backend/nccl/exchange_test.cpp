@@ -150,6 +150,7 @@ TEST_CASE("nccl: training with sums by exchange has the bits of threads, under e
 
 TEST_CASE("nccl: the plan has the traffic of sums by exchange, and the memory in which addends are received") {
     struct Weight : sk::Param<"weight", sk::bf16, 777> {};
+    struct Large : sk::Param<"large", sk::bf16, 600'001> {};  // for which the staging memory of 1 MiB grows
     const auto sums = [](std::size_t from) {
         std::uint64_t moved = 0;
         gpu_ranks::restart();
@@ -180,6 +181,13 @@ TEST_CASE("nccl: the plan has the traffic of sums by exchange, and the memory in
             const std::size_t staged =
                 world.staging(streams.communication).size() + world.staging(streams.reduction).size();
             rank_checks::expect(planned.memory.staging.value == staged, "the plan has the memory of both streams");
+            using LargeLayer = sk::Sharded<Large, sk::NoShard, gpu_ranks::Engine, Half>;
+            LargeLayer large(rank, "large");
+            const std::size_t grown =
+                world.staging(streams.communication).size() + world.staging(streams.reduction).size();
+            rank_checks::expect(grown > staged, "the memory grows");
+            rank_checks::expect(sk::plan(sk::Model{layer, large}).memory.staging.value == grown,
+                                "the plan has what it grows by");
             if (rank.rank() == 0) { moved = planned.traffic.total(sk::Verb::reduce_scatter).moved.value; }
         };
         CHECK(gpu_ranks::first_error(gpu_ranks::with_world(4, exchanging(from), body)) == "");
