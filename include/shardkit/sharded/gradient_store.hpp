@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -90,31 +89,6 @@ class GradientStore {
             subtotals_ =
                 group_buffer<Reduction>(context, geometry.path, "sums of slices", sums->count * subtotal_numel_);
             stacks_slices_ = Precision::reduces_in_place && !table.reduces_each && adopted.empty();
-        }
-    }
-
-    /// Gives reductions channels of their own where other communication over the same ranks could delay them: the
-    /// group's gathers, and over tp the layers' own collectives. Collective over these ranks.
-    void separate_reductions(SourceLocation where) {
-        if constexpr (SeparatesReductions<typename Engine::Communicator>) {
-            const auto all = geometry_->table.collectives();
-            const bool gathers = std::any_of(all.begin(), all.end(),
-                                             [](const CollectiveRow& row) { return row.verb == Verb::all_gather; });
-            for (const CollectiveRow& row : all) {
-                if (row.verb == Verb::all_gather || is_nothing(row)) { continue; }
-                const auto& over = comms_[row.over];
-                // The gather runs over the shard group.
-                const bool gathered = gathers && row.over != Over::replicas && over.size() == comms_.shards.size();
-                if (gathered || row.over == Over::tp) { over.separate_reductions(where); }
-            }
-        }
-    }
-    /// Lets an engine that widens addends, or collects them for a tree, have memory for the group's reductions.
-    /// Collective over the ranks of the data axes.
-    void reserve_staging(SourceLocation where) {
-        if constexpr (StagesReductions<typename Engine::Communicator>) {
-            const std::size_t bytes = staged_bytes(*geometry_, comms_.data.traits());
-            if (bytes > 0) { comms_.data.reserve_staging(bytes, where); }
         }
     }
 

@@ -12,6 +12,7 @@
 
 #include <shardkit/sharded/fill_parameters.hpp>
 #include <shardkit/sharded/group_state.hpp>
+#include <shardkit/sharded/prepare_reductions.hpp>
 
 // Defines the members of GroupState out of its class, so that `extern template` keeps them out of a user's file.
 
@@ -23,8 +24,7 @@ GroupState<Engine, Precision>::GroupState(Context<Engine>& context, const GroupV
                                           SourceLocation where)
     : GroupState(context, make_communicators(context, values.path, values.policy, where), values, adopted_parameters,
                  adopted_gradients, where) {
-    gradients_.separate_reductions(where);
-    gradients_.reserve_staging(where);
+    prepare_reductions(geometry_, comms_, where);
     if (!adopted_parameters.empty()) {
         this->hold(std::as_bytes(adopted_parameters), std::as_bytes(adopted_gradients), where);
     }
