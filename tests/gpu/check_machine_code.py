@@ -2,12 +2,13 @@
 """check_machine_code.py NVDISASM LIST CUBIN
 
 Fails when the machine code of a kernel is not what LIST says. A line of LIST, between "|":
-    functor | registers | loads of a thread: number x bytes | stores likewise | vectors | instructions | searches
+    functor | registers | loads of a thread: number x bytes | stores likewise | vectors | instructions | searches | frame
 The way through the kernel that is looked at is the shortest on which a thread makes these loads and stores of these
 widths: that on which vectors are whole. All of its loads come before its first store. `instructions` is for each of the
 `vectors` that are so taken, the difference between going that way twice and once. `searches`: loops that read 8 bytes,
 and nothing else, in each turn, at most that many. Registers likewise at most. Nowhere in a kernel are there accesses to
-local memory, so nothing is spilled, nor generic ones, which the hardware first has to place.
+local memory, so nothing is spilled, nor generic ones, which the hardware first has to place. Only with a last field, which
+may be left out, up to that many bytes are spilled, and none of them between the first load and the last store of the way.
 """
 import collections
 import heapq
@@ -18,7 +19,8 @@ import sys
 
 ACCESS_BYTES = {".128": 16, ".64": 8, ".U16": 2, ".S16": 2, ".U8": 1, ".S8": 1}
 EXIT = -1
-Limits = collections.namedtuple("Limits", "functor registers loads stores vectors instructions searches")
+Limits = collections.namedtuple("Limits", "functor registers loads stores vectors instructions searches frame",
+                                defaults=(0,))
 
 
 def limits_of(line):
@@ -155,9 +157,9 @@ def wrong_in(code, registers, frame, limits):
     instructions = [each for block in code.blocks for each in block]
     for kind, pattern in (("local", r"(LDL|STL)\b"), ("generic", r"(LD|ST|ATOM)\b")):
         found = [each for each in instructions if re.match(pattern, operation(each))]
-        if found:
+        if found and (kind == "generic" or not 0 < frame <= limits.frame):
             yield f"{len(found)} {kind} accesses, the first: {found[0]}"
-    if frame:
+    if frame > limits.frame:
         yield f"a stack frame of {frame} bytes"
     if registers > limits.registers:
         yield f"{registers} registers, at most {limits.registers}"
@@ -169,6 +171,11 @@ def wrong_in(code, registers, frame, limits):
         yield (f"no way with {limits.loads[0]} loads of {limits.loads[1]} bytes and "
                f"{limits.stores[0]} stores of {limits.stores[1]}, {'once' if once is None else 'twice'}")
         return
+    on_way = [operation(each) for block in once[1] for each in code.blocks[block]]
+    moves = [i for i, each in enumerate(on_way) if each.startswith(("LDG", "STG")) and ".128" in each]
+    local = [each for each in on_way[moves[0]:moves[-1]] if each.startswith(("LDL", "STL"))] if moves else []
+    if local:
+        yield f"{len(local)} local accesses between the first load and the last store, the first: {local[0]}"
     early = loads_before_first_store(code, once[1], limits.loads)
     if early < limits.loads[0]:
         yield f"{early} loads of {limits.loads[1]} bytes before the first store, expected {limits.loads[0]}"
@@ -188,7 +195,8 @@ def main():
     for line in pathlib.Path(list_path).read_text(encoding="utf-8").splitlines():
         limits = limits_of(line)
         place = "shardkit::" if limits.functor.startswith("nccl::") else "shardkit::gpu::detail::"
-        of_functor = [name for text, name in by_name.items() if place + limits.functor in text]
+        functor = place + limits.functor
+        of_functor = [name for text, name in by_name.items() if functor in text and f"BatchPass<{functor}" not in text]
         if len(of_functor) != 1:
             wrong.append(f"{limits.functor}: {len(of_functor)} kernels, expected 1")
             continue

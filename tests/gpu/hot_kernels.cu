@@ -25,6 +25,12 @@ LAUNCH(PackPass<bf16, PackDirection::pack>)
 LAUNCH(PackPass<bf16, PackDirection::unpack>)
 LAUNCH(UpdatePass<AdamWUpdate<float>, float, float, float, 2>)
 LAUNCH(UpdatePass<AdamWUpdate<float>, float, bf16, bf16, 2>)
+// What a step launches by default: fp32 gradients, and groups below 32 MiB together.
+LAUNCH(UpdatePass<AdamWUpdate<float>, float, bf16, float, 2>)
+LAUNCH(BatchPass<UpdatePass<AdamWUpdate<float>, float, float, float, 2>>)
+LAUNCH(BatchPass<UpdatePass<AdamWUpdate<float>, float, bf16, float, 2>>)
+// With stochastic rounding of parameters, and split ones.
+LAUNCH(BatchPass<UpdatePass<AdamWUpdate<float>, bf16, bf16, float, 2>>)
 LAUNCH(UpdatePass<SgdUpdate<float>, float, float, float, 1>)
 LAUNCH(UpdatePass<SgdUpdate<float>, float, bf16, bf16, 1>)
 LAUNCH(UpdatePass<AdamWUpdate<float>, float, bf16, bf16, 2, InBf16>)

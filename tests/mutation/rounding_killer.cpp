@@ -93,6 +93,12 @@ void check_draws() {
                     expect("a draw", draws(e), draw(seed, step, e));
                 }
                 expect("a draw of before", draws(first), draw(seed, step, first));
+                for (std::uint64_t begin = first; begin < first + 8; ++begin) {
+                    const sk::detail::PackDraws<8> pack(seed, step, begin);
+                    for (std::size_t i = 0; i < 8; ++i) {
+                        expect("a draw of a pack", pack[i], draw(seed, step, begin + i));
+                    }
+                }
             }
         }
     }

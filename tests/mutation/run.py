@@ -124,18 +124,21 @@ ARITHMETIC = [
     (STEP_WORK, "parameter groups keep the optimizer's learning rate", "*= [[options[number].learning_rate_scale]];", "1.0"),
 ]
 # What stochastic rounding is made of, by statements: file, name, statement, replacement.
-DRAWN = "words_ = philox({low(block), high(block), low(step_), high(step_)}, {low(seed_), high(seed_)});"
+DRAWN = "return philox({low(block), high(block), low(step), high(step)}, {low(seed), high(seed)});"
 DRAWS = "shardkit/core/stochastic_rounding.hpp"
 ROUNDING = [
     (DRAWS, "philox without its second key's rounds", "key[1] += 0xBB67AE85U;", "key[1] += 0x9E3779B9U;"),
     (DRAWS, "draws that no seed decides", DRAWN,
-     "words_ = philox({low(block), high(block), low(step_), high(step_)}, {0, 0});"),
+     "return philox({low(block), high(block), low(step), high(step)}, {0, 0});"),
     (DRAWS, "draws of the seed's lower word", DRAWN,
-     "words_ = philox({low(block), high(block), low(step_), high(step_)}, {low(seed_), 0});"),
+     "return philox({low(block), high(block), low(step), high(step)}, {low(seed), 0});"),
     (DRAWS, "the same draws in every step", DRAWN,
-     "words_ = philox({low(block), high(block), 0, 0}, {low(seed_), high(seed_)});"),
+     "return philox({low(block), high(block), 0, 0}, {low(seed), high(seed)});"),
     (DRAWS, "draws that repeat after 2^35 elements", DRAWN,
-     "words_ = philox({low(block), 0, low(step_), high(step_)}, {low(seed_), high(seed_)});"),
+     "return philox({low(block), 0, low(step), high(step)}, {low(seed), high(seed)});"),
+    (DRAWS, "draws of a pack that begins in the middle of a block", "next = draws_of_block(seed, step, block + 1);",
+     "next = own;"),
+    (DRAWS, "draws of a pack one word late", "(skipped & 2U) != 0 ? words[i + 1] : words[i]", "words[i]"),
     (DRAWS, "one draw for two elements", "return words_[element % 8 / 2] >> (element % 2 * 16) & 0xFFFFU;",
      "return words_[element % 8 / 2] & 0xFFFFU;"),
     (DRAWS, "the last block's draws", "block_ = block;", "block_ = 0;"),

@@ -32,6 +32,12 @@ namespace detail {
 constexpr std::uint32_t low(std::uint64_t word) noexcept { return static_cast<std::uint32_t>(word); }
 constexpr std::uint32_t high(std::uint64_t word) noexcept { return static_cast<std::uint32_t>(word >> 32U); }
 
+/// Returns the draws of the elements 8 * block and the seven after it, as ElementDraws has them.
+constexpr std::array<std::uint32_t, 4> draws_of_block(std::uint64_t seed, std::uint64_t step,
+                                                      std::uint64_t block) noexcept {
+    return philox({low(block), high(block), low(step), high(step)}, {low(seed), high(seed)});
+}
+
 /// Draws 16 random bits for each element, which depend only on (seed, step, element): half word `element % 8` of
 /// philox with the counter {element / 8, step} and the key `seed`, lower words and halves first. Adjacent elements
 /// share a call of philox.
@@ -42,7 +48,7 @@ class ElementDraws {
     constexpr std::uint32_t operator()(std::uint64_t element) noexcept {
         const std::uint64_t block = element / 8;
         if (!drawn_ || block != block_) {
-            words_ = philox({low(block), high(block), low(step_), high(step_)}, {low(seed_), high(seed_)});
+            words_ = draws_of_block(seed_, step_, block);
             block_ = block;
             drawn_ = true;
         }
@@ -55,6 +61,35 @@ class ElementDraws {
     std::uint64_t block_ = 0;
     std::array<std::uint32_t, 4> words_{};
     bool drawn_ = false;
+};
+
+/// The same draws for N adjacent elements, all made at once. With constant indices they stay in registers, where a
+/// word that is chosen by an element's number lies in memory.
+template <std::size_t N>
+requires(N >= 1 && N <= 8) class PackDraws {
+  public:
+    /// `element` is the number of the first one.
+    constexpr PackDraws(std::uint64_t seed, std::uint64_t step, std::uint64_t element) noexcept {
+        const std::uint64_t block = element / 8;
+        const auto skipped = static_cast<std::uint32_t>(element % 8);
+        const std::array<std::uint32_t, 4> own = draws_of_block(seed, step, block);
+        std::array<std::uint32_t, 4> next{};
+        if (skipped + N > 8) { next = draws_of_block(seed, step, block + 1); }
+        std::array<std::uint32_t, 8> words{own[0], own[1], own[2], own[3], next[0], next[1], next[2], next[3]};
+        // Those of `skipped` elements before are shifted out: four words, two, and half a one.
+        for (std::size_t i = 0; i < 6; ++i) { words[i] = (skipped & 4U) != 0 ? words[i + 2] : words[i]; }
+        for (std::size_t i = 0; i < 5; ++i) { words[i] = (skipped & 2U) != 0 ? words[i + 1] : words[i]; }
+        for (std::size_t i = 0; i < 4; ++i) {
+            words_[i] = (skipped & 1U) != 0 ? words[i] >> 16U | words[i + 1] << 16U : words[i];
+        }
+    }
+
+    constexpr std::uint32_t operator[](std::size_t i) const noexcept {
+        return words_[i / 2] >> (i % 2 * 16) & 0xFFFFU;
+    }
+
+  private:
+    std::array<std::uint32_t, 4> words_{};
 };
 
 /// Returns the bits of one of the two bf16 values next to `value`. The probability of rounding away from zero is the

@@ -55,6 +55,29 @@ TEST_CASE("ElementDraws: eight elements share the words of one call, in any orde
     CHECK(draws(3) == first);
 }
 
+namespace {
+
+template <std::size_t N>
+void check_pack_draws(std::uint64_t element) {
+    constexpr std::uint64_t seed = 0xfedcba987654321U;
+    const sk::detail::PackDraws<N> pack(seed, 3, element);
+    sk::detail::ElementDraws each(seed, 3);
+    for (std::size_t i = 0; i < N; ++i) { CHECK(pack[i] == each(element + i)); }
+}
+
+}  // namespace
+
+TEST_CASE("PackDraws: the draws of a pack's elements, wherever it begins") {
+    for (const std::uint64_t begin : {std::uint64_t{0}, std::uint64_t{1} << 36U, ~std::uint64_t{0} - 31}) {
+        for (std::uint64_t skipped = 0; skipped < 16; ++skipped) {
+            check_pack_draws<1>(begin + skipped);
+            check_pack_draws<2>(begin + skipped);
+            check_pack_draws<4>(begin + skipped);
+            check_pack_draws<8>(begin + skipped);
+        }
+    }
+}
+
 TEST_CASE("round_stochastically: the mean over all draws is the value, exactly; what is representable stays") {
     // Between two elements, across powers of two, of both signs, near zero.
     for (const float value : {1.001F, 1.9999F, -0.3F, 3.0e-5F, 65000.0F, 12.34567F, -4096.5F, 0.0F}) {

@@ -67,9 +67,9 @@ struct UpdatedParameters {
                 return;
             }
             if (const UpdateDraws& draws = halves.draws; draws.steps != nullptr) {
-                shardkit::detail::ElementDraws draw(draws.seed, *draws.steps);
+                const shardkit::detail::PackDraws<N> draw(draws.seed, *draws.steps, element);
                 for (std::size_t i = 0; i < N; ++i) {
-                    to.lane[i] = round_stochastically<Master>(updated(i), draw(element + i));
+                    to.lane[i] = round_stochastically<Master>(updated(i), draw[i]);
                 }
                 return;
             }
