@@ -138,7 +138,7 @@ ROUNDING = [
      "return philox({low(block), 0, low(step), high(step)}, {low(seed), high(seed)});"),
     (DRAWS, "draws of a pack that begins in the middle of a block", "next = draws_of_block(seed, step, block + 1);",
      "next = own;"),
-    (DRAWS, "draws of a pack one word late", "(skipped & 2U) != 0 ? words[i + 1] : words[i]", "words[i]"),
+    (DRAWS, "draws of a pack one word late", "words[i] = (skipped & 2U) != 0 ? words[i + 1] : words[i];", ";"),
     (DRAWS, "one draw for two elements", "return words_[element % 8 / 2] >> (element % 2 * 16) & 0xFFFFU;",
      "return words_[element % 8 / 2] & 0xFFFFU;"),
     (DRAWS, "the last block's draws", "block_ = block;", "block_ = 0;"),
