@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include <shardkit/checkpoint/json_reader.hpp>
+#include <shardkit/core/json_reader.hpp>
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/layout/index_range.hpp>
 #include <shardkit/param/tensor_shape.hpp>

@@ -51,7 +51,8 @@ struct Signature {
     ReduceOp op = ReduceOp::sum;
     std::uint32_t subject = 0;  ///< CallSubject::hash; 0: unknown
     std::size_t count = 0;      ///< elements of the span that is equal on all ranks
-    /// The root of a broadcast, or CallSite::stated of a call that moves a group's values.
+    /// The root of a broadcast, the other rank of a message, or CallSite::stated of a call that moves a group's
+    /// values.
     std::uint64_t argument = 0;
 
     friend bool operator==(const Signature&, const Signature&) = default;
@@ -65,6 +66,10 @@ struct Call {
     std::size_t payload = 0;  ///< bytes of the whole buffer
     SourceLocation where{};
     const CallSubject* subject = nullptr;
+
+    static constexpr std::uint64_t no_number = ~std::uint64_t{0};
+    /// The number of the call in the rank's flight recorder, once the call has begun.
+    mutable std::uint64_t number = no_number;
 
     constexpr operator SourceLocation() const noexcept { return where; }
 };

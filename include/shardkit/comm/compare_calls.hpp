@@ -18,6 +18,8 @@
 #include <shardkit/comm/agreement.hpp>
 #include <shardkit/comm/call.hpp>
 #include <shardkit/comm/communicator.hpp>
+#include <shardkit/comm/journal.hpp>
+#include <shardkit/comm/recorder.hpp>
 #include <shardkit/comm/uneven_counts.hpp>
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/detail/concat.hpp>
@@ -108,7 +110,8 @@ std::string disagreement(std::string_view place, const UnevenCounts& counts, con
         name);
 }
 
-/// The calls of one rank over one group: a hash of all of them, and the last ones individually. Fixed in size.
+/// The calls of one rank over one group: a hash of all of them, and where the last ones are in the rank's flight
+/// recorder. Fixed in size.
 class CallTrace {
   public:
     static constexpr std::uint64_t kept = 256;
@@ -135,7 +138,7 @@ class CallTrace {
     void add(const Call& call) noexcept {
         state_.hash = call_hash(call.signature, state_.hash);
         hashes_[state_.count % kept] = state_.hash;
-        calls_[state_.count % kept] = call;
+        numbers_[state_.count % kept] = call.number;
         ++state_.count;
     }
     /// Adds the counts of the last call, an uneven all-to-all of this rank.
@@ -163,16 +166,17 @@ class CallTrace {
         return {both.first(ranks), both.last(ranks)};
     }
     bool has(std::uint64_t call) const noexcept { return call < state_.count && call + kept >= state_.count; }
-    /// Returns one of the last calls by its number.
-    CallRecord record(std::uint64_t call) const noexcept {
-        if (!has(call)) { return CallRecord(call < state_.count ? "what it no longer knows" : "nothing more"); }
-        return {calls_[call % kept], call};
+    /// Returns one of the last calls by its number, out of the rank's flight recorder.
+    CallRecord record(std::uint64_t call, const Recorder& recorder) const noexcept {
+        if (call >= state_.count) { return CallRecord("nothing more"); }
+        const auto entry = has(call) ? recorder.read(numbers_[call % kept]) : std::nullopt;
+        return entry ? CallRecord(entry->call, call) : CallRecord("what it no longer knows");
     }
 
   private:
     State state_;
     Hashes hashes_{};
-    std::array<Call, kept> calls_{};
+    std::array<std::uint64_t, kept> numbers_{};  // of the calls in the rank's flight recorder
     std::uint64_t uneven_ = 0;
     std::array<std::uint64_t, kept_uneven> uneven_calls_{};
     Balances balances_{};
@@ -198,7 +202,7 @@ inline std::uint64_t first_difference(const CallTrace::State& a, const CallTrace
 /// the states of all traces.
 template <class Gather>
 std::optional<std::string> find_counts_apart(const CallTrace& trace, const std::vector<CallTrace::State>& states,
-                                             const Gather& gather) {
+                                             const Recorder& recorder, const Gather& gather) {
     const auto sum_of = [](const auto& all, const auto& balance) {
         return std::accumulate(all.begin(), all.end(), std::uint64_t{0},
                                [&](std::uint64_t sum, const auto& each) { return sum + balance(each); });
@@ -215,31 +219,30 @@ std::optional<std::string> find_counts_apart(const CallTrace& trace, const std::
     }
     const std::uint64_t call = trace.uneven_call(found);
     return disagreement(
-        concat(" in call ", call), trace.counts(found), trace.record(call), [](std::size_t rank) { return rank; },
-        gather);
+        concat(" in call ", call), trace.counts(found), trace.record(call, recorder),
+        [](std::size_t rank) { return rank; }, gather);
 }
 
 /// Compares the calls of all ranks of the group. Returns nothing when they are equal, otherwise a sentence, the same
 /// on all ranks. gather(value) must return every rank's value, by rank, as a span; all ranks call it equally often.
-/// `book` has this rank's statements.
+/// `journal` is this rank's.
 /// Cost:    gathers 24 bytes per rank, and more when there is a difference.
 template <class Gather>
-std::optional<std::string> find_disagreement(const CallTrace& trace, const StatementBook& book,
-                                             const Gather& gather) {
+std::optional<std::string> find_disagreement(const CallTrace& trace, const Journal& journal, const Gather& gather) {
     const auto copies = [&](const auto& value) {
         const auto all = gather(value);
         return std::vector<std::remove_cvref_t<decltype(value)>>(all.begin(), all.end());
     };
     const auto states = copies(trace.state());
     const std::size_t other = first_apart(states);
-    if (other == states.size()) { return find_counts_apart(trace, states, copies); }
+    if (other == states.size()) { return find_counts_apart(trace, states, journal.recorder(), copies); }
     const auto hashes = copies(trace.hashes());
     const std::uint64_t call = first_difference(states[0], hashes[0], states[other], hashes[other]);
-    const CallRecord own = trace.record(call);
+    const CallRecord own = trace.record(call, journal.recorder());
     const bool earlier = call > 0 && call + CallTrace::kept == std::max(states[0].count, states[other].count);
     return disagreement(
         concat(" in call ", call, earlier ? " or before" : ""), copies(own), other,
-        [](std::size_t rank) { return rank; }, own, book, copies);
+        [](std::size_t rank) { return rank; }, own, journal.statements(), copies);
 }
 
 }  // namespace detail

@@ -2,11 +2,12 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <forward_list>
+#include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -16,6 +17,7 @@
 #include <shardkit/comm/agreement.hpp>
 #include <shardkit/comm/call.hpp>
 #include <shardkit/comm/moved.hpp>
+#include <shardkit/comm/recorder.hpp>
 #include <shardkit/comm/traffic_log.hpp>
 #include <shardkit/core/counts.hpp>
 #include <shardkit/core/error.hpp>
@@ -26,21 +28,31 @@ namespace shardkit {
 
 class Journal;
 
-/// The name of a rank's communicators over one set of axes, and the journal that records their calls and keeps this
-/// label at a stable address.
+/// The name of a rank's communicators over one set of axes and one list of ranks, and the journal that records their
+/// calls and keeps this label at a stable address.
 struct CommunicatorLabel {
     Journal& journal;
     std::size_t first_row;  ///< index in the journal's traffic log
     std::string axes;
+    /// The ranks of the world in the communicator, in its order; empty where the engine does not know them.
+    std::shared_ptr<const std::vector<std::size_t>> members;
+    mutable std::uint64_t collectives = 0;  ///< calls so far, without messages; used by the rank's thread
 };
 
-/// One of a rank's last calls.
+/// One of a rank's last calls. Times are nanoseconds since 1970; 0: not yet.
 struct RecentCall {
     std::uint64_t number = 0;  ///< counts this rank's calls over all its communicators, from 0
     std::string axes;
     Signature signature{};
     SourceLocation where{};
-    std::string subject;  ///< CallSubject::text
+    std::string subject;         ///< CallSubject::text
+    std::uint64_t sequence = 0;  ///< counts the collectives of these ranks under this name, from 0
+    std::size_t payload = 0;     ///< bytes of the whole buffer
+    std::uint64_t given = 0;     ///< when the program made the call
+    std::uint64_t begun = 0;     ///< when the engine began to run it
+    std::uint64_t done = 0;      ///< when the engine knew that it was over
+    bool failed = false;         ///< whether it ended with an exception; `done` stays 0
+    std::shared_ptr<const std::vector<std::size_t>> members;  ///< as CommunicatorLabel::members
 };
 
 /// A call as an observer sees it.
@@ -69,21 +81,26 @@ class CallObserver {
 };
 
 /// Records what one rank has called and moved over all its communicators: their labels, the traffic log, the last
-/// calls, and the observer of calls. The engine keeps one for each rank; only the rank's thread uses it.
+/// calls, and the observer of calls. The engine keeps one for each rank; only the rank's thread uses it, except that
+/// any thread may read the last calls.
 class Journal {
   public:
-    static constexpr std::size_t recent = 64;
-
     Journal() = default;
     Journal(const Journal&) = delete;
     Journal& operator=(const Journal&) = delete;
 
-    /// Returns the label of `axes`, always the same object, and allocates its rows, so that no verb has to.
-    const CommunicatorLabel& label(std::string_view axes) {
+    /// Returns the label of `axes` over these ranks of the world, always the same object, and allocates its rows, so
+    /// that no verb has to.
+    const CommunicatorLabel& label(std::string_view axes, std::span<const std::size_t> members = {}) {
         for (const CommunicatorLabel& label : labels_) {
-            if (label.axes == axes) { return label; }
+            if (label.axes == axes &&
+                std::equal(members.begin(), members.end(), label.members->begin(), label.members->end())) {
+                return label;
+            }
         }
-        return labels_.emplace_front(CommunicatorLabel{*this, traffic_.add_communicator(axes), std::string(axes)});
+        return labels_.emplace_front(
+            CommunicatorLabel{*this, traffic_.add_communicator(axes), std::string(axes),
+                              std::make_shared<const std::vector<std::size_t>>(members.begin(), members.end())});
     }
 
     /// Returns the subject with this text, always the same object.
@@ -100,30 +117,48 @@ class Journal {
 
     /// Returns the book of the rank's statements.
     detail::StatementBook& statements() noexcept { return statements_; }
+    const detail::StatementBook& statements() const noexcept { return statements_; }
 
     TrafficLog& traffic() noexcept { return traffic_; }
     const TrafficLog& traffic() const noexcept { return traffic_; }
 
     /// Records a call before the engine has it, so that a call that fails or hangs is the last one.
     void begin(const CommunicatorLabel& label, const Call& call) noexcept {
-        Entry& entry = entries_[calls_++ % recent];
-        entry.label = &label;
-        entry.call = call;
+        const bool message = detail::is_message(call.signature.verb);
+        recorder_.begin(label, message ? label.collectives : label.collectives++, call);
     }
     /// Counts a call that the engine has accepted.
     void end(const CommunicatorLabel& label, const Call& call, const Moved& moved) noexcept {
+        recorder_.end(call);
         traffic_.record(label.first_row, call.signature.verb, ByteCount(call.payload), ByteCount(moved.bytes),
                         ByteCount(moved.between_hosts));
     }
 
-    /// Returns the last calls over groups of more than one rank, at most `recent`, the oldest first.
+    /// Returns the flight recorder, which has the last calls.
+    detail::Recorder& recorder() noexcept { return recorder_; }
+    const detail::Recorder& recorder() const noexcept { return recorder_; }
+
+    /// Returns whether a call is open that was given at least so many nanoseconds ago. Any thread may call it.
+    bool waits_longer_than(std::uint64_t nanoseconds) const noexcept {
+        return recorder_.waits_since(clock_.ticks_before(nanoseconds));
+    }
+    /// Returns the last calls over groups of more than one rank, at most 1,024, the oldest first. Any thread may call
+    /// it.
     std::vector<RecentCall> recent_calls() const {
         std::vector<RecentCall> calls;
-        for (std::uint64_t i = calls_ - std::min<std::uint64_t>(calls_, recent); i < calls_; ++i) {
-            const Entry& entry = entries_[i % recent];
-            calls.push_back({i, entry.label->axes, entry.call.signature, entry.call.where,
-                             std::string(detail::text_of(entry.call.subject))});
+        const std::uint64_t oldest = recorder_.oldest();
+        for (std::uint64_t number = recorder_.count(); number-- > oldest;) {
+            const auto entry = recorder_.read(number);
+            if (!entry) { continue; }  // the rank goes on meanwhile
+            const auto time = [&](std::uint64_t at) {
+                return at <= detail::Recorder::failed ? 0 : clock_.nanoseconds(at);
+            };
+            calls.push_back({number, entry->label->axes, entry->call.signature, entry->call.where,
+                             std::string(detail::text_of(entry->call.subject)), entry->sequence, entry->call.payload,
+                             time(entry->given), time(entry->begun), time(entry->done),
+                             entry->done == detail::Recorder::failed, entry->label->members});
         }
+        std::reverse(calls.begin(), calls.end());
         return calls;
     }
 
@@ -132,11 +167,6 @@ class Journal {
     CallObserver* observer() const noexcept { return observer_; }
 
   private:
-    struct Entry {
-        const CommunicatorLabel* label = nullptr;
-        Call call{};
-    };
-
     using Subjects = std::forward_list<CallSubject>;
 
     Subjects& subjects_of(std::uint32_t hash) noexcept { return subjects_[hash % subjects_.size()]; }
@@ -155,8 +185,8 @@ class Journal {
 
     TrafficLog traffic_;
     CallObserver* observer_ = nullptr;
-    std::uint64_t calls_ = 0;
-    std::array<Entry, recent> entries_{};
+    detail::TickClock clock_;
+    detail::Recorder recorder_;
     std::forward_list<CommunicatorLabel> labels_;
     std::vector<Subjects> subjects_;  // by hash
     std::size_t subject_count_ = 0;
@@ -211,7 +241,8 @@ template <class C>
         if (observer != nullptr) [[unlikely]] {
             if (!observer->before({call, label.axes, &comm, input, output})) { return false; }
         }
-        if (comm.size() > 1) { label.journal.begin(label, call); }
+        // A rank alone waits in no call, but for messages to itself.
+        if (comm.size() > 1 || is_message(call.signature.verb)) { label.journal.begin(label, call); }
     }
     return true;
 }
@@ -221,16 +252,32 @@ template <class C>
                                        const Moved& moved) {
     if constexpr (KeepsJournal<C>) {
         const CommunicatorLabel& label = comm.label();
-        if (comm.size() > 1) { label.journal.end(label, call, moved); }
+        comm.size() > 1 ? label.journal.end(label, call, moved) : label.journal.recorder().end(call);
         CallObserver* const observer = label.journal.observer();
         if (observer != nullptr) [[unlikely]] { observer->after({call, label.axes, &comm, input, output}); }
     }
 }
+/// Records that a call has failed if its scope ends before the call's end.
+template <class C>
+class OpenCall {
+  public:
+    OpenCall(const C& comm, const Call& call) noexcept : comm_(comm), call_(call) {}
+    OpenCall(const OpenCall&) = delete;
+    OpenCall& operator=(const OpenCall&) = delete;
+    [[gnu::always_inline]] ~OpenCall() {
+        if constexpr (KeepsJournal<C>) { comm_.label().journal.recorder().close(call_); }
+    }
+
+  private:
+    const C& comm_;
+    const Call& call_;
+};
 /// Makes an engine's call. The engine's member returns what was moved; if it returns nothing, `otherwise` does.
 template <class C, class Member, class Otherwise>
 [[gnu::always_inline]] inline void make_call(const C& comm, const Call& call, const void* input, void* output,
                                              const Member& member, const Otherwise& otherwise) {
     if (!begin(comm, call, input, output)) { return; }
+    const OpenCall<C> open(comm, call);
     if constexpr (std::is_void_v<std::invoke_result_t<const Member&>>) {
         member();
         end(comm, call, input, output, otherwise());
@@ -244,6 +291,7 @@ template <class C, class Member>
 [[gnu::always_inline]] inline void make_call(const C& comm, const Call& call, const void* input, void* output,
                                              const Member& member) {
     if (!begin(comm, call, input, output)) { return; }
+    const OpenCall<C> open(comm, call);
     if constexpr (KeepsJournal<C>) {
         end(comm, call, input, output, member());
     } else {

@@ -34,7 +34,8 @@ void send(const C& comm, Values&& values, std::size_t to, typename C::Stream str
           SourceLocation where = SourceLocation::current()) {
     const auto sent = detail::verb_input(std::forward<Values>(values));
     detail::check_rank(comm, "send", "peer", to, where);
-    const Call call = detail::call_of<detail::ElementIn<Values>>(Verb::send, sent.size(), sent.size_bytes(), where);
+    const Call call =
+        detail::call_of<detail::ElementIn<Values>>(Verb::send, sent.size(), sent.size_bytes(), {where, nullptr, to});
     detail::make_call(
         comm, call, sent.data(), nullptr, [&] { comm.send(sent, to, stream, call); },
         [&] { return detail::message_moved(comm, to, sent.size_bytes()); });
@@ -52,8 +53,8 @@ void receive(const C& comm, Values&& values, std::size_t from, typename C::Strea
              SourceLocation where = SourceLocation::current()) {
     const auto received = detail::verb_output(std::forward<Values>(values));
     detail::check_rank(comm, "receive", "peer", from, where);
-    const Call call =
-        detail::call_of<detail::ElementIn<Values>>(Verb::receive, received.size(), received.size_bytes(), where);
+    const Call call = detail::call_of<detail::ElementIn<Values>>(Verb::receive, received.size(),
+                                                                 received.size_bytes(), {where, nullptr, from});
     detail::make_call(
         comm, call, nullptr, received.data(), [&] { comm.receive(received, from, stream, call); },
         [&] { return detail::message_moved(comm, from, received.size_bytes()); });
@@ -77,10 +78,12 @@ void send_receive(const C& comm, Sent&& sent, std::size_t to, Received&& receive
     const auto in = detail::verb_output(std::forward<Received>(received));
     detail::check_rank(comm, "send_receive", "peer", to, where);
     detail::check_rank(comm, "send_receive", "peer", from, where);
-    const Call sends = detail::call_of<T>(Verb::send, out.size(), out.size_bytes(), where);
-    const Call receives = detail::call_of<T>(Verb::receive, in.size(), in.size_bytes(), where);
+    const Call sends = detail::call_of<T>(Verb::send, out.size(), out.size_bytes(), {where, nullptr, to});
+    const Call receives = detail::call_of<T>(Verb::receive, in.size(), in.size_bytes(), {where, nullptr, from});
     if (!detail::begin(comm, receives, nullptr, in.data())) { return; }
+    const detail::OpenCall<C> open_receive(comm, receives);
     if (!detail::begin(comm, sends, out.data(), nullptr)) { return; }
+    const detail::OpenCall<C> open_send(comm, sends);
     comm.send_receive(out, to, in, from, stream, sends);
     detail::end(comm, sends, out.data(), nullptr, detail::message_moved(comm, to, out.size_bytes()));
     detail::end(comm, receives, nullptr, in.data(), detail::message_moved(comm, from, in.size_bytes()));

@@ -29,6 +29,7 @@ C split(const C& comm, std::size_t color, std::size_t key, std::string_view axes
     if constexpr (KeepsJournal<C>) {
         if (comm.size() > 1) {
             comm.label().journal.begin(comm.label(), call);
+            const detail::OpenCall<C> open(comm, call);
             C made = comm.split(color, key, axes, call);
             comm.label().journal.end(comm.label(), call, detail::gathered(comm, call));
             return made;

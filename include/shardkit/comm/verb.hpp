@@ -25,6 +25,9 @@ namespace detail {
 /// The number of verbs.
 inline constexpr std::size_t verb_count = 10;
 
+/// Returns whether two ranks take part in a verb, and not all of a group.
+constexpr bool is_message(Verb verb) noexcept { return verb == Verb::send || verb == Verb::receive; }
+
 }  // namespace detail
 
 /// Returns the verb's name in errors and logs.

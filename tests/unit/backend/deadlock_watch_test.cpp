@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <memory>
 #include <span>
-#include <string>
 #include <thread>
 
 #include <doctest/doctest.h>
@@ -13,15 +12,12 @@
 #include <shardkit/backend/host/host_stream.hpp>
 #include <shardkit/backend/threads/deadlock_watch.hpp>
 
-#include "rank_checks.hpp"
-
 namespace deadlock_watch_test {
 
 namespace {
 
 using namespace shardkit;
 using host::detail::CommandQueue;
-using rank_checks::contains;
 using threads::detail::DeadlockWatch;
 using threads::detail::Fate;
 using threads::detail::RankState;
@@ -31,12 +27,9 @@ using threads::detail::WaitWord;
 struct Waiters {
     std::unique_ptr<RankState[]> states = std::make_unique<RankState[]>(2);
     WaitWord words[2];
-    std::string axes = "dp";
     DeadlockWatch watch{std::span<const RankState>(states.get(), 2)};
 
-    void wait(std::size_t rank) {
-        states[rank].record.begin(words[rank], 2, {Verb::barrier, &axes, 7, {"train.cpp", 12}});
-    }
+    void wait(std::size_t rank) { states[rank].record.begin(words[rank], 2); }
 };
 
 /// Returns once `holds()`, which another thread brings about.
@@ -52,9 +45,9 @@ void await(F holds) {
 /// Whether two looks at the rank, the only one, find a deadlock.
 bool found_twice(const RankState& state) {
     DeadlockWatch watch(std::span<const RankState>(&state, 1));
-    const bool first = watch.look().has_value();
+    const bool first = watch.look();
     CHECK_FALSE(first);
-    return watch.look().has_value();
+    return watch.look();
 }
 
 }  // namespace
@@ -64,7 +57,6 @@ TEST_CASE("deadlock watch: a rank that waits for its streams waits as these do")
     for (const Work work : {Work::computes, Work::waits_for_a_peer, Work::waits_for_the_other_stream}) {
         CAPTURE(static_cast<int>(work));
         WaitWord word;
-        const std::string axes = "dp";
         std::atomic<bool> begun = false;
         std::atomic<bool> end = false;
         RankState state;
@@ -72,7 +64,7 @@ TEST_CASE("deadlock watch: a rank that waits for its streams waits as these do")
         CHECK_FALSE(found_twice(state));  // the rank computes, its streams have nothing to do
         const auto hold = [&](threads::detail::ThreadState& stream) {
             const bool waits = work != Work::computes;
-            if (waits) { stream.record.begin(word, 2, {Verb::barrier, &axes, 7, {"train.cpp", 12}}); }
+            if (waits) { stream.record.begin(word, 2); }
             begun = true;
             while (!end) { std::this_thread::yield(); }
             if (waits) { stream.record.end(); }
@@ -92,11 +84,6 @@ TEST_CASE("deadlock watch: a rank that waits for its streams waits as these do")
         const bool waits = work != Work::computes;
         CHECK(state.stuck() == waits);
         CHECK(found_twice(state) == waits);
-        if (waits) {
-            CHECK(state.describe() == std::string("barrier (call 7) over dp at train.cpp:12 on its ") +
-                                          (work == Work::waits_for_a_peer ? "reduction" : "communication") +
-                                          " stream");
-        }
         const std::uint64_t before = state.progress();
         end = true;
         rank.join();
@@ -109,23 +96,19 @@ TEST_CASE("deadlock watch: two looks at the same waits find a deadlock, one does
     Waiters w;
     w.wait(0);
     w.wait(1);
-    CHECK_FALSE(w.watch.look().has_value());
-    const auto found = w.watch.look();
-    REQUIRE(found.has_value());
-    CHECK(found->rank == 0);
-    CHECK(contains(found->text, "rank 0 waits in barrier (call 7) over dp at train.cpp:12"));
-    CHECK(contains(found->text, "rank 1 waits in barrier (call 7) over dp at train.cpp:12"));
+    CHECK_FALSE(w.watch.look());
+    CHECK(w.watch.look());
 }
 
 TEST_CASE("deadlock watch: a rank that waits again between the looks is alive") {
     Waiters w;
     w.wait(0);
     w.wait(1);
-    CHECK_FALSE(w.watch.look().has_value());
+    CHECK_FALSE(w.watch.look());
     w.states[1].record.end();
     w.wait(1);
-    CHECK_FALSE(w.watch.look().has_value());
-    CHECK(w.watch.look().has_value());
+    CHECK_FALSE(w.watch.look());
+    CHECK(w.watch.look());
 }
 
 TEST_CASE("deadlock watch: a rank that computes, is about to wake, or is told to give up is no part of one") {
@@ -138,7 +121,7 @@ TEST_CASE("deadlock watch: a rank that computes, is about to wake, or is told to
             w.words[1].leave(2);
         }
         if (way == 2) { w.words[1].poison(); }
-        for (int look = 0; look < 4; ++look) { CHECK_FALSE(w.watch.look().has_value()); }
+        for (int look = 0; look < 4; ++look) { CHECK_FALSE(w.watch.look()); }
     }
 }
 
@@ -146,10 +129,8 @@ TEST_CASE("deadlock watch: ranks that have ended do not count") {
     Waiters w;
     w.wait(0);
     w.states[1].fate = Fate::returned;
-    CHECK_FALSE(w.watch.look().has_value());
-    const auto found = w.watch.look();
-    REQUIRE(found.has_value());
-    CHECK_FALSE(contains(found->text, "rank 1"));
+    CHECK_FALSE(w.watch.look());
+    CHECK(w.watch.look());
 }
 
 TEST_CASE("deadlock watch: ranks that stand still at different times are no deadlock") {
@@ -157,12 +138,12 @@ TEST_CASE("deadlock watch: ranks that stand still at different times are no dead
     for (int i = 0; i < 5; ++i) {  // one computes while the other waits, in turns
         const std::size_t waits = i % 2 == 0 ? 0 : 1;
         w.wait(waits);
-        CHECK_FALSE(w.watch.look().has_value());
+        CHECK_FALSE(w.watch.look());
         w.states[waits].record.end();
     }
     w.wait(0);
     w.wait(1);
-    CHECK_FALSE(w.watch.look().has_value());
+    CHECK_FALSE(w.watch.look());
 }
 
 }  // namespace deadlock_watch_test

@@ -15,7 +15,7 @@
 namespace rank_checks {
 
 using shardkit::threads::LaunchOptions;
-inline constexpr LaunchOptions on_threads{.overlap = shardkit::threads::Overlap::threads};
+inline const LaunchOptions on_threads{.overlap = shardkit::threads::Overlap::threads};
 
 /// What ranks wait for that must not wait for each other in a call.
 class Flag {

@@ -24,11 +24,22 @@ Call call(Verb verb, std::size_t count, std::uint32_t line = 1) {
     return {{verb, ElementType::fp32, ElementType::fp32, ReduceOp::sum, 0, count, 0}, 4 * count, {"train.cpp", line}};
 }
 
+/// A rank's trace, of calls that its flight recorder has.
+struct Trace : detail::CallTrace {
+    Journal journal;
+
+    using CallTrace::CallTrace;
+    void add(const Call& made) {
+        journal.begin(journal.label("world"), made);
+        CallTrace::add(made);
+    }
+};
+
 /// What each of `ranks` ranks finds out after calls(rank, trace), with all-gathers of the threads engine.
-std::vector<std::string> found(std::size_t ranks, const std::function<void(std::size_t, detail::CallTrace&)>& calls) {
+std::vector<std::string> found(std::size_t ranks, const std::function<void(std::size_t, Trace&)>& calls) {
     std::vector<std::string> texts(ranks);
     threads::launch(ranks, [&](const threads::Communicator& world) {
-        detail::CallTrace trace(ranks);
+        Trace trace(ranks);
         calls(world.rank(), trace);
         std::vector<std::uint8_t> all(ranks * detail::trace_bytes);
         const auto gather = [&](const auto& value) {
@@ -40,8 +51,7 @@ std::vector<std::string> found(std::size_t ranks, const std::function<void(std::
             std::memcpy(static_cast<void*>(values.data()), all.data(), ranks * sizeof value);
             return values;
         };
-        texts[world.rank()] =
-            detail::find_disagreement(trace, world.label().journal.statements(), gather).value_or("");
+        texts[world.rank()] = detail::find_disagreement(trace, trace.journal, gather).value_or("");
     });
     return texts;
 }
@@ -52,9 +62,9 @@ void check_all(const std::vector<std::string>& texts, const std::string& expecte
 }  // namespace
 
 TEST_CASE("compare_calls: ranks that called the same agree, also when they called nothing") {
-    check_all(found(3, [](std::size_t, detail::CallTrace&) {}), "");
+    check_all(found(3, [](std::size_t, Trace&) {}), "");
     check_all(found(3,
-                    [](std::size_t rank, detail::CallTrace& trace) {
+                    [](std::size_t rank, Trace& trace) {
                         for (std::size_t i = 0; i < 1000; ++i) {
                             trace.add(call(Verb::all_gather, i, static_cast<std::uint32_t>(rank)));
                         }
@@ -63,7 +73,7 @@ TEST_CASE("compare_calls: ranks that called the same agree, also when they calle
 }
 
 TEST_CASE("compare_calls: the first call in which two ranks differ is named on every rank") {
-    const auto swapped = [](std::size_t rank, detail::CallTrace& trace) {
+    const auto swapped = [](std::size_t rank, Trace& trace) {
         trace.add(call(Verb::barrier, 0));
         trace.add(rank == 2 ? call(Verb::reduce_scatter, 10, 7) : call(Verb::all_gather, 10, 8));
         trace.add(rank == 2 ? call(Verb::all_gather, 10, 8) : call(Verb::reduce_scatter, 10, 7));
@@ -71,7 +81,7 @@ TEST_CASE("compare_calls: the first call in which two ranks differ is named on e
     check_all(found(3, swapped),
               "the ranks disagree in call 1: rank 0 calls all_gather of 10 fp32 at train.cpp:8, rank 2 calls "
               "reduce_scatter sum of 10 fp32 at train.cpp:7");
-    const auto counts = [](std::size_t rank, detail::CallTrace& trace) {
+    const auto counts = [](std::size_t rank, Trace& trace) {
         for (std::size_t i = 0; i < 600; ++i) { trace.add(call(Verb::all_gather, i == 500 ? 10 + rank : i)); }
     };
     check_all(found(2, counts),
@@ -81,7 +91,7 @@ TEST_CASE("compare_calls: the first call in which two ranks differ is named on e
 
 TEST_CASE("compare_calls: a rank that calls one more, or one less, is named") {
     for (const std::size_t before : {0U, 5U, 255U, 256U, 1000U}) {
-        const auto more = [&](std::size_t rank, detail::CallTrace& trace) {
+        const auto more = [&](std::size_t rank, Trace& trace) {
             for (std::size_t i = 0; i < before; ++i) { trace.add(call(Verb::all_gather, i)); }
             if (rank == 1) { trace.add(call(Verb::all_reduce, 10, 9)); }
         };
@@ -100,7 +110,7 @@ struct Uneven {
     std::vector<std::size_t> receives;
 
     Uneven(std::size_t ranks, std::size_t own) : rank(own), sends(ranks, 5), receives(ranks, 5) {}
-    void add_to(detail::CallTrace& trace, std::uint32_t line = 1) const {
+    void add_to(Trace& trace, std::uint32_t line = 1) const {
         trace.add(call(Verb::all_to_all_uneven, 0, line));
         trace.add_counts(rank, {sends, receives});
     }
@@ -110,7 +120,7 @@ struct Uneven {
 
 TEST_CASE("compare_calls: ranks whose counts of an uneven all-to-all contradict each other are named, with both") {
     const auto with = [](std::size_t after, const std::function<void(Uneven&)>& fault) {
-        return found(3, [&](std::size_t rank, detail::CallTrace& trace) {
+        return found(3, [&](std::size_t rank, Trace& trace) {
             Uneven all(3, rank);
             all.add_to(trace);
             trace.add(call(Verb::barrier, 0));
@@ -134,7 +144,7 @@ TEST_CASE("compare_calls: ranks whose counts of an uneven all-to-all contradict 
               "rank 2 calls all_to_all_uneven of fp32 with 5497558138880 from rank 0 at train.cpp:2");
     // What is longer ago than the last 64 exchanges, or than the last 256 calls.
     check_all(found(2,
-                    [](std::size_t rank, detail::CallTrace& trace) {
+                    [](std::size_t rank, Trace& trace) {
                         for (std::size_t i = 0; i < 100; ++i) {
                             Uneven all(2, rank);
                             if (i == 7 && rank == 1) { all.receives[0] = 6; }
@@ -152,7 +162,7 @@ TEST_CASE("compare_calls: ranks whose counts of an uneven all-to-all contradict 
 
 TEST_CASE("compare_calls: two uneven all-to-alls in another order do not make up for each other") {
     check_all(found(2,
-                    [](std::size_t rank, detail::CallTrace& trace) {
+                    [](std::size_t rank, Trace& trace) {
                         for (const std::size_t i : {0U, 1U}) {
                             Uneven all(2, rank);
                             (rank == 0 ? all.sends[1] : all.receives[0]) = i == rank ? 7 : 8;
@@ -164,13 +174,13 @@ TEST_CASE("compare_calls: two uneven all-to-alls in another order do not make up
 }
 
 TEST_CASE("compare_calls: what is longer ago than ranks remember is said to be") {
-    const auto long_ago = [](std::size_t rank, detail::CallTrace& trace) {
+    const auto long_ago = [](std::size_t rank, Trace& trace) {
         for (std::size_t i = 0; i < 300; ++i) { trace.add(call(Verb::all_gather, i == 2 ? rank : i)); }
     };
     check_all(found(2, long_ago),
               "the ranks disagree in call 44 or before: rank 0 calls all_gather of 44 fp32 at train.cpp:1, rank 1 "
               "calls all_gather of 44 fp32 at train.cpp:1");
-    const auto far_ahead = [](std::size_t rank, detail::CallTrace& trace) {
+    const auto far_ahead = [](std::size_t rank, Trace& trace) {
         for (std::size_t i = 0; i < (rank == 0 ? 10U : 1000U); ++i) { trace.add(call(Verb::all_gather, i)); }
     };
     check_all(found(2, far_ahead),

@@ -59,20 +59,21 @@ TEST_CASE("Journal: one label for one set of axes, with rows of its own") {
     CHECK(journal.traffic().entries().at(0).moved.value == 30);
 }
 
-TEST_CASE("Journal: the last calls, the oldest first, 64 at most") {
+TEST_CASE("Journal: the last calls, the oldest first, 1,024 at most") {
     Journal journal;
     CHECK(journal.recent_calls().empty());
     CHECK(recent_calls_table(journal.recent_calls()) == "  (nothing)\n");
     const CommunicatorLabel& dp = journal.label("dp");
-    for (std::size_t i = 0; i < 100; ++i) {
+    for (std::size_t i = 0; i < 2000; ++i) {
         journal.begin(dp, {{.verb = Verb::broadcast, .in = ElementType::fp32, .count = i, .argument = 1}, 0, noted});
     }
     const std::vector<RecentCall> calls = journal.recent_calls();
-    REQUIRE(calls.size() == 64);
-    CHECK(calls.front().number == 36);
-    CHECK(calls.front().signature.count == 36);
-    CHECK(calls.back().number == 99);
-    CHECK(recent_calls_table({calls.back()}) == "  99  broadcast of 99 fp32 from root 1 at train.cpp:7 over dp\n");
+    REQUIRE(calls.size() == 1024);
+    CHECK(calls.front().number == 976);
+    CHECK(calls.front().signature.count == 976);
+    CHECK(calls.back().number == 1999);
+    CHECK(recent_calls_table({calls.back()}) ==
+          "  1999  broadcast of 1999 fp32 from root 1 at train.cpp:7 over dp\n");
 }
 
 TEST_CASE("Journal: verbs are noted before the engine has them, and counted once it took them") {

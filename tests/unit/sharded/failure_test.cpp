@@ -28,7 +28,7 @@ enum class Ending { exception, early_return };
 struct ReturnNow {};
 
 /// Collectives in the calls.
-constexpr sk::threads::LaunchOptions called{};
+const sk::threads::LaunchOptions called{};
 
 /// Trains on `mesh`; rank `victim` ends at its `position`-th verb. Returns what each rank threw.
 std::vector<std::exception_ptr> train_and_fail(toy::Mesh mesh, const sk::DynamicPolicy& policy, std::size_t victim,

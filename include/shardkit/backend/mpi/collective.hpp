@@ -165,9 +165,8 @@ inline void compare_steps(Call& call) {
     for (Channel& channel : call.group.channels) {
         const auto trace =
             std::exchange(channel.trace, std::make_unique<shardkit::detail::CallTrace>(call.group.size()));
-        const auto differs =
-            shardkit::detail::find_disagreement(*trace, call.world.journal().statements(),
-                                                [&](const auto& value) { return call.lane.gather(call, value); });
+        const auto differs = shardkit::detail::find_disagreement(
+            *trace, call.world.journal(), [&](const auto& value) { return call.lane.gather(call, value); });
         if (differs) {
             throw CommError("mpi", shardkit::detail::concat("compare_calls over ", call.axes), *differs, call.where);
         }
@@ -200,10 +199,8 @@ class Seat {
         return call_.world.host().find(call_.group.world_ranks[call_.group.neighbours()[member]], address, bytes);
     }
 
-    void wait(const shardkit::Call&, std::uint64_t, std::uint32_t target) const {
-        call_.lane.await_entry(call_, target);
-    }
-    [[noreturn]] void refuse(const shardkit::Call&, std::uint64_t) const { call_.lane.throw_given_up(call_); }
+    void wait(const shardkit::Call&, std::uint32_t target) const { call_.lane.await_entry(call_, target); }
+    [[noreturn]] void refuse(const shardkit::Call&) const { call_.lane.throw_given_up(call_); }
     void wait_for_exit(const shardkit::Call&, std::uint32_t target) const { call_.lane.await_exit(call_, target); }
     /// Returns nothing: the peers published their own addresses, so they exchange their calls again as text.
     template <class Disagreement>

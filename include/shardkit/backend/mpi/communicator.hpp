@@ -176,7 +176,10 @@ class Communicator {
 
   private:
     Communicator(World& world, detail::Group& group, std::string_view axes)
-        : world_(&world), group_(&group), handle_(group.handles.handle()), label_(&world.journal().label(axes)) {}
+        : world_(&world),
+          group_(&group),
+          handle_(group.handles.handle()),
+          label_(&world.journal().label(axes, group.world_ranks)) {}
 
     /// The memory of this rank that peers read and write.
     struct Shown {
@@ -193,10 +196,14 @@ class Communicator {
     /// Runs work(call) in the order of the stream.
     template <class Work>
     void execute(const shardkit::Call& what, const Stream& stream, const Work& work) const {
+        auto& recorder = label_->journal.recorder();
+        if (!stream.is_inline()) { recorder.queue(what); }
         world_->execute(stream, what.where,
-                        [world = world_, group = group_, label = label_, what, work](detail::Lane& lane) {
+                        [world = world_, group = group_, label = label_, what, work, &recorder](detail::Lane& lane) {
                             detail::Call call = world->call(lane, *group, label->axes, what);
+                            recorder.begun(what.number);
                             work(call);
+                            recorder.done(what.number);
                         });
     }
     /// Does the common work of all collectives; `body` moves the data, see detail::collective. Returns the way that

@@ -320,7 +320,10 @@ class Communicator {
 
   private:
     Communicator(World& world, detail::Group& group, std::string_view axes)
-        : world_(&world), group_(&group), handle_(group.handles.handle()), label_(&world.journal().label(axes)) {}
+        : world_(&world),
+          group_(&group),
+          handle_(group.handles.handle()),
+          label_(&world.journal().label(axes, group.world_ranks())) {}
 
     /// Does the common work of all verbs; `body(call)` gives the work to the stream. Returns the result of `body`.
     /// `counts` are those of an uneven all-to-all.
@@ -334,6 +337,8 @@ class Communicator {
         if (group_->trace && what.signature.verb != Verb::send && what.signature.verb != Verb::receive) {
             world_->note(*group_, what, counts, stream);
         }
+        label_->journal.recorder().queue(what);
+        label_->journal.recorder().begun(what.number);
         if (world_->collects()) { return body(call); }  // the group has a turn, and nothing may block inside of it
         const detail::VerbOrder::Turn turn = world_->enter(call, stream);
         return body(call);

@@ -79,8 +79,8 @@ class Comparison {
     void require_agreement(Connections& connections, const Group& group, SourceLocation where) {
         const std::string doing = shardkit::detail::concat("compare_calls over ", group.made_as);
         connections.require_usable(doing, where);
-        const auto disagreement = shardkit::detail::find_disagreement(
-            *group.trace, connections.journal().statements(), [&](const auto& value) {
+        const auto disagreement =
+            shardkit::detail::find_disagreement(*group.trace, connections.journal(), [&](const auto& value) {
                 static_assert(sizeof value <= shardkit::detail::trace_bytes);
                 return gather_records(connections, *group.comparison, value, host_.data(), device_.data(),
                                       timeline_.ref(), doing, where);

@@ -34,6 +34,15 @@ struct Group {
     std::vector<std::size_t> members;
     std::uint64_t number = 0;
     shared::detail::GroupHandles handles;
+    /// Returns its members' ranks in the World; empty where the user made it.
+    std::vector<std::size_t> world_ranks() const {
+        if (owner == Owner::user) { return {}; }
+        std::vector<std::size_t> ranks(parent == nullptr ? size : members.size());
+        const std::vector<std::size_t> above = parent == nullptr ? std::vector<std::size_t>() : parent->world_ranks();
+        if (parent != nullptr && above.empty()) { return {}; }
+        for (std::size_t i = 0; i < ranks.size(); ++i) { ranks[i] = parent == nullptr ? i : above[members[i]]; }
+        return ranks;
+    }
     /// Returns whether it was split off `of`, and no communicator of this rank uses it any more.
     bool is_idle(const Group& of) const noexcept { return parent == &of && handles.none(); }
 

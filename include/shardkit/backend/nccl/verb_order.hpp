@@ -3,11 +3,13 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <mutex>
 #include <optional>
 #include <vector>
 
 #include <shardkit/backend/cuda/timeline.hpp>
+#include <shardkit/comm/recorder.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/rank/streams.hpp>
 
@@ -40,7 +42,8 @@ class VerbOrder {
 
     /// Orders verbs, with the host at most `ahead` of them ahead of the GPU.
     /// @throws std::invalid_argument when `ahead` is 0
-    VerbOrder(std::size_t ahead, SourceLocation where) : marks_(ahead) {
+    VerbOrder(std::size_t ahead, shardkit::detail::Recorder& recorder, SourceLocation where)
+        : marks_(ahead), recorder_(recorder) {
         if (ahead == 0) { throw_invalid_argument(where, "nccl::Options: verbs_ahead is 0, expected at least 1"); }
     }
 
@@ -52,7 +55,8 @@ class VerbOrder {
     }
     /// Marks the stream's work since the previous mark as a verb.
     void mark(const gpu::TimelineRef& stream, bool beside) noexcept {
-        const Mark made{stream, stream.record()};
+        const Mark made{stream, stream.record(), recorded_, recorder_.count()};
+        recorded_ = made.end;
         {
             const std::lock_guard lock(mutex_);
             marks_[given_ % marks_.size()].emplace(made);
@@ -67,26 +71,43 @@ class VerbOrder {
         const std::optional<Mark>& oldest = marks_[given_ % marks_.size()];
         if (!oldest || captures(streams)) { return; }
         oldest->stream.synchronize(oldest->event, where);
+        note_done(*oldest);
     }
 
-    /// Returns whether any of the latest verbs is still to be done. For any thread.
+    /// Tells the flight recorder which verbs are over. Returns whether any of the latest is still to be done. For any
+    /// thread.
     bool is_behind() const noexcept {
-        return std::ranges::any_of(marks_, [&](const std::optional<Mark>& each) {
+        bool behind = false;
+        for (const std::optional<Mark>& each : marks_) {
             std::optional<Mark> mark;
             {
                 const std::lock_guard lock(mutex_);
                 mark = each;
             }
-            return mark && mark->stream.is_ahead(mark->event);
-        });
+            if (!mark) { continue; }
+            if (mark->stream.is_ahead(mark->event)) {
+                behind = true;
+            } else {
+                note_done(*mark);
+            }
+        }
+        return behind;
     }
 
   private:
     struct Mark {
         gpu::TimelineRef stream;
         gpu::TimelineRef::Event event;
+        std::uint64_t begin;  // numbers of its calls in the flight recorder
+        std::uint64_t end;
     };
 
+    void note_done(const Mark& mark) const noexcept {
+        for (std::uint64_t number = mark.begin; number < mark.end; ++number) { recorder_.done(number); }
+    }
+
+    shardkit::detail::Recorder& recorder_;
+    std::uint64_t recorded_ = 0;  // calls that belong to earlier marks
     mutable std::mutex mutex_;  // of marks_, which another thread reads
 
     std::vector<std::optional<Mark>> marks_;  // a ring buffer

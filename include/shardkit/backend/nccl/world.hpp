@@ -192,7 +192,7 @@ class World final : public detail::Connections {
         act();
         if (failed() || finished()) { require_usable(call.doing(), call.where); }
         order_.wait_for_room(streams(), call.where);
-        return order_.next(stream, runs_beside(stream));
+        return order_.next(stream, runs_beside(stream), number);
     }
     /// Counts the launch of a CUDA graph with verbs as a verb on `stream`, for a loop that never waits otherwise: see
     /// Options::verbs_ahead.
@@ -268,7 +268,7 @@ class World final : public detail::Connections {
           options_(options),
           device_(gpu::detail::device_or_current(options.device, where)),
           ranks_(ranks),
-          order_(options.verbs_ahead, where) {
+          order_(options.verbs_ahead, journal().recorder(), where) {
         if (ranks == 0 || ranks > std::numeric_limits<int>::max() || rank >= ranks) {
             throw_invalid_argument(where, "nccl::World: rank ", rank, " of ", ranks,
                                    " ranks, expected a rank below the number of ranks");

@@ -59,8 +59,8 @@ struct Member {
 ///     taken()                                       the group's counter of taken pieces; null if every rank does its
 ///     own
 ///                                                   part of the work. The same on all ranks
-///     wait(call, sequence, target)                  waits until the word reaches it. @throws when that cannot happen
-///     refuse(call, sequence)                        throws: the word is poisoned
+///     wait(call, target)                            waits until the word reaches it. @throws when that cannot happen
+///     refuse(call)                                  throws: the word is poisoned
 ///     wait_for_exit(call, target)                   waits until all have left
 ///     explain(Disagreement)                         returns the explanation; no rank leaves before this call
 ///     throw_disagreement(Disagreement, text)        throws
@@ -86,8 +86,8 @@ class Round {
         if (carried_ && input_bytes > 0) { std::memcpy(published.carried, input, input_bytes); }
         if (taken_ != nullptr && rank() == 0) { taken_->store(0, std::memory_order_relaxed); }
         const std::uint32_t complete = next_phase();
-        if (!seat.word().enter(complete)) { seat.refuse(call, sequence_); }
-        if (seat.word().progress(complete) != Progress::reached) { seat.wait(call, sequence_, complete); }
+        if (!seat.word().enter(complete)) { seat.refuse(call); }
+        if (seat.word().progress(complete) != Progress::reached) { seat.wait(call, complete); }
         own_.target = complete;
         ++own_.sequence;
         const Signature& first = this->call(0).signature;

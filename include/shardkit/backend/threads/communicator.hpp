@@ -63,7 +63,7 @@ class Communicator {
 
     Communicator named(std::string_view axes) const {
         Communicator other = *this;
-        other.handle_.label = &handle_.label->journal.label(axes);
+        other.handle_.label = &handle_.label->journal.label(axes, handle_.group->world_ranks());
         return other;
     }
 
@@ -178,7 +178,7 @@ class Communicator {
                  std::shared_ptr<detail::Group> kept)
         : handle_{&world, &group, rank, nullptr, nullptr}, kept_(std::move(kept)) {
         detail::RankState& state = world.state(handle_);
-        handle_.label = &state.journal.label(axes);
+        handle_.label = &state.journal.label(axes, group.world_ranks());
         handle_.thread = &state;
     }
 
@@ -196,9 +196,13 @@ class Communicator {
         of_stream.group = &handle_.group->of(caller);
         of_stream.thread = &handle_.world->state(handle_).thread(caller);
         handle_.group->begin_use();
+        handle_.label->journal.recorder().queue(call);
         stream.submit([of_stream, used = handle_.group, call, work] {
             const detail::Group::EndUse ends{*used};
+            auto& recorder = of_stream.label->journal.recorder();
+            recorder.begun(call.number);
             work(of_stream, call);
+            recorder.done(call.number);
         });
     }
 

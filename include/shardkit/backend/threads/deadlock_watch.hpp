@@ -3,13 +3,10 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <span>
-#include <string>
 #include <vector>
 
 #include <shardkit/backend/threads/rank_state.hpp>
-#include <shardkit/detail/concat.hpp>
 
 namespace shardkit::threads::detail {
 
@@ -23,9 +20,9 @@ class DeadlockWatch {
   public:
     explicit DeadlockWatch(std::span<const RankState> states) : states_(states), seen_(states.size()) {}
 
-    /// Checks once whether all ranks wait for each other.
+    /// Checks once. Returns whether all ranks wait for each other.
     /// @pre the caller holds the World's mutex, so that no rank ends meanwhile
-    std::optional<Failure> look() {
+    bool look() {
         bool all_stuck = true;
         bool unchanged = true;
         for (std::size_t rank = 0; rank < states_.size(); ++rank) {
@@ -37,20 +34,10 @@ class DeadlockWatch {
         }
         const bool certain = all_stuck && unchanged && was_stuck_;
         was_stuck_ = all_stuck;
-        return certain ? std::optional(describe()) : std::nullopt;
+        return certain;
     }
 
   private:
-    Failure describe() const {
-        Failure failure{states_.size(), "deadlock: no rank can go on"};
-        for (std::size_t rank = 0; rank < states_.size(); ++rank) {
-            if (states_[rank].fate != Fate::running) { continue; }
-            if (failure.rank == states_.size()) { failure.rank = rank; }
-            failure.text += shardkit::detail::concat("; rank ", rank, " waits in ", states_[rank].describe());
-        }
-        return failure;
-    }
-
     std::span<const RankState> states_;
     std::vector<std::uint64_t> seen_;
     bool was_stuck_ = false;

@@ -3,6 +3,8 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
+#include <string>
 
 namespace shardkit::threads {
 
@@ -28,6 +30,19 @@ struct LaunchOptions {
     /// The interval at which the launching thread checks whether all ranks wait for each other.
     std::chrono::milliseconds deadlock_check{50};
     Overlap overlap = Overlap::none;
+
+    /// The longest time that a rank waits in a call for ranks that have not entered it, and in a call that all have
+    /// entered. When it has passed, every rank gets an error that names those that are missing. A rank that computes
+    /// for longer is one of them. A thread cannot be ended: a rank that never comes back is named, but `run` does not
+    /// return.
+    std::chrono::milliseconds timeout = std::chrono::milliseconds::max();
+    std::chrono::milliseconds finish_timeout = std::chrono::milliseconds::max();
+    /// Called with a text that names the missing ranks when half of such a time has passed, and when all of it has;
+    /// in the launching thread. It must not throw.
+    std::function<void(const std::string& text)> on_late{};
+    /// Where the ranks' last calls are written, "PREFIX-rank-0.json" and so on: when a rank fails, when a time above
+    /// has passed, and on SIGUSR1, unless the program handles it. Empty: nowhere.
+    std::string record{};
 };
 
 }  // namespace shardkit::threads

@@ -8,14 +8,12 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
 
 #include <shardkit/backend/host/host_stream.hpp>
 #include <shardkit/backend/threads/launch_options.hpp>
 #include <shardkit/backend/threads/wait_record.hpp>
 #include <shardkit/backend/threads/wait_word.hpp>
 #include <shardkit/comm/journal.hpp>
-#include <shardkit/detail/concat.hpp>
 
 namespace shardkit::threads::detail {
 
@@ -78,18 +76,6 @@ struct RankState : ThreadState {
         std::uint64_t all = record.generation();
         for (std::size_t i = 0; i < stream_threads; ++i) {
             if (queues[i]) { all += queues[i]->progress() + streams[i].record.generation(); }
-        }
-        return all;
-    }
-    /// Returns what its threads wait for, as text.
-    /// @pre stuck()
-    std::string describe() const {
-        constexpr std::string_view names[stream_threads] = {"communication", "reduction"};
-        std::string all = record.stuck() ? record.describe() : "";
-        for (std::size_t i = 0; i < stream_threads; ++i) {
-            if (!streams[i].record.stuck()) { continue; }
-            all += shardkit::detail::concat(all.empty() ? "" : " and in ", streams[i].record.describe(), " on its ",
-                                            names[i], " stream");
         }
         return all;
     }

@@ -52,11 +52,11 @@ class Seat {
 
     /// Waits until all ranks have entered.
     /// @throws PeerError when a peer cannot come any more
-    void wait(const shardkit::Call& call, std::uint64_t sequence, std::uint32_t target) const {
-        handle_.world->wait_for_entry(handle_, word(), target, waiting(call, sequence), handle_.group->world_ranks());
+    void wait(const shardkit::Call& call, std::uint32_t target) const {
+        handle_.world->wait_for_entry(handle_, word(), target, waiting(call), handle_.group->world_ranks());
     }
-    [[noreturn]] void refuse(const shardkit::Call& call, std::uint64_t sequence) const {
-        handle_.world->throw_peer_error(handle_, waiting(call, sequence), handle_.group->world_ranks());
+    [[noreturn]] void refuse(const shardkit::Call& call) const {
+        handle_.world->throw_peer_error(handle_, waiting(call), handle_.group->world_ranks());
     }
     /// Waits for the exit. A rank that has entered also leaves: nothing in between throws.
     void wait_for_exit(const shardkit::Call&, std::uint32_t target) const noexcept {
@@ -90,8 +90,8 @@ class Seat {
     shardkit::detail::Statements statements(std::size_t rank, const shared::detail::Call& call) const {
         return handle_.world->state(handle_.world_rank(rank)).journal.statements().list(call.signature.argument);
     }
-    Waiting waiting(const shardkit::Call& call, std::uint64_t sequence) const noexcept {
-        return {call.signature.verb, &handle_.axes(), sequence, call.where};
+    Waiting waiting(const shardkit::Call& call) const noexcept {
+        return {call.signature.verb, &handle_.axes(), call.where};
     }
 
     const GroupHandle& handle_;
@@ -178,7 +178,7 @@ class Post {
     }
 
   private:
-    Waiting waiting() const noexcept { return {Verb::send, &handle_.axes(), base_ / 4, message_.sent.where}; }
+    Waiting waiting() const noexcept { return {Verb::send, &handle_.axes(), message_.sent.where}; }
     SpinBudget& budget() const noexcept { return handle_.thread->spins; }
     std::span<const std::size_t> needed() const noexcept { return handle_.group->world_ranks().subspan(to_, 1); }
 
@@ -200,7 +200,7 @@ inline void take(const GroupHandle& handle, std::size_t from, void* to, const sh
     std::uint32_t base = 0;
     while (message == nullptr) {  // again if a sender that cannot go on took its message back
         base = channel.base();
-        const Waiting waiting{Verb::receive, &handle.axes(), base / 4, call.where};
+        const Waiting waiting{Verb::receive, &handle.axes(), call.where};
         handle.world->wait_for_entry(handle, channel.word(), Channel::posted(base), waiting, needed);
         message = channel.claim(base);
         if (message == nullptr && channel.word().poisoned()) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <cstddef>
@@ -20,11 +21,13 @@
 #include <shardkit/backend/threads/deadlock_watch.hpp>
 #include <shardkit/backend/threads/group.hpp>
 #include <shardkit/backend/threads/group_list.hpp>
+#include <shardkit/backend/threads/late_watch.hpp>
 #include <shardkit/backend/threads/launch_options.hpp>
 #include <shardkit/backend/threads/rank_state.hpp>
 #include <shardkit/backend/threads/wait_record.hpp>
 #include <shardkit/backend/threads/wait_word.hpp>
 #include <shardkit/comm/stream.hpp>
+#include <shardkit/comm/who_is_missing.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/bounded_wait.hpp>
 #include <shardkit/detail/concat.hpp>
@@ -112,7 +115,7 @@ class World {
         Progress progress = word.poll(target, handle.thread->spins);
         if (progress == Progress::pending) {
             WaitRecord& record = handle.thread->record;
-            record.begin(word, target, waiting);
+            record.begin(word, target);
             progress = word.block(target);
             record.end();
         }
@@ -165,21 +168,28 @@ class World {
         rank_failed(rank, error.what());
     }
 
-    /// Returns when every rank has ended; detects deadlocks meanwhile.
+    /// Returns when every rank has ended. Meanwhile it finds deadlocks and late ranks, and writes the ranks' records.
     void watch() {
-        DeadlockWatch deadlocks(std::span<const RankState>(states_.get(), ranks_));
+        DeadlockWatch deadlocks(all_states());
+        LateWatch late(all_states(), options_);
+        const auto deadlock_check = shardkit::detail::bounded_wait(options_.deadlock_check);
         std::unique_lock lock(mutex_);
+        // The system clock is used because thread sanitizers know its wait; a clock that jumps only delays a check.
+        auto next_check = std::chrono::system_clock::now() + deadlock_check;
         while (running_ > 0) {
-            // The system clock is used because thread sanitizers know its wait; a clock that jumps only delays a
-            // check.
-            const auto next_look =
-                std::chrono::system_clock::now() + shardkit::detail::bounded_wait(options_.deadlock_check);
+            const auto next_look = std::min(next_check, std::chrono::system_clock::now() + late.interval());
             if (ended_.wait_until(lock, next_look) == std::cv_status::no_timeout || running_ == 0) { continue; }
-            if (auto found = deadlocks.look()) {
-                if (!failure_) { failure_ = std::move(found); }
-                poison_all();
+            if (std::chrono::system_clock::now() >= next_check) {
+                if (deadlocks.look()) { give_up("deadlock", late.missing(), late); }
+                next_check = std::chrono::system_clock::now() + deadlock_check;
+            }
+            if (failure_) {
+                late.write(failure_->rank, failure_->text);
+            } else if (const auto found = late.look()) {
+                give_up("", *found, late);
             }
         }
+        if (failure_) { late.write(failure_->rank, failure_->text); }
     }
 
   private:
@@ -189,7 +199,23 @@ class World {
             throw_invalid_argument(where, "threads: deadlock_check of ", options.deadlock_check.count(),
                                    " ms, expected at least 1");
         }
+        for (const std::chrono::milliseconds each : {options.timeout, options.finish_timeout}) {
+            if (each.count() <= 0) {
+                throw_invalid_argument(where, "threads: a timeout of ", each.count(), " ms, expected at least 1");
+            }
+        }
         return ranks;
+    }
+
+    std::span<const RankState> all_states() const noexcept { return {states_.get(), ranks_}; }
+    /// Ends all ranks because of ranks that do not come. @pre the mutex is held
+    void give_up(const char* what, const MissingRanks& missing, LateWatch& late) {
+        if (!failure_) {
+            failure_.emplace(Failure{missing.ranks.empty() ? 0 : missing.ranks.front(),
+                                     shardkit::detail::concat(what, *what == '\0' ? "" : ": ", missing.text)});
+            late.write_missing(failure_->text);
+        }
+        poison_all();
     }
 
     static std::vector<std::size_t> everybody(std::size_t ranks) {

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <shardkit/backend/threads/launch_options.hpp>
+#include <shardkit/backend/threads/rank_state.hpp>
+#include <shardkit/comm/rank_record.hpp>
+#include <shardkit/comm/record_files.hpp>
+#include <shardkit/comm/who_is_missing.hpp>
+#include <shardkit/detail/bounded_wait.hpp>
+#include <shardkit/detail/concat.hpp>
+#include <shardkit/detail/ticks.hpp>
+
+namespace shardkit::threads::detail {
+
+/// Looks at the ranks' flight recorders: finds ranks that are late, and writes the records. The launching thread uses
+/// it, and holds the World's mutex, so that no rank ends meanwhile.
+class LateWatch {
+  public:
+    LateWatch(std::span<const RankState> states, const LaunchOptions& options) : states_(states), options_(options) {
+        if (!options.record.empty()) { signal_.emplace(); }
+    }
+
+    /// Returns how long it may not be asked.
+    std::chrono::milliseconds interval() const noexcept {
+        const auto shortest = shardkit::detail::bounded_wait(std::min(options_.timeout, options_.finish_timeout));
+        const auto quarter = std::max(shortest / 4, std::chrono::milliseconds(1));
+        return options_.record.empty() ? quarter : std::min(quarter, std::chrono::milliseconds(50));
+    }
+    /// Checks once. Returns who is missing when a timeout has passed.
+    std::optional<MissingRanks> look() {
+        const std::uint32_t asked = shardkit::detail::record_requests.load(std::memory_order_relaxed);
+        if (std::exchange(asked_, asked) != asked) { write_all(states_.size(), "asked for"); }
+        const std::uint64_t enter = nanoseconds(options_.timeout);
+        const std::uint64_t finish = nanoseconds(options_.finish_timeout);
+        const auto waits = [&](const RankState& state) {
+            return state.fate == Fate::running && state.journal.waits_longer_than(std::min(enter, finish) / 2);
+        };
+        if (std::none_of(states_.begin(), states_.end(), waits)) {
+            warned_ = false;
+            return std::nullopt;
+        }
+        MissingRanks found = missing();
+        if (found.entering > enter || found.finishing > finish) {
+            const bool entering = found.entering > enter;
+            found.text = shardkit::detail::concat(
+                "not every rank has ", entering ? "entered" : "finished", " a call within ",
+                entering ? options_.timeout.count() : options_.finish_timeout.count(), " ms: ", found.text);
+            if (options_.on_late) { options_.on_late(found.text); }
+            return found;
+        }
+        if ((found.entering > enter / 2 || found.finishing > finish / 2) && !std::exchange(warned_, true) &&
+            options_.on_late) {
+            options_.on_late(shardkit::detail::concat("late: ", found.text));
+        }
+        return std::nullopt;
+    }
+
+    MissingRanks missing() { return who_is_missing(taken_ = records(states_.size(), {})); }
+    /// Writes what `missing` looked at last: before the ranks are told, and go on.
+    void write_missing(const std::string& why) noexcept {
+        if (options_.record.empty() || std::exchange(written_, true)) { return; }
+        try {
+            for (RankRecord& record : taken_) {
+                if (record.why.empty()) { record.why = why; }
+                write_record(options_.record, record);
+            }
+        } catch (...) {}  // NOLINT(bugprone-empty-catch): the error that is told has another reason
+    }
+    /// Writes the records once, after the failure of rank `rank`.
+    void write(std::size_t rank, const std::string& why) noexcept {
+        if (!std::exchange(written_, true)) { write_all(rank, why); }
+    }
+
+  private:
+    static std::uint64_t nanoseconds(std::chrono::milliseconds time) noexcept {
+        return static_cast<std::uint64_t>(std::chrono::nanoseconds(shardkit::detail::bounded_wait(time)).count());
+    }
+    std::vector<RankRecord> records(std::size_t of, const std::string& why) const {
+        std::vector<RankRecord> all;
+        for (std::size_t rank = 0; rank < states_.size(); ++rank) {
+            const RankState& state = states_[rank];
+            const char* const fate = state.fate == Fate::running    ? ""
+                                     : state.fate == Fate::returned ? "its function has returned"
+                                                                    : "its function has failed";
+            all.push_back({"threads", rank, states_.size(), rank == of || *fate == '\0' ? why : fate,
+                           state.fate != Fate::running, shardkit::detail::TickClock::since_1970(),
+                           state.journal.recent_calls()});
+        }
+        return all;
+    }
+    void write_all(std::size_t of, const std::string& why) noexcept {
+        if (options_.record.empty()) { return; }
+        try {
+            for (const RankRecord& record : records(of, why)) { write_record(options_.record, record); }
+        } catch (...) {}  // NOLINT(bugprone-empty-catch): the error that is told has another reason
+    }
+
+    std::span<const RankState> states_;
+    const LaunchOptions& options_;
+    std::optional<shardkit::detail::RecordSignal> signal_;
+    std::uint32_t asked_ = shardkit::detail::record_requests.load(std::memory_order_relaxed);
+    std::vector<RankRecord> taken_;
+    bool warned_ = false;
+    bool written_ = false;
+};
+
+}  // namespace shardkit::threads::detail

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <csignal>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <shardkit/comm/rank_record.hpp>
+#include <shardkit/core/error.hpp>
+#include <shardkit/core/json_reader.hpp>
+#include <shardkit/core/source_location.hpp>
+#include <shardkit/detail/concat.hpp>
+
+namespace shardkit {
+
+namespace detail {
+
+/// Counts the requests to write records; a signal handler may add to it.
+inline std::atomic<std::uint32_t> record_requests{0};
+static_assert(std::atomic<std::uint32_t>::is_always_lock_free);
+
+/// Takes SIGUSR1 as a request for records while it lives, unless the program has a handler of its own.
+class RecordSignal {
+  public:
+    RecordSignal() {
+        const std::lock_guard lock(mutex);
+        if (users++ > 0) { return; }
+        struct sigaction now {};
+        if (sigaction(SIGUSR1, nullptr, &now) != 0 || (now.sa_flags & SA_SIGINFO) != 0 || now.sa_handler != SIG_DFL) {
+            return;
+        }
+        struct sigaction ours {};
+        ours.sa_handler = [](int) { record_requests.fetch_add(1, std::memory_order_relaxed); };
+        ours.sa_flags = SA_RESTART;
+        sigemptyset(&ours.sa_mask);
+        taken = sigaction(SIGUSR1, &ours, nullptr) == 0;
+    }
+    RecordSignal(const RecordSignal&) = delete;
+    RecordSignal& operator=(const RecordSignal&) = delete;
+    ~RecordSignal() {
+        const std::lock_guard lock(mutex);
+        if (--users > 0 || !std::exchange(taken, false)) { return; }
+        std::signal(SIGUSR1, SIG_DFL);
+    }
+
+  private:
+    static inline std::mutex mutex;
+    static inline std::size_t users = 0;
+    static inline bool taken = false;
+};
+
+}  // namespace detail
+
+/// Asks every World of this process that has a prefix for its files to write its ranks' records soon. A signal
+/// handler may call it.
+inline void request_records() noexcept { detail::record_requests.fetch_add(1, std::memory_order_relaxed); }
+
+/// Returns the name of a rank's file: "PREFIX-rank-3.json".
+inline std::string record_file(std::string_view prefix, std::size_t rank) {
+    return detail::concat(prefix, "-rank-", rank, ".json");
+}
+
+/// Writes a record to its file: whole, or not at all. Another file of that name is replaced.
+/// @throws FileError
+inline void write_record(std::string_view prefix, const RankRecord& record,
+                         SourceLocation where = SourceLocation::current()) {
+    const std::string path = record_file(prefix, record.rank);
+    const std::string temporary = detail::concat(path, ".tmp-", static_cast<std::uint64_t>(getpid()));
+    const std::string text = to_json(record);
+    std::FILE* const file = std::fopen(temporary.c_str(), "wb");
+    bool whole = file != nullptr && std::fwrite(text.data(), 1, text.size(), file) == text.size();
+    whole = file != nullptr && std::fclose(file) == 0 && whole;
+    if (!whole || std::rename(temporary.c_str(), path.c_str()) != 0) {
+        std::remove(temporary.c_str());
+        throw FileError(path, "a flight record could not be written", where);
+    }
+}
+
+/// Reads a record from a file.
+/// @throws FileError
+inline RankRecord read_record(const std::string& path, SourceLocation where = SourceLocation::current()) {
+    std::string text;
+    std::FILE* const file = std::fopen(path.c_str(), "rb");
+    if (file == nullptr) { throw FileError(path, "cannot be opened", where); }
+    char part[1U << 14U];
+    for (std::size_t got = 0; (got = std::fread(part, 1, sizeof part, file)) > 0;) { text.append(part, got); }
+    const bool whole = std::ferror(file) == 0;
+    std::fclose(file);
+    if (!whole) { throw FileError(path, "cannot be read", where); }
+    try {
+        return detail::record_of(text);
+    } catch (const detail::JsonError& error) {
+        throw FileError(path, detail::concat("byte ", error.at, ": ", error.what), where);
+    }
+}
+
+namespace detail {
+
+/// Writes the record of one rank of a process of its own: when it is asked for, by a thread that looks every
+/// `interval`, and when another rank of the job has found that something is wrong, which a file says that all see.
+class RecordWriter {
+  public:
+    static constexpr std::chrono::milliseconds interval{50};
+
+    /// @param take  returns the rank's record; called by any thread
+    RecordWriter(std::string prefix, std::size_t rank, std::size_t ranks, std::function<RankRecord()> take)
+        : prefix_(std::move(prefix)), rank_(rank), ranks_(ranks), take_(std::move(take)) {
+        if (prefix_.empty()) { return; }
+        begun_ = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
+        std::remove(record_file(prefix_, rank_).c_str());
+        thread_ = std::thread([this] { look(); });
+    }
+    RecordWriter(const RecordWriter&) = delete;
+    RecordWriter& operator=(const RecordWriter&) = delete;
+    ~RecordWriter() {
+        if (!thread_.joinable()) { return; }
+        {
+            const std::lock_guard lock(mutex_);
+            ends_ = true;
+        }
+        woken_.notify_one();
+        thread_.join();
+    }
+
+    /// Writes the record, and tells the other ranks to write theirs. A file that cannot be written is no failure of
+    /// its own: the error that is told has another reason.
+    void tell(std::string_view why) noexcept {
+        if (prefix_.empty()) { return; }
+        write(why);
+        const std::lock_guard lock(mutex_);
+        if (std::FILE* const mark = std::fopen(trouble().c_str(), "wb")) { std::fclose(mark); }
+    }
+    /// Returns the records that the ranks of the job have written since this one began, after waiting for them at
+    /// most `within`.
+    std::vector<RankRecord> collect(std::chrono::milliseconds within) const noexcept;
+
+  private:
+    std::string trouble() const { return concat(prefix_, "-trouble"); }
+    bool is_new(const std::string& path) const noexcept {
+        struct stat found {};
+        return stat(path.c_str(), &found) == 0 && found.st_mtime >= begun_;
+    }
+    void write(std::string_view why) noexcept {
+        try {
+            RankRecord record = take_();
+            record.why = why;
+            const std::lock_guard lock(mutex_);
+            write_record(prefix_, record);
+        } catch (...) {}  // NOLINT(bugprone-empty-catch): see tell
+    }
+    void look() noexcept {
+        const RecordSignal signal;
+        std::uint32_t seen = record_requests.load(std::memory_order_relaxed);
+        bool told = false;
+        std::unique_lock lock(mutex_);
+        while (!woken_.wait_until(lock, std::chrono::system_clock::now() + interval, [&] { return ends_; })) {
+            lock.unlock();
+            const std::uint32_t asked = record_requests.load(std::memory_order_relaxed);
+            const bool trouble_now = !told && is_new(trouble());
+            if (asked != seen || trouble_now) {
+                write(trouble_now ? "another rank of the job has a failure" : "asked for");
+            }
+            told = told || trouble_now;
+            seen = asked;
+            lock.lock();
+        }
+    }
+
+    std::string prefix_;
+    std::size_t rank_;
+    std::size_t ranks_;
+    std::function<RankRecord()> take_;
+    std::time_t begun_ = 0;
+    std::mutex mutex_;
+    std::condition_variable woken_;
+    bool ends_ = false;
+    std::thread thread_;
+};
+
+}  // namespace detail
+
+}  // namespace shardkit

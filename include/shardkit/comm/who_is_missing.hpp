@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <shardkit/comm/call.hpp>
+#include <shardkit/comm/journal.hpp>
+#include <shardkit/comm/rank_record.hpp>
+#include <shardkit/comm/verb.hpp>
+#include <shardkit/detail/concat.hpp>
+
+namespace shardkit {
+
+/// What the records of the ranks say about a call that does not end.
+struct MissingRanks {
+    std::vector<std::size_t> ranks;  ///< that others wait for, and that wait for nobody themselves; or all that wait
+    std::string text;                ///< a few lines for a person
+    std::uint64_t entering = 0;      ///< nanoseconds of the longest wait for a rank that has not entered a call
+    std::uint64_t finishing = 0;     ///< nanoseconds of the longest wait in a call that all have entered
+};
+
+namespace detail {
+
+/// Returns "rank 2" or "ranks 0-1, 3-63".
+inline std::string ranks_text(std::vector<std::size_t> ranks) {
+    std::sort(ranks.begin(), ranks.end());
+    std::string text = ranks.size() == 1 ? "rank " : "ranks ";
+    for (std::size_t i = 0; i < ranks.size();) {
+        std::size_t last = i;
+        while (last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1) { ++last; }
+        text += concat(i == 0 ? "" : ", ", ranks[i], last == i ? "" : concat("-", ranks[last]));
+        i = last + 1;
+    }
+    return text;
+}
+
+/// Finds out from the records of ranks, of which some may lack, who waits for whom.
+class WhoIsMissing {
+  public:
+    explicit WhoIsMissing(const std::vector<RankRecord>& records) {
+        std::size_t ranks = 0;
+        for (const RankRecord& record : records) { ranks = std::max({ranks, record.ranks, record.rank + 1}); }
+        records_.resize(ranks);
+        for (const RankRecord& record : records) { records_[record.rank] = &record; }
+        for (const RankRecord& record : records) {
+            for (const RecentCall& call : record.calls) {
+                if (is_message(call)) { continue; }
+                const Key key = key_of(call);
+                made_[key].emplace_back(record.rank, &call);
+                if (call.begun == 0) { continue; }  // behind others, on a stream
+                std::uint64_t& entered = entered_[{record.rank, key.first}];
+                entered = std::max(entered, call.sequence + 1);
+            }
+        }
+        for (const RankRecord& record : records) {
+            for (const RecentCall& call : record.calls) {
+                // The call in which a rank ended with an exception is where it waited.
+                const bool ended_in = record.ended && &call == &record.calls.back();
+                if (call.done == 0 && call.begun != 0 && (!call.failed || ended_in)) { add_wait(record.rank, call); }
+            }
+        }
+    }
+
+    MissingRanks find() {
+        MissingRanks found;
+        add_order(found.text);
+        std::vector<std::size_t> roots;
+        for (const Wait& wait : waits_) {
+            for (const std::size_t rank : wait.needs) {
+                if (!waits(rank)) { add(roots, rank); }
+            }
+        }
+        // First come the waits for ranks that wait for nobody: they are the reason of the others.
+        std::stable_sort(waits_.begin(), waits_.end(), [&](const Wait& a, const Wait& b) {
+            return std::pair(!needs_any(a, roots), a.since) < std::pair(!needs_any(b, roots), b.since);
+        });
+        if (!roots.empty()) {
+            const Wait& first = waits_.front();
+            add_line(found.text, concat(ranks_text(first.needs), " ", first.needs.size() == 1 ? "has" : "have",
+                                        " not entered ", text_of(*first.call)));
+        } else if (!waits_.empty() &&
+                   std::all_of(waits_.begin(), waits_.end(), [](const Wait& wait) { return wait.needs.empty(); })) {
+            add_line(found.text, "all ranks have entered, and not all have finished");
+        } else if (!waits_.empty()) {
+            add_line(found.text, "no rank can go on: each waits for another one");
+        }
+        std::size_t lines = 0;
+        for (const Wait& wait : waits_) {
+            if (++lines > most_lines) { break; }
+            add_line(found.text,
+                     concat("  ", ranks_text(wait.ranks), wait.ranks.size() == 1 ? " waits in " : " wait in ",
+                            text_of(*wait.call), " since ", seconds(wait.since),
+                            wait.needs.empty() ? "" : concat(", for ", ranks_text(wait.needs))));
+        }
+        if (lines > most_lines) { add_line(found.text, "  and others wait in other calls"); }
+        lines = 0;
+        for (const std::size_t rank : roots) {
+            if (++lines <= most_lines) { add_line(found.text, concat("  rank ", rank, " ", state_of(rank))); }
+        }
+        for (const Wait& wait : waits_) {
+            std::uint64_t& longest = wait.needs.empty() ? found.finishing : found.entering;
+            longest = std::max(longest, wait.since);
+        }
+        if (!waits_.empty()) { add_last(*waits_.front().call, found.text); }
+        if (found.text.empty()) { found.text = "no call is open: what was called is over"; }
+        found.ranks = roots;
+        if (roots.empty()) {
+            for (const Wait& wait : waits_) {
+                for (const std::size_t rank : wait.ranks) { add(found.ranks, rank); }
+            }
+        }
+        std::sort(found.ranks.begin(), found.ranks.end());
+        return found;
+    }
+
+  private:
+    static constexpr std::size_t most_lines = 8;
+
+    /// A collective, the same on all of its ranks: the place of axes and ranks in groups_, and the call's number.
+    using Key = std::pair<std::size_t, std::uint64_t>;
+    /// What each rank called there.
+    using Made = std::vector<std::pair<std::size_t, const RecentCall*>>;
+    struct Group {
+        std::string axes;
+        std::vector<std::size_t> members;
+    };
+    struct Wait {
+        const RecentCall* call;
+        std::vector<std::size_t> ranks;  // that wait in it
+        std::vector<std::size_t> needs;  // ranks that have not entered it
+        std::uint64_t since;             // nanoseconds
+    };
+
+    static bool is_message(const RecentCall& call) noexcept { return detail::is_message(call.signature.verb); }
+    Key key_of(const RecentCall& call) {
+        const std::vector<std::size_t>& members = call.members ? *call.members : nobody_;
+        const auto found = std::find_if(groups_.begin(), groups_.end(), [&](const Group& group) {
+            return group.axes == call.axes && group.members == members;
+        });
+        const auto which = static_cast<std::size_t>(found - groups_.begin());
+        if (found == groups_.end()) { groups_.push_back({call.axes, members}); }
+        return {which, call.sequence};
+    }
+    static std::string text_of(const RecentCall& call) {
+        const std::string text = describe(call.signature, call.where, call.subject);
+        return is_message(call) ? concat(text, " (over ", call.axes, ")")
+                                : concat(text, " (call ", call.sequence, " over ", call.axes, ")");
+    }
+    static std::string seconds(std::uint64_t nanoseconds) {
+        char digits[40];
+        std::snprintf(digits, sizeof digits, "%.3f s", static_cast<double>(nanoseconds) * 1e-9);
+        return digits;
+    }
+    static void add(std::vector<std::size_t>& all, std::size_t one) {
+        if (std::find(all.begin(), all.end(), one) == all.end()) { all.push_back(one); }
+    }
+    static void add_line(std::string& text, const std::string& line) {
+        text += concat(text.empty() ? "" : "\n", line);
+    }
+    static bool needs_any(const Wait& wait, const std::vector<std::size_t>& ranks) {
+        return std::any_of(wait.needs.begin(), wait.needs.end(), [&](std::size_t rank) {
+            return std::find(ranks.begin(), ranks.end(), rank) != ranks.end();
+        });
+    }
+    bool waits(std::size_t rank) const {
+        return std::any_of(waits_.begin(), waits_.end(), [&](const Wait& wait) {
+            return std::find(wait.ranks.begin(), wait.ranks.end(), rank) != wait.ranks.end();
+        });
+    }
+
+    void add_wait(std::size_t rank, const RecentCall& call) {
+        const std::uint64_t taken = records_[rank]->taken;
+        const std::uint64_t since = taken - std::min(taken, call.given);
+        if (is_message(call)) {
+            std::vector<std::size_t> peer;
+            if (call.members && call.signature.argument < call.members->size()) {
+                peer.push_back((*call.members)[call.signature.argument]);
+            }
+            waits_.push_back({&call, {rank}, peer, since});
+            return;
+        }
+        for (Wait& known : waits_) {
+            if (!is_message(*known.call) && key_of(*known.call) == key_of(call)) {
+                known.ranks.push_back(rank);
+                known.since = std::max(known.since, since);
+                return;
+            }
+        }
+        std::vector<std::size_t> needs;
+        const Key key = key_of(call);
+        for (const std::size_t member : groups_[key.first].members) {
+            const auto entered = entered_.find({member, key.first});
+            if (entered == entered_.end() || entered->second <= call.sequence) { needs.push_back(member); }
+        }
+        waits_.push_back({&call, {rank}, needs, since});
+    }
+    std::string state_of(std::size_t rank) const {
+        const RankRecord* const record = rank < records_.size() ? records_[rank] : nullptr;
+        if (record == nullptr) {
+            return "has left no record: its process is gone, or was stopped before it could write one";
+        }
+        if (record->ended) { return record->why.empty() ? "has returned" : concat("has ended: ", record->why); }
+        if (record->calls.empty()) { return "has made no call yet: it computes, or is in a loop"; }
+        const RecentCall& last = record->calls.back();
+        const std::uint64_t at = std::max(last.given, last.done);
+        return concat("makes no call since ", seconds(record->taken - std::min(record->taken, at)),
+                      ": it computes, or is in a loop; its last one was ", text_of(last));
+    }
+
+    /// Adds the first call in which ranks differ.
+    void add_order(std::string& text) const {
+        const Made* first = nullptr;
+        for (const auto& each : made_) {
+            const Made& made = each.second;
+            const auto differs = [&](const auto& one) { return !same(*one.second, *made.front().second); };
+            if (std::none_of(made.begin(), made.end(), differs)) { continue; }
+            if (first == nullptr || made.front().second->given < first->front().second->given) { first = &made; }
+        }
+        if (first == nullptr) { return; }
+        std::vector<std::pair<const RecentCall*, std::vector<std::size_t>>> sides;
+        for (const auto& each : *first) {
+            const RecentCall& call = *each.second;
+            const auto side =
+                std::find_if(sides.begin(), sides.end(), [&](const auto& one) { return same(*one.first, call); });
+            if (side == sides.end()) {
+                sides.push_back({&call, {each.first}});
+            } else {
+                side->second.push_back(each.first);
+            }
+        }
+        std::stable_sort(sides.begin(), sides.end(),
+                         [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });
+        const bool few = sides.front().second.size() < sides.back().second.size();
+        add_line(text, few ? concat(ranks_text(sides.front().second), " left the order of calls over ",
+                                    first->front().second->axes)
+                           : concat("the ranks differ in the order of calls over ", first->front().second->axes));
+        for (const auto& [call, ranks] : sides) {
+            add_line(text, concat("  ", ranks_text(ranks), " called ", text_of(*call)));
+        }
+    }
+    /// Returns whether two ranks' calls are one collective.
+    static bool same(const RecentCall& a, const RecentCall& b) noexcept {
+        Signature as_b = a.signature;
+        if (a.signature.verb != Verb::broadcast) { as_b.argument = b.signature.argument; }
+        return as_b == b.signature;
+    }
+    /// Adds the last call that all members had finished, over the ranks of `call`.
+    void add_last(const RecentCall& call, std::string& text) {
+        const std::size_t group = key_of(call).first;
+        const RecentCall* last = nullptr;
+        for (const auto& each : made_) {
+            if (each.first.first != group || each.second.size() < groups_[group].members.size()) { continue; }
+            const auto is_over = [](const auto& one) { return one.second->done != 0; };
+            if (std::all_of(each.second.begin(), each.second.end(), is_over)) { last = each.second.front().second; }
+        }
+        if (last != nullptr) {
+            add_line(text, concat("  the last call that all have finished there: ", text_of(*last)));
+        }
+    }
+
+    std::vector<const RankRecord*> records_;  // by rank; null where there is none
+    std::vector<Group> groups_;
+    std::map<Key, Made> made_;
+    std::map<std::pair<std::size_t, std::size_t>, std::uint64_t>
+        entered_;  // by rank and group: the last call, plus 1
+    const std::vector<std::size_t> nobody_;
+    std::vector<Wait> waits_;
+};
+
+}  // namespace detail
+
+/// Says in a few lines who waits where and since when, who has not come, who left the order of calls, and which call
+/// all had finished. Records of some ranks may lack: then they are named as those that left none.
+/// Cost:    the square of the ranks at most, and some milliseconds for 64 of them
+inline MissingRanks who_is_missing(const std::vector<RankRecord>& records) {
+    return detail::WhoIsMissing(records).find();
+}
+
+}  // namespace shardkit

@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include <shardkit/comm/call.hpp>
+#include <shardkit/comm/journal.hpp>
+#include <shardkit/comm/rank_record.hpp>
+#include <shardkit/comm/record_files.hpp>
+#include <shardkit/comm/who_is_missing.hpp>
+#include <shardkit/core/error.hpp>
+
+#include "temporary_folder.hpp"
+
+namespace recorder_test {
+
+namespace {
+
+using namespace shardkit;
+
+Call call(Verb verb, std::size_t count, std::uint32_t line = 1) {
+    return {{verb, ElementType::fp32, ElementType::fp32, ReduceOp::sum, 0, count, 0}, 4 * count, {"train.cpp", line}};
+}
+
+/// Some ranks, of which each makes calls that end or do not.
+struct Ranks {
+    explicit Ranks(std::size_t size) : journals(size), members(size) {
+        for (std::size_t i = 0; i < size; ++i) { members[i] = i; }
+    }
+    /// Lets a rank make a call, which is over if `ends`.
+    void make(std::size_t rank, const Call& made, bool ends = true, const char* axes = "world") {
+        Journal& journal = journals[rank];
+        journal.begin(journal.label(axes, members), made);
+        if (ends) { journal.end(journal.label(axes, members), made, 0); }
+    }
+    RankRecord record(std::size_t rank) const {
+        return {
+            "test", rank, journals.size(), "", false, detail::TickClock::since_1970(), journals[rank].recent_calls()};
+    }
+    MissingRanks missing() const {
+        std::vector<RankRecord> records;
+        for (std::size_t rank = 0; rank < journals.size(); ++rank) { records.push_back(record(rank)); }
+        return who_is_missing(records);
+    }
+
+    std::vector<Journal> journals;
+    std::vector<std::size_t> members;
+};
+
+bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+}  // namespace
+
+TEST_CASE("Recorder: times of a call are in order, and those of a queued one are its thread's") {
+    Journal journal;
+    const std::uint64_t before = detail::TickClock::since_1970();
+    const CommunicatorLabel& dp = journal.label("dp", std::array<std::size_t, 2>{3, 5});
+    const Call ended = call(Verb::all_gather, 10);
+    journal.begin(dp, ended);
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    journal.end(dp, ended, 40);
+    const Call queued = call(Verb::barrier, 0);
+    journal.begin(dp, queued);
+    journal.recorder().queue(queued);
+    journal.end(dp, queued, 0);
+    std::vector<RecentCall> calls = journal.recent_calls();
+    REQUIRE(calls.size() == 2);
+    CHECK(calls[0].payload == 40);
+    CHECK(calls[0].sequence == 0);
+    CHECK(*calls[0].members == std::vector<std::size_t>{3, 5});
+    CHECK(calls[0].given + 1'000'000'000 > before);
+    CHECK(calls[0].done > calls[0].begun + 10'000'000);
+    CHECK(calls[0].done < calls[0].begun + 10'000'000'000);
+    CHECK(calls[1].sequence == 1);
+    CHECK(calls[1].given != 0);
+    CHECK(calls[1].begun == 0);
+    CHECK(calls[1].done == 0);
+    CHECK(journal.waits_longer_than(0));
+    CHECK(!journal.waits_longer_than(60'000'000'000));
+    std::thread([&] {
+        journal.recorder().begun(queued.number);
+        journal.recorder().done(queued.number);
+    }).join();
+    calls = journal.recent_calls();
+    CHECK(calls[1].begun != 0);
+    CHECK(calls[1].done != 0);
+    CHECK(!journal.waits_longer_than(0));
+}
+
+TEST_CASE("Recorder: a call that fails is over, and a queued one that has left the ring changes no other") {
+    Journal journal;
+    const CommunicatorLabel& dp = journal.label("dp");
+    const Call fails = call(Verb::all_reduce, 3);
+    journal.begin(dp, fails);
+    journal.recorder().close(fails);
+    CHECK(journal.recent_calls().back().failed);
+    CHECK(!journal.waits_longer_than(0));
+    const Call queued = call(Verb::all_gather, 1);
+    journal.begin(dp, queued);
+    journal.recorder().queue(queued);
+    for (std::uint64_t i = 0; i < detail::Recorder::kept; ++i) { journal.begin(dp, call(Verb::barrier, 0)); }
+    journal.recorder().done(queued.number);
+    for (const RecentCall& each : journal.recent_calls()) { CHECK(each.done == 0); }
+}
+
+TEST_CASE("Recorder: another thread reads whole calls while the rank makes them") {
+    Journal journal;
+    const CommunicatorLabel& dp = journal.label("dp", std::array<std::size_t, 1>{7});
+    std::atomic<bool> over{false};
+    std::thread rank([&] {
+        for (std::size_t i = 0; i < 200'000 || !over; ++i) {
+            const Call made = call(Verb::all_gather, i, static_cast<std::uint32_t>(i));
+            journal.begin(dp, made);
+            journal.end(dp, made, 0);
+            if (i % 256 == 0) { std::this_thread::yield(); }
+        }
+    });
+    while (journal.recorder().count() == 0) { std::this_thread::yield(); }
+    std::size_t read = 0;
+    for (int looks = 0; looks < 200; ++looks) {
+        for (const RecentCall& each : journal.recent_calls()) {
+            const auto count = static_cast<std::uint32_t>(each.signature.count);
+            if (each.where.line != count || each.payload != 4 * each.signature.count ||
+                each.sequence != each.number || each.number != each.signature.count) {
+                FAIL("a torn call");
+            }
+            ++read;
+        }
+    }
+    over = true;
+    rank.join();
+    CHECK(read > 0);
+}
+
+TEST_CASE("RankRecord: what is written is read again") {
+    const temporary_folder::Folder folder;
+    Ranks ranks(2);
+    ranks.make(0, call(Verb::all_gather, 10));
+    Call sum = call(Verb::all_reduce, std::size_t{1} << 40U);
+    const CallSubject& subject = ranks.journals[0].subject("'blocks.\"0\"' gradients");
+    sum.subject = &subject;
+    sum.signature.subject = subject.hash;
+    sum.signature.argument = ~std::uint64_t{0};
+    sum.signature.op = ReduceOp::max;
+    sum.signature.out = ElementType::bf16;
+    ranks.make(0, sum, false, "dp x \xff");
+    RankRecord record = ranks.record(0);
+    record.why = "line 1\nline 2";
+    const std::string prefix = folder.file("run");
+    write_record(prefix, record);
+    const RankRecord read = read_record(record_file(prefix, 0));
+    CHECK(read.engine == "test");
+    CHECK(read.ranks == 2);
+    CHECK(read.why == record.why);
+    CHECK(read.taken == record.taken);
+    REQUIRE(read.calls.size() == 2);
+    for (std::size_t i = 0; i < 2; ++i) {
+        const RecentCall& a = record.calls[i];
+        const RecentCall& b = read.calls[i];
+        CHECK(a.signature == b.signature);
+        CHECK(a.given == b.given);
+        CHECK(a.done == b.done);
+        CHECK(a.payload == b.payload);
+        CHECK(a.subject == b.subject);
+        CHECK(std::string(a.where.file) == b.where.file);
+        CHECK(*a.members == *b.members);
+    }
+    CHECK(read.calls[1].axes == "dp x ?");  // no UTF-8
+    CHECK_THROWS_AS(read_record(prefix), FileError);
+    CHECK_THROWS_AS(write_record(folder.file("none/run"), record), FileError);
+}
+
+TEST_CASE("who_is_missing: a rank that computes, on 2 to 64 ranks") {
+    for (const std::size_t size : {2U, 3U, 64U}) {
+        Ranks ranks(size);
+        for (std::size_t rank = 0; rank < size; ++rank) {
+            ranks.make(rank, call(Verb::barrier, 0, 5));
+            if (rank != 1) { ranks.make(rank, call(Verb::all_gather, 10, 6), false); }
+        }
+        const MissingRanks found = ranks.missing();
+        CAPTURE(found.text);
+        CHECK(found.ranks == std::vector<std::size_t>{1});
+        CHECK(has(found.text, "rank 1 has not entered all_gather of 10 fp32 at train.cpp:6 (call 1 over world)"));
+        CHECK(has(found.text, size == 2   ? "rank 0 waits in "
+                              : size == 3 ? "ranks 0, 2 wait in "
+                                          : "ranks 0, 2-63 wait in "));
+        CHECK(has(found.text, "rank 1 makes no call since "));
+        CHECK(has(found.text,
+                  "the last call that all have finished there: barrier at train.cpp:5 (call 0 over world)"));
+        CHECK(found.entering > 0);
+        CHECK(found.finishing == 0);
+    }
+}
+
+TEST_CASE("who_is_missing: ranks without a record, that wait elsewhere, and that left the order") {
+    Ranks ranks(4);
+    for (std::size_t rank = 0; rank < 3; ++rank) { ranks.make(rank, call(Verb::barrier, 0), false); }
+    MissingRanks found = who_is_missing({ranks.record(0), ranks.record(1), ranks.record(2)});
+    CAPTURE(found.text);
+    CHECK(found.ranks == std::vector<std::size_t>{3});
+    CHECK(has(found.text, "rank 3 has left no record"));
+
+    Ranks ordered(3);
+    for (std::size_t rank = 0; rank < 3; ++rank) {
+        ordered.make(rank, rank == 2 ? call(Verb::reduce_scatter, 12, 9) : call(Verb::all_gather, 12, 8), false);
+    }
+    found = ordered.missing();
+    CHECK(has(found.text,
+              "rank 2 left the order of calls over world\n  rank 2 called reduce_scatter sum of 12 fp32 at "
+              "train.cpp:9 (call 0 over world)\n  ranks 0-1 called all_gather of 12 fp32 at train.cpp:8 "
+              "(call 0 over world)"));
+
+    Ranks crossed(2);
+    crossed.make(0, call(Verb::barrier, 0, 1), false, "tp");
+    crossed.make(1, call(Verb::barrier, 0, 2), false, "dp");
+    found = crossed.missing();
+    CHECK(has(found.text, "no rank can go on: each waits for another one"));
+    CHECK(has(found.text, "rank 0 waits in barrier at train.cpp:1 (call 0 over tp)"));
+    CHECK(has(found.text, ", for rank 1"));
+    CHECK(found.ranks == std::vector<std::size_t>{0, 1});
+
+    Ranks unfinished(2);
+    for (std::size_t rank = 0; rank < 2; ++rank) { unfinished.make(rank, call(Verb::barrier, 0), rank == 1); }
+    found = unfinished.missing();
+    CHECK(has(found.text, "all ranks have entered, and not all have finished"));
+    CHECK(found.finishing > 0);
+    CHECK(found.entering == 0);
+}
+
+}  // namespace recorder_test
