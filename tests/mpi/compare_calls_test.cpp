@@ -37,7 +37,7 @@ using namespace mpi_test;
 using Comm = mpi::Communicator<>;
 
 /// Of two hosts at least, or of ranks that share no memory.
-constexpr mpi::Options ways[] = {{.ranks_per_host = 1}, {.ranks_per_host = 2}, {.shared_memory = false}};
+const mpi::Options ways[] = {{.ranks_per_host = 1}, {.ranks_per_host = 2}, {.shared_memory = false}};
 constexpr std::size_t many = 6000;
 
 mpi::Options with(mpi::Options options, CompareCalls when) {

@@ -21,8 +21,10 @@
 #include <shardkit/backend/mpi/run.hpp>
 #include <shardkit/comm/all_gather.hpp>
 #include <shardkit/comm/all_reduce.hpp>
+#include <shardkit/comm/barrier.hpp>
 #include <shardkit/comm/reduce_scatter.hpp>
 #include <shardkit/comm/send_receive.hpp>
+#include <shardkit/comm/split.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/optim/sgd.hpp>
 #include <shardkit/param/tensor_list.hpp>
@@ -137,6 +139,19 @@ void go_wrong(Rank& rank, std::string_view how) {
         sk::receive(rank.world(), std::span<double>(&value, 1), culprit, {});
     }
     if (how == "too_late") { std::this_thread::sleep_for(std::chrono::seconds(mine ? 3 : 0)); }
+    if (how == "loop" && mine) {
+        for (volatile bool on = true; on;) {}
+    }
+    if (how == "order") {
+        const auto tp = sk::split(rank.world(), 0, rank.rank(), "tp");
+        const auto dp = sk::split(rank.world(), 0, rank.rank(), "dp");
+        sk::barrier(mine ? tp : dp, {});
+        sk::barrier(mine ? dp : tp, {});
+    }
+    if (how == "size") {
+        std::vector<double> values(mine ? 5 : 4);
+        sk::all_reduce_in_place(rank.world(), sk::ReduceOp::sum, std::span(values), {});
+    }
     if (how == "late") { std::this_thread::sleep_for(std::chrono::milliseconds(mine ? 1500 : 0)); }
     for (int i = 0; i < 3; ++i) { reduce(rank); }
 }
@@ -207,6 +222,11 @@ int main(int count, char** arguments) {
         return std::find(arguments + std::min(count, 2), arguments + count, word) != arguments + count;
     };
     const bool overlap = given("overlap");
+    std::string record;  // "record=PREFIX"
+    for (int i = 2; i < count; ++i) {
+        if (std::string_view(arguments[i]).starts_with("record=")) { record = arguments[i] + 7; }
+    }
+    const bool brief = how == "too_late" || how == "loop" || how == "order";
     try {
         const auto run = [&](std::size_t ranks) {
             sk::mpi::run(
@@ -214,7 +234,9 @@ int main(int count, char** arguments) {
                 {.overlap = overlap,
                  .ranks_per_host = how == "hide" ? std::size_t{2} : std::size_t{0},
                  .compare_calls = given("each_step") ? sk::CompareCalls::each_step : sk::CompareCalls::each_call,
-                 .timeout = std::chrono::milliseconds(how == "too_late" ? 300 : 20000)});
+                 .timeout = std::chrono::milliseconds(brief ? 300 : 20000),
+                 .on_late = [](const std::string& text) { std::fprintf(stderr, "%s\n", text.c_str()); },
+                 .record = record});
         };
         if (how == "no_environment") {
             run(1);

@@ -40,7 +40,7 @@ using namespace mpi_test;
 using Comm = mpi::Communicator<>;
 
 /// Every way in which two lanes can go.
-constexpr mpi::Options lanes[] = {
+const mpi::Options lanes[] = {
     {.overlap = true},
     {.overlap = true, .shared_memory = false},
     {.overlap = true, .ranks_per_host = 1},

@@ -35,7 +35,7 @@ void with_world(const sk::mpi::Options& options, F f) {
 
 /// Every way in which a World can do the same: with a thread of its own, through shared memory or messages, between
 /// hosts, without comparing calls, in small blocks and pieces that MPI's counts could hold many times over.
-inline constexpr sk::mpi::Options ways[] = {
+inline const sk::mpi::Options ways[] = {
     {},
     {.overlap = true},
     {.overlap = true, .separate_reductions = false},

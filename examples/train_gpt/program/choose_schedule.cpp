@@ -62,7 +62,7 @@ ChosenSchedule automatic(const Options& options, const sk::Schedule& step,
     }
     const sk::TimeModel links{sk::TimeModel::links(link)};
     const auto batches = sk::batch_seconds(matrices, mesh, links, {.cost = operations_per_second});
-    const sk::StepCosts costs{seconds, links, engine, 0, batches};
+    const sk::StepCosts costs{.groups = seconds, .links = links, .engine = engine, .batches = batches};
     const bool fits = !memory.limited || memory.none <= memory.most;
     const double of_none = waited(step, false, groups, mesh, costs);
     const Candidate* best = nullptr;

@@ -104,6 +104,13 @@ void add_flags(program::Flags& flags) {
     flags.add("--verify-every", "N",
               "compare what several ranks hold after every N steps, and end with what differs; 0 for never [0]");
     flags.add("--sample", "N", "generate N bytes after training [0]");
+    flags.add("--deadline", "SECONDS",
+              "end the run when a rank waits for so long for others in a call, and name those; warn after half of it "
+              "[threads: never; mpi: 600]");
+    flags.add(
+        "--record", "PREFIX",
+        "write each rank's last calls to PREFIX-rank-N.json when a rank fails, a deadline passes or SIGUSR1 comes, "
+        "for who_is_missing");
     add_checkpoint_flags(flags);
 }
 
@@ -122,6 +129,26 @@ void read_checkpoint_flags(const program::Flags& flags, Options& o) {
     require("--save-every", "--save", !o.save.empty());
     require("--keep", "--save", !o.save.empty());
     require("--names", "--save or --init", !o.save.empty() || !o.init.empty());
+}
+
+/// Reads what is told about ranks that others wait for.
+void read_record_flags(const program::Flags& flags, Options& o) {
+    program::read_not_negative(flags, "--deadline", o.deadline);
+    if (flags.is_given("--deadline") && o.deadline < 0.001) {
+        throw program::InputError("--deadline: expected a millisecond or more");
+    }
+    program::read_file(flags, "--record", o.record);
+    for (const char* const flag : {"--deadline", "--record"}) {
+        if (flags.is_given(flag) && o.engine == EngineKind::self) {
+            throw program::InputError(std::string(flag) +
+                                      " with --engine self, whose rank waits for nobody: expected threads or mpi");
+        }
+    }
+    std::error_code unknown;
+    const fs::path folder = fs::path(o.record).parent_path();
+    if (!folder.empty() && !fs::is_directory(folder, unknown)) {
+        throw program::InputError("--record '" + o.record + "': expected a folder that exists before the prefix");
+    }
 }
 
 /// Refuses slices that the ranks or the batch cannot have.
@@ -280,6 +307,7 @@ std::optional<Options> parse_command_line(int count, const char* const* argument
     }
     program::read_count(flags, "--sample", o.sample, 0);
     read_checkpoint_flags(flags, o);
+    read_record_flags(flags, o);
     read_replay(flags, o);
     validate_files(o);
     o.action = flags.is_given("--plan") ? Options::Action::plan : Options::Action::train;

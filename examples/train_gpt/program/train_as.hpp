@@ -25,6 +25,7 @@ Results train_as(const Job& job) {
         sk::threads::LaunchOptions launch;
         // Where ranks use all processors, threads that communicate would wait for one.
         if (job.chosen.ahead && job.options.spare_processor) { launch.overlap = sk::threads::Overlap::threads; }
+        set_deadline(job.options, launch);
         sk::threads::run(ranks, on_rank, rank_options(job), launch);
     }
     return results;

@@ -18,6 +18,7 @@ Results train_mpi(const Job& job) {
     options.overlap = job.chosen.ahead;
     // Ranks that follow a schedule have compared it, and what it does not say they compare in each step.
     if (job.chosen.schedule) { options.compare_calls = sk::CompareCalls::each_step; }
+    set_deadline(job.options, options);
     sk::mpi::run(
         sk::DeviceMesh(mesh.dp, mesh.tp, mesh.cp),
         [&](auto& rank) {

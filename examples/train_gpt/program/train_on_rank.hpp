@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <optional>
 #include <span>
 #include <stdexcept>
@@ -26,6 +27,18 @@
 #include "trainer.hpp"
 
 namespace train_gpt {
+
+/// Sets the times after which ranks give up, and where they write their last calls, for either engine.
+template <class EngineOptions>
+void set_deadline(const Options& options, EngineOptions& engine) {
+    if (options.deadline > 0) {
+        constexpr double longest = 1e12;  // milliseconds, some thirty years
+        engine.timeout = std::chrono::milliseconds(static_cast<long long>(std::min(options.deadline * 1e3, longest)));
+        engine.finish_timeout = engine.timeout;
+    }
+    engine.record = options.record;
+    engine.on_late = [](const std::string& text) { std::fprintf(stderr, "train_gpt: %s\n", text.c_str()); };
+}
 
 /// Of a rank whose steps follow a schedule the buffers that windows share serve between the steps alone.
 inline sk::RankOptions rank_options(const Job& job) { return {.in_flight = job.chosen.schedule ? 1U : 2U}; }

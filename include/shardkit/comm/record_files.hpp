@@ -8,6 +8,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <ctime>
+#include <exception>
 #include <functional>
 #include <mutex>
 #include <string>
@@ -19,11 +21,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <shardkit/comm/journal.hpp>
 #include <shardkit/comm/rank_record.hpp>
+#include <shardkit/comm/who_is_missing.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/core/json_reader.hpp>
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/detail/concat.hpp>
+#include <shardkit/detail/ticks.hpp>
 
 namespace shardkit {
 
@@ -116,9 +121,16 @@ class RecordWriter {
   public:
     static constexpr std::chrono::milliseconds interval{50};
 
-    /// @param take  returns the rank's record; called by any thread
-    RecordWriter(std::string prefix, std::size_t rank, std::size_t ranks, std::function<RankRecord()> take)
-        : prefix_(std::move(prefix)), rank_(rank), ranks_(ranks), take_(std::move(take)) {
+    /// Begins for a rank's journal, which must outlive it. An empty prefix: nothing is written.
+    /// @param refresh  called by any thread before the journal is read
+    RecordWriter(const char* engine, std::string prefix, std::size_t rank, std::size_t ranks, const Journal& journal,
+                 std::function<void()> refresh = {})
+        : engine_(engine),
+          prefix_(std::move(prefix)),
+          rank_(rank),
+          ranks_(ranks),
+          journal_(journal),
+          refresh_(std::move(refresh)) {
         if (prefix_.empty()) { return; }
         begun_ = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
         std::remove(record_file(prefix_, rank_).c_str());
@@ -136,17 +148,43 @@ class RecordWriter {
         thread_.join();
     }
 
-    /// Writes the record, and tells the other ranks to write theirs. A file that cannot be written is no failure of
-    /// its own: the error that is told has another reason.
-    void tell(std::string_view why) noexcept {
-        if (prefix_.empty()) { return; }
-        write(why);
-        const std::lock_guard lock(mutex_);
+    /// Writes the record, the first time, and tells the other ranks to write theirs. A file that cannot be written is
+    /// no failure of its own: the error that is told has another reason.
+    /// @param ended  whether the rank's function has ended
+    void tell(std::string_view why, bool ended = false) noexcept {
+        if (prefix_.empty() || told_.exchange(true)) { return; }
+        write(why, ended);
         if (std::FILE* const mark = std::fopen(trouble().c_str(), "wb")) { std::fclose(mark); }
     }
-    /// Returns the records that the ranks of the job have written since this one began, after waiting for them at
-    /// most `within`.
-    std::vector<RankRecord> collect(std::chrono::milliseconds within) const noexcept;
+    /// Tells likewise that the exception which is being handled ends the rank's function.
+    void tell_exception() noexcept {
+        try {
+            throw;
+        } catch (const std::exception& error) { tell(error.what(), true); } catch (...) {
+            tell("an exception that is no std::exception", true);
+        }
+    }
+    /// Tells why this rank gives up, waits for the others' records for a short time, and returns who is missing.
+    /// Without files it does not know, and returns no text.
+    MissingRanks missing(std::string_view why) noexcept {
+        if (prefix_.empty()) { return {}; }
+        tell(why);
+        try {
+            std::vector<RankRecord> records;
+            for (auto waited = std::chrono::milliseconds(0); waited < 6 * interval; waited += interval / 5) {
+                records.clear();
+                for (std::size_t rank = 0; rank < ranks_; ++rank) {
+                    const std::string path = record_file(prefix_, rank);
+                    if (is_new(path)) { records.push_back(read_record(path)); }
+                }
+                if (records.size() == ranks_) { break; }
+                std::this_thread::sleep_for(interval / 5);
+            }
+            MissingRanks found = who_is_missing(records);
+            found.text = concat(": ", found.text);
+            return found;
+        } catch (...) { return {}; }
+    }
 
   private:
     std::string trouble() const { return concat(prefix_, "-trouble"); }
@@ -154,40 +192,42 @@ class RecordWriter {
         struct stat found {};
         return stat(path.c_str(), &found) == 0 && found.st_mtime >= begun_;
     }
-    void write(std::string_view why) noexcept {
+    void write(std::string_view why, bool ended) noexcept {
         try {
-            RankRecord record = take_();
-            record.why = why;
+            if (refresh_) { refresh_(); }
             const std::lock_guard lock(mutex_);
-            write_record(prefix_, record);
+            write_record(prefix_, {engine_, rank_, ranks_, std::string(why), ended, TickClock::since_1970(),
+                                   journal_.recent_calls()});
         } catch (...) {}  // NOLINT(bugprone-empty-catch): see tell
     }
     void look() noexcept {
         const RecordSignal signal;
         std::uint32_t seen = record_requests.load(std::memory_order_relaxed);
-        bool told = false;
         std::unique_lock lock(mutex_);
         while (!woken_.wait_until(lock, std::chrono::system_clock::now() + interval, [&] { return ends_; })) {
             lock.unlock();
             const std::uint32_t asked = record_requests.load(std::memory_order_relaxed);
-            const bool trouble_now = !told && is_new(trouble());
-            if (asked != seen || trouble_now) {
-                write(trouble_now ? "another rank of the job has a failure" : "asked for");
+            if (!told_ && is_new(trouble()) && !told_.exchange(true)) {
+                write("another rank of the job has a failure", false);
+            } else if (asked != seen) {
+                write("asked for", false);
             }
-            told = told || trouble_now;
             seen = asked;
             lock.lock();
         }
     }
 
+    const char* engine_;
     std::string prefix_;
     std::size_t rank_;
     std::size_t ranks_;
-    std::function<RankRecord()> take_;
+    const Journal& journal_;
+    std::function<void()> refresh_;
     std::time_t begun_ = 0;
     std::mutex mutex_;
     std::condition_variable woken_;
     bool ends_ = false;
+    std::atomic<bool> told_{false};
     std::thread thread_;
 };
 

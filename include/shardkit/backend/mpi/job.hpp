@@ -5,6 +5,7 @@
 #include <shardkit/backend/mpi/host.hpp>
 #include <shardkit/backend/mpi/options.hpp>
 #include <shardkit/backend/mpi/turns.hpp>
+#include <shardkit/comm/record_files.hpp>
 
 namespace shardkit::mpi::detail {
 
@@ -17,6 +18,7 @@ struct Job {
     Host host;
     Farewells farewells;
     Turns turns;
+    shardkit::detail::RecordWriter* records = nullptr;  ///< the World's
 };
 
 }  // namespace shardkit::mpi::detail

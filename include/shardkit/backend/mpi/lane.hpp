@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <thread>
 #include <vector>
@@ -71,7 +72,7 @@ class Lane {
     /// members.
     /// @throws as Watch::look
     void await(const Call& call, std::span<MPI_Request> requests, std::optional<std::size_t> peer = {}) {
-        Watch watch(call, peer, job_);
+        Watch watch(call, peer, job_, job_.options.timeout);
         for (std::uint32_t looks = 1;; ++looks) {
             int ended = 0;
             call.mpi().check(
@@ -93,7 +94,7 @@ class Lane {
         ProcessWord& word = call.channel.block->word;
         shared::detail::Progress seen = word.poll(target, word_spins_);
         if (seen == shared::detail::Progress::pending) {
-            Watch watch(call, {}, job_);
+            Watch watch(call, {}, job_, job_.options.timeout);
             try {
                 seen = word.block(target, [&] { watch.look(); });
             } catch (...) {
@@ -108,7 +109,7 @@ class Lane {
     /// Waits for the exit likewise. Exits are counted even if a member has given up.
     void await_exit(const Call& call, std::uint32_t target) {
         ProcessWord& word = call.channel.block->word;
-        Watch watch(call, {}, job_);
+        Watch watch(call, {}, job_, job_.options.finish_timeout);
         try {
             word.wait_for_exit(target, word_spins_, [&] { watch.look(); });
         } catch (...) {
@@ -119,10 +120,11 @@ class Lane {
     }
     [[noreturn]] void throw_given_up(const Call& call) {
         // Throws the reason, if this rank can see it.
-        Watch(call, {}, job_).look();
+        Watch(call, {}, job_, job_.options.timeout).look();
         const std::size_t peer = call.group.world_ranks[call.group.neighbours()[call.channel.block->who_gave_up()]];
-        throw PeerError("mpi", call.doing(), peer,
-                        shardkit::detail::concat("rank ", peer, " has given up waiting for a rank of this group"),
+        const std::string why =
+            shardkit::detail::concat("rank ", peer, " has given up waiting for a rank of this group");
+        throw PeerError("mpi", call.doing(), peer, shardkit::detail::concat(why, Watch::missing(job_, why).text),
                         call.where);
     }
 

@@ -3,6 +3,8 @@
 
 #include <chrono>
 #include <cstddef>
+#include <functional>
+#include <string>
 
 #include <shardkit/backend/mpi/api.hpp>
 #include <shardkit/comm/compare_calls.hpp>
@@ -38,6 +40,15 @@ struct Options {
 
     /// The longest time that a rank waits for its peers to make the same call.
     std::chrono::milliseconds timeout = std::chrono::minutes(10);
+    /// The longest time that a rank waits for its peers to finish a call that all of its host have entered.
+    std::chrono::milliseconds finish_timeout = std::chrono::minutes(10);
+    /// Called once for each call in which a rank waits for half of such a time, with a text that says where; in the
+    /// thread that makes the rank's calls. It must not throw.
+    std::function<void(const std::string& text)> on_late{};
+    /// Where the rank's last calls are written, "PREFIX-rank-0.json" and so on: when a rank of the job fails or a
+    /// time above has passed, and on SIGUSR1, unless the program handles it. Where all ranks see these files, which a
+    /// thread of each rank looks for, the error says who is missing. Empty: nowhere.
+    std::string record{};
 
     /// The memory in which a rank receives its peers' addends, for each thread that makes MPI calls; at least 1 KiB
     /// for each rank.

@@ -35,6 +35,7 @@ void run(Mesh mesh, F&& f, RankOptions rank_options = {}, const Options& options
         f(rank);
         world.drain();
     } catch (...) {
+        world.record_exception();
         const detail::Group& everybody = world.world_group();
         detail::abort_job(everybody.rank, everybody.size());
     }

@@ -4,10 +4,12 @@
 #include <chrono>
 #include <cstddef>
 #include <optional>
+#include <string>
 
 #include <shardkit/backend/mpi/group.hpp>
 #include <shardkit/backend/mpi/job.hpp>
 #include <shardkit/backend/mpi/turns.hpp>
+#include <shardkit/comm/who_is_missing.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/bounded_wait.hpp>
 #include <shardkit/detail/concat.hpp>
@@ -18,12 +20,13 @@ namespace shardkit::mpi::detail {
 class Watch {
   public:
     /// Watches one wait. `peer` is the member that the wait depends on; without it, all members. The arguments must
-    /// outlive it.
-    Watch(const Call& call, std::optional<std::size_t> peer, Job& job) : call_(call), peer_(peer), job_(job) {}
+    /// outlive it. `limit` is Options::timeout or Options::finish_timeout.
+    Watch(const Call& call, std::optional<std::size_t> peer, Job& job, std::chrono::milliseconds limit)
+        : call_(call), peer_(peer), job_(job), limit_(shardkit::detail::bounded_wait(limit)) {}
 
     /// Checks once.
     /// @throws PeerError when a rank that is needed has returned, or its process has ended; CommError after
-    /// Options::timeout
+    /// the limit
     void look() {
         const Clock::time_point now = Clock::now();
         if (!begin_) { begin_ = now; }
@@ -49,17 +52,33 @@ class Watch {
                 if (at_processes) { throw_if_ended(member); }
             }
         }
-        if (now - *begin_ > shardkit::detail::bounded_wait(job_.options.timeout)) {
-            throw CommError("mpi", call_.doing(),
-                            shardkit::detail::concat("not every rank has made this call within ",
-                                                     job_.options.timeout.count(), " ms"),
-                            call_.where);
+        if (now - *begin_ > limit_) { throw_late(); }
+        if (!warned_ && now - *begin_ > limit_ / 2) {
+            warned_ = true;
+            if (job_.options.on_late) {
+                job_.options.on_late(shardkit::detail::concat("late: ", doing_late(limit_ / 2)));
+            }
         }
+    }
+    /// Returns who is missing, from the ranks' files; nothing without them.
+    static MissingRanks missing(Job& job, const std::string& why) {
+        return job.records == nullptr ? MissingRanks{} : job.records->missing(why);
     }
 
   private:
     using Clock = std::chrono::steady_clock;
 
+    std::string doing_late(std::chrono::milliseconds after) const {
+        return shardkit::detail::concat("not every rank has made ", call_.doing(), " at ", call_.where.file, ":",
+                                        call_.where.line, " after ", after.count(), " ms");
+    }
+    [[noreturn]] void throw_late() const {
+        const MissingRanks found = missing(job_, doing_late(limit_));
+        const std::string text =
+            shardkit::detail::concat("not every rank has made this call within ", limit_.count(), " ms", found.text);
+        if (found.ranks.empty()) { throw CommError("mpi", call_.doing(), text, call_.where); }
+        throw PeerError("mpi", call_.doing(), found.ranks.front(), text, call_.where);
+    }
     [[noreturn]] void throw_returned(std::size_t member) const {
         const std::size_t gone = call_.group.world_ranks[member];
         const std::size_t self = call_.group.world_ranks[call_.group.rank];
@@ -77,6 +96,8 @@ class Watch {
     const Call& call_;
     std::optional<std::size_t> peer_;
     Job& job_;
+    std::chrono::milliseconds limit_;
+    bool warned_ = false;
     std::optional<Clock::time_point> begin_;
     Clock::time_point looked_at_processes_{};
     std::optional<Clock::time_point> peer_left_;

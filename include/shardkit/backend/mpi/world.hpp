@@ -30,6 +30,7 @@
 #include <shardkit/comm/call.hpp>
 #include <shardkit/comm/compare_calls.hpp>
 #include <shardkit/comm/journal.hpp>
+#include <shardkit/comm/record_files.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/memory/host_buffer.hpp>
 #include <shardkit/rank/streams.hpp>
@@ -84,6 +85,9 @@ class World {
         });
         finished_ = true;
     }
+
+    /// Writes this rank's record, if Options::record says where, because of the exception that is being handled.
+    void record_exception() noexcept { records_->tell_exception(); }
 
     detail::Group& world_group() noexcept { return groups_.front(); }
     const detail::Group& world_group() const noexcept { return groups_.front(); }
@@ -225,6 +229,8 @@ class World {
         for (std::size_t i = 0; i < lanes; ++i) { lanes_.add(job_, ranks); }
         add_group(std::move(everybody), making, where);
         job_.farewells.open(detail::OwnedComm(duplicate_of(comm, making, where)), ranks);
+        records_.emplace("mpi", options.record, static_cast<std::size_t>(rank), ranks, journal_);
+        job_.records = &*records_;
         find_hosts(where);
         if (!options.overlap) { return; }
         if (lanes > 1 && level(where) < ThreadLevel::multiple) { job_.turns.require(); }
@@ -296,6 +302,7 @@ class World {
     detail::Job job_;
     std::deque<detail::Group> groups_;  // a deque, because communicators point into it
     Journal journal_;
+    std::optional<shardkit::detail::RecordWriter> records_;
     std::optional<MPI_Errhandler> users_handler_;
     detail::Lanes lanes_;  // last: their threads use all the others
 };

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <iterator>
 #include <memory>
 #include <span>
@@ -27,6 +28,7 @@
 #include <shardkit/backend/nccl/scope.hpp>
 #include <shardkit/backend/nccl/shrink.hpp>
 #include <shardkit/comm/journal.hpp>
+#include <shardkit/comm/record_files.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/detail/bounded_wait.hpp>
@@ -51,10 +53,17 @@ class Connections : public LiveGroups, private gpu::Watch {
     /// The number of events of each of a World's timelines that are known to have happened.
     using Progress = std::array<std::uint64_t, 6>;
 
-    Connections(std::chrono::milliseconds timeout, bool survivable, int device)
-        : LiveGroups(device, survivable), timeout_(shardkit::detail::bounded_wait(timeout)) {}
+    Connections(const Options& options, int device)
+        : LiveGroups(device, options.survivable),
+          on_late_(options.on_late),
+          timeout_(shardkit::detail::bounded_wait(options.timeout)) {}
     Connections(const Connections&) = delete;
     Connections& operator=(const Connections&) = delete;
+
+    /// Writes this rank's record, if Options::record says where, because of the exception that is being handled.
+    void record_exception() noexcept {
+        if (records_ != nullptr) { records_->tell_exception(); }
+    }
 
     /// Returns the journal of the verbs that are given to a stream.
     Journal& journal() noexcept { return journal_; }
@@ -173,6 +182,9 @@ class Connections : public LiveGroups, private gpu::Watch {
   protected:
     ~Connections() = default;
 
+    /// Says who writes this rank's records; null before and after its life.
+    void set_records(shardkit::detail::RecordWriter* records) noexcept { records_ = records; }
+
     /// Deregisters memory before it is freed: from communicators of the user, which live on, and with `own` from this
     /// World's too, as NCCL 2.28.3 to 2.29.3 do not free the windows of a communicator that they destroy.
     /// @throws CommError
@@ -207,11 +219,11 @@ class Connections : public LiveGroups, private gpu::Watch {
         for (const gpu::detail::Backoff backoff;; backoff.rest()) {
             const ncclResult_t state = state_of(group, doing, where);
             if (state != ncclInProgress) { return state; }
-            if (Clock::now() - begin > timeout_) {
-                fail(doing,
-                     shardkit::detail::concat("not every rank has made this call within ", timeout_.count(), " ms (",
-                                              nccl_call, ")", last_calls(journal_)),
-                     where);
+            if (is_late(begin, doing, where)) {
+                fail_late(doing,
+                          shardkit::detail::concat("not every rank has made this call within ", timeout_.count(),
+                                                   " ms (", nccl_call, ")"),
+                          where);
             }
         }
     }
@@ -319,6 +331,23 @@ class Connections : public LiveGroups, private gpu::Watch {
     /// thread.
     virtual bool progressed(Progress& seen) noexcept = 0;
 
+    /// Returns whether a wait has taken too long; warns after half of the time.
+    bool is_late(Clock::time_point begin, std::string_view doing, SourceLocation where) {
+        const auto waited = Clock::now() - begin;
+        if (waited <= timeout_ / 2) {
+            warned_ = false;
+        } else if (!std::exchange(warned_, true) && on_late_) {
+            on_late_(shardkit::detail::concat("late: ", doing, " at ", where.file, ":", where.line,
+                                              " is not over after ", timeout_.count() / 2, " ms"));
+        }
+        return waited > timeout_;
+    }
+    /// Fails with this rank's last calls and, if the ranks write files, who is missing.
+    [[noreturn]] void fail_late(std::string_view doing, const std::string& why, SourceLocation where) {
+        const MissingRanks found = records_ == nullptr ? MissingRanks{} : records_->missing(why);
+        fail(doing, shardkit::detail::concat(why, last_calls(journal_), found.text), where);
+    }
+
     void begin() noexcept override { wait_began_ = Clock::now(); }
     void poll(SourceLocation where) override {
         constexpr const char* doing = "synchronize";
@@ -336,12 +365,12 @@ class Connections : public LiveGroups, private gpu::Watch {
                      where);
             }
         }
-        if (Clock::now() - wait_began_ > timeout_) {
-            fail(doing,
-                 shardkit::detail::concat("the stream's work is not over after ", timeout_.count(),
-                                          " ms in which nothing was done: a rank is gone, or has not made its calls",
-                                          last_calls(journal_)),
-                 where);
+        if (is_late(wait_began_, doing, where)) {
+            fail_late(
+                doing,
+                shardkit::detail::concat("the stream's work is not over after ", timeout_.count(),
+                                         " ms in which nothing was done: a rank is gone, or has not made its calls"),
+                where);
         }
     }
 
@@ -352,6 +381,9 @@ class Connections : public LiveGroups, private gpu::Watch {
     }
     Scope scope_;
     Journal journal_;
+    shardkit::detail::RecordWriter* records_ = nullptr;
+    std::function<void(const std::string&)> on_late_;
+    bool warned_ = false;
     std::chrono::milliseconds timeout_;
     bool finished_ = false;
     GroupErrors* collected_ = nullptr;  // where verbs are started together

@@ -5,6 +5,8 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <string>
 #include <string_view>
 
 #include <cuda_runtime_api.h>
@@ -88,6 +90,13 @@ struct Options {
     /// streams happens, so that much work is no failure. It also counts while the host does not wait, or is blocked
     /// in a launch, and a verb is under way.
     std::chrono::milliseconds timeout = std::chrono::minutes(10);
+
+    /// Called with a text when half of that time has passed in a wait. It must not throw.
+    std::function<void(const std::string& text)> on_late{};
+    /// Where the rank's last calls are written, "PREFIX-rank-0.json" and so on: when a rank fails or the timeout has
+    /// passed, and on SIGUSR1, unless the program handles it. Where all ranks see these files, which a thread of each
+    /// rank looks for, the error of the timeout says who is missing. Empty: nowhere.
+    std::string record{};
 
     /// The largest number of verbs that the host gives to the GPU before it waits for the first of them, at least 1.
     /// Thereby it notices that a peer is gone even in a loop that never waits otherwise. A launch of a CUDA graph

@@ -31,6 +31,7 @@ void run(Mesh mesh, World& world, F&& f, RankOptions rank_options = {},
         world.streams().communication.synchronize(where);
         world.streams().reduction.synchronize(where);
     } catch (...) {
+        world.record_exception();
         world.abort();
         throw;
     }

@@ -35,6 +35,7 @@
 #include <shardkit/backend/nccl/verb_order.hpp>
 #include <shardkit/comm/compare_calls.hpp>
 #include <shardkit/comm/cost.hpp>
+#include <shardkit/comm/record_files.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/policy/offload.hpp>
 #include <shardkit/rank/context.hpp>
@@ -98,7 +99,8 @@ class World final : public detail::Connections {
         } else if (sound) {
             say("it did not finish(): ended by exit() perhaps, or by another thread than its own");
         }
-        stall_watch_.reset();
+        if (records_ && scope().unwinds()) { records_->tell("an exception has ended its World", true); }
+        end_watches();
         const bool exits = !finished() && scope().exits();
         if (!finished() && !exits) { abort(); }
         const bool borrows = std::ranges::any_of(
@@ -263,8 +265,7 @@ class World final : public detail::Connections {
     static constexpr const char* making = "World";
 
     World(const Options& options, std::size_t ranks, std::size_t rank, SourceLocation where)
-        : detail::Connections(options.timeout, options.survivable,
-                              gpu::detail::device_or_current(options.device, where)),
+        : detail::Connections(options, gpu::detail::device_or_current(options.device, where)),
           options_(options),
           device_(gpu::detail::device_or_current(options.device, where)),
           ranks_(ranks),
@@ -278,6 +279,10 @@ class World final : public detail::Connections {
         options_ = detail::with_room_for_two(options_, device_, ranks, where);
         const gpu::detail::DeviceGuard guard(device_, where);
         resources_ = std::make_unique<detail::Resources>(options_, device_, ranks, watch(), where);
+        // What the host has not waited for may be over by now.
+        records_.emplace("nccl", options_.record, rank, ranks, journal(),
+                         [this] { static_cast<void>(order_.is_behind()); });
+        set_records(&*records_);
         if (ranks == 1) { return; }
         stall_watch_.emplace(
             device_, options_.timeout, acts(),
@@ -307,6 +312,12 @@ class World final : public detail::Connections {
         welcome(group, where);
     }
 
+    /// Ends the threads that look at this World.
+    void end_watches() noexcept {
+        stall_watch_.reset();
+        set_records(nullptr);
+        records_.reset();
+    }
     static void say(const char* what) { std::fprintf(stderr, "shardkit: the end of an nccl::World: %s\n", what); }
     /// Leaves memory behind, as freeing it would wait for work on the GPU.
     void leave_behind() noexcept {
@@ -347,6 +358,7 @@ class World final : public detail::Connections {
     detail::VerbOrder order_;
     std::unique_ptr<detail::Resources> resources_;
     std::unique_ptr<detail::Comparison> comparison_;
+    std::optional<shardkit::detail::RecordWriter> records_;
     std::optional<detail::StallWatch> stall_watch_;  // ends first, as it uses the others; none where there is no peer
 };
 
