@@ -65,7 +65,7 @@ std::pair<std::vector<rank_checks::Outcome>, MissingRanks> recorded(std::size_t 
 
 TEST_CASE("nccl: a rank that computes for too long is named in the errors of all others, and in the files") {
     for (const std::size_t ranks : {2U, 5U}) {
-        const auto [outcomes, files] = recorded(ranks, [&](const Comm& world, const std::atomic<bool>& over) {
+        const auto told = recorded(ranks, [&](const Comm& world, const std::atomic<bool>& over) {
             const auto stream = verb_values::Bench<Comm>::stream(world);
             auto values = world.buffer<float>(4 * ranks);
             barrier(world, stream);
@@ -78,35 +78,35 @@ TEST_CASE("nccl: a rank that computes for too long is named in the errors of all
         });
         for (std::size_t rank = 0; rank < ranks; ++rank) {
             CAPTURE(rank);
-            CAPTURE(outcomes[rank].text);
-            CHECK(outcomes[rank].kind == Kind::comm);
+            CAPTURE(told.first[rank].text);
+            CHECK(told.first[rank].kind == Kind::comm);
             if (rank == 1) { continue; }
-            CHECK(contains(outcomes[rank].text, ": rank 1 has not entered all_gather of 4 fp32 at "));
-            CHECK(contains(outcomes[rank].text, "(call 1 over world)"));
+            CHECK(contains(told.first[rank].text, ": rank 1 has not entered all_gather of 4 fp32 at "));
+            CHECK(contains(told.first[rank].text, "(call 1 over world)"));
         }
-        CAPTURE(files.text);
-        CHECK(files.ranks == std::vector<std::size_t>{1});
-        CHECK(contains(files.text, "rank 1 has not entered all_gather of 4 fp32 at "));
-        CHECK(contains(files.text, "its last one was barrier at "));
+        CAPTURE(told.second.text);
+        CHECK(told.second.ranks == std::vector<std::size_t>{1});
+        CHECK(contains(told.second.text, "rank 1 has not entered all_gather of 4 fp32 at "));
+        CHECK(contains(told.second.text, "its last one was barrier at "));
     }
 }
 
 TEST_CASE("nccl: ranks that use two groups in different orders are told which each waits in") {
-    const auto [outcomes, files] = recorded(2, [&](const Comm& world, const std::atomic<bool>&) {
+    const auto told = recorded(2, [&](const Comm& world, const std::atomic<bool>&) {
         const auto stream = verb_values::Bench<Comm>::stream(world);
         const Comm tp = split(world, 0, world.rank(), "tp");
         const Comm dp = split(world, 0, world.rank(), "dp");
         barrier(world.rank() == 0 ? tp : dp, stream);
         stream.synchronize();
     });
-    for (const auto& seen : outcomes) {
+    for (const auto& seen : told.first) {
         CAPTURE(seen.text);
         CHECK(seen.kind == Kind::comm);
     }
-    CAPTURE(files.text);
-    CHECK(contains(files.text, "no rank can go on: each waits for another one"));
-    CHECK(contains(files.text, "rank 0 waits in barrier at "));
-    CHECK(contains(files.text, "(call 0 over dp)"));
+    CAPTURE(told.second.text);
+    CHECK(contains(told.second.text, "no rank can go on: each waits for another one"));
+    CHECK(contains(told.second.text, "rank 0 waits in barrier at "));
+    CHECK(contains(told.second.text, "(call 0 over dp)"));
 }
 
 }  // namespace late_test
