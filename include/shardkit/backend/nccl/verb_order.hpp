@@ -43,7 +43,7 @@ class VerbOrder {
     /// Orders verbs, with the host at most `ahead` of them ahead of the GPU.
     /// @throws std::invalid_argument when `ahead` is 0
     VerbOrder(std::size_t ahead, shardkit::detail::Recorder& recorder, SourceLocation where)
-        : marks_(ahead), recorder_(recorder) {
+        : recorder_(recorder), marks_(ahead) {
         if (ahead == 0) { throw_invalid_argument(where, "nccl::Options: verbs_ahead is 0, expected at least 1"); }
     }
 
@@ -108,7 +108,7 @@ class VerbOrder {
 
     shardkit::detail::Recorder& recorder_;
     std::uint64_t recorded_ = 0;  // calls that belong to earlier marks
-    mutable std::mutex mutex_;  // of marks_, which another thread reads
+    mutable std::mutex mutex_;    // of marks_, which another thread reads
 
     std::vector<std::optional<Mark>> marks_;  // a ring buffer
     std::size_t given_ = 0;                   // number of marks so far

@@ -194,7 +194,7 @@ class World final : public detail::Connections {
         act();
         if (failed() || finished()) { require_usable(call.doing(), call.where); }
         order_.wait_for_room(streams(), call.where);
-        return order_.next(stream, runs_beside(stream), number);
+        return order_.next(stream, runs_beside(stream));
     }
     /// Counts the launch of a CUDA graph with verbs as a verb on `stream`, for a loop that never waits otherwise: see
     /// Options::verbs_ahead.
