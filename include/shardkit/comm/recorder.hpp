@@ -20,8 +20,8 @@ struct CommunicatorLabel;
 namespace shardkit::detail {
 
 /// The flight recorder of one rank: its last calls over groups of more than one rank. Nothing else in the library
-/// keeps calls. The rank's thread begins calls; a thread that runs them for it may end them; any thread may read
-/// them. Cost:    less than 30 ns for a call, and no allocation after it was made
+/// keeps calls. The rank's thread begins them; a thread that runs them for it may end them; any thread may read them.
+/// Cost:    less than 30 ns for a call, and no allocation after it was made
 class Recorder {
   public:
     /// The number of calls that it keeps.

@@ -344,8 +344,7 @@ class Connections : public LiveGroups, private gpu::Watch {
     }
     /// Fails with this rank's last calls and, if the ranks write files, who is missing.
     [[noreturn]] void fail_late(std::string_view doing, const std::string& why, SourceLocation where) {
-        const MissingRanks found = records_ == nullptr ? MissingRanks{} : records_->missing(why);
-        fail(doing, shardkit::detail::concat(why, last_calls(journal_), found.text), where);
+        fail(doing, why + last_calls(journal_) + (records_ == nullptr ? "" : records_->missing(why).text), where);
     }
 
     void begin() noexcept override { wait_began_ = Clock::now(); }
