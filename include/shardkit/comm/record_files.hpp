@@ -156,6 +156,8 @@ class RecordWriter {
         write(why, ended);
         if (std::FILE* const mark = std::fopen(trouble().c_str(), "wb")) { std::fclose(mark); }
     }
+    /// Says that the rank's function has returned: records from now on say so.
+    void returned() noexcept { returned_ = true; }
     /// Tells likewise that the exception which is being handled ends the rank's function.
     void tell_exception() noexcept {
         try {
@@ -196,7 +198,8 @@ class RecordWriter {
         try {
             if (refresh_) { refresh_(); }
             const std::lock_guard lock(mutex_);
-            write_record(prefix_, {engine_, rank_, ranks_, std::string(why), ended, TickClock::since_1970(),
+            const std::string reason(returned_ ? "its function has returned" : why);
+            write_record(prefix_, {engine_, rank_, ranks_, reason, ended || returned_, TickClock::since_1970(),
                                    journal_.recent_calls()});
         } catch (...) {}  // NOLINT(bugprone-empty-catch): see tell
     }
@@ -228,6 +231,7 @@ class RecordWriter {
     std::condition_variable woken_;
     bool ends_ = false;
     std::atomic<bool> told_{false};
+    std::atomic<bool> returned_{false};
     std::thread thread_;
 };
 

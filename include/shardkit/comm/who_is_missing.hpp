@@ -88,7 +88,7 @@ class WhoIsMissing {
                                         " not entered ", text_of(*first.call)));
         } else if (!waits_.empty() &&
                    std::all_of(waits_.begin(), waits_.end(), [](const Wait& wait) { return wait.needs.empty(); })) {
-            add_line(found.text, "all ranks have entered, and not all have finished");
+            if (found.text.empty()) { found.text = "all ranks have entered, and not all have finished"; }
         } else if (!waits_.empty()) {
             add_line(found.text, "no rank can go on: each waits for another one");
         }

@@ -70,6 +70,7 @@ class World {
     /// Ends the World, as its last call: waits until every rank calls it, then frees MPI's resources of this World.
     /// Collective. A rank that fails must not call it but end its job with MPI_Abort, as mpi::run does.
     void finish(SourceLocation where = SourceLocation::current()) {
+        records_->returned();
         execute(host::HostStream(), where, [this, where](detail::Lane&) {
             const auto rest = [] { std::this_thread::sleep_for(std::chrono::microseconds(50)); };
             job_.farewells.exchange(groups_, world_group().rank, rest, where);

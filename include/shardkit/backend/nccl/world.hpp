@@ -119,6 +119,7 @@ class World final : public detail::Connections {
         if (finished()) { return; }
         require_usable("finish", where);
         const gpu::detail::DeviceGuard guard(device_, where);
+        records_->returned();
         resources_->synchronize(where);
         stall_watch_.reset();
         close(where);
