@@ -135,6 +135,14 @@ TEST_CASE("Recorder: another thread reads whole calls while the rank makes them"
             ++read;
         }
     }
+    // The call that is written over next, while it may be.
+    for (int looks = 0; looks < 1'000'000; ++looks) {
+        const auto entry = journal.recorder().read(journal.recorder().oldest());
+        if (entry && (entry->call.where.line != static_cast<std::uint32_t>(entry->call.number) ||
+                      entry->call.payload != 4 * entry->call.number || entry->sequence != entry->call.number)) {
+            FAIL("a torn call");
+        }
+    }
     over = true;
     rank.join();
     CHECK(read > 0);
