@@ -247,8 +247,8 @@ TEST_CASE(
         whole_steps += whole && count(schedule, Act::gather) > 0 ? 1U : 0U;
         on_four_ranks += whole && schedule.size() <= 6 ? 1U : 0U;
     }
-    CHECK(valid.size() == 1672);
-    CHECK(whole_steps == 57);
+    CHECK(valid.size() == 1670);
+    CHECK(whole_steps == 56);
     CHECK(on_four_ranks == 1);
     // Two groups, of which each has a norm and an update at the end.
     for (const sk::Schedule& schedule : valid_schedules(groups, all_acts, 6)) {
