@@ -55,7 +55,7 @@ class ReplicaError : public std::runtime_error {
 namespace detail {
 
 /// Returns "rank 3", "ranks 0 and 1", or "ranks 0, 1, 2 and 5 more".
-inline std::string ranks_text(std::span<const std::size_t> ranks) {
+inline std::string named_ranks(std::span<const std::size_t> ranks) {
     constexpr std::size_t shown = 8;
     const std::size_t named = ranks.size() <= shown ? ranks.size() : shown;
     std::string text = ranks.size() == 1 ? "rank " : "ranks ";
@@ -199,13 +199,14 @@ class ReplicaComparison {
     }
     static std::string text_of(const ReplicaDifference& found) {
         if (found.wrong.empty()) {
-            return concat(found.what, " differs between ", ranks_text(found.ranks),
+            return concat(found.what, " differs between ", named_ranks(found.ranks),
                           ", and no majority says which is wrong");
         }
         std::vector<std::size_t> right;
         std::set_difference(found.ranks.begin(), found.ranks.end(), found.wrong.begin(), found.wrong.end(),
                             std::back_inserter(right));
-        return concat(found.what, " differs on ", ranks_text(found.wrong), " from the majority, ", ranks_text(right));
+        return concat(found.what, " differs on ", named_ranks(found.wrong), " from the majority, ",
+                      named_ranks(right));
     }
 
     Context<Engine>& context_;

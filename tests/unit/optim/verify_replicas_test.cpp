@@ -73,7 +73,7 @@ struct Trainer {
     }
     void step() { optimizer.step(reduced()); }
 
-    /// What ShardInfos list, and what they do not: halves of split masters, scales of blocks, copies that are kept.
+    /// What ShardInfos list, and what they do not: halves of split masters, and copies that are kept.
     std::vector<Held> held() {
         std::vector<Held> all;
         std::vector<sk::ShardInfo> infos = layer.shards();
@@ -101,12 +101,12 @@ struct Trainer {
         for (const sk::detail::HeldValues& values : others) {
             const bool half = values.role == sk::detail::Role::master && values.bytes == 2;
             const bool copy = values.role == sk::detail::Role::gathered;
-            if (!half && !copy && values.unit == 1) { continue; }
+            if (!half && !copy) { continue; }
             // Of the weight, as far as it lies here.
             const sk::IndexRange part = intersect(group.geometry().parameters[0].range, values.flat);
             if (part.empty()) { continue; }
             Held one;
-            one.what = "'layer' " + std::string(values.name()) + (half || copy ? "" : " scales") + " of 'weight'";
+            one.what = "'layer' " + std::string(values.name()) + " of 'weight'";
             one.key = one.what + " " + std::to_string(part.begin) + " " +
                       std::to_string(group.geometry().parameters[0].part.whole_index(0));
             const std::size_t element = (part.begin - values.flat.begin) / values.unit * values.bytes;
@@ -219,8 +219,8 @@ TEST_CASE("a flipped bit is found in halves of masters, in codes and in scales o
     CHECK(spoil_all({.dp = 3, .master = sk::MasterWeights::split}) == 3 * (3 + 1 + 4));
     CHECK(spoil_all({.dp = 1, .tp = 2, .master = sk::MasterWeights::split}) == 2 * (2 + 2));
     CHECK(spoil_all<sk::StateFormat::bf16>({.dp = 3}) == 3 * 10);
-    // The scales of the weight's two states.
-    CHECK(spoil_all<sk::StateFormat::block8>({.dp = 3}) == 3 * 12);
+    // The scales of two states of two tensors.
+    CHECK(spoil_all<sk::StateFormat::block8>({.dp = 3}) == 3 * (10 + 4));
     CHECK(spoil_all<sk::StateFormat::block8>({.dp = 4, .policy = sk::DynamicPolicy(sk::HybridShard<2>{})}) > 0);
 }
 
