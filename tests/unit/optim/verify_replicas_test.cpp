@@ -93,12 +93,7 @@ struct Trainer {
             all.push_back(std::move(one));
         }
         auto& group = sk::detail::Access::state(layer);
-        sk::detail::ListStates<Engine> states;
-        sk::Optimizer<Engine>& any = optimizer;
-        sk::detail::Access::visit(any, states, sk::SourceLocation::current());
-        std::vector<sk::detail::HeldValues> others = group.held();
-        for (const auto& state : states.states) { others.push_back(state.values); }
-        for (const sk::detail::HeldValues& values : others) {
+        for (const sk::detail::HeldValues& values : group.held()) {
             const bool half = values.role == sk::detail::Role::master && values.bytes == 2;
             const bool copy = values.role == sk::detail::Role::gathered;
             if (!half && !copy) { continue; }
