@@ -277,8 +277,8 @@ class World final : public detail::Connections {
         }
         detail::order_launches();
         detail::require_possible(options_, making, where);
-        options_ = detail::with_room_for_two(options_, device_, ranks, where);
         const gpu::detail::DeviceGuard guard(device_, where);
+        options_ = detail::with_room_for_two(options_, device_, ranks, where);
         resources_ = std::make_unique<detail::Resources>(options_, device_, ranks, watch(), where);
         // What the host has not waited for may be over by now.
         records_.emplace("nccl", options_.record, rank, ranks, journal(),
