@@ -122,7 +122,7 @@ TEST_CASE(
         sk::threads::run(sk::DeviceMesh{run.dp, run.tp}, [&](auto& rank) {
             using E = sk::bf16;
             Layer<E, sk::threads::Engine> chosen{
-                rank, "chosen", {}, {run.policy, {}, {}, {}, sk::MasterWeights::none}};
+                rank, "chosen", {}, {.policy = run.policy, .master = sk::MasterWeights::none}};
             Layer<E, sk::threads::Engine, sk::Precision<E, E, float, E>> typed{rank, "typed", {}, {run.policy}};
             Layer<E, sk::threads::Engine> kept{rank, "kept", {}, {run.policy}};
             const auto train = [](auto& layer) {

@@ -2,9 +2,9 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 #include <exception>
 #include <memory>
-#include <thread>
 
 namespace shardkit::nccl::detail {
 
@@ -44,9 +44,16 @@ class Scope {
         return ends;
     }
 
-    bool is_in_thread() const noexcept { return std::this_thread::get_id() == thread_; }
+    /// Returns the number of this thread, also while its thread-local objects end. The system gives the id of a
+    /// thread that has ended to a later one; this number is never given again.
+    static std::uint64_t this_thread() noexcept {
+        static std::atomic<std::uint64_t> threads{0};
+        thread_local const std::uint64_t number = ++threads;
+        return number;
+    }
+    bool is_in_thread() const noexcept { return this_thread() == thread_; }
 
-    std::thread::id thread_ = std::this_thread::get_id();
+    std::uint64_t thread_ = this_thread();
     std::shared_ptr<std::atomic<bool>> thread_over_;
     int exceptions_ = std::uncaught_exceptions();
 };
