@@ -23,7 +23,7 @@ PeerError error_of(World& world, std::size_t rank, std::vector<std::size_t> need
     const std::string axes = "dp";
     try {
         const threads::detail::GroupHandle handle{&world, &world.world_group(), rank, nullptr, &world.state(rank)};
-        world.throw_peer_error(handle, {Verb::barrier, &axes, 0, {"train.cpp", 12}}, needed);
+        world.throw_peer_error(handle, {Verb::barrier, &axes, {"train.cpp", 12}}, needed);
     } catch (const PeerError& error) { return error; }
 }
 

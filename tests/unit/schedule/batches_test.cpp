@@ -244,7 +244,7 @@ TEST_CASE("simulate's time of batches is the closed form's, plain and overlapped
     for (const std::uint32_t n : {1U, 2U, 5U}) {
         CAPTURE(n);
         const std::vector<sk::BatchSeconds> seconds(n, {0.25, 2, 8, 4, 0.5});
-        const sk::StepCosts costs{nothing, {}, {}, 0, seconds};
+        const sk::StepCosts costs{.groups = nothing, .batches = seconds};
         const auto time = [&](const std::vector<sk::Op>& batches) {
             return sk::simulate(with(batches), groups, mesh.grid(), costs);
         };
@@ -258,7 +258,8 @@ TEST_CASE("simulate's time of batches is the closed form's, plain and overlapped
         CHECK(hidden.seconds == 0.25 + 2 + n * 8 + (n > 2 ? (n - 2) * 0.75 : 0) + 4 + 0.5);
         // Where communication takes the rank's own time nothing is.
         CHECK(sk::simulate(sk::on_lanes(with(ops_of(overlapped)), sk::CommunicationLanes::in_compute), groups,
-                           mesh.grid(), {nothing, {}, {}, 0, std::vector<sk::BatchSeconds>(3, {0.25, 2, 8, 4, 0.5})})
+                           mesh.grid(),
+                           {.groups = nothing, .batches = std::vector<sk::BatchSeconds>(3, {0.25, 2, 8, 4, 0.5})})
                   .seconds == 3 * 14.75);
     }
     CHECK(thrown_message<std::invalid_argument>([&] {
@@ -266,7 +267,7 @@ TEST_CASE("simulate's time of batches is the closed form's, plain and overlapped
           }).find("simulate: seconds of 0 batches of matrices given, expected of batch 0 too") != std::string::npos);
     const std::vector<sk::BatchSeconds> impossible{{0, 0, -1, 0, 0}};
     CHECK(thrown_message<std::invalid_argument>([&] {
-              sk::simulate(with({}), groups, mesh.grid(), {nothing, {}, {}, 0, impossible});
+              sk::simulate(with({}), groups, mesh.grid(), {.groups = nothing, .batches = impossible});
           }).find("the transform of batch 0 takes -1 s") != std::string::npos);
 }
 
