@@ -46,6 +46,10 @@ void freed(void* memory) noexcept {
 
 void* operator new(std::size_t size) { return threads_allocation_test::counted(size); }
 void* operator new[](std::size_t size) { return threads_allocation_test::counted(size); }
+// A sanitizer's own form of this one would not fit the operators below.
+void* operator new(std::size_t size, const std::nothrow_t&) noexcept {
+    return threads_allocation_test::counted(size);
+}
 void operator delete(void* memory) noexcept { threads_allocation_test::freed(memory); }
 void operator delete[](void* memory) noexcept { threads_allocation_test::freed(memory); }
 void operator delete(void* memory, std::size_t) noexcept { threads_allocation_test::freed(memory); }
