@@ -373,7 +373,7 @@ class Connections : public LiveGroups, private gpu::Watch {
         }
     }
 
-    void abort(std::deque<Group>::iterator first) noexcept {
+    void abort(const std::deque<Group>::iterator& first) noexcept {
         if (finished_) { return; }
         if (failure_.empty()) { failure_ = "this rank gave up"; }
         end_and_forget(first);

@@ -92,7 +92,7 @@ class LiveGroups {
     }
     /// Lets communicators be aborted, from the group `first` on, and forgets them; also those that the watch has
     /// ended.
-    void end_and_forget(std::deque<Group>::iterator first) noexcept {
+    void end_and_forget(const std::deque<Group>::iterator& first) noexcept {
         const Lock lock = locked();
         end_from(first);
         for (Group& group : groups()) {
