@@ -75,11 +75,15 @@ struct KernelsFor {
     using OfUpdates = typename decltype(detail::update_launches<Rule, Precision, Master>())::type;
     using OfStoredUpdates =
         typename decltype(detail::update_launches<Rule, Precision, detail::UpdatedWithout<Precision>>())::type;
-    using OfReductions = gpu::Launches<gpu::detail::ConvertPass<Gradient, Arithmetic<Reduction>>,
-                                       gpu::detail::ConvertRowsPass<Gradient, Arithmetic<Reduction>>,
-                                       gpu::detail::ConvertPass<Arithmetic<Reduction>, Reduction>,
-                                       detail::Combined<Gradient, Reduction>, detail::Combined<Reduction, Reduction>,
-                                       detail::Combined<double, double>>;
+    using OfReductions =
+        gpu::Launches<gpu::detail::ConvertPass<Gradient, Arithmetic<Reduction>>,
+                      gpu::detail::ConvertRowsPass<Gradient, Arithmetic<Reduction>>,
+                      gpu::detail::ConvertPass<Arithmetic<Reduction>, Reduction>,
+                      detail::AddedInOrder<Gradient, Reduction>, detail::AddedInOrder<Reduction, Reduction>,
+                      detail::AddedInOrder<double, double>, detail::AddedAlongTree<Gradient, Reduction>,
+                      detail::AddedAlongTree<Reduction, Reduction>, detail::AddedAlongTree<double, double>,
+                      detail::Extremes<Gradient, Reduction>, detail::Extremes<Reduction, Reduction>,
+                      detail::Extremes<double, double>>;
 
     using Norm = void (*)(const gpu::TimelineRef&, std::span<const NormPiece<Reduction>>, IndexRange, const double*,
                           double*);
