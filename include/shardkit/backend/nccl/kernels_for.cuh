@@ -61,7 +61,10 @@ struct KernelsFor {
     using Master = typename Precision::Master;
     using OfGroups =
         gpu::Launches<gpu::detail::FillPass<Gather>, gpu::detail::FillPass<Gradient>,
-                      gpu::detail::ConvertPass<Gather, Master>, gpu::detail::AccumulatePass<Reduction, Reduction>>;
+                      gpu::detail::ConvertPass<Gather, Master>, gpu::detail::AccumulatePass<Reduction, Reduction>,
+                      gpu::detail::AccumulatePass<Gradient, Reduction>,
+                      gpu::detail::AccumulatePairPass<Reduction, Arithmetic<Reduction>>,
+                      gpu::detail::AccumulatePairPass<Gradient, Arithmetic<Reduction>>>;
     using OfSteps = gpu::Launches<
         gpu::detail::RunOnce<shardkit::detail::BeginNorm>, gpu::detail::RunOnce<shardkit::detail::FinishNorm>,
         gpu::detail::RunOnce<shardkit::detail::BeginInfinityNorm>,
