@@ -56,7 +56,7 @@ class WhoIsMissing {
                 const Key key = key_of(call);
                 made_[key].emplace_back(record.rank, &call);
                 if (call.begun == 0) { continue; }  // behind others, on a stream
-                std::uint64_t& entered = entered_[{record.rank, key.first}];
+                std::uint64_t& entered = groups_[key.first].entered[record.rank];
                 entered = std::max(entered, call.sequence + 1);
             }
         }
@@ -79,8 +79,9 @@ class WhoIsMissing {
             }
         }
         // First come the waits for ranks that wait for nobody: they are the reason of the others.
-        std::stable_sort(waits_.begin(), waits_.end(), [&](const Wait& a, const Wait& b) {
-            return std::pair(!needs_any(a, roots), a.since) < std::pair(!needs_any(b, roots), b.since);
+        sort(waits_, [&](const Wait& a, const Wait& b) {
+            const bool reason = needs_any(a, roots);
+            return reason == needs_any(b, roots) ? a.since < b.since : reason;
         });
         if (!roots.empty()) {
             const Wait& first = waits_.front();
@@ -131,6 +132,7 @@ class WhoIsMissing {
     struct Group {
         std::string axes;
         std::vector<std::size_t> members;
+        std::vector<std::uint64_t> entered{};  // by rank: the last call, plus 1
     };
     struct Wait {
         const RecentCall* call;
@@ -146,7 +148,9 @@ class WhoIsMissing {
             return group.axes == call.axes && group.members == members;
         });
         const auto which = static_cast<std::size_t>(found - groups_.begin());
-        if (found == groups_.end()) { groups_.push_back({call.axes, members}); }
+        if (found == groups_.end()) {
+            groups_.push_back({call.axes, members, std::vector<std::uint64_t>(records_.size())});
+        }
         return {which, call.sequence};
     }
     static std::string text_of(const RecentCall& call) {
@@ -161,6 +165,14 @@ class WhoIsMissing {
     }
     static void add(std::vector<std::size_t>& all, std::size_t one) {
         if (std::find(all.begin(), all.end(), one) == all.end()) { all.push_back(one); }
+    }
+    /// Sorts a few elements, and keeps the order of equal ones. Every program has this class: std::stable_sort would
+    /// be a hundred functions more in each.
+    template <class T, class Less>
+    static void sort(std::vector<T>& all, const Less& less) {
+        for (std::size_t i = 1; i < all.size(); ++i) {
+            for (std::size_t at = i; at > 0 && less(all[at], all[at - 1]); --at) { std::swap(all[at], all[at - 1]); }
+        }
     }
     static void add_line(std::string& text, const std::string& line) {
         text += concat(text.empty() ? "" : "\n", line);
@@ -197,8 +209,8 @@ class WhoIsMissing {
         std::vector<std::size_t> needs;
         const Key key = key_of(call);
         for (const std::size_t member : groups_[key.first].members) {
-            const auto entered = entered_.find({member, key.first});
-            if (entered == entered_.end() || entered->second <= call.sequence) { needs.push_back(member); }
+            const std::vector<std::uint64_t>& entered = groups_[key.first].entered;
+            if (member >= entered.size() || entered[member] <= call.sequence) { needs.push_back(member); }
         }
         waits_.push_back({&call, {rank}, needs, since});
     }
@@ -236,8 +248,7 @@ class WhoIsMissing {
                 side->second.push_back(each.first);
             }
         }
-        std::stable_sort(sides.begin(), sides.end(),
-                         [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });
+        sort(sides, [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });
         const bool few = sides.front().second.size() < sides.back().second.size();
         add_line(text, few ? concat(ranks_text(sides.front().second), " left the order of calls over ",
                                     first->front().second->axes)
@@ -269,8 +280,6 @@ class WhoIsMissing {
     std::vector<const RankRecord*> records_;  // by rank; null where there is none
     std::vector<Group> groups_;
     std::map<Key, Made> made_;
-    std::map<std::pair<std::size_t, std::size_t>, std::uint64_t>
-        entered_;  // by rank and group: the last call, plus 1
     const std::vector<std::size_t> nobody_;
     std::vector<Wait> waits_;
 };
