@@ -70,6 +70,9 @@ struct Call {
     static constexpr std::uint64_t no_number = ~std::uint64_t{0};
     /// The number of the call in the rank's flight recorder, once the call has begun.
     mutable std::uint64_t number = no_number;
+    /// How many calls stand there for it, the last of which has this number: 2 for a send that is made with a
+    /// receive.
+    std::uint32_t entries = 1;
 
     constexpr operator SourceLocation() const noexcept { return where; }
 };

@@ -53,6 +53,7 @@ struct RecentCall {
     std::uint64_t done = 0;      ///< when the engine knew that it was over
     bool failed = false;         ///< whether it ended with an exception; `done` stays 0
     std::shared_ptr<const std::vector<std::size_t>> members;  ///< as CommunicatorLabel::members
+    std::uint32_t step = 0;  ///< of the program, as Context::set_step said before the call
 };
 
 /// A call as an observer sees it.
@@ -156,7 +157,7 @@ class Journal {
             calls.push_back({number, entry->label->axes, entry->call.signature, entry->call.where,
                              std::string(detail::text_of(entry->call.subject)), entry->sequence, entry->call.payload,
                              time(entry->given), time(entry->begun), time(entry->done),
-                             entry->done == detail::Recorder::failed, entry->label->members});
+                             entry->done == detail::Recorder::failed, entry->label->members, entry->step});
         }
         std::reverse(calls.begin(), calls.end());
         return calls;

@@ -32,6 +32,7 @@ struct RankRecord {
     bool ended = false;               ///< whether the rank's function had returned or thrown
     std::uint64_t taken = 0;          ///< nanoseconds since 1970
     std::vector<RecentCall> calls{};  ///< the oldest first
+    std::uint64_t run = 0;            ///< the same for the ranks of one run, and for no other run; 0: unknown
     /// The texts to which calls that were read from a file refer.
     std::shared_ptr<std::forward_list<std::string>> files{};
 };
@@ -83,8 +84,8 @@ inline std::string to_json(const RankRecord& record) {
         }
         const Signature& s = call.signature;
         calls += concat(calls.empty() ? "\n" : ",\n", "    {\"number\": ", call.number, ", \"group\": ", group,
-                        ", \"sequence\": ", call.sequence, ", \"verb\": \"", name(s.verb), "\", \"in\": \"",
-                        name(s.in), "\", \"out\": \"", name(s.out), "\", \"op\": \"", name(s.op),
+                        ", \"sequence\": ", call.sequence, ", \"step\": ", call.step, ", \"verb\": \"", name(s.verb),
+                        "\", \"in\": \"", name(s.in), "\", \"out\": \"", name(s.out), "\", \"op\": \"", name(s.op),
                         "\", \"count\": ", s.count, ", \"argument\": ", s.argument, ", \"bytes\": ", call.payload,
                         ", \"for\": ", json_text(call.subject), ", \"file\": ", json_text(call.where.file),
                         ", \"line\": ", call.where.line, ", \"given\": ", call.given, ", \"begun\": ", call.begun,
@@ -93,8 +94,8 @@ inline std::string to_json(const RankRecord& record) {
     return concat("{\n  \"format\": \"", detail::record_format, "\",\n  \"engine\": ", json_text(record.engine),
                   ",\n  \"rank\": ", record.rank, ",\n  \"ranks\": ", record.ranks,
                   ",\n  \"why\": ", json_text(record.why), ",\n  \"ended\": ", record.ended ? 1 : 0,
-                  ",\n  \"taken\": ", record.taken, ",\n  \"groups\": [", groups, "],\n  \"calls\": [", calls,
-                  "]\n}\n");
+                  ",\n  \"taken\": ", record.taken, ",\n  \"run\": ", record.run, ",\n  \"groups\": [", groups,
+                  "],\n  \"calls\": [", calls, "]\n}\n");
 }
 
 namespace detail {
@@ -156,6 +157,8 @@ inline RankRecord record_of(std::string_view text) {
                 made.where.file = record.files->emplace_front(json.string()).c_str();
             } else if (key == "failed") {
                 made.failed = json.number() != 0;
+            } else if (key == "step") {
+                made.step = static_cast<std::uint32_t>(json.number());
             } else if (key == "line") {
                 made.where.line = static_cast<std::uint32_t>(json.number());
             } else {
@@ -178,6 +181,8 @@ inline RankRecord record_of(std::string_view text) {
             record.ended = json.number() != 0;
         } else if (key == "taken") {
             record.taken = json.number();
+        } else if (key == "run") {
+            record.run = json.number();
         } else if (key == "groups") {
             json.array(group);
         } else if (key == "calls") {

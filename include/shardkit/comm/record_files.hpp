@@ -8,7 +8,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
-#include <ctime>
 #include <exception>
 #include <functional>
 #include <mutex>
@@ -18,7 +17,6 @@
 #include <utility>
 #include <vector>
 
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <shardkit/comm/journal.hpp>
@@ -28,6 +26,7 @@
 #include <shardkit/core/json_reader.hpp>
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/detail/concat.hpp>
+#include <shardkit/detail/fnv.hpp>
 #include <shardkit/detail/ticks.hpp>
 
 namespace shardkit {
@@ -115,13 +114,23 @@ inline RankRecord read_record(const std::string& path, SourceLocation where = So
 
 namespace detail {
 
+/// Returns a number that no other run has, but by chance.
+inline std::uint64_t new_run() noexcept {
+    Fnv fnv;
+    for (const std::uint64_t part : {TickClock::since_1970(), ticks(), static_cast<std::uint64_t>(getpid())}) {
+        fnv.add(part);
+    }
+    return fnv.hash | 1U;
+}
+
 /// Writes the record of one rank of a process of its own: when it is asked for, by a thread that looks every
 /// `interval`, and when another rank of the job has found that something is wrong, which a file says that all see.
 class RecordWriter {
   public:
     static constexpr std::chrono::milliseconds interval{50};
 
-    /// Begins for a rank's journal, which must outlive it. An empty prefix: nothing is written.
+    /// Begins for a rank's journal, which must outlive it. An empty prefix: nothing is written. What an earlier run
+    /// has left there is removed.
     /// @param refresh  called by any thread before the journal is read
     RecordWriter(const char* engine, std::string prefix, std::size_t rank, std::size_t ranks, const Journal& journal,
                  std::function<void()> refresh = {})
@@ -132,8 +141,8 @@ class RecordWriter {
           journal_(journal),
           refresh_(std::move(refresh)) {
         if (prefix_.empty()) { return; }
-        begun_ = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
         std::remove(record_file(prefix_, rank_).c_str());
+        if (rank_ == 0) { std::remove(trouble().c_str()); }
         thread_ = std::thread([this] { look(); });
     }
     RecordWriter(const RecordWriter&) = delete;
@@ -148,13 +157,19 @@ class RecordWriter {
         thread_.join();
     }
 
+    /// Says which run this is, as soon as the ranks have agreed on a number: files of another run are passed over.
+    void set_run(std::uint64_t run) noexcept { run_ = run; }
     /// Writes the record, the first time, and tells the other ranks to write theirs. A file that cannot be written is
     /// no failure of its own: the error that is told has another reason.
     /// @param ended  whether the rank's function has ended
     void tell(std::string_view why, bool ended = false) noexcept {
         if (prefix_.empty() || told_.exchange(true)) { return; }
         write(why, ended);
-        if (std::FILE* const mark = std::fopen(trouble().c_str(), "wb")) { std::fclose(mark); }
+        const std::string run = concat(run_.load());
+        if (std::FILE* const mark = std::fopen(trouble().c_str(), "wb")) {
+            std::fwrite(run.data(), 1, run.size(), mark);
+            std::fclose(mark);
+        }
     }
     /// Says that the rank's function has returned: records from now on say so.
     void returned() noexcept { returned_ = true; }
@@ -177,7 +192,9 @@ class RecordWriter {
                 records.clear();
                 for (std::size_t rank = 0; rank < ranks_; ++rank) {
                     const std::string path = record_file(prefix_, rank);
-                    if (is_new(path)) { records.push_back(read_record(path)); }
+                    if (access(path.c_str(), R_OK) != 0) { continue; }
+                    RankRecord record = read_record(path);
+                    if (record.run == run_) { records.push_back(std::move(record)); }
                 }
                 if (records.size() == ranks_) { break; }
                 std::this_thread::sleep_for(interval / 5);
@@ -190,9 +207,14 @@ class RecordWriter {
 
   private:
     std::string trouble() const { return concat(prefix_, "-trouble"); }
-    bool is_new(const std::string& path) const noexcept {
-        struct stat found {};
-        return stat(path.c_str(), &found) == 0 && found.st_mtime >= begun_;
+    /// Returns whether another rank of this run has told of trouble.
+    bool is_told() const noexcept {
+        std::FILE* const mark = std::fopen(trouble().c_str(), "rb");
+        if (mark == nullptr) { return false; }
+        unsigned long long run = 0;
+        const bool read = std::fscanf(mark, "%llu", &run) == 1;
+        std::fclose(mark);
+        return read && run == run_;
     }
     void write(std::string_view why, bool ended) noexcept {
         try {
@@ -200,7 +222,7 @@ class RecordWriter {
             const std::lock_guard lock(mutex_);
             const std::string reason(returned_ ? "its function has returned" : why);
             write_record(prefix_, {engine_, rank_, ranks_, reason, ended || returned_, TickClock::since_1970(),
-                                   journal_.recent_calls()});
+                                   journal_.recent_calls(), run_});
         } catch (...) {}  // NOLINT(bugprone-empty-catch): see tell
     }
     void look() noexcept {
@@ -210,7 +232,7 @@ class RecordWriter {
         while (!woken_.wait_until(lock, std::chrono::system_clock::now() + interval, [&] { return ends_; })) {
             lock.unlock();
             const std::uint32_t asked = record_requests.load(std::memory_order_relaxed);
-            if (!told_ && is_new(trouble()) && !told_.exchange(true)) {
+            if (!told_ && is_told() && !told_.exchange(true)) {
                 write("another rank of the job has a failure", false);
             } else if (asked != seen) {
                 write("asked for", false);
@@ -226,7 +248,7 @@ class RecordWriter {
     std::size_t ranks_;
     const Journal& journal_;
     std::function<void()> refresh_;
-    std::time_t begun_ = 0;
+    std::atomic<std::uint64_t> run_{new_run()};
     std::mutex mutex_;
     std::condition_variable woken_;
     bool ends_ = false;

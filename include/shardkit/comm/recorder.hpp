@@ -35,6 +35,7 @@ class Recorder {
         const CommunicatorLabel* label = nullptr;
         std::uint64_t sequence = 0;  ///< number of collectives over the label before it
         Call call{};
+        std::uint32_t step = 0;   ///< as set_step said
         std::uint64_t given = 0;  ///< when the program made the call
         std::uint64_t begun = 0;  ///< when the engine began to run it
         std::uint64_t done = 0;   ///< when the engine knew that it was over
@@ -65,7 +66,7 @@ class Recorder {
         slot.argument.store(s.argument, std::memory_order_release);
         slot.payload.store(call.payload, std::memory_order_release);
         slot.file.store(call.where.file, std::memory_order_release);
-        slot.line.store(call.where.line, std::memory_order_release);
+        slot.line.store(call.where.line | std::uint64_t{step_} << 32U, std::memory_order_release);
         slot.subject.store(call.subject, std::memory_order_release);
         slot.given.store(now, std::memory_order_release);
         slot.begun.store(now, std::memory_order_release);
@@ -73,11 +74,16 @@ class Recorder {
         slot.number.store(number, std::memory_order_release);
         count_.store(number + 1, std::memory_order_release);
     }
-    /// Says that another thread, or a device, will run the call that the engine has been given: `end` leaves it open.
+    /// Says that calls from now on belong to that step of the program.
+    void set_step(std::uint32_t step) noexcept { step_ = step; }
+    /// Says that a device runs the call that the engine has been given: `end` leaves it open.
+    void leave_open(const Call& call) noexcept {
+        if (call.number != none) { queued_ = call.number + 1; }
+    }
+    /// Says likewise that another thread will run it, which begins later.
     void queue(const Call& call) noexcept {
-        if (call.number == none) { return; }
-        queued_ = call.number + 1;
-        for_each_of(call.number, [](Slot& slot) { slot.begun.store(0, std::memory_order_relaxed); });
+        leave_open(call);
+        for_each_of(call, [](Slot& slot) { slot.begun.store(0, std::memory_order_relaxed); });
     }
     /// Records the end of a call that the engine has run before it returned.
     void end(const Call& call) noexcept {
@@ -92,14 +98,15 @@ class Recorder {
         }
     }
     /// Records that a queued call begins, or is over.
-    void begun(std::uint64_t number) noexcept {
-        for_each_of(number, [now = ticks()](Slot& slot) { slot.begun.store(now, std::memory_order_relaxed); });
+    void begun(const Call& call) noexcept {
+        for_each_of(call, [now = ticks()](Slot& slot) { slot.begun.store(now, std::memory_order_relaxed); });
     }
+    void done(const Call& call) noexcept {
+        for_each_of(call, [now = ticks()](Slot& slot) { finish(slot, now); });
+    }
+    /// Records that the entry with that number is over.
     void done(std::uint64_t number) noexcept {
-        for_each_of(number, [now = ticks()](Slot& slot) {
-            if (slot.begun.load(std::memory_order_relaxed) == 0) { slot.begun.store(now, std::memory_order_relaxed); }
-            if (slot.done.load(std::memory_order_relaxed) == 0) { slot.done.store(now, std::memory_order_relaxed); }
-        });
+        if (Slot* const slot = slot_of(number)) { finish(*slot, ticks()); }
     }
 
     /// Returns the number of calls so far.
@@ -125,7 +132,9 @@ class Recorder {
                                 slot.elements.load(std::memory_order_acquire),
                                 slot.argument.load(std::memory_order_acquire)};
         entry.call.payload = slot.payload.load(std::memory_order_acquire);
-        entry.call.where = {slot.file.load(std::memory_order_acquire), slot.line.load(std::memory_order_acquire)};
+        const std::uint64_t line = slot.line.load(std::memory_order_acquire);
+        entry.call.where = {slot.file.load(std::memory_order_acquire), static_cast<std::uint32_t>(line)};
+        entry.step = static_cast<std::uint32_t>(line >> 32U);
         entry.call.subject = slot.subject.load(std::memory_order_acquire);
         entry.call.number = number;
         entry.given = slot.given.load(std::memory_order_acquire);
@@ -163,33 +172,29 @@ class Recorder {
         std::atomic<std::size_t> payload{0};
         std::atomic<const char*> file{""};
         std::atomic<const CallSubject*> subject{nullptr};
-        std::atomic<std::uint32_t> line{0};
+        std::atomic<std::uint64_t> line{0};  // and the step
     };
 
     Slot* slot_of(std::uint64_t number) noexcept {
         Slot& slot = slots_[number % kept];
         return number != none && slot.number.load(std::memory_order_acquire) == number ? &slot : nullptr;
     }
-    /// Calls visit(slot) for a call of the engine: one of the program, or the receive and the send of a send_receive,
-    /// of which the engine gets the send.
+    static void finish(Slot& slot, std::uint64_t now) noexcept {
+        if (slot.begun.load(std::memory_order_relaxed) == 0) { slot.begun.store(now, std::memory_order_relaxed); }
+        if (slot.done.load(std::memory_order_relaxed) == 0) { slot.done.store(now, std::memory_order_relaxed); }
+    }
+    /// Calls visit(slot) for each entry of a call that the engine has been given.
     template <class Visit>
-    void for_each_of(std::uint64_t number, const Visit& visit) noexcept {
-        Slot* const slot = slot_of(number);
-        if (slot == nullptr) { return; }
-        visit(*slot);
-        Slot* const before = number > 0 ? slot_of(number - 1) : nullptr;
-        if (before == nullptr || before->done.load(std::memory_order_relaxed) != 0) { return; }
-        const std::optional<Entry> send = read(number);
-        const std::optional<Entry> receive = read(number - 1);
-        if (send && receive && send->call.signature.verb == Verb::send &&
-            receive->call.signature.verb == Verb::receive && send->call.where.line == receive->call.where.line) {
-            visit(*before);
+    void for_each_of(const Call& call, const Visit& visit) noexcept {
+        for (std::uint32_t i = 0; i < call.entries; ++i) {
+            if (Slot* const slot = slot_of(call.number - i)) { visit(*slot); }
         }
     }
 
     std::unique_ptr<Slot[]> slots_;
     std::atomic<std::uint64_t> count_{0};
-    std::uint64_t queued_ = 0;  // calls below it that are open end elsewhere; used by the rank's thread
+    std::uint64_t queued_ = 0;  // calls below it that are open end elsewhere; this and the step: of the rank's thread
+    std::uint32_t step_ = 0;
 };
 
 }  // namespace shardkit::detail

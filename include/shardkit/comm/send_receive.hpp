@@ -78,7 +78,8 @@ void send_receive(const C& comm, Sent&& sent, std::size_t to, Received&& receive
     const auto in = detail::verb_output(std::forward<Received>(received));
     detail::check_rank(comm, "send_receive", "peer", to, where);
     detail::check_rank(comm, "send_receive", "peer", from, where);
-    const Call sends = detail::call_of<T>(Verb::send, out.size(), out.size_bytes(), {where, nullptr, to});
+    Call sends = detail::call_of<T>(Verb::send, out.size(), out.size_bytes(), {where, nullptr, to});
+    sends.entries = 2;
     const Call receives = detail::call_of<T>(Verb::receive, in.size(), in.size_bytes(), {where, nullptr, from});
     if (!detail::begin(comm, receives, nullptr, in.data())) { return; }
     const detail::OpenCall<C> open_receive(comm, receives);

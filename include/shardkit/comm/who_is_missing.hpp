@@ -29,10 +29,10 @@ struct MissingRanks {
 
 namespace detail {
 
-/// Returns "rank 2" or "ranks 0-1, 3-63".
-inline std::string ranks_text(std::vector<std::size_t> ranks) {
+/// Returns "rank 2" or "ranks 0-1, 3-63", or the same of `what` else.
+inline std::string ranks_text(std::vector<std::size_t> ranks, std::string_view what = "rank") {
     std::sort(ranks.begin(), ranks.end());
-    std::string text = ranks.size() == 1 ? "rank " : "ranks ";
+    std::string text = concat(what, ranks.size() == 1 ? " " : "s ");
     for (std::size_t i = 0; i < ranks.size();) {
         std::size_t last = i;
         while (last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1) { ++last; }

@@ -123,6 +123,12 @@ class Context {
         }
     }
 
+    /// Says that the calls from now on belong to that step of the program, by which the flight recorder's reader
+    /// tells them apart (find_stragglers). Every rank must say the same. Without it all calls belong to step 0.
+    void set_step(std::uint32_t step) noexcept {
+        if constexpr (KeepsJournal<Communicator>) { world_.label().journal.recorder().set_step(step); }
+    }
+
     /// Checks that the groups at `path` and at `other_path`, made with `other`, were made with this same context.
     /// @throws UsageError
     void require_same(std::string_view path, const Context& other, std::string_view other_path,

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <fstream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -86,8 +87,8 @@ TEST_CASE("Recorder: times of a call are in order, and those of a queued one are
     CHECK(journal.waits_longer_than(0));
     CHECK(!journal.waits_longer_than(60'000'000'000));
     std::thread([&] {
-        journal.recorder().begun(queued.number);
-        journal.recorder().done(queued.number);
+        journal.recorder().begun(queued);
+        journal.recorder().done(queued);
     }).join();
     calls = journal.recent_calls();
     CHECK(calls[1].begun != 0);
@@ -109,6 +110,89 @@ TEST_CASE("Recorder: a call that fails is over, and a queued one that has left t
     for (std::uint64_t i = 0; i < detail::Recorder::kept; ++i) { journal.begin(dp, call(Verb::barrier, 0)); }
     journal.recorder().done(queued.number);
     for (const RecentCall& each : journal.recent_calls()) { CHECK(each.done == 0); }
+}
+
+TEST_CASE("Recorder: a send that is made with a receive says so, and neighbours on its line are not touched") {
+    Journal journal;
+    const CommunicatorLabel& dp = journal.label("dp");
+    for (const std::uint32_t entries : {1U, 2U}) {
+        const Call receives = call(Verb::receive, 1);
+        Call sends = call(Verb::send, 1);
+        sends.entries = entries;
+        journal.begin(dp, receives);
+        journal.begin(dp, sends);
+        const auto open = [&](std::size_t behind) {
+            const RecentCall last = *(journal.recent_calls().end() - static_cast<std::ptrdiff_t>(behind));
+            return (last.begun == 0 ? 1 : 0) + (last.done == 0 ? 2 : 0);
+        };
+        journal.recorder().queue(sends);
+        CHECK(open(1) == 3);
+        CHECK(open(2) == (entries == 2 ? 3 : 2));
+        journal.recorder().begun(sends);
+        CHECK(open(1) == 2);
+        CHECK(open(2) == 2);
+        journal.recorder().done(sends);
+        CHECK(open(1) == 0);
+        CHECK(open(2) == (entries == 2 ? 0 : 2));
+        const Call on_device = call(Verb::barrier, 0);
+        journal.begin(dp, on_device);
+        journal.recorder().leave_open(on_device);
+        journal.end(dp, on_device, 0);
+        CHECK(open(1) == 2);
+        journal.recorder().done(on_device.number);
+        CHECK(open(1) == 0);
+    }
+}
+
+TEST_CASE("Recorder: calls belong to the step that was said before them") {
+    Journal journal;
+    const CommunicatorLabel& dp = journal.label("dp");
+    journal.begin(dp, call(Verb::barrier, 0, 4'000'000'000));
+    journal.recorder().set_step(4'294'967'295);
+    journal.begin(dp, call(Verb::barrier, 0, 4'000'000'001));
+    const std::vector<RecentCall> calls = journal.recent_calls();
+    CHECK(calls[0].step == 0);
+    CHECK(calls[0].where.line == 4'000'000'000);
+    CHECK(calls[1].step == 4'294'967'295);
+    CHECK(calls[1].where.line == 4'000'000'001);
+}
+
+TEST_CASE("RecordWriter: files of another run in the same second are passed over") {
+    const temporary_folder::Folder folder;
+    const std::string prefix = folder.file("run");
+    Ranks ranks(2);
+    ranks.make(0, call(Verb::barrier, 0), false);
+    const auto left_by = [&](std::uint64_t run) {
+        RankRecord record = ranks.record(1);
+        record.run = run;
+        write_record(prefix, record);
+        std::ofstream(prefix + "-trouble") << run;
+    };
+    left_by(8);
+    {
+        detail::RecordWriter writer("test", prefix, 0, 2, ranks.journals[0]);
+        CHECK(!std::ifstream(prefix + "-trouble"));
+        writer.set_run(7);
+        left_by(8);
+        std::this_thread::sleep_for(4 * detail::RecordWriter::interval);
+        CHECK(!std::ifstream(record_file(prefix, 0)));  // it has no trouble
+        const MissingRanks found = writer.missing("late");
+        CHECK(has(found.text, "rank 1 has left no record"));
+        CHECK(read_record(record_file(prefix, 0)).run == 7);
+        std::string mark;
+        std::ifstream(prefix + "-trouble") >> mark;
+        CHECK(mark == "7");
+    }
+    detail::RecordWriter writer("test", prefix, 0, 2, ranks.journals[0]);
+    writer.set_run(7);
+    left_by(7);
+    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (!std::ifstream(record_file(prefix, 0)) && std::chrono::steady_clock::now() < until) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    CHECK(read_record(record_file(prefix, 0)).why == "another rank of the job has a failure");
+    CHECK(has(writer.missing("late").text, "rank 1 has not entered"));
+    CHECK(!has(writer.missing("late").text, "no record"));
 }
 
 TEST_CASE("Recorder: another thread reads whole calls while the rank makes them") {
@@ -159,8 +243,10 @@ TEST_CASE("RankRecord: what is written is read again") {
     sum.signature.argument = ~std::uint64_t{0};
     sum.signature.op = ReduceOp::max;
     sum.signature.out = ElementType::bf16;
+    ranks.journals[0].recorder().set_step(12);
     ranks.make(0, sum, false, "dp x \xff");
     RankRecord record = ranks.record(0);
+    record.run = ~std::uint64_t{0};
     record.why = "line 1\nline 2";
     const std::string prefix = folder.file("run");
     write_record(prefix, record);
@@ -169,6 +255,7 @@ TEST_CASE("RankRecord: what is written is read again") {
     CHECK(read.ranks == 2);
     CHECK(read.why == record.why);
     CHECK(read.taken == record.taken);
+    CHECK(read.run == record.run);
     REQUIRE(read.calls.size() == 2);
     for (std::size_t i = 0; i < 2; ++i) {
         const RecentCall& a = record.calls[i];
@@ -177,6 +264,8 @@ TEST_CASE("RankRecord: what is written is read again") {
         CHECK(a.given == b.given);
         CHECK(a.done == b.done);
         CHECK(a.payload == b.payload);
+        CHECK(a.step == b.step);
+        CHECK(b.step == (i == 0 ? 0 : 12));
         CHECK(a.subject == b.subject);
         CHECK(std::string(a.where.file) == b.where.file);
         CHECK(*a.members == *b.members);

@@ -201,9 +201,9 @@ class Communicator {
         world_->execute(stream, what.where,
                         [world = world_, group = group_, label = label_, what, work, &recorder](detail::Lane& lane) {
                             detail::Call call = world->call(lane, *group, label->axes, what);
-                            recorder.begun(what.number);
+                            recorder.begun(what);
                             work(call);
-                            recorder.done(what.number);
+                            recorder.done(what);
                         });
     }
     /// Does the common work of all collectives; `body` moves the data, see detail::collective. Returns the way that

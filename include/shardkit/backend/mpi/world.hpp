@@ -232,6 +232,10 @@ class World {
         job_.farewells.open(detail::OwnedComm(duplicate_of(comm, making, where)), ranks);
         records_.emplace("mpi", options.record, static_cast<std::size_t>(rank), ranks, journal_);
         job_.records = &*records_;
+        // Rank 0 has removed an earlier run's file of trouble by now.
+        std::uint64_t run = shardkit::detail::new_run();
+        detail::check(MPI_Bcast(&run, 1, MPI_UINT64_T, 0, own), "MPI_Bcast", making, where);
+        records_->set_run(run);
         find_hosts(where);
         if (!options.overlap) { return; }
         if (lanes > 1 && level(where) < ThreadLevel::multiple) { job_.turns.require(); }

@@ -337,8 +337,7 @@ class Communicator {
         if (group_->trace && what.signature.verb != Verb::send && what.signature.verb != Verb::receive) {
             world_->note(*group_, what, counts, stream);
         }
-        label_->journal.recorder().queue(what);
-        label_->journal.recorder().begun(what.number);
+        label_->journal.recorder().leave_open(what);
         if (world_->collects()) { return body(call); }  // the group has a turn, and nothing may block inside of it
         const detail::VerbOrder::Turn turn = world_->enter(call, stream);
         return body(call);

@@ -283,6 +283,7 @@ class World final : public detail::Connections {
         // What the host has not waited for may be over by now.
         records_.emplace("nccl", options_.record, rank, ranks, journal(),
                          [this] { static_cast<void>(order_.is_behind()); });
+        records_->set_run(0);  // not known, unless there is an id
         set_records(&*records_);
         if (ranks == 1) { return; }
         stall_watch_.emplace(
@@ -299,6 +300,9 @@ class World final : public detail::Connections {
 
     void connect(const UniqueId& id, std::size_t rank, SourceLocation where) {
         const gpu::detail::DeviceGuard guard(device_, where);
+        shardkit::detail::Fnv run;
+        run.add(std::string_view(id.native().internal, UniqueId::size));
+        records_->set_run(run.hash);
         ncclConfig_t config = detail::config_of(options_);
         detail::Group& group = add_group("world");
         const ncclResult_t code = [&] {

@@ -200,9 +200,9 @@ class Communicator {
         stream.submit([of_stream, used = handle_.group, call, work] {
             const detail::Group::EndUse ends{*used};
             auto& recorder = of_stream.label->journal.recorder();
-            recorder.begun(call.number);
+            recorder.begun(call);
             work(of_stream, call);
-            recorder.done(call.number);
+            recorder.done(call);
         });
     }
 

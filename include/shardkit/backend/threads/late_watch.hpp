@@ -94,7 +94,7 @@ class LateWatch {
                                                                     : "its function has failed";
             all.push_back({"threads", rank, states_.size(), rank == of || *fate == '\0' ? why : fate,
                            state.fate != Fate::running, shardkit::detail::TickClock::since_1970(),
-                           state.journal.recent_calls()});
+                           state.journal.recent_calls(), run_});
         }
         return all;
     }
@@ -110,6 +110,7 @@ class LateWatch {
     std::optional<shardkit::detail::RecordSignal> signal_;
     std::uint32_t asked_ = shardkit::detail::record_requests.load(std::memory_order_relaxed);
     std::vector<RankRecord> taken_;
+    std::uint64_t run_ = shardkit::detail::new_run();
     bool warned_ = false;
     bool written_ = false;
 };
