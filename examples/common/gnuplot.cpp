@@ -16,13 +16,13 @@
 
 namespace program {
 
-void require_plotter(const std::string& file) {
+void require_plotter(const std::string& file, const std::string& flag) {
     if (!file.ends_with(".svg") && !file.ends_with(".png")) {
-        throw bad_flag("--plot", file, "a file name that ends in .png or .svg");
+        throw bad_flag(flag, file, "a file name that ends in .png or .svg");
     }
     if (std::system("command -v gnuplot >/dev/null 2>&1") != 0) {
         throw InputError(
-            "--plot needs the command gnuplot, which was not found: expected it in PATH (Debian: gnuplot-nox)");
+            flag + " needs the command gnuplot, which was not found: expected it in PATH (Debian: gnuplot-nox)");
     }
 }
 

@@ -52,6 +52,7 @@ struct Prepared {
     Start start;
     std::unique_ptr<OutputFile> json;  // of the process that reports
     std::unique_ptr<OutputFile> plot;
+    std::unique_ptr<OutputFile> stragglers;
     std::unique_ptr<OutputFile> schedule;
     std::unique_ptr<OutputFile> trace;
     std::unique_ptr<OutputFile> hashes;
@@ -59,10 +60,12 @@ struct Prepared {
 
 /// What a plan does without, where it was asked for.
 std::string not_written(const Options& options) {
-    const bool writes = !(options.json.empty() && options.plot.empty() && options.schedule_out.empty() &&
-                          options.trace.empty() && options.hashes.empty() && options.save.empty());
-    return writes ? "nothing written to --json, --plot, --schedule-out, --trace, --hashes or --save: --plan does not "
-                    "train\n"
+    const bool writes =
+        !(options.json.empty() && options.plot.empty() && options.stragglers_plot.empty() &&
+          options.schedule_out.empty() && options.trace.empty() && options.hashes.empty() && options.save.empty());
+    return writes ? "nothing written to --json, --plot, --stragglers-plot, --schedule-out, --trace, --hashes or "
+                    "--save: --plan "
+                    "does not train\n"
                   : "";
 }
 
@@ -78,7 +81,8 @@ std::optional<Prepared> prepare(int count, char** arguments, const Processes& pr
         if (processes.reports()) { print(help); }
         return std::nullopt;
     }
-    Prepared prepared{*options, make_plan(*options), {}, {}, {}, nullptr, nullptr, nullptr, nullptr, nullptr};
+    Prepared prepared{*options, make_plan(*options), {}, {}, {}, nullptr, nullptr, nullptr, nullptr, nullptr,
+                      nullptr};
     const bool trains = options->action == Options::Action::train;
     if (!options->trace.empty() && !prepared.plan.chosen.schedule) {
         throw InputError("--trace: with --schedule " + options->schedule.text() + " this step has no schedule (" +
@@ -95,14 +99,16 @@ std::optional<Prepared> prepare(int count, char** arguments, const Processes& pr
     }
     if (processes.reports()) {
         if (!options->plot.empty()) { require_plotter(options->plot); }
+        if (!options->stragglers_plot.empty()) { require_plotter(options->stragglers_plot, "--stragglers-plot"); }
         prepared.json = std::make_unique<OutputFile>("--json", options->json);
         prepared.plot = std::make_unique<OutputFile>("--plot", options->plot);
+        prepared.stragglers = std::make_unique<OutputFile>("--stragglers-plot", options->stragglers_plot);
         prepared.schedule = std::make_unique<OutputFile>("--schedule-out", options->schedule_out);
         prepared.trace = std::make_unique<OutputFile>("--trace", options->trace);
         prepared.hashes = std::make_unique<OutputFile>("--hashes", options->hashes);
-        const std::array<const OutputFile*, 5> files{prepared.json.get(), prepared.plot.get(),
-                                                     prepared.schedule.get(), prepared.trace.get(),
-                                                     prepared.hashes.get()};
+        const std::array<const OutputFile*, 6> files{prepared.json.get(),       prepared.plot.get(),
+                                                     prepared.stragglers.get(), prepared.schedule.get(),
+                                                     prepared.trace.get(),      prepared.hashes.get()};
         for (std::size_t i = 0; i < files.size(); ++i) {
             for (std::size_t j = 0; j < i; ++j) { require_two_files(*files[j], *files[i]); }
         }
@@ -230,6 +236,11 @@ void write_results(const Prepared& prepared, const Results& results, const Resid
     if (prepared.plot->wanted() && !results.losses.empty()) {
         const std::string title = "train_gpt " + options.policy.text() + " on " + options.mesh.describe();
         prepared.plot->write(plot_losses(options.plot, title, results.losses, first_step));
+    }
+    if (prepared.stragglers->wanted() && !results.losses.empty()) {
+        prepared.stragglers->write(plot_stragglers(options.stragglers_plot,
+                                                   "how long the others waited for each rank", results.stragglers,
+                                                   options.mesh.world()));
     }
 }
 

@@ -369,6 +369,59 @@ RELEASED_EXPRESSIONS = [
 ]
 
 
+# What the flight recorder, its files, deadlines on threads and who reads the records are made of, likewise.
+RECORDER = "shardkit/comm/recorder.hpp"
+RECORD_FILES = "shardkit/comm/record_files.hpp"
+MISSING = "shardkit/comm/who_is_missing.hpp"
+STRAGGLERS = "shardkit/comm/stragglers.hpp"
+LATE = "shardkit/backend/threads/late_watch.hpp"
+NO_MORE = "static_cast<void>(0);"
+RECORDED = [
+    (RECORDER, "a queued call that begins at once",
+     "for_each_of(call, [](Slot& slot) { slot.begun.store(0, std::memory_order_relaxed); });", NO_MORE),
+    (RECORDER, "a queued call that ends when it is given", "if (call.number != none) { queued_ = call.number + 1; }", NO_MORE),
+    (RECORDER, "a call that fails stays open", "slot->done.store(failed, std::memory_order_relaxed);", NO_MORE),
+    (RECORDER, "a slot that is written over looks whole", "slot.number.store(none, std::memory_order_relaxed);", NO_MORE),
+    (RECORD_FILES, "an earlier run's trouble stays", "if (rank_ == 0) { std::remove(trouble().c_str()); }", NO_MORE),
+    (RECORD_FILES, "an earlier run's record stays", "std::remove(record_file(prefix_, rank_).c_str());", NO_MORE),
+    (MISSING, "a call behind others is entered", "if (call.begun == 0) { continue; }", NO_MORE),
+    (MISSING, "who waits is missing", "if (!waits(rank)) { add(roots, rank); }", "add(roots, rank);"),
+    (MISSING, "the side of many ranks left the order",
+     "sort(sides, [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });",
+     "sort(sides, [](const auto& a, const auto& b) { return a.second.size() > b.second.size(); });"),
+    (MISSING, "the last call need not be over",
+     "if (std::all_of(each.second.begin(), each.second.end(), is_over)) { last = each.second.front().second; }",
+     "last = each.second.front().second; static_cast<void>(is_over);"),
+    (LATE, "no word when the time is over", "if (options_.on_late) { options_.on_late(found.text); }", NO_MORE),
+    (LATE, "no record on request", "if (std::exchange(asked_, asked) != asked) { write_all(states_.size(), \"asked for\"); }", NO_MORE),
+    (LATE, "an earlier launch's record stays", "std::remove(record_file(options.record, rank).c_str());", NO_MORE),
+    (STRAGGLERS, "the step before lost calls is whole", "if (i > 0) { left_out_.insert(step); }", NO_MORE),
+    (STRAGGLERS, "the step behind lost calls is whole", "left_out_.insert(call.step);", NO_MORE),
+    (STRAGGLERS, "clocks by broadcasts", "if (a->signature.verb == Verb::broadcast) { continue; }", NO_MORE),
+]
+RECORDED_EXPRESSIONS = [
+    (RECORDER, "a send_receive's receive is not ended with it", "i < [[call.entries]];", "1U"),
+    (RECORDER, "calls without their step", "call.where.line | [[std::uint64_t{step_} << 32U]]", "std::uint64_t{0}"),
+    (RECORDER, "calls that have left the ring are changed",
+     "return [[number != none && slot.number.load(std::memory_order_acquire) == number]] ? &slot", "true"),
+    (RECORDER, "a call that was just given waits too long", "[[slot.given.load(std::memory_order_relaxed) <= when]]", "true"),
+    (RECORD_FILES, "records of another run", "if ([[record.run == run_]])", "true"),
+    (RECORD_FILES, "the trouble of another run", "return read && [[run == run_]];", "true"),
+    (MISSING, "a call is entered by who had made the one before", "std::max(entered, [[call.sequence + 1]]);", "call.sequence + 2"),
+    (MISSING, "no rank waits where it ended", "const bool ended_in = [[record.ended && &call == &record.calls.back()]];", "false"),
+    (LATE, "no warning", "[[!std::exchange(warned_, true)]]", "false"),
+    (LATE, "a deadline that never passes in calls that all have entered", "|| [[found.finishing > finish]])", "false"),
+    (STRAGGLERS, "clocks of groups that do not meet rank 0", "[[offsets_[*base]]] + apart.second", "0.0"),
+    (STRAGGLERS, "clocks as they are", "at - [[offsets_[key.members[m]]]]", "0.0"),
+    (STRAGGLERS, "clocks of threads corrected", "one_clock_ && [[record.engine == \"threads\"]]", "false"),
+    (STRAGGLERS, "a wait charged in full to each late rank", "[[static_cast<double>(i) / static_cast<double>(came.size() - i)]]", "1.0"),
+    (STRAGGLERS, "the sum of the waits, not their mean", "[[each / others]] * 1e-9", "each"),
+    (STRAGGLERS, "one late step names a rank", "const std::size_t quarter = [[shares.size() / 4]];", "shares.size() - 1"),
+    (STRAGGLERS, "few steps name a rank", "if ([[shares.size() < least_steps]] ||", "shares.empty()"),
+    (STRAGGLERS, "messages that are the first ones", "number = [[messages[{key, sends, call.step}]++]];", "0"),
+]
+
+
 # What comparisons of replicas and hashes over ranks are made of, by statements and by expressions.
 REPLICAS = "shardkit/optim/verify_replicas.hpp"
 HASHES = "shardkit/optim/hash_values.hpp"
@@ -724,7 +777,7 @@ def main():
     parser.add_argument("--compiler", default="g++")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--target",
-                        help="library, optimizers, rounding, matrices, exact, tree, replicas, slices, layers or trainer; all of them if not given")
+                        help="library, optimizers, rounding, matrices, exact, tree, replicas, released, recorder, slices, layers or trainer; all of them if not given")
     options = parser.parse_args()
     trainer = ([TRAINER / "allocation_counter.cpp", TRAINER / "model/blas.cpp"],
                [f"-I{EXAMPLES}", *package_flags("--cflags", "openblas"), *package_flags("--libs", "openblas")])
@@ -742,6 +795,8 @@ def main():
                expressions=COMPARED_EXPRESSIONS),
         Target("released", ROOT / "include", [], "released_killer.cpp", flags=["-pthread", f"-I{ROOT / 'tests'}"], statements=RELEASED,
                expressions=RELEASED_EXPRESSIONS),
+        Target("recorder", ROOT / "include", [], "recorder_killer.cpp", flags=["-pthread", f"-I{ROOT / 'tests'}", f"-I{ROOT / 'subprojects/doctest'}"],
+               statements=RECORDED, expressions=RECORDED_EXPRESSIONS),
         Target("slices", ROOT / "include", [], "slices_killer.cpp", flags=["-pthread"], statements=SLICES),
         Target("layers", ROOT / "include", ["shardkit/tensor_parallel", "shardkit/context_parallel"],
                "trainer_killer.cpp", *trainer),

@@ -111,6 +111,11 @@ void add_flags(program::Flags& flags) {
         "--record", "PREFIX",
         "write each rank's last calls to PREFIX-rank-N.json when a rank fails, a deadline passes or SIGUSR1 comes, "
         "for who_is_missing");
+    flags.add_switch("--stragglers",
+                     "say how long the ranks let each other wait, in which of the last 100 steps, for what; the "
+                     "measured memory has the calls that are kept for it");
+    flags.add("--stragglers-plot", "FILE", "draw it, .png or .svg");
+    flags.add("--slow", "RANK:SECONDS", "let a rank sleep so long before each step, to see what is told of it");
     add_checkpoint_flags(flags);
 }
 
@@ -138,7 +143,14 @@ void read_record_flags(const program::Flags& flags, Options& o) {
         throw program::InputError("--deadline: expected a millisecond or more");
     }
     program::read_file(flags, "--record", o.record);
-    for (const char* const flag : {"--deadline", "--record"}) {
+    program::read_file(flags, "--stragglers-plot", o.stragglers_plot);
+    o.stragglers = flags.is_given("--stragglers") || !o.stragglers_plot.empty();
+    flags.use("--slow", [&](const std::string& flag, const std::string& given) {
+        const std::size_t colon = std::min(given.find(':'), given.size() - 1);
+        o.slow_rank = program::parse_count(flag, given.substr(0, colon), 0, o.mesh.world() - 1);
+        o.slow_seconds = program::parse_not_negative(flag, given.substr(colon + 1));
+    });
+    for (const char* const flag : {"--deadline", "--record", "--stragglers", "--stragglers-plot"}) {
         if (flags.is_given(flag) && o.engine == EngineKind::self) {
             throw program::InputError(std::string(flag) +
                                       " with --engine self, whose rank waits for nobody: expected threads or mpi");
@@ -183,7 +195,7 @@ void read_replay(const program::Flags& flags, Options& o) {
         throw program::InputError("--replay with --mesh " + o.mesh.describe() + ": expected dp = 1");
     }
     for (const char* const flag : {"--json", "--plot", "--schedule-out", "--trace", "--save", "--sample", "--release",
-                                   "--schedule", "--verify-every"}) {
+                                   "--schedule", "--verify-every", "--stragglers", "--stragglers-plot", "--slow"}) {
         if (flags.is_given(flag)) {
             throw program::InputError(std::string("--replay with ") + flag + ": expected a slice alone, and no step");
         }
@@ -215,6 +227,7 @@ void validate_files(const Options& o) {
     };
     const Named outputs[] = {{"--json", o.json},
                              {"--plot", o.plot},
+                             {"--stragglers-plot", o.stragglers_plot},
                              {"--schedule-out", o.schedule_out},
                              {"--trace", o.trace},
                              {"--hashes", o.hashes}};

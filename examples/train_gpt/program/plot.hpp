@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include <shardkit/comm/stragglers.hpp>
+
 namespace train_gpt {
 
 /// A picture of the losses over the steps behind `first_step`, as the content of a .png or .svg file, by way of
@@ -12,5 +14,9 @@ namespace train_gpt {
 /// @throws std::runtime_error when gnuplot fails
 std::string plot_losses(const std::string& file, const std::string& title, const std::vector<double>& losses,
                         std::size_t first_step = 0);
+
+/// A picture of how long the others waited for each of so many ranks in each step, likewise.
+std::string plot_stragglers(const std::string& file, const std::string& title, const shardkit::Stragglers& stragglers,
+                            std::size_t ranks);
 
 }  // namespace train_gpt

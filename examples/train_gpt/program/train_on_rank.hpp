@@ -12,6 +12,7 @@
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -24,6 +25,7 @@
 #include "../../common/text_format.hpp"
 #include "../allocation_counter.hpp"
 #include "hash_lines.hpp"
+#include "kept_calls.hpp"
 #include "trainer.hpp"
 
 namespace train_gpt {
@@ -145,8 +147,13 @@ class RankSteps {
                 multiply_adds_before_ = multiply_adds();
             }
             if (s == first_timed) { trainer_.measure(); }
+            context_.set_step(static_cast<std::uint32_t>(s + 1));
+            if (context_.rank() == job_.options.slow_rank && job_.options.slow_seconds > 0) {
+                std::this_thread::sleep_for(std::chrono::duration<double>(job_.options.slow_seconds));
+            }
             const std::uint64_t before = counted_.allocations();
             const auto [loss, grad_norm] = trainer_.step(s);
+            if (job_.options.stragglers) { calls_.keep(context_.recent_calls()); }
             require_finite(context_, s, loss, grad_norm, job_);
             if (s - first >= warm_up) {
                 allocations_ += counted_.allocations() - before;
@@ -197,6 +204,7 @@ class RankSteps {
         const TimedSteps timed = mean_times();
         std::string trace = traces() ? trainer_.trace(*job_.chosen.schedule, together_) : std::string();
         const std::uint64_t peak = sk::all_reduce_value(context_, own_peak, sk::ReduceOp::max);
+        if (job_.options.stragglers) { results_of_calls(); }
         if (!reports()) { return; }
         results_.peak_bytes_per_rank = peak;
         results_.allocations_per_steady_step = (allocations_ + steady_ - 1) / steady_;
@@ -204,6 +212,12 @@ class RankSteps {
         results_.timed = timed;
         results_.trace = std::move(trace);
         results_.collectives = std::move(collectives);
+    }
+
+    /// Finds out who let the others wait. Collective over the world.
+    void results_of_calls() {
+        const auto records = gather_records(context_, calls_.kept());
+        if (reports()) { results_.stragglers = sk::find_stragglers(records); }
     }
 
     /// Computes one slice of the step behind so many alone.
@@ -279,6 +293,7 @@ class RankSteps {
     std::uint64_t steady_ = 0;  // steps, in which they were made
     MultiplyAdds multiply_adds_before_;
     TimedSteps timed_;  // sums
+    KeptCalls calls_;
 };
 
 /// Trains on one rank; rank 0 writes `results`, whose vectors have their sizes already.

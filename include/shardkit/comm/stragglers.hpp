@@ -83,8 +83,9 @@ class FindStragglers {
     }
 
   private:
-    /// A rank is named if in three of four steps the others wait for it for a twentieth of the step more than for
-    /// the rank in the middle.
+    /// A rank is named if in three of four steps, and of no fewer than so many, the others wait for it for so large a
+    /// share of the step more than for the rank in the middle.
+    static constexpr std::size_t least_steps = 4;
     static constexpr double least_share = 0.05;
 
     /// Axes and ranks; for messages the sender and the receiver.
@@ -229,9 +230,10 @@ class FindStragglers {
             const double middle = sorted.empty() ? 0 : sorted[(sorted.size() - 1) / 2];
             for (std::size_t rank = 0; rank < ranks_; ++rank) { more[rank].push_back(each.second[rank] - middle); }
         }
+        const std::size_t quarter = shares.size() / 4;
         for (std::size_t rank = 0; rank < ranks_; ++rank) {
             std::sort(more[rank].begin(), more[rank].end());
-            if (shares.empty() || more[rank][shares.size() / 4] < least_share) { continue; }
+            if (shares.size() < least_steps || more[rank][quarter] < least_share) { continue; }
             found.ranks.push_back(rank);
             double seconds = 0;
             double share = 0;
@@ -245,7 +247,11 @@ class FindStragglers {
                           100 * share);
             found.text += concat("the others waited for rank ", rank, " for ", digits, "\n");
         }
-        if (found.ranks.empty()) { found.text += concat("no rank is late in most of ", shares.size(), " steps\n"); }
+        if (found.ranks.empty()) {
+            found.text += shares.size() < least_steps
+                              ? concat(shares.size(), " whole steps are too few to name a late rank\n")
+                              : concat("no rank is late in most of ", shares.size(), " steps\n");
+        }
         if (!left_out_.empty()) {
             found.text += concat("not counted, as a rank's record no longer has all of their calls: ",
                                  ranks_text({left_out_.begin(), left_out_.end()}, "step"), "\n");
@@ -264,10 +270,10 @@ class FindStragglers {
 }  // namespace detail
 
 /// Finds out how long each rank let the others wait in the calls of each step (Context::set_step) and purpose, and
-/// which ranks do so in three of four steps for a twentieth of the step or more. Records are those of a run, of any
-/// engine: in memory, or read from files. A call counts if all of its ranks have left a record of it, in a step of
-/// which no record lacks a call. The clocks of processes are made comparable by the common ends of calls; they should
-/// keep their distance. On `nccl` a rank comes to a call when its host makes it.
+/// which ranks do so in three of four steps for a twentieth of the step or more; fewer than four steps name nobody.
+/// Records are those of a run, of any engine: in memory, or read from files. A call counts if all of its ranks have
+/// left a record of it, in a step of which no record lacks a call. The clocks of processes are made comparable by the
+/// common ends of calls; they should keep their distance. On `nccl` a rank comes to a call when its host makes it.
 /// Cost:    a tenth of a second for 64 records
 inline Stragglers find_stragglers(const std::vector<RankRecord>& records) {
     return detail::FindStragglers(records).find();

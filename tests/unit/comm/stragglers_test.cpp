@@ -154,6 +154,9 @@ TEST_CASE("find_stragglers: without a slow rank nobody is named, nor for one lat
     CHECK(found.waits[0].rank == 2);
     CHECK(found.waits[0].step == 4);
     CHECK(found.waits[0].seconds == doctest::Approx(0.060).epsilon(0.04));
+    const auto slow = [](auto, std::size_t rank) { return rank == 1 ? 40 : 0; };
+    CHECK(find_stragglers(job_of(3, 3, slow).records).text == "3 whole steps are too few to name a late rank");
+    CHECK(find_stragglers(job_of(3, 4, slow).records).ranks == std::vector<std::size_t>{1});
     CHECK(find_stragglers({}).ranks.empty());
 }
 

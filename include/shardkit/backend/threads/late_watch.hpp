@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <optional>
 #include <span>
 #include <string>
@@ -27,7 +28,11 @@ namespace shardkit::threads::detail {
 class LateWatch {
   public:
     LateWatch(std::span<const RankState> states, const LaunchOptions& options) : states_(states), options_(options) {
-        if (!options.record.empty()) { signal_.emplace(); }
+        if (options.record.empty()) { return; }
+        signal_.emplace();
+        for (std::size_t rank = 0; rank < states.size(); ++rank) {
+            std::remove(record_file(options.record, rank).c_str());
+        }
     }
 
     /// Returns how long it may not be asked.
