@@ -40,11 +40,16 @@ REGISTER_REPORTER("first_failed", 1, FirstFailed);
 }  // namespace
 
 int main() {
-    doctest::Context context;
-    context.setOption("reporters", "first_failed");
-    context.setOption("abort-after", 1);
-    context.setOption("no-version", true);
-    const int status = context.run();
-    if (status != 0) { std::printf("%s\n", failed.c_str()); }
-    return status;
+    // Deadlines of a busy machine come last.
+    for (const char* const deadlines : {"test-case-exclude", "test-case"}) {
+        doctest::Context context;
+        context.setOption("reporters", "first_failed");
+        context.setOption("abort-after", 1);
+        context.setOption("no-version", true);
+        context.setOption(deadlines, "threads:*");
+        if (context.run() != 0) {
+            std::printf("%s\n", failed.c_str());
+            return 1;
+        }
+    }
 }

@@ -381,7 +381,6 @@ RECORDED = [
      "for_each_of(call, [](Slot& slot) { slot.begun.store(0, std::memory_order_relaxed); });", NO_MORE),
     (RECORDER, "a queued call that ends when it is given", "if (call.number != none) { queued_ = call.number + 1; }", NO_MORE),
     (RECORDER, "a call that fails stays open", "slot->done.store(failed, std::memory_order_relaxed);", NO_MORE),
-    (RECORDER, "a slot that is written over looks whole", "slot.number.store(none, std::memory_order_relaxed);", NO_MORE),
     (RECORD_FILES, "an earlier run's trouble stays", "if (rank_ == 0) { std::remove(trouble().c_str()); }", NO_MORE),
     (RECORD_FILES, "an earlier run's record stays", "std::remove(record_file(prefix_, rank_).c_str());", NO_MORE),
     (MISSING, "a call behind others is entered", "if (call.begun == 0) { continue; }", NO_MORE),

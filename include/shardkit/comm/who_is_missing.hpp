@@ -85,7 +85,11 @@ class WhoIsMissing {
         });
         if (!roots.empty()) {
             const Wait& first = waits_.front();
-            add_line(found.text, concat(ranks_text(first.needs), " ", first.needs.size() == 1 ? "has" : "have",
+            std::vector<std::size_t> missing;
+            for (const std::size_t rank : first.needs) {
+                if (!waits(rank)) { missing.push_back(rank); }
+            }
+            add_line(found.text, concat(ranks_text(missing), " ", missing.size() == 1 ? "has" : "have",
                                         " not entered ", text_of(*first.call)));
         } else if (!waits_.empty() &&
                    std::all_of(waits_.begin(), waits_.end(), [](const Wait& wait) { return wait.needs.empty(); })) {

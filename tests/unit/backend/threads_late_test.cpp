@@ -18,6 +18,7 @@
 #include <shardkit/backend/threads/launch.hpp>
 #include <shardkit/comm/all_gather.hpp>
 #include <shardkit/comm/barrier.hpp>
+#include <shardkit/comm/call.hpp>
 #include <shardkit/comm/record_files.hpp>
 #include <shardkit/comm/split.hpp>
 #include <shardkit/comm/who_is_missing.hpp>
@@ -110,6 +111,27 @@ TEST_CASE("threads: a rank that is late is named in every rank's error, in the w
         REQUIRE(all.late.size() == 2);
         CHECK(contains(all.late[0], "late: rank 1 has not entered"));
         CHECK(contains(all.late[1], "not every rank has entered"));
+    }
+}
+
+TEST_CASE("threads: a call that all have entered, and nobody finishes, misses its own deadline") {
+    std::atomic<bool> over{false};
+    threads::LaunchOptions options;
+    options.finish_timeout = 200ms;
+    options.on_late = [&](const std::string& text) { over = contains(text, "not every rank has finished"); };
+    const auto errors = launch_and_collect(
+        2,
+        [&](const Comm& world) {
+            const Call stuck{{.verb = Verb::barrier}, 0, SourceLocation::current()};
+            world.label().journal.begin(world.label(), stuck);
+            for (int i = 0; i < 20'000 && !over; ++i) { std::this_thread::sleep_for(1ms); }
+            barrier(world, {});
+        },
+        options);
+    for (const std::exception_ptr& error : errors) {
+        CHECK(contains(outcome(error).text,
+                       "not every rank has finished a call within 200 ms: all ranks have entered, "
+                       "and not all have finished"));
     }
 }
 

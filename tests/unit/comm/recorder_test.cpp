@@ -330,6 +330,16 @@ TEST_CASE("who_is_missing: ranks without a record, that wait elsewhere, and that
     CHECK(has(found.text, "all ranks have entered, and not all have finished"));
     CHECK(found.finishing > 0);
     CHECK(found.entering == 0);
+    CHECK(!has(found.text, "the last call that all have finished"));
+
+    Ranks behind(2);
+    behind.make(0, call(Verb::barrier, 0), false);
+    const Call queued = call(Verb::barrier, 0);
+    behind.make(1, queued, false);
+    behind.journals[1].recorder().queue(queued);
+    found = behind.missing();
+    CHECK(found.ranks == std::vector<std::size_t>{1});
+    CHECK(has(found.text, "rank 1 has not entered barrier at train.cpp:1 (call 0 over world)"));
 }
 
 }  // namespace recorder_test

@@ -199,9 +199,10 @@ TEST_CASE("find_stragglers: clocks of ranks that meet in groups, in messages, an
         job.call(step, Verb::all_reduce, {2, 3}, {at, at}, "tp");
         job.call(step, Verb::all_reduce, {0, 1}, {at, at}, "tp");
         job.call(step, Verb::barrier, {1, 3}, {at + ms, at + ms}, "dp");
-        // The third of the messages finds its sender late, by 20 ms.
+        // The second of the messages finds its sender late, by 20 ms.
         for (std::int64_t i = 1; i <= 3; ++i) {
-            job.message(step, 3, 0, at + i * 5 * ms + (i == 3 ? 20 * ms : 0), at + i * 5 * ms);
+            const std::int64_t come = at + i * 5 * ms;
+            job.message(step, 3, 0, come + (i > 1 ? 20 * ms : 0), come + (i > 2 ? 20 * ms : 0));
         }
         job.call(step, Verb::broadcast, {0, 1, 2, 3}, {at + 50 * ms, at + 50 * ms, at + 50 * ms, at + 50 * ms});
         // Some ranks see its end later.

@@ -2,6 +2,8 @@
 #include <atomic>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
+#include <fstream>
 #include <mutex>
 #include <span>
 #include <string>
@@ -15,6 +17,7 @@
 #include <shardkit/comm/barrier.hpp>
 #include <shardkit/comm/record_files.hpp>
 #include <shardkit/comm/split.hpp>
+#include <shardkit/comm/stragglers.hpp>
 #include <shardkit/comm/who_is_missing.hpp>
 
 #include "gpu_ranks.hpp"
@@ -57,6 +60,10 @@ std::pair<std::vector<rank_checks::Outcome>, MissingRanks> recorded(std::size_t 
     std::vector<RankRecord> records;
     for (std::size_t rank = 0; rank < ranks; ++rank) {
         records.push_back(read_record(record_file(options.record, rank)));
+    }
+    for (const RankRecord& record : records) {
+        CHECK(record.run != 0);
+        CHECK(record.run == records[0].run);
     }
     return {std::move(outcomes), who_is_missing(records)};
 }
@@ -107,6 +114,43 @@ TEST_CASE("nccl: ranks that use two groups in different orders are told which ea
     CHECK(contains(told.second.text, "no rank can go on: each waits for another one"));
     CHECK(contains(told.second.text, "rank 0 waits in barrier at "));
     CHECK(contains(told.second.text, "(call 0 over dp)"));
+}
+
+TEST_CASE("nccl: a rank whose host is slow in each step is named from the files of a run that goes well") {
+    constexpr std::size_t ranks = 3;
+    gpu_ranks::restart();
+    const temporary_folder::Folder folder;
+    nccl::Options options = gpu_ranks::patient();
+    options.record = folder.file("run");
+    std::atomic<std::size_t> written{0};
+    gpu_ranks::with_world(ranks, options, [&](const Comm& world, nccl::World&) {
+        const auto stream = verb_values::Bench<Comm>::stream(world);
+        auto values = world.buffer<float>(4 * ranks);
+        for (std::uint32_t step = 1; step <= 6; ++step) {
+            world.label().journal.recorder().set_step(step);
+            if (world.rank() == 1) { std::this_thread::sleep_for(std::chrono::milliseconds(60)); }
+            all_gather_in_place(world, values.span(), stream);
+            stream.synchronize();
+        }
+        const std::string file = record_file(options.record, world.rank());
+        for (int i = 0; i < 2000 && !std::ifstream(file); ++i) {
+            if (world.rank() == 0) { request_records(); }
+            std::this_thread::sleep_for(std::chrono::milliseconds(10));
+        }
+        ++written;
+        while (written < ranks) { std::this_thread::sleep_for(std::chrono::milliseconds(1)); }
+    });
+    std::vector<RankRecord> records;
+    for (std::size_t rank = 0; rank < ranks; ++rank) {
+        records.push_back(read_record(record_file(options.record, rank)));
+    }
+    const Stragglers found = find_stragglers(records);
+    CAPTURE(found.text);
+    CHECK(found.ranks == std::vector<std::size_t>{1});
+    CHECK(found.steps == 6);
+    REQUIRE(!found.waits.empty());
+    CHECK(found.waits[0].group == "all_gather over world");
+    CHECK(found.waits[0].seconds > 0.030);
 }
 
 }  // namespace late_test
