@@ -16,8 +16,8 @@
 
 #include <shardkit/comm/rank_record.hpp>
 #include <shardkit/comm/record_files.hpp>
-#include <shardkit/comm/stragglers.hpp>
 #include <shardkit/comm/who_is_missing.hpp>
+#include <shardkit/measure/stragglers.hpp>
 
 namespace {
 

@@ -9,7 +9,7 @@
 
 #include "unit/backend/threads_late_test.cpp"
 #include "unit/comm/recorder_test.cpp"
-#include "unit/comm/stragglers_test.cpp"
+#include "unit/measure/stragglers_test.cpp"
 
 namespace {
 

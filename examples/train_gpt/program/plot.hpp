@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include <shardkit/comm/stragglers.hpp>
+#include <shardkit/measure/stragglers.hpp>
 
 namespace train_gpt {
 

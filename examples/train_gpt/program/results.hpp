@@ -8,7 +8,7 @@
 #include <tuple>
 #include <vector>
 
-#include <shardkit/comm/stragglers.hpp>
+#include <shardkit/measure/stragglers.hpp>
 
 namespace train_gpt {
 

@@ -17,8 +17,8 @@
 #include <shardkit/comm/barrier.hpp>
 #include <shardkit/comm/record_files.hpp>
 #include <shardkit/comm/split.hpp>
-#include <shardkit/comm/stragglers.hpp>
 #include <shardkit/comm/who_is_missing.hpp>
+#include <shardkit/measure/stragglers.hpp>
 
 #include "gpu_ranks.hpp"
 #include "temporary_folder.hpp"

@@ -11,8 +11,8 @@
 
 #include <shardkit/comm/journal.hpp>
 #include <shardkit/comm/rank_record.hpp>
-#include <shardkit/comm/stragglers.hpp>
 #include <shardkit/comm/verb.hpp>
+#include <shardkit/measure/stragglers.hpp>
 
 namespace stragglers_test {
 
