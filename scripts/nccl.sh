@@ -1,8 +1,7 @@
 # Sourced by what is built with nvcc: where NCCL is. `nvcc` names the compiler.
 # shellcheck shell=bash disable=SC2034
 
-# find_nccl: takes NCCL_HOME's, or the newest of those in the toolkit, in the system and in PyTorch's wheel. Not one of
-# 2.29.2 to 2.29.7, unless NCCL_HOME names it: they do not meet by NCCL_COMM_ID. Sets
+# find_nccl: takes NCCL_HOME's, or the newest of those in the toolkit, in the system and in PyTorch's wheel. Sets
 #   nccl_home     the folder above include/nccl.h, and nccl_version, what that says; both empty where there is none
 #   nccl_flags    for the compilers, and nccl_libraries for the linker
 find_nccl() {
@@ -18,7 +17,6 @@ find_nccl() {
         library=$(nccl_library_of "$folder")
         if [ -z "$library" ] || [ ! -e "$header" ]; then continue; fi
         version=$(awk '/define NCCL_(MAJOR|MINOR|PATCH) / { printf "%s%s", dot, $3; dot = "." }' "$header")
-        if [ -z "${NCCL_HOME:-}" ] && nccl_is_refused "$version"; then continue; fi
         # Of equal ones the first.
         [ "$(printf '%s\n' "$nccl_version" "$version" | sort -V | tail -n 1)" != "$nccl_version" ] || continue
         nccl_home=$folder nccl_version=$version nccl_flags=()
@@ -26,10 +24,6 @@ find_nccl() {
         [ "$folder" = /usr ] || nccl_flags=(-isystem "$folder/include")
         nccl_libraries=(-L"$(dirname "$library")" "-Xlinker=-rpath,$(dirname "$library")" "-l:$(basename "$library")")
     done
-}
-
-nccl_is_refused() {  # version
-    case $1 in 2.29.[2-7]) return 0 ;; *) return 1 ;; esac
 }
 
 nccl_library_of() {

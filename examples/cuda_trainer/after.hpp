@@ -194,6 +194,7 @@ std::vector<float> train(const Options& options, const std::vector<std::uint8_t>
         if (options.graph && step > 0) {
             if (!graph) { graph.emplace(world.streams(), train_step); }
             graph->launch();
+            world.keep_pace(rank.compute_stream());  // looks after the peers, as verbs outside of graphs do
         } else if (options.schedule && step == 0) {
             const auto groups = sk::describe_groups(model);
             const sk::Schedule ahead = sk::prefetch(sk::record(model, train_step), groups);

@@ -2,12 +2,16 @@
 #pragma once
 
 #include <charconv>
+#include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <cstdlib>
 #include <optional>
 #include <string>
 #include <system_error>
 #include <utility>
+
+#include <shardkit/backend/nccl/rendezvous.hpp>
 
 #include "gpu.hpp"
 #include "options.hpp"
@@ -19,7 +23,8 @@ struct Place {
     std::size_t rank = 0;
     std::size_t ranks = 1;
     std::size_t local_rank = 0;
-    std::string meeting_point;  ///< "address:port"; empty for one rank
+    std::string address;  ///< of rank 0's machine, where the ranks meet; empty for one rank
+    std::uint16_t port = 0;
 
     /// One rank where neither RANK nor WORLD_SIZE is set. look_up(name) is an std::optional<std::string>.
     /// @throws InputError that names the variable
@@ -44,14 +49,19 @@ struct Place {
             return parsed;
         };
         if (!look_up("RANK") && !look_up("WORLD_SIZE")) { return {}; }
-        Place place{number("RANK"), number("WORLD_SIZE"), number("LOCAL_RANK"), {}};
+        Place place{number("RANK"), number("WORLD_SIZE"), number("LOCAL_RANK")};
         if (place.rank >= place.ranks) {
             throw InputError("RANK=" + std::to_string(place.rank) +
                              " is not below WORLD_SIZE=" + std::to_string(place.ranks));
         }
         // torchrun's own store listens at MASTER_PORT.
         const bool taken = look_up("TORCHELASTIC_USE_AGENT_STORE") == std::optional<std::string>("True");
-        place.meeting_point = text("MASTER_ADDR") + ":" + std::to_string(number("MASTER_PORT") + (taken ? 1 : 0));
+        const std::size_t port = number("MASTER_PORT") + (taken ? 1 : 0);
+        if (port == 0 || port > 65535) {
+            throw InputError("MASTER_PORT=" + text("MASTER_PORT") + ": expected a port between 1 and 65535");
+        }
+        place.address = text("MASTER_ADDR");
+        place.port = static_cast<std::uint16_t>(port);
         return place;
     }
     static Place from_environment() {
@@ -99,14 +109,11 @@ struct Job {
     }
 
   private:
-    /// NCCL connects the processes by itself, at an address that all are given.
+    /// Rank 0 makes an id, and sends it to the others.
     static ncclUniqueId meet(const Place& place) {
-        if (!place.meeting_point.empty() && ::setenv("NCCL_COMM_ID", place.meeting_point.c_str(), 0) != 0) {
-            throw std::runtime_error("setenv of NCCL_COMM_ID failed");
-        }
-        ncclUniqueId id;
-        check(ncclGetUniqueId(&id), "ncclGetUniqueId");
-        return id;
+        return shardkit::nccl::meet({place.address, place.port, place.rank, place.ranks, {}},
+                                    std::chrono::minutes(10))
+            .native();
     }
 };
 

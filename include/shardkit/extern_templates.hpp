@@ -45,29 +45,29 @@
     prefix template class shardkit::detail::UpdateBatches<Rule, Engine, Precision>;                                \
     prefix template class shardkit::detail::OptimizerNumbers<Rule, Engine>;
 /// Instantiates everything. `prefix` is `extern`, or empty in the one file that has the code.
-#define SHARDKIT_TEMPLATES(prefix, Engine, Precision, Rule)                                                       \
-    SHARDKIT_RULE_TEMPLATES(prefix, Engine, Precision, Rule)                                                      \
-    prefix template class shardkit::Context<Engine>;                                                              \
-    prefix template class shardkit::detail::Group<Engine>;                                                        \
-    prefix template class shardkit::detail::GroupState<Engine, Precision>;                                        \
-    prefix template class shardkit::Groups<Engine>;                                                               \
-    prefix template class shardkit::detail::StepScope<Engine>;                                                    \
-    prefix template class shardkit::Accumulation<Engine>;                                                         \
-    prefix template class shardkit::Optimizer<Engine>;                                                            \
-    prefix template std::size_t shardkit::detail::dp_extent(const shardkit::Context<Engine>&);                    \
-    prefix template class shardkit::detail::NormTable<Engine, Precision::Reduction>;                              \
-    prefix template class shardkit::detail::NormTables<Engine, Precision::Reduction>;                             \
-    prefix template class shardkit::detail::NormMemory<Engine>;                                                   \
-    prefix template shardkit::Reduced<Engine> shardkit::detail::reduce(                                           \
-        shardkit::Accumulation<Engine>&&, const shardkit::Divisor&, const shardkit::detail::LossScaleUse&,        \
-        shardkit::SourceLocation);                                                                                \
-    prefix template shardkit::GlobalNorm<Engine> shardkit::detail::global_norm(                                   \
-        const shardkit::Reduced<Engine>&, shardkit::NormKind, shardkit::SourceLocation);                          \
-    prefix template class shardkit::GlobalNorm<Engine>;                                                           \
-    prefix template shardkit::ClipCoefficient shardkit::clip(const shardkit::GlobalNorm<Engine>&, double,         \
-                                                             shardkit::SourceLocation);                           \
-    prefix template void shardkit::detail::all_reduce_span(const Engine::Communicator&, shardkit::ReduceOp,       \
-                                                           std::span<float>, Engine::Stream, shardkit::CallSite); \
-    prefix template void shardkit::detail::all_reduce_span(const Engine::Communicator&, shardkit::ReduceOp,       \
+#define SHARDKIT_TEMPLATES(prefix, Engine, Precision, Rule)                                                         \
+    SHARDKIT_RULE_TEMPLATES(prefix, Engine, Precision, Rule)                                                        \
+    prefix template class shardkit::Context<Engine>;                                                                \
+    prefix template class shardkit::detail::Group<Engine>;                                                          \
+    prefix template class shardkit::detail::GroupState<Engine, Precision>;                                          \
+    prefix template class shardkit::Groups<Engine>;                                                                 \
+    prefix template class shardkit::detail::StepScope<Engine>;                                                      \
+    prefix template class shardkit::Accumulation<Engine>;                                                           \
+    prefix template class shardkit::Optimizer<Engine>;                                                              \
+    prefix template std::size_t shardkit::detail::dp_extent(const shardkit::Context<Engine>&);                      \
+    prefix template class shardkit::detail::NormTable<Engine, Precision::Reduction>;                                \
+    prefix template class shardkit::detail::NormTables<Engine, Precision::Reduction>;                               \
+    prefix template class shardkit::detail::NormMemory<Engine>;                                                     \
+    prefix template shardkit::Reduced<Engine> shardkit::detail::reduce(                                             \
+        shardkit::Accumulation<Engine>&&, const shardkit::Divisor&, const shardkit::detail::LossScaleUse&,          \
+        shardkit::SourceLocation);                                                                                  \
+    prefix template shardkit::GlobalNorm<Engine> shardkit::detail::global_norm(                                     \
+        const shardkit::Reduced<Engine>&, shardkit::NormKind, shardkit::detail::NormFor, shardkit::SourceLocation); \
+    prefix template class shardkit::GlobalNorm<Engine>;                                                             \
+    prefix template shardkit::ClipCoefficient shardkit::clip(const shardkit::GlobalNorm<Engine>&, double,           \
+                                                             shardkit::SourceLocation);                             \
+    prefix template void shardkit::detail::all_reduce_span(const Engine::Communicator&, shardkit::ReduceOp,         \
+                                                           std::span<float>, Engine::Stream, shardkit::CallSite);   \
+    prefix template void shardkit::detail::all_reduce_span(const Engine::Communicator&, shardkit::ReduceOp,         \
                                                            std::span<double>, Engine::Stream, shardkit::CallSite);
 // NOLINTEND(bugprone-macro-parentheses)

@@ -162,10 +162,11 @@ TEST_CASE("cuda_trainer: a launcher's environment") {
     CHECK(given.rank == 5);
     CHECK(given.ranks == 8);
     CHECK(given.local_rank == 1);
-    CHECK(given.meeting_point == "node0:29500");
+    CHECK(given.address == "node0");
+    CHECK(given.port == 29500);
     auto torchrun = good;
     torchrun["TORCHELASTIC_USE_AGENT_STORE"] = "True";
-    CHECK(place(torchrun).meeting_point == "node0:29501");
+    CHECK(place(torchrun).port == 29501);
 
     const auto refused = [&](const std::string& name, const std::optional<std::string>& value) {
         auto variables = good;

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """check_machine_code.py NVDISASM LIST CUBIN
 
-Fails when the machine code of a kernel is not what LIST says. A line of LIST, between "|":
+Fails when the machine code of a kernel is not what LIST says, and when CUBIN has a kernel of the library that LIST has
+not. A line of LIST, between "|":
     functor | registers | loads of a thread: number x bytes | stores likewise | vectors | instructions | searches | frame
+    functor | why its machine code is not looked at
 The way through the kernel that is looked at is the shortest on which a thread makes these loads and stores of these
 widths: that on which vectors are whole. All of its loads come before its first store. `instructions` is for each of the
 `vectors` that are so taken, the difference between going that way twice and once. `searches`: loops that read 8 bytes,
@@ -24,6 +26,9 @@ Limits = collections.namedtuple("Limits", "functor registers loads stores vector
 
 
 def limits_of(line):
+    """Of a line that limits something; otherwise only the functor."""
+    if line.count("|") == 1:
+        return line.split("|")[0].strip()
     functor, registers, loads, stores, *rest = (field.strip() for field in line.split("|"))
     loads, stores = (tuple(int(n) for n in field.split("x")) for field in (loads, stores))
     return Limits(functor, int(registers), loads, stores, *(int(n) for n in rest))
@@ -191,18 +196,24 @@ def main():
     names = list(kernels)
     demangled = subprocess.run(["c++filt"], input="\n".join(names), capture_output=True, text=True, check=True).stdout
     by_name = dict(zip(demangled.splitlines(), names))
-    wrong = []
+    wrong, unlisted = [], {text for text in by_name if "shardkit::" in text}
     for line in pathlib.Path(list_path).read_text(encoding="utf-8").splitlines():
         limits = limits_of(line)
-        place = "shardkit::" if limits.functor.startswith("nccl::") else "shardkit::gpu::detail::"
-        functor = place + limits.functor
-        of_functor = [name for text, name in by_name.items() if functor in text and f"BatchPass<{functor}" not in text]
-        if len(of_functor) != 1:
-            wrong.append(f"{limits.functor}: {len(of_functor)} kernels, expected 1")
+        functor = limits if isinstance(limits, str) else limits.functor
+        place = "shardkit::" if functor.startswith(("nccl::", "detail::")) else "shardkit::gpu::detail::"
+        of_functor = [text for text in by_name if re.search(r"[ (]" + re.escape(place + functor), text)]
+        unlisted.difference_update(of_functor)
+        if isinstance(limits, str):
+            if not of_functor:
+                wrong.append(f"{functor}: no kernel, expected one or more")
             continue
-        name = of_functor[0]
+        if len(of_functor) != 1:
+            wrong.append(f"{functor}: {len(of_functor)} kernels, expected 1")
+            continue
+        name = by_name[of_functor[0]]
         found = wrong_in(Code(kernels[name]), registers[name], frames.get(name, 0), limits)
-        wrong.extend(f"{limits.functor}: {each}" for each in found)
+        wrong.extend(f"{functor}: {each}" for each in found)
+    wrong.extend(f"not in the list: {text}" for text in sorted(unlisted))
     print("\n".join(wrong))
     sys.exit(1 if wrong else 0)
 

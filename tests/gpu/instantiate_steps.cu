@@ -15,7 +15,6 @@ using shardkit::gpu::detail::RunOnce;
 RUN(sk::detail::BeginNorm)
 RUN(sk::detail::FinishNorm)
 RUN(sk::detail::BeginInfinityNorm)
-RUN(sk::detail::FinishInfinityNorm)
 RUN(sk::detail::FoldPartialNorms)
 RUN(sk::detail::FoldDigests)
 RUN(sk::detail::SetMovingAverage)
@@ -26,6 +25,15 @@ RUN(sk::detail::SetOptions<sk::LionOptions>)
 #define BEGIN(...)                                                                                      \
     template void DeviceLaunch::operator()(std::uint64_t, const sk::detail::BeginUpdates<__VA_ARGS__>&, \
                                            std::string_view) const;
+#define FIRST(...)                                                                  \
+    template void DeviceLaunch::behind(const sk::detail::BeginStep&, std::uint64_t, \
+                                       const sk::detail::BeginUpdates<__VA_ARGS__>&, std::string_view) const;
+FIRST(sk::AdamWRule, float)
+FIRST(sk::AdamWRule, double)
+FIRST(sk::SgdRule, float)
+FIRST(sk::SgdRule, double)
+FIRST(sk::LionRule, float)
+FIRST(sk::LionRule, double)
 BEGIN(sk::AdamWRule, float)
 BEGIN(sk::AdamWRule, double)
 BEGIN(sk::SgdRule, float)

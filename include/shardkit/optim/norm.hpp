@@ -44,21 +44,34 @@ struct BeginNorm {
     }
 };
 
-/// After the sums were added over all ranks: rounds them. Run once, in a stream's order; engine memory.
+/// After the sums were added over all ranks: rounds them, or squares the largest magnitude. Run once, in a stream's
+/// order, as a work of its own or the first of a step's; engine memory.
 struct FinishNorm {
-    const double* sum;  ///< a NormSum that travelled
-    double* total;      ///< two: sum of squares and non-finite count
+    const double* sum = nullptr;  ///< a NormSum that travelled, or the two of BeginInfinityNorm; null: nothing to do
+    double* total = nullptr;      ///< two: sum of squares and non-finite count
+    NormKind kind = NormKind::two;
 
-    constexpr void operator()() const {
-        const NormTotal rounded = NormSum(sum).total();
-        total[0] = rounded.sum_of_squares;
-        total[1] = rounded.nonfinite;
+    static constexpr std::size_t most_reads = NormSum::numbers;
+    /// Returns what it reads, so that as many threads can load it.
+    constexpr std::span<const double> reads() const noexcept {
+        return {sum, sum == nullptr ? 0 : kind == NormKind::two ? most_reads : 2};
+    }
+    constexpr void operator()() const { (*this)(sum); }
+    constexpr void operator()(const double* read) const {
+        if (sum == nullptr) { return; }
+        if (kind == NormKind::two) {
+            const NormTotal rounded = NormSum(read).total();
+            total[0] = rounded.sum_of_squares;
+            total[1] = rounded.nonfinite;
+        } else {
+            total[0] = read[1] > 0 ? std::numeric_limits<double>::quiet_NaN() : read[0] * read[0];
+            total[1] = read[1] > 0 || !is_finite(read[0]) ? 1 : 0;
+        }
     }
 };
 static_assert(NormNumbers::sent == NormSum::numbers);
 
-/// Of an infinity norm, this rank's largest magnitude and whether there is a NaN, then of all ranks the total: its
-/// square, and above zero where an element is not finite. Run once each.
+/// Of an infinity norm, this rank's largest magnitude and whether there is a NaN. Run once.
 struct BeginInfinityNorm {
     std::span<const PartialNorms> norms;
     double* largest;  ///< two: the magnitude, and 1 for a NaN
@@ -68,15 +81,6 @@ struct BeginInfinityNorm {
         for (const PartialNorms& each : norms) { all.add(each); }
         largest[0] = all.largest;
         largest[1] = all.nan;
-    }
-};
-struct FinishInfinityNorm {
-    const double* largest;
-    double* total;
-
-    constexpr void operator()() const {
-        total[0] = largest[1] > 0 ? std::numeric_limits<double>::quiet_NaN() : largest[0] * largest[0];
-        total[1] = largest[1] > 0 || !is_finite(largest[0]) ? 1 : 0;
     }
 };
 
@@ -118,6 +122,13 @@ class NormMemory {
     }
     std::uint64_t taken() const noexcept { return taken_; }
 
+    /// Leaves the last work of the norm to the step that follows at once.
+    void leave(const FinishNorm& finish) noexcept { left_ = finish; }
+    /// Returns what was left of the norm with that total, for the caller to do; nothing where nothing was.
+    FinishNorm take_left(const double* total) noexcept {
+        return left_.total == total ? std::exchange(left_, FinishNorm{}) : FinishNorm{};
+    }
+
     /// Returns room for what norms of so many parameters are made of, and for the lanes behind them.
     std::span<PartialNorms> partial_norms(std::size_t parameters) {
         const std::size_t count = parameters + AddPartialNorms<float>::most_lanes;
@@ -145,6 +156,7 @@ class NormMemory {
     std::vector<StatementHash> updates_;    // of each group
     std::vector<NormList<Engine>*> lists_;  // of the norm that was begun last
     std::uint64_t begun_ = 0;
+    FinishNorm left_;
 };
 
 // Out of the class, so that `extern template` keeps them out of a file.
@@ -156,6 +168,7 @@ NormMemory<Engine>::NormMemory(Context<Engine>& context)
 template <class Engine>
 NormMemory<Engine>& NormMemory<Engine>::begin(Context<Engine>& context) {
     NormMemory& memory = context.template kept<NormMemory>();
+    memory.left_ = {};
     memory.updates_.clear();
     memory.lists_.clear();
     ++memory.begun_;
@@ -262,8 +275,12 @@ std::span<const PartialNorms> partial_norms(const Reduced<Engine>& reduced, Norm
     return norms;
 }
 
+/// What follows a norm: the optimizer's step, at once, whose first launch does its last work too, or whatever the
+/// user does, who may launch a graph that uses the same memory.
+enum class NormFor : std::uint8_t { step, any };
+
 template <class Engine>
-GlobalNorm<Engine> global_norm(const Reduced<Engine>& reduced, NormKind kind, SourceLocation where) {
+GlobalNorm<Engine> global_norm(const Reduced<Engine>& reduced, NormKind kind, NormFor use, SourceLocation where) {
     const Groups<Engine>& groups = reduced.groups(where);
     DirectedGroup directed;  // of a group: all are led alike
     // One scratch and one world for the model: taken from whichever group comes first.
@@ -306,10 +323,11 @@ GlobalNorm<Engine> global_norm(const Reduced<Engine>& reduced, NormKind kind, So
                         {where, memory.subject(), memory.stated(Access::stated(reduced).gradients_hash())});
     compute.wait(reduction.record());
     double* const total = memory.take_total();
-    if (squares) {
-        Engine::Kernels::run_once(compute, FinishNorm{sums.data(), total});
+    const FinishNorm finish{sums.data(), total, kind};
+    if (use == NormFor::step) {
+        memory.leave(finish);
     } else {
-        Engine::Kernels::run_once(compute, FinishInfinityNorm{sums.data(), total});
+        Engine::Kernels::run_once(compute, finish);
     }
     directed.after(Act::norm, where);
     return Access::make<GlobalNorm<Engine>>(context, memory, total, reduced.identity());
@@ -328,7 +346,7 @@ auto global_norm(const X& reduced, NormKind kind, SourceLocation where = SourceL
     constexpr bool is_reduced = detail::IsReduced<X>::value;
     static_assert(is_reduced,
                   "global_norm takes reduced gradients: call reduce(std::move(accumulation), divisor) first");
-    if constexpr (is_reduced) { return detail::global_norm(reduced, kind, where); }
+    if constexpr (is_reduced) { return detail::global_norm(reduced, kind, detail::NormFor::any, where); }
 }
 template <class X>
 auto global_norm(const X& reduced, SourceLocation where = SourceLocation::current()) {

@@ -203,10 +203,11 @@ class Optimizer : private detail::BackwardUpdates<EngineType> {
         // Before the norm: a rank that is refused must not have taken part in a collective that it will repeat.
         const bool scaled = reduced.has_loss_scale();
         check_step(reduced.groups(where), scaled ? Act::norm : Act::update, where);
-        update(
-            std::move(reduced),
-            scaled ? clip(detail::global_norm(reduced, NormKind::two, where), unlimited, where) : ClipCoefficient{},
-            where);
+        update(std::move(reduced),
+               scaled
+                   ? clip(detail::global_norm(reduced, NormKind::two, detail::NormFor::step, where), unlimited, where)
+                   : ClipCoefficient{},
+               where);
     }
     void step_clipped(Reduced<Engine>&& reduced, const ClipCoefficient& coefficient, SourceLocation where);
     /// Refuses a step that these gradients or the model's state do not allow; nothing has changed then.
@@ -266,7 +267,7 @@ GlobalNorm<Engine> Optimizer<Engine>::step(Accumulation<Engine>&& accumulation, 
                                   ? reduce(std::move(accumulation), options.divisor, where)
                                   : reduce(std::move(accumulation), options.divisor, *options.loss_scale, where);
     check_step(reduced.groups(where), Act::norm, where);
-    const GlobalNorm<Engine> norm = detail::global_norm(reduced, options.norm, where);
+    const GlobalNorm<Engine> norm = detail::global_norm(reduced, options.norm, detail::NormFor::step, where);
     update(std::move(reduced), clip(norm, options.max_norm, where), where);
     return norm;
 }

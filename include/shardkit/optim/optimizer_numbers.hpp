@@ -122,11 +122,20 @@ class OptimizerNumbers {
     /// @throws std::invalid_argument for hyper-parameters out of range
     void set_param_groups(std::vector<ParamGroup> param_groups, std::vector<Statements> choices,
                           SourceLocation where);
-    /// Compares what the ranks called, and begins a step. Collective over the world.
+    /// Compares what the ranks called, and begins a step, whose first work is then first(). Collective over the
+    /// world.
     /// @return what all ranks must state alike of it
     /// @throws CommError as Context::compare_calls
     StatementHash begin_step(StatedStep step, LossScaleState* loss_scale, const ClipCoefficient& coefficient,
                              const StepShare& share, SourceLocation where);
+    /// Returns the first work of the step, for the launch that begins the first groups' updates; none once that has
+    /// taken it.
+    std::optional<BeginStep>& first() noexcept { return first_; }
+    /// Launches it alone, if it is still there.
+    void run_first() {
+        if (first_) { Engine::Kernels::run_once(context_->compute_stream(), *first_); }
+        first_.reset();
+    }
     /// Returns what its ParamGroups choose for group `number`.
     const StatementsHandle& choices(std::size_t number) const noexcept { return choices_[number]; }
 
@@ -168,6 +177,7 @@ class OptimizerNumbers {
     std::uint64_t steps_ = 0;
     EngineTable<Engine, ChosenOptions<Options>> engine_options_;  // of chosen_options
     EngineTable<Engine, StepScalars> scalars_;
+    std::optional<BeginStep> first_;
 };
 
 template <class Rule, class Engine>
@@ -260,8 +270,9 @@ StatementHash OptimizerNumbers<Rule, Engine>::begin_step(StatedStep step, LossSc
     step.shared = share.before;
     step.updated = where;
     if (stated_ != nullptr) { book()->note(step); }
-    Engine::Kernels::run_once(context_->compute_stream(),
-                              BeginStep{1 / step.divisor, coefficient, loss_scale, scalars_.data(), share.adapts});
+    first_ = BeginStep{1 / step.divisor, coefficient,
+                       loss_scale,       scalars_.data(),
+                       share.adapts,     context_->template kept<NormMemory<Engine>>().take_left(coefficient.total)};
     return step.update_hash();
 }
 

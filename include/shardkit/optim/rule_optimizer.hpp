@@ -239,8 +239,10 @@ class RuleOptimizer : public Optimizer<EngineType> {
             detail::Access::stated(reduced), detail::Access::loss_scale(reduced), coefficient, share, where);
         try {
             for_each_batches([&](auto& batches) {
-                batches.run(numbers_.context(), numbers_.scalars(), numbers_.engine_options(), where);
+                batches.run(numbers_.context(), numbers_.scalars(), numbers_.engine_options(), numbers_.first(),
+                            where);
             });
+            numbers_.run_first();
         } catch (...) {  // some groups are updated, and one perhaps in part
             detail::Access::walk(
                 this->model(),
@@ -259,7 +261,9 @@ class RuleOptimizer : public Optimizer<EngineType> {
                                               "matrices of all groups at once; expected "
                                               "one that updates elements, or a step without step_in_backward");
         }
-        return numbers_.begin_step(step, nullptr, {}, {}, where);
+        const detail::StatementHash stated = numbers_.begin_step(step, nullptr, {}, {}, where);
+        numbers_.run_first();
+        return stated;
     }
     void run_alone(detail::Group<Engine>& group) override {
         if constexpr (!MatrixRule<Rule>) {

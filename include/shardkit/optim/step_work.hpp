@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include <shardkit/optim/clip.hpp>
 #include <shardkit/optim/update.hpp>
@@ -39,16 +40,21 @@ struct SetOptions {
     constexpr void operator()() const { *to = value; }
 };
 
-/// The first of a step's work: what all groups share, and the loss scale's reaction to the norm's verdict. Run once,
-/// in a stream's order; all pointers lead into the engine's memory.
+/// The first of a step's work: the norm's total, what all groups share, and the loss scale's reaction to the norm's
+/// verdict. Run once, in a stream's order; all pointers lead into the engine's memory.
 struct BeginStep {
     double divisor_scale;
     ClipCoefficient coefficient;
     LossScaleState* loss_scale;  ///< null without one
     detail::StepScalars* scalars;
     bool adapts = true;  ///< the loss scale; false for all but the last of optimizers that share a step
+    FinishNorm norm{};   ///< what is left of the norm, if anything
 
-    constexpr void operator()() const {
+    static constexpr std::size_t most_reads = FinishNorm::most_reads;
+    constexpr std::span<const double> reads() const noexcept { return norm.reads(); }
+    constexpr void operator()() const { (*this)(norm.sum); }
+    constexpr void operator()(const double* read) const {
+        norm(read);
         scalars->gradient_scale = detail::unscale(divisor_scale, loss_scale) * coefficient.value();
         scalars->skip = 0;
         if (loss_scale == nullptr) { return; }

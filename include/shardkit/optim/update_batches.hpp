@@ -237,9 +237,10 @@ class UpdateBatches {
     /// Begins to list the model's groups, all and in order.
     void start() noexcept;
     void list(State& state);
-    /// One step of those that take part in it, on the compute stream. Collective over the world for a MatrixRule.
+    /// One step of those that take part in it, on the compute stream, behind `first` if it is still there. Collective
+    /// over the world for a MatrixRule.
     void run(Context<Engine>& context, const StepScalars* scalars, const ChosenOptions<Options>* options,
-             SourceLocation where);
+             std::optional<BeginStep>& first, SourceLocation where);
     /// What a MatrixRule's whole matrices need, before `prepare`.
     void set_up(const MatrixSetup<Engine>& setup) requires(MatrixRule<Rule>) {
         for_each([&](auto& launches) { launches.set_up(setup); });
@@ -372,9 +373,10 @@ void UpdateBatches<Rule, Engine, Precision>::run_alone(
 
 template <class Rule, class Engine, class Precision>
 void UpdateBatches<Rule, Engine, Precision>::run(Context<Engine>& context, const StepScalars* scalars,
-                                                 const ChosenOptions<Options>* options, SourceLocation where) {
+                                                 const ChosenOptions<Options>* options,
+                                                 std::optional<BeginStep>& first, SourceLocation where) {
     captured_ = captured_ || capture_of(context.compute_stream()) != 0;
-    table_.begin(context.compute_stream(), scalars, options);
+    table_.begin(context.compute_stream(), scalars, options, first);
     for_each([&](auto& launches) {
         if constexpr (MatrixRule<Rule>) {
             launches.run(context, table_.updates(), &scalars->skip, where);

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -42,8 +43,9 @@ class UpdateTable {
     /// Says whether a group takes part in the step that begins.
     void take(std::size_t group, bool taken) noexcept { taken_[group] = taken ? 1 : 0; }
     /// Counts the step of the groups that take part, and makes their updates: one launch for each run of neighbours.
+    /// The first one takes `first`, and does it before.
     void begin(const typename Engine::Stream& stream, const StepScalars* scalars,
-               const ChosenOptions<typename Rule::Options>* options);
+               const ChosenOptions<typename Rule::Options>* options, std::optional<BeginStep>& first);
 
     /// Does the same for one group alone.
     void begin_alone(std::size_t group, const typename Engine::Stream& stream, const StepScalars* scalars,
@@ -131,12 +133,17 @@ void UpdateTable<Rule, Engine, A>::upload(Context<Engine>& context) {
 
 template <class Rule, class Engine, class A>
 void UpdateTable<Rule, Engine, A>::begin(const typename Engine::Stream& stream, const StepScalars* scalars,
-                                         const ChosenOptions<typename Rule::Options>* options) {
+                                         const ChosenOptions<typename Rule::Options>* options,
+                                         std::optional<BeginStep>& first) {
     const auto is_taken = [&](std::size_t group) { return taken_[group] != 0; };
     for_each_run(0, taken_.size(), is_taken, [&](std::size_t begin, std::size_t end) {
-        run_each<Engine>(
-            stream, end - begin,
-            BeginUpdates<Rule, A>{scalars, options, groups_.data() + begin, hypers_.data(), updates_.data()});
+        const BeginUpdates<Rule, A> work{scalars, options, groups_.data() + begin, hypers_.data(), updates_.data()};
+        if (first) {
+            run_first<Engine>(stream, *first, end - begin, work);
+            first.reset();
+        } else {
+            run_each<Engine>(stream, end - begin, work);
+        }
     });
 }
 

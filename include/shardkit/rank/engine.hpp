@@ -88,6 +88,9 @@ struct KernelsOn {
 struct AnyWork {
     constexpr void operator()() const {}
     constexpr void operator()(std::uint64_t /*index*/) const {}
+    constexpr void operator()(const double* /*read*/) const {}
+    static constexpr std::size_t most_reads = 1;
+    constexpr std::span<const double> reads() const { return {}; }
 };
 
 template <class E>
@@ -138,6 +141,11 @@ concept CopiesOut = requires(const typename E::Stream& stream, std::span<const T
 template <class E>
 concept RunsOnce = requires(const typename E::Stream& stream, const AnyWork& work) {
     E::Kernels::run_once(stream, work);
+};
+/// Optional, for engines with costly launches.
+template <class E>
+concept RunsFirst = requires(const typename E::Stream& stream, std::uint64_t n, const AnyWork& work) {
+    E::Kernels::run_first(stream, work, n, work);
 };
 }  // namespace detail
 
@@ -238,6 +246,8 @@ concept GroupVerbs = AllGathers<typename E::Communicator, typename Precision::Ga
 ///     accumulate_pair(stream, addend, other, total)
 ///                                           total[i] += other[i] + addend[i], where Arithmetic<Sum> is Sum
 /// Optional, for engines with costly launches; otherwise groups are updated one by one, and begun in one run_once:
+///     run_first(stream, first, n, work)     first(copy of first.reads()), then work(i) for every i below n, in one
+///                                           launch; reads(): at most First::most_reads doubles
 ///     update_entry(ranges, updates, skip, spans)
 ///                                           what `update` would do, trivially copyable; `end`: number of its works
 ///     update_batch(stream, batch)           the updates of a LaunchBatch's entries, in one launch

@@ -74,4 +74,15 @@ void run_each(const typename Engine::Stream& stream, std::uint64_t n, const Work
     }
 }
 
+/// Runs `first`, and then work(i) for every i below n, in one launch if the engine can.
+template <class Engine, class First, class Work>
+void run_first(const typename Engine::Stream& stream, const First& first, std::uint64_t n, const Work& work) {
+    if constexpr (RunsFirst<Engine>) {
+        Engine::Kernels::run_first(stream, first, n, work);
+    } else {
+        Engine::Kernels::run_once(stream, first);
+        run_each<Engine>(stream, n, work);
+    }
+}
+
 }  // namespace shardkit::detail

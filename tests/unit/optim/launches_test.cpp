@@ -20,6 +20,7 @@
 #include <shardkit/param/tensor_list.hpp>
 #include <shardkit/policy/full_shard.hpp>
 #include <shardkit/sharded/sharded.hpp>
+#include <shardkit/step/accumulation.hpp>
 #include <shardkit/step/local_shards.hpp>
 #include <shardkit/step/loss_scale.hpp>
 #include <shardkit/step/reduce.hpp>
@@ -158,16 +159,17 @@ void check_same_everywhere(const MakeOptimizer& make_optimizer) {
 
 }  // namespace
 
-TEST_CASE("launches: at most eight and one for each large group, whatever the number of groups") {
+TEST_CASE("launches: five and one for each large group, whatever the number of groups") {
     for (const std::size_t groups : {1U, 10U, 100U, 300U}) {
         CAPTURE(groups);
         const counting::Launches counted = launches_of_step(groups, 0);
-        CHECK(counted.all == 6);  // BeginNorm, the norm, FinishNorm, BeginStep, BeginUpdates, the update
+        // BeginNorm, the norm, FinishNorm, BeginStep with BeginUpdates, the update.
+        CHECK(counted.all == 5);
         CHECK(counted.batches == (groups > 1 ? 1 : 0));
         CHECK(counted.pieces == 10 * groups);  // blocks of a norm begin with each parameter
     }
     const counting::Launches counted = launches_of_step(100, 3);
-    CHECK(counted.all == 6 + 3);
+    CHECK(counted.all == 5 + 3);
     CHECK(counted.batches == 1);
     CHECK(counted.ranges == std::vector<std::size_t>{1, 1, 1});
 }
@@ -229,9 +231,47 @@ TEST_CASE("launches: groups that are left out are jumped over, and nothing is up
             launches = {};
             const auto norm = sk::global_norm(reduced);
             optimizer.step(std::move(reduced), sk::clip(norm, 1));
-            CHECK(launches.all == (left_out == 4 ? 9 : 6));
+            CHECK(launches.all == (left_out == 4 ? 8 : 5));
             CHECK(launches.pieces == (left_out == 9 ? 90 : 80));
             CHECK(launches.copies_in == (left_out == 9 ? 1 : 0));  // the norm's table, at its first use
+        }
+    });
+}
+
+TEST_CASE("launches: the last work of a step's own norm is part of the step's first launch, with the same bits") {
+    on_one_rank<counting::Engine>([&](auto& rank) {
+        std::vector<Layer<counting::Engine, float>> layers;
+        add_layers(layers, rank, 2, "layers.", ten_tensors<float>());
+        sk::Model model{layers};
+        sk::SGD optimizer{model, {.learning_rate = 0.5}};
+        const auto accumulated = [&] {
+            sk::Accumulation accumulation{model};
+            for (auto& layer : layers) {
+                auto handle = accumulation.gradients(layer);
+                for (std::size_t p = 0; p < layer.parameters().size(); ++p) {
+                    auto view = handle.view(p);
+                    for (std::size_t i = 0; i < view.size(); ++i) { view[i] = 0.125F * static_cast<float>(i % 11); }
+                }
+                accumulation.add(std::move(handle));
+            }
+            launches = {};
+            return accumulation;
+        };
+        for (const auto kind : {sk::NormKind::two, sk::NormKind::infinity}) {
+            double values[2]{};
+            std::size_t counts[2]{};
+            for (int round = 0; round < 2; ++round) {  // the first makes the norm's memory
+                auto reduced = sk::reduce(accumulated(), sk::mean);
+                const auto norm = sk::global_norm(reduced, kind);
+                values[0] = norm.value();
+                optimizer.step(std::move(reduced), sk::clip(norm, 1));
+                counts[0] = launches.all;
+                values[1] = optimizer.step(accumulated(), {.max_norm = 1, .norm = kind}).value();
+                counts[1] = launches.all;
+            }
+            CHECK(values[0] > 0);
+            CHECK(values[1] == values[0]);
+            CHECK(counts[1] + 1 == counts[0]);
         }
     });
 }

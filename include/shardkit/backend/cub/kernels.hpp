@@ -91,6 +91,12 @@ struct Kernels {
         detail::DeviceLaunch{stream}(1, detail::RunOnce<Work>{work}, "run_once");
     }
 
+    /// Runs first(copy of first.reads()), then work(i) for every i below n, in one launch.
+    template <class First, class Work>
+    static void run_first(const Stream& stream, const First& first, std::uint64_t n, const Work& work) {
+        detail::DeviceLaunch{stream}.behind(first, n, work, "run_first");
+    }
+
     /// Runs work(i) for every i below n, in any order.
     template <class Work>
     static void for_each_index(const Stream& stream, std::uint64_t n, const Work& work) {
@@ -116,7 +122,7 @@ struct Kernels {
     static auto update_entry(std::span<const UpdateRange> ranges, const Update* updates, const std::uint32_t* skip,
                              const UpdateSpans<Master, Gather, Gradient, StateCount, Storage>& spans) {
         const auto pass = detail::update_pass(ranges, updates, skip, spans);
-        return detail::batch_entry(pass, pass.tiling.indices());
+        return detail::batch_entry(pass);
     }
     /// Runs many updates in one launch. No two of them may have the same elements.
     template <class Pass>

@@ -22,6 +22,30 @@ void DeviceLaunch::operator()(std::uint64_t count, const Work& work, std::string
     check(::cub::DeviceFor::Bulk(count, work, stream_.native()), kernel);
 }
 
+/// The threads of a launch whose works wait for its first.
+inline constexpr unsigned first_threads = 128;
+
+/// One block: loads what the first work reads, does it in one thread, and then the others.
+template <class First, class Work>
+__global__ void __launch_bounds__(first_threads)
+    first_kernel(const __grid_constant__ First first, std::uint64_t count, const __grid_constant__ Work work) {
+    __shared__ double read[First::most_reads];
+    const double* const from = first.reads().data();
+    const std::size_t reads = first.reads().size();
+    for (unsigned i = threadIdx.x; i < reads; i += first_threads) { read[i] = from[i]; }
+    __syncthreads();
+    if (threadIdx.x == 0) { first(read); }
+    __syncthreads();
+    for (std::uint64_t i = threadIdx.x; i < count; i += first_threads) { work(i); }
+}
+
+template <class First, class Work>
+void DeviceLaunch::behind(const First& first, std::uint64_t count, const Work& work, std::string_view kernel) const {
+    const DeviceGuard on_device(stream_.device());
+    first_kernel<<<1, first_threads, 0, stream_.native()>>>(first, count, work);
+    check(cudaGetLastError(), kernel);
+}
+
 }  // namespace shardkit::gpu::detail
 
 namespace shardkit::gpu {
@@ -35,6 +59,13 @@ template <class... Work>
 struct Launches {
     using Calls = std::tuple<void (detail::DeviceLaunch::*)(std::uint64_t, const Work&, std::string_view) const...>;
     static Calls calls() { return Calls(&detail::DeviceLaunch::operator()<Work>...); }
+};
+
+/// Makes, likewise, the device code of a first work and those that depend on it, in one launch.
+template <class First, class Work>
+struct LaunchBehind {
+    using Call = void (detail::DeviceLaunch::*)(const First&, std::uint64_t, const Work&, std::string_view) const;
+    static Call call() { return &detail::DeviceLaunch::behind<First, Work>; }
 };
 
 }  // namespace shardkit::gpu

@@ -32,6 +32,12 @@ class DeviceLaunch {
     template <class Work>
     void operator()(std::uint64_t count, const Work& work, std::string_view kernel) const;
 
+    /// Launches first(copy of first.reads()), and behind it work(i) for each i in [0, count), all in one block: for
+    /// few works that depend on one. The reads are loaded by as many threads at once.
+    /// @pre    as above, for both; first.reads() are at most First::most_reads doubles   @throws gpu::Error
+    template <class First, class Work>
+    void behind(const First& first, std::uint64_t count, const Work& work, std::string_view kernel) const;
+
   private:
     gpu::TimelineRef stream_;
 };

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
+#include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <type_traits>
 #include <vector>
@@ -70,8 +73,8 @@ class Event {
 
 namespace shardkit::gpu::detail {
 
-/// A fixed number of events that mark points of one stream in turn. A slot that is recorded again marks a later point
-/// of the same stream: who waits for the earlier point waits for more, never for less.
+/// A fixed number of events that mark points of one stream in turn. An event that is recorded again marks a later
+/// point: who waits for a point that is no longer marked waits for the first one behind it that is.
 class EventRing {
   public:
     /// Creates the events.
@@ -82,18 +85,28 @@ class EventRing {
         for (std::size_t i = 0; i < size; ++i) { events_.emplace_back(where); }
     }
 
-    /// Returns the next slot to record.
-    std::size_t advance() noexcept {
-        const std::size_t slot = next_;
-        next_ = slot + 1 == events_.size() ? 0 : slot + 1;
-        return slot;
+    /// Returns the event for the next point of the stream, which is number points().
+    cudaEvent_t next() noexcept {
+        const std::uint64_t point = points_.load(std::memory_order_relaxed);
+        return events_[static_cast<std::size_t>(point % events_.size())].ref().native();
     }
-    std::size_t size() const noexcept { return events_.size(); }
-    cudaEvent_t native(std::size_t slot) const noexcept { return events_[slot].ref().native(); }
+    /// Counts the point that was marked.
+    void marked() noexcept { points_.fetch_add(1, std::memory_order_relaxed); }
+    /// Returns the number of points so far. For any thread.
+    std::uint64_t points() const noexcept { return points_.load(std::memory_order_relaxed); }
+    /// Returns the first point that is still marked. For any thread.
+    std::uint64_t oldest() const noexcept {
+        const std::uint64_t marked = points();
+        return marked < events_.size() ? 0 : marked - events_.size();
+    }
+    /// Returns the event of a point, or of the first one behind it that is still marked. For any thread.
+    cudaEvent_t at(std::uint64_t point) const noexcept {
+        return events_[static_cast<std::size_t>(std::max(point, oldest()) % events_.size())].ref().native();
+    }
 
   private:
     std::vector<Event> events_;
-    std::size_t next_ = 0;
+    std::atomic<std::uint64_t> points_ = 0;
 };
 
 }  // namespace shardkit::gpu::detail

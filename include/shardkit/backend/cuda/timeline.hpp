@@ -2,7 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -42,8 +41,8 @@ class Watch {
 
 /// The resources with which a Timeline marks points of its stream.
 struct TimelineOptions {
-    /// The number of events in the ring. If there are fewer than events that are waited for later, waits take longer
-    /// than necessary; results are the same.
+    /// The number of events in the ring. Whoever waits for an earlier one waits for the oldest in the ring, and so
+    /// longer than necessary; results are the same.
     std::size_t events = 256;
     /// The bytes of device memory for temporary storage of kernels. It is zeroed at construction, and zero again
     /// after each launch of a norm.
@@ -66,10 +65,10 @@ class TimelineState {
 
       private:
         friend TimelineState;
-        Event(const TimelineState* timeline, std::size_t slot, unsigned long long capture) noexcept
-            : timeline_(timeline), slot_(slot), capture_(capture) {}
+        Event(const TimelineState* timeline, std::uint64_t point, unsigned long long capture) noexcept
+            : timeline_(timeline), point_(point), capture_(capture) {}
         const TimelineState* timeline_ = nullptr;
-        std::size_t slot_ = 0;
+        std::uint64_t point_ = 0;         // of the ring
         unsigned long long capture_ = 0;  // CUDA graph capture in which it was recorded, 0: none
     };
 
@@ -81,10 +80,10 @@ class TimelineState {
     Event record() noexcept {
         const unsigned long long capture = capture_of(*this);
         EventRing& ring = capture == 0 ? events_ : captured_events_;
-        const std::size_t slot = ring.advance();
-        keep(cudaEventRecord(ring.native(slot), stream_.native()), "cudaEventRecord");
-        if (capture == 0) { recorded_.fetch_add(1, std::memory_order_relaxed); }
-        return {this, slot, capture};
+        const std::uint64_t point = ring.points();
+        keep(cudaEventRecord(ring.next(), stream_.native()), "cudaEventRecord");
+        ring.marked();
+        return {this, point, capture};
     }
 
     void wait(const Event& event) noexcept {
@@ -96,7 +95,7 @@ class TimelineState {
             if (!joins) { return; }
         }
         const EventRing& ring = event.capture_ == 0 ? event.timeline_->events_ : event.timeline_->captured_events_;
-        keep(cudaStreamWaitEvent(stream_.native(), ring.native(event.slot_), 0), "cudaStreamWaitEvent");
+        keep(cudaStreamWaitEvent(stream_.native(), ring.at(event.point_), 0), "cudaStreamWaitEvent");
     }
 
     void synchronize(SourceLocation where) const {
@@ -110,7 +109,7 @@ class TimelineState {
     void synchronize(const Event& event, SourceLocation where) const {
         check(failure_, failed_call_, where);
         if (event.timeline_ != this || event.capture_ != 0) { return; }
-        const EventRef awaited(events_.native(event.slot_));
+        const EventRef awaited(events_.at(event.point_));
         if (watch_ == nullptr) {
             awaited.synchronize(where);
             return;
@@ -120,20 +119,16 @@ class TimelineState {
 
     bool advanced(std::uint64_t& passed) const noexcept {
         const RelaxedCapture relaxed;
-        const std::uint64_t recorded = recorded_.load(std::memory_order_relaxed);
-        if (recorded > events_.size()) { passed = std::max(passed, recorded - events_.size()); }
+        passed = std::max(passed, events_.oldest());
         const std::uint64_t before = passed;
-        while (passed < recorded &&
-               cudaEventQuery(events_.native(static_cast<std::size_t>(passed % events_.size()))) == cudaSuccess) {
-            ++passed;
-        }
+        while (passed < events_.points() && cudaEventQuery(events_.at(passed)) == cudaSuccess) { ++passed; }
         static_cast<void>(cudaGetLastError());
         return passed != before;
     }
     bool is_ahead(const Event& event) const noexcept {
         if (event.timeline_ != this || event.capture_ != 0) { return false; }
         const RelaxedCapture relaxed;
-        const bool result = cudaEventQuery(events_.native(event.slot_)) == cudaErrorNotReady;
+        const bool result = cudaEventQuery(events_.at(event.point_)) == cudaErrorNotReady;
         static_cast<void>(cudaGetLastError());
         return result;
     }
@@ -151,7 +146,7 @@ class TimelineState {
           events_(options.events, where),
           captured_events_(options.events, where) {
         // This refuses a stream of another device here, and not in the first step.
-        check(cudaEventRecord(events_.native(0), stream.native()), "cudaEventRecord", where);
+        check(cudaEventRecord(events_.next(), stream.native()), "cudaEventRecord", where);
         scratch_ = DeviceBuffer<std::byte>(options.scratch_bytes, stream, where);
     }
 
@@ -196,8 +191,7 @@ class TimelineState {
     int device_;
     Watch* watch_;
     EventRing events_;
-    std::atomic<std::uint64_t> recorded_ = 0;  // number of records in events_
-    EventRing captured_events_;                // events recorded in a capture must not be waited for outside of it
+    EventRing captured_events_;  // events recorded in a capture must not be waited for outside of it
     DeviceBuffer<std::byte> scratch_;
     cudaError_t failure_ = cudaSuccess;
     std::string_view failed_call_;  // a string literal

@@ -22,6 +22,7 @@ struct Group {
 
     ncclComm_t comm = nullptr;  ///< null until it is made, after its destruction or abort, and for a single rank
     bool being_made = false;    ///< NCCL may write `comm` at any time
+    bool of_users = false;      ///< it is made out of a communicator of the user, which no World aborts
     bool is_ended = false;      ///< `comm` is being aborted: no call may use it
     Owner owner = Owner::world;
     std::size_t rank = 0;

@@ -68,13 +68,14 @@ struct KernelsFor {
     using OfSteps = gpu::Launches<
         gpu::detail::RunOnce<shardkit::detail::BeginNorm>, gpu::detail::RunOnce<shardkit::detail::FinishNorm>,
         gpu::detail::RunOnce<shardkit::detail::BeginInfinityNorm>,
-        gpu::detail::RunOnce<shardkit::detail::FinishInfinityNorm>,
         gpu::detail::RunOnce<shardkit::detail::FoldPartialNorms>, shardkit::detail::AddPartialNorms<Reduction>,
         gpu::detail::RunOnce<shardkit::detail::BeginStep>, gpu::detail::RunOnce<shardkit::detail::FoldDigests>,
         shardkit::detail::DigestElements<std::uint8_t>, shardkit::detail::DigestElements<std::uint16_t>,
         shardkit::detail::DigestElements<std::uint32_t>, shardkit::detail::DigestElements<std::uint64_t>,
         gpu::detail::RunOnce<shardkit::detail::SetOptions<typename Rule::Options>>,
         shardkit::detail::BeginUpdates<Rule, Arithmetic<Master>>>;
+    using BeginsSteps =
+        gpu::LaunchBehind<shardkit::detail::BeginStep, shardkit::detail::BeginUpdates<Rule, Arithmetic<Master>>>;
     using OfUpdates = typename decltype(detail::update_launches<Rule, Precision, Master>())::type;
     using OfStoredUpdates =
         typename decltype(detail::update_launches<Rule, Precision, detail::UpdatedWithout<Precision>>())::type;
@@ -90,11 +91,12 @@ struct KernelsFor {
 
     using Norm = void (*)(const gpu::TimelineRef&, std::span<const NormPiece<Reduction>>, IndexRange, const double*,
                           double*);
-    using Calls = std::tuple<typename OfGroups::Calls, typename OfSteps::Calls, typename OfUpdates::Calls,
-                             typename OfStoredUpdates::Calls, typename OfReductions::Calls, Norm>;
+    using Calls =
+        std::tuple<typename OfGroups::Calls, typename OfSteps::Calls, typename BeginsSteps::Call,
+                   typename OfUpdates::Calls, typename OfStoredUpdates::Calls, typename OfReductions::Calls, Norm>;
     static Calls calls() {
-        return Calls(OfGroups::calls(), OfSteps::calls(), OfUpdates::calls(), OfStoredUpdates::calls(),
-                     OfReductions::calls(), &gpu::detail::norm_partial<Reduction>);
+        return Calls(OfGroups::calls(), OfSteps::calls(), BeginsSteps::call(), OfUpdates::calls(),
+                     OfStoredUpdates::calls(), OfReductions::calls(), &gpu::detail::norm_partial<Reduction>);
     }
 };
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -17,6 +18,7 @@
 #include <shardkit/backend/nccl/group.hpp>
 #include <shardkit/backend/nccl/registered.hpp>
 #include <shardkit/backend/nccl/shrink.hpp>
+#include <shardkit/detail/immortal.hpp>
 
 namespace shardkit::nccl::detail {
 
@@ -52,7 +54,16 @@ class LiveGroups {
     }
 
   protected:
-    ~LiveGroups() = default;
+    /// Leaves the places behind where NCCL is still making a communicator, as it waits for ranks that did not come in
+    /// time, and no abort ends that: its thread writes the handle when they do come.
+    ~LiveGroups() {
+        const bool written =
+            std::ranges::any_of(groups(), [](const Group& group) { return group.being_made && group.of_users; });
+        if (!written) { return; }
+        LeftBehind& left = shardkit::detail::immortal<LeftBehind>();
+        const std::lock_guard lock(left.mutex);
+        places_->next = std::exchange(left.first, places_);
+    }
 
     Lock locked() const { return Lock(calls_); }
     std::deque<Group>& groups() noexcept { return places_->groups.all(); }
@@ -129,6 +140,11 @@ class LiveGroups {
     struct Places {
         Groups groups;
         std::deque<Registered> registrations;
+        std::shared_ptr<Places> next;  // where they are left behind
+    };
+    struct LeftBehind {
+        std::mutex mutex;
+        std::shared_ptr<Places> first;
     };
     std::shared_ptr<Places> places_ = std::make_shared<Places>();
     bool survivable_;

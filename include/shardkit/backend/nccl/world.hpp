@@ -87,9 +87,9 @@ class World final : public detail::Connections {
     World(const World&) = delete;
     World& operator=(const World&) = delete;
     /// Finishes, if `finish` was not called. When an exception leaves the scope, after a failure, and in another
-    /// thread than its own, it aborts instead. It ends within the timeout. If work of a borrowed communicator hangs,
-    /// or a CUDA graph with verbs still exists, memory and streams are left behind: freeing them would wait forever.
-    /// A static World that exit() ends makes no calls and does not wait.
+    /// thread than its own, it aborts instead. It ends within the timeout, and within 30 seconds of an abort. If work
+    /// of a borrowed communicator hangs, or a CUDA graph with verbs still exists, memory and streams are left behind:
+    /// freeing them would wait forever. A static World that exit() ends makes no calls and does not wait.
     ~World() {
         const bool sound = !finished() && !failed() && !scope().unwinds();
         if (sound && scope().ends()) {

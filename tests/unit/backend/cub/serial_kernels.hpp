@@ -165,7 +165,7 @@ struct SerialKernels {
     static auto update_entry(std::span<const UpdateRange> ranges, const Update* updates, const std::uint32_t* skip,
                              const Spans& spans) {
         const auto pass = gpu::detail::update_pass(ranges, updates, skip, spans);
-        return gpu::detail::batch_entry(pass, pass.tiling.indices());
+        return gpu::detail::batch_entry(pass);
     }
     template <class Entry>
     static void update_batch(Stream launch, const LaunchBatch<Entry>& batch) {

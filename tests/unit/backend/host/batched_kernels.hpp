@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <span>
+#include <vector>
 
 #include <shardkit/backend/host/enqueued_kernels.hpp>
 #include <shardkit/comm/stream.hpp>
@@ -29,6 +30,16 @@ struct BatchedKernels : host::EnqueuedKernels<S> {
     static UpdateEntry<Update, Spans> update_entry(std::span<const UpdateRange> ranges, const Update* updates,
                                                    const std::uint32_t* skip, const Spans& spans) {
         return {ranges, updates, skip, spans, 3};
+    }
+    template <class First, class Work>
+    static void run_first(const S& stream, const First& first, std::uint64_t n, const Work& work) {
+        stream.submit([=] {
+            const std::span<const double> reads = first.reads();
+            if (reads.size() > First::most_reads) { std::abort(); }
+            const std::vector<double> read(reads.begin(), reads.end());
+            first(read.data());
+            for (std::uint64_t i = 0; i < n; ++i) { work(i); }
+        });
     }
     template <class Update, class Spans>
     static void update_batch(const S& stream, const LaunchBatch<UpdateEntry<Update, Spans>>& batch) {

@@ -174,6 +174,36 @@ TEST_CASE("nccl: a graph that outlives its failed World keeps memory and streams
     CHECK(standin::hangs() == 0);
 }
 
+TEST_CASE("nccl: a World's end waits at most 30 seconds for aborts that a graph holds, however long its timeout is") {
+    if (rank_checks::sanitized || test_size::reduced()) { return; }
+    restart();
+    standin::set_patience(std::chrono::minutes(3));
+    const nccl::UniqueId id = nccl::UniqueId::create();
+    LateGraphs graphs(2);
+    nccl::Options options = gpu_ranks::impatient();
+    options.timeout = std::chrono::minutes(2);
+    std::vector<Outcome> outcomes;
+    const auto duration = rank_checks::duration_of([&] {
+        outcomes = gpu_ranks::each_in_a_thread(2, [&](std::size_t rank) {
+            nccl::World world(id, 2, rank, options);
+            const Comm comm(world);
+            auto values = world.buffer<float>(100);
+            const auto streams = world.streams();
+            graphs[rank].emplace(streams, [&] { add_over(comm, values.span(), streams.communication); });
+            if (rank == 1) {
+                graphs[rank].reset();
+                return standin::kill_rank(comm.native());
+            }
+            world.abort();
+            throw CommError("test", "this rank", "gives up", SourceLocation::current());
+        });
+    });
+    CHECK(duration < std::chrono::seconds(60));
+    CHECK(standin::live().streams > 0);
+    graphs.clear();
+    await_aborts();
+}
+
 TEST_CASE("nccl: communicators whose kernels sit behind each other's hung one are aborted, whichever came first") {
     for (const int version : {21800, NCCL_VERSION_CODE}) {
         for (const bool world_first : {true, false}) {

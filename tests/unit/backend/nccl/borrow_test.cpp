@@ -158,6 +158,43 @@ TEST_CASE("nccl: work of a borrowed communicator that hangs does not hang the Wo
     CHECK(standin::live().communicators == 2);  // neither aborted nor destroyed
 }
 
+TEST_CASE("nccl: a split of a lent communicator that ends after its World writes into memory that is still there") {
+    // Only the address sanitizer sees where NCCL's thread writes.
+    gpu_ranks::restart();
+    ncclUniqueId id;
+    REQUIRE(ncclGetUniqueId(&id) == ncclSuccess);
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = 0;
+    std::array<ncclComm_t, 2> comms{};
+    const auto settled = [](ncclComm_t comm) {
+        ncclResult_t state = ncclInProgress;
+        while (state == ncclInProgress) { REQUIRE(ncclCommGetAsyncError(comm, &state) == ncclSuccess); }
+        return state;
+    };
+    const auto made = gpu_ranks::each_in_a_thread(2, [&](std::size_t rank) {
+        const ncclResult_t code = ncclCommInitRankConfig(&comms[rank], 2, id, static_cast<int>(rank), &config);
+        expect(code == ncclSuccess || code == ncclInProgress, "it begins");
+        expect(settled(comms[rank]) == ncclSuccess, "it is made");
+    });
+    REQUIRE(gpu_ranks::first_error(made) == "");
+    nccl::Options options = gpu_ranks::impatient();
+    options.compare_calls = CompareCalls::each_call;  // the World splits at once
+    CHECK(contains(thrown_message<CommError>([&] { nccl::World world(nccl::Borrow{comms[0]}, options); }),
+                   "not every rank has made this call within 300 ms (ncclCommSplit)"));
+    const auto late = gpu_ranks::each_in_a_thread(2, [&](std::size_t rank) {
+        static ncclComm_t out = nullptr;
+        if (rank == 1) { ncclCommSplit(comms[1], 0, 1, &out, &config); }
+        expect(settled(comms[rank]) == ncclSuccess, "the split is over");
+        if (rank == 1) {
+            expect(settled(out) == ncclSuccess, "it is made");
+            ncclCommAbort(out);
+        }
+    });
+    CHECK(gpu_ranks::first_error(late) == "");
+    for (const ncclComm_t comm : comms) { ncclCommAbort(comm); }
+    CHECK(standin::live().communicators == 1);  // of the rank that has given up
+}
+
 TEST_CASE("nccl: registered memory is NCCL's own and registered once with every communicator") {
     gpu_ranks::restart();
     nccl::Options options = gpu_ranks::patient();
