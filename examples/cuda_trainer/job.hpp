@@ -49,7 +49,7 @@ struct Place {
             return parsed;
         };
         if (!look_up("RANK") && !look_up("WORLD_SIZE")) { return {}; }
-        Place place{number("RANK"), number("WORLD_SIZE"), number("LOCAL_RANK")};
+        Place place{number("RANK"), number("WORLD_SIZE"), number("LOCAL_RANK"), {}, 0};
         if (place.rank >= place.ranks) {
             throw InputError("RANK=" + std::to_string(place.rank) +
                              " is not below WORLD_SIZE=" + std::to_string(place.ranks));

@@ -21,7 +21,7 @@ using shardkit::gpu::detail::DeviceLaunch;
     FOR_EACH(sk::detail::GradientOfLogit<std::int32_t, A>)
 #define EMBEDDING(T)                                                       \
     FOR_EACH(sk::detail::EmbedElement<std::int32_t, T, sk::Arithmetic<T>>) \
-    FOR_EACH(sk::detail::EmbedColumnBackward<std::int32_t, T, sk::Arithmetic<T>>)
+    FOR_EACH(sk::detail::EmbedRowsBackward<std::int32_t, T, sk::Arithmetic<T>>)
 
 LOSS(float)
 LOSS(double)

@@ -56,6 +56,11 @@ struct EngineTraits {
     std::size_t staging_bytes = 0;
     std::size_t reduction_staging = 0;
     std::size_t most_reduction_staging = 0;
+    /// An estimate of the memory that the engine's library takes on each rank for a communicator of several ranks, in
+    /// bytes; 0: none. Reductions beside gathers may have communicators of their own, or all may share one's memory.
+    std::size_t communicator_bytes = 0;
+    bool separates_reductions = false;
+    bool shares_communicators = false;
 
     constexpr bool gathers_all_reduce(std::size_t addends) const noexcept {
         return addends <= gathered_all_reduce_addends;

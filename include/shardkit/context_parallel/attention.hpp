@@ -13,9 +13,10 @@
 namespace shardkit::cp {
 
 /// Causal attention over a sequence that is split over cp: each query sees the keys of all ranks at its position and
-/// before. `Exchange` chooses how keys and values are exchanged: RingExchange or GatherExchange. Its kernels are
-/// simple and run on every engine; trainers with better kernels call an exchange themselves.
-/// Arithmetic is in A throughout. The result equals attention on one rank, except for the order of additions.
+/// before. `Exchange` chooses how keys and values are exchanged: RingExchange or GatherExchange. Its kernels are a
+/// reference that runs on every engine: one thread computes a query's row, and reads all keys for it. On a GPU call
+/// an exchange with kernels of your own. Arithmetic is in A throughout. The result equals attention on one rank,
+/// except for the order of additions.
 template <class Engine, class A, template <class, class> class Exchange = RingExchange>
 class Attention {
     static_assert(shardkit::detail::IndexRules<Engine>::are_stated);

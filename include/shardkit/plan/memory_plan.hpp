@@ -31,6 +31,7 @@ struct MemoryPlan {
     ByteCount arena;             ///< of a schedule: memory shared by all buffers of the last three kinds
     ByteCount offload_slots;     ///< through which offloaded states pass
     ByteCount staging;           ///< in which the engine's verbs collect addends: EngineTraits::staging_bytes
+    ByteCount communicators;     ///< an estimate of what the engine's library takes, which `total` does not count
     ByteCount host;              ///< states, masters and slots in pinned host memory, which `total` does not count
 
     constexpr ByteCount total() const noexcept {
@@ -153,10 +154,12 @@ inline std::string memory_table(const MemoryPlan& plan) {
                         {"offload slots", plan.offload_slots},
                         {"staging", plan.staging},
                         {"total", plan.total()},
+                        {"comms (estimate)", plan.communicators},
                         {"host", plan.host}};
     std::string table;
     for (const auto& [kind, bytes] : rows) {
-        const bool optional = kind == "arena" || kind == "offload slots" || kind == "staging" || kind == "host";
+        const bool optional = kind == "arena" || kind == "offload slots" || kind == "staging" || kind == "host" ||
+                              kind == "comms (estimate)";
         if (optional && bytes.value == 0) { continue; }  // no schedule, nothing offloaded or staged
         std::array<char, 80> line{};
         std::snprintf(line.data(), line.size(), "  %-18.*s %14s\n", static_cast<int>(kind.size()), kind.data(),

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <span>
 
+#include <shardkit/plan/communicator_plan.hpp>
 #include <shardkit/plan/memory_plan.hpp>
 #include <shardkit/plan/offload_plan.hpp>
 #include <shardkit/plan/traffic_plan.hpp>
@@ -24,6 +25,7 @@ struct Plan {
 ///     static_assert(plan(groups, DeviceMesh<64>{}.grid()).memory.total() <= ByteCount(80'000'000'000));
 constexpr Plan plan(std::span<const GroupDescription> groups, const AxisGrid& mesh, const PlanOptions& options = {}) {
     Plan made{0, plan_memory(groups, options), plan_traffic(groups, mesh, options), plan_host_link(groups, options)};
+    made.memory.communicators = detail::communicator_memory(groups, mesh, options.engine);
     for (const GroupDescription& g : groups) {
         made.numel += g.numel;
         const detail::StepCounts counts = detail::plain_step(detail::GroupRows(g), options.microbatches, 1);

@@ -38,6 +38,7 @@ SHARDKIT_CONSTEXPR_VECTOR Plan plan(const Schedule& schedule, std::span<const Gr
     }
     Plan made{0, detail::resting_memory(groups, options), {}, plan_host_link(groups, options)};
     made.memory.arena = arena_bytes(schedule, groups, where);
+    made.memory.communicators = detail::communicator_memory(groups, mesh, options.engine);
     made.traffic = detail::traffic_of(groups, mesh, options,
                                       [&](const detail::GroupRows&, std::size_t group) { return counts[group]; });
     for (std::size_t g = 0; g < groups.size(); ++g) {

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <span>
 
 #include <shardkit/core/element.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/rank/engine.hpp>
+#include <shardkit/tensor_parallel/cross_entropy_kernels.hpp>
 #include <shardkit/tensor_parallel/vocabulary_part.hpp>
 
 namespace shardkit::detail {
@@ -26,25 +29,37 @@ struct EmbedElement {
     }
 };
 
-/// Computes one column of embed_backward.
+/// Computes what one worker adds in embed_backward: of every `parts`-th row, a power of two, every `workers`-th
+/// column. It walks over all tokens in order, so each sum is made in their order by one worker.
 template <class Token, class T, class A>
-struct EmbedColumnBackward {
+struct EmbedRowsBackward {
     const Token* tokens;
     std::size_t count;
     tp::VocabularyPart part;
     std::size_t width;
+    std::size_t parts;
+    std::size_t workers;  ///< of a part, which have adjacent indices
     const A* d_output;
     T* d_weight;
 
-    constexpr void operator()(std::size_t column) const {
+    constexpr void operator()(std::size_t index) const {
+        const std::size_t part_number = index / workers;
         for (std::size_t t = 0; t < count; ++t) {
             const auto token = static_cast<std::size_t>(tokens[t]);
             if (!part.contains(token)) { continue; }
-            T& sum = d_weight[(token - part.first) * width + column];
-            sum = static_cast<T>(static_cast<A>(sum) + d_output[t * width + column]);
+            const std::size_t row = token - part.first;
+            if ((row & (parts - 1)) != part_number) { continue; }
+            const A* const from = d_output + t * width;
+            T* const to = d_weight + row * width;
+            for (std::size_t c = index % workers; c < width; c += workers) {
+                to[c] = static_cast<T>(static_cast<A>(to[c]) + from[c]);
+            }
         }
     }
 };
+/// The parts into which embed_backward divides the rows where several workers share a row: enough warps for a GPU, of
+/// which each reads all tokens.
+inline constexpr std::size_t most_embedding_parts = 4096;
 
 }  // namespace shardkit::detail
 
@@ -70,9 +85,12 @@ void embed(const Stream& stream, std::span<const Token> tokens, const Vocabulary
 }
 
 /// Adds the gradients of this rank's rows. The gradient at the output must be that of all tokens (from
-/// gather_tokens). Tokens are added in order, so that the bits are the same every time.
+/// gather_tokens). A row's tokens are added one after the other, in their order, so that the bits are the same every
+/// time, on every engine; rows are divided among at most 4,096 groups of Kernels::row_workers, without it one worker
+/// adds all.
 /// Shapes:  as embed; d_output [n, width], d_weight [part.size, width]
-/// Order:   stream-ordered; local work, one pass over d_output.
+/// Order:   stream-ordered; local work.
+/// Cost:    one pass over d_output; each group of workers reads all tokens, and those of one row wait for each other.
 /// @throws  std::invalid_argument when the sizes disagree
 template <class Kernels, class Stream, class Token, class A, class T>
 void embed_backward(const Stream& stream, std::span<const Token> tokens, const VocabularyPart& part,
@@ -85,9 +103,11 @@ void embed_backward(const Stream& stream, std::span<const Token> tokens, const V
                                " rows and ", d_output.size(), " of ", tokens.size(),
                                " tokens, expected rows of one width");
     }
-    Kernels::for_each_index(stream, width,
-                            detail::EmbedColumnBackward<Token, T, A>{tokens.data(), tokens.size(), part, width,
-                                                                     d_output.data(), d_weight.data()});
+    constexpr std::size_t workers = shardkit::detail::row_workers<Kernels>();
+    const std::size_t parts = workers == 1 ? 1 : std::bit_floor(std::min(part.size, detail::most_embedding_parts));
+    Kernels::for_each_index(stream, parts * workers,
+                            detail::EmbedRowsBackward<Token, T, A>{tokens.data(), tokens.size(), part, width, parts,
+                                                                   workers, d_output.data(), d_weight.data()});
 }
 
 }  // namespace shardkit::tp

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The communication of layers that tp splits: an embedding, a column- and a row-parallel layer behind each other give
 // what the whole layers give on one rank, forward and backward, with and without sequence parallelism.
+#include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -13,6 +15,8 @@
 
 #include <shardkit/backend/host/enqueued_kernels.hpp>
 #include <shardkit/backend/threads/run.hpp>
+#include <shardkit/comm/stream.hpp>
+#include <shardkit/core/bf16.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/tensor_parallel/embedding.hpp>
 #include <shardkit/tensor_parallel/gather_tokens.hpp>
@@ -209,6 +213,74 @@ TEST_CASE("tp: layers move the same bytes with and without sequence parallelism"
         });
         // Three all-reduces, or three all-gathers and three reduce-scatters, of tokens * width numbers of 8 bytes.
         CHECK(std::accumulate(moved.begin(), moved.end(), std::uint64_t{0}) == 3 * 2 * 3 * tokens * width * 8);
+    }
+}
+
+namespace {
+
+/// Runs a launch's indices in another order than theirs, as a GPU may.
+struct BackwardsKernels {
+    static constexpr std::size_t row_workers = 32;
+    static inline std::uint64_t launched = 0;
+    template <class Work>
+    static void for_each_index(sk::InlineStream /*stream*/, std::uint64_t n, const Work& work) {
+        launched = n;
+        for (std::uint64_t i = n; i-- > 0;) { work(i); }
+    }
+};
+
+template <class T>
+void check_embedding_backward(std::size_t size, std::size_t row, std::size_t count) {
+    using A = sk::Arithmetic<T>;
+    const sk::tp::VocabularyPart part{40 + size, 40, size};
+    std::vector<int> ids(count);
+    std::vector<A> d_output(count * row);
+    std::uint64_t state = 1;
+    for (int& id : ids) {
+        state = state * 6364136223846793005U + 1442695040888963407U;
+        // Some are frequent, and some are another rank's.
+        id = static_cast<int>((state >> 40U) % 3 == 0 ? 41 : (state >> 33U) % (40 + size));
+    }
+    for (std::size_t i = 0; i < d_output.size(); ++i) {
+        d_output[i] = static_cast<A>(std::sin(static_cast<double>(i * i % 1009)));
+    }
+    std::vector<T> expected(size * row, static_cast<T>(A{0.5}));
+    for (std::size_t t = 0; t < count; ++t) {
+        const auto id = static_cast<std::size_t>(ids[t]);
+        if (id < part.first) { continue; }
+        for (std::size_t c = 0; c < row; ++c) {
+            T& sum = expected[(id - part.first) * row + c];
+            sum = static_cast<T>(static_cast<A>(sum) + d_output[t * row + c]);
+        }
+    }
+    const auto bits = [](const std::vector<T>& values) {
+        const auto* const bytes = reinterpret_cast<const unsigned char*>(values.data());
+        return std::vector<unsigned char>(bytes, bytes + values.size() * sizeof(T));
+    };
+    std::vector<T> rows(size * row, static_cast<T>(A{0.5}));
+    sk::tp::embed_backward<BackwardsKernels>(sk::InlineStream{}, std::span<const int>(ids), part,
+                                             std::span<const A>(d_output), std::span(rows));
+    CHECK(bits(rows) == bits(expected));
+    CHECK(BackwardsKernels::launched == std::bit_floor(std::min<std::size_t>(size, 4096)) * 32);
+    std::vector<T> on_host(size * row, static_cast<T>(A{0.5}));
+    sk::tp::embed_backward<sk::host::EnqueuedKernels<sk::InlineStream>>(
+        sk::InlineStream{}, std::span<const int>(ids), part, std::span<const A>(d_output), std::span(on_host));
+    CHECK(bits(on_host) == bits(expected));
+}
+
+}  // namespace
+
+TEST_CASE("tp: an embedding's gradient is added by many workers with the bits of one, whatever their order") {
+    for (const std::size_t size : {1U, 7U, 100U, 5000U}) {
+        for (const std::size_t embedding_width : {1U, 33U, 64U}) {
+            CAPTURE(size);
+            CAPTURE(embedding_width);
+            check_embedding_backward<float>(size, embedding_width, 40);
+            if (size == 100) {
+                check_embedding_backward<sk::bf16>(size, embedding_width, 300);
+                check_embedding_backward<double>(size, embedding_width, 0);
+            }
+        }
     }
 }
 

@@ -8,10 +8,12 @@
 #include <tuple>
 
 #include <cub/device/device_for.cuh>
+#include <cub/version.cuh>
 
 #include <shardkit/backend/cub/launch.hpp>
 #include <shardkit/backend/cuda/device.hpp>
 #include <shardkit/backend/cuda/error.hpp>
+#include <shardkit/core/source_location.hpp>
 
 namespace shardkit::gpu::detail {
 
@@ -39,6 +41,25 @@ __global__ void __launch_bounds__(first_threads)
     for (std::uint64_t i = threadIdx.x; i < count; i += first_threads) { work(i); }
 }
 
+/// Lets CUDA load a kernel now, and not at its first launch.
+template <class Kernel>
+void load_kernel(Kernel* kernel, SourceLocation where) {
+    cudaFuncAttributes attributes{};
+    check(cudaFuncGetAttributes(&attributes, reinterpret_cast<const void*>(kernel)), "cudaFuncGetAttributes", where);
+}
+/// The same for the kernel in which CUB runs a work. CUB has no public name for it.
+template <class Work>
+void load_kernel_of(SourceLocation where) {
+#if CUB_VERSION < 300100
+    namespace cub_for = ::cub::detail::for_each;
+    load_kernel(&cub_for::static_kernel<typename cub_for::policy_hub_t::MaxPolicy, std::uint64_t, Work>, where);
+#else
+    static_assert(sizeof(Work) == 0,
+                  "preload: this CCCL names its kernels otherwise than 3.0: set "
+                  "CUDA_MODULE_LOADING=EAGER instead");
+#endif
+}
+
 template <class First, class Work>
 void DeviceLaunch::behind(const First& first, std::uint64_t count, const Work& work, std::string_view kernel) const {
     const DeviceGuard on_device(stream_.device());
@@ -59,6 +80,11 @@ template <class... Work>
 struct Launches {
     using Calls = std::tuple<void (detail::DeviceLaunch::*)(std::uint64_t, const Work&, std::string_view) const...>;
     static Calls calls() { return Calls(&detail::DeviceLaunch::operator()<Work>...); }
+    /// Loads the kernels on the selected device, which CUDA otherwise does at the first launch of each.
+    /// @throws gpu::Error
+    static void preload(SourceLocation where = SourceLocation::current()) {
+        (detail::load_kernel_of<Work>(where), ...);
+    }
 };
 
 /// Makes, likewise, the device code of a first work and those that depend on it, in one launch.
@@ -66,6 +92,9 @@ template <class First, class Work>
 struct LaunchBehind {
     using Call = void (detail::DeviceLaunch::*)(const First&, std::uint64_t, const Work&, std::string_view) const;
     static Call call() { return &detail::DeviceLaunch::behind<First, Work>; }
+    static void preload(SourceLocation where = SourceLocation::current()) {
+        detail::load_kernel(&detail::first_kernel<First, Work>, where);
+    }
 };
 
 }  // namespace shardkit::gpu

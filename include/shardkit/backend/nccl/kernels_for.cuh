@@ -98,6 +98,18 @@ struct KernelsFor {
         return Calls(OfGroups::calls(), OfSteps::calls(), BeginsSteps::call(), OfUpdates::calls(),
                      OfStoredUpdates::calls(), OfReductions::calls(), &gpu::detail::norm_partial<Reduction>);
     }
+    /// Loads all of them on the selected device, which CUDA otherwise does at the first launch of each. To be called
+    /// in the file of nvcc, before the first step.
+    /// @throws gpu::Error
+    static void preload(SourceLocation where = SourceLocation::current()) {
+        OfGroups::preload(where);
+        OfSteps::preload(where);
+        BeginsSteps::preload(where);
+        OfUpdates::preload(where);
+        OfStoredUpdates::preload(where);
+        OfReductions::preload(where);
+        gpu::detail::load_kernel(&gpu::detail::norm_kernel<gpu::detail::NormPass<Reduction>>, where);
+    }
 };
 
 /// Makes, likewise, the kernels of a MovingAverage in groups of `Average` of a model of `Of`.

@@ -182,6 +182,15 @@ constexpr std::size_t most_staging(const Options& options, std::size_t ranks) no
     return std::max(std::size_t{256} << 20U, ranks * (std::size_t{4} << 20U));
 }
 
+/// What a channel of a ring takes of the GPU's memory, an estimate: the receiver's buffers for NCCL's three
+/// protocols, of 4 MiB, 4,800 KiB and 512 KiB, and what the sender needs, each in units of 2 MiB. Trees, NVLink SHARP
+/// and messages take more. Source:  DEFAULT_BUFFSIZE and others in NCCL's init.cc, p2pSendSetup and p2pRecvSetup in
+/// p2p.cc; the allocations are
+///          listed in NCCL issue 1685
+inline constexpr std::size_t channel_bytes = std::size_t{12} << 20U;
+/// As many channels as a World lets a communicator have on an H100.
+inline constexpr int usual_channels = 32;
+
 /// Checks the options against each other and the loaded NCCL.
 /// @throws CommError when NCCL is older than `making` needs with these options; std::invalid_argument when they
 ///         contradict each other
@@ -241,6 +250,10 @@ constexpr EngineTraits traits_of(const Options& options, std::size_t ranks) noex
     traits.staging_bytes = each * (detail::separates_reductions(options, ranks) ? 2 : 1);
     traits.reduction_staging = each;
     traits.most_reduction_staging = ranks == 1 ? each : detail::most_staging(options, ranks);
+    traits.separates_reductions = detail::separates_reductions(options, ranks);
+    const int channels = options.max_ctas > 0 ? options.max_ctas : detail::usual_channels;
+    traits.communicator_bytes = static_cast<std::size_t>(channels) * detail::channel_bytes;
+    traits.shares_communicators = options.split_share;
     return traits;
 }
 

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <span>
+
+#include <shardkit/comm/cost.hpp>
+#include <shardkit/comm/verb.hpp>
+#include <shardkit/core/counts.hpp>
+#include <shardkit/mesh/axis_grid.hpp>
+#include <shardkit/plan/group_rows.hpp>
+#include <shardkit/plan/traffic_plan.hpp>
+
+namespace shardkit::detail {
+
+/// Counts communicators of several ranks, each set of ranks once, and those whose reductions have a second one.
+class CommunicatorCount {
+  public:
+    constexpr void add(const RankGroup& ranks, bool separate) {
+        if (ranks.size() == 1) { return; }
+        std::size_t at = 0;
+        while (at < sets_ && !(known_[at] == ranks)) { ++at; }
+        if (at == most) { return; }  // no model has as many
+        if (at == sets_) { known_[sets_++] = ranks; }
+        separate_[at] = separate_[at] || separate;
+    }
+    constexpr std::size_t count() const noexcept {
+        std::size_t all = sets_;
+        for (std::size_t i = 0; i < sets_; ++i) { all += separate_[i] ? 1U : 0U; }
+        return all;
+    }
+
+  private:
+    static constexpr std::size_t most = 32;
+    std::array<RankGroup, most> known_{};
+    std::array<bool, most> separate_{};
+    std::size_t sets_ = 0;
+};
+
+/// Returns whether the collective of a row, over that many ranks, has a communicator of its own beside the gathers or
+/// layers over the same ranks: see prepare_reductions.
+constexpr bool is_separate(const CollectiveRow& row, const GroupRows& rows, const GroupDescription& group,
+                           std::size_t ranks, std::size_t shards) {
+    if (row.verb == Verb::all_gather || (row.extent == Extent::tp_sum && group.tp_sum.empty())) { return false; }
+    return row.over == Over::tp || (rows.gathers && row.over != Over::replicas && ranks == shards);
+}
+
+/// Returns the number of communicators of several ranks that a rank has for these groups, the world's among them.
+/// With `separates`, those that reduce beside gathers count twice.
+constexpr std::size_t planned_communicators(std::span<const GroupDescription> groups, const AxisGrid& mesh,
+                                            bool separates) {
+    CommunicatorCount count;
+    AxisNames all;
+    for (std::size_t a = 0; a < mesh.axis_count(); ++a) { all.add(mesh.axis(a).name); }
+    count.add(mesh.group(all.span(), 0), false);
+    for (std::size_t g = 0; g < groups.size(); ++g) {
+        const GroupDescription& group = groups[g];
+        if (g > 0 && group.policy == groups[g - 1].policy && group.trainable == groups[g - 1].trainable &&
+            group.tp_sum.empty() == groups[g - 1].tp_sum.empty()) {
+            continue;
+        }
+        const GroupAxes axes = GroupAxes::of(group, mesh);
+        const GroupRows rows(group);
+        for (const Over over : all_over) {
+            const auto i = static_cast<std::size_t>(over);
+            bool separate = false;
+            for (const CollectiveRow& row : rows.collectives()) {
+                separate =
+                    separate || (row.over == over && is_separate(row, rows, group, axes.ranks[i],
+                                                                 axes.ranks[static_cast<std::size_t>(Over::shards)]));
+            }
+            count.add(axes.axes[i].group(mesh, 0), separates && separate);
+        }
+    }
+    return count.count();
+}
+
+/// Returns an estimate of the device's memory that the engine's library takes for these communicators.
+constexpr ByteCount communicator_memory(std::span<const GroupDescription> groups, const AxisGrid& mesh,
+                                        const EngineTraits& engine) {
+    if (engine.communicator_bytes == 0 || mesh.size() == 1) { return {}; }
+    const std::size_t count =
+        engine.shares_communicators ? 1 : planned_communicators(groups, mesh, engine.separates_reductions);
+    return ByteCount(count * engine.communicator_bytes);
+}
+
+}  // namespace shardkit::detail
