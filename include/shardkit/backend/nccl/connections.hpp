@@ -47,10 +47,6 @@ struct GroupErrors {
     }
 };
 
-/// How long a World's end waits for aborts at most. They do not wait for peers: what takes longer is held by a CUDA
-/// graph, and ends only with that.
-inline constexpr std::chrono::milliseconds most_abort_wait{30'000};
-
 /// NCCL's side of a World: its communicators, their state, and the limits of waits for peers.
 class Connections : public LiveGroups, private gpu::Watch {
   public:
@@ -208,7 +204,7 @@ class Connections : public LiveGroups, private gpu::Watch {
     bool finished() const noexcept { return finished_; }
     bool failed() const noexcept { return !failure_.empty() || stalled(); }
     /// Returns whether NCCL has ended everything that was aborted, within the timeout and most_abort_wait.
-    bool aborts_over() const noexcept { return LiveGroups::aborts_over(std::min(timeout_, most_abort_wait)); }
+    bool aborts_over() const noexcept { return LiveGroups::aborts_over(timeout_); }
     /// Returns the watch for streams whose waits must end when a peer fails.
     gpu::Watch& watch() noexcept { return *this; }
 

@@ -115,8 +115,14 @@ class LiveGroups {
         const Lock lock = locked();
         aborts_.keep(other.places_);
     }
-    /// Returns whether NCCL has ended everything that was aborted, after waiting at most `within`.
-    bool aborts_over(std::chrono::milliseconds within) const noexcept { return aborts_.over(within); }
+    /// How long a World's end waits for aborts at most. They do not wait for peers: what takes longer is held by a
+    /// CUDA graph, and ends only with that.
+    static constexpr std::chrono::milliseconds most_abort_wait{30'000};
+    /// Returns whether NCCL has ended everything that was aborted, after waiting at most `within` and
+    /// most_abort_wait.
+    bool aborts_over(std::chrono::milliseconds within) const noexcept {
+        return aborts_.over(std::min(within, most_abort_wait));
+    }
 
   private:
     void end_from(std::deque<Group>::iterator first) noexcept {

@@ -184,9 +184,8 @@ constexpr std::size_t most_staging(const Options& options, std::size_t ranks) no
 
 /// What a channel of a ring takes of the GPU's memory, an estimate: the receiver's buffers for NCCL's three
 /// protocols, of 4 MiB, 4,800 KiB and 512 KiB, and what the sender needs, each in units of 2 MiB. Trees, NVLink SHARP
-/// and messages take more. Source:  DEFAULT_BUFFSIZE and others in NCCL's init.cc, p2pSendSetup and p2pRecvSetup in
-/// p2p.cc; the allocations are
-///          listed in NCCL issue 1685
+/// and messages take more. The sizes are those of DEFAULT_BUFFSIZE and others in NCCL's init.cc and of p2pSendSetup
+/// and p2pRecvSetup in p2p.cc; NCCL issue 1685 lists the allocations.
 inline constexpr std::size_t channel_bytes = std::size_t{12} << 20U;
 /// As many channels as a World lets a communicator have on an H100.
 inline constexpr int usual_channels = 32;
