@@ -156,8 +156,7 @@ class Connections : public LiveGroups, private gpu::Watch {
             if (parent.is_ended) { of.require_usable(doing, where); }
             const ncclResult_t code = f(parent.comm, &made.comm);
             require_begun(parent, code, nccl_call, doing, where);
-            made.being_made = true;
-            made.of_users = parent.owner == Group::Owner::user;
+            made.begin_making(parent);
         }
         of.await(parent, nccl_call, doing, where);
         {

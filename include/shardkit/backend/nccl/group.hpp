@@ -35,6 +35,11 @@ struct Group {
     std::vector<std::size_t> members;
     std::uint64_t number = 0;
     shared::detail::GroupHandles handles;
+    /// Notes that NCCL makes it out of `from`.
+    void begin_making(const Group& from) noexcept {
+        being_made = true;
+        of_users = from.owner == Owner::user;
+    }
     /// Returns its members' ranks in the World; empty where the user made it.
     std::vector<std::size_t> world_ranks() const {
         if (owner == Owner::user) { return {}; }
