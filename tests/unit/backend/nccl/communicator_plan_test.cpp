@@ -39,17 +39,15 @@ void check(const Mesh& mesh, const DynamicPolicy& policy, bool separate) {
     options.separate_reductions = separate;
     options.max_ctas = 4;
     Alone alone(ranks);
-    const auto outcomes =
-        gpu_ranks::with_world(ranks, options, [&](const gpu_ranks::Comm& comm, nccl::World& world) {
-            Rank<gpu_ranks::Engine, Mesh> rank(mesh, comm, {}, world.streams());
-            Layer first(rank, "first", TensorList<bf16>{{"w", {16, 16}}}, {.policy = policy});
-            Layer second(rank, "second", TensorList<bf16>{{"w", {8, 8}}}, {.policy = policy});
-            Model model{first, second};
-            const std::size_t bytes = plan(model).memory.communicators.value;
-            alone(rank.rank(), 0, [&] {
-                CHECK(standin::live().communicators * 4 * nccl::detail::channel_bytes == ranks * bytes);
-            });
-        });
+    const auto outcomes = gpu_ranks::with_world(ranks, options, [&](const gpu_ranks::Comm& comm, nccl::World& world) {
+        Rank<gpu_ranks::Engine, Mesh> rank(mesh, comm, {}, world.streams());
+        Layer first(rank, "first", TensorList<bf16>{{"w", {16, 16}}}, {.policy = policy});
+        Layer second(rank, "second", TensorList<bf16>{{"w", {8, 8}}}, {.policy = policy});
+        Model model{first, second};
+        const std::size_t bytes = plan(model).memory.communicators.value;
+        alone(rank.rank(), 0,
+              [&] { CHECK(standin::live().communicators * 4 * nccl::detail::channel_bytes == ranks * bytes); });
+    });
     CHECK(gpu_ranks::first_error(outcomes) == "");
 }
 
