@@ -79,7 +79,7 @@ def included(root, header):
 # Rooms whose headers need a toolkit, or take long to compile, and the umbrella that has them. Everything else is
 # shardkit.hpp's.
 UMBRELLAS = {"shardkit/shardkit.hpp": None, "shardkit/checkpoint.hpp": "checkpoint", "shardkit/schedule.hpp": "schedule",
-             "shardkit/measure.hpp": "measure",
+             "shardkit/measure.hpp": "measure", "shardkit/testing.hpp": "testing",
              "shardkit/mpi.hpp": "mpi", "shardkit/nccl.hpp": "nccl"}
 
 
