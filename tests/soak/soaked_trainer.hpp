@@ -113,16 +113,18 @@ void train(Rank& rank, std::string_view policy, Numbers& numbers) {
 
 /// Whether wrong data that a call delivers may stay unseen: where one rank alone holds what becomes of it, as
 /// docs/when_things_fail.md says. `struck` is what the fault told.
-inline bool may_stay_unseen(std::string_view policy, std::string_view struck) {
+inline bool may_stay_unseen(const Trial& trial, std::string_view struck) {
     const auto has = [&](std::string_view part) { return struck.find(part) != std::string_view::npos; };
-    const bool hybrid = policy == policies[4];
+    const bool whole = trial.policy == policies[0];
+    const bool hybrid = trial.policy == policies[4];
+    const bool replicas = hybrid && trial.ranks > 2;
     if (has("all_reduce") && has("soaked_trainer.hpp")) {
         // The trainer's own sum, its loss; the norm, whose coefficient is a rank's own, and is seen where shards of
         // replicas are updated by it.
-        return has("sum of 1 fp64") || !(hybrid || policy == policies[0]);
+        return has("sum of 1 fp64") || !(replicas || whole);
     }
     if (has("reduce_scatter")) { return true; }
-    if (has("all_gather") && has(" parameters")) { return policy == policies[3] || hybrid; }
+    if (has("all_gather") && has(" parameters")) { return trial.policy == policies[3] || hybrid; }
     return false;
 }
 

@@ -121,7 +121,7 @@ std::string wrong(const Trial& trial, const sk::testing::Faults& faults, const R
         if (same) { return ""; }
         if (spoilt == struck.end()) { return "other numbers without an error"; }
         const bool documented = std::any_of(struck.begin(), struck.end(), [&](const auto& one) {
-            return one.fault.kind == FaultKind::wrong_data && may_stay_unseen(trial.policy, one.what);
+            return one.fault.kind == FaultKind::wrong_data && may_stay_unseen(trial, one.what);
         });
         return documented ? "" : "other numbers, which nothing has found";
     }

@@ -1,19 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
 // The ranks that are left go on without those that are lost.
+#include <shardkit/checkpoint.hpp>
+
 #include <array>
+#include <chrono>
 #include <cstddef>
+#include <cstdint>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <doctest/doctest.h>
 
 #include <shardkit/comm/split.hpp>
+#include <shardkit/mesh/device_mesh.hpp>
+#include <shardkit/optim/adamw.hpp>
+#include <shardkit/policy/full_shard.hpp>
+#include <shardkit/sharded/sharded.hpp>
+#include <shardkit/step/accumulation.hpp>
+#include <shardkit/step/reduce.hpp>
 
 #include "../../thrown_message.hpp"
 #include "../verb_checks.hpp"
 #include "gpu_ranks.hpp"
+#include "temporary_folder.hpp"
 
 namespace survivors_test {
 
@@ -87,7 +100,97 @@ void check_survivors(standin::Pace pace, int version, std::size_t revokes) {
     CHECK(standin::live() == standin::Live{});
 }
 
+struct Weight : Param<"weight", float, 37> {};
+struct Bias : Param<"bias", float, 5> {};
+using Layer = Sharded<Params<Weight, Bias>, FullShard, gpu_ranks::Engine>;
+
+/// Trains from the newest step in `folder` to step `to`; saves() says after which steps it saves, and before(step) is
+/// called before each. Returns the parameters.
+template <class Saves, class Before>
+std::vector<float> train_on(const Comm& comm, nccl::World& world, const std::string& folder, std::uint64_t to,
+                            const Saves& saves, const Before& before) {
+    const DeviceMesh mesh{comm.size()};
+    Rank<gpu_ranks::Engine, DeviceMesh<dynamic>> rank(mesh, comm, {}, world.streams());
+    Layer layer(rank, "layer");
+    layer.initialize([](auto, auto, std::uint64_t i) { return static_cast<double>(i % 7) / 8; });
+    Model model{layer};
+    AdamW optimizer{model, {.learning_rate = 0.125}};
+    const CheckpointState<gpu_ranks::Engine> state{model, optimizer};
+    std::uint64_t step = 0;
+    if (const auto found = latest(rank, folder)) { step = load(rank, found->path, state).step; }
+    for (; step < to; ++step) {
+        before(step);
+        Accumulation accumulation{model};
+        auto window = layer.unshard();
+        auto gradients = accumulation.gradients(layer);
+        for (std::size_t p = 0; p < 2; ++p) {
+            const auto values = window.view(p);
+            const auto into = gradients.view(p);
+            const std::span<float> all(into.data(), into.size());
+            using Kernels = gpu_ranks::Engine::Kernels;
+            Kernels::fill(rank.compute_stream(), all, static_cast<float>(rank.rank() + step) / 4);
+            Kernels::accumulate(rank.compute_stream(), std::span<const float>(values.data(), values.size()), all);
+        }
+        layer.reshard(std::move(window));
+        accumulation.add(std::move(gradients));
+        optimizer.step(std::move(accumulation), {.max_norm = 1.0});
+        if (saves(step + 1)) { save(rank, folder, step + 1, state); }
+    }
+    std::vector<float> values(42);
+    layer.read_full(Weight{}, std::span(values).first(37));
+    layer.read_full(Bias{}, std::span(values).last(5));
+    return values;
+}
+
 }  // namespace
+
+TEST_CASE("nccl: survivors load the last checkpoint, and go on with the bits of fewer ranks that begin with it") {
+    const temporary_folder::Folder temporary;
+    const std::string folder = temporary.file("run");
+    gpu_ranks::restart();
+    const nccl::UniqueId id = nccl::UniqueId::create();
+    std::array<std::vector<float>, ranks> values;
+    const auto never = [](std::uint64_t) { return false; };
+    const auto nothing = [](std::uint64_t) {};
+    const auto outcomes = gpu_ranks::each_in_a_thread(ranks, [&](std::size_t rank) {
+        nccl::Options options = survivable();
+        options.timeout = std::chrono::seconds(2);
+        nccl::World world(id, ranks, rank, options);
+        const auto dies = [&](std::uint64_t step) {
+            if (rank != 1 || step != 3) { return; }
+            standin::kill_rank(Comm(world).native());
+            throw rank_checks::Planted("gone");
+        };
+        const auto train = [&] {
+            train_on(
+                Comm(world), world, folder, 6, [](std::uint64_t step) { return step <= 2; }, dies);
+        };
+        if (rank == 1) { return train(); }
+        CHECK_THROWS_AS(train(), CommError);
+        const std::array<std::size_t, 1> lost{1};
+        nccl::World left(nccl::Survivors{world, lost}, gpu_ranks::patient());
+        values[rank] = train_on(Comm(left), left, folder, 6, never, nothing);
+        left.finish();
+    });
+    for (const std::size_t rank : {0U, 2U, 3U}) { CHECK(outcomes[rank].text == ""); }
+    CHECK(outcomes[1].kind == Kind::planted);
+
+    std::vector<float> expected;
+    std::vector<float> of_four;
+    const auto run = [&](std::size_t size, std::vector<float>& into) {
+        CHECK(gpu_ranks::first_error(
+                  gpu_ranks::with_world(size, gpu_ranks::patient(), [&](const Comm& comm, nccl::World& world) {
+                      const auto got = train_on(comm, world, folder, 6, never, nothing);
+                      if (comm.rank() == 0) { into = got; }
+                  })) == "");
+    };
+    run(3, expected);
+    run(4, of_four);
+    CHECK(expected.size() == 42);
+    CHECK(expected != of_four);
+    for (const std::size_t rank : {0U, 2U, 3U}) { CHECK(values[rank] == expected); }
+    CHECK(standin::live() == standin::Live{});
+}
 
 TEST_CASE(
     "nccl: a launch that a dead peer blocks ends in a survivable World too, which survives where NCCL can revoke") {
