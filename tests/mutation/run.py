@@ -421,6 +421,46 @@ RECORDED_EXPRESSIONS = [
 ]
 
 
+# What gathers of 8-bit codes are made of, by statements and by expressions.
+CODE_FORMATS = "shardkit/core/codes.hpp"
+CODED = "shardkit/sharded/coded_parameters.hpp"
+PARAMETERS = "shardkit/sharded/parameter_store.hpp"
+STEP_MACHINE = "shardkit/plan/step_machine.hpp"
+GROUPS = "shardkit/plan/group_description.hpp"
+GATHERED_CODES = [
+    (CODE_FORMATS, "a NaN that is hidden", "if (!is_finite(largest)) { return std::numeric_limits<float>::quiet_NaN(); }",
+     "static_cast<void>(0);"),
+    (STEP_MACHINE, "codes of before an update", "if (rows.gathers) { next.current = next.unused = next.coded = false; }",
+     "if (rows.gathers) { next.current = next.unused = false; }"),
+    (STEP_MACHINE, "codes of before a write", "its.current = its.unused = its.coded = false;",
+     "its.current = its.unused = false;"),
+    (STEP_MACHINE, "codes made in every gather", "next.current = next.unused = next.coded = true;",
+     "next.current = next.unused = true;"),
+]
+GATHERED_CODES_EXPRESSIONS = [
+    (CODE_FORMATS, "codes that are cut off", "(magnitude + [[0x7'ffffU]] + (magnitude >> 20U & 1U)) >> 20U;", "0U"),
+    (CODE_FORMATS, "ties to odd", "(magnitude + 0x7'ffffU + [[(magnitude >> 20U & 1U)]]) >> 20U;", "1U"),
+    (CODE_FORMATS, "codes without a sign", "const std::uint32_t sign = [[word >> 24U & 0x80U]];", "0U"),
+    (CODE_FORMATS, "codes beyond 448", "[[((bits & 0x7f'ffffU) > 0x60'0000U ? 1U : 0U)]];", "0U"),
+    (CODED, "scales of one rank's own magnitudes", "for (std::size_t q = 0; [[q < ranks]]; ++q)", "q < 1"),
+    (CODED, "magnitudes of a third level from the wrong place", "std::memcpy(&each, codes + [[k * distance]], sizeof each);",
+     "k * coded_together"),
+    (CODED, "magnitudes at the first rank's place", "largest.subspan([[group.shard_index * count]], count));", "0"),
+    (PARAMETERS, "scales at the first rank's place", "const std::size_t first = [[gathers_beside_ ? 0 : scale_number<Gather>(geometry_->updated.begin)]];",
+     "0"),
+    (PARAMETERS, "whole copies that a load leaves", "if ([[gathers_beside_ || coded]]) { *step_ = written(*step_); }",
+     "gathers_beside_"),
+    ("shardkit/sharded/step_state.hpp", "first codes without scales",
+     "(rows.find(Role::gathered) == nullptr && [[!rows.codes]]);", "true"),
+    ("shardkit/plan/group_rows.hpp", "scales that no plan counts", "return elements + [[(has_scales ? group.scale_bytes(row.extent) : 0)]];",
+     "0"),
+    ("shardkit/plan/step_counts.hpp", "a pass for scales that nobody counts", "numel * ([[(blocks ? 1 : 2)]] * group.sizes.master", "1"),
+    (GROUPS, "packed blocks", "if ([[packing != Packing::aligned]]) {", "false"),
+    (GROUPS, "masters elsewhere", "if ([[group.offload != Offload::none]]) {", "false"),
+    (GROUPS, "frozen codes", "if ([[!group.trainable]]) {", "false"),
+]
+
+
 # What comparisons of replicas and hashes over ranks are made of, by statements and by expressions.
 REPLICAS = "shardkit/optim/verify_replicas.hpp"
 HASHES = "shardkit/optim/hash_values.hpp"
@@ -776,7 +816,7 @@ def main():
     parser.add_argument("--compiler", default="g++")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--target",
-                        help="library, optimizers, rounding, matrices, exact, tree, replicas, released, recorder, slices, layers or trainer; all of them if not given")
+                        help="library, optimizers, rounding, matrices, states, exact, tree, replicas, released, recorder, codes, slices, layers or trainer; all of them if not given")
     options = parser.parse_args()
     trainer = ([TRAINER / "allocation_counter.cpp", TRAINER / "model/blas.cpp"],
                [f"-I{EXAMPLES}", *package_flags("--cflags", "openblas"), *package_flags("--libs", "openblas")])
@@ -796,6 +836,8 @@ def main():
                expressions=RELEASED_EXPRESSIONS),
         Target("recorder", ROOT / "include", [], "recorder_killer.cpp", flags=["-pthread", f"-I{ROOT / 'tests'}", f"-I{ROOT / 'subprojects/doctest'}"],
                statements=RECORDED, expressions=RECORDED_EXPRESSIONS),
+        Target("codes", ROOT / "include", [], "codes_killer.cpp", flags=["-pthread"], statements=GATHERED_CODES,
+               expressions=GATHERED_CODES_EXPRESSIONS),
         Target("slices", ROOT / "include", [], "slices_killer.cpp", flags=["-pthread"], statements=SLICES),
         Target("layers", ROOT / "include", ["shardkit/tensor_parallel", "shardkit/context_parallel"],
                "trainer_killer.cpp", *trainer),

@@ -134,7 +134,9 @@ class SavedValuesOf : public SavedValues {
         }
         std::vector<T> host;
         for (const std::size_t parameter : parameters) {
-            const WholeTensor<Engine, T> tensor(context_, communicators_.tp, group_, parameter, full, stream, where);
+            const IndexRange range = group_.parameters[parameter].range;
+            const WholeTensor<Engine, T> tensor(context_, communicators_.tp, group_, parameter,
+                                                full.subspan(range.begin, range.size()), stream, where);
             host.resize(group_.parameters[parameter].shape.numel());
             tensor.copy(std::span<T>(host));
             use(parameter, std::as_bytes(std::span<const T>(host)));
@@ -280,7 +282,7 @@ class SavedGroupOf final : public SavedGroup {
             trained.push_back(p.frozen ? 0 : 1);
         }
         add(StoredKind{Role::parameters, {}}, parameters.loaded(), parameters.loaded_range(), std::move(all));
-        if constexpr (Precision::has_master) {
+        if constexpr (Precision::has_master && !Precision::gathers_codes) {  // whose masters are the parameters
             if (state.geometry().keeps_master()) {
                 add(StoredKind{Role::master, {}}, parameters.master(), state.geometry().updated, std::move(trained));
             }

@@ -6,6 +6,7 @@
 #include <type_traits>
 #include <utility>
 
+#include <shardkit/core/codes.hpp>
 #include <shardkit/core/element.hpp>
 
 namespace shardkit::detail {
@@ -53,6 +54,8 @@ struct ValuesRules {
 /// Checks likewise the values of a group whose elements are `Group`.
 template <class Group, class V>
 struct ValuesOfGroup {
+    static_assert(!is_coded<ElementIn<std::remove_reference_t<V>>>,
+                  "values: codes without their scales are no numbers; expected floating elements");
     static constexpr bool both_opaque = is_opaque<Group> == is_opaque<ElementIn<std::remove_reference_t<V>>>;
     static_assert(
         both_opaque,

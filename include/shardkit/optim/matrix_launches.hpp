@@ -300,7 +300,7 @@ class MatrixLaunches {
             const auto of = in.template spans<0>();
             const std::size_t at = place_of(piece);
             const std::size_t numel = piece.elements.size();
-            UpdateSpans<Updated, typename Precision::Gather, A, 0> spans;
+            UpdateSpans<Updated, typename Precision::Written, A, 0> spans;
             spans.master = of.master.subspan(at, numel);
             if (!of.gathered.empty()) { spans.gathered = of.gathered.subspan(at, numel); }
             if (!of.rest.empty()) { spans.rest = of.rest.subspan(at, numel); }

@@ -50,6 +50,7 @@ struct GroupDescription {
     std::size_t tp = 1;
     IndexRange tp_sum;                  ///< range of the full buffer that is summed over tp
     std::size_t overwritten_numel = 0;  ///< elements of the full gradients that are not zeroed
+    std::size_t parameter_scales = 0;   ///< number of them where gathered codes have one for each parameter
     PolicyValues policy;
     detail::ElementSizes sizes;
     bool trainable = true;
@@ -66,7 +67,16 @@ struct GroupDescription {
     constexpr bool offloads() const noexcept { return trainable && offload != Offload::none; }
     /// Returns the number of elements that one rank holds of that extent.
     constexpr std::size_t numel_of(detail::Extent extent) const noexcept {
-        return extent == detail::Extent::shard ? shard_numel : buffer_numel;
+        return extent == detail::Extent::scales ? scale_bytes(detail::Extent::full) - parameter_scales * sizeof(float)
+               : extent == detail::Extent::shard ? shard_numel
+                                                 : buffer_numel;
+    }
+    /// Returns the bytes of the scales beside codes of that extent: of their blocks, or of each parameter, with the
+    /// largest magnitudes that all ranks give for it.
+    constexpr std::size_t scale_bytes(detail::Extent extent) const noexcept {
+        if (!sizes.codes.gathered) { return 0; }
+        const std::size_t block = sizes.codes.block;
+        return sizeof(float) * (block == 0 ? (1 + shards) * parameter_scales : numel_of(extent) / block);
     }
     friend constexpr bool operator==(const GroupDescription&, const GroupDescription&) noexcept = default;
 };
@@ -89,6 +99,7 @@ constexpr std::uint64_t likeness(std::span<const PlacedParameter> parameters, Pa
         alike.add(bytes);
     }
     alike.add(sizes.splits_master ? 1 : 0);
+    alike.add(sizes.codes.gathered ? 1 + sizes.codes.block : 0);
     return alike.hash;
 }
 
@@ -127,6 +138,27 @@ constexpr void require_frozen_bytes(std::string_view path, std::span<const Place
                                    "': elements of std::byte that are trained, expected Frozen: opaque bytes have no "
                                    "gradient");
         }
+    }
+}
+
+/// Checks that codes can be made of a group's masters, block by block.
+constexpr void require_codable(const GroupDescription& group, Packing packing, SourceLocation where) {
+    if (!group.sizes.codes.gathered) { return; }
+    if (!group.trainable) {
+        throw_invalid_argument(where, "'", group.path,
+                               "': gathered codes of a group that is frozen whole, which has no masters to make them "
+                               "of; expected a trained parameter, or the codes as std::byte");
+    }
+    if (packing != Packing::aligned) {
+        throw_invalid_argument(
+            where, "'", group.path,
+            "': gathered codes, and a packing that puts elements of two parameters into one block; "
+            "expected Packing::aligned");
+    }
+    if (group.offload != Offload::none) {
+        throw_invalid_argument(where, "'", group.path,
+                               "': gathered codes, and an Offload of the masters that they are made of; expected "
+                               "Offload::none");
     }
 }
 
@@ -199,6 +231,8 @@ constexpr DescribedGroup describe_on_mesh(std::string_view path, std::span<Place
     group.trainable = trainable(parameters);
     group.gradient_release = of.gradient_release;
     group.offload = of.offload;
+    if (of.sizes.codes.gathered && of.sizes.codes.block == 0) { group.parameter_scales = parameters.size(); }
+    require_codable(group, of.packing, where);
     group.alike = likeness(parameters, of.packing, of.policy, of.sizes);
     return {group, layout};
 }

@@ -16,13 +16,17 @@ namespace shardkit::detail {
 
 /// Returns the bytes of a row's buffers on a rank.
 constexpr std::size_t bytes_of(const BufferRow& row, const GroupDescription& group) noexcept {
-    return row.count * group.numel_of(row.extent) * group.sizes.of(row.element);
+    const std::size_t elements = row.count * group.numel_of(row.extent) * group.sizes.of(row.element);
+    const bool has_scales =
+        row.role == Role::parameters || (row.role == Role::gathered && group.sizes.codes.block > 0);
+    return elements + (has_scales ? group.scale_bytes(row.extent) : 0);
 }
 
 /// A group's placement table, with the facts that all readers of a step need.
 struct GroupRows : PlacementTable {
     bool trainable = false;
     bool gathers = false;            ///< windows may need a gather
+    bool codes = false;              ///< the full copy is codes, which are made from masters behind an update
     bool leases_full = false;        ///< the full copy is leased
     bool reduces_each = false;       ///< every microbatch is reduced; until then its gradients lie in a leased buffer
     bool releases = false;           ///< all gradients lie in leased buffers, until the group's update
@@ -59,6 +63,9 @@ struct GroupRows : PlacementTable {
             return Rows{static_cast<std::size_t>(found.data() - collectives().data()), found.size()};
         };
         gather_ = at(collectives(When::each_window).empty() ? When::updated_window : When::each_window);
+        codes = group.sizes.codes.gathered;
+        coded_ = at(When::coded_window);
+        coded_.count += gather_.count;  // the rows behind
         further_ = at(When::last_microbatch);
         Rows whole{further_.begin, 0};  // the rows that reduce full gradients
         for (; further_.count > 0 && collectives()[further_.begin].extent == Extent::full; ++whole.count) {
@@ -67,16 +74,20 @@ struct GroupRows : PlacementTable {
         first_ = reduces_each ? at(When::first_microbatch) : whole;
         later_ = reduces_each ? at(When::later_microbatch) : whole;
         leases_full = full_bytes > 0;
-        gathers = !called_by(Act::gather).empty();
+        gathers = codes || !called_by(Act::gather).empty();
         for (const CollectiveRow& row : called_by(Act::all_reduce)) {
             reduces_further = reduces_further || (row.extent == Extent::tp_sum ? group.tp > 1 && !group.tp_sum.empty()
                                                                                : group.replicas > 1);
         }
     }
 
-    /// Returns the collectives that an act calls. `first` selects those of the first reduction, or of a later one.
+    /// Returns the collectives that an act calls. `first` selects those of the first reduction, or of a gather that
+    /// makes codes, or those of a later one.
     constexpr std::span<const CollectiveRow> called_by(Act act, bool first = true) const noexcept {
-        const Rows rows = act == Act::gather ? gather_ : act == Act::all_reduce ? further_ : first ? first_ : later_;
+        const Rows rows = act == Act::gather       ? (first ? coded_ : gather_)
+                          : act == Act::all_reduce ? further_
+                          : first                  ? first_
+                                                   : later_;
         return collectives().subspan(rows.begin, rows.count);
     }
     /// Returns whether the full copy is current when a step begins, in steady state. It is stale where the update of
@@ -88,7 +99,7 @@ struct GroupRows : PlacementTable {
         std::size_t begin = 0;
         std::size_t count = 0;
     };
-    Rows gather_, first_, later_, further_;  // ranges of `collectives()`
+    Rows gather_, coded_, first_, later_, further_;  // ranges of `collectives()`
 };
 
 /// Returns the bytes of a group's largest reduction in the memory in which an engine widens or collects addends; 0

@@ -16,6 +16,16 @@ constexpr ByteCount zeroed_bytes(const GroupDescription& group) noexcept {
     return ByteCount(group.trainable ? (group.buffer_numel - group.overwritten_numel) * group.sizes.gradient : 0);
 }
 
+/// Returns the bytes that a rank reads and writes to make codes of its masters: twice read where a parameter has one
+/// scale, which must be known first.
+constexpr ByteCount coded_bytes(const GroupDescription& group, const GroupRows& rows) noexcept {
+    if (!rows.codes) { return {}; }
+    const std::size_t numel = group.numel_of(rows.updated);
+    const bool blocks = group.sizes.codes.block > 0;
+    return ByteCount(numel * ((blocks ? 1 : 2) * group.sizes.master + group.sizes.gather) +
+                     (blocks ? group.scale_bytes(rows.updated) : 0));
+}
+
 /// Counts of what a step does with a group.
 struct StepCounts {
     std::array<std::uint64_t, PlacementTable::most_collectives> calls{};  ///< one for each of the group's collectives

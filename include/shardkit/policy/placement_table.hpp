@@ -27,8 +27,9 @@ enum class Role : std::uint8_t {
 /// Which elements of the group's flat order a buffer holds.
 enum class Extent : std::uint8_t {
     full,
-    shard,  ///< this rank's shard
-    tp_sum  ///< the reduced gradients that are summed over tp
+    shard,   ///< this rank's shard
+    tp_sum,  ///< the reduced gradients that are summed over tp
+    scales   ///< of gathered codes, in bytes: see GroupDescription::scale_bytes
 };
 /// Whether a group owns a buffer permanently or leases one.
 enum class Held : std::uint8_t {
@@ -40,6 +41,7 @@ enum class ElementRole : std::uint8_t { gather, gradient, reduction, master, sta
 
 /// When in a step a collective runs.
 enum class When : std::uint8_t {
+    coded_window,      ///< in the first window after an update, while codes are made from masters
     each_window,       ///< in the first of the windows that are open at a time
     updated_window,    ///< in the first window after an update
     first_microbatch,  ///< at the end of the first microbatch; with slices, of every second one
@@ -47,7 +49,7 @@ enum class When : std::uint8_t {
     last_microbatch    ///< when all microbatches are added, in the order of the rows
 };
 /// The number of values of When.
-inline constexpr std::size_t when_count = 5;
+inline constexpr std::size_t when_count = 6;
 
 /// Which ranks join a collective; `axes_of` names their axes.
 enum class Over : std::uint8_t { shards, replicas, data, tp };
@@ -91,6 +93,14 @@ struct CollectiveRow {
     constexpr bool in_place() const noexcept { return source == target; }
 };
 
+/// Whether what is gathered are codes with scales, and how many elements share a scale; 0: those of a parameter.
+struct CodeSizes {
+    bool gathered = false;
+    std::size_t block = 0;
+
+    friend constexpr bool operator==(const CodeSizes&, const CodeSizes&) noexcept = default;
+};
+
 /// The sizes of a group's element types.
 struct ElementSizes {
     std::size_t gather = 4;
@@ -102,6 +112,7 @@ struct ElementSizes {
     bool reduces_in_place = true;
     bool splits_master = false;  ///< masters are the lower halves of numbers whose upper ones are the parameters
     bool rounds_sums = false;    ///< the reduction type is narrower than the arithmetic in which sums are made
+    CodeSizes codes{};
 
     constexpr std::size_t of(ElementRole element) const noexcept {
         const std::array sizes{gather, gradient, reduction, master, state};
@@ -190,6 +201,14 @@ constexpr PlacementTable placement_table(const PolicyValues& policy, const Eleme
     // Parameters: a full copy that a window shows may need a gather.
     const bool leased = policy.release == Release::at_reshard;
     table.add({Role::parameters, extent_of(policy.parameters), Held::always, ElementRole::gather});
+    if (elements.codes.gathered && policy.optimizer == sharded) {
+        const When when = elements.codes.block == 0 ? When::coded_window
+                          : leased                  ? When::each_window
+                                                    : When::updated_window;
+        const bool beside = elements.codes.block > 0 && policy.parameters == sharded;
+        table.add(collective(when, sharded, replicated, Over::shards, Role::parameters,
+                             beside ? Role::gathered : Role::parameters, Extent::scales));
+    }
     if (policy.parameters == sharded) {
         table.add({Role::gathered, Extent::full, leased ? Held::leased : Held::always, ElementRole::gather});
         table.add(collective(leased ? When::each_window : When::updated_window, sharded, replicated, Over::shards,

@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include <shardkit/core/checked.hpp>
+#include <shardkit/core/codes.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/policy/placement_table.hpp>
 #include <shardkit/policy/sharded_options.hpp>
@@ -20,6 +21,13 @@ struct FourTypes {
     using Gradient = D;
     using Reduction = R;
     using Master = M;
+
+    static constexpr bool gathers_codes = is_coded<G>;
+    static_assert(!is_coded<D> && !is_coded<R> && !is_coded<M>,
+                  "Precision: 8-bit codes are what is gathered, made from masters; name the type of gradients, as "
+                  "Precision<e4m3, bf16>");
+    /// What an update writes for the gather beside the master: nothing where codes are made from masters.
+    using Written = std::conditional_t<gathers_codes, M, G>;
 
     static constexpr bool has_master = !std::is_same_v<Master, Gather>;
     static constexpr bool reduces_in_place = std::is_same_v<Gradient, Reduction>;
@@ -55,7 +63,7 @@ using ShortestPrecision = std::conditional_t<
 }  // namespace detail
 
 /// The element types of a group's buffers.
-/// Gather:    windows show it and all-gathers carry it.
+/// Gather:    windows show it and all-gathers carry it. With e4m3 or block_int8, codes and their scales.
 /// Gradient:  the backward pass writes it and reductions carry it.
 /// Reduction: gradients are summed over ranks in it, and kept in it once reduced.
 /// Master:    the optimizer updates it; a separate shard exists only where it differs from Gather.
@@ -78,6 +86,8 @@ namespace detail {
 template <class Precision>
 constexpr ElementSizes element_sizes(MasterWeights master = MasterWeights::kept) noexcept {
     const bool split = master == MasterWeights::split;
+    CodeSizes codes;
+    if constexpr (Precision::gathers_codes) { codes = {true, CodeFormat<typename Precision::Gather>::block}; }
     return {sizeof(typename Precision::Gather),
             sizeof(typename Precision::Gradient),
             sizeof(typename Precision::Reduction),
@@ -86,11 +96,13 @@ constexpr ElementSizes element_sizes(MasterWeights master = MasterWeights::kept)
             Precision::has_master && master != MasterWeights::none,
             Precision::reduces_in_place,
             split,
-            !std::is_same_v<typename Precision::Reduction, Arithmetic<typename Precision::Reduction>>};
+            !std::is_same_v<typename Precision::Reduction, Arithmetic<typename Precision::Reduction>>,
+            codes};
 }
 /// Whether a group can omit its master weights: updates and states then keep the same arithmetic.
 template <class Precision>
-inline constexpr bool can_drop_master = Precision::has_master&&
+inline constexpr bool can_drop_master =
+    Precision::has_master && !Precision::gathers_codes &&
     std::is_same_v<Arithmetic<typename Precision::Gather>, Arithmetic<typename Precision::Master>>;
 
 /// Whether a group can keep its master weights as the lower halves of fp32 numbers.

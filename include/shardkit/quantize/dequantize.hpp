@@ -8,7 +8,7 @@
 #include <shardkit/core/element.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/core/source_location.hpp>
-#include <shardkit/quantize/block_int8.hpp>
+#include <shardkit/core/block_int8.hpp>
 
 namespace shardkit {
 

@@ -121,7 +121,8 @@ class StepSimulation {
             const double update = costs.groups[groups_.size()].update;
             const double offloaded =
                 offloaded_update_seconds(update, plan_host_link(group, options), costs.links.host);
-            groups_.push_back({CommunicationSeconds(group, mesh, costs), offloaded - update, zeroed_bytes(group)});
+            groups_.push_back({CommunicationSeconds(group, mesh, costs), offloaded - update, zeroed_bytes(group),
+                               costs.coding * static_cast<double>(coded_bytes(group, GroupRows(group)).value)});
         }
         if (mesh.size() > 1) {
             norm_ = costs.links
@@ -142,6 +143,7 @@ class StepSimulation {
         CommunicationSeconds seconds;
         double states_wait = 0;  // of an update, for the link to the host's memory
         ByteCount zeroed;        // where a sum of gradients begins
+        double coding = 0;       // of a gather that makes codes
         double gathered = 0;
         double added = 0;
         double reduced = 0;
@@ -170,9 +172,11 @@ class StepSimulation {
             } else {
                 const GroupRows& rows = step.rows(op.group);
                 const Applied applied = step.apply(op.act, op.group, op.microbatch);
-                time = is_of_program(op.act)
-                           ? compute(i, op, applied, times)
-                           : communicate(i, op, groups_[op.group].seconds.of(rows, applied.calls), times);
+                time = is_of_program(op.act) ? compute(i, op, applied, times)
+                                             : communicate(i, op,
+                                                           groups_[op.group].seconds.of(rows, applied.calls) +
+                                                               (applied.makes_codes ? groups_[op.group].coding : 0),
+                                                           times);
             }
             times.ops.push_back({time.begin - begin, time.end - begin});
         }

@@ -61,6 +61,7 @@ struct StepCosts {
     std::span<const BatchSeconds> batches{};                      ///< one for each batch of whole matrices
     OptimizerStates optimizer_states = 2;                         ///< of which those of offloaded groups pass a link
     std::size_t offload_slot_bytes = default_offload_slot_bytes;  ///< RankOptions::offload_slot_bytes
+    double coding = 0;  ///< seconds in which a byte is read or written where a gather makes codes of masters
 };
 
 namespace detail {
@@ -95,6 +96,7 @@ constexpr void require_possible(const StepCosts& costs, SourceLocation where) {
         }
     }
     if (!is_not_negative(costs.norm)) { throw_no_duration("norm", "", costs.norm, where); }
+    if (!is_not_negative(costs.coding)) { throw_no_duration("coding", " of a byte", costs.coding, where); }
     if (!is_not_negative(costs.zeroing)) { throw_no_duration("zeroing", " of a byte", costs.zeroing, where); }
 }
 

@@ -16,6 +16,7 @@
 #include <shardkit/param/tensor_view.hpp>
 #include <shardkit/policy/policy_rules.hpp>
 #include <shardkit/policy/precision.hpp>
+#include <shardkit/sharded/coded_view.hpp>
 #include <shardkit/sharded/gradient_store.hpp>
 #include <shardkit/sharded/group.hpp>
 #include <shardkit/sharded/parameter_store.hpp>
@@ -62,6 +63,16 @@ class GroupState : public Group<EngineType> {
     TensorView<T> view(std::size_t parameter, T* full, const std::uint64_t& generation, SourceLocation opened) const {
         const PlacedParameter& p = geometry_.parameters[parameter];
         return {full + p.range.begin, p.part.shape(), generation, opened};
+    }
+
+    /// Returns the view of a parameter in a window: with the scales where codes are gathered.
+    auto show(std::size_t parameter, SourceLocation opened) const {
+        const auto shown = view(parameter, parameters_.full().data(), parameters_.generation(), opened);
+        if constexpr (Precision::gathers_codes) {
+            return CodedView<Gather>(shown, parameters_.scales(parameter));
+        } else {
+            return shown;
+        }
     }
 
     /// Opens a window. Its gather runs until `use_window`.
@@ -123,7 +134,7 @@ class GroupState : public Group<EngineType> {
     template <class F>
     void write_updated(const F& f) {
         show_updated(f, [&](std::span<const Master> joined) { split_masters(joined); });
-        if constexpr (Precision::has_master) {
+        if constexpr (Precision::has_master && !Precision::gathers_codes) {
             if (!geometry_.keeps_master()) { return; }
             Engine::Kernels::convert(context_.compute_stream(), std::span<const Master>(parameters_.master()),
                                      parameters_.gather_source());
@@ -146,10 +157,22 @@ class GroupState : public Group<EngineType> {
         if (wanted) { check_values("read_full", parameter, std::span<const T>(values), where); }
         open_window(Gathers::when_stale, where);
         const auto window = Access::make<PendingWindow<GroupState>>(*this, where).wait();
-        const WholeTensor<Engine, Gather> whole(context_, comms_.tp, geometry_, parameter, parameters_.full(),
-                                                context_.compute_stream(), where);
-        if (!wanted) { return; }
-        whole.copy(values);
+        const auto stream = context_.compute_stream();
+        const IndexRange range = geometry_.parameters[parameter].range;
+        const std::span<const Gather> elements = parameters_.full().subspan(range.begin, range.size());
+        if constexpr (Precision::gathers_codes) {
+            auto decoded = group_buffer<float>(context_, path(), "decoded parameters", range.size());
+            run_each<Engine>(stream, range.size(),
+                             DecodeElement<Gather>{elements.data(), parameters_.scales(parameter), decoded.data()});
+            const WholeTensor<Engine, float> whole(context_, comms_.tp, geometry_, parameter,
+                                                   std::span<const float>(decoded.span()), stream, where);
+            if (wanted) { whole.copy(values); }
+            settle(stream);
+        } else {
+            const WholeTensor<Engine, Gather> whole(context_, comms_.tp, geometry_, parameter, elements, stream,
+                                                    where);
+            if (wanted) { whole.copy(values); }
+        }
     }
     /// Copies one whole reduced gradient, times `scale`, into `values`. Collective over the shard group, and over tp
     /// where the tensor is split over it.
@@ -168,7 +191,9 @@ class GroupState : public Group<EngineType> {
                        {where, subject_of(comms_.shards, what), statements_.in_call(Over::shards)});
             full = gathered.span();
         }
-        const WholeTensor<Engine, Reduction> whole(context_, comms_.tp, geometry_, parameter, full, stream, where);
+        const IndexRange range = geometry_.parameters[parameter].range;
+        const WholeTensor<Engine, Reduction> whole(context_, comms_.tp, geometry_, parameter,
+                                                   full.subspan(range.begin, range.size()), stream, where);
         whole.convert(values, [scale](Reduction sum) {
             return static_cast<Arithmetic<T>>(static_cast<double>(static_cast<Arithmetic<Reduction>>(sum)) * scale);
         });
@@ -196,7 +221,7 @@ class GroupState : public Group<EngineType> {
                 return;
             }
         }
-        f(parameters_.gather_source());
+        if constexpr (!Precision::gathers_codes) { f(parameters_.gather_source()); }
     }
     GroupState(Context<Engine>& context, const GroupCommunicators<Engine>& communicators, const GroupValues& values,
                std::span<Gather> adopted_parameters, std::span<Gradient> adopted_gradients, SourceLocation where);
@@ -221,9 +246,12 @@ class GroupState : public Group<EngineType> {
         const std::size_t resting = parameters_.resting_range().begin;
         if constexpr (Precision::has_master) {
             if (geometry_.keeps_master()) {
-                write(parameters_.master(), updated, RoundToNearest<>{}, static_cast<ValuesDigest*>(nullptr));
+                // Codes are made of masters; ranks compare these where they hold the same.
+                const bool compared = Precision::gathers_codes && geometry_.table.updated == Extent::full;
+                write(parameters_.master(), updated, RoundToNearest<>{}, compared ? digest : nullptr);
             }
         }
+        if constexpr (Precision::gathers_codes) { return; }
         if constexpr (splits) {
             if (geometry_.splits_master()) {
                 write(parameters_.rest(), updated, LowerHalf{}, static_cast<ValuesDigest*>(nullptr));

@@ -27,6 +27,7 @@ std::vector<HeldValues> GroupState<Engine, Precision>::held() {
     for (const BufferRow& row : geometry_.table.buffers()) {
         switch (row.role) {
             case Role::parameters:
+                if (Precision::gathers_codes) { break; }  // follow from the masters
                 if (parameters_.rests_with_copies() && !parameters_.copies_are_current()) {
                     // The next gather replaces the other shards, which other ranks have updated.
                     add(row.role, parameters_.gather_source(), geometry_.updated, Extent::shard);
@@ -35,7 +36,7 @@ std::vector<HeldValues> GroupState<Engine, Precision>::held() {
                 }
                 break;
             case Role::gathered:
-                if (row.held == Held::always && parameters_.copies_are_current()) {
+                if (!Precision::gathers_codes && row.held == Held::always && parameters_.copies_are_current()) {
                     add_row(row, parameters_.full());
                 }
                 break;

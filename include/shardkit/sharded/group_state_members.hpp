@@ -202,7 +202,9 @@ template <class Engine, class Precision>
 std::vector<ShardInfo> GroupState<Engine, Precision>::shards() {
     std::vector<ShardInfo> list;
     const std::span<const Gather> resting = parameters_.resting();
-    if (parameters_.rests_with_copies()) {
+    if (Precision::gathers_codes) {
+        // Codes are no numbers without their scales, and follow from the masters.
+    } else if (parameters_.rests_with_copies()) {
         parameters_.wait();  // a gather may still write the copies
         // One shard at a time: replica 0 of a shard is its owner's, as only the owner updates it.
         for (std::size_t s = 0; s < geometry_.shards; ++s) {

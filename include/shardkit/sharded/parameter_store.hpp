@@ -8,9 +8,11 @@
 
 #include <shardkit/comm/all_gather.hpp>
 #include <shardkit/core/checked.hpp>
+#include <shardkit/core/codes.hpp>
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/plan/step_machine.hpp>
 #include <shardkit/rank/context.hpp>
+#include <shardkit/sharded/coded_parameters.hpp>
 #include <shardkit/sharded/copy_captures.hpp>
 #include <shardkit/sharded/group_buffer.hpp>
 #include <shardkit/sharded/group_communicators.hpp>
@@ -21,7 +23,9 @@
 namespace shardkit::detail SHARDKIT_BUILD {
 
 /// The parameters of a group on one rank: full copy, resting shard, master weights, and whether the full copy is
-/// stale. The optimizer writes `gather_source` and the next all-gather sends it, without a copy in between.
+/// stale. The optimizer writes `gather_source` and the next all-gather sends it, without a copy in between. Codes are
+/// made of the masters by the first gather after a write of these, whoever wrote: so their scales always belong to
+/// them.
 template <class Engine, class Precision>
 class ParameterStore {
   public:
@@ -40,19 +44,25 @@ class ParameterStore {
           geometry_(&geometry),
           statements_(&statements),
           step_(&step),
-          gather_ranks_(communicators[geometry.table.gathers ? geometry.table.called_by(Act::gather).front().over
-                                                             : Over::shards]),
+          gather_ranks_(communicators[geometry.table.called_by(Act::gather).empty()
+                                          ? Over::shards
+                                          : geometry.table.called_by(Act::gather).front().over]),
           subject_(subject_of(gather_ranks_, concat("'", geometry.path, "' parameters"))),
           full_(adopted.data()) {
         gathers_beside_ = geometry.table.find(Role::gathered) != nullptr;
         if (leases_full()) {
-            lease_ = group_lease(context, geometry, SlotPurpose::gather, geometry.buffer_numel * sizeof(Gather));
+            lease_ = group_lease(context, geometry, SlotPurpose::gather, full_numel() * sizeof(Gather));
         } else if (adopted.empty()) {
-            full_memory_ = group_buffer<Gather>(context, geometry.path, "full parameters", geometry.buffer_numel);
+            full_memory_ = group_buffer<Gather>(context, geometry.path, "full parameters", full_numel());
             full_ = full_memory_.data();
         }
         if (gathers_beside_) {
             shard_ = group_buffer<Gather>(context, geometry.path, "parameter shard", resting_range().size());
+        }
+        if constexpr (coded) {
+            const Extent extent = gathers_beside_ ? Extent::shard : Extent::full;
+            scales_ =
+                group_buffer<float>(context, geometry.path, "scales", geometry.scale_bytes(extent) / sizeof(float));
         }
         if constexpr (Precision::has_master) {
             if (geometry.splits_master()) {
@@ -60,9 +70,11 @@ class ParameterStore {
                          geometry.updated.size() * sizeof(std::uint16_t)};
             } else if (geometry.keeps_master()) {
                 master_ = {context, geometry.offloads(), geometry.path, "master weights", geometry.updated.size()};
-                if (!adopted.empty()) {
-                    Kernels::convert(context.compute_stream(), std::span<const Gather>(gather_source()),
-                                     master_.span());
+                if constexpr (!coded) {  // nor can codes be adopted
+                    if (!adopted.empty()) {
+                        Kernels::convert(context.compute_stream(), std::span<const Gather>(gather_source()),
+                                         master_.span());
+                    }
                 }
             }
         }
@@ -122,9 +134,14 @@ class ParameterStore {
     /// Gathers into the full copy where it is stale.
     void refresh(SourceLocation where) {
         if (!is_stale()) { return; }
+        if (captures_.update_captured()) { step_->coded = false; }  // a graph's updates are not seen here
         const Applied gathered = apply_act(*step_, Act::gather, geometry_->table);
         try {
-            for (const CollectiveRow& row : gathered.calls) { gather(row, where); }
+            std::span<const CollectiveRow> calls = gathered.calls;
+            if constexpr (coded) {
+                if (gathered.makes_codes) { calls = make_codes(calls, where); }
+            }
+            for (const CollectiveRow& row : calls) { gather(row, where); }
         } catch (...) {
             if (step_->windows == 0) { release(); }
             throw;
@@ -137,8 +154,7 @@ class ParameterStore {
     /// @throws MemoryError when there is no memory
     void summon(SourceLocation where) {
         if (leases_full() && full_ == nullptr) {
-            summoned_ =
-                group_buffer<Gather>(*context_, geometry_->path, "summoned parameters", geometry_->buffer_numel);
+            summoned_ = group_buffer<Gather>(*context_, geometry_->path, "summoned parameters", full_numel());
             full_ = summoned_.data();
         }
         open(Gathers::when_stale, where);
@@ -168,6 +184,12 @@ class ParameterStore {
 
     std::span<const Gather> full() const noexcept { return {full_, geometry_->buffer_numel}; }
     const std::uint64_t& generation() const noexcept { return generation_; }
+    /// Returns the scales of the parameter whose range in the full buffer begins there.
+    /// @pre what is gathered are codes
+    const float* scales(std::size_t parameter) const noexcept {
+        if constexpr (CodeFormat<Gather>::block == 0) { return scales_.data() + parameter; }
+        return full_scales().data() + scale_number<Gather>(geometry_->parameters[parameter].range.begin);
+    }
 
     /// Returns the elements `geometry.updated` in the gathered type, which an update writes.
     std::span<Gather> gather_source() noexcept {
@@ -197,7 +219,13 @@ class ParameterStore {
 
     /// Returns what a checkpoint writes to: elements `loaded_range` of the flat buffer. The next window gathers the
     /// rest from them.
-    std::span<Gather> loaded() noexcept { return gathers() ? gather_source() : resting(); }
+    auto loaded() noexcept {
+        if constexpr (coded) {
+            return master();
+        } else {
+            return gathers() ? gather_source() : resting();
+        }
+    }
     IndexRange loaded_range() const noexcept { return gathers() ? geometry_->updated : resting_range(); }
 
     /// Returns whether copies of other ranks' shards rest here. Updates of those shards leave the copies stale until
@@ -216,12 +244,12 @@ class ParameterStore {
     /// Ends a write of every element of `resting` that was no update.
     void end_write() {
         updated_ = context_->compute_stream().record();
-        if (gathers_beside_) { *step_ = given_back(*step_); }
+        if (gathers_beside_ || coded) { *step_ = written(*step_); }
     }
     /// Ends a write of every element of `loaded`.
     void end_load() {
         updated_ = context_->compute_stream().record();
-        *step_ = given_back(*step_);
+        *step_ = written(*step_);
     }
     /// Ends an update. `updated` is an event behind it in the compute stream, shared by all groups of a launch;
     /// `capture` is the graph capture that it is part of.
@@ -234,6 +262,38 @@ class ParameterStore {
     unsigned long long capture() const noexcept { return capture_of(context_->compute_stream()); }
 
   private:
+    static constexpr bool coded = Precision::gathers_codes;
+
+    /// Returns the elements of a full copy in memory, scales of blocks behind the codes included.
+    std::size_t full_numel() const noexcept {
+        const bool beside = gathers_beside_ && geometry_->sizes.codes.block > 0;
+        return geometry_->buffer_numel + (beside ? geometry_->scale_bytes(Extent::full) : 0);
+    }
+    /// Returns the scales of all blocks.
+    std::span<float> full_scales() const noexcept {
+        if (!gathers_beside_) { return scales_.span(); }
+        return {reinterpret_cast<float*>(full_ + geometry_->buffer_numel),
+                geometry_->scale_bytes(Extent::full) / sizeof(float)};
+    }
+    /// Makes codes of the masters, with the first row if the ranks give each other the largest magnitudes before.
+    /// @returns the rows that are left
+    std::span<const CollectiveRow> make_codes(std::span<const CollectiveRow> calls, SourceLocation where) {
+        const auto stream = context_->communication_stream();
+        stream.wait(updated_);
+        const std::size_t first = gathers_beside_ ? 0 : scale_number<Gather>(geometry_->updated.begin);
+        detail::make_codes<Engine>(stream, *geometry_, std::span<const Master>(master()), gather_source(),
+                                   scales_.span().subspan(first), largest(), [&] {
+                                       if (calls.empty() || calls.front().extent != Extent::scales) { return; }
+                                       gather(calls.front(), where);
+                                       calls = calls.subspan(1);
+                                   });
+        gathered_ = stream.record();
+        joined_ = false;
+        return calls;
+    }
+    /// Returns the largest magnitudes of each parameter on each rank, which lie behind the scales.
+    std::span<float> largest() const noexcept { return scales_.span().subspan(geometry_->parameter_scales); }
+
     /// Returns whether the full copy must be gathered after an update; otherwise each rank updates all of it.
     bool gathers() const noexcept { return geometry_->table.gathers; }
     bool leases_full() const noexcept { return geometry_->table.leases_full; }
@@ -247,14 +307,23 @@ class ParameterStore {
         return due_gather(*step_, geometry_->table) || (rests && captures_.hides(capture()));
     }
     void gather(const CollectiveRow& row, SourceLocation where) {
+        if constexpr (coded) {
+            if (row.extent == Extent::scales) {
+                const std::span<float> all = CodeFormat<Gather>::block == 0 ? largest() : full_scales();
+                return call(row, std::span<const float>(scales_.span()), all, where);
+            }
+        }
+        call(row, std::span<const Gather>(shard_.span()), std::span<Gather>(full_, geometry_->buffer_numel), where);
+    }
+    template <class T>
+    void call(const CollectiveRow& row, std::span<const T> shard, std::span<T> full, SourceLocation where) {
         const auto stream = context_->communication_stream();
         stream.wait(updated_);
-        const std::span<Gather> full(full_, geometry_->buffer_numel);
         const CallSite site{where, subject_, statements_->in_call(row.over)};
         if (row.in_place()) {
             all_gather_in_place(gather_ranks_, full, stream, site);
         } else {
-            all_gather(gather_ranks_, std::span<const Gather>(shard_.span()), full, stream, site);
+            all_gather(gather_ranks_, shard, full, stream, site);
         }
         gathered_ = stream.record();
         joined_ = false;
@@ -264,10 +333,10 @@ class ParameterStore {
             const auto stream = context_->compute_stream();
             if constexpr (checked) {
                 if (joined_) {  // otherwise no view has seen it, and its gather still writes it
+                    // Of codes, scales of NaN too.
                     constexpr auto nan =
-                        is_opaque<Gather> ? 255 : std::numeric_limits<Arithmetic<Gather>>::quiet_NaN();
-                    Kernels::fill(stream, std::span<Gather>(full_, geometry_->buffer_numel),
-                                  static_cast<Gather>(nan));
+                        is_opaque<Gather> || coded ? 255 : std::numeric_limits<Arithmetic<Gather>>::quiet_NaN();
+                    Kernels::fill(stream, std::span<Gather>(full_, full_numel()), static_cast<Gather>(nan));
                 }
             }
             if (summoned_.size() > 0) {
@@ -299,6 +368,7 @@ class ParameterStore {
     Buffer<Gather> full_memory_;
     Buffer<Gather> summoned_;
     Buffer<Gather> shard_;
+    Buffer<float> scales_;  // of codes: of this rank's blocks, or of parameters
     OffloadedBuffer<Engine, Master> master_;
     OffloadedBuffer<Engine, std::uint8_t> rest_;
     SlotLease<Engine> lease_;

@@ -139,6 +139,9 @@ class Sharded {
     static Sharded adopt(Context<Engine>& context, std::string path, Tensors tensors,
                          AdoptedMemory<Gather, Gradient> memory, Options options = adopting(),
                          SourceLocation where = SourceLocation::current()) {
+        static_assert(
+            !Precision::gathers_codes,
+            "Sharded::adopt: gathered codes are made of masters, and their scales lie in the library's memory");
         if constexpr (StaticPolicy<Policy>) {
             constexpr bool whole = Policy::parameters == Placement::replicated;
             static_assert(whole, "Sharded::adopt: only a policy that keeps whole parameters works in place");

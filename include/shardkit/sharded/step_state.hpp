@@ -15,7 +15,7 @@ class StepState {
   public:
     /// Starts between steps. `rows` are the group's, and must outlive this object.
     explicit StepState(const GroupRows& rows) noexcept : rows_(&rows) {
-        its_.current = !rows.gathers || rows.find(Role::gathered) == nullptr;
+        its_.current = !rows.gathers || (rows.find(Role::gathered) == nullptr && !rows.codes);
     }
 
     /// Returns the state that the stores read and advance.
@@ -33,7 +33,11 @@ class StepState {
         begun_ = true;
         updates_in_backward_ = false;
         // Windows and the full copy outlive a step.
-        its_ = {.current = its_.current, .unused = its_.unused, .asked = its_.asked, .windows = its_.windows};
+        its_ = {.current = its_.current,
+                .coded = its_.coded,
+                .unused = its_.unused,
+                .asked = its_.asked,
+                .windows = its_.windows};
     }
     void hand_out(std::string_view path, std::string_view verb, SourceLocation where) {
         const Applied applied = apply_act(its_, Act::zero, *rows_);

@@ -23,19 +23,17 @@ namespace shardkit::detail {
 template <class Engine>
 inline constexpr std::size_t staged_elements = host_reads<Engine> ? 1024 : 65536;
 
-/// One whole tensor of a group, read from a full buffer of this rank and gathered over tp where it is split over it.
+/// One whole tensor of a group, read from this rank's part and gathered over tp where it is split over it.
 /// Order:   after what `stream` was given. Collective over tp where the tensor is split over it.
 template <class Engine, class T>
 class WholeTensor {
   public:
-    /// `group` and `full` must outlive this object.
+    /// `group` and `part` must outlive this object.
     WholeTensor(Context<Engine>& context, const typename Engine::Communicator& tp, const GroupGeometry& group,
-                std::size_t parameter, std::span<const T> full, typename Engine::Stream stream, SourceLocation where)
-        : group_(group), parameter_(parameter), stream_(stream) {
-        const IndexRange range = group.parameters[parameter].range;
-        parts_ = full.subspan(range.begin, range.size());
+                std::size_t parameter, std::span<const T> part, typename Engine::Stream stream, SourceLocation where)
+        : group_(group), parameter_(parameter), stream_(stream), parts_(part) {
         if (!group.parameters[parameter].split_over_tp() || group.tp == 1) { return; }
-        gathered_ = group_buffer<T>(context, group.path, "a tensor gathered over tp", range.size() * group.tp);
+        gathered_ = group_buffer<T>(context, group.path, "a tensor gathered over tp", part.size() * group.tp);
         const std::string what = concat("'", group.path, "' parameter '", group.parameters[parameter].name, "'");
         all_gather(tp, parts_, gathered_.span(), stream, {where, subject_of(tp, what)});
         parts_ = gathered_.span();

@@ -43,7 +43,7 @@ class SHARDKIT_CONSUMABLE Window {
         if (state_ != nullptr) { state_->close_window(); }
     }
 
-    /// Returns a view of the whole parameter P, in the gathered type.
+    /// Returns a view of the whole parameter P, in the gathered type; a CodedView where codes are gathered.
     /// @throws UsageError after the window's end
     template <class P>
     SHARDKIT_CALLABLE_WHEN_UNCONSUMED auto operator[](P) const& {
@@ -81,10 +81,7 @@ class SHARDKIT_CONSUMABLE Window {
     friend PendingWindow<State>;
     SHARDKIT_RETURNS_UNCONSUMED Window(State& open_state, SourceLocation opened) noexcept
         : state_(&open_state), opened_(opened) {}
-    auto whole(std::size_t parameter) const {
-        return state_->view(parameter, state_->parameters().full().data(), state_->parameters().generation(),
-                            opened_);
-    }
+    auto whole(std::size_t parameter) const { return state_->show(parameter, opened_); }
 
     State* state_;
     SourceLocation opened_;

@@ -95,7 +95,7 @@ void show_runs(State& state, const F& f, SourceLocation where) {
     constexpr bool writes = !std::is_const_v<Shown<int>>;
     using Precision = typename State::Precision;
     constexpr bool takes_master = std::invocable<const F&, ShardRun<Shown<typename Precision::Master>>>;
-    constexpr bool takes_gathered = std::invocable<const F&, ShardRun<Shown<typename Precision::Gather>>>;
+    constexpr bool takes_gathered = std::invocable<const F&, ShardRun<Shown<typename Precision::Written>>>;
     static_assert(takes_master || takes_gathered,
                   "read_shards and update_shards: f takes a ShardRun<T> by value, where T is the element type of the "
                   "group's master weights (const in read_shards), or anything, as a generic lambda does");

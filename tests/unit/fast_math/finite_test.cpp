@@ -15,7 +15,7 @@
 #include <shardkit/core/finite.hpp>
 #include <shardkit/optim/adamw.hpp>
 #include <shardkit/optim/param_group.hpp>
-#include <shardkit/quantize/block_int8.hpp>
+#include <shardkit/core/block_int8.hpp>
 #include <shardkit/step/divisor.hpp>
 #include <shardkit/step/loss_scale_state.hpp>
 

@@ -6,7 +6,7 @@
 #include <initializer_list>
 #include <limits>
 
-#include <shardkit/quantize/block_int8.hpp>
+#include <shardkit/core/block_int8.hpp>
 
 namespace block_int8_test {
 

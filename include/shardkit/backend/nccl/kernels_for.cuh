@@ -18,6 +18,7 @@
 #include <shardkit/optim/step_work.hpp>
 #include <shardkit/optim/update.hpp>
 #include <shardkit/policy/precision.hpp>
+#include <shardkit/sharded/coded_parameters.hpp>
 #include <shardkit/sharded/held_values.hpp>
 #include <shardkit/sharded/norm_table.hpp>
 
@@ -31,7 +32,7 @@ template <class Rule, class P, class Updated, std::size_t StateCount = 0, class.
 constexpr auto update_launches() {
     using Update = typename Rule::template Update<Arithmetic<typename P::Master>>;
     using Pass =
-        typename gpu::detail::UpdatePassOf<Update, Updated, typename P::Gather, typename P::Reduction, StateCount,
+        typename gpu::detail::UpdatePassOf<Update, Updated, typename P::Written, typename P::Reduction, StateCount,
                                            typename shardkit::detail::StorageOf<Rule>::type>::type;
     if constexpr (StateCount > Rule::state_names.size()) {
         return std::type_identity<gpu::Launches<Passes...>>{};
@@ -47,6 +48,23 @@ template <class P>
 using UpdatedWithout =
     std::conditional_t<shardkit::detail::can_drop_master<P>, typename P::Gather, typename P::Master>;
 
+/// Lists the launches that make codes of masters, for groups with precision P that gather codes, and decode them.
+template <class P>
+constexpr auto code_launches() {
+    using Gather = typename P::Gather;
+    using Master = typename P::Master;
+    namespace of = shardkit::detail;
+    if constexpr (!P::gathers_codes) {
+        return std::type_identity<gpu::Launches<>>{};
+    } else if constexpr (of::CodeFormat<Gather>::block > 0) {
+        return std::type_identity<gpu::Launches<of::EncodeBlock<Gather, Master>, of::DecodeElement<Gather>>>{};
+    } else {
+        return std::type_identity<
+            gpu::Launches<of::FindLargest<Master>, of::FoldLargest, gpu::detail::RunOnce<of::TakeLargest>,
+                          of::MakeScale<Gather>, of::EncodePiece<Gather, Master>, of::DecodeElement<Gather>>>{};
+    }
+}
+
 }  // namespace detail
 
 /// Makes all kernels that groups with a Precision launch with an optimizer of Rule on an NCCL engine, when it is
@@ -59,12 +77,12 @@ struct KernelsFor {
     using Gradient = typename Precision::Gradient;
     using Reduction = typename Precision::Reduction;
     using Master = typename Precision::Master;
-    using OfGroups =
-        gpu::Launches<gpu::detail::FillPass<Gather>, gpu::detail::FillPass<Gradient>,
-                      gpu::detail::ConvertPass<Gather, Master>, gpu::detail::AccumulatePass<Reduction, Reduction>,
-                      gpu::detail::AccumulatePass<Gradient, Reduction>,
-                      gpu::detail::AccumulatePairPass<Reduction, Arithmetic<Reduction>>,
-                      gpu::detail::AccumulatePairPass<Gradient, Arithmetic<Reduction>>>;
+    using OfGroups = gpu::Launches<gpu::detail::FillPass<Gather>, gpu::detail::FillPass<Gradient>,
+                                   gpu::detail::ConvertPass<typename Precision::Written, Master>,
+                                   gpu::detail::AccumulatePass<Reduction, Reduction>,
+                                   gpu::detail::AccumulatePass<Gradient, Reduction>,
+                                   gpu::detail::AccumulatePairPass<Reduction, Arithmetic<Reduction>>,
+                                   gpu::detail::AccumulatePairPass<Gradient, Arithmetic<Reduction>>>;
     using OfSteps = gpu::Launches<
         gpu::detail::RunOnce<shardkit::detail::BeginNorm>, gpu::detail::RunOnce<shardkit::detail::FinishNorm>,
         gpu::detail::RunOnce<shardkit::detail::BeginInfinityNorm>,
@@ -89,14 +107,17 @@ struct KernelsFor {
                       detail::Extremes<Gradient, Reduction>, detail::Extremes<Reduction, Reduction>,
                       detail::Extremes<double, double>>;
 
+    using OfCodes = typename decltype(detail::code_launches<Precision>())::type;
+
     using Norm = void (*)(const gpu::TimelineRef&, std::span<const NormPiece<Reduction>>, IndexRange, const double*,
                           double*);
-    using Calls =
-        std::tuple<typename OfGroups::Calls, typename OfSteps::Calls, typename BeginsSteps::Call,
-                   typename OfUpdates::Calls, typename OfStoredUpdates::Calls, typename OfReductions::Calls, Norm>;
+    using Calls = std::tuple<typename OfGroups::Calls, typename OfSteps::Calls, typename BeginsSteps::Call,
+                             typename OfUpdates::Calls, typename OfStoredUpdates::Calls, typename OfReductions::Calls,
+                             typename OfCodes::Calls, Norm>;
     static Calls calls() {
         return Calls(OfGroups::calls(), OfSteps::calls(), BeginsSteps::call(), OfUpdates::calls(),
-                     OfStoredUpdates::calls(), OfReductions::calls(), &gpu::detail::norm_partial<Reduction>);
+                     OfStoredUpdates::calls(), OfReductions::calls(), OfCodes::calls(),
+                     &gpu::detail::norm_partial<Reduction>);
     }
     /// Loads all of them on the selected device, which CUDA otherwise does at the first launch of each. To be called
     /// in the file of nvcc, before the first step.
@@ -108,6 +129,7 @@ struct KernelsFor {
         OfUpdates::preload(where);
         OfStoredUpdates::preload(where);
         OfReductions::preload(where);
+        if constexpr (Precision::gathers_codes) { OfCodes::preload(where); }
         gpu::detail::load_kernel(&gpu::detail::norm_kernel<gpu::detail::NormPass<Reduction>>, where);
     }
 };
@@ -116,7 +138,7 @@ struct KernelsFor {
 ///     template struct shardkit::nccl::AverageKernelsFor<shardkit::DefaultPrecision<float>>;
 template <class Average, class Of = Average>
 struct AverageKernelsFor {
-    using Gather = typename Average::Gather;
+    using Gather = typename Average::Written;
     /// What the groups update: masters, and what is gathered where there are none.
     using Master = typename Average::Master;
     using Stored = std::conditional_t<sizeof(Gather) < sizeof(float), Master, Gather>;
@@ -124,8 +146,8 @@ struct AverageKernelsFor {
     using Pass =
         gpu::detail::UpdatePass<MovingAverageUpdate<Arithmetic<Updated>>, Updated, Gather, Value, std::size_t{0}>;
     using OfUpdates = gpu::Launches<gpu::detail::RunOnce<shardkit::detail::SetMovingAverage>,
-                                    Pass<Master, typename Of::Master>, Pass<Master, typename Of::Gather>,
-                                    Pass<Stored, typename Of::Master>, Pass<Stored, typename Of::Gather>>;
+                                    Pass<Master, typename Of::Master>, Pass<Master, typename Of::Written>,
+                                    Pass<Stored, typename Of::Master>, Pass<Stored, typename Of::Written>>;
 
     using Calls = typename OfUpdates::Calls;
     static Calls calls() { return OfUpdates::calls(); }

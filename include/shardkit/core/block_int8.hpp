@@ -39,15 +39,13 @@ struct BlockInt8 {
     }
     /// Returns the element's code: element / scale, rounded to nearest, ties to even; 0 if the scale is 0 or NaN.
     static constexpr std::int8_t encode(float element, float scale) noexcept {
-        if (!detail::is_finite(scale) || scale <= 0) { return 0; }
-        const float ratio = element / scale;
+        const bool codes = detail::is_finite(scale) && scale > 0;
+        const float ratio = element / (codes ? scale : 1.0F);
         const float held = ratio > largest_code ? largest_code : ratio < -largest_code ? -largest_code : ratio;
-        // Not by adding and subtracting 2^23, which -ffast-math removes.
-        const int whole = static_cast<int>(held);
-        const float rest = held - static_cast<float>(whole);
-        const float distance = rest < 0 ? -rest : rest;
-        const bool away = distance > 0.5F || (distance == 0.5F && whole % 2 != 0);
-        return static_cast<std::int8_t>(away ? (rest < 0 ? whole - 1 : whole + 1) : whole);
+        // Bits count ones at 1.5 * 2^23. A difference of numbers instead of bits is one that -ffast-math removes.
+        const std::int32_t whole =
+            std::bit_cast<std::int32_t>(held + 0x1.8p23F) - std::bit_cast<std::int32_t>(0x1.8p23F);
+        return static_cast<std::int8_t>(codes ? whole : 0);
     }
     static constexpr float decode(std::int8_t code, float scale) noexcept { return static_cast<float>(code) * scale; }
 };

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+
+#include <shardkit/core/block_int8.hpp>
+#include <shardkit/core/element.hpp>
+#include <shardkit/core/finite.hpp>
+
+namespace shardkit {
+
+/// An 8-bit floating-point code: a sign, 4 bits of exponent and 3 of mantissa, without infinities (OCP's E4M3, as in
+/// torch.float8_e4m3fn and CUDA's __nv_fp8_e4m3). As the Gather of a Precision, a number is code * scale, with one
+/// fp32 scale for each parameter: the least power of two with which no code is beyond 448. It has no conversion to a
+/// number of its own, as a code means nothing without its scale; see CodedView and detail::CodeFormat.
+/// Bounds:  |value - number| <= |number| / 16, or 2^-10 scale where that is more: a number below 2^-6 scale
+enum class e4m3 : std::uint8_t {};
+
+/// An 8-bit integer code, with one fp32 scale for each block of 64 elements of its parameter: see BlockInt8.
+/// Bounds:  |value - number| <= scale / 2, up to fp32 rounding; scale: the block's largest magnitude / 127
+enum class block_int8 : std::int8_t {};
+
+template <>
+struct element_traits<e4m3> : detail::ElementTraits<ElementType::uint8, float> {};
+template <>
+struct element_traits<block_int8> : detail::ElementTraits<ElementType::uint8, float> {};
+
+namespace detail {
+
+/// How numbers become codes of type T; nothing for other types.
+///     block              number of elements that share a scale; 0: those of a parameter
+///     scale(largest)     the scale of numbers whose magnitudes are at most `largest`
+///     encode, decode     of one number
+template <class T>
+struct CodeFormat {};
+
+template <>
+struct CodeFormat<e4m3> {
+    static constexpr std::size_t block = 0;
+
+    /// NaN after an infinite or NaN number, so that all values are NaN, and the error is not hidden.
+    static constexpr float scale(float largest) noexcept {
+        if (!is_finite(largest)) { return std::numeric_limits<float>::quiet_NaN(); }
+        // largest = m 2^e with 1 <= m < 2, and 448 = 1.75 * 2^8.
+        const auto bits = std::bit_cast<std::uint32_t>(largest);
+        const std::uint32_t exponent = (bits >> 23U) + ((bits & 0x7f'ffffU) > 0x60'0000U ? 1U : 0U);
+        return std::bit_cast<float>((exponent > 9U ? exponent - 8U : 1U) << 23U);
+    }
+    /// Rounds to nearest, ties to even.
+    static constexpr e4m3 encode(float number, float scale) noexcept {
+        const auto word = std::bit_cast<std::uint32_t>(number * inverse(scale));
+        const std::uint32_t magnitude = word & 0x7fff'ffffU;
+        const std::uint32_t sign = word >> 24U & 0x80U;
+        // From 2^-6 on, the exponent is 120 less and 20 bits go. Below, codes count 2^-9, which is the spacing of
+        // fp32 at 2^14.
+        const std::uint32_t normal = (magnitude + 0x7'ffffU + (magnitude >> 20U & 1U)) >> 20U;
+        const std::uint32_t low = std::bit_cast<std::uint32_t>(std::bit_cast<float>(magnitude) + 0x1p14F) -
+                                  std::bit_cast<std::uint32_t>(0x1p14F);
+        const std::uint32_t code = magnitude < 0x3c80'0000U ? low : normal - (120U << 3U);
+        return e4m3{static_cast<std::uint8_t>(sign | (magnitude > 0x43e0'0000U ? 0x7fU : code))};
+    }
+    static constexpr float decode(e4m3 code, float scale) noexcept {
+        const auto bits = static_cast<std::uint32_t>(code);
+        const std::uint32_t magnitude = bits & 0x7fU;
+        const float number = magnitude == 0x7fU  ? std::numeric_limits<float>::quiet_NaN()
+                             : magnitude >= 0x8U ? std::bit_cast<float>((magnitude << 20U) + (120U << 23U))
+                                                 : static_cast<float>(magnitude) * 0x1p-9F;
+        return ((bits & 0x80U) != 0 ? -number : number) * scale;
+    }
+
+  private:
+    /// 1 / scale, exactly: scales are powers of two from 2^-126 to 2^120.
+    static constexpr float inverse(float scale) noexcept {
+        return is_finite(scale) ? std::bit_cast<float>((254U << 23U) - std::bit_cast<std::uint32_t>(scale)) : scale;
+    }
+};
+
+template <>
+struct CodeFormat<block_int8> {
+    using Format = BlockInt8<>;
+    static constexpr std::size_t block = Format::block;
+
+    static constexpr float scale(float largest) noexcept { return Format::scale(largest); }
+    static constexpr block_int8 encode(float number, float scale) noexcept {
+        return block_int8{Format::encode(number, scale)};
+    }
+    static constexpr float decode(block_int8 code, float scale) noexcept {
+        return Format::decode(static_cast<std::int8_t>(code), scale);
+    }
+};
+
+/// Whether elements of type T are codes, which mean nothing without their scales.
+template <class T>
+inline constexpr bool is_coded = requires {
+    CodeFormat<T>::block;
+};
+
+/// Returns the number of element i's scale among those of its parameter.
+template <class Code>
+constexpr std::size_t scale_number(std::size_t i) noexcept {
+    if constexpr (CodeFormat<Code>::block == 0) {
+        return 0;
+    } else {
+        return i / CodeFormat<Code>::block;
+    }
+}
+
+}  // namespace detail
+
+}  // namespace shardkit

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+
+#include <shardkit/core/codes.hpp>
+#include <shardkit/layout/segments.hpp>
+#include <shardkit/rank/launch_table.hpp>
+#include <shardkit/sharded/group_geometry.hpp>
+
+// How the codes that a gather sends are made of master weights. Works are run by index or once, on every engine, so
+// that codes have the same bits on all of them.
+
+namespace shardkit::detail {
+
+/// Elements whose largest magnitude one index of a launch finds. A parameter begins at a multiple of them.
+inline constexpr std::size_t coded_together = 128;
+
+/// Finds the largest magnitude of `coded_together` masters, and leaves it in the first bytes of their codes, which
+/// are not made yet.
+template <class Master>
+struct FindLargest {
+    const Master* masters;
+    std::size_t count;
+    std::byte* codes;
+
+    constexpr void operator()(std::uint64_t i) const {
+        const std::size_t begin = i * coded_together;
+        const std::size_t end = begin + coded_together < count ? begin + coded_together : count;
+        float largest = 0;
+        for (std::size_t k = begin; k < end; ++k) {
+            largest = BlockInt8<>::larger(largest, static_cast<float>(masters[k]));
+        }
+        std::memcpy(codes + begin, &largest, sizeof largest);
+    }
+};
+/// Folds as many of these magnitudes, which are `distance` bytes apart, into the first of them.
+struct FoldLargest {
+    std::byte* codes;
+    std::size_t count;
+    std::size_t distance;
+
+    constexpr void operator()(std::uint64_t i) const {
+        const std::size_t begin = i * coded_together;
+        const std::size_t end = begin + coded_together < count ? begin + coded_together : count;
+        float largest = 0;
+        for (std::size_t k = begin; k < end; ++k) {
+            float each = 0;
+            std::memcpy(&each, codes + k * distance, sizeof each);
+            largest = BlockInt8<>::larger(largest, each);
+        }
+        std::memcpy(codes + begin * distance, &largest, sizeof largest);
+    }
+};
+/// Moves the magnitude that is left to its place; 0 where the rank has no element of the parameter. Run once.
+struct TakeLargest {
+    const std::byte* codes;
+    float* largest;
+
+    constexpr void operator()() const {
+        *largest = 0;
+        if (codes != nullptr) { std::memcpy(largest, codes, sizeof *largest); }
+    }
+};
+/// Makes parameter i's scale of the magnitudes that all ranks found, which lie rank by rank.
+template <class Code>
+struct MakeScale {
+    const float* largest;
+    std::size_t ranks;
+    std::size_t parameters;
+    float* scales;
+
+    constexpr void operator()(std::uint64_t i) const {
+        float all = 0;
+        for (std::size_t q = 0; q < ranks; ++q) { all = BlockInt8<>::larger(all, largest[q * parameters + i]); }
+        scales[i] = CodeFormat<Code>::scale(all);
+    }
+};
+/// Makes the codes of some neighbouring elements, with one scale for all.
+template <class Code, class Master>
+struct EncodePiece {
+    static constexpr std::size_t together = 16;
+
+    const Master* masters;
+    std::size_t count;
+    const float* scale;
+    Code* codes;
+
+    constexpr void operator()(std::uint64_t i) const {
+        const float its = *scale;
+        const Master* const from = masters + i * together;
+        Code* const to = codes + i * together;
+        if ((i + 1) * together <= count) {
+            for (std::size_t k = 0; k < together; ++k) { to[k] = encoded(from[k], its); }
+        } else {
+            for (std::size_t k = 0; k < count % together; ++k) { to[k] = encoded(from[k], its); }
+        }
+    }
+
+  private:
+    static constexpr Code encoded(Master number, float scale) {
+        return CodeFormat<Code>::encode(static_cast<float>(number), scale);
+    }
+};
+/// Makes block i's scale and codes.
+template <class Code, class Master>
+struct EncodeBlock {
+    const Master* masters;
+    float* scales;
+    Code* codes;
+
+    constexpr void operator()(std::uint64_t i) const {
+        using Format = CodeFormat<Code>;
+        const Master* const from = masters + i * Format::block;
+        Code* const to = codes + i * Format::block;
+        float largest = 0;
+        for (std::size_t k = 0; k < Format::block; ++k) {
+            largest = BlockInt8<>::larger(largest, static_cast<float>(from[k]));
+        }
+        const float scale = Format::scale(largest);
+        scales[i] = scale;
+        for (std::size_t k = 0; k < Format::block; ++k) {
+            to[k] = Format::encode(static_cast<float>(from[k]), scale);
+        }
+    }
+};
+/// Decodes element i of a parameter.
+template <class Code>
+struct DecodeElement {
+    const Code* codes;
+    const float* scales;
+    float* to;
+
+    constexpr void operator()(std::uint64_t i) const {
+        to[i] = CodeFormat<Code>::decode(codes[i], scales[scale_number<Code>(i)]);
+    }
+};
+
+/// Finds the largest magnitude of each parameter among `masters`, the elements `group.updated`, as far as this rank
+/// has them. `codes`: of these elements, which are overwritten.
+/// Cost:    reads the masters once
+template <class Engine, class Code, class Master>
+void find_largest(const typename Engine::Stream& stream, const GroupGeometry& group, std::span<const Master> masters,
+                  std::span<Code> codes, std::span<float> largest) {
+    for (std::size_t p = 0; p < group.parameters.size(); ++p) {
+        const IndexRange own = intersect(group.parameters[p].range, group.updated);
+        std::byte* left = nullptr;
+        if (!own.empty()) {
+            const std::size_t at = own.begin - group.updated.begin;
+            left = reinterpret_cast<std::byte*>(codes.data() + at);
+            std::size_t count = (own.size() + coded_together - 1) / coded_together;
+            run_each<Engine>(stream, count, FindLargest<Master>{masters.data() + at, own.size(), left});
+            for (std::size_t distance = coded_together; count > 1; distance *= coded_together) {
+                const std::size_t folded = (count + coded_together - 1) / coded_together;
+                run_each<Engine>(stream, folded, FoldLargest{left, count, distance});
+                count = folded;
+            }
+        }
+        Engine::Kernels::run_once(stream, TakeLargest{left, &largest[p]});
+    }
+}
+/// Makes the codes of `masters`, the elements `group.updated`, with a scale for each parameter.
+/// Cost:    reads the masters once, and writes a byte for each
+template <class Engine, class Code, class Master>
+void encode_parameters(const typename Engine::Stream& stream, const GroupGeometry& group,
+                       std::span<const Master> masters, std::span<const float> scales, std::span<Code> codes) {
+    for_each_segment(group.parameters, group.updated, [&](Segment segment) {
+        using Work = EncodePiece<Code, Master>;
+        const std::size_t at = segment.flat.begin - group.updated.begin;
+        const std::size_t count = segment.flat.size();
+        run_each<Engine>(stream, (count + Work::together - 1) / Work::together,
+                         Work{masters.data() + at, count, &scales[segment.parameter], codes.data() + at});
+    });
+}
+
+/// Makes the codes and `scales` of `masters`, the elements `group.updated`. Where a parameter has one scale,
+/// `exchange()` lets ranks give each other what they have of `largest`, the magnitudes of each parameter on each
+/// rank.
+template <class Engine, class Code, class Master, class Exchange>
+void make_codes(const typename Engine::Stream& stream, const GroupGeometry& group, std::span<const Master> masters,
+                std::span<Code> codes, std::span<float> scales, std::span<float> largest, const Exchange& exchange) {
+    if constexpr (CodeFormat<Code>::block > 0) {
+        run_each<Engine>(stream, codes.size() / CodeFormat<Code>::block,
+                         EncodeBlock<Code, Master>{masters.data(), scales.data(), codes.data()});
+    } else {
+        const std::size_t count = group.parameters.size();
+        find_largest<Engine>(stream, group, masters, codes, largest.subspan(group.shard_index * count, count));
+        exchange();
+        run_each<Engine>(stream, count, MakeScale<Code>{largest.data(), group.shards, count, scales.data()});
+        encode_parameters<Engine>(stream, group, masters, std::span<const float>(scales), codes);
+    }
+}
+
+}  // namespace shardkit::detail
