@@ -5,10 +5,10 @@
 #include <cstdint>
 #include <span>
 
+#include <shardkit/core/block_int8.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/core/source_location.hpp>
-#include <shardkit/core/block_int8.hpp>
 
 namespace shardkit {
 

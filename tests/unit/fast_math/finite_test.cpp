@@ -12,10 +12,10 @@
 #include <doctest/doctest.h>
 
 #include <shardkit/backend/host/kernels.hpp>
+#include <shardkit/core/block_int8.hpp>
 #include <shardkit/core/finite.hpp>
 #include <shardkit/optim/adamw.hpp>
 #include <shardkit/optim/param_group.hpp>
-#include <shardkit/core/block_int8.hpp>
 #include <shardkit/step/divisor.hpp>
 #include <shardkit/step/loss_scale_state.hpp>
 

@@ -7,9 +7,9 @@
 #include <span>
 
 #include <shardkit/backend/cub/span_walk.hpp>
+#include <shardkit/core/block_int8.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/core/source_location.hpp>
-#include <shardkit/core/block_int8.hpp>
 
 namespace shardkit::gpu::detail {
 
