@@ -126,9 +126,10 @@ SummedLoss forward(Pass<T>& pass, const ModelConfig& config, BatchShape batch, T
 template <class T>
 void backward(Pass<T>& pass, const ModelConfig& config, Tensors<T>& weights, const std::uint8_t* tokens,
               Tensors<T>& gradients) {
-    pass.head_backward(weights.template head<const T*>(), gradients.template head<T*>());
+    pass.head_backward(weights.template head<const T*>(), gradients.template head<T*>(), train_gpt::Into::add);
     for (std::size_t l = config.layers; l > 0; --l) {
-        pass.block_backward(l - 1, weights.template block<const T*>(l - 1), gradients.template block<T*>(l - 1));
+        pass.block_backward(l - 1, weights.template block<const T*>(l - 1), gradients.template block<T*>(l - 1),
+                            train_gpt::Into::add);
     }
     pass.embed_backward(tokens, gradients.template embedding<T*>());
 }

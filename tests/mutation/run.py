@@ -195,10 +195,10 @@ MATRIX_STATEMENTS = [
     (LAUNCHES, "a matrix not cut again", "move_pieces<true>(compute, batch.of, u, owned_[slot].span());",
      "static_cast<void>(0);"),
     (LAUNCHES, "a matrix that is not transformed", "transform_unit(step, u);", "static_cast<void>(0);"),
-    (NEWTON, "the upper half of the gram matrix is not the lower", "each(rows * rows, detail::MirrorMatrix<A>{gram, rows, polynomial});",
+    (NEWTON, "the upper half of the gram matrix is not the lower", "mirror(gram, polynomial);",
      "each(rows * rows, detail::CopyMatrix<A>{gram, polynomial});"),
     (NEWTON, "the upper half of the polynomial is not the lower",
-     "each(rows * rows, detail::MirrorMatrix<A>{polynomial, rows, nullptr});", "static_cast<void>(0);"),
+     "mirror(polynomial, nullptr);", "static_cast<void>(0);"),
     (NEWTON, "no division by the norm", "each(numel, detail::DivideMatrix<A>{x, sums});", "static_cast<void>(0);"),
 ]
 MATRIX_EXPRESSIONS = [

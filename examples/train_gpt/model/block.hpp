@@ -57,10 +57,11 @@ void block_forward(const RankPass<A>& pass, const BlockWeights<const T*>& w, con
 }
 
 /// scratch.d_residual holds the gradient at the block's output and becomes the gradient at its input; the
-/// parameters' gradients are added to. Cost: twice the forward pass, and the scores of attention once more.
+/// parameters' gradients are added to, those of the four weights as `into` says. Cost: twice the forward pass, and
+/// the scores of attention once more.
 template <class T, class A = Arithmetic<T>>
 void block_backward(const RankPass<A>& pass, const BlockWeights<const T*>& w, const A* input,
-                    const BlockActivations<A>& kept, const BlockWeights<T*>& d) {
+                    const BlockActivations<A>& kept, const BlockWeights<T*>& d, Into into) {
     const auto& scratch = pass.scratch;
     const std::size_t tokens = pass.tokens();
     const std::size_t outer = pass.outer();
@@ -74,13 +75,13 @@ void block_backward(const RankPass<A>& pass, const BlockWeights<const T*>& w, co
         bias_gradient(outer, c, residual, d_bias, scratch.sums);
         const A* const dy = pass.gather(residual);
         input_gradient({tokens, inputs, c}, weight, dy, dx, scratch.converted);
-        weight_gradient({tokens, inputs, c}, x, dy, d_weight, scratch.converted);
+        weight_gradient({tokens, inputs, c}, x, dy, d_weight, into, scratch.converted);
     };
     // A column-parallel layer, down to the gradient at the norm before it, in scratch.d_width.
     const auto column_parallel = [&](std::size_t outputs, const T* weight, const A* norm, const A* dy, T* d_weight,
                                      T* d_bias) {
         bias_gradient(tokens, outputs, dy, d_bias, scratch.sums);
-        weight_gradient({tokens, c, outputs}, pass.gather(norm), dy, d_weight, scratch.converted);
+        weight_gradient({tokens, c, outputs}, pass.gather(norm), dy, d_weight, into, scratch.converted);
         pass.sum(scratch.d_width, [&](A* partial) {
             input_gradient({tokens, c, outputs}, weight, dy, partial, scratch.converted);
         });

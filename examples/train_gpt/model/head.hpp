@@ -78,16 +78,16 @@ SummedLoss cross_entropy_in_place(const RankPass<A>& pass, const std::uint8_t* t
 }
 
 /// Expects the logits' gradient in kept.logits, and in scratch.gathered what head_forward left there; leaves the
-/// gradient at the head's input in scratch.d_residual and adds to the parameters' gradients (where the head is tied,
-/// d.logits is the token embedding's).
+/// gradient at the head's input in scratch.d_residual and adds to the parameters' gradients, to d.logits as `into`
+/// says (where the head is tied, it is the token embedding's).
 template <class T, class A = Arithmetic<T>>
 void head_backward(const RankPass<A>& pass, const HeadWeights<const T*>& w, const A* input,
-                   const HeadActivations<A>& kept, const HeadWeights<T*>& d) {
+                   const HeadActivations<A>& kept, const HeadWeights<T*>& d, Into into) {
     const auto& scratch = pass.scratch;
     const std::size_t c = pass.config.width;
     const LinearShape shape{pass.tokens(), c, pass.split.rows_of_vocabulary()};
     const A* const normed = pass.split.splits_tokens() ? scratch.gathered : kept.norm;
-    weight_gradient<T>(shape, normed, kept.logits, d.logits, scratch.converted);
+    weight_gradient<T>(shape, normed, kept.logits, d.logits, into, scratch.converted);
     pass.sum(scratch.d_width,
              [&](A* partial) { input_gradient(shape, w.logits, kept.logits, partial, scratch.converted); });
     std::fill_n(scratch.d_residual, pass.outer() * c, A{0});

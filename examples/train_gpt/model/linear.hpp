@@ -43,16 +43,22 @@ void input_gradient(LinearShape shape, const T* weight, const A* dy, A* dx, A* s
               matrix(dx, shape.rows, shape.inputs), Into::overwrite);
 }
 
-/// dW += dy^T x, summed in the arithmetic type. Shapes and scratch as linear_forward.
+/// dW += dy^T x, or dW = dy^T x, summed in the arithmetic type. Shapes and scratch as linear_forward.
 template <class T, class A = Arithmetic<T>>
-void weight_gradient(LinearShape shape, const A* x, const A* dy, T* d_weight, [[maybe_unused]] A* scratch) {
+void weight_gradient(LinearShape shape, const A* x, const A* dy, T* d_weight, Into into,
+                     [[maybe_unused]] A* scratch) {
     const auto factor = transposed(matrix(dy, shape.rows, shape.outputs));
     const auto input = matrix(x, shape.rows, shape.inputs);
     if constexpr (needs_conversion<T>) {
         matmul<A>(factor, input, matrix(scratch, shape.outputs, shape.inputs), Into::overwrite);
-        add_rounded(d_weight, scratch, shape.outputs * shape.inputs);
+        const std::size_t count = shape.outputs * shape.inputs;
+        if (into == Into::overwrite) {
+            std::transform(scratch, scratch + count, d_weight, [](A value) { return static_cast<T>(value); });
+        } else {
+            add_rounded(d_weight, scratch, count);
+        }
     } else {
-        matmul<A>(factor, input, matrix(d_weight, shape.outputs, shape.inputs), Into::add);
+        matmul<A>(factor, input, matrix(d_weight, shape.outputs, shape.inputs), into);
     }
 }
 

@@ -18,7 +18,9 @@ namespace sk = shardkit;
 
 /// The model's parameters as types; T is the element type of parameters and gradients. What tp splits, it splits by
 /// heads, features or rows of the vocabulary; the gradients of the rest are partial: with sequence parallelism each
-/// tp rank has those of its tokens, without it the first rank adds them alone (Split::adds_whole_gradients).
+/// tp rank has those of its tokens, without it the first rank adds them alone (Split::adds_whole_gradients). A
+/// product overwrites the gradient of a matrix in the first microbatch, so that nobody zeroes it; a tied head adds to
+/// Wte.
 // clang-format off
 template <class T> struct Wte : sk::Param<"wte", T, vocabulary, sk::dynamic>, sk::tp::Split<0>, sk::NoMatrix {};
 template <class T> struct Wpe : sk::Param<"wpe", T, sk::dynamic, sk::dynamic>, sk::tp::PartialSum, sk::NoMatrix {};
@@ -29,16 +31,16 @@ template <class T> struct Norm2Weight : sk::Param<"norm2_weight", T, sk::dynamic
 template <class T> struct Norm2Bias : sk::Param<"norm2_bias", T, sk::dynamic>, sk::tp::PartialSum {};
 template <class T> struct ProjectionBias : sk::Param<"projection_bias", T, sk::dynamic>, sk::tp::PartialSum {};
 template <class T> struct DownBias : sk::Param<"down_bias", T, sk::dynamic>, sk::tp::PartialSum {};
-template <class T> struct QkvWeight : sk::Param<"qkv_weight", T, sk::dynamic, sk::dynamic>, sk::tp::Split<0> {};
+template <class T> struct QkvWeight : sk::Param<"qkv_weight", T, sk::dynamic, sk::dynamic>, sk::tp::Split<0>, sk::OverwrittenGradient {};
 template <class T> struct QkvBias : sk::Param<"qkv_bias", T, sk::dynamic>, sk::tp::Split<0> {};
-template <class T> struct ProjectionWeight : sk::Param<"projection_weight", T, sk::dynamic, sk::dynamic>, sk::tp::Split<1> {};
-template <class T> struct UpWeight : sk::Param<"up_weight", T, sk::dynamic, sk::dynamic>, sk::tp::Split<0> {};
+template <class T> struct ProjectionWeight : sk::Param<"projection_weight", T, sk::dynamic, sk::dynamic>, sk::tp::Split<1>, sk::OverwrittenGradient {};
+template <class T> struct UpWeight : sk::Param<"up_weight", T, sk::dynamic, sk::dynamic>, sk::tp::Split<0>, sk::OverwrittenGradient {};
 template <class T> struct UpBias : sk::Param<"up_bias", T, sk::dynamic>, sk::tp::Split<0> {};
-template <class T> struct DownWeight : sk::Param<"down_weight", T, sk::dynamic, sk::dynamic>, sk::tp::Split<1> {};
+template <class T> struct DownWeight : sk::Param<"down_weight", T, sk::dynamic, sk::dynamic>, sk::tp::Split<1>, sk::OverwrittenGradient {};
 
 template <class T> struct NormWeight : sk::Param<"norm_weight", T, sk::dynamic>, sk::tp::PartialSum {};
 template <class T> struct NormBias : sk::Param<"norm_bias", T, sk::dynamic>, sk::tp::PartialSum {};
-template <class T> struct LogitsWeight : sk::Param<"weight", T, vocabulary, sk::dynamic>, sk::tp::Split<0>, sk::NoMatrix {};
+template <class T> struct LogitsWeight : sk::Param<"weight", T, vocabulary, sk::dynamic>, sk::tp::Split<0>, sk::NoMatrix, sk::OverwrittenGradient {};
 // clang-format on
 
 /// The flat-parameter groups: one for the embedding (path "embedding"), one for each block ("blocks.0", ...), one

@@ -63,11 +63,11 @@ class Pass {
     SummedLoss loss(const std::uint8_t* targets, double scale) {
         return cross_entropy_in_place(rank(), targets, static_cast<A>(scale), head_);
     }
-    void head_backward(const HeadWeights<const T*>& w, const HeadWeights<T*>& d) {
-        train_gpt::head_backward<T>(rank(), w, residual(config_.layers), head_, added(d));
+    void head_backward(const HeadWeights<const T*>& w, const HeadWeights<T*>& d, Into into) {
+        train_gpt::head_backward<T>(rank(), w, residual(config_.layers), head_, added(d), into);
     }
-    void block_backward(std::size_t layer, const BlockWeights<const T*>& w, const BlockWeights<T*>& d) {
-        train_gpt::block_backward<T>(rank(), w, residual(layer), kept(layer), added(d));
+    void block_backward(std::size_t layer, const BlockWeights<const T*>& w, const BlockWeights<T*>& d, Into into) {
+        train_gpt::block_backward<T>(rank(), w, residual(layer), kept(layer), added(d), into);
     }
     void embed_backward(const std::uint8_t* tokens, const EmbeddingWeights<T*>& d) {
         embedding_backward<T>(rank(), tokens, added(d));

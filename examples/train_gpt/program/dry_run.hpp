@@ -29,6 +29,10 @@ struct NoTensors {
     NoTensor operator[](P) const noexcept {
         return {};
     }
+    template <class P>
+    bool overwrites(const P& /*parameter*/) const noexcept {
+        return false;
+    }
 };
 
 /// A group of a model that is told, verb by verb.
@@ -88,8 +92,8 @@ struct DryPass {
     void block(std::size_t, const BlockWeights<const T*>&) {}
     void head(const HeadWeights<const T*>&) {}
     SummedLoss loss(const std::uint8_t*, double) { return {}; }
-    void head_backward(const HeadWeights<const T*>&, const HeadWeights<T*>&) {}
-    void block_backward(std::size_t, const BlockWeights<const T*>&, const BlockWeights<T*>&) {}
+    void head_backward(const HeadWeights<const T*>&, const HeadWeights<T*>&, Into) {}
+    void block_backward(std::size_t, const BlockWeights<const T*>&, const BlockWeights<T*>&, Into) {}
     void embed_backward(const std::uint8_t*, const EmbeddingWeights<T*>&) {}
 };
 

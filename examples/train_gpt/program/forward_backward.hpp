@@ -55,6 +55,12 @@ struct NotSeen {
     void operator()(const Layer& /*layer*/, const Handle& /*gradients*/) const {}
 };
 
+/// Returns what this microbatch does to the gradient of a parameter that is an OverwrittenGradient.
+template <class Gradients, class P>
+Into overwritten(const Gradients& gradients, const P& parameter) {
+    return gradients.overwrites(parameter) ? Into::overwrite : Into::add;
+}
+
 /// Forward and backward pass of one microbatch. The gradients are those of the loss summed over its tokens;
 /// whoever reduces them divides by the tokens of all ranks and microbatches. `seen(layer, gradients)` is called for
 /// each group before its gradients are added.
@@ -75,17 +81,18 @@ SummedLoss forward_backward(Model& model, Accumulation& accumulation, Pass& pass
     // Added once its window is closed: an update may follow.
     std::optional<decltype(accumulation.gradients(model.logits.front()))> d_logits;
     with_head(model, [&](const HeadWeights<const T*>& w) {
-        const auto backward = [&](T* d_weights) {
+        const auto backward = [&](T* d_weights, Into into) {
             pass.head(w);
             loss = pass.loss(targets, 1.0);
-            pass.head_backward(w, {d_head[NormWeight<T>{}], d_head[NormBias<T>{}], d_weights});
+            pass.head_backward(w, {d_head[NormWeight<T>{}], d_head[NormBias<T>{}], d_weights}, into);
         };
         if (model.tied()) {
             d_embedding.emplace(accumulation.gradients(model.embedding));
-            backward((*d_embedding)[Wte<T>{}]);
+            backward((*d_embedding)[Wte<T>{}], Into::add);
         } else {
             d_logits.emplace(accumulation.gradients(model.logits.front()));
-            backward((*d_logits)[LogitsWeight<T>{}]);
+            const Into into = overwritten(*d_logits, LogitsWeight<T>{});
+            backward((*d_logits)[LogitsWeight<T>{}], into);
         }
     });
     if (d_logits) { add(model.logits.front(), std::move(*d_logits)); }
@@ -95,7 +102,8 @@ SummedLoss forward_backward(Model& model, Accumulation& accumulation, Pass& pass
         auto& block = model.blocks[l - 1];
         auto w = block.unshard();
         auto d = accumulation.gradients(block);
-        pass.block_backward(l - 1, block_weights<const T*, T>(w), block_weights<T*, T>(d));
+        const Into into = overwritten(d, QkvWeight<T>{});  // and with it the block's other weights
+        pass.block_backward(l - 1, block_weights<const T*, T>(w), block_weights<T*, T>(d), into);
         block.reshard(std::move(w));
         add(block, std::move(d));
     }

@@ -8,7 +8,6 @@
 #include <span>
 #include <utility>
 
-#include <shardkit/core/divided.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/core/lane_math.hpp>
 #include <shardkit/matrix/products.hpp>
@@ -25,9 +24,8 @@ struct TurnMatrix {
     A* to;
     std::size_t rows, columns;  // of `to`
 
-    constexpr void operator()(std::uint64_t i) const {
-        const auto [row, column] = divided(i, columns);
-        to[i] = from[column * rows + row];
+    constexpr void operator()(std::size_t row, std::size_t column) const {
+        to[row * columns + column] = from[column * rows + row];
     }
 };
 template <std::floating_point A>
@@ -74,17 +72,18 @@ struct DivideMatrix {
 
     constexpr void operator()(std::uint64_t i) const { matrix[i] = matrix[i] / static_cast<A>(*by); }
 };
-/// Copies what is below the diagonal to above it, and all to `copy`.
+/// Copies what is below the diagonal to above it, and with the diagonal to `copy`.
 template <std::floating_point A>
 struct MirrorMatrix {
     A* matrix;
     std::size_t rows;
     A* copy;  // null: none
 
-    constexpr void operator()(std::uint64_t i) const {
-        const auto [row, column] = divided(i, rows);
-        if (column > row) { matrix[i] = matrix[column * rows + row]; }
-        if (copy != nullptr) { copy[i] = column > row ? matrix[column * rows + row] : matrix[i]; }
+    constexpr void operator()(std::size_t row, std::size_t column) const {
+        if (column > row) { return; }
+        const A element = matrix[row * rows + column];
+        if (column < row) { matrix[column * rows + row] = element; }
+        if (copy != nullptr) { copy[row * rows + column] = element; }
     }
 };
 
@@ -137,8 +136,11 @@ void newton_schulz(const typename Engine::Stream& stream, const Products& produc
     A* next = matrix.data();
 
     const auto each = [&](std::size_t n, const auto& work) { detail::run_each<Engine>(stream, n, work); };
+    const auto mirror = [&](A* square, A* copy) {
+        detail::run_each_element<Engine>(stream, rows, rows, detail::MirrorMatrix<A>{square, rows, copy});
+    };
     if (turned) {
-        each(numel, detail::TurnMatrix<A>{next, x, rows, columns});
+        detail::run_each_element<Engine>(stream, rows, columns, detail::TurnMatrix<A>{next, x, rows, columns});
     } else {
         each(numel, detail::CopyMatrix<A>{next, x});
     }
@@ -152,15 +154,15 @@ void newton_schulz(const typename Engine::Stream& stream, const Products& produc
     constexpr int steps = 5;  // an odd number: the result lies in `matrix`
     for (int step = 0; step < steps; ++step) {
         products.gram(stream, GramProduct<A>{rows, columns, A(1), x, A(0), gram});
-        each(rows * rows, detail::MirrorMatrix<A>{gram, rows, polynomial});
+        mirror(gram, polynomial);
         products.gram(stream, GramProduct<A>{rows, rows, A(2.0315), gram, A(-4.7750), polynomial});
-        each(rows * rows, detail::MirrorMatrix<A>{polynomial, rows, nullptr});
+        mirror(polynomial, nullptr);
         each(numel, detail::CopyMatrix<A>{x, next});
         products.multiply(stream, MatrixProduct<A>{rows, rows, columns, A(1), polynomial, x, A(3.4445), next});
         std::swap(x, next);
     }
     if (turned) {
-        each(numel, detail::TurnMatrix<A>{x, next, columns, rows});
+        detail::run_each_element<Engine>(stream, columns, rows, detail::TurnMatrix<A>{x, next, columns, rows});
         each(numel, detail::CopyMatrix<A>{next, x});
     }
 }

@@ -12,6 +12,7 @@
 #include <shardkit/comm/all_to_all_uneven.hpp>
 #include <shardkit/comm/send_receive.hpp>
 #include <shardkit/core/error.hpp>
+#include <shardkit/layout/index_range.hpp>
 #include <shardkit/matrix/products.hpp>
 #include <shardkit/mesh/axis_grid.hpp>
 #include <shardkit/optim/matrix_placement.hpp>
@@ -21,20 +22,31 @@
 
 namespace shardkit::detail {
 
-/// Copies a piece of a part to its place in the whole matrix, or back.
+/// Copies a piece of a part to its place in the whole matrix, or back: one element by index, or all of them.
 template <std::floating_point A, bool Back>
 struct MovePiece {
     A* piece;
     A* matrix;
     TensorPart part;
-    std::size_t begin;
+    IndexRange elements;  // of the part
 
-    constexpr void operator()(std::uint64_t i) const {
-        A& there = matrix[part.whole_index(begin + i)];
-        if constexpr (Back) {
-            piece[i] = there;
-        } else {
-            there = piece[i];
+    constexpr void operator()(std::uint64_t i) const { move(i, part.whole_index(elements.begin + i), 1); }
+    constexpr void operator()() const {
+        part.for_each_run(elements.begin, elements.end, [this](std::size_t i, std::size_t whole, std::size_t run) {
+            move(i - elements.begin, whole, run);
+        });
+    }
+
+  private:
+    constexpr void move(std::size_t i, std::size_t whole, std::size_t run) const {
+        A* const in_piece = piece + i;
+        A* const in_matrix = matrix + whole;
+        for (std::size_t e = 0; e < run; ++e) {
+            if constexpr (Back) {
+                in_piece[e] = in_matrix[e];
+            } else {
+                in_matrix[e] = in_piece[e];
+            }
         }
     }
 };

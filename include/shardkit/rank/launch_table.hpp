@@ -6,6 +6,8 @@
 #include <span>
 #include <vector>
 
+#include <shardkit/core/divided.hpp>
+#include <shardkit/memory/host_buffer.hpp>
 #include <shardkit/rank/context.hpp>
 #include <shardkit/rank/engine.hpp>
 #include <shardkit/rank/engine_table.hpp>
@@ -82,6 +84,49 @@ void run_first(const typename Engine::Stream& stream, const First& first, std::u
     } else {
         Engine::Kernels::run_once(stream, first);
         run_each<Engine>(stream, n, work);
+    }
+}
+
+/// Wraps a work by element into one by index.
+template <class Work>
+struct ElementOfIndex {
+    std::size_t columns;
+    Work work;
+
+    constexpr void operator()(std::uint64_t i) const {
+        const auto [row, column] = divided(i, columns);
+        work(row, column);
+    }
+};
+/// Wraps a work by element into one that goes from tile to tile, whose rows and columns stay in the nearest cache.
+template <class Work>
+struct EachTile {
+    static constexpr std::size_t side = 16;
+    std::size_t rows, columns;
+    Work work;
+
+    constexpr void operator()() const {
+        for (std::size_t top = 0; top < rows; top += side) {
+            const std::size_t bottom = rows - top < side ? rows : top + side;
+            for (std::size_t left = 0; left < columns; left += side) {
+                const std::size_t right = columns - left < side ? columns : left + side;
+                for (std::size_t row = top; row < bottom; ++row) {
+                    for (std::size_t column = left; column < right; ++column) { work(row, column); }
+                }
+            }
+        }
+    }
+};
+
+/// Runs work(row, column) for every element of a matrix, in any order, in one launch: by index on a device, by tiles
+/// on the host.
+template <class Engine, class Work>
+void run_each_element(const typename Engine::Stream& stream, std::size_t rows, std::size_t columns,
+                      const Work& work) {
+    if constexpr (host_reads<Engine>) {
+        Engine::Kernels::run_once(stream, EachTile<Work>{rows, columns, work});
+    } else {
+        run_each<Engine>(stream, std::uint64_t{rows} * columns, ElementOfIndex<Work>{columns, work});
     }
 }
 
