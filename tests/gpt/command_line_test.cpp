@@ -83,7 +83,6 @@ TEST_SUITE("gpt.command_line") {
         CHECK(parse("--schedule auto")->schedule.text() == "auto");
         CHECK(o->action == Options::Action::train);
         CHECK(parse("--plan")->action == Options::Action::plan);
-        CHECK(parse("--engine self")->mesh.describe() == "1x1x1");
         CHECK(parse("--optimizer lion")->optimizer == OptimizerKind::lion);
         CHECK(parse("--optimizer lion")->learning_rate == 3e-4);
         CHECK(parse("--optimizer muon")->learning_rate == 1e-3);
@@ -121,8 +120,7 @@ TEST_SUITE("gpt.command_line") {
             {"--context all", {"'all'", "ring or gather"}},
             {"--policy hybrid_shard:4 --mesh 2x2x1", {"hybrid_shard:4", "divides the 2"}},
             {"--batch 15 --mesh 2x2x2", {"--batch 15", "multiple of the 2 data-parallel ranks"}},
-            {"--engine self --mesh 4x1x1", {"4x1x1 has 4 ranks", "--engine self has 1"}},
-            {"--engine nccl", {"'nccl'", "self, threads or mpi"}},
+            {"--engine nccl", {"'nccl'", "threads or mpi"}},
             {"--batch 15", {"--batch 15", "multiple of the 2 data-parallel ranks"}},
             {"--batch 16 --microbatches 3", {"--batch 16", "multiple of --microbatches 3"}},
             {"--batch 4 --microbatches 4", {"--batch 4", "2 x 4"}},

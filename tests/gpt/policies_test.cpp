@@ -33,10 +33,9 @@ enum class Counts { every, in_turn };
 void check_all_worlds(OptimizerKind optimizer, Counts counts) {
     Options options = base();
     options.optimizer = optimizer;
-    options.engine = EngineKind::self;
+    options.mesh = {1, 1, 1};
     const Results one = run(options);
     CHECK(one.losses.front() - one.losses.back() > 0.001);
-    options.engine = EngineKind::threads;
     for (const std::size_t world : worlds()) {
         std::size_t turn = world;
         for_each_policy_on(options, world, [&](Options each) {

@@ -194,7 +194,6 @@ TEST_SUITE("gpt.program") {
         CHECK(results.sample.size() == 20);
         Options alone = options;
         alone.mesh = {1, 1, 1};
-        alone.engine = EngineKind::self;
         CHECK(train({alone, text, {}, KeepParameters::no}).sample.size() == 20);
 
         const PlanSummary plan = make_plan(options);

@@ -87,7 +87,6 @@ TEST_SUITE("gpt.schedule") {
     TEST_CASE("one rank follows a schedule as well") {
         Options options = few_steps();
         options.mesh = {1, 1, 1};
-        options.engine = EngineKind::self;
         check_same_bits(run(with(options, {Kind::prefetch, 1})), run(with(options, {Kind::none, 0})));
     }
 

@@ -125,7 +125,7 @@ def check_slices(folder):
         return subprocess.run([PROGRAM, *flags, "--steps", steps, *more], cwd=folder, capture_output=True, timeout=60, check=False)
 
     for name, more in (("a.tsv", ["--mesh", "4x1x1", "--save", "saved", "--save-every", "1"]), ("b.tsv", ["--mesh", "2x1x1", "--policy", "no_shard"]),
-                       ("c.tsv", ["--engine", "self", "--policy", "shard_optimizer"])):
+                       ("c.tsv", ["--mesh", "1x1x1", "--policy", "shard_optimizer"])):
         done = sliced("--hashes", name, *more)
         expect(done.returncode == 0, f"a run of slices {' '.join(more)}", done)
     # Of each step four slices of four groups too.

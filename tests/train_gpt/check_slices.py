@@ -76,7 +76,7 @@ def check_worlds(program, cut):
     steps = ["--steps", "8" if cut else "30"]
     hashes = {}
     for what, flags in configurations(cut):
-        expected = program.run(1, *steps, *flags, "--policy", "no_shard", engine="self")
+        expected = program.run(1, *steps, *flags, "--policy", "no_shard")
         expect(isinstance(expected, dict), f"{what}: trains on one rank", expected)
         if not isinstance(expected, dict):
             continue

@@ -39,12 +39,10 @@ void add_flags(program::Flags& flags) {
     flags.add_switch("--plan",
                      "print memory and traffic per rank for --mesh, of any size, and stop; files are "
                      "checked, none is written");
-    flags.add("--mesh", "DPxTPxCP",
-              "data x tensor x context parallel ranks [2x1x1; 1x1x1 with --engine self; all processes with mpi]");
+    flags.add("--mesh", "DPxTPxCP", "data x tensor x context parallel ranks [2x1x1; all processes with mpi]");
     flags.add("--policy", "NAME",
               "no_shard, shard_optimizer, shard_grad_op, full_shard or hybrid_shard:N [full_shard]");
-    flags.add("--engine", "NAME",
-              "self (one rank), threads (ranks in this process) or mpi (processes of mpirun) [threads]");
+    flags.add("--engine", "NAME", "threads (ranks in this process) or mpi (processes of mpirun) [threads]");
     flags.add(
         "--ranks-per-host", "N",
         "with --engine mpi or --plan: count bytes between hosts as if each N ranks, in their order, were a host "
@@ -150,12 +148,6 @@ void read_record_flags(const program::Flags& flags, Options& o) {
         o.slow_rank = program::parse_count(flag, given.substr(0, colon), 0, o.mesh.world() - 1);
         o.slow_seconds = program::parse_not_negative(flag, given.substr(colon + 1));
     });
-    for (const char* const flag : {"--deadline", "--record", "--stragglers", "--stragglers-plot"}) {
-        if (flags.is_given(flag) && o.engine == EngineKind::self) {
-            throw program::InputError(std::string(flag) +
-                                      " with --engine self, whose rank waits for nobody: expected threads or mpi");
-        }
-    }
     std::error_code unknown;
     const fs::path folder = fs::path(o.record).parent_path();
     if (!folder.empty() && !fs::is_directory(folder, unknown)) {
@@ -257,7 +249,6 @@ std::optional<Options> parse_command_line(int count, const char* const* argument
 
     Options o;
     program::read_name(flags, "--engine", engine_names, o.engine);
-    if (o.engine == EngineKind::self) { o.mesh = {1, 1, 1}; }
     if (o.engine == EngineKind::mpi) {
         o.mesh = {processes, 1, 1};
         o.ranks_per_host = ranks_per_host;
@@ -369,11 +360,6 @@ void validate_split(const Options& o) {
 
 void validate(const Options& o) {
     const std::string mesh = o.mesh.describe();
-    if (o.engine == EngineKind::self && o.action == Options::Action::train && o.mesh.world() != 1) {
-        throw program::InputError(
-            "--mesh " + mesh + " has " + std::to_string(o.mesh.world()) +
-            " ranks, but the world of --engine self has 1: expected 1x1x1, or --engine threads");
-    }
     if (o.states != shardkit::StateFormat::full && (o.dtype == Dtype::fp64 || o.optimizer != OptimizerKind::adamw)) {
         throw program::InputError("--states " + std::string(state_names[static_cast<std::size_t>(o.states)]) +
                                   ": expected --optimizer adamw, and --dtype fp32 or bf16");

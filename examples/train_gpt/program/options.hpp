@@ -22,13 +22,13 @@
 
 namespace train_gpt {
 
-enum class EngineKind : std::uint8_t { self, threads, mpi };
+enum class EngineKind : std::uint8_t { threads, mpi };
 enum class Dtype : std::uint8_t { fp64, fp32, bf16 };
 /// How keys and values get to the queries of other cp ranks.
 enum class ContextExchange : std::uint8_t { ring, gather };
 enum class OptimizerKind : std::uint8_t { adamw, sgd, lion, muon };
 
-inline constexpr std::array<std::string_view, 3> engine_names{"self", "threads", "mpi"};
+inline constexpr std::array<std::string_view, 2> engine_names{"threads", "mpi"};
 inline constexpr std::array<std::string_view, 3> dtype_names{"fp64", "fp32", "bf16"};
 inline constexpr std::array<std::string_view, 4> optimizer_names{"adamw", "sgd", "lion", "muon"};
 inline constexpr std::array<std::string_view, 3> state_names{"full", "bf16", "block8"};  // in StateFormat's order

@@ -83,15 +83,7 @@ PlannedGroups planned_groups(const Options& options) {
 }
 
 sk::EngineTraits traits_of(EngineKind engine) {
-    switch (engine) {
-        case EngineKind::threads:
-            return sk::threads::Engine::traits;
-        case EngineKind::mpi:
-            return mpi_traits();
-        case EngineKind::self:
-            break;
-    }
-    return {};
+    return engine == EngineKind::mpi ? mpi_traits() : sk::threads::Engine::traits;
 }
 
 /// What a step's passes add over tp and cp; `element` is the size of an activation's number.

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <shardkit/backend/self/run.hpp>
 #include <shardkit/backend/threads/run.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 
@@ -19,15 +18,11 @@ Results train_as(const Job& job) {
     };
     const auto& mesh = job.options.mesh;
     const sk::DeviceMesh ranks(mesh.dp, mesh.tp, mesh.cp);
-    if (job.options.engine == EngineKind::self) {
-        sk::self::run(ranks, on_rank, rank_options(job));
-    } else {
-        sk::threads::LaunchOptions launch;
-        // Where ranks use all processors, threads that communicate would wait for one.
-        if (job.chosen.ahead && job.options.spare_processor) { launch.overlap = sk::threads::Overlap::threads; }
-        set_deadline(job.options, launch);
-        sk::threads::run(ranks, on_rank, rank_options(job), launch);
-    }
+    sk::threads::LaunchOptions launch;
+    // Where ranks use all processors, threads that communicate would wait for one.
+    if (job.chosen.ahead && job.options.spare_processor) { launch.overlap = sk::threads::Overlap::threads; }
+    set_deadline(job.options, launch);
+    sk::threads::run(ranks, on_rank, rank_options(job), launch);
     return results;
 }
 
