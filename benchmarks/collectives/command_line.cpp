@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "options.hpp"
 
+#include <bit>
 #include <cstdint>
+#include <string>
+#include <vector>
 
 #include "../../examples/common/read_flag.hpp"
 #include "../common/sweep.hpp"
@@ -24,7 +27,8 @@ void add_flags(program::Flags& flags) {
               "of dp, tp, cp: the axes over which is communicated; all their sub-meshes run at once [dp]");
     flags.add("--verb", "LIST", "all, or a list with commas of " + program::listed(verb_names) + " [all]");
     flags.add("-d,--datatype", "LIST", "all, or a list with commas of " + program::listed(type_names) + " [float]");
-    flags.add("-o,--op", "LIST", "all, or a list with commas of sum, max and min [sum]");
+    flags.add("-o,--op", "LIST",
+              "all, or a list with commas of sum, max, min and tree_sum, which needs a power of two of ranks [sum]");
     flags.add("-r,--root", "N", "root of a broadcast, as a rank of the group [0]");
     flags.add("--in-place", "off|on|both",
               "where results lie: in a buffer of their own, in the input's, or both [both]");
@@ -99,6 +103,18 @@ void read_verbs(const program::Flags& flags, Options& o) {
     }
 }
 
+/// --op
+void read_ops(const program::Flags& flags, Options& o) {
+    read_names(flags, "--op", op_names, o.ops);
+    if (std::has_single_bit(o.group_size())) { return; }
+    flags.use("--op", [&](const std::string& flag, const std::string& given) {
+        if (std::erase(o.ops, shardkit::ReduceOp::tree_sum) > 0 && given != "all") {
+            throw program::bad_flag(flag, given,
+                                    "a power of two of ranks for tree_sum, not " + std::to_string(o.group_size()));
+        }
+    });
+}
+
 /// Whether anything that is measured has a bandwidth to draw.
 bool moves_data(const Options& o) {
     for (const VerbKind verb : o.verbs) {
@@ -126,7 +142,7 @@ std::optional<Options> parse_command_line(int count, const char* const* argument
     program::read_name(flags, "--of-copy", program::switch_names, o.shares);
     sizes.read(flags, o);
     read_names(flags, "--datatype", type_names, o.types);
-    read_names(flags, "--op", op_names, o.ops);
+    read_ops(flags, o);
     program::read_count(flags, "--root", o.root, 0, o.group_size() - 1);
     flags.use("--staging", [&](const std::string& flag, const std::string& given) {
         if (o.engine != EngineKind::nccl) { throw program::bad_flag(flag, given, "an --engine nccl with it"); }

@@ -38,7 +38,7 @@ inline constexpr std::array<std::string_view, 8> verb_names{"all_gather",   "red
 /// As nccl-tests names them.
 inline constexpr std::array<std::string_view, 7> type_names{"double", "float", "half", "bfloat16",
                                                             "int64",  "int32", "uint8"};
-inline constexpr std::array<std::string_view, 3> op_names{"sum", "max", "min"};
+inline constexpr std::array<std::string_view, 4> op_names{"sum", "max", "min", "tree_sum"};  // in ReduceOp's order
 inline constexpr std::array<std::string_view, 3> axis_names{"dp", "tp", "cp"};
 inline constexpr std::array<std::string_view, 3> in_place_names{"off", "on", "both"};
 inline constexpr std::size_t most_ranks = 4096;

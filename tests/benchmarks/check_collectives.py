@@ -106,7 +106,9 @@ def check_runs(folder):
 
     report, _ = measured(folder, ["--verb", "all_reduce", "-d", "all", "-o", "all", "-b", "64", "-e", "64"])
     expect([(r["type"], r["redop"]) for r in report["rows"]] ==
-           [(t, o) for t in TYPES for o in ("sum", "max", "min")], "all types and operations")
+           [(t, o) for t in TYPES for o in ("sum", "max", "min", "tree_sum")], "all types and operations")
+    report, _ = measured(folder, ["--verb", "all_reduce", "-o", "all", "--ranks", "3", "-b", "64", "-e", "64"])
+    expect([r["redop"] for r in report["rows"]] == ["sum", "max", "min"], "operations of 3 ranks, which have no tree")
 
     report, _ = measured(folder, ["--in-place", "on", "-b", "64", "-e", "64"], out_of_place=False)
     expect(verbs_of(report) == IN_PLACE, "verbs in place")
@@ -256,7 +258,8 @@ REFUSED = [
     (["--verb", "scan"], "--verb 'scan': expected all, or a list with commas of all_gather,"),
     (["--verb", "barrier,barrier"], "--verb 'barrier,barrier': expected each name once"),
     (["-d", "int8"], "--datatype 'int8': expected all, or a list with commas of double, float, half"),
-    (["-o", "avg"], "--op 'avg': expected all, or a list with commas of sum, max and min"),
+    (["-o", "avg"], "--op 'avg': expected all, or a list with commas of sum, max, min and tree_sum"),
+    (["-o", "sum,tree_sum", "--ranks", "3"], "--op 'sum,tree_sum': expected a power of two of ranks for tree_sum, not 3"),
     (["-b", "1000G", "-e", "1000G"], "this run needs at least 5.86 TiB of memory at once, but this machine has "),
     (["--verb", "broadcast", "-e", "1000g", "--engine", "self"], "expected a smaller --maxbytes, or fewer ranks"),
     (["-r", "2"], "--root '2': expected a whole number from 0 to 1"),
