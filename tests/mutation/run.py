@@ -40,7 +40,7 @@ NO_CODE = re.compile(r'//[^\n]*|"(?:\\.|[^"\\\n])*"|^#include[^\n]*|\benum class
 VERB = re.compile(r"(?:\b(?P<scope>\w+)::)?\b(?:all_reduce|reduce_scatter)(?P<in_place>_in_place)?\b")
 SPOKEN_OF = {"Act", "Transition", "Verb"}
 # Folders of the library that make the verbs or time them, and so are not mutated.
-VERBS_MADE = ["backend", "comm", "measure"]
+VERBS_MADE = ["backend", "comm", "measure", "testing"]
 # Names functions to be instantiated, and calls none.
 INSTANTIATED = "extern_templates.hpp"
 # What a call may reduce by. Only sums are doubled: minima and maxima, which `op` stands for, would stay what they are.
@@ -508,6 +508,21 @@ COMPARED_EXPRESSIONS = [
     (HELD, "a part's first element taken for the tensor's", "begin = [[part.whole_index(0) + first]];", "first"),
 ]
 
+# What faults on purpose are made of, by expressions.
+FAULTY = "shardkit/testing/faulty.hpp"
+PLANS = "shardkit/testing/fault_plan.hpp"
+FAULTS = [
+    (FAULTY, "faults of other ranks strike", "if ([[fault.rank == rank_]]) { waiting_.push_back(fault); }", "true"),
+    (FAULTY, "calls not counted", "const std::uint64_t number = [[made_.calls++]];", "made_.calls"),
+    (FAULTY, "buffers not counted", "const std::uint64_t number = [[made_.buffers++]];", "made_.buffers"),
+    (FAULTY, "the first byte's bit flipped", "const detail::FlipBits flip{[[bytes + bit / 8]],", "bytes"),
+    (FAULTY, "nothing flipped", "static_cast<std::uint8_t>([[*byte ^ mask]]);", "*byte"),
+    (FAULTY, "a rank that leaves goes on",
+     "if ([[fault.kind == FaultKind::leave || fault.kind == FaultKind::hang]]) {", "fault.kind == FaultKind::hang"),
+    (FAULTY, "no memory in each buffer", "fault.kind != FaultKind::out_of_memory || [[fault.at != number]]", "false"),
+    (PLANS, "every seed gives one plan", "std::uint64_t state = [[seed]];", "0 * seed"),
+]
+
 
 def split_arguments(text):
     arguments, depth, current = [], 0, ""
@@ -838,6 +853,7 @@ def main():
                statements=RECORDED, expressions=RECORDED_EXPRESSIONS),
         Target("codes", ROOT / "include", [], "codes_killer.cpp", flags=["-pthread"], statements=GATHERED_CODES,
                expressions=GATHERED_CODES_EXPRESSIONS),
+        Target("faults", ROOT / "include", [], "faults_killer.cpp", expressions=FAULTS),
         Target("slices", ROOT / "include", [], "slices_killer.cpp", flags=["-pthread"], statements=SLICES),
         Target("layers", ROOT / "include", ["shardkit/tensor_parallel", "shardkit/context_parallel"],
                "trainer_killer.cpp", *trainer),
