@@ -57,6 +57,7 @@ int main() {
     expect(end_of("1:error:1:0", got, 1).starts_with("planted: rank 1: error after call 1, all_reduce"), "an error");
     expect(end_of("1:leave:1:0", got, 1).find("rank 1 returned before") != std::string::npos, "a rank that leaves");
     expect(end_of("0:out_of_memory:1:0", got, 1) == "std::bad_alloc", "no memory");
+    expect(end_of("0:out_of_memory:5:0", got, 0).empty(), "no memory for a buffer that nobody takes");
     expect(end_of("2:error:1:0", got, 0).empty(), "a fault of no rank");
     expect(sk::testing::plan_of(1, {.ranks = 9, .calls = 99}) != sk::testing::plan_of(2, {.ranks = 9, .calls = 99}),
            "seeds do not matter");
