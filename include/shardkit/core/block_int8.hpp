@@ -41,11 +41,14 @@ struct BlockInt8 {
     static constexpr std::int8_t encode(float element, float scale) noexcept {
         const bool codes = detail::is_finite(scale) && scale > 0;
         const float ratio = element / (codes ? scale : 1.0F);
-        const float held = ratio > largest_code ? largest_code : ratio < -largest_code ? -largest_code : ratio;
-        // Bits count ones at 1.5 * 2^23. A difference of numbers instead of bits is one that -ffast-math removes.
-        const std::int32_t whole =
-            std::bit_cast<std::int32_t>(held + 0x1.8p23F) - std::bit_cast<std::int32_t>(0x1.8p23F);
-        return static_cast<std::int8_t>(codes ? whole : 0);
+        const float least = ratio > -largest_code ? ratio : -largest_code;  // of a NaN too
+        const float held = least < largest_code ? least : largest_code;
+        // Twice the number, as bits: no part of an expression that -ffast-math may reorder. What is added to it has
+        // bits that count twos.
+        const auto twice = std::bit_cast<float>(std::bit_cast<std::uint32_t>(held) + (1U << 23U));
+        const std::int32_t code =
+            std::bit_cast<std::int32_t>(twice + 0x1.8p24F) - std::bit_cast<std::int32_t>(0x1.8p24F);
+        return static_cast<std::int8_t>(codes ? code : 0);
     }
     static constexpr float decode(std::int8_t code, float scale) noexcept { return static_cast<float>(code) * scale; }
 };

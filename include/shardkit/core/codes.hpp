@@ -57,8 +57,9 @@ struct CodeFormat<e4m3> {
         // From 2^-6 on, the exponent is 120 less and 20 bits go. Below, codes count 2^-9, which is the spacing of
         // fp32 at 2^14.
         const std::uint32_t normal = (magnitude + 0x7'ffffU + (magnitude >> 20U & 1U)) >> 20U;
-        const std::uint32_t low = std::bit_cast<std::uint32_t>(std::bit_cast<float>(magnitude) + 0x1p14F) -
-                                  std::bit_cast<std::uint32_t>(0x1p14F);
+        const std::uint32_t low =
+            std::bit_cast<std::uint32_t>(std::bit_cast<float>(magnitude + (1U << 23U)) + 0x1p15F) -
+            std::bit_cast<std::uint32_t>(0x1p15F);
         const std::uint32_t code = magnitude < 0x3c80'0000U ? low : normal - (120U << 3U);
         return e4m3{static_cast<std::uint8_t>(sign | (magnitude > 0x43e0'0000U ? 0x7fU : code))};
     }

@@ -33,7 +33,13 @@ struct GatheredNumbers {
 
     std::uint64_t of(std::size_t rank, std::size_t i) const {
         const double* const at = halves.data() + 2 * (rank * each + i);
-        return static_cast<std::uint64_t>(at[0]) << 32U | static_cast<std::uint64_t>(at[1]);
+        return half(at[0]) << 32U | half(at[1]);
+    }
+
+  private:
+    /// 0 for what is no half of a number, as after a fault of memory: ranks that compare find another number then.
+    static std::uint64_t half(double value) noexcept {
+        return value >= 0 && value < 0x1p32 ? static_cast<std::uint64_t>(value) : 0;
     }
 };
 /// Returns every rank's integers, by rank; each passes as many, likewise.

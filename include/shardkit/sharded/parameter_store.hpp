@@ -334,9 +334,13 @@ class ParameterStore {
             if constexpr (checked) {
                 if (joined_) {  // otherwise no view has seen it, and its gather still writes it
                     // Of codes, scales of NaN too.
-                    constexpr auto nan =
-                        is_opaque<Gather> || coded ? 255 : std::numeric_limits<Arithmetic<Gather>>::quiet_NaN();
-                    Kernels::fill(stream, std::span<Gather>(full_, full_numel()), static_cast<Gather>(nan));
+                    const std::span<Gather> full(full_, full_numel());
+                    if constexpr (is_opaque<Gather> || coded) {
+                        Kernels::fill(stream, full, Gather{static_cast<std::underlying_type_t<Gather>>(255)});
+                    } else {
+                        Kernels::fill(stream, full,
+                                      static_cast<Gather>(std::numeric_limits<Arithmetic<Gather>>::quiet_NaN()));
+                    }
                 }
             }
             if (summoned_.size() > 0) {

@@ -239,7 +239,7 @@ void check_embedding_backward(std::size_t size, std::size_t row, std::size_t cou
     for (int& id : ids) {
         state = state * 6364136223846793005U + 1442695040888963407U;
         // Some are frequent, and some are another rank's.
-        id = static_cast<int>((state >> 40U) % 3 == 0 ? 41 : (state >> 33U) % (40 + size));
+        id = static_cast<int>((state >> 40U) % 3 == 0 ? 40 + size / 2 : (state >> 33U) % (40 + size));
     }
     for (std::size_t i = 0; i < d_output.size(); ++i) {
         d_output[i] = static_cast<A>(std::sin(static_cast<double>(i * i % 1009)));
