@@ -28,7 +28,9 @@ using shardkit::gpu::detail::norm_partial;
 using shardkit::gpu::detail::PackDirection;
 using shardkit::gpu::detail::PackPass;
 using shardkit::gpu::detail::UpdatePass;
-using shardkit::nccl::detail::Combined;
+using shardkit::nccl::detail::AddedAlongTree;
+using shardkit::nccl::detail::AddedInOrder;
+using shardkit::nccl::detail::Extremes;
 using Indices = std::uint64_t;
 using Name = std::string_view;
 
@@ -52,14 +54,22 @@ template void DeviceLaunch::operator()(Indices, const PackPass<float, PackDirect
 template void DeviceLaunch::operator()(Indices, const PackPass<bf16, PackDirection::pack>&, Name) const;
 template void DeviceLaunch::operator()(Indices, const PackPass<bf16, PackDirection::unpack>&, Name) const;
 
-// Reductions of 16-bit elements, and extremes of floating ones.
+// Reductions of 16-bit elements, sums in rank order and along trees, and extremes of floating ones.
 template void DeviceLaunch::operator()(Indices, const ConvertPass<float, fp16>&, Name) const;
 template void DeviceLaunch::operator()(Indices, const ConvertPass<fp16, float>&, Name) const;
 template void DeviceLaunch::operator()(Indices, const ConvertRowsPass<fp16, float>&, Name) const;
-template void DeviceLaunch::operator()(Indices, const Combined<double, double>&, Name) const;
-template void DeviceLaunch::operator()(Indices, const Combined<float, float>&, Name) const;
-template void DeviceLaunch::operator()(Indices, const Combined<bf16, bf16>&, Name) const;
-template void DeviceLaunch::operator()(Indices, const Combined<fp16, fp16>&, Name) const;
+template void DeviceLaunch::operator()(Indices, const Extremes<double, double>&, Name) const;
+template void DeviceLaunch::operator()(Indices, const Extremes<float, float>&, Name) const;
+template void DeviceLaunch::operator()(Indices, const Extremes<bf16, bf16>&, Name) const;
+template void DeviceLaunch::operator()(Indices, const Extremes<fp16, fp16>&, Name) const;
+template void DeviceLaunch::operator()(Indices, const AddedInOrder<double, double>&, Name) const;
+template void DeviceLaunch::operator()(Indices, const AddedInOrder<float, float>&, Name) const;
+template void DeviceLaunch::operator()(Indices, const AddedInOrder<bf16, bf16>&, Name) const;
+template void DeviceLaunch::operator()(Indices, const AddedInOrder<fp16, fp16>&, Name) const;
+template void DeviceLaunch::operator()(Indices, const AddedAlongTree<double, double>&, Name) const;
+template void DeviceLaunch::operator()(Indices, const AddedAlongTree<float, float>&, Name) const;
+template void DeviceLaunch::operator()(Indices, const AddedAlongTree<bf16, bf16>&, Name) const;
+template void DeviceLaunch::operator()(Indices, const AddedAlongTree<fp16, fp16>&, Name) const;
 
 // Whole steps.
 template struct shardkit::nccl::KernelsFor<shardkit::DefaultPrecision<float>, shardkit::AdamWRule>;

@@ -11,6 +11,7 @@
 #include <doctest/doctest.h>
 
 #include <shardkit/backend/cub/kernels.cuh>
+#include <shardkit/backend/cuda/arena_buffer.hpp>
 #include <shardkit/backend/cuda/cublas_products.hpp>
 #include <shardkit/backend/self/run.hpp>
 #include <shardkit/matrix/host_products.hpp>
@@ -28,6 +29,8 @@ namespace gpu = shardkit::gpu;
 namespace {
 
 struct DeviceEngine {
+    template <class T>
+    using Buffer = gpu::detail::ArenaBuffer<T>;
     using Stream = gpu::TimelineRef;
     using Kernels = gpu::Kernels;
 };

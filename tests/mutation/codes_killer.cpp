@@ -18,6 +18,7 @@
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/optim/sgd.hpp>
 #include <shardkit/policy/full_shard.hpp>
+#include <shardkit/policy/hybrid_shard.hpp>
 #include <shardkit/policy/no_shard.hpp>
 #include <shardkit/policy/shard_optimizer.hpp>
 #include <shardkit/step/local_shards.hpp>
@@ -67,6 +68,10 @@ void check_window(Layer& layer, const char* what, std::size_t largest_at, double
     expect(what, value(far_off), others * (1 - bound) - least, others * (1 + bound) + least);
     expect("short", static_cast<double>(window[Short{}].decoded(2)), 0.5 * (1 - bound), 0.5 * (1 + bound));
 }
+
+template <class Policy>
+inline constexpr bool cuts_parameters =
+    std::is_same_v<Policy, sk::FullShard> || std::is_same_v<Policy, sk::HybridShard<2>>;
 
 template <class Code, class Policy>
 void check(std::size_t ranks) {
@@ -118,7 +123,7 @@ void check(std::size_t ranks) {
             if (row.verb == sk::Verb::all_gather) { planned += row.traffic.moved.value; }
         }
         // By parameter, magnitudes travel once behind an update; scales of blocks with every gather.
-        const std::uint64_t gathers = std::is_same_v<Policy, sk::FullShard> ? 2 : 1;
+        const std::uint64_t gathers = cuts_parameters<Policy> ? 2 : 1;
         const std::uint64_t expected = std::is_same_v<Policy, sk::NoShard> || rank.world_size() == 1 ? 0
                                        : std::is_same_v<Code, sk::e4m3>                              ? gathers + 1
                                                                                                      : 2 * gathers;
@@ -129,11 +134,11 @@ void check(std::size_t ranks) {
         layer.read_full(Long{}, whole);
         expect("read", static_cast<double>(whole[numel - 1]), 2.8, 3.2);
         const sk::GroupDescription group = sk::describe_groups(model)[0];
-        const std::size_t at_rest = std::is_same_v<Policy, sk::FullShard> ? group.shard_numel : group.buffer_numel;
+        const std::size_t at_rest = cuts_parameters<Policy> ? group.shard_numel : group.buffer_numel;
         const std::size_t scales = std::is_same_v<Code, sk::e4m3> ? 2 * (1 + group.shards) : at_rest / 64;
         expect("bytes at rest", static_cast<double>(plan.memory.parameters.value),
                static_cast<double>(at_rest + 4 * scales));
-        if (std::is_same_v<Policy, sk::FullShard>) {
+        if (cuts_parameters<Policy>) {
             const std::size_t beside = std::is_same_v<Code, sk::e4m3> ? 0 : group.buffer_numel / 64 * 4;
             expect("bytes of a full copy", static_cast<double>(plan.memory.gather_buffers.value),
                    static_cast<double>(group.buffer_numel + beside));
@@ -171,5 +176,6 @@ int main() {
         check<sk::block_int8, sk::ShardOptimizer>(ranks);
     }
     check<sk::block_int8, sk::NoShard>(3);
+    check<sk::e4m3, sk::HybridShard<2>>(4);
     return 0;
 }

@@ -4,9 +4,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <span>
+#include <type_traits>
 
 #include <shardkit/core/codes.hpp>
+#include <shardkit/core/element.hpp>
 #include <shardkit/layout/segments.hpp>
 #include <shardkit/rank/launch_table.hpp>
 #include <shardkit/sharded/group_geometry.hpp>
@@ -15,6 +18,17 @@
 // that codes have the same bits on all of them.
 
 namespace shardkit::detail {
+
+/// Returns what a checked build writes over full parameters once they may not be read any more: NaN, a code whose
+/// scale is one too, or a byte.
+template <class Gather>
+constexpr Gather closed_value() noexcept {
+    if constexpr (is_opaque<Gather> || is_coded<Gather>) {
+        return Gather{static_cast<std::underlying_type_t<Gather>>(255)};
+    } else {
+        return static_cast<Gather>(std::numeric_limits<Arithmetic<Gather>>::quiet_NaN());
+    }
+}
 
 /// Elements whose largest magnitude one index of a launch finds. A parameter begins at a multiple of them.
 inline constexpr std::size_t coded_together = 128;

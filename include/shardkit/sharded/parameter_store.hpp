@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <span>
 
 #include <shardkit/comm/all_gather.hpp>
@@ -333,14 +332,7 @@ class ParameterStore {
             const auto stream = context_->compute_stream();
             if constexpr (checked) {
                 if (joined_) {  // otherwise no view has seen it, and its gather still writes it
-                    // Of codes, scales of NaN too.
-                    const std::span<Gather> full(full_, full_numel());
-                    if constexpr (is_opaque<Gather> || coded) {
-                        Kernels::fill(stream, full, Gather{static_cast<std::underlying_type_t<Gather>>(255)});
-                    } else {
-                        Kernels::fill(stream, full,
-                                      static_cast<Gather>(std::numeric_limits<Arithmetic<Gather>>::quiet_NaN()));
-                    }
+                    Kernels::fill(stream, std::span<Gather>(full_, full_numel()), closed_value<Gather>());
                 }
             }
             if (summoned_.size() > 0) {

@@ -179,7 +179,7 @@ class RankFaults {
         }
     }
     std::string note(const Fault& fault, const std::string& what) {
-        const std::string told = shardkit::detail::concat(
+        std::string told = shardkit::detail::concat(
             "rank ", rank_, ": ", name(fault.kind),
             fault.kind == FaultKind::wrong_data || fault.kind == FaultKind::out_of_memory ? " in " : " after ", what);
         const std::lock_guard lock(faults_.mutex_);
