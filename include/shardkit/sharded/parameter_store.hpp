@@ -277,6 +277,7 @@ class ParameterStore {
     /// Makes codes of the masters, with the first row if the ranks give each other the largest magnitudes before.
     /// @returns the rows that are left
     std::span<const CollectiveRow> make_codes(std::span<const CollectiveRow> calls, SourceLocation where) {
+        joined_ = false;  // even where making them fails
         const auto stream = context_->communication_stream();
         stream.wait(updated_);
         const std::size_t first = gathers_beside_ ? 0 : scale_number<Gather>(geometry_->updated.begin);
@@ -287,7 +288,6 @@ class ParameterStore {
                                        calls = calls.subspan(1);
                                    });
         gathered_ = stream.record();
-        joined_ = false;
         return calls;
     }
     /// Returns the largest magnitudes of each parameter on each rank, which lie behind the scales.
@@ -316,6 +316,7 @@ class ParameterStore {
     }
     template <class T>
     void call(const CollectiveRow& row, std::span<const T> shard, std::span<T> full, SourceLocation where) {
+        joined_ = false;  // even of a gather that fails
         const auto stream = context_->communication_stream();
         stream.wait(updated_);
         const CallSite site{where, subject_, statements_->in_call(row.over)};
@@ -325,7 +326,6 @@ class ParameterStore {
             all_gather(gather_ranks_, shard, full, stream, site);
         }
         gathered_ = stream.record();
-        joined_ = false;
     }
     void release() noexcept {
         if (leases_full() && full_ != nullptr) {
