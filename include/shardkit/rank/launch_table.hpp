@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -66,10 +67,13 @@ struct EachIndex {
     }
 };
 
-/// Runs work(i) for every i below n, in any order, in one launch, by index if the engine has kernels by index.
+/// Runs work(i) for every i below n, in any order, in one launch, by index if the engine has kernels by index. A work
+/// that knows how to run whole, as work(), does so on the host.
 template <class Engine, class Work>
 void run_each(const typename Engine::Stream& stream, std::uint64_t n, const Work& work) {
-    if constexpr (RunsByIndex<Engine>) {
+    if constexpr (host_reads<Engine> && std::invocable<const Work&>) {
+        Engine::Kernels::run_once(stream, work);
+    } else if constexpr (RunsByIndex<Engine>) {
         Engine::Kernels::for_each_index(stream, n, work);
     } else {
         Engine::Kernels::run_once(stream, EachIndex<Work>{n, work});
@@ -87,24 +91,18 @@ void run_first(const typename Engine::Stream& stream, const First& first, std::u
     }
 }
 
-/// Wraps a work by element into one by index.
+/// Wraps a work by element of a matrix into one by index, which runs whole from tile to tile, whose rows and columns
+/// stay in the nearest cache.
 template <class Work>
-struct ElementOfIndex {
-    std::size_t columns;
+struct EachElement {
+    static constexpr std::size_t side = 16;  // of a tile
+    std::size_t rows, columns;
     Work work;
 
     constexpr void operator()(std::uint64_t i) const {
         const auto [row, column] = divided(i, columns);
         work(row, column);
     }
-};
-/// Wraps a work by element into one that goes from tile to tile, whose rows and columns stay in the nearest cache.
-template <class Work>
-struct EachTile {
-    static constexpr std::size_t side = 16;
-    std::size_t rows, columns;
-    Work work;
-
     constexpr void operator()() const {
         for (std::size_t top = 0; top < rows; top += side) {
             const std::size_t bottom = rows - top < side ? rows : top + side;
@@ -118,16 +116,11 @@ struct EachTile {
     }
 };
 
-/// Runs work(row, column) for every element of a matrix, in any order, in one launch: by index on a device, by tiles
-/// on the host.
+/// Runs work(row, column) for every element of a matrix, in any order, in one launch.
 template <class Engine, class Work>
 void run_each_element(const typename Engine::Stream& stream, std::size_t rows, std::size_t columns,
                       const Work& work) {
-    if constexpr (host_reads<Engine>) {
-        Engine::Kernels::run_once(stream, EachTile<Work>{rows, columns, work});
-    } else {
-        run_each<Engine>(stream, std::uint64_t{rows} * columns, ElementOfIndex<Work>{columns, work});
-    }
+    run_each<Engine>(stream, std::uint64_t{rows} * columns, EachElement<Work>{rows, columns, work});
 }
 
 }  // namespace shardkit::detail
