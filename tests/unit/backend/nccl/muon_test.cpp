@@ -35,25 +35,10 @@ struct LaunchedProducts {
 }  // namespace
 
 TEST_CASE("nccl: Muon's steps are one thread's to the bit, on every policy and pace") {
-    const std::vector<float> expected = muon_training::expected();
-    for (const std::size_t ranks : {std::size_t{2}, std::size_t{3}}) {
-        for (const sk::DynamicPolicy& policy : muon_training::policies) {
-            if (ranks == 3 && policy.name() == sk::HybridShard<2>::name) { continue; }
-            for (const auto paces : paced_ranks::some_paces()) {
-                CAPTURE(ranks);
-                CAPTURE(std::string(policy.name()));
-                std::vector<std::vector<float>> values(ranks);
-                CHECK(paced_ranks::run(Mesh(ranks, 1, 1), paces, {}, [&](auto& rank, const auto&) {
-                          values[rank.rank()] =
-                              muon_training::train(rank, policy, LaunchedProducts{},
-                                                   [](const sk::gpu::TimelineRef& stream, const auto& work) {
-                                                       host_functions::LaunchedStream(stream).submit(work);
-                                                   });
-                      }) == "");
-                for (const std::vector<float>& of_rank : values) { CHECK(of_rank == expected); }
-            }
-        }
-    }
+    paced_ranks::check_training(
+        muon_training::expected(), muon_training::policies, [](auto& rank, const auto& policy) {
+            return muon_training::train(rank, policy, LaunchedProducts{}, paced_ranks::submit);
+        });
 }
 
 TEST_CASE("nccl: Muon refuses a group that is offloaded, by its path") {
@@ -82,12 +67,8 @@ TEST_CASE("nccl: batches of matrices are made in the order of a schedule, with t
             CAPTURE(one_by_one);
             std::vector<muon_training::InBatches> made(2);
             CHECK(paced_ranks::run(Mesh(2, 1, 1), paces, {}, [&](auto& rank, const auto&) {
-                      made[rank.rank()] = muon_training::train_in_batches(
-                          rank, LaunchedProducts{},
-                          [](const sk::gpu::TimelineRef& stream, const auto& work) {
-                              host_functions::LaunchedStream(stream).submit(work);
-                          },
-                          one_by_one);
+                      made[rank.rank()] =
+                          muon_training::train_in_batches(rank, LaunchedProducts{}, paced_ranks::submit, one_by_one);
                   }) == "");
             std::vector<sk::Op> planned;
             sk::detail::for_each_batch_act(4, [&](sk::Act act, std::uint32_t batch) {
