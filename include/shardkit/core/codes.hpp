@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <limits>
 
 #include <shardkit/core/block_int8.hpp>
@@ -99,6 +100,12 @@ inline constexpr bool is_coded = requires {
     CodeFormat<T>::block;
 };
 
+/// Whether they are codes that share scales in blocks.
+template <class T>
+inline constexpr bool codes_in_blocks = [] {
+    if constexpr (is_coded<T>) { return CodeFormat<T>::block > 0; }
+    return false;
+}();
 /// Returns the number of element i's scale among those of its parameter.
 template <class Code>
 constexpr std::size_t scale_number(std::size_t i) noexcept {
@@ -108,6 +115,41 @@ constexpr std::size_t scale_number(std::size_t i) noexcept {
         return i / CodeFormat<Code>::block;
     }
 }
+
+/// Elements whose codes one index of a launch begins. A parameter begins at a multiple of them, and so does the first
+/// element that a rank updates.
+inline constexpr std::size_t coded_together = CodeFormat<block_int8>::block;
+
+/// Begins the codes of `coded_together` masters, as every update does with the masters that it leaves: makes the
+/// scale and the codes of a block. Where a parameter has one scale, which is not known yet, it leaves their largest
+/// magnitude in the first bytes of their codes.
+template <class Code, class Master>
+struct BeginCodes {
+    const Master* masters;
+    std::size_t count;
+    Code* codes;
+    float* scales;  ///< of blocks
+
+    constexpr void operator()(std::uint64_t i) const {
+        using Format = CodeFormat<Code>;
+        const std::size_t begin = i * coded_together;
+        const std::size_t end = begin + coded_together < count ? begin + coded_together : count;
+        float largest = 0;
+        for (std::size_t k = begin; k < end; ++k) {
+            largest = BlockInt8<>::larger(largest, static_cast<float>(masters[k]));
+        }
+        if constexpr (Format::block == 0) {
+            std::memcpy(codes + begin, &largest, sizeof largest);
+        } else {
+            static_assert(Format::block == coded_together);
+            const float scale = Format::scale(largest);
+            scales[i] = scale;
+            for (std::size_t k = begin; k < end; ++k) {
+                codes[k] = Format::encode(static_cast<float>(masters[k]), scale);
+            }
+        }
+    }
+};
 
 }  // namespace detail
 

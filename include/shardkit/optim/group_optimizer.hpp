@@ -122,13 +122,14 @@ class GroupOptimizer {
     /// The same without the gradient, which may lie in a leased buffer.
     template <std::size_t N, FloatingElement Updated, class Precision>
     auto spans_at_rest(GroupState<Engine, Precision>& state, const std::uint64_t* steps) const {
-        UpdateSpans<Updated, typename Precision::Written, typename Precision::Reduction, N, Storage> spans;
+        UpdateSpans<Updated, typename Precision::Gather, typename Precision::Reduction, N, Storage> spans;
         if constexpr (std::is_same_v<Updated, typename Precision::Gather>) {
             spans.master = state.parameters().gather_source();
             spans.rest = state.parameters().rest();
         } else {
             spans.master = state.parameters().master();
-            if constexpr (!Precision::gathers_codes) { spans.gathered = state.parameters().gather_source(); }
+            spans.gathered = state.parameters().gather_source();
+            spans.scales = state.parameters().updated_scales();
         }
         if constexpr (N > 0) {
             for (std::size_t s = 0; s < N; ++s) { spans.states[s] = states_[s].span(); }

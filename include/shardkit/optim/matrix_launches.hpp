@@ -118,7 +118,8 @@ class MatrixLaunches {
             make(step, made.act, batches_[made.batch - first], slot);
         }
         for (const Listed& each : listed_) {
-            if (each.taken) { each.state->parameters().end_update(compute.record(), capture); }
+            // Codes of parameters that are not this rule's are begun by others.
+            if (each.taken) { each.state->parameters().end_update(compute.record(), capture, false); }
         }
     }
 
@@ -300,9 +301,12 @@ class MatrixLaunches {
             const auto of = in.template spans<0>();
             const std::size_t at = place_of(piece);
             const std::size_t numel = piece.elements.size();
-            UpdateSpans<Updated, typename Precision::Written, A, 0> spans;
+            UpdateSpans<Updated, typename Precision::Gather, A, 0> spans;
             spans.master = of.master.subspan(at, numel);
             if (!of.gathered.empty()) { spans.gathered = of.gathered.subspan(at, numel); }
+            if constexpr (codes_in_blocks<typename Precision::Gather>) {
+                spans.scales = of.scales.subspan(scale_number<typename Precision::Gather>(at));
+            }
             if (!of.rest.empty()) { spans.rest = of.rest.subspan(at, numel); }
             spans.gradient = std::span<const A>(pieces_[slot].span().subspan(piece.offset, numel));
             spans.draws = of.draws;

@@ -214,16 +214,17 @@ void MovingAverage<Engine, AverageType, PrecisionType>::update(double decay, Sou
 template <class Engine, class AverageType, class PrecisionType>
 template <class To, class From>
 void MovingAverage<Engine, AverageType, PrecisionType>::run(To& to, From& from, std::size_t number) const {
-    using Written = typename To::Precision::Written;
+    using Gather = typename To::Precision::Gather;
     const auto stream = to.context().compute_stream();
     from.show_updated([&](auto values) {
         using Value = typename decltype(values)::value_type;
         to.show_updated([&](auto averages) {
             using Average = typename decltype(averages)::value_type;
             if constexpr (sizeof(Average) >= sizeof(float)) {
-                UpdateSpans<Average, Written, Value, 0> spans;
+                UpdateSpans<Average, Gather, Value, 0> spans;
                 spans.master = averages;
-                if constexpr (!std::is_same_v<Average, Written>) { spans.gathered = to.parameters().gather_source(); }
+                if constexpr (!std::is_same_v<Average, Gather>) { spans.gathered = to.parameters().gather_source(); }
+                spans.scales = to.parameters().updated_scales();
                 spans.gradient = values;
                 const std::span<const UpdateRange> ranges(ranges_.data() + number, 1);
                 Engine::Kernels::update(stream, ranges, numbers_.data()->template update<Arithmetic<Average>>(),

@@ -38,7 +38,8 @@ struct UpdateDraws {
 
 /// What an update reads and writes; all spans have the same number of elements and none overlap.
 /// `gathered` is the next all-gather's source; it is empty where the master itself is that source.
-/// @post (of the update) gathered[i] is master[i], as stored, converted to Gather
+/// @post (of the update) gathered[i] is master[i], as stored, converted to Gather; of codes, what detail::BeginCodes
+/// makes of all masters
 template <FloatingElement MasterType, FloatingElement GatherType, FloatingElement GradientType,
           std::size_t StateCount, class Storage>
 struct UpdateSpans {
@@ -59,9 +60,18 @@ struct UpdateSpans {
     UpdateDraws state_draws{};
     /// The lower halves of fp32 numbers whose upper halves are a Master of bf16; empty where that is all there is.
     std::span<std::uint16_t> rest{};
+    /// Where codes in blocks are gathered: the blocks' scales.
+    std::span<float> scales{};
 };
 
 namespace detail {
+
+/// Returns the spans of an update that leaves alone what is gathered.
+template <class Master, class Gather, class Gradient, std::size_t StateCount, class Storage>
+constexpr auto without_gathered(const UpdateSpans<Master, Gather, Gradient, StateCount, Storage>& spans) noexcept {
+    return UpdateSpans<Master, Master, Gradient, StateCount, Storage>{
+        spans.master, {}, spans.gradient, spans.states, spans.draws, spans.state_draws, spans.rest};
+}
 
 template <class A, std::size_t>
 using StateOf = A&;

@@ -176,7 +176,7 @@ class UpdateLaunches {
     template <std::size_t N>
     static auto entry_of() {
         if constexpr (batches && UpdateOf<Update, A, N>) {
-            using Spans = UpdateSpans<Updated, typename Precision::Written, typename Precision::Reduction, N,
+            using Spans = UpdateSpans<Updated, typename Precision::Gather, typename Precision::Reduction, N,
                                       typename Group::Storage>;
             using Ranges = std::span<const UpdateRange>;
             return std::type_identity<decltype(Kernels::update_entry(

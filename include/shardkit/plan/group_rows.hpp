@@ -27,6 +27,7 @@ struct GroupRows : PlacementTable {
     bool trainable = false;
     bool gathers = false;            ///< windows may need a gather
     bool codes = false;              ///< the full copy is codes, which are made from masters behind an update
+    bool coded_by_update = false;    ///< an update makes them whole, and does not only begin them
     bool leases_full = false;        ///< the full copy is leased
     bool reduces_each = false;       ///< every microbatch is reduced; until then its gradients lie in a leased buffer
     bool releases = false;           ///< all gradients lie in leased buffers, until the group's update
@@ -64,6 +65,7 @@ struct GroupRows : PlacementTable {
         };
         gather_ = at(collectives(When::each_window).empty() ? When::updated_window : When::each_window);
         codes = group.sizes.codes.gathered;
+        coded_by_update = codes && group.sizes.codes.block > 0;
         coded_ = at(When::coded_window);
         coded_.count += gather_.count;  // the rows behind
         further_ = at(When::last_microbatch);
@@ -93,6 +95,9 @@ struct GroupRows : PlacementTable {
     /// Returns whether the full copy is current when a step begins, in steady state. It is stale where the update of
     /// a trainable group has changed the shards.
     constexpr bool rests_current() const noexcept { return !gathers || (!leases_full && !trainable); }
+    /// Returns whether codes are made when a step begins, likewise, and whether they are begun.
+    constexpr bool rests_coded() const noexcept { return coded_by_update; }
+    constexpr bool rests_begun() const noexcept { return codes && !coded_by_update; }
 
   private:
     struct Rows {

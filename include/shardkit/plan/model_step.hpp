@@ -17,7 +17,7 @@ class ModelStep {
   public:
     /// Begins a step in steady state.
     SHARDKIT_CONSTEXPR_VECTOR explicit ModelStep(std::span<const GroupDescription> groups) : rows_(rows_of(groups)) {
-        for (const GroupRows& rows : rows_) { groups_.push_back({.current = rows.rests_current()}); }
+        for (const GroupRows& rows : rows_) { groups_.push_back(at_rest(rows)); }
     }
 
     constexpr std::size_t size() const noexcept { return rows_.size(); }

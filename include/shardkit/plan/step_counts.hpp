@@ -16,14 +16,11 @@ constexpr ByteCount zeroed_bytes(const GroupDescription& group) noexcept {
     return ByteCount(group.trainable ? (group.buffer_numel - group.overwritten_numel) * group.sizes.gradient : 0);
 }
 
-/// Returns the bytes that a rank reads and writes to make codes of its masters: twice read where a parameter has one
-/// scale, which must be known first.
+/// Returns the bytes that a rank reads and writes to make the codes of its masters that an update has begun: none
+/// where it has made them.
 constexpr ByteCount coded_bytes(const GroupDescription& group, const GroupRows& rows) noexcept {
-    if (!rows.codes) { return {}; }
-    const std::size_t numel = group.numel_of(rows.updated);
-    const bool blocks = group.sizes.codes.block > 0;
-    return ByteCount(numel * ((blocks ? 1 : 2) * group.sizes.master + group.sizes.gather) +
-                     (blocks ? group.scale_bytes(rows.updated) : 0));
+    return ByteCount(rows.rests_begun() ? group.numel_of(rows.updated) * (group.sizes.master + group.sizes.gather)
+                                        : 0);
 }
 
 /// Counts of what a step does with a group.
@@ -45,7 +42,7 @@ struct StepCounts {
 /// Returns the counts of a plain step in steady state, in which each verb communicates when it is called.
 constexpr StepCounts plain_step(const GroupRows& rows, std::uint64_t microbatches, std::size_t windows) {
     StepCounts counts;
-    GroupStep its{.current = rows.rests_current()};
+    GroupStep its = at_rest(rows);
     std::uint64_t times = 1;
     const auto apply = [&](Act act) {
         const Applied applied = apply_act(its, act, rows);

@@ -43,6 +43,7 @@ struct GroupStep {
     // Of its full copy:
     bool current = false;       ///< the full copy agrees with the shards
     bool coded = false;         ///< the codes to be gathered were made of the masters as they are
+    bool begun = false;         ///< an update has begun them, and they are not made yet
     bool unused = false;        ///< the full copy was gathered, and no window has shown it
     std::uint32_t asked = 0;    ///< windows that were opened and show nothing yet
     std::uint32_t windows = 0;  ///< windows that show the full copy
@@ -68,6 +69,7 @@ struct Applied {
     BrokenRules broken{};                    ///< the rules that forbid the act
     std::span<const CollectiveRow> calls{};  ///< the collectives that it calls; refers to the group's rows
     bool makes_codes = false;                ///< codes are made of the masters, before or between those calls
+    bool begun = false;                      ///< an update has begun these codes
     std::optional<Role> works_in = {};       ///< the leased buffer that it needs
     bool takes = false;                      ///< that buffer exists from here on
     bool gives_back = false;                 ///< that buffer is not needed after the act
@@ -114,8 +116,10 @@ constexpr bool is_reduced(const GroupStep& its, const GroupRows& rows) noexcept 
             works_in(rows.leases_full, Role::gathered);
             made.takes = rows.leases_full;
             made.makes_codes = rows.codes && !its.coded;
+            made.begun = its.begun;
             made.calls = rows.called_by(act, made.makes_codes);
             next.current = next.unused = next.coded = true;
+            next.begun = false;
             break;
         case Act::use:
             require(its.current, StepRule::gather_before_use);
@@ -201,7 +205,9 @@ constexpr bool is_reduced(const GroupStep& its, const GroupRows& rows) noexcept 
             require(has_all_slices(its, rows), StepRule::slices_one_by_one);
             require(!its.updated, StepRule::update_once);
             require(!rows.gathers || !its.unused, StepRule::gather_is_used);
-            if (rows.gathers) { next.current = next.unused = next.coded = false; }
+            if (rows.gathers) { next.current = next.unused = false; }
+            next.coded = rows.rests_coded();
+            next.begun = rows.rests_begun();
             works_in(rows.sums_in_gradients, Role::gradients);
             made.gives_back = rows.sums_in_gradients;
             made.works_in_sums = rows.reduced_bytes > 0;
@@ -238,9 +244,13 @@ constexpr std::optional<Act> due_reduction(const GroupStep& its, const GroupRows
 constexpr bool due_gather(const GroupStep& its, const GroupRows& rows) noexcept {
     return rows.gathers && !its.current;
 }
+/// Returns the state in which a step begins, in steady state.
+constexpr GroupStep at_rest(const GroupRows& rows) noexcept {
+    return {.current = rows.rests_current(), .coded = rows.rests_coded(), .begun = rows.rests_begun()};
+}
 /// Returns the state after a write of masters or parameters that is no update.
 constexpr GroupStep written(GroupStep its) noexcept {
-    its.current = its.unused = its.coded = false;
+    its.current = its.unused = its.coded = its.begun = false;
     return its;
 }
 /// Returns the state after the release of a leased full copy.
@@ -263,6 +273,7 @@ constexpr Applied apply_end(const GroupStep& its, const GroupRows& rows, bool up
     made.next.current = its.current && !rows.leases_full;
     made.next.unused = its.unused && !rows.leases_full;
     made.next.coded = its.coded;
+    made.next.begun = its.begun;
     return made;
 }
 

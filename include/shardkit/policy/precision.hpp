@@ -26,7 +26,7 @@ struct FourTypes {
     static_assert(!is_coded<D> && !is_coded<R> && !is_coded<M>,
                   "Precision: 8-bit codes are what is gathered, made from masters; name the type of gradients, as "
                   "Precision<e4m3, bf16>");
-    /// What an update writes for the gather beside the master: nothing where codes are made from masters.
+    /// What a group has that keeps no master: codes are made from masters.
     using Written = std::conditional_t<gathers_codes, M, G>;
 
     static constexpr bool has_master = !std::is_same_v<Master, Gather>;

@@ -30,27 +30,6 @@ constexpr Gather closed_value() noexcept {
     }
 }
 
-/// Elements whose largest magnitude one index of a launch finds. A parameter begins at a multiple of them.
-inline constexpr std::size_t coded_together = 128;
-
-/// Finds the largest magnitude of `coded_together` masters, and leaves it in the first bytes of their codes, which
-/// are not made yet.
-template <class Master>
-struct FindLargest {
-    const Master* masters;
-    std::size_t count;
-    std::byte* codes;
-
-    constexpr void operator()(std::uint64_t i) const {
-        const std::size_t begin = i * coded_together;
-        const std::size_t end = begin + coded_together < count ? begin + coded_together : count;
-        float largest = 0;
-        for (std::size_t k = begin; k < end; ++k) {
-            largest = BlockInt8<>::larger(largest, static_cast<float>(masters[k]));
-        }
-        std::memcpy(codes + begin, &largest, sizeof largest);
-    }
-};
 /// Folds as many of these magnitudes, which are `distance` bytes apart, into the first of them.
 struct FoldLargest {
     std::byte* codes;
@@ -119,28 +98,6 @@ struct EncodePiece {
         return CodeFormat<Code>::encode(static_cast<float>(number), scale);
     }
 };
-/// Makes block i's scale and codes.
-template <class Code, class Master>
-struct EncodeBlock {
-    const Master* masters;
-    float* scales;
-    Code* codes;
-
-    constexpr void operator()(std::uint64_t i) const {
-        using Format = CodeFormat<Code>;
-        const Master* const from = masters + i * Format::block;
-        Code* const to = codes + i * Format::block;
-        float largest = 0;
-        for (std::size_t k = 0; k < Format::block; ++k) {
-            largest = BlockInt8<>::larger(largest, static_cast<float>(from[k]));
-        }
-        const float scale = Format::scale(largest);
-        scales[i] = scale;
-        for (std::size_t k = 0; k < Format::block; ++k) {
-            to[k] = Format::encode(static_cast<float>(from[k]), scale);
-        }
-    }
-};
 /// Decodes element i of a parameter.
 template <class Code>
 struct DecodeElement {
@@ -153,12 +110,12 @@ struct DecodeElement {
     }
 };
 
-/// Finds the largest magnitude of each parameter among `masters`, the elements `group.updated`, as far as this rank
-/// has them. `codes`: of these elements, which are overwritten.
-/// Cost:    reads the masters once
-template <class Engine, class Code, class Master>
-void find_largest(const typename Engine::Stream& stream, const GroupGeometry& group, std::span<const Master> masters,
-                  std::span<Code> codes, std::span<float> largest) {
+/// Finds the largest magnitude of each parameter, as far as this rank has it, among those that BeginCodes has left in
+/// `codes`, which are overwritten.
+/// Cost:    reads a number for each `coded_together` codes
+template <class Engine, class Code>
+void find_largest(const typename Engine::Stream& stream, const GroupGeometry& group, std::span<Code> codes,
+                  std::span<float> largest) {
     for (std::size_t p = 0; p < group.parameters.size(); ++p) {
         const IndexRange own = intersect(group.parameters[p].range, group.updated);
         std::byte* left = nullptr;
@@ -166,7 +123,6 @@ void find_largest(const typename Engine::Stream& stream, const GroupGeometry& gr
             const std::size_t at = own.begin - group.updated.begin;
             left = reinterpret_cast<std::byte*>(codes.data() + at);
             std::size_t count = (own.size() + coded_together - 1) / coded_together;
-            run_each<Engine>(stream, count, FindLargest<Master>{masters.data() + at, own.size(), left});
             for (std::size_t distance = coded_together; count > 1; distance *= coded_together) {
                 const std::size_t folded = (count + coded_together - 1) / coded_together;
                 run_each<Engine>(stream, folded, FoldLargest{left, count, distance});
@@ -190,18 +146,20 @@ void encode_parameters(const typename Engine::Stream& stream, const GroupGeometr
     });
 }
 
-/// Makes the codes and `scales` of `masters`, the elements `group.updated`. Where a parameter has one scale,
-/// `exchange()` lets ranks give each other what they have of `largest`, the magnitudes of each parameter on each
-/// rank.
+/// Makes the codes and `scales` of `masters`, the elements `group.updated`. `begun`: whether an update has begun
+/// them. Where a parameter has one scale, `exchange()` lets ranks give each other what they have of `largest`, the
+/// magnitudes of each parameter on each rank.
 template <class Engine, class Code, class Master, class Exchange>
 void make_codes(const typename Engine::Stream& stream, const GroupGeometry& group, std::span<const Master> masters,
-                std::span<Code> codes, std::span<float> scales, std::span<float> largest, const Exchange& exchange) {
-    if constexpr (CodeFormat<Code>::block > 0) {
-        run_each<Engine>(stream, codes.size() / CodeFormat<Code>::block,
-                         EncodeBlock<Code, Master>{masters.data(), scales.data(), codes.data()});
-    } else {
+                std::span<Code> codes, std::span<float> scales, bool begun, std::span<float> largest,
+                const Exchange& exchange) {
+    if (!begun) {
+        run_each<Engine>(stream, codes.size() / coded_together,
+                         BeginCodes<Code, Master>{masters.data(), masters.size(), codes.data(), scales.data()});
+    }
+    if constexpr (CodeFormat<Code>::block == 0) {
         const std::size_t count = group.parameters.size();
-        find_largest<Engine>(stream, group, masters, codes, largest.subspan(group.shard_index * count, count));
+        find_largest<Engine>(stream, group, codes, largest.subspan(group.shard_index * count, count));
         exchange();
         run_each<Engine>(stream, count, MakeScale<Code>{largest.data(), group.shards, count, scales.data()});
         encode_parameters<Engine>(stream, group, masters, std::span<const float>(scales), codes);

@@ -23,8 +23,8 @@ namespace shardkit::detail SHARDKIT_BUILD {
 
 /// The parameters of a group on one rank: full copy, resting shard, master weights, and whether the full copy is
 /// stale. The optimizer writes `gather_source` and the next all-gather sends it, without a copy in between. Codes are
-/// made of the masters by the first gather after a write of these, whoever wrote: so their scales always belong to
-/// them.
+/// begun by the update, or by the first gather after any other write of the masters, which also finishes them: so
+/// their scales always belong to them.
 template <class Engine, class Precision>
 class ParameterStore {
   public:
@@ -133,12 +133,14 @@ class ParameterStore {
     /// Gathers into the full copy where it is stale.
     void refresh(SourceLocation where) {
         if (!is_stale()) { return; }
-        if (captures_.update_captured()) { step_->coded = false; }  // a graph's updates are not seen here
+        // A graph may run behind other writes than those that the host saw before it.
+        if (captures_.hides(capture())) { step_->coded = step_->begun = false; }
         const Applied gathered = apply_act(*step_, Act::gather, geometry_->table);
+        step_->begun = false;  // even where this fails: codes take the place of what was begun
         try {
             std::span<const CollectiveRow> calls = gathered.calls;
             if constexpr (coded) {
-                if (gathered.makes_codes) { calls = make_codes(calls, where); }
+                if (gathered.makes_codes) { calls = make_codes(calls, gathered.begun, where); }
             }
             for (const CollectiveRow& row : calls) { gather(row, where); }
         } catch (...) {
@@ -196,6 +198,12 @@ class ParameterStore {
         return std::span<Gather>(full_, geometry_->buffer_numel)
             .subspan(geometry_->updated.begin, geometry_->updated.size());
     }
+    /// Returns the scales of the blocks of these elements; those of all parameters where each has one.
+    std::span<float> updated_scales() const noexcept {
+        if constexpr (!coded) { return {}; }
+        const std::size_t first = gathers_beside_ ? 0 : scale_number<Gather>(geometry_->updated.begin);
+        return scales_.span().subspan(first);
+    }
     /// Returns the elements `geometry.updated` in the master type; empty where the group keeps no master weights.
     std::span<Master> master() noexcept {
         static_assert(Precision::has_master);
@@ -251,10 +259,16 @@ class ParameterStore {
         *step_ = written(*step_);
     }
     /// Ends an update. `updated` is an event behind it in the compute stream, shared by all groups of a launch;
-    /// `capture` is the graph capture that it is part of.
-    void end_update(const typename Engine::Stream::Event& updated, unsigned long long capture) {
+    /// `capture` is the graph capture that it is part of. `all`: whether it has begun the codes of all masters, and
+    /// not only of those that it wrote.
+    void end_update(const typename Engine::Stream::Event& updated, unsigned long long capture, bool all = true) {
         updated_ = updated;
+        const GroupStep before = *step_;
         apply(Act::update);
+        if (!all) {
+            step_->coded = step_->coded && before.coded;
+            step_->begun = step_->begun && before.begun;
+        }
         if (gathers()) { captures_.updated(capture); }
     }
     /// Returns the number of the graph capture that work goes to at the moment, 0 if none.
@@ -275,14 +289,15 @@ class ParameterStore {
                 geometry_->scale_bytes(Extent::full) / sizeof(float)};
     }
     /// Makes codes of the masters, with the first row if the ranks give each other the largest magnitudes before.
+    /// `begun`: whether the last update has begun them.
     /// @returns the rows that are left
-    std::span<const CollectiveRow> make_codes(std::span<const CollectiveRow> calls, SourceLocation where) {
+    std::span<const CollectiveRow> make_codes(std::span<const CollectiveRow> calls, bool begun,
+                                              SourceLocation where) {
         joined_ = false;  // even where making them fails
         const auto stream = context_->communication_stream();
         stream.wait(updated_);
-        const std::size_t first = gathers_beside_ ? 0 : scale_number<Gather>(geometry_->updated.begin);
         detail::make_codes<Engine>(stream, *geometry_, std::span<const Master>(master()), gather_source(),
-                                   scales_.span().subspan(first), largest(), [&] {
+                                   updated_scales(), begun, largest(), [&] {
                                        if (calls.empty() || calls.front().extent != Extent::scales) { return; }
                                        gather(calls.front(), where);
                                        calls = calls.subspan(1);

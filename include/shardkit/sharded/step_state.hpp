@@ -35,6 +35,7 @@ class StepState {
         // Windows and the full copy outlive a step.
         its_ = {.current = its_.current,
                 .coded = its_.coded,
+                .begun = its_.begun,
                 .unused = its_.unused,
                 .asked = its_.asked,
                 .windows = its_.windows};

@@ -10,10 +10,12 @@
 #include <utility>
 
 #include <shardkit/backend/cub/block_update.hpp>
+#include <shardkit/backend/cub/coded_update.hpp>
 #include <shardkit/backend/cub/launch.hpp>
 #include <shardkit/backend/cub/span_walk.hpp>
 #include <shardkit/backend/cub/updated_parameters.hpp>
 #include <shardkit/core/bf16.hpp>
+#include <shardkit/core/codes.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/core/stochastic_rounding.hpp>
@@ -140,10 +142,16 @@ struct UpdatePassOf {
     using type = UpdatePass<Update, Master, Gather, Gradient, StateCount, Storage>;
 };
 template <class Update, class Master, class Gather, class Gradient, std::size_t StateCount, std::uint32_t Squares>
-requires(StateCount > 0) struct UpdatePassOf<Update, Master, Gather, Gradient, StateCount,
-                                             shardkit::detail::StateStorage<StateFormat::block8, Squares>> {
+requires(StateCount > 0 && !shardkit::detail::is_coded<Gather>) struct UpdatePassOf<
+    Update, Master, Gather, Gradient, StateCount, shardkit::detail::StateStorage<StateFormat::block8, Squares>> {
     using type = BlockUpdatePass<Update, Master, Gather, Gradient, StateCount,
                                  shardkit::detail::StateStorage<StateFormat::block8, Squares>>;
+};
+template <class Update, class Master, class Gather, class Gradient, std::size_t StateCount, class Storage>
+requires(
+    shardkit::detail::is_coded<Gather>) struct UpdatePassOf<Update, Master, Gather, Gradient, StateCount, Storage> {
+    using type = CodedUpdatePass<typename UpdatePassOf<Update, Master, Master, Gradient, StateCount, Storage>::type,
+                                 Master, Gather>;
 };
 
 /// Makes the pass that `update` launches, and checks the sizes.
@@ -159,13 +167,20 @@ auto update_pass(std::span<const UpdateRange> ranges, const Update* updates, con
     }
     const bool writes_gathered = !std::same_as<Master, Gather> || !spans.gathered.empty();
     if (writes_gathered) { require_size("update", "gathered", spans.gathered.size(), spans.master.size(), where); }
-    UpdatedParameters<Master, Gather> parameters{
-        spans.master.data(), writes_gathered ? spans.gathered.data() : nullptr, {}};
-    if constexpr (sizeof(Master) == 2) {
-        if (!spans.rest.empty()) { require_size("update", "rest", spans.rest.size(), spans.master.size(), where); }
-        parameters.halves = {spans.draws, spans.rest.empty() ? nullptr : spans.rest.data()};
+    if constexpr (shardkit::detail::is_coded<Gather>) {
+        const auto masters = shardkit::detail::without_gathered(spans);
+        return Pass::of(update_pass(ranges, updates, skip, masters, where), spans);
+    } else {
+        UpdatedParameters<Master, Gather> parameters{
+            spans.master.data(), writes_gathered ? spans.gathered.data() : nullptr, {}};
+        if constexpr (sizeof(Master) == 2) {
+            if (!spans.rest.empty()) {
+                require_size("update", "rest", spans.rest.size(), spans.master.size(), where);
+            }
+            parameters.halves = {spans.draws, spans.rest.empty() ? nullptr : spans.rest.data()};
+        }
+        return Pass::of({ranges.data(), ranges.size(), updates, skip}, parameters, spans);
     }
-    return Pass::of({ranges.data(), ranges.size(), updates, skip}, parameters, spans);
 }
 
 /// Makes one step of an optimizer over the elements in `ranges`, in one launch. Element i of a range is updated by

@@ -10,6 +10,7 @@
 
 #include <shardkit/backend/host/kernels.hpp>
 #include <shardkit/comm/stream.hpp>
+#include <shardkit/core/codes.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/layout/index_range.hpp>
@@ -108,22 +109,57 @@ struct EnqueuedKernels {
                        const UpdateSpans<Master, Gather, Gradient, StateCount, Storage>& spans,
                        SourceLocation where = SourceLocation::current()) {
         stream.submit([=] {
-            if (*skip != 0) { return; }
-            for (const UpdateRange& range : ranges) {
-                const auto part = [&](auto span) {
-                    return span.empty() ? span : span.subspan(range.begin, range.end - range.begin);
-                };
-                auto parts = spans;
-                parts.master = part(spans.master);
-                parts.gathered = part(spans.gathered);
-                parts.gradient = part(spans.gradient);
-                parts.rest = part(spans.rest);
-                for (auto& state : parts.states) { state = part(state); }
-                parts.draws.element = range.element;
-                parts.state_draws.element = range.element;
-                shardkit::detail::HostKernels::update(InlineStream{}, updates[range.update], parts, where);
+            if constexpr (shardkit::detail::is_coded<Gather>) {
+                update_codes(ranges, updates, *skip != 0, spans, where);
+            } else {
+                if (*skip != 0) { return; }
+                for (const UpdateRange& range : ranges) { update_range(range, updates, spans, where); }
             }
         });
+    }
+
+  private:
+    template <class Update, class Spans>
+    static void update_range(const UpdateRange& range, const Update* updates, const Spans& spans,
+                             SourceLocation where) {
+        const auto part = [&](auto span) {
+            return span.empty() ? span : span.subspan(range.begin, range.end - range.begin);
+        };
+        auto parts = spans;
+        parts.master = part(spans.master);
+        parts.gathered = part(spans.gathered);
+        parts.gradient = part(spans.gradient);
+        parts.rest = part(spans.rest);
+        for (auto& state : parts.states) { state = part(state); }
+        parts.draws.element = range.element;
+        parts.state_draws.element = range.element;
+        shardkit::detail::HostKernels::update(InlineStream{}, updates[range.update], parts, where);
+    }
+    /// Updates some masters at a time, and begins their codes while they are in the nearest cache; those of masters
+    /// that are not updated too.
+    template <class Update, class Master, class Code, class Gradient, std::size_t StateCount, class Storage>
+    static void update_codes(std::span<const UpdateRange> ranges, const Update* updates, bool skipped,
+                             const UpdateSpans<Master, Code, Gradient, StateCount, Storage>& spans,
+                             SourceLocation where) {
+        constexpr std::size_t together = 16 * shardkit::detail::coded_together;
+        const std::size_t count = spans.master.size();
+        const shardkit::detail::BeginCodes<Code, Master> codes{spans.master.data(), count, spans.gathered.data(),
+                                                               spans.scales.data()};
+        for (std::size_t begin = 0; begin < count; begin += together) {
+            const std::size_t end = std::min(begin + together, count);
+            while (!ranges.empty() && ranges.front().end <= begin) { ranges = ranges.subspan(1); }
+            for (const UpdateRange& range : ranges) {
+                if (skipped || range.begin >= end) { break; }
+                UpdateRange part = range;
+                part.begin = std::max<std::uint64_t>(range.begin, begin);
+                part.end = std::min<std::uint64_t>(range.end, end);
+                part.element += part.begin - range.begin;
+                update_range(part, updates, shardkit::detail::without_gathered(spans), where);
+            }
+            for (std::size_t at = begin; at < end; at += shardkit::detail::coded_together) {
+                codes(at / shardkit::detail::coded_together);
+            }
+        }
     }
 };
 

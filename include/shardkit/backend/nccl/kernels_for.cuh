@@ -32,7 +32,7 @@ template <class Rule, class P, class Updated, std::size_t StateCount = 0, class.
 constexpr auto update_launches() {
     using Update = typename Rule::template Update<Arithmetic<typename P::Master>>;
     using Pass =
-        typename gpu::detail::UpdatePassOf<Update, Updated, typename P::Written, typename P::Reduction, StateCount,
+        typename gpu::detail::UpdatePassOf<Update, Updated, typename P::Gather, typename P::Reduction, StateCount,
                                            typename shardkit::detail::StorageOf<Rule>::type>::type;
     if constexpr (StateCount > Rule::state_names.size()) {
         return std::type_identity<gpu::Launches<Passes...>>{};
@@ -56,11 +56,11 @@ constexpr auto code_launches() {
     namespace of = shardkit::detail;
     if constexpr (!P::gathers_codes) {
         return std::type_identity<gpu::Launches<>>{};
-    } else if constexpr (of::CodeFormat<Gather>::block > 0) {
-        return std::type_identity<gpu::Launches<of::EncodeBlock<Gather, Master>, of::DecodeElement<Gather>>>{};
+    } else if constexpr (of::codes_in_blocks<Gather>) {
+        return std::type_identity<gpu::Launches<of::BeginCodes<Gather, Master>, of::DecodeElement<Gather>>>{};
     } else {
         return std::type_identity<
-            gpu::Launches<of::FindLargest<Master>, of::FoldLargest, gpu::detail::RunOnce<of::TakeLargest>,
+            gpu::Launches<of::BeginCodes<Gather, Master>, of::FoldLargest, gpu::detail::RunOnce<of::TakeLargest>,
                           of::MakeScale<Gather>, of::EncodePiece<Gather, Master>, of::DecodeElement<Gather>>>{};
     }
 }
@@ -138,13 +138,13 @@ struct KernelsFor {
 ///     template struct shardkit::nccl::AverageKernelsFor<shardkit::DefaultPrecision<float>>;
 template <class Average, class Of = Average>
 struct AverageKernelsFor {
-    using Gather = typename Average::Written;
+    using Gather = typename Average::Gather;
     /// What the groups update: masters, and what is gathered where there are none.
     using Master = typename Average::Master;
     using Stored = std::conditional_t<sizeof(Gather) < sizeof(float), Master, Gather>;
     template <class Updated, class Value>
-    using Pass =
-        gpu::detail::UpdatePass<MovingAverageUpdate<Arithmetic<Updated>>, Updated, Gather, Value, std::size_t{0}>;
+    using Pass = typename gpu::detail::UpdatePassOf<MovingAverageUpdate<Arithmetic<Updated>>, Updated, Gather, Value,
+                                                    std::size_t{0}, shardkit::detail::FullStates>::type;
     using OfUpdates = gpu::Launches<gpu::detail::RunOnce<shardkit::detail::SetMovingAverage>,
                                     Pass<Master, typename Of::Master>, Pass<Master, typename Of::Written>,
                                     Pass<Stored, typename Of::Master>, Pass<Stored, typename Of::Written>>;
