@@ -146,7 +146,31 @@ void check(std::size_t ranks) {
         const sk::detail::GroupRows rows(group);
         const double owned = static_cast<double>(group.numel_of(rows.updated));
         expect("bytes of the pass", static_cast<double>(sk::detail::coded_bytes(group, rows).value),
-               owned * (std::is_same_v<Code, sk::e4m3> ? 9 : 5 + 4.0 / 64));
+               std::is_same_v<Code, sk::e4m3> ? owned * 5 : 0);
+        const auto step = [&](float gradient) {
+            sk::Accumulation accumulation{model};
+            auto gradients = accumulation.gradients(layer);
+            for (float& each : gradients[Long{}]) { each = gradient; }
+            accumulation.add(std::move(gradients));
+            optimizer.step(std::move(accumulation));
+        };
+        step(1);
+        layer.load(Long{}, std::vector<float>(numel, 700));
+        check_window(layer, "loaded behind a step", 9, 700, 700);
+        step(-1000);
+        float* hidden = nullptr;
+        {
+            const auto window = layer.unshard();
+            expect("largest found by the step", static_cast<double>(window[Long{}].decoded(7)), 1600, 1800);
+        }
+        sk::update_shards(layer, [&](auto run) {
+            if (run.parameter == 0) { hidden = run.values.data(); }
+        });
+        step(0);
+        if (hidden != nullptr) { *hidden = 1e6F; }
+        const auto window = layer.unshard();
+        expect("scale of the step's masters", static_cast<double>(window[Long{}].scales()[0]),
+               std::is_same_v<Code, sk::e4m3> ? 4 : static_cast<double>(1700.0F / 127));
     });
 }
 

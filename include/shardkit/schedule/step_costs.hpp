@@ -61,7 +61,7 @@ struct StepCosts {
     std::span<const BatchSeconds> batches{};                      ///< one for each batch of whole matrices
     OptimizerStates optimizer_states = 2;                         ///< of which those of offloaded groups pass a link
     std::size_t offload_slot_bytes = default_offload_slot_bytes;  ///< RankOptions::offload_slot_bytes
-    double coding = 0;  ///< seconds in which a byte is read or written where a gather makes codes of masters
+    double coding = 0;  ///< seconds of a byte that a gather reads or writes to make codes, see coded_bytes
 };
 
 namespace detail {

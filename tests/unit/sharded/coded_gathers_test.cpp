@@ -328,6 +328,41 @@ TEST_CASE("the update finds the largest masters, and makes the codes of blocks")
     }
 }
 
+TEST_CASE("codes belong to the masters behind rules that share a group, whichever is the last") {
+    const auto check = []<class Code>(Code, std::size_t ranks, const sk::DynamicPolicy& policy) {
+        CAPTURE(ranks);
+        CAPTURE(std::string(policy.name()));
+        sk::threads::run(Mesh(ranks, 1, 1), [&](auto& rank) {
+            Layer<Code> layer(rank, "layer", coded_training::tensors(), {policy});
+            layer.initialize([](auto, auto, auto i) { return coded_training::initial(i); });
+            sk::Model model{layer};
+            sk::Muon muon{model, {.learning_rate = 5}, {.learning_rate = 0.5}};
+            sk::CombinedOptimizer<Engine> turned{model, {muon.rest(), muon.matrices()}};
+            for (const int steps : {1, 2}) {
+                for (const bool turns : {false, true}) {
+                    CAPTURE(turns);
+                    for (int step = 0; step < steps; ++step) {
+                        const float value = 100.0F * static_cast<float>(step + 1);
+                        if (turns) {
+                            train_one<Code>(model, layer, turned, {}, value);
+                        } else {
+                            train_one<Code>(model, layer, muon, {}, value);
+                        }
+                    }
+                    check_window<Code>(layer, masters_of<Code>(layer));
+                }
+            }
+        });
+    };
+    for (const sk::DynamicPolicy& policy : coded_training::policies) {
+        for (const std::size_t ranks : {1U, 3U}) {
+            if (!divides(ranks, policy)) { continue; }
+            check(sk::e4m3{}, ranks, policy);
+            check(sk::block_int8{}, ranks, policy);
+        }
+    }
+}
+
 TEST_CASE("an infinite or NaN master makes all values NaN that share its scale") {
     check_bad_number<sk::e4m3>();
     check_bad_number<sk::block_int8>();
