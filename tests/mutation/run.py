@@ -453,7 +453,7 @@ GATHERED_CODES_EXPRESSIONS = [
     (CODED, "magnitudes of a third level from the wrong place", "std::memcpy(&each, codes + [[k * distance]], sizeof each);",
      "k * coded_together"),
     (CODED, "magnitudes at the first rank's place", "largest.subspan([[group.shard_index * count]], count));", "0"),
-    (PARAMETERS, "scales at the first rank's place", "const std::size_t first = [[gathers_beside_ ? 0 : scale_number<Gather>(geometry_->updated.begin)]];",
+    (PARAMETERS, "scales at the first rank's place", "scales_.span().subspan([[gathers_beside_ ? 0 : scale_number<Gather>(geometry_->updated.begin)]]);",
      "0"),
     (PARAMETERS, "whole copies that a load leaves", "if ([[gathers_beside_ || coded]]) { *step_ = written(*step_); }",
      "gathers_beside_"),

@@ -106,14 +106,11 @@ inline constexpr bool codes_in_blocks = [] {
     if constexpr (is_coded<T>) { return CodeFormat<T>::block > 0; }
     return false;
 }();
-/// Returns the number of element i's scale among those of its parameter.
-template <class Code>
+/// Returns the number of element i's scale among those of its parameter; 0 where elements are no codes.
+template <class T>
 constexpr std::size_t scale_number(std::size_t i) noexcept {
-    if constexpr (CodeFormat<Code>::block == 0) {
-        return 0;
-    } else {
-        return i / CodeFormat<Code>::block;
-    }
+    if constexpr (codes_in_blocks<T>) { return i / CodeFormat<T>::block; }
+    return 0;
 }
 
 /// Elements whose codes one index of a launch begins. A parameter begins at a multiple of them, and so does the first

@@ -304,9 +304,7 @@ class MatrixLaunches {
             UpdateSpans<Updated, typename Precision::Gather, A, 0> spans;
             spans.master = of.master.subspan(at, numel);
             if (!of.gathered.empty()) { spans.gathered = of.gathered.subspan(at, numel); }
-            if constexpr (codes_in_blocks<typename Precision::Gather>) {
-                spans.scales = of.scales.subspan(scale_number<typename Precision::Gather>(at));
-            }
+            spans.scales = of.scales.subspan(scale_number<typename Precision::Gather>(at));
             if (!of.rest.empty()) { spans.rest = of.rest.subspan(at, numel); }
             spans.gradient = std::span<const A>(pieces_[slot].span().subspan(piece.offset, numel));
             spans.draws = of.draws;

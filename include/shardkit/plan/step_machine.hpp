@@ -253,6 +253,12 @@ constexpr GroupStep written(GroupStep its) noexcept {
     its.current = its.unused = its.coded = its.begun = false;
     return its;
 }
+/// Returns the state after an update that has begun the codes of those masters alone that it wrote.
+constexpr GroupStep begun_in_part(GroupStep updated, const GroupStep& before) noexcept {
+    updated.coded = updated.coded && before.coded;
+    updated.begun = updated.begun && before.begun;
+    return updated;
+}
 /// Returns the state after the release of a leased full copy.
 constexpr GroupStep given_back(GroupStep its) noexcept {
     its.current = its.unused = false;

@@ -140,7 +140,7 @@ class ParameterStore {
         try {
             std::span<const CollectiveRow> calls = gathered.calls;
             if constexpr (coded) {
-                if (gathered.makes_codes) { calls = make_codes(calls, gathered.begun, where); }
+                if (gathered.makes_codes) { make_codes(calls, gathered.begun, where); }
             }
             for (const CollectiveRow& row : calls) { gather(row, where); }
         } catch (...) {
@@ -188,7 +188,7 @@ class ParameterStore {
     /// Returns the scales of the parameter whose range in the full buffer begins there.
     /// @pre what is gathered are codes
     const float* scales(std::size_t parameter) const noexcept {
-        if constexpr (CodeFormat<Gather>::block == 0) { return scales_.data() + parameter; }
+        if constexpr (!codes_in_blocks<Gather>) { return scales_.data() + parameter; }
         return full_scales().data() + scale_number<Gather>(geometry_->parameters[parameter].range.begin);
     }
 
@@ -200,9 +200,7 @@ class ParameterStore {
     }
     /// Returns the scales of the blocks of these elements; those of all parameters where each has one.
     std::span<float> updated_scales() const noexcept {
-        if constexpr (!coded) { return {}; }
-        const std::size_t first = gathers_beside_ ? 0 : scale_number<Gather>(geometry_->updated.begin);
-        return scales_.span().subspan(first);
+        return scales_.span().subspan(gathers_beside_ ? 0 : scale_number<Gather>(geometry_->updated.begin));
     }
     /// Returns the elements `geometry.updated` in the master type; empty where the group keeps no master weights.
     std::span<Master> master() noexcept {
@@ -265,10 +263,7 @@ class ParameterStore {
         updated_ = updated;
         const GroupStep before = *step_;
         apply(Act::update);
-        if (!all) {
-            step_->coded = step_->coded && before.coded;
-            step_->begun = step_->begun && before.begun;
-        }
+        if (!all) { *step_ = begun_in_part(*step_, before); }
         if (gathers()) { captures_.updated(capture); }
     }
     /// Returns the number of the graph capture that work goes to at the moment, 0 if none.
@@ -288,11 +283,9 @@ class ParameterStore {
         return {reinterpret_cast<float*>(full_ + geometry_->buffer_numel),
                 geometry_->scale_bytes(Extent::full) / sizeof(float)};
     }
-    /// Makes codes of the masters, with the first row if the ranks give each other the largest magnitudes before.
-    /// `begun`: whether the last update has begun them.
-    /// @returns the rows that are left
-    std::span<const CollectiveRow> make_codes(std::span<const CollectiveRow> calls, bool begun,
-                                              SourceLocation where) {
+    /// Makes codes of the masters, and takes the first row from `calls` if the ranks give each other the largest
+    /// magnitudes before. `begun`: whether the last update has begun them.
+    void make_codes(std::span<const CollectiveRow>& calls, bool begun, SourceLocation where) {
         joined_ = false;  // even where making them fails
         const auto stream = context_->communication_stream();
         stream.wait(updated_);
@@ -303,7 +296,6 @@ class ParameterStore {
                                        calls = calls.subspan(1);
                                    });
         gathered_ = stream.record();
-        return calls;
     }
     /// Returns the largest magnitudes of each parameter on each rank, which lie behind the scales.
     std::span<float> largest() const noexcept { return scales_.span().subspan(geometry_->parameter_scales); }
