@@ -107,6 +107,7 @@ TARGETS = (
            f"{PEERS} overhead"),
     Target("operation_nanoseconds", "a step that follows a schedule over the step without: nanoseconds an operation",
            at_most(1000), f"{PEERS} overhead"),
+    Target("recorded_nanoseconds", "a call in the flight recorder, nanoseconds", at_most(30), f"{PEERS} overhead"),
     Target("adamw_by_hand", "AdamW on the host: times as fast as hand-written AVX2", at_least(0.97),
            f"{PEERS} adamw"),
     Target("adamw_pytorch", "AdamW on the host: times as fast as PyTorch's fused AdamW", at_least(1), f"{PEERS} adamw"),

@@ -19,10 +19,14 @@ namespace benchmarks::peers {
 
 inline constexpr std::string_view followed_step = "followed_step";
 inline constexpr std::string_view improved_step = "improved_step";
-inline constexpr std::array<std::string_view, 6> overhead_names{
-    "full_shard_window", "full_shard_reduce", "no_shard_window", "no_shard_reduce", followed_step, improved_step};
+inline constexpr std::string_view recorded_call = "recorded_call";
+inline constexpr std::array<std::string_view, 7> overhead_names{
+    "full_shard_window", "full_shard_reduce", "no_shard_window", "no_shard_reduce",
+    followed_step,       improved_step,       recorded_call};
 /// Whether the case is a step that follows a schedule.
 constexpr bool follows(std::string_view name) noexcept { return name == followed_step || name == improved_step; }
+/// Whether the case is measured at one size.
+constexpr bool has_one_size(std::string_view name) noexcept { return follows(name) || name == recorded_call; }
 
 /// @throws std::invalid_argument for another name
 template <class Engine>
@@ -35,6 +39,7 @@ std::unique_ptr<OverheadCase> make_overhead_case(shardkit::Context<Engine>& cont
     if (name == overhead_names[2]) { return std::make_unique<WindowCase<Engine, NoShard>>(context, n); }
     if (name == overhead_names[3]) { return std::make_unique<ReduceCase<Engine, NoShard>>(context, n); }
     if (follows(name)) { return std::make_unique<FollowedCase<Engine>>(context, n, name == improved_step); }
+    if (name == recorded_call) { return std::make_unique<RecordedCase<Engine>>(context, n); }
     throw std::invalid_argument("case '" + std::string(name) + "': unknown");
 }
 

@@ -13,11 +13,13 @@ from worker import finished
 PART = "overhead"
 # What figures have targets, by their names.
 TARGETS = {"ns_per_verb": "verb_nanoseconds", "ns_per_operation": "operation_nanoseconds",
-           "instructions_per_verb": "verb_instructions"}
+           "ns_per_call": "recorded_nanoseconds", "instructions_per_verb": "verb_instructions"}
 FOLLOWED = ("followed_step", "improved_step")
+RECORDED = "recorded_call"
 TITLES = {"full_shard_window": "FullShard window", "full_shard_reduce": "FullShard gradients",
           "no_shard_window": "NoShard window", "no_shard_reduce": "NoShard gradients",
-          "followed_step": "step, followed", "improved_step": "step, followed with overlap"}
+          "followed_step": "step, followed", "improved_step": "step, followed with overlap",
+          RECORDED: "all-gather in the flight recorder"}
 COUNTED = (100, 600)  # passes of the two runs whose difference is counted
 
 
@@ -25,12 +27,14 @@ def sides_of(case, engine, verbs):
     """What the two sides of a case are called."""
     if case in FOLLOWED:
         return f"followed, {verbs} operations", f"the step without, {engine}"
+    if case == RECORDED:
+        return f"recorded twice, {verbs} calls", f"recorded once, {engine}"
     return f"Sharded, {verbs} verbs", f"bare calls of {engine}"
 
 
 def figure_of(case, unit):
     """What is measured of a case, in `unit`, and its target."""
-    figure = f"{unit}_per_{'operation' if case in FOLLOWED else 'verb'}"
+    figure = f"{unit}_per_{'operation' if case in FOLLOWED else 'call' if case == RECORDED else 'verb'}"
     return figure, bound_of(TARGETS[figure]) if figure in TARGETS else None
 
 
@@ -88,6 +92,8 @@ def count(options, report):
     options.setup.need("valgrind")
     program = options.setup.program("peer_overhead_counted")
     for case, title in list(TITLES.items())[:2 if options.quick else None]:
+        if case == RECORDED:
+            continue
         for elements in (64,) if options.quick or case in FOLLOWED else (64, 1 << 18):
             with report.attempt(PART, f"{title}, instructions"):
                 wrapped, verbs = instructions(program, case, "wrapped", elements)

@@ -7,9 +7,11 @@
 #include <span>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include <shardkit/comm/all_gather.hpp>
 #include <shardkit/comm/all_reduce.hpp>
+#include <shardkit/comm/recorder.hpp>
 #include <shardkit/comm/reduce_scatter.hpp>
 #include <shardkit/rank/context.hpp>
 #include <shardkit/step/accumulation.hpp>
@@ -175,6 +177,54 @@ class ReduceCase final : public GroupCase<Engine, Policy> {
     }
 
     std::span<float> full_;
+};
+
+/// All-gathers, each of which a second flight recorder takes down too: the first one, of the rank, does it on both
+/// sides.
+template <class Engine>
+class RecordedCase final : public OverheadCase {
+  public:
+    RecordedCase(shardkit::Context<Engine>& context, std::size_t n)
+        : context_(context), shard_(n, 1.0F), full_(n * context.world_size()) {}
+    std::size_t verbs() const override { return 16; }
+    void wrapped(std::size_t times) override {
+        const auto& label = context_.world().label();
+        for (std::size_t i = 0; i < times * verbs(); ++i) {
+            const shardkit::Call call =
+                shardkit::detail::call_of<float>(shardkit::Verb::all_gather, shard_.size(),
+                                                 full_.size() * sizeof(float), shardkit::SourceLocation::current());
+            recorder_.begin(label, i, call);
+            gather();
+            recorder_.end(call);
+        }
+    }
+    void bare(std::size_t times) override {
+        for (std::size_t i = 0; i < times * verbs(); ++i) { gather(); }
+    }
+    std::uint64_t count_wrong() override {
+        std::fill(full_.begin(), full_.end(), 0.0F);
+        wrapped(1);
+        std::uint64_t wrong = count_other_than(1, full_);
+        for (std::uint64_t number = recorder_.oldest(); number < recorder_.count(); ++number) {
+            const auto entry = recorder_.read(number);
+            const bool right = entry && entry->call.signature.count == shard_.size() && entry->given != 0 &&
+                               entry->done >= entry->given;
+            wrong += right ? 0U : 1U;
+        }
+        return wrong + (recorder_.count() == verbs() ? 0U : 1U);
+    }
+
+  private:
+    void gather() {
+        shardkit::all_gather(context_.world(), std::span<const float>(shard_), std::span<float>(full_),
+                             context_.communication_stream());
+        keep();
+    }
+
+    shardkit::Context<Engine>& context_;
+    std::vector<float> shard_;
+    std::vector<float> full_;
+    shardkit::detail::Recorder recorder_;
 };
 
 }  // namespace benchmarks::peers

@@ -13,6 +13,7 @@ FIGURES = {
     "ns_per_verb": "nanoseconds of one verb over the bare call, median of rounds",
     "ns_per_operation": "nanoseconds of one operation of a step that follows a schedule over the step without, median of "
                         "rounds",
+    "ns_per_call": "nanoseconds of one more record of a call, median of rounds",
     "instructions_per_verb": "instructions of one verb over the bare call",
     "instructions_per_operation": "the same of one operation",
 }

@@ -283,6 +283,9 @@ def check_planted():
     for change, text in (({"wrong": 1}, "1 wrong values"), ({"bare": []}, "1 rounds, asked for 1")):
         expect_raises(WrongData, [text.split(",", maxsplit=1)[-1]], f"overhead with {change}", lambda change=change: list(
             overhead.rows_of({"ranks": 2, "rows": [{**case, **change}]}, "fake", 2, 1)))
+    made = list(overhead.rows_of({"ranks": 2, "rows": [{**case, "case": overhead.RECORDED}]}, "fake", 2, 1))[0]
+    expect(made["figure"] == "ns_per_call" and made["target"] == row.at_most(30) and not made["met"],
+           "50 ns for a record of a call")
     for followed in overhead.FOLLOWED:
         made = list(overhead.rows_of({"ranks": 2, "rows": [{**case, "case": followed}]}, "fake", 2, 1))[0]
         expect(made["figure"] == "ns_per_operation" and made["target"] == row.at_most(1000)

@@ -34,6 +34,8 @@ class Watch {
     virtual void begin() noexcept {}
     /// Called repeatedly while the work has not ended; an exception of it ends the wait.
     virtual void poll(SourceLocation where) = 0;
+    /// Called when the host need not wait any longer. An exception of it says that the work was ended, and not done.
+    virtual void passed(SourceLocation where) { static_cast<void>(where); }
 
   protected:
     ~Watch() = default;
@@ -173,6 +175,7 @@ class TimelineState {
             }
         }
         check(code, call, where);
+        watch_->passed(where);
     }
 
     void keep(cudaError_t code, std::string_view call) noexcept {

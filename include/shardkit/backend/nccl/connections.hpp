@@ -373,6 +373,11 @@ class Connections : public LiveGroups, private gpu::Watch {
         }
     }
 
+    // A stream whose kernels were aborted looks like one whose work is done.
+    void passed(SourceLocation where) override {
+        if (failed()) { require_usable("synchronize", where); }
+    }
+
     void abort(const std::deque<Group>::iterator& first) noexcept {
         if (finished_) { return; }
         if (failure_.empty()) { failure_ = "this rank gave up"; }

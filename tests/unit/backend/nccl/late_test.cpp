@@ -32,7 +32,8 @@ using gpu_ranks::Comm;
 using rank_checks::contains;
 using rank_checks::Kind;
 
-/// Runs f(comm, over) on ranks that write files; `over` is set once one of them has its error. Returns each outcome,
+/// Runs f(comm, over) on ranks that write files; `over` is set once one of them has its error and NCCL has ended what
+/// that rank had given it: until then, a rank that comes late still finds all the others there. Returns each outcome,
 /// and what the files say.
 template <class F>
 std::pair<std::vector<rank_checks::Outcome>, MissingRanks> recorded(std::size_t ranks, const F& f) {
@@ -47,9 +48,12 @@ std::pair<std::vector<rank_checks::Outcome>, MissingRanks> recorded(std::size_t 
         warned.push_back(text);
     };
     std::atomic<bool> over{false};
-    auto outcomes = gpu_ranks::with_world(ranks, options, [&](const Comm& world, nccl::World&) {
+    const nccl::UniqueId id = nccl::UniqueId::create();
+    auto outcomes = gpu_ranks::each_in_a_thread(ranks, [&](std::size_t rank) {
         try {
-            f(world, over);
+            nccl::World world(id, ranks, rank, options);
+            f(Comm(world), over);
+            world.finish();
         } catch (...) {
             over = true;
             throw;

@@ -110,6 +110,34 @@ TEST_CASE("nccl: a host that is away for long is not taken for one that is block
     CHECK(gpu_ranks::first_error(outcomes) == "");
 }
 
+TEST_CASE("nccl: a wait does not take work that was ended for work that is done, whichever stream is waited for") {
+    for (const bool away : {true, false}) {
+        CAPTURE(away);
+        gpu_ranks::restart();
+        const auto outcomes =
+            gpu_ranks::with_world(ranks, gpu_ranks::impatient(), [&](const Comm& comm, nccl::World& world) {
+                auto values = world.buffer<float>(100);
+                const auto streams = world.streams();
+                all_reduce_in_place(comm, ReduceOp::sum, values.span(), streams.communication);
+                streams.communication.synchronize();
+                if (comm.rank() == 1) { throw rank_checks::Planted("gone"); }
+                all_reduce_in_place(comm, ReduceOp::sum, values.span(), streams.communication);
+                if (away) {
+                    while (comm.native() != nullptr) { std::this_thread::yield(); }  // until the watch has ended it
+                } else {
+                    CHECK_THROWS_AS(streams.communication.synchronize(), CommError);
+                }
+                while (cudaStreamQuery(streams.communication.native()) != cudaSuccess) { std::this_thread::yield(); }
+                CHECK_THROWS_AS(streams.compute.synchronize(), CommError);
+                CHECK_THROWS_AS(streams.communication.synchronize(), CommError);
+                barrier(comm, streams.communication);
+            });
+        CHECK(outcomes[0].kind == Kind::comm);
+        CAPTURE(outcomes[0].text);
+        CHECK(rank_checks::contains(outcomes[0].text, "all_reduce"));
+    }
+}
+
 TEST_CASE("nccl: neither a waiting rank nor the watch spoils what another thread captures") {
     gpu_ranks::restart();
     nccl::Options options = gpu_ranks::patient();
