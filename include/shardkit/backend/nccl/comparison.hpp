@@ -18,6 +18,7 @@
 #include <shardkit/backend/cuda/stream.hpp>
 #include <shardkit/backend/cuda/timeline.hpp>
 #include <shardkit/backend/nccl/api.hpp>
+#include <shardkit/backend/nccl/connect_again.hpp>
 #include <shardkit/backend/nccl/connections.hpp>
 #include <shardkit/backend/nccl/group.hpp>
 #include <shardkit/comm/compare_calls.hpp>

@@ -14,6 +14,7 @@
 #include <shardkit/backend/cuda/timeline.hpp>
 #include <shardkit/backend/nccl/api.hpp>
 #include <shardkit/backend/nccl/call.hpp>
+#include <shardkit/backend/nccl/connect_again.hpp>
 #include <shardkit/backend/nccl/connections.hpp>
 #include <shardkit/backend/nccl/group.hpp>
 #include <shardkit/backend/nccl/options.hpp>
