@@ -42,10 +42,12 @@ def first_words(text):
 
 def named(tests, name):
     """The names of the tests that are called so, belong to the suite or lie under the folder of that name. The compiler
-    in parentheses behind a name can be left out."""
-    return [test["name"] for test in tests
-            if name in (test["name"], test["name"].split("/")[-1], test["name"].split(" (")[0]) or name in suites_of(test)
-            or test["name"].startswith(name + "/")]
+    in parentheses behind a name can be left out; so can the folder before it, of all but what runs on request: `gpt` is
+    not first/gpt."""
+    def calls(test):
+        short = [] if set(suites_of(test)) & set(ON_REQUEST) else [test["name"].split("/")[-1]]
+        return [test["name"], test["name"].split(" (")[0], *suites_of(test), *short]
+    return [test["name"] for test in tests if name in calls(test) or test["name"].startswith(name + "/")]
 
 
 def first_tier(tests):

@@ -19,7 +19,7 @@ CASES = [
     ("no such case", (0, 0, 1)),
 ]
 TESTS = [{"name": name, "suite": [f"shardkit:{name.split('/')[0]}"]}
-         for name in ("unit/a", "unit/a/b", "unit/a/c", "docs/a", "docs/page", "mpi_rest/a2", "first/host")]
+         for name in ("unit/a", "unit/a/b", "unit/a/c", "docs/a", "docs/page", "mpi_rest/a2", "first/host", "first/page")]
 FIRST_TIER = """# A line: of text.
 a promise: unit/a/source_test.cpp docs/page
 another: unit/a/b
@@ -32,7 +32,7 @@ CHOICES = [
     (["unit/a", "-unit/a/b", "page"], ["unit/a", "unit/a/c", "docs/page"]),
     (["unit/a", "-unit"], []),
     (["all"], ["unit/a", "unit/a/b", "unit/a/c", "docs/a", "docs/page"]),
-    (["first"], ["unit/a/b", "docs/page", "first/host"]),
+    (["first"], ["unit/a/b", "docs/page", "first/host", "first/page"]),
     (["first/host", "mpi_rest"], ["mpi_rest/a2", "first/host"]),
     (["all", "-first", "-docs"], ["unit/a", "unit/a/c"]),
 ]
