@@ -234,6 +234,29 @@ TEST_SUITE("gpt.command_line") {
         CHECK(text.find("pinned on the host") != std::string::npos);
         CHECK(text.find("over the link to the host's memory per rank and step, planned:") != std::string::npos);
     }
+    TEST_CASE("--gather puts codes into the blocks' gathers: a byte for each element, in plans too") {
+        const std::string run = "--mesh 8x1x1 --layers 2 --width 256 --heads 4 --schedule none";
+        const auto plan_of = [&](const std::string& gather) {
+            return make_plan(*parse(run + " --plan --gather " + gather)).library.memory;
+        };
+        const auto full = plan_of("full");
+        const auto e4m3 = plan_of("e4m3");
+        CHECK(full.master.value == 0);
+        CHECK(e4m3.master.value == plan_of("int8").master.value);
+        // Of the blocks' elements a byte in place of four, which are the masters' now.
+        const auto blocks = static_cast<double>(e4m3.master.value);
+        CHECK(static_cast<double>(e4m3.parameters.value) ==
+              doctest::Approx(static_cast<double>(full.parameters.value) - blocks * 3 / 4).epsilon(0.01));
+        CHECK(blocks > static_cast<double>(full.parameters.value) / 2);
+        CHECK(describe_plan(*parse(run + " --gather int8"), make_plan(*parse(run + " --gather int8")))
+                  .find(", blocks gathered as int8,") != std::string::npos);
+        for (const char* const other :
+             {"--dtype bf16", "--optimizer muon", "--states bf16", "--plan --offload states"}) {
+            CAPTURE(other);
+            CHECK(error_of(run + " --gather e4m3 " + other).find("--gather e4m3: this program has it with") !=
+                  std::string::npos);
+        }
+    }
     TEST_CASE("--plan prints the plan of a mesh that no laptop has, without taking its memory") {
         const auto options =
             parse("--plan --mesh 64x1x1 --batch 64 --width 4096 --layers 32 --heads 32 --sequence 2048 --dtype bf16");

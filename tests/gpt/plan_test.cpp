@@ -32,6 +32,15 @@ TEST_SUITE("gpt.plan") {
         for_each_policy(options, check_plan);
     }
 
+    TEST_CASE("memory and traffic of gathers of codes are the plan's for every policy") {
+        Options options = few_steps(4, 8);
+        options.model.sequence = 16;
+        for (const GatherKind gather : {GatherKind::e4m3, GatherKind::int8}) {
+            options.gather = gather;
+            for_each_policy(options, check_plan);
+        }
+    }
+
     TEST_CASE("memory is within 2 % of the plan where ranks, sequences and layers leave little of it to a rank") {
         Options options = few_steps(8, 8);
         if (!test_size::reduced()) { for_each_policy(options, check_plan); }

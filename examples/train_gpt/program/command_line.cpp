@@ -61,6 +61,10 @@ void add_flags(program::Flags& flags) {
     flags.add("--sequence-parallel", "on|off", "with tp: norms and residuals hold a part of the tokens [off]");
     flags.add("--context", "ring|gather", "with cp: how keys and values get to the queries [ring]");
     flags.add("--dtype", "NAME", "fp64, fp32 or bf16: type of parameters and gradients [fp32]");
+    flags.add(
+        "--gather", "NAME",
+        "what gathers of the blocks carry: full for elements of --dtype, or 8-bit codes, e4m3 (a scale for each "
+        "parameter) or int8 (a scale for each 64), with fp32, adamw and threads [full]");
     flags.add("--optimizer", "NAME", "adamw, sgd (momentum 0.9), lion or muon (of the blocks' matrices) [adamw]");
     flags.add("--states", "NAME",
               "how AdamW's states are stored: full, bf16, or block8 (8 bits, a scale for each 32) [full]");
@@ -286,6 +290,7 @@ std::optional<Options> parse_command_line(int count, const char* const* argument
     program::read_name(flags, "--sequence-parallel", program::switch_names, o.sequence_parallel);
     program::read_name(flags, "--context", exchange_names, o.context);
     program::read_name(flags, "--dtype", dtype_names, o.dtype);
+    program::read_name(flags, "--gather", gather_names, o.gather);
     program::read_name(flags, "--optimizer", optimizer_names, o.optimizer);
     program::read_name(flags, "--states", state_names, o.states);
     program::read_name(flags, "--master", master_names, o.master);
@@ -363,6 +368,13 @@ void validate(const Options& o) {
     if (o.states != shardkit::StateFormat::full && (o.dtype == Dtype::fp64 || o.optimizer != OptimizerKind::adamw)) {
         throw program::InputError("--states " + std::string(state_names[static_cast<std::size_t>(o.states)]) +
                                   ": expected --optimizer adamw, and --dtype fp32 or bf16");
+    }
+    if (o.gather != GatherKind::full &&
+        (o.dtype != Dtype::fp32 || o.optimizer != OptimizerKind::adamw || o.states != shardkit::StateFormat::full ||
+         o.engine != EngineKind::threads || o.offload != shardkit::Offload::none)) {
+        throw program::InputError("--gather " + std::string(gather_names[static_cast<std::size_t>(o.gather)]) +
+                                  ": this program has it with --dtype fp32, --optimizer adamw, --states full and "
+                                  "--engine threads alone, and masters of codes are not offloaded");
     }
     if (o.master != shardkit::MasterWeights::kept && o.dtype != Dtype::bf16) {
         throw program::InputError("--master " + std::string(master_names[static_cast<std::size_t>(o.master)]) +

@@ -15,6 +15,16 @@
 
 namespace train_gpt {
 
+/// Returns what a block's window shows as numbers.
+template <class Model, class Window>
+const auto& numbers_of(Model& model, const Window& window) {
+    if constexpr (requires { model.numbers(window); }) {
+        return model.numbers(window);
+    } else {
+        return window;
+    }
+}
+
 /// Embedding and blocks, each gathered just before it is used and released just after.
 template <class Model, class Pass, class T = typename Model::T>
 void forward_blocks(Model& model, Pass& pass, BatchShape batch, const std::uint8_t* tokens) {
@@ -25,7 +35,7 @@ void forward_blocks(Model& model, Pass& pass, BatchShape batch, const std::uint8
     }
     for (std::size_t l = 0; l < model.blocks.size(); ++l) {
         auto w = model.blocks[l].unshard();
-        pass.block(l, block_weights<const T*, T>(w));
+        pass.block(l, block_weights<const T*, T>(numbers_of(model, w)));
         model.blocks[l].reshard(std::move(w));
     }
 }
@@ -103,7 +113,7 @@ SummedLoss forward_backward(Model& model, Accumulation& accumulation, Pass& pass
         auto w = block.unshard();
         auto d = accumulation.gradients(block);
         const Into into = overwritten(d, QkvWeight<T>{});  // and with it the block's other weights
-        pass.block_backward(l - 1, block_weights<const T*, T>(w), block_weights<T*, T>(d), into);
+        pass.block_backward(l - 1, block_weights<const T*, T>(numbers_of(model, w)), block_weights<T*, T>(d), into);
         block.reshard(std::move(w));
         add(block, std::move(d));
     }

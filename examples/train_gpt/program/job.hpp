@@ -47,5 +47,7 @@ Results train(const Job& job);
 /// the combinations of policy and engine are compiled in pieces.
 template <class T>
 Results train_as(const Job& job);
+/// The same where gathers carry codes.
+Results train_coded(const Job& job);
 
 }  // namespace train_gpt

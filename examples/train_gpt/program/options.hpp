@@ -26,12 +26,15 @@ enum class EngineKind : std::uint8_t { threads, mpi };
 enum class Dtype : std::uint8_t { fp64, fp32, bf16 };
 /// How keys and values get to the queries of other cp ranks.
 enum class ContextExchange : std::uint8_t { ring, gather };
+/// What the gathers of the blocks carry: elements of --dtype, or 8-bit codes with scales.
+enum class GatherKind : std::uint8_t { full, e4m3, int8 };
 enum class OptimizerKind : std::uint8_t { adamw, sgd, lion, muon };
 
 inline constexpr std::array<std::string_view, 2> engine_names{"threads", "mpi"};
 inline constexpr std::array<std::string_view, 3> dtype_names{"fp64", "fp32", "bf16"};
 inline constexpr std::array<std::string_view, 4> optimizer_names{"adamw", "sgd", "lion", "muon"};
 inline constexpr std::array<std::string_view, 3> state_names{"full", "bf16", "block8"};  // in StateFormat's order
+inline constexpr std::array<std::string_view, 3> gather_names{"full", "e4m3", "int8"};
 inline constexpr std::array<std::string_view, 3> master_names{"kept", "none", "split"};  // in MasterWeights' order
 inline constexpr std::array<std::string_view, 3> offload_names{"none", "states", "update"};  // in Offload's order
 inline constexpr std::array<std::string_view, 2> exchange_names{"ring", "gather"};
@@ -52,6 +55,7 @@ struct Options {
     std::size_t microbatches = 1;
     std::size_t slices = 0;  // of the batch, added along one tree; 0: microbatches and ranks are added in turn
     Dtype dtype = Dtype::fp32;
+    GatherKind gather = GatherKind::full;
     OptimizerKind optimizer = OptimizerKind::adamw;
     shardkit::StateFormat states = shardkit::StateFormat::full;
     shardkit::Offload offload = shardkit::Offload::none;  // of plans: the engines here have the host's memory

@@ -29,6 +29,7 @@
 #include "../../common/input_error.hpp"
 #include "../model/parameters.hpp"
 #include "choose_schedule.hpp"
+#include "decoded_block.hpp"
 #include "dry_run.hpp"
 #include "group_options.hpp"
 #include "mpi_engine.hpp"
@@ -49,10 +50,22 @@ struct PlannedGroups {
     std::vector<sk::GroupDescription> all;
 };
 
-template <class Group>
+template <class Precision, class Group>
 sk::GroupDescription describe_group(std::string_view path, const sk::Shapes<Group>& shapes, const Options& options) {
-    return sk::describe_group<Group>(path, shapes, mesh_of(options).grid(),
-                                     group_options<Group>(options.chosen_policy(), options.master, options.release));
+    return sk::describe_group<Group, sk::DynamicPolicy, Precision>(
+        path, shapes, mesh_of(options).grid(),
+        group_options<Group>(options.chosen_policy(), options.master, options.release));
+}
+template <class T>
+sk::GroupDescription describe_block(const Options& options) {
+    const auto as = [&]<class Gather>(std::type_identity<Gather>) {
+        return describe_group<sk::Precision<Gather, T>>("blocks", block_shapes<T>(options.model), options);
+    };
+    if constexpr (std::is_same_v<T, float>) {
+        if (options.gather == GatherKind::e4m3) { return as(std::type_identity<sk::e4m3>{}); }
+        if (options.gather == GatherKind::int8) { return as(std::type_identity<sk::block_int8>{}); }
+    }
+    return as(std::type_identity<T>{});
 }
 
 template <class T>
@@ -71,14 +84,14 @@ PlannedGroups planned_groups(const Options& options) {
         groups.all.push_back(group);
     };
     // The embedding's own backward pass reads no weights, and the head's two passes share a window.
-    add(describe_group<EmbeddingGroup<T>>("embedding", embedding_shapes<T>(config), options), tied ? 2 : 1);
-    auto block = describe_group<BlockGroup<T>>("blocks", block_shapes<T>(config), options);
+    add(describe_group<sk::DefaultPrecision<T>>("embedding", embedding_shapes<T>(config), options), tied ? 2 : 1);
+    auto block = describe_block<T>(options);
     for (const std::string& path : groups.blocks) {
         block.path = path;
         add(block, 2);
     }
-    add(describe_group<HeadGroup<T>>("head", head_shapes<T>(config), options), 1);
-    if (!tied) { add(describe_group<LogitsGroup<T>>("logits", logits_shapes<T>(config), options), 1); }
+    add(describe_group<sk::DefaultPrecision<T>>("head", head_shapes<T>(config), options), 1);
+    if (!tied) { add(describe_group<sk::DefaultPrecision<T>>("logits", logits_shapes<T>(config), options), 1); }
     return groups;
 }
 
@@ -230,6 +243,7 @@ PlanSummary plan_for(const Options& options) {
     const Split split = options.split();
     summary.workspace_bytes = Workspace<T>::bytes(options.model, split, split.local(options.pass_shape())) +
                               exchange_elements<Arithmetic<T>>(options) * sizeof(Arithmetic<T>);
+    if (options.gather != GatherKind::full) { summary.workspace_bytes += DecodedBlock<T>::bytes(options.model); }
     summary.library = sk::plan(groups, grid, assumed);
     sk::MatrixPlan matrices;
     if (options.optimizer == OptimizerKind::muon) { matrices = plan_matrices<T>(options); }
@@ -292,6 +306,9 @@ std::string describe_plan(const Options& options, const PlanSummary& plan) {
         << ", " << m.heads << " heads, " << name(head_names, m.head) << " head, sequence " << m.sequence << '\n'
         << "run:   mesh " << options.mesh.describe() << ", " << options.policy.text() << ", engine "
         << name(engine_names, options.engine) << split_text(options) << ", " << name(dtype_names, options.dtype)
+        << (options.gather == GatherKind::full
+                ? std::string()
+                : ", blocks gathered as " + std::string(name(gather_names, options.gather)))
         << ", " << name(optimizer_names, options.optimizer)
         << (options.release == sk::GradientRelease::at_update ? ", gradients released" : "") << ", "
         << grouped(options.tokens_per_step()) << " tokens per step in "

@@ -3,26 +3,31 @@
 
 #include <cstddef>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include <shardkit/policy/dynamic_policy.hpp>
+#include <shardkit/policy/precision.hpp>
 #include <shardkit/sharded/sharded.hpp>
 #include <shardkit/step/model.hpp>
 
 #include "../model/parameters.hpp"
+#include "decoded_block.hpp"
 #include "group_options.hpp"
 
 namespace train_gpt {
 
 /// The GPT's parameters in sharded groups: every transformer block is one. Its policy comes from the command
-/// line: a trainer that knows it says Sharded<Group, FullShard, Engine>.
-template <class Engine, class ElementType>
+/// line: a trainer that knows it says Sharded<Group, FullShard, Engine>. `Gather`: what gathers of the blocks carry.
+template <class Engine, class ElementType, class Gather = ElementType>
 class ShardedModel {
   public:
     using T = ElementType;
+    static constexpr bool decodes = !std::is_same_v<T, Gather>;
     template <class Group>
     using Layer = sk::Sharded<Group, sk::DynamicPolicy, Engine>;
+    using Block = sk::Sharded<BlockGroup<T>, sk::DynamicPolicy, Engine, sk::Precision<Gather, T>>;
 
     /// Collective over the mesh. Parameters are zero until `groups()` are initialized.
     ShardedModel(sk::Context<Engine>& context, const ModelConfig& config, const sk::DynamicPolicy& policy,
@@ -41,16 +46,25 @@ class ShardedModel {
             logits.emplace_back(context, "logits", logits_shapes<T>(config),
                                 group_options<LogitsGroup<T>>(policy, master, release));
         }
+        if constexpr (decodes) { decoded_ = DecodedBlock<T>(context, config); }
     }
 
     Layer<EmbeddingGroup<T>> embedding;
-    std::vector<Layer<BlockGroup<T>>> blocks;
+    std::vector<Block> blocks;
     Layer<HeadGroup<T>> head;
     std::vector<Layer<LogitsGroup<T>>> logits;  // one where the head is untied, else none
 
     bool tied() const noexcept { return logits.empty(); }
-    sk::Model<Engine, sk::DefaultPrecision<T>> groups() {
-        return sk::Model<Engine, sk::DefaultPrecision<T>>{embedding, blocks, head, logits};
+    auto groups() { return sk::Model{embedding, blocks, head, logits}; }
+    /// Returns the numbers in a block's window, whose codes are decoded where it has codes. One at a time.
+    template <class Window>
+    const auto& numbers(const Window& window) {
+        if constexpr (decodes) {
+            decoded_.decode(window);
+            return decoded_;
+        } else {
+            return window;
+        }
     }
     /// f(layer) for each of them in that order, with its type.
     template <class F>
@@ -60,6 +74,10 @@ class ShardedModel {
         f(head);
         for (auto& untied : logits) { f(untied); }
     }
+
+  private:
+    struct Nothing {};
+    std::conditional_t<decodes, DecodedBlock<T>, Nothing> decoded_{};
 };
 
 }  // namespace train_gpt

@@ -230,6 +230,7 @@ Identity identity_of(const Options& options, std::span<const std::uint8_t> text)
         {"--batch", std::to_string(options.batch)},
         {"--slices", std::to_string(options.slices)},
         {"--dtype", named(dtype_names, options.dtype)},
+        {"--gather", named(gather_names, options.gather)},
         {"--optimizer", named(optimizer_names, options.optimizer)},
         {"--states", named(state_names, options.states)},
         {"--master", named(master_names, options.master)},

@@ -24,6 +24,7 @@ Results train_on(const Job& job) {
 
 Results train(const Job& job) {
     share_processors(job.options);
+    if (job.options.gather != GatherKind::full) { return train_coded(job); }
     switch (job.options.dtype) {
         case Dtype::fp64:
             return train_on<double>(job);

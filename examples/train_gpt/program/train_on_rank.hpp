@@ -117,7 +117,7 @@ int agreed_signal(sk::Context<Engine>& context, const Job& job) {
 }
 
 /// The steps of a run on one rank.
-template <class T, class Engine>
+template <class T, class Engine, class Gather>
 class RankSteps {
   public:
     RankSteps(sk::Context<Engine>& context, const Job& job, const CountedAllocations& counted, Results& results)
@@ -175,7 +175,7 @@ class RankSteps {
         return true;
     }
 
-    Trainer<Engine, T>& trainer() noexcept { return trainer_; }
+    Trainer<Engine, T, Gather>& trainer() noexcept { return trainer_; }
 
   private:
     using Clock = std::chrono::steady_clock;
@@ -286,7 +286,7 @@ class RankSteps {
     const Job& job_;
     const CountedAllocations& counted_;
     Results& results_;
-    Trainer<Engine, T> trainer_;
+    Trainer<Engine, T, Gather> trainer_;
     Clock::time_point start_;
     Clock::time_point together_;  // behind a barrier before the last step
     std::uint64_t allocations_ = 0;
@@ -297,11 +297,11 @@ class RankSteps {
 };
 
 /// Trains on one rank; rank 0 writes `results`, whose vectors have their sizes already.
-template <class T, class Engine>
+template <class T, class Gather = T, class Engine>
 void train_on_rank(sk::Context<Engine>& context, const Job& job, Results& results) {
     const CountedAllocations counted;
     const bool reports = context.rank() == 0;
-    RankSteps<T, Engine> steps(context, job, counted, results);
+    RankSteps<T, Engine, Gather> steps(context, job, counted, results);
     const bool completed = steps.run();
     if (job.options.slices > 0 && completed) {
         const std::uint64_t hash = steps.trainer().hash();

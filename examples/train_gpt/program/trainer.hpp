@@ -46,8 +46,11 @@
 namespace train_gpt {
 
 /// One rank's training run. The source is the same for every engine and element type, the program for every policy.
-template <class Engine, class T>
+/// `Gather`: what gathers of the blocks carry.
+template <class Engine, class T, class Gather = T>
 class Trainer {
+    using Model = ShardedModel<Engine, T, Gather>;
+
   public:
     /// Takes all memory of the run, and reads what the run begins with. Collective over the mesh.
     /// @throws FileError or std::invalid_argument, on every rank, when that cannot be read
@@ -63,7 +66,7 @@ class Trainer {
           model_(context, options_.model, options_.chosen_policy(), options_.master, options_.release),
           groups_(model_.groups()),
           following_(begin(job)),
-          optimizer_(make_optimizer(groups_, options_)),
+          optimizer_(optimizer()),
           links_(context, split_, options_.context,
                  attention_shape(options_.model, split_, split_.local(options_.pass_shape())).keys_values()),
           work_(context, options_.model, split_, split_.local(options_.pass_shape()), links_) {
@@ -264,6 +267,14 @@ class Trainer {
         if (!job.chosen.schedule) { return std::nullopt; }
         return sk::follow(groups_, *job.chosen.schedule);
     }
+    /// Of codes there is AdamW alone, which keeps this program quick to compile.
+    std::unique_ptr<sk::Optimizer<Engine>> optimizer() const {
+        if constexpr (Model::decodes) {
+            return make_adamw<sk::StateFormat::full>(groups_, options_);
+        } else {
+            return make_optimizer(groups_, options_);
+        }
+    }
     void resume(const Start& start) {
         sk::CheckpointState state{groups_, *optimizer_};
         sk::load(context_, start.folder, state, {.names = tensor_names(start.names, options_.model)});
@@ -286,8 +297,8 @@ class Trainer {
     sk::cp::CausalChunks part_;
     typename Engine::Communicator data_ranks_;
     DataOrder data_;
-    ShardedModel<Engine, T> model_;
-    sk::Model<Engine, sk::DefaultPrecision<T>> groups_;
+    Model model_;
+    decltype(std::declval<Model&>().groups()) groups_;
     std::optional<sk::Following<Engine>> following_;
     std::unique_ptr<sk::Optimizer<Engine>> optimizer_;
     EngineLinks<Engine, Arithmetic<T>> links_;
