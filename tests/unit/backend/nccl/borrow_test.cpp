@@ -179,8 +179,9 @@ TEST_CASE("nccl: a split of a lent communicator that ends after its World writes
     REQUIRE(gpu_ranks::first_error(made) == "");
     nccl::Options options = gpu_ranks::impatient();
     options.compare_calls = CompareCalls::each_call;  // the World splits at once
-    CHECK(contains(thrown_message<CommError>([&] { nccl::World world(nccl::Borrow{comms[0]}, options); }),
-                   "not every rank has made this call within 300 ms (ncclCommSplit)"));
+    CHECK(
+        contains(thrown_message<CommError>([&] { nccl::World world(nccl::Borrow{comms[0]}, options); }),
+                 "not every rank has made this call within " + gpu_ranks::after_short_timeout + " (ncclCommSplit)"));
     const auto late = gpu_ranks::each_in_a_thread(2, [&](std::size_t rank) {
         static ncclComm_t out = nullptr;
         if (rank == 1) { ncclCommSplit(comms[1], 0, 1, &out, &config); }

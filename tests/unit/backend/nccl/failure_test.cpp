@@ -63,7 +63,9 @@ TEST_CASE("nccl: an asynchronous error of one rank ends all ranks") {
         });
         check_all_are_comm_errors(outcomes);
         CHECK(contains(outcomes[1].text, "returned 6"));
-        CHECK(contains(outcomes[0].text, "within 300 ms") + contains(outcomes[0].text, "after 300 ms") == 1);
+        CHECK(contains(outcomes[0].text, "within " + gpu_ranks::after_short_timeout) +
+                  contains(outcomes[0].text, "after " + gpu_ranks::after_short_timeout) ==
+              1);
     }
 }
 
@@ -94,7 +96,7 @@ TEST_CASE("nccl: a rank that is gone without a word ends the others after their 
         CHECK(outcomes[2].kind == Kind::planted);
         CHECK(outcomes[0].kind == Kind::comm);
         CHECK(outcomes[1].kind == Kind::comm);
-        CHECK(contains(outcomes[0].text, "300 ms"));
+        CHECK(contains(outcomes[0].text, gpu_ranks::after_short_timeout));
     }
 }
 
@@ -213,7 +215,7 @@ TEST_CASE("nccl: a split that fails on one rank fails on all") {
     check_all_are_comm_errors(outcomes);
     CHECK(contains(outcomes[0].text, "split over world"));
     CHECK(contains(outcomes[0].text, "ncclCommSplit returned 2"));
-    CHECK(contains(outcomes[1].text, "300 ms"));
+    CHECK(contains(outcomes[1].text, gpu_ranks::after_short_timeout));
 }
 
 TEST_CASE("nccl: a rank that cannot connect, or has no memory, fails the World on every rank") {
@@ -237,7 +239,8 @@ TEST_CASE("nccl: a rank that cannot connect, or has no memory, fails the World o
         CHECK(contains(outcomes[1].text, plan.call));
         CHECK(outcomes[0].kind == Kind::comm);
         CHECK(outcomes[2].kind == Kind::comm);
-        CHECK(contains(outcomes[0].text, "not every rank has made this call within 300 ms (ncclCommInitRankConfig)"));
+        CHECK(contains(outcomes[0].text, "not every rank has made this call within " +
+                                             gpu_ranks::after_short_timeout + " (ncclCommInitRankConfig)"));
         standin::Live left = standin::live();
         left.queued = 0;  // a stream that is destroyed still does its work
         CHECK(left == standin::Live{});

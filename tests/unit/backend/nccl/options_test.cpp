@@ -101,7 +101,7 @@ TEST_CASE("nccl: two communicators at once fit on the GPU, or NCCL orders their 
         standin::set_multiprocessors(each.units);
         nccl::Options options = gpu_ranks::patient();
         options.max_ctas = each.max_ctas;
-        if (each.taken == 0) { options.timeout = std::chrono::milliseconds(300); }
+        if (each.taken == 0) { options.timeout = gpu_ranks::short_timeout; }
         int taken = 0;
         const auto outcomes = gpu_ranks::with_world(2, options, [&](const Comm& comm, nccl::World& world) {
             const auto streams = world.streams();

@@ -307,7 +307,8 @@ TEST_CASE("nccl: a rank that dies in a reduction ends the others, whatever gathe
                 throw rank_checks::Planted("gone");
             }
             all_reduce_in_place(comm, ReduceOp::sum, values.span(), streams.reduction, here);
-            expect(contains(thrown_message<CommError>([&] { streams.reduction.synchronize(here); }), "300 ms"),
+            expect(contains(thrown_message<CommError>([&] { streams.reduction.synchronize(here); }),
+                            gpu_ranks::after_short_timeout),
                    "late");
             expect(world.world_group().reductions->comm == nullptr, "aborted");
             if (!survivable) { return; }

@@ -45,7 +45,7 @@ void check_loop_ends(std::size_t launch_queue, const nccl::Options& options, con
     CHECK(standin::hangs() == 0);
     CAPTURE(outcomes[0].text);
     CHECK(outcomes[0].kind == Kind::comm);
-    CHECK(contains(outcomes[0].text, "300 ms"));
+    CHECK(contains(outcomes[0].text, gpu_ranks::after_short_timeout));
 }
 
 /// `kernels` pieces of work, then a sum.
@@ -102,7 +102,7 @@ TEST_CASE("nccl: a host that is away for long is not taken for one that is block
             const auto stream = world.streams().communication;
             for (int i = 0; i < 2; ++i) {
                 all_reduce_in_place(comm, ReduceOp::sum, values.span(), stream);
-                std::this_thread::sleep_for(std::chrono::milliseconds(1000));
+                std::this_thread::sleep_for(3 * gpu_ranks::short_timeout);
             }
             barrier(comm, stream);
             stream.synchronize();

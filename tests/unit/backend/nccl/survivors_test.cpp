@@ -73,7 +73,7 @@ void check_survivors(standin::Pace pace, int version, std::size_t revokes) {
             throw rank_checks::Planted("gone");
         }
         CHECK(contains(thrown_message<CommError>([&] { check_all_reduce<float, float>(reversed, 1000, 1); }),
-                       "300 ms"));
+                       gpu_ranks::after_short_timeout));
         CHECK(comm.native() != nullptr);
         CHECK(reversed.native() == nullptr);
 
@@ -226,7 +226,8 @@ TEST_CASE(
             } else {
                 CHECK_NOTHROW(survive());
             }
-            CHECK(contains(thrown_message<CommError>([&] { barrier(comm, stream); }), "300 ms"));
+            CHECK(
+                contains(thrown_message<CommError>([&] { barrier(comm, stream); }), gpu_ranks::after_short_timeout));
         });
         CHECK(outcomes[0].text == "");
         CHECK(standin::hangs() == 0);
@@ -278,7 +279,8 @@ TEST_CASE("nccl: a survivor that does not come is an error on the others") {
         const nccl::World left(nccl::Survivors{world, lost}, gpu_ranks::impatient());
     });
     CHECK(outcomes[0].kind == Kind::comm);
-    CHECK(contains(outcomes[0].text, "not every rank has made this call within 300 ms (ncclCommShrink)"));
+    CHECK(contains(outcomes[0].text, "not every rank has made this call within " + gpu_ranks::after_short_timeout +
+                                         " (ncclCommShrink)"));
     CHECK(standin::hangs() == 0);
     CHECK(standin::live() == standin::Live{});
 }
