@@ -50,13 +50,21 @@ std::vector<float> train_in_graphs(Rank& rank, const sk::DynamicPolicy& policy, 
     sk::AdamW optimizer{model, {.learning_rate = 0.02}};
     const auto step = [&] {
         sk::Accumulation accumulation{model};
-        { const auto window = layer.unshard(); }
         auto gradients = accumulation.gradients(layer);
-        for (const auto& [name, size] : coded_training::sizes) {
-            float* const to = gradients.view(name).data();
-            paced_ranks::submit(rank.compute_stream(), [to, n = size] {
-                for (std::size_t i = 0; i < n; ++i) { to[i] = coded_training::gradient(i, 1); }
-            });
+        {
+            const auto window = layer.unshard();
+            for (const auto& [name, size] : coded_training::sizes) {
+                float* const to = gradients.view(name).data();
+                const auto shown = window.view(name);
+                const Code* const codes = shown.codes().data();
+                const float* const scales = shown.scales().data();
+                paced_ranks::submit(rank.compute_stream(), [to, codes, scales, n = size] {
+                    for (std::size_t i = 0; i < n; ++i) {
+                        to[i] =
+                            sk::detail::CodeFormat<Code>::decode(codes[i], scales[sk::detail::scale_number<Code>(i)]);
+                    }
+                });
+            }
         }
         accumulation.add(std::move(gradients));
         optimizer.step(std::move(accumulation));
@@ -74,6 +82,7 @@ std::vector<float> train_in_graphs(Rank& rank, const sk::DynamicPolicy& policy, 
     for (int launch = 0; launch < 3; ++launch) {
         if (launch == 1) { layer.load("bias", std::vector<float>(coded_training::sizes[1].second, 300)); }
         again();
+        again();  // of masters whose codes nobody has made since
         show();
     }
     return values;
