@@ -35,7 +35,7 @@ enum class Registration : std::uint8_t {
 enum class CtaPolicy : std::uint8_t {
     by_default,  ///< NCCL decides
     efficiency,  ///< fewer CTAs where little bandwidth is lost; needs NCCL 2.27
-    zero,        ///< none where copy engines can do it, between registered windows; needs NCCL 2.28
+    zero,        ///< gathers by copy engines, without CTAs; needs Registration::windows and NCCL 2.28
 };
 
 /// How a communicator's verbs are captured in CUDA graphs, so that NCCL can leave out what it needs otherwise: see
@@ -205,6 +205,12 @@ inline void require_possible(const Options& options, std::string_view making, So
         throw_invalid_argument(where,
                                "nccl::Options: split_share with survivable, but communicators that share "
                                "cannot be aborted alone");
+    }
+    if (options.cta_policy == CtaPolicy::zero && options.registration != Registration::windows) {
+        throw_invalid_argument(
+            where, "nccl::Options: CtaPolicy::zero with Registration::",
+            options.registration == Registration::none ? "none" : "buffers",
+            ", but NCCL gathers by copy engines only into windows; expected Registration::windows");
     }
 }
 

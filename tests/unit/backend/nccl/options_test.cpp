@@ -129,6 +129,7 @@ TEST_CASE("nccl: policies of CTAs and graphs are NCCL's, where it knows them") {
     nccl::Options options = gpu_ranks::patient();
     options.nvls_ctas = 5;
     options.cta_policy = nccl::CtaPolicy::zero;
+    options.registration = nccl::Registration::windows;
     {
         const nccl::World world(nccl::UniqueId::create(), 1, 0, options);
         const ncclConfig_t configuration = standin::configuration(world.world_group().comm);
@@ -140,6 +141,7 @@ TEST_CASE("nccl: policies of CTAs and graphs are NCCL's, where it knows them") {
     };
     standin::set_nccl_version(22703);
     CHECK(contains(refused(), "CtaPolicy::zero"));
+    options.registration = nccl::Registration::none;
     options.cta_policy = nccl::CtaPolicy::efficiency;
     standin::set_nccl_version(22605);
     CHECK(contains(refused(), "nvls_ctas"));
@@ -148,6 +150,20 @@ TEST_CASE("nccl: policies of CTAs and graphs are NCCL's, where it knows them") {
     options.cta_policy = nccl::CtaPolicy::by_default;
     options.graph_usage = nccl::GraphUsage::one;
     CHECK(contains(refused(), "graph_usage"));
+}
+
+TEST_CASE("nccl: gathers by copy engines without windows are refused, because NCCL would silently take kernels") {
+    gpu_ranks::restart();
+    nccl::Options options = gpu_ranks::patient();
+    options.cta_policy = nccl::CtaPolicy::zero;
+    const auto refused = [&] {
+        return thrown_message<std::invalid_argument>(
+            [&] { const nccl::World world(nccl::UniqueId::create(), 1, 0, options); });
+    };
+    const std::string why = ", but NCCL gathers by copy engines only into windows; expected Registration::windows";
+    CHECK(contains(refused(), "nccl::Options: CtaPolicy::zero with Registration::none" + why));
+    options.registration = nccl::Registration::buffers;
+    CHECK(contains(refused(), "nccl::Options: CtaPolicy::zero with Registration::buffers" + why));
 }
 
 TEST_CASE("nccl: the World's communication stream comes before its compute stream; the user's stay as they are") {
