@@ -72,6 +72,14 @@ WindowPlaces places_of(const ncclComm& comm, Kind kind, const void* send, const 
     return places;
 }
 
+/// Whether NCCL makes a collective by copy engines, on one node whose GPUs reach each other: taskAppend in
+/// enqueue.cc, and from 2.29 on ncclCeAvailable in ce_coll.cc.
+bool takes_copy_engines(const State& s, const ncclComm& comm, const Request& request) {
+    const bool gathers = request.signature.kind == Kind::all_gather && request.clique->members.size() > 1;
+    return gathers && comm.config.CTAPolicy == NCCL_CTA_POLICY_ZERO && request.places.written &&
+           (s.nccl_version >= 22900 || place_of(comm, request.send));
+}
+
 ncclResult_t communicate(const Signature& signature, int peer, const void* send, void* receive, ncclComm_t comm,
                          cudaStream_t stream) {
     return nccl_call(name(signature.kind), [&](State& s, Lock& lock, ThreadState& thread) {
@@ -98,6 +106,7 @@ ncclResult_t communicate(const Signature& signature, int peer, const void* send,
         if (const std::string wrong = check(s, request, device); !wrong.empty()) {
             return refuse(ncclInvalidArgument, wrong);
         }
+        if (takes_copy_engines(s, *comm, request)) { ++s.calls["gathers by copy engines"]; }
         const bool collective = signature.kind != Kind::send && signature.kind != Kind::receive;
         if (collective && signature.count == 0) { return ncclSuccess; }
         ++thread.group_depth;

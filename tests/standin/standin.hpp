@@ -125,7 +125,8 @@ void kill_device_at(int device, std::size_t call);
 /// Whether that has not come to pass.
 bool lives(int device);
 
-/// How often the function of that name was called since reset() or reset_calls(), failed calls included.
+/// How often the function of that name was called since reset() or reset_calls(), failed calls included; of "gathers
+/// by copy engines" how many of NCCL's all-gathers would have been.
 std::size_t calls(std::string_view name);
 void reset_calls();
 

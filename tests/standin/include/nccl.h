@@ -43,6 +43,7 @@ typedef enum {
 #define NCCL_CONFIG_UNDEF_INT INT_MIN
 #define NCCL_CONFIG_UNDEF_PTR NULL
 #define NCCL_SPLIT_NOCOLOR -1
+#define NCCL_CTA_POLICY_ZERO 0x02
 
 typedef struct {
     std::size_t size;

@@ -134,7 +134,7 @@ TEST_CASE("nccl: policies of CTAs and graphs are NCCL's, where it knows them") {
         const nccl::World world(nccl::UniqueId::create(), 1, 0, options);
         const ncclConfig_t configuration = standin::configuration(world.world_group().comm);
         CHECK(configuration.nvlsCTAs == 5);
-        CHECK(configuration.CTAPolicy == 2);  // NCCL_CTA_POLICY_ZERO
+        CHECK(configuration.CTAPolicy == NCCL_CTA_POLICY_ZERO);
     }
     const auto refused = [&] {
         return thrown_message<CommError>([&] { const nccl::World world(nccl::UniqueId::create(), 1, 0, options); });

@@ -16,7 +16,12 @@
 #include <shardkit/optim/adamw.hpp>
 #include <shardkit/param/param.hpp>
 #include <shardkit/param/tensor_list.hpp>
+#include <shardkit/policy/dynamic_policy.hpp>
 #include <shardkit/policy/full_shard.hpp>
+#include <shardkit/policy/hybrid_shard.hpp>
+#include <shardkit/policy/no_shard.hpp>
+#include <shardkit/policy/shard_grad_op.hpp>
+#include <shardkit/policy/shard_optimizer.hpp>
 #include <shardkit/rank/rank.hpp>
 #include <shardkit/sharded/sharded.hpp>
 #include <shardkit/step/accumulation.hpp>
@@ -24,6 +29,7 @@
 
 #include "../../thrown_message.hpp"
 #include "gpu_ranks.hpp"
+#include "small_trainer_runs.hpp"
 
 namespace registration_test {
 
@@ -144,6 +150,33 @@ TEST_CASE("nccl: whatever a rank's own tables hold, verbs find their memory at t
     CHECK(gpu_ranks::first_error(outcomes) == "");
     CHECK(standin::uneven_windows() == std::vector<std::string>{});
     CHECK(standin::windows_left() == 0);
+}
+
+TEST_CASE("nccl: with CtaPolicy::zero every gather of a step may be made by copy engines, under every policy") {
+    const small_trainer::Mesh mesh(4, 1, 1);
+    nccl::Options options;
+    options.registration = nccl::Registration::windows;
+    for (const DynamicPolicy& policy :
+         {DynamicPolicy(NoShard{}), DynamicPolicy(ShardOptimizer{}), DynamicPolicy(ShardGradOp{}),
+          DynamicPolicy(FullShard{}), DynamicPolicy(HybridShard<2>{})}) {
+        CAPTURE(policy.name());
+        // All-gathers of that many steps, and how many of them copy engines may make.
+        const auto gathers = [&](nccl::CtaPolicy cta_policy, std::size_t steps) {
+            options.cta_policy = cta_policy;
+            std::string error;
+            small_trainer::on_nccl<float>(
+                mesh, policy, {.microbatches = 2, .steps = steps}, small_trainer::all_paces[0], error, [] {},
+                options);
+            CHECK(error == "");
+            return std::pair(standin::calls("ncclAllGather"), standin::calls("gathers by copy engines"));
+        };
+        const auto before = gathers(nccl::CtaPolicy::zero, 0);
+        const auto with_steps = gathers(nccl::CtaPolicy::zero, 2);
+        const std::size_t of_steps = with_steps.first - before.first;
+        CHECK((of_steps > 0) == (policy.name() != DynamicPolicy(NoShard{}).name()));
+        CHECK(with_steps.second - before.second == of_steps);
+        CHECK(gathers(nccl::CtaPolicy::by_default, 2) == std::pair(with_steps.first, std::size_t{0}));
+    }
 }
 
 }  // namespace registration_test
