@@ -64,8 +64,13 @@ void check(std::size_t ranks) {
             sk::ReduceOp::tree_sum, ranks, count, [&](std::size_t q) { return &gathered[q * stride]; },
             sk::host::detail::Result<float>{of_host.data()});
     }
-    const std::vector<float> of_device =
-        tree ? added<sk::nccl::detail::AddedAlongTree>(gathered, ranks, count) : of_host;
+    const std::vector<float> of_device = !tree       ? of_host
+                                         : ranks < 8 ? added<sk::nccl::detail::AddedAlongTree>(gathered, ranks, count)
+                                                     : added<sk::nccl::detail::AddedByEights>(gathered, ranks, count);
+    if (ranks == 8 && added<sk::nccl::detail::AddedAlongTree>(gathered, ranks, count) != of_device) {
+        std::puts("the two kernels of 8 ranks differ");
+        std::exit(1);
+    }
     const std::vector<float> of_sum = added<sk::nccl::detail::AddedInOrder>(gathered, ranks, count);
     for (std::size_t i = 0; i < count; ++i) {
         const float expected = tree ? halves<T>(0, ranks, i) : 0;
@@ -81,9 +86,10 @@ void check(std::size_t ranks) {
 }  // namespace
 
 int main() {
-    for (const std::size_t ranks : {2U, 3U, 4U, 7U, 8U, 16U, 32U, 64U}) {
+    for (const std::size_t ranks : {2U, 3U, 4U, 7U, 8U, 16U, 32U, 64U, 1024U}) {
         check<float>(ranks);
         check<sk::bf16>(ranks);
     }
+    check<sk::bf16>(2 * sk::nccl::detail::AddedByEights<sk::bf16, float>::most);
     std::puts("trees are trees");
 }

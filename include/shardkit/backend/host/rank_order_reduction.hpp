@@ -116,7 +116,9 @@ std::size_t sum_tiles(const Summands<T, T>& summands, std::size_t begin, std::si
     for (std::size_t offset = begin; offset < end; offset += Tile::elements) {
         Tile sums;
         sums.load(summands.input(0) + offset);
-        if constexpr (Tree != 0) {
+        if constexpr (Tree == tree_of_eights) {
+            add_eights(sums, summands, offset);
+        } else if constexpr (Tree != 0) {
             add_tree<Tree>(sums, summands, 0, offset);
         } else {
             for (std::size_t q = 1; q < summands.ranks; ++q) { sums.add(summands.input(q) + offset); }
@@ -291,13 +293,14 @@ void reduce_in_rank_order(ReduceOp op, std::size_t ranks, std::size_t count, Inp
         const std::size_t begin = summands.elements_before_line(count);
         reduce_blocks<In, Out>(op, ranks, 0, begin, input_of, results, result_of);
         done = sum_side_by_side<0>(summands, begin, count);
-    } else if (op == ReduceOp::tree_sum && (ranks == 2 || ranks == 4 || ranks == 8) && results <= most) {
+    } else if (op == ReduceOp::tree_sum && ranks > 1 && ranks <= most && results <= most) {
         const Summands<In, Out> summands(ranks, input_of, results, result_of);
         const std::size_t begin = summands.elements_before_line(count);
         reduce_blocks<In, Out>(op, ranks, 0, begin, input_of, results, result_of);
         done = ranks == 2   ? sum_side_by_side<0>(summands, begin, count)
                : ranks == 4 ? sum_side_by_side<4>(summands, begin, count)
-                            : sum_side_by_side<8>(summands, begin, count);
+               : ranks == 8 ? sum_side_by_side<8>(summands, begin, count)
+                            : sum_side_by_side<tree_of_eights>(summands, begin, count);
     }
     reduce_blocks<In, Out>(op, ranks, done, count, input_of, results, result_of);
 }

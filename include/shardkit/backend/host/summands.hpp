@@ -79,4 +79,27 @@ template <std::size_t Ranks, class Sum, class In, class Out>
     }
 }
 
+/// Does the same for 16 to 64 ranks: sums of 8, which join as the digits of a binary counter do.
+template <class Sum, class In, class Out>
+[[gnu::always_inline]] inline void add_eights(Sum& sum, const Summands<In, Out>& summands,
+                                              std::size_t offset) noexcept {
+    static_assert(Summands<In, Out>::most == 64);
+    add_tree<8>(sum, summands, 0, offset);
+    Sum digits[] = {sum, sum, sum};
+    std::size_t depth = 0;
+    for (std::size_t q = 8; q < summands.ranks; q += 8) {
+        digits[depth++] = sum;
+        sum = Sum::of(summands.input(q) + offset);
+        add_tree<8>(sum, summands, q, offset);
+        for (std::size_t number = q / 8; number % 2 == 1; number /= 2) {
+            Sum left = digits[--depth];
+            left.add(sum);
+            sum = left;
+        }
+    }
+}
+
+/// Stands for these ranks where a number of ranks is a template argument.
+inline constexpr std::size_t tree_of_eights = 16;
+
 }  // namespace shardkit::host::detail

@@ -63,20 +63,22 @@ struct RankRows {
     constexpr std::uint64_t indices() const { return (count + lanes - 1) / lanes; }
 
   protected:
+    template <std::size_t Width>
     struct Sums {
-        A lane[lanes];
+        A lane[Width];
 
         constexpr void add(const Sums& other) {
-            for (std::size_t i = 0; i < lanes; ++i) { lane[i] += other.lane[i]; }
+            for (std::size_t i = 0; i < Width; ++i) { lane[i] += other.lane[i]; }
         }
     };
-    constexpr Sums row(std::size_t rank, std::size_t at) const {
-        const auto loaded = gpu::detail::load<lanes>(gathered + rank * row_stride(count) + at);
-        Sums values{};
-        for (std::size_t i = 0; i < lanes; ++i) { values.lane[i] = gpu::detail::converted<A>(loaded.lane[i]); }
+    template <std::size_t Width = lanes>
+    constexpr Sums<Width> row(std::size_t rank, std::size_t at) const {
+        const auto loaded = gpu::detail::load<Width>(gathered + rank * row_stride(count) + at);
+        Sums<Width> values{};
+        for (std::size_t i = 0; i < Width; ++i) { values.lane[i] = gpu::detail::converted<A>(loaded.lane[i]); }
         return values;
     }
-    constexpr void write(const Sums& sums, std::size_t at) const {
+    constexpr void write(const Sums<lanes>& sums, std::size_t at) const {
         constexpr std::size_t wide = std::min(lanes, gpu::detail::lanes_for<Out>);
         if (at + lanes <= count && gpu::detail::elements_past_pack<wide>(output) == 0) {
             for (std::size_t i = 0; i < lanes; i += wide) {
@@ -100,8 +102,8 @@ struct AddedInOrder : RankRows<In, Out> {
         auto sums = this->row(0, at);
         std::size_t q = 1;
         for (; q + 4 <= this->ranks; q += 4) {  // a thread waits for the memory of four ranks at once
-            const typename RankRows<In, Out>::Sums rows[] = {this->row(q, at), this->row(q + 1, at),
-                                                             this->row(q + 2, at), this->row(q + 3, at)};
+            const decltype(sums) rows[] = {this->row(q, at), this->row(q + 1, at), this->row(q + 2, at),
+                                           this->row(q + 3, at)};
             for (const auto& each : rows) { sums.add(each); }
         }
         for (; q < this->ranks; ++q) { sums.add(this->row(q, at)); }
@@ -109,42 +111,98 @@ struct AddedInOrder : RankRows<In, Out> {
     }
 };
 
-/// Adds the ranks' elements along the tree of ReduceOp::tree_sum, for Kernels::for_each_index: up to 8 ranks in
-/// registers, and then the sums of 8, as the digits of a binary counter.
+/// Sums along subtrees of the ranks, in registers.
 template <class In, class Out>
-struct AddedAlongTree : RankRows<In, Out> {
-    using Sums = typename RankRows<In, Out>::Sums;
+struct RankTrees : RankRows<In, Out> {
+    using RankRows<In, Out>::lanes;
+    template <std::size_t Width>
+    using Sums = typename RankRows<In, Out>::template Sums<Width>;
+
+  protected:
+    template <std::size_t Ranks, std::size_t Width = lanes>
+    constexpr Sums<Width> subtree(std::size_t first, std::size_t at) const {
+        if constexpr (Ranks == 1) {
+            return this->template row<Width>(first, at);
+        } else {
+            Sums<Width> sums = subtree<Ranks / 2, Width>(first, at);
+            sums.add(subtree<Ranks / 2, Width>(first + Ranks / 2, at));
+            return sums;
+        }
+    }
+};
+
+/// Adds the elements of up to 8 ranks along the tree of ReduceOp::tree_sum, for Kernels::for_each_index.
+template <class In, class Out>
+struct AddedAlongTree : RankTrees<In, Out> {
+    static constexpr std::size_t most = 8;
 
     constexpr void operator()(std::uint64_t index) const {
         const std::size_t at = static_cast<std::size_t>(index) * this->lanes;
-        this->write(this->ranks == 2   ? subtree<2>(0, at)
-                    : this->ranks == 4 ? subtree<4>(0, at)
-                    : this->ranks == 8 ? subtree<8>(0, at)
-                                       : of_many(at),
+        this->write(this->ranks == 2   ? this->template subtree<2>(0, at)
+                    : this->ranks == 4 ? this->template subtree<4>(0, at)
+                                       : this->template subtree<most>(0, at),
                     at);
+    }
+};
+
+/// Adds the elements of 8 ranks and more along that tree: sums of 8, as the digits of a binary counter, all in
+/// registers. A stack of sums in a thread's own memory would be reserved for every thread that a device can run. The
+/// registers are why fewer ranks have another kernel: they leave room for few threads.
+template <class In, class Out>
+struct AddedByEights : RankTrees<In, Out> {
+    using RankTrees<In, Out>::lanes;
+    template <std::size_t Width>
+    using Sums = typename RankTrees<In, Out>::template Sums<Width>;
+    /// The most ranks of which a thread adds whole loads: as many digits as 64 registers hold.
+    static constexpr std::size_t levels = 256 / sizeof(Sums<lanes>);
+    static constexpr std::size_t most = std::size_t{8} << levels;
+
+    constexpr void operator()(std::uint64_t index) const {
+        const std::size_t at = static_cast<std::size_t>(index) * lanes;
+        if (this->ranks <= most) {
+            this->write(sum<levels, lanes>(at), at);
+        } else {  // element by element, of which the registers hold the digits of any number of ranks
+            for (std::size_t i = at; i < std::min(at + lanes, this->count); ++i) {
+                this->output[i] = static_cast<Out>(sum<28, 1>(i).lane[0]);
+            }
+        }
     }
 
   private:
-    constexpr Sums of_many(std::size_t at) const {
-        Sums finished[33] = {};
-        std::size_t depth = 0;
-        for (std::size_t q = 0; q < this->ranks; q += 8) {
-            finished[depth++] = subtree<8>(q, at);
-            for (std::size_t subtrees = q / 8; subtrees % 2 == 1; subtrees /= 2) {
-                --depth;
-                finished[depth - 1].add(finished[depth]);
+    template <std::size_t Levels, std::size_t Width>
+    constexpr Sums<Width> sum(std::size_t at) const {
+        Sums<Width> digits[Levels] = {};
+        Sums<Width> last = this->template subtree<8, Width>(0, at);
+        for (std::size_t eight = 1; 8 * eight < this->ranks; ++eight) {
+            put<0>(digits, last, eight - 1);
+            last = this->template subtree<8, Width>(8 * eight, at);
+            join<0>(digits, last, eight);
+        }
+        return last;
+    }
+    /// Puts the sum in the place of the lowest digit that is 0. Levels are counted by the compiler, as what a thread
+    /// indexes lies in memory.
+    template <std::size_t Level, std::size_t Levels, std::size_t Width>
+    [[gnu::always_inline]] static constexpr void put(Sums<Width> (&digits)[Levels], const Sums<Width>& sum,
+                                                     std::size_t number) {
+        if constexpr (Level < Levels) {
+            if (number % 2 == 0) {
+                digits[Level] = sum;
+            } else {
+                put<Level + 1>(digits, sum, number / 2);
             }
         }
-        return finished[0];
     }
-    template <std::size_t Ranks>
-    constexpr Sums subtree(std::size_t first, std::size_t at) const {
-        if constexpr (Ranks == 1) {
-            return this->row(first, at);
-        } else {
-            Sums sums = subtree<Ranks / 2>(first, at);
-            sums.add(subtree<Ranks / 2>(first + Ranks / 2, at));
-            return sums;
+    /// Adds the sum to those of all digits below the lowest that is 0.
+    template <std::size_t Level, std::size_t Levels, std::size_t Width>
+    [[gnu::always_inline]] static constexpr void join(const Sums<Width> (&digits)[Levels], Sums<Width>& sum,
+                                                      std::size_t number) {
+        if constexpr (Level < Levels) {
+            if (number % 2 == 0) { return; }
+            Sums<Width> left = digits[Level];
+            left.add(sum);
+            sum = left;
+            join<Level + 1>(digits, sum, number / 2);
         }
     }
 };

@@ -104,8 +104,9 @@ struct KernelsFor {
                       detail::AddedInOrder<Gradient, Reduction>, detail::AddedInOrder<Reduction, Reduction>,
                       detail::AddedInOrder<double, double>, detail::AddedAlongTree<Gradient, Reduction>,
                       detail::AddedAlongTree<Reduction, Reduction>, detail::AddedAlongTree<double, double>,
-                      detail::Extremes<Gradient, Reduction>, detail::Extremes<Reduction, Reduction>,
-                      detail::Extremes<double, double>>;
+                      detail::AddedByEights<Gradient, Reduction>, detail::AddedByEights<Reduction, Reduction>,
+                      detail::AddedByEights<double, double>, detail::Extremes<Gradient, Reduction>,
+                      detail::Extremes<Reduction, Reduction>, detail::Extremes<double, double>>;
 
     using OfCodes = typename decltype(detail::code_launches<Precision>())::type;
 

@@ -196,8 +196,11 @@ struct Reductions {
             if (op == ReduceOp::sum) {
                 const AddedInOrder<In, Out> rows{{staging, call.group.size, own, output + at}};
                 Kernels::for_each_index(stream, rows.indices(), rows);
+            } else if (op == ReduceOp::tree_sum && call.group.size <= AddedAlongTree<In, Out>::most) {
+                const AddedAlongTree<In, Out> rows{{{staging, call.group.size, own, output + at}}};
+                Kernels::for_each_index(stream, rows.indices(), rows);
             } else if (op == ReduceOp::tree_sum) {
-                const AddedAlongTree<In, Out> rows{{staging, call.group.size, own, output + at}};
+                const AddedByEights<In, Out> rows{{{staging, call.group.size, own, output + at}}};
                 Kernels::for_each_index(stream, rows.indices(), rows);
             } else {
                 Kernels::for_each_index(
