@@ -281,10 +281,10 @@ TREE = [
     (SUMMANDS, "the halves not joined", "sum.add(right);", "static_cast<void>(right);"),
     (SUMMANDS, "sums of 8 ranks not joined", "left.add(sum);", "static_cast<void>(left);"),
     (SUMMANDS, "sums of 8 ranks behind the first lost", "add_tree<8>(sum, summands, q, offset);", "static_cast<void>(q);"),
-    (BLOCKS, "tiles of 8 ranks added in rank order", "done = ranks == 2   ? sum_side_by_side<0>(summands, begin, count)\n"
-     "               : ranks == 4 ? sum_side_by_side<4>(summands, begin, count)\n"
-     "               : ranks == 8 ? sum_side_by_side<8>(summands, begin, count)\n"
-     "                            : sum_side_by_side<tree_of_eights>(summands, begin, count);", "done = sum_side_by_side<0>(summands, begin, count);"),
+    (BLOCKS, "tiles of 8 ranks added in rank order", "done = op == ReduceOp::sum || ranks == 2 ? sum_side_by_side<0>(summands, begin, count)\n"
+     "               : ranks == 4                      ? sum_side_by_side<4>(summands, begin, count)\n"
+     "               : ranks == 8                      ? sum_side_by_side<8>(summands, begin, count)\n"
+     "                                                 : sum_side_by_side<tree_of_eights>(summands, begin, count);", "done = sum_side_by_side<0>(summands, begin, count);"),
     (BLOCKS, "a subtree joined with its neighbour's wrong one", "combine_block(stack[depth - 1], stack[depth], size, [](A a, A b) { return add(a, b); });",
      "combine_block(stack[0], stack[depth], size, [](A a, A b) { return add(a, b); });"),
     (COMBINED, "subtrees of 8 not joined", "left.add(sum);", "left = sum;"),

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <limits>
 #include <map>
 #include <span>
@@ -46,6 +47,18 @@ const auto at_once = [](const auto& stream, const auto& work) { stream.submit(wo
 
 bool divides(std::size_t ranks, const sk::DynamicPolicy& policy) {
     return ranks % 2 == 0 || policy.name() != sk::HybridShard<2>::name;
+}
+/// Calls check(ranks, policy) for each of the policies, on those numbers of ranks that it has.
+template <class Check>
+void each_run(std::initializer_list<std::size_t> numbers, const Check& check) {
+    for (const sk::DynamicPolicy& policy : coded_training::policies) {
+        for (const std::size_t ranks : numbers) {
+            if (!divides(ranks, policy)) { continue; }
+            CAPTURE(ranks);
+            CAPTURE(std::string(policy.name()));
+            check(ranks, policy);
+        }
+    }
 }
 
 /// What a window must show of these masters, by the definition of the formats in fp64: each number within its bound,
@@ -108,16 +121,10 @@ template <class Code>
 void check_every_mesh() {
     const std::vector<float> expected = coded_training::expected<Code>();
     CHECK(std::any_of(expected.begin(), expected.end(), [](float value) { return value != 0; }));
-    for (const std::size_t ranks : {1U, 2U, 3U, 5U, 8U}) {
-        for (const sk::DynamicPolicy& policy : coded_training::policies) {
-            if (!divides(ranks, policy)) { continue; }
-            CAPTURE(ranks);
-            CAPTURE(std::string(policy.name()));
-            sk::threads::run(Mesh(ranks, 1, 1), [&](auto& rank) {
-                CHECK(coded_training::train<Code>(rank, policy, at_once) == expected);
-            });
-        }
-    }
+    each_run({1, 2, 3, 5, 8}, [&](std::size_t ranks, const sk::DynamicPolicy& policy) {
+        sk::threads::run(Mesh(ranks, 1, 1),
+                         [&](auto& rank) { CHECK(coded_training::train<Code>(rank, policy, at_once) == expected); });
+    });
 }
 
 template <class Code>
@@ -305,33 +312,21 @@ TEST_CASE("codes train to the same bits on every mesh and policy") {
 }
 
 TEST_CASE("codes and scales belong to the masters behind every kind of write") {
-    for (const sk::DynamicPolicy& policy : coded_training::policies) {
-        for (const std::size_t ranks : {1U, 2U, 3U}) {
-            if (!divides(ranks, policy)) { continue; }
-            CAPTURE(ranks);
-            CAPTURE(std::string(policy.name()));
-            check_writes<sk::e4m3>(ranks, policy);
-            check_writes<sk::block_int8>(ranks, policy);
-        }
-    }
+    each_run({1, 2, 3}, [](std::size_t ranks, const sk::DynamicPolicy& policy) {
+        check_writes<sk::e4m3>(ranks, policy);
+        check_writes<sk::block_int8>(ranks, policy);
+    });
 }
 
 TEST_CASE("the update finds the largest masters, and makes the codes of blocks") {
-    for (const sk::DynamicPolicy& policy : coded_training::policies) {
-        for (const std::size_t ranks : {1U, 3U}) {
-            if (!divides(ranks, policy)) { continue; }
-            CAPTURE(ranks);
-            CAPTURE(std::string(policy.name()));
-            check_found_by_update<sk::e4m3>(ranks, policy);
-            check_found_by_update<sk::block_int8>(ranks, policy);
-        }
-    }
+    each_run({1, 3}, [](std::size_t ranks, const sk::DynamicPolicy& policy) {
+        check_found_by_update<sk::e4m3>(ranks, policy);
+        check_found_by_update<sk::block_int8>(ranks, policy);
+    });
 }
 
 TEST_CASE("codes belong to the masters behind rules that share a group, whichever is the last") {
     const auto check = []<class Code>(Code, std::size_t ranks, const sk::DynamicPolicy& policy) {
-        CAPTURE(ranks);
-        CAPTURE(std::string(policy.name()));
         sk::threads::run(Mesh(ranks, 1, 1), [&](auto& rank) {
             Layer<Code> layer(rank, "layer", coded_training::tensors(), {policy});
             layer.initialize([](auto, auto, auto i) { return coded_training::initial(i); });
@@ -354,13 +349,10 @@ TEST_CASE("codes belong to the masters behind rules that share a group, whicheve
             }
         });
     };
-    for (const sk::DynamicPolicy& policy : coded_training::policies) {
-        for (const std::size_t ranks : {1U, 3U}) {
-            if (!divides(ranks, policy)) { continue; }
-            check(sk::e4m3{}, ranks, policy);
-            check(sk::block_int8{}, ranks, policy);
-        }
-    }
+    each_run({1, 3}, [&](std::size_t ranks, const sk::DynamicPolicy& policy) {
+        check(sk::e4m3{}, ranks, policy);
+        check(sk::block_int8{}, ranks, policy);
+    });
 }
 
 TEST_CASE("an infinite or NaN master makes all values NaN that share its scale") {
@@ -385,13 +377,10 @@ TEST_CASE("parameters that are split over tp have a scale for each part, and are
 }
 
 TEST_CASE("a plan counts one byte an element, and the scales") {
-    for (const sk::DynamicPolicy& policy : coded_training::policies) {
-        for (const std::size_t ranks : {1U, 2U, 3U}) {
-            if (!divides(ranks, policy)) { continue; }
-            check_plan<sk::e4m3>(ranks, policy);
-            check_plan<sk::block_int8>(ranks, policy);
-        }
-    }
+    each_run({1, 2, 3}, [](std::size_t ranks, const sk::DynamicPolicy& policy) {
+        check_plan<sk::e4m3>(ranks, policy);
+        check_plan<sk::block_int8>(ranks, policy);
+    });
     const auto describe = []<class Precision, class Policy>(Precision, Policy) {
         return sk::describe_group<List, Policy, Precision>("layer", coded_training::tensors(),
                                                            sk::DeviceMesh<4>{}.grid());

@@ -288,19 +288,14 @@ void reduce_in_rank_order(ReduceOp op, std::size_t ranks, std::size_t count, Inp
                           ResultOf result_of) noexcept {
     std::size_t done = 0;
     constexpr std::size_t most = Summands<In, Out>::most;
-    if (op == ReduceOp::sum && ranks > 1 && ranks <= most && results <= most) {
+    if ((op == ReduceOp::sum || op == ReduceOp::tree_sum) && ranks > 1 && ranks <= most && results <= most) {
         const Summands<In, Out> summands(ranks, input_of, results, result_of);
         const std::size_t begin = summands.elements_before_line(count);
         reduce_blocks<In, Out>(op, ranks, 0, begin, input_of, results, result_of);
-        done = sum_side_by_side<0>(summands, begin, count);
-    } else if (op == ReduceOp::tree_sum && ranks > 1 && ranks <= most && results <= most) {
-        const Summands<In, Out> summands(ranks, input_of, results, result_of);
-        const std::size_t begin = summands.elements_before_line(count);
-        reduce_blocks<In, Out>(op, ranks, 0, begin, input_of, results, result_of);
-        done = ranks == 2   ? sum_side_by_side<0>(summands, begin, count)
-               : ranks == 4 ? sum_side_by_side<4>(summands, begin, count)
-               : ranks == 8 ? sum_side_by_side<8>(summands, begin, count)
-                            : sum_side_by_side<tree_of_eights>(summands, begin, count);
+        done = op == ReduceOp::sum || ranks == 2 ? sum_side_by_side<0>(summands, begin, count)
+               : ranks == 4                      ? sum_side_by_side<4>(summands, begin, count)
+               : ranks == 8                      ? sum_side_by_side<8>(summands, begin, count)
+                                                 : sum_side_by_side<tree_of_eights>(summands, begin, count);
     }
     reduce_blocks<In, Out>(op, ranks, done, count, input_of, results, result_of);
 }

@@ -193,15 +193,14 @@ struct Reductions {
         void narrow(const gpu::TimelineRef& stream, In* staging, std::size_t at, std::size_t size) const {
             const std::size_t own = part(call.group.rank, at, size).size();
             if (own == 0) { return; }
+            const RankRows<In, Out> rows{staging, call.group.size, own, output + at};
+            const auto add = [&](const auto& added) { Kernels::for_each_index(stream, rows.indices(), added); };
             if (op == ReduceOp::sum) {
-                const AddedInOrder<In, Out> rows{{staging, call.group.size, own, output + at}};
-                Kernels::for_each_index(stream, rows.indices(), rows);
-            } else if (op == ReduceOp::tree_sum && call.group.size <= AddedAlongTree<In, Out>::most) {
-                const AddedAlongTree<In, Out> rows{{{staging, call.group.size, own, output + at}}};
-                Kernels::for_each_index(stream, rows.indices(), rows);
+                add(AddedInOrder<In, Out>{rows});
+            } else if (op == ReduceOp::tree_sum && rows.ranks <= AddedAlongTree<In, Out>::most) {
+                add(AddedAlongTree<In, Out>{{rows}});
             } else if (op == ReduceOp::tree_sum) {
-                const AddedByEights<In, Out> rows{{{staging, call.group.size, own, output + at}}};
-                Kernels::for_each_index(stream, rows.indices(), rows);
+                add(AddedByEights<In, Out>{{rows}});
             } else {
                 Kernels::for_each_index(
                     stream, own, Extremes<In, Out>{op, staging, call.group.size, row_stride(own), output + at});
