@@ -172,9 +172,9 @@ REFERENCE = "docs/reference.md"
 REFERENCE_HEAD = """# Reference
 
 Every public name, with the header that has it: what stands in namespace `shardkit` and the namespaces in it, but for
-those called `detail`. Rooms are in the order of [architecture](architecture.md); `shardkit::` is left out. The docstring
-in the header says the rest. `tests/tree/check.py write-reference .` makes this page out of the headers, and a test
-compares.
+those called `detail`. A name's namespace says who needs it. Rooms are in the order of
+[architecture](architecture.md#rooms); `shardkit::` is left out. The docstring in the header says the rest.
+`tests/tree/check.py write-reference .` makes this page out of the headers, and a test compares.
 """
 
 
@@ -182,17 +182,38 @@ def code_headers(root):
     return [file for file in library_files(root) if file.endswith((".hpp", ".cuh"))]
 
 
+# Who needs the names of a namespace; a trainer needs those of all others.
+TRAINER = "For who writes a trainer"
+READERS = {"rules": "For who writes an optimizer or a policy", "engine": "For who writes an engine",
+           "host": "For who writes an engine"}
+
+
+def reader_of(name):
+    return READERS.get(name.name.split("::")[0], TRAINER)
+
+
 def reference_of(root, names):
-    rooms = {}
-    for name in names:
-        rooms.setdefault(room_of(name.header), []).append(name)
     text = REFERENCE_HEAD
-    for room in [room for room in listed_rooms(root) if room in rooms]:
-        text += f"\n## {room}\n\n| name | | header |\n| --- | --- | --- |\n"
-        for name in sorted(rooms[room], key=lambda name: (name.header, name.line)):
-            sentence = name.sentence.replace("|", "\\|")
-            text += f"| `{name.name}` | {sentence} | `{name.header.removeprefix('shardkit/')}` |\n"
+    for reader in dict.fromkeys([TRAINER, *READERS.values()]):
+        rooms = {}
+        for name in (name for name in names if reader_of(name) == reader):
+            rooms.setdefault(room_of(name.header), []).append(name)
+        text += f"\n## {reader}\n" if rooms else ""
+        for room in [room for room in listed_rooms(root) if room in rooms]:
+            text += f"\n### {room}\n\n| name | | header |\n| --- | --- | --- |\n"
+            for name in sorted(rooms[room], key=lambda name: (name.header, name.line)):
+                sentence = name.sentence.replace("|", "\\|")
+                text += f"| `{name.name}` | {sentence} | `{name.header.removeprefix('shardkit/')}` |\n"
     return text
+
+
+def with_sections(lines):
+    """(section, line) of each line of a page."""
+    title, found = "its head", []
+    for line in lines:
+        title = line.removeprefix("## ") if line.startswith("## ") else title
+        found.append((title, line))
+    return found
 
 
 def check_reference(root):
@@ -202,13 +223,14 @@ def check_reference(root):
         if not name.sentence:
             yield f"include/{name.header}:{name.line}: {name.name} is public and has no docstring with a first sentence"
     path = root / REFERENCE
-    written = lines_of(path) if path.exists() else []
-    expected = reference_of(root, names).splitlines()
-    for line in [line for line in written if line not in set(expected)]:
-        yield f"{REFERENCE} says what the headers do not say: {line}"
-    for line in [line for line in expected if line not in set(written)]:
-        yield f"{REFERENCE} lacks: {line}"
-    if written != expected and set(written) == set(expected):
+    written = with_sections(lines_of(path) if path.exists() else [])
+    expected = with_sections(reference_of(root, names).splitlines())
+    told, said = set(written), set(expected)
+    for title, line in [pair for pair in written if pair not in said]:
+        yield f"{REFERENCE}, {title}: says what the headers do not say: {line}"
+    for title, line in [pair for pair in expected if pair not in told]:
+        yield f"{REFERENCE}, {title}: lacks {line}"
+    if written != expected and told == said:
         yield f"{REFERENCE} has lines twice or in another order"
 
 
