@@ -57,21 +57,26 @@ std::vector<float> train(bool scheduled) {
             for (int i = 0; i < 4; ++i) { step(); }
         } else {
             const auto groups = sk::describe_groups(trainer.model);
-            const sk::Schedule recorded = sk::record(trainer.model, step);
-            const sk::Schedule better = sk::prefetch(
-                sk::keep_gathered(recorded, groups, sk::peak(recorded, groups) + sk::ByteCount(64 * 64 * 4)), groups);
+            const sk::Schedule recorded = sk::schedule::record(trainer.model, step);
+            const sk::Schedule better = sk::schedule::prefetch(
+                sk::schedule::keep_gathered(recorded, groups,
+                                            sk::schedule::peak(recorded, groups) + sk::ByteCount(64 * 64 * 4)),
+                groups);
             if (rank.rank() == 0) {
                 // A gather or a reduction takes 0.3 ms here, a forward pass 0.4 ms and a backward pass 0.8 ms.
-                const std::vector<sk::GroupSeconds> seconds(3, {0.4e-3, 0.8e-3, 0});
-                const sk::StepCosts costs{seconds, {sk::TimeModel::links({0, 3 * 64 * 64 / 0.3e-3})}};
-                const auto time = [&](const sk::Schedule& s) { return sk::simulate(s, groups, rank.grid(), costs); };
-                std::printf("as recorded:\n%s", sk::schedule_table(recorded, groups).c_str());
-                std::printf("better:\n%s", sk::schedule_table(better, groups).c_str());
-                std::printf(
-                    "what changed:\n%s",
-                    sk::diff_table(sk::diff(recorded, better, groups), groups, time(recorded), time(better)).c_str());
+                const std::vector<sk::schedule::GroupSeconds> seconds(3, {0.4e-3, 0.8e-3, 0});
+                const sk::schedule::StepCosts costs{seconds, {sk::TimeModel::links({0, 3 * 64 * 64 / 0.3e-3})}};
+                const auto time = [&](const sk::Schedule& s) {
+                    return sk::schedule::simulate(s, groups, rank.grid(), costs);
+                };
+                std::printf("as recorded:\n%s", sk::schedule::table(recorded, groups).c_str());
+                std::printf("better:\n%s", sk::schedule::table(better, groups).c_str());
+                std::printf("what changed:\n%s",
+                            sk::schedule::diff_table(sk::schedule::diff(recorded, better, groups), groups,
+                                                     time(recorded), time(better))
+                                .c_str());
             }
-            const auto following = sk::follow(trainer.model, better);  // the one line
+            const auto following = sk::schedule::follow(trainer.model, better);  // the one line
             for (int i = 1; i < 4; ++i) { step(); }
         }
         trainer.layers.back().read_full_on(0, Weight{}, std::span(weights).first(rank.rank() == 0 ? 64 * 64 : 0));

@@ -85,9 +85,9 @@ struct Training {
           state(make_state()) {}
     auto make_state() {
         if constexpr (Optimizer::scales) {
-            return sk::CheckpointState{groups, optimizer, loss_scale};
+            return sk::checkpoint::State{groups, optimizer, loss_scale};
         } else {
-            return sk::CheckpointState{groups, optimizer};
+            return sk::checkpoint::State{groups, optimizer};
         }
     }
     /// One rank's: values that all differ, and a step.
@@ -144,7 +144,7 @@ struct Training {
     sk::Model<Engine, typename Layer::Precision> groups;
     decltype(Optimizer::make(std::declval<sk::Model<Engine, typename Layer::Precision>&>())) optimizer;
     sk::LossScale<Engine> loss_scale;
-    sk::CheckpointState<Engine> state;
+    sk::checkpoint::State<Engine> state;
 };
 
 /// All meshes of so many ranks.
@@ -167,14 +167,14 @@ inline std::vector<sk::DynamicPolicy> policies(const Mesh& mesh) {
 
 /// Saves what one rank has begun with as the first step in `folder`; the parameters' values by name.
 template <class T, class Optimizer>
-std::map<std::string, std::vector<T>> save_first(const std::string& folder, sk::FileCalls& files) {
+std::map<std::string, std::vector<T>> save_first(const std::string& folder, sk::checkpoint::FileCalls& files) {
     sk::self::run(sk::DeviceMesh<1>{}, [&](auto& rank) {
         Training<sk::self::Engine, T, Optimizer> training(rank, sk::DynamicPolicy(sk::NoShard{}));
         training.begin();
-        sk::save(rank, folder, 1, training.state, {.files = &files});
+        sk::checkpoint::save(rank, folder, 1, training.state, {.files = &files});
     });
     std::map<std::string, std::vector<T>> values;
-    const sk::SafetensorsFile model(folder + "/step-00000001/model.safetensors");
+    const sk::safetensors::File model(folder + "/step-00000001/model.safetensors");
     for (const auto& tensor : model.tensors()) { values[tensor.name] = model.template read<T>(tensor.name); }
     return values;
 }
@@ -182,11 +182,11 @@ std::map<std::string, std::vector<T>> save_first(const std::string& folder, sk::
 /// Loads the step in `from`, and saves what it has then in `to`.
 template <class T, class Optimizer, class Rank>
 void load_and_save(Rank& rank, const sk::DynamicPolicy& policy, const std::map<std::string, std::vector<T>>& values,
-                   const std::string& from, const std::string& to, sk::FileCalls& files) {
+                   const std::string& from, const std::string& to, sk::checkpoint::FileCalls& files) {
     Training<sk::EngineOf<Rank>, T, Optimizer> training(rank, policy);
-    sk::load(rank, from + "/step-00000001", training.state, {.files = &files});
+    sk::checkpoint::load(rank, from + "/step-00000001", training.state, {.files = &files});
     training.require_values(values);
-    sk::save(rank, to, 1, training.state, {.files = &files});
+    sk::checkpoint::save(rank, to, 1, training.state, {.files = &files});
 }
 
 }  // namespace checkpoint_training

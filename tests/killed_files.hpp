@@ -16,7 +16,7 @@
 namespace killed_files {
 
 /// Ends its process after call number `last` of those that change something.
-class Killed : public shardkit::PosixFiles {
+class Killed : public shardkit::checkpoint::PosixFiles {
   public:
     explicit Killed(std::size_t last) : left_(last + 1) {}
     int make_folder(const std::string& path) override { return then(PosixFiles::make_folder(path)); }

@@ -13,7 +13,7 @@
 namespace benchmarks::checkpoints {
 
 /// The machine's file system, whose bytes are counted, and which may leave them in the page cache.
-class CountedFiles : public shardkit::PosixFiles {
+class CountedFiles : public shardkit::checkpoint::PosixFiles {
   public:
     explicit CountedFiles(bool to_disk) : to_disk_(to_disk) {}
 

@@ -59,9 +59,9 @@ class Model {
         }
         return sum;
     }
-    shardkit::CheckpointState<Engine>& state() { return state_; }
+    shardkit::checkpoint::State<Engine>& state() { return state_; }
     /// Without the optimizer.
-    shardkit::CheckpointState<Engine> parameters_alone() { return shardkit::CheckpointState{groups()}; }
+    shardkit::checkpoint::State<Engine> parameters_alone() { return shardkit::checkpoint::State{groups()}; }
 
   private:
     static std::vector<Layer> make(shardkit::Context<Engine>& context, const shardkit::DynamicPolicy& policy,
@@ -82,7 +82,7 @@ class Model {
 
     std::vector<Layer> layers_;
     shardkit::AdamW<Engine> optimizer_;
-    shardkit::CheckpointState<Engine> state_;
+    shardkit::checkpoint::State<Engine> state_;
 };
 
 }  // namespace benchmarks::checkpoints

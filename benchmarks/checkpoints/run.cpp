@@ -126,10 +126,10 @@ class RankRun {
     static constexpr std::size_t timings = 12;
 
     void save(const std::string& name, CountedFiles& files) {
-        shardkit::save(context_, folder_.of(name), 1, model_.state(), {.files = &files});
+        shardkit::checkpoint::save(context_, folder_.of(name), 1, model_.state(), {.files = &files});
     }
     void load(const std::string& name, CountedFiles& files) {
-        shardkit::load(context_, folder_.of(name) + "/step-00000001", model_.state(), {.files = &files});
+        shardkit::checkpoint::load(context_, folder_.of(name) + "/step-00000001", model_.state(), {.files = &files});
     }
     /// On rank 0; the others wait.
     void alone(const std::function<void()>& work) {
@@ -175,13 +175,13 @@ class RankRun {
         Model<Engine> other(context_, options_.chosen_policy(), options_.elements);
         const std::string kept = folder_.of("kept") + "/step-00000001";
         counted(measured_.collectives_load, measured_.extra_memory_load,
-                [&] { shardkit::load(context_, kept, other.state(), {.files = &disk_}); });
+                [&] { shardkit::checkpoint::load(context_, kept, other.state(), {.files = &disk_}); });
         alone([&] {
             measured_.bytes_written = disk_.written;
             measured_.bytes_read = disk_.was_read;
             measured_.state_bytes = model_.numel() * 12;
         });
-        shardkit::save(context_, folder_.of("again"), 1, other.state(), {.files = &cached_});
+        shardkit::checkpoint::save(context_, folder_.of("again"), 1, other.state(), {.files = &cached_});
         alone([&] { measured_.wrong = different_bytes(kept, folder_.of("again") + "/step-00000001"); });
         remove("again");
     }
@@ -210,10 +210,10 @@ class RankRun {
             first, [&] { timed_save(2, cached_); }, [&] { plain(3, false, unseen); });
         in_turn(
             first, [&] { plain(10, false, digested); }, [&] { plain(11, false, unseen); });
-        std::unique_ptr<shardkit::PendingSave> pending;
+        std::unique_ptr<shardkit::checkpoint::PendingSave> pending;
         t[4] = timed(context_, [&] {
-            pending = std::make_unique<shardkit::PendingSave>(
-                shardkit::begin_save(context_, folder_.of("timed"), 1, model_.state(), {.files = &cached_}));
+            pending = std::make_unique<shardkit::checkpoint::PendingSave>(shardkit::checkpoint::begin_save(
+                context_, folder_.of("timed"), 1, model_.state(), {.files = &cached_}));
         });
         t[5] = timed(context_, [&] { std::move(*pending).commit(); });
         remove("timed");

@@ -83,13 +83,13 @@ class Rank {
         const Command& command = shared_.command;
         const std::string& verb = command.front();
         if (verb == "save") {
-            return world_seconds_of(context_,
-                                    [&] { shardkit::save(context_, word_at(command, 3), 1, state(), options()); });
+            return world_seconds_of(
+                context_, [&] { shardkit::checkpoint::save(context_, word_at(command, 3), 1, state(), options()); });
         }
         if (verb == "begin_save" && !pending_) {
             return world_seconds_of(context_, [&] {
-                pending_ = std::make_unique<shardkit::PendingSave>(
-                    shardkit::begin_save(context_, word_at(command, 3), 1, state(), options()));
+                pending_ = std::make_unique<shardkit::checkpoint::PendingSave>(
+                    shardkit::checkpoint::begin_save(context_, word_at(command, 3), 1, state(), options()));
             });
         }
         if (verb == "commit" && pending_) {
@@ -99,29 +99,30 @@ class Rank {
         }
         if (verb == "load") {
             return world_seconds_of(context_, [&] {
-                shardkit::load(context_, word_at(command, 3), state(), {.files = &shared_.files()});
+                shardkit::checkpoint::load(context_, word_at(command, 3), state(), {.files = &shared_.files()});
             });
         }
         if (verb == "again") {
             Model other(context_, checkpoints::Options{}.chosen_policy(), elements_);
-            shardkit::load(context_, word_at(command, 1), other.state(), {.files = shared_.cached.get()});
-            shardkit::save(context_, word_at(command, 2), 1, other.state(), {.files = shared_.cached.get()});
+            shardkit::checkpoint::load(context_, word_at(command, 1), other.state(), {.files = shared_.cached.get()});
+            shardkit::checkpoint::save(context_, word_at(command, 2), 1, other.state(),
+                                       {.files = shared_.cached.get()});
             return std::nullopt;
         }
         throw std::invalid_argument("command '" + verb +
                                     "': expected save, begin_save and then commit, load, again or quit");
     }
-    shardkit::CheckpointState<Engine>& state() {
+    shardkit::checkpoint::State<Engine>& state() {
         return shared_.one_of("state", "model", 2) ? model_.state() : parameters_;
     }
-    shardkit::SaveOptions options() const { return {.files = &shared_.files()}; }
+    shardkit::checkpoint::SaveOptions options() const { return {.files = &shared_.files()}; }
 
     Context& context_;
     Shared& shared_;
     std::uint64_t elements_;
     Model model_;
-    shardkit::CheckpointState<Engine> parameters_;
-    std::unique_ptr<shardkit::PendingSave> pending_;
+    shardkit::checkpoint::State<Engine> parameters_;
+    std::unique_ptr<shardkit::checkpoint::PendingSave> pending_;
 };
 
 }  // namespace

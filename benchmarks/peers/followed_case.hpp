@@ -32,14 +32,14 @@ class FollowedCase final : public OverheadCase {
   public:
     FollowedCase(shardkit::Context<Engine>& context, std::size_t n, bool improved)
         : followed_(context, n), plain_(context, n) {
-        shardkit::Schedule schedule = shardkit::record(followed_.model, [&] { followed_.step(); });
+        shardkit::Schedule schedule = shardkit::schedule::record(followed_.model, [&] { followed_.step(); });
         if (improved) {
             const auto groups = shardkit::describe_groups(followed_.model);
-            schedule = shardkit::overlap_reductions(shardkit::prefetch(schedule, groups), groups);
+            schedule = shardkit::schedule::overlap_reductions(shardkit::schedule::prefetch(schedule, groups), groups);
         }
         plain_.step();
         operations_ = schedule.size();
-        following_.emplace(shardkit::follow(followed_.model, schedule));
+        following_.emplace(shardkit::schedule::follow(followed_.model, schedule));
     }
     std::size_t verbs() const override { return operations_; }
     void wrapped(std::size_t times) override {
@@ -112,7 +112,7 @@ class FollowedCase final : public OverheadCase {
     Model followed_;
     Model plain_;
     std::size_t operations_ = 0;
-    std::optional<shardkit::Following<Engine>> following_;
+    std::optional<shardkit::schedule::Following<Engine>> following_;
 };
 
 }  // namespace benchmarks::peers

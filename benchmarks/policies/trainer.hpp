@@ -86,14 +86,14 @@ class Trainer {
         if (!schedule_) { return; }
         const AccountScope counts(account_);
         following_.reset();
-        following_.emplace(shardkit::follow(shardkit::Model{groups_}, *schedule_));
+        following_.emplace(shardkit::schedule::follow(shardkit::Model{groups_}, *schedule_));
         account_->peak = account_->current;
     }
     bool follows() const noexcept { return schedule_.has_value(); }
     /// Times that each group is gathered in a step that follows the schedule.
     std::vector<std::size_t> gathers() const {
         std::vector<std::size_t> times(groups_.size());
-        for (const shardkit::Op& op : schedule_->ops()) {
+        for (const shardkit::schedule::Op& op : schedule_->ops()) {
             times[op.group] += op.act == shardkit::Act::gather ? 1 : 0;
         }
         return times;
@@ -103,13 +103,14 @@ class Trainer {
     double simulated(double compute, const shardkit::TimeModel::Links& links) {
         const auto groups = shardkit::describe_groups(shardkit::Model{groups_});
         const auto seconds = group_seconds(std::max(0.0, compute - options_->busy_seconds()));
-        using shardkit::CommunicationLanes;
+        using shardkit::schedule::CommunicationLanes;
         // Threads that communicate need a processor.
         const bool spare = options_->work_elsewhere || options_->spare_processor(context_.grid().size());
         const bool beside = options_->overlaps(choice_) && spare;
         const auto lanes = beside ? CommunicationLanes::two : CommunicationLanes::in_compute;
         const shardkit::Schedule step = schedule_ ? *schedule_ : by_hand(dry_step(groups), groups);
-        return shardkit::simulate(shardkit::on_lanes(step, lanes), groups, context_.grid(), costs(seconds, links))
+        return shardkit::schedule::simulate(shardkit::schedule::on_lanes(step, lanes), groups, context_.grid(),
+                                            costs(seconds, links))
             .seconds;
     }
 
@@ -172,9 +173,10 @@ class Trainer {
     std::size_t peak_bytes() const { return account_->peak; }
     shardkit::Plan plan() {
         if (schedule_) {
-            return shardkit::plan(*schedule_, shardkit::describe_groups(shardkit::Model{groups_}), context_.grid(),
-                                  {.optimizer_states = options_->optimizer_states(),
-                                   .engine = shardkit::detail::engine_traits<Engine>()});
+            return shardkit::schedule::plan(*schedule_, shardkit::describe_groups(shardkit::Model{groups_}),
+                                            context_.grid(),
+                                            {.optimizer_states = options_->optimizer_states(),
+                                             .engine = shardkit::detail::engine_traits<Engine>()});
         }
         return shardkit::plan(shardkit::Model{groups_}, {.microbatches = options_->microbatches,
                                                          .in_flight = options_->in_flight(choice_),
@@ -185,8 +187,8 @@ class Trainer {
     using Groups = std::span<const shardkit::GroupDescription>;
 
     /// Of each group's busy work, and its part of so many seconds for updates.
-    std::vector<shardkit::GroupSeconds> group_seconds(double updates) const {
-        std::vector<shardkit::GroupSeconds> seconds;
+    std::vector<shardkit::schedule::GroupSeconds> group_seconds(double updates) const {
+        std::vector<shardkit::schedule::GroupSeconds> seconds;
         for (std::size_t g = 0; g < options_->groups.size(); ++g) {
             const double forward = options_->forward_seconds(g);
             seconds.push_back(
@@ -195,13 +197,13 @@ class Trainer {
         }
         return seconds;
     }
-    static shardkit::StepCosts costs(std::span<const shardkit::GroupSeconds> seconds,
-                                     const shardkit::TimeModel::Links& links) {
+    static shardkit::schedule::StepCosts costs(std::span<const shardkit::schedule::GroupSeconds> seconds,
+                                               const shardkit::TimeModel::Links& links) {
         return {seconds, {links, links, 0}, shardkit::detail::engine_traits<Engine>()};
     }
     /// The step as run_step makes it.
     shardkit::Schedule dry_step(Groups groups) const {
-        shardkit::DryStep step(groups, options_->microbatches);
+        shardkit::schedule::DryStep step(groups, options_->microbatches);
         for (std::size_t m = 0; m < options_->microbatches; ++m) {
             for (std::size_t g = 0; g < groups.size(); ++g) { step.unshard(g).reshard(g); }
             for (std::size_t g = groups.size(); g-- > 0;) { step.unshard(g).gradients(g).add(g).reshard(g); }
@@ -212,27 +214,29 @@ class Trainer {
     bool prefetches() const noexcept { return options_->prefetches(choice_); }
     /// What a trainer that begins windows ahead does: groups that are alike take turns in two gradient buffers, too.
     shardkit::Schedule by_hand(const shardkit::Schedule& step, Groups groups) const {
-        return prefetches() ? shardkit::overlap_reductions(shardkit::prefetch(step, groups, 1), groups) : step;
+        return prefetches()
+                   ? shardkit::schedule::overlap_reductions(shardkit::schedule::prefetch(step, groups, 1), groups)
+                   : step;
     }
     /// Without links communication counts as taking no time.
     shardkit::Schedule made(const shardkit::TimeModel::Links* links) {
         const auto groups = shardkit::describe_groups(shardkit::Model{groups_});
         shardkit::Schedule step = dry_step(groups);
-        if (choice_.reduces_last) { step = shardkit::reduce_last(step, groups); }
+        if (choice_.reduces_last) { step = shardkit::schedule::reduce_last(step, groups); }
         if (choice_.keeps) {
             const shardkit::ByteCount limit =
                 choice_.limit > 0 ? shardkit::ByteCount(choice_.limit) : plan().memory.total();
-            step = shardkit::keep_gathered(step, groups, limit, options_->optimizer_states());
+            step = shardkit::schedule::keep_gathered(step, groups, limit, options_->optimizer_states());
         }
-        step = shardkit::prefetch(step, groups, choice_.depth);
-        if (choice_.overlaps_reductions) { step = shardkit::overlap_reductions(step, groups); }
+        step = shardkit::schedule::prefetch(step, groups, choice_.depth);
+        if (choice_.overlaps_reductions) { step = shardkit::schedule::overlap_reductions(step, groups); }
         if (choice_.gathers_after_zero) {
             const auto instant = shardkit::TimeModel::links({0, std::numeric_limits<double>::infinity()});
             const auto seconds = group_seconds(0);
-            step = shardkit::gather_after_zero(step, groups, context_.grid(),
-                                               costs(seconds, links != nullptr ? *links : instant));
+            step = shardkit::schedule::gather_after_zero(step, groups, context_.grid(),
+                                                         costs(seconds, links != nullptr ? *links : instant));
         }
-        if (choice_.gathers_after_update) { step = shardkit::gather_after_update(step, groups); }
+        if (choice_.gathers_after_update) { step = shardkit::schedule::gather_after_update(step, groups); }
         return step;
     }
 
@@ -324,7 +328,7 @@ class Trainer {
     std::vector<std::uint64_t> links_;
     std::unique_ptr<shardkit::Optimizer<Counting>> optimizer_;
     std::optional<shardkit::Schedule> schedule_;
-    std::optional<shardkit::Following<Counting>> following_;
+    std::optional<shardkit::schedule::Following<Counting>> following_;
     std::size_t works_ = 0;
 };
 

@@ -151,7 +151,7 @@ std::vector<float> train(const Options& options, const std::vector<std::uint8_t>
     const sk::PlanOptions steps{.microbatches = options.microbatches, .norms_per_step = options.clip > 0 ? 1U : 0U};
     const sk::MemoryPlan planned = sk::plan(model, steps).memory;
     if (!options.schedule) { report.model_bytes(planned.total().value - planned.staging.value); }
-    std::optional<sk::Following<Engine>> following;
+    std::optional<sk::schedule::Following<Engine>> following;
     std::optional<StepGraph> graph;  // after the guard: NCCL's abort waits for graphs that use the communicator
 
     const auto train_step = [&] {
@@ -197,10 +197,10 @@ std::vector<float> train(const Options& options, const std::vector<std::uint8_t>
             world.keep_pace(rank.compute_stream());  // looks after the peers, as verbs outside of graphs do
         } else if (options.schedule && step == 0) {
             const auto groups = sk::describe_groups(model);
-            const sk::Schedule ahead = sk::prefetch(sk::record(model, train_step), groups);
-            const sk::Schedule schedule = sk::overlap_reductions(ahead, groups);
-            following.emplace(sk::follow(model, schedule));
-            report.model_bytes(sk::plan(schedule, groups, rank.grid()).memory.total().value);
+            const sk::Schedule ahead = sk::schedule::prefetch(sk::schedule::record(model, train_step), groups);
+            const sk::Schedule schedule = sk::schedule::overlap_reductions(ahead, groups);
+            following.emplace(sk::schedule::follow(model, schedule));
+            report.model_bytes(sk::schedule::plan(schedule, groups, rank.grid()).memory.total().value);
         } else {
             train_step();
         }

@@ -23,11 +23,11 @@ struct Weight : sk::Param<"weight", float, 64, 64> {};
 
 constexpr double border = 16, left = 120, height = 26, row = 36, first_row = 54, slot_height = 20;
 // A gather or a reduction takes 1.5, a forward pass 2, a backward pass 4, an update 0.5 of the picture's seconds.
-constexpr sk::GroupSeconds computation{2, 4, 0.5};
+constexpr sk::schedule::GroupSeconds computation{2, 4, 0.5};
 constexpr double transfer = 1.5;
 
 /// "fwd 0", "bwd 1", "g 2": what an operation that takes time is called in its bar; `backward`: of its group.
-std::string label(const sk::Op& op, bool backward, bool both) {
+std::string label(const sk::schedule::Op& op, bool backward, bool both) {
     const std::string group = " " + std::to_string(op.group);
     switch (op.act) {
         case sk::Act::gather:
@@ -51,13 +51,14 @@ std::string draw_step() {
     }
     // The compute stream, and one stream each for gathers and for reductions.
     const sk::Schedule step =
-        sk::on_lanes(sk::prefetch(sk::layered_step(groups, {.norms = 0}), groups), sk::CommunicationLanes::two);
-    const std::vector<sk::GroupSeconds> seconds(groups.size(), computation);
+        sk::schedule::on_lanes(sk::schedule::prefetch(sk::schedule::layered_step(groups, {.norms = 0}), groups),
+                               sk::schedule::CommunicationLanes::two);
+    const std::vector<sk::schedule::GroupSeconds> seconds(groups.size(), computation);
     const double moved = 64.0 * 64 * sizeof(float) * 3 / 4;  // from three of four ranks
-    const sk::StepTimes times =
-        sk::simulate(step, groups, mesh, {seconds, {sk::TimeModel::links({0, moved / transfer})}});
+    const sk::schedule::StepTimes times =
+        sk::schedule::simulate(step, groups, mesh, {seconds, {sk::TimeModel::links({0, moved / transfer})}});
     double earliest = 0;  // a gather may begin behind its update, while the step before still updates others
-    for (const sk::OpTime& time : times.ops) { earliest = std::min(earliest, time.begin); }
+    for (const sk::schedule::OpTime& time : times.ops) { earliest = std::min(earliest, time.begin); }
     const double width = 584 - left;
     const double unit = width / (times.seconds - earliest);
     const auto x = [&](double at) { return left + unit * (at - earliest); };
@@ -73,13 +74,13 @@ std::string draw_step() {
     std::vector<char> backward(groups.size(), 0);
     std::vector<std::size_t> windows(groups.size(), 0);
     for (std::size_t i = 0; i < step.size(); ++i) {
-        const sk::Op& op = step[i];
+        const sk::schedule::Op& op = step[i];
         if (op.act == sk::Act::zero) { backward[op.group] = 1; }
         const bool first = op.act == sk::Act::close && windows[op.group]++ == 0;
         const auto& [begin, end] = times.ops[i];
         if (end <= begin) { continue; }
-        const bool computes = op.lane == sk::Lane::compute;
-        const double y = first_row + row * (computes ? 0 : op.lane == sk::Lane::gather ? 1 : 2);
+        const bool computes = op.lane == sk::schedule::Lane::compute;
+        const double y = first_row + row * (computes ? 0 : op.lane == sk::schedule::Lane::gather ? 1 : 2);
         const bool pale = op.act == sk::Act::reduce || (computes && backward[op.group] == 0);
         svg.rectangle({x(begin), y, unit * (end - begin) - 1, height},
                       fill(colour_of_tp(op.group), pale ? "0.45" : "0.85"));

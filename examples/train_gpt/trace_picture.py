@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """trace_picture.py TRACE.json PICTURE.svg [TITLE]: draws a step as a timeline, a track for each rank and lane.
 
-TRACE.json is what train_gpt --trace or shardkit::schedule_trace writes: of a measured step or of a simulated one.
+TRACE.json is what train_gpt --trace or shardkit::schedule::trace writes: of a measured step or of a simulated one.
 Colours are of groups; dark pieces communicate, pale ones compute, hatched ones wait for communication.
 """
 import json

@@ -9,6 +9,6 @@ namespace sk = shardkit;
 using Engine = sk::threads::Engine;
 
 void keep(sk::Model<Engine>& model, sk::AdamW<Engine>& optimizer) {
-    sk::CheckpointState state{model, optimizer};
+    sk::checkpoint::State state{model, optimizer};
     static_cast<void>(state);
 }

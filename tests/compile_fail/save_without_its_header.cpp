@@ -10,10 +10,10 @@ using Engine = sk::threads::Engine;
 
 #ifndef REJECT
 void save(sk::Context<Engine>& rank, sk::Model<Engine>& model, sk::AdamW<Engine>& optimizer) {
-    sk::save(rank, "runs/7", 1, sk::CheckpointState{model, optimizer});
+    sk::checkpoint::save(rank, "runs/7", 1, sk::checkpoint::State{model, optimizer});
 }
 #endif
 void load(sk::Context<Engine>& rank, sk::Model<Engine>& model) {
-    sk::load_model(rank, "model.safetensors", model);
-    static_cast<void>(sk::latest(rank, "runs/7"));
+    sk::checkpoint::load_model(rank, "model.safetensors", model);
+    static_cast<void>(sk::checkpoint::latest(rank, "runs/7"));
 }

@@ -11,7 +11,7 @@
 constexpr auto mesh = sk::DeviceMesh<4>{}.grid();
 constexpr std::array groups{sk::describe_group<Linear, sk::FullShard>("first", {}, mesh),
                             sk::describe_group<Linear, sk::FullShard>("second", {}, mesh)};
-constexpr auto step = [] { return sk::prefetch(sk::layered_step(groups), groups, 1); };
+constexpr auto step = [] { return sk::schedule::prefetch(sk::schedule::layered_step(groups), groups, 1); };
 
 // Two groups of 12 and 4 elements, each parameter in 128 bytes and shards too: 512 bytes of a group. At rest a rank
 // has a quarter of parameters, gradients and two states, and the norm its doubles. At most two groups are full beside
@@ -23,4 +23,4 @@ constexpr sk::ByteCount memory(at_rest + arena - 1);
 #else
 constexpr sk::ByteCount memory(at_rest + arena);
 #endif
-static_assert(sk::peak(step(), groups) <= memory, "the step needs more memory than a rank has");
+static_assert(sk::schedule::peak(step(), groups) <= memory, "the step needs more memory than a rank has");

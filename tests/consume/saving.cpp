@@ -10,15 +10,17 @@ int main() {
         sk::Sharded<sk::Params<W>, sk::FullShard, sk::threads::Engine> l(rank, "l");
         sk::Model m{l};
         sk::AdamW o{m};
-        std::optional<sk::PendingSave> pending;
+        std::optional<sk::checkpoint::PendingSave> pending;
         for (std::uint64_t step = 0; step < 3; ++step) {
             if (pending) {
                 std::move(*pending).commit();
                 pending.reset();
             }
-            pending = sk::begin_save(rank, "run", step, sk::CheckpointState{m, o}, {.replace = true});
+            pending = sk::checkpoint::begin_save(rank, "run", step, sk::checkpoint::State{m, o}, {.replace = true});
         }
         if (pending) { std::move(*pending).commit(); }
-        if (const auto found = sk::latest(rank, "run")) { sk::load(rank, found->path, sk::CheckpointState{m, o}); }
+        if (const auto found = sk::checkpoint::latest(rank, "run")) {
+            sk::checkpoint::load(rank, found->path, sk::checkpoint::State{m, o});
+        }
     });
 }

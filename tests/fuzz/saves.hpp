@@ -47,7 +47,7 @@ struct Case {
         std::string name;
         std::vector<std::size_t> extents;
         bool frozen = false;
-        sk::StoredAs stored;
+        sk::checkpoint::StoredAs stored;
     };
     struct Group {
         std::string path;
@@ -57,13 +57,13 @@ struct Case {
     std::string states[2];
     bool own_names = false;
     std::vector<std::pair<std::string, std::vector<std::uint8_t>>> blobs;
-    sk::SaveOptions options;
+    sk::checkpoint::SaveOptions options;
     std::size_t ranks[2] = {1, 1};  // that save, that load
     sk::DynamicPolicy policies[2] = {sk::DynamicPolicy(sk::NoShard{}), sk::DynamicPolicy(sk::NoShard{})};
 
     /// As the user's function says it.
-    sk::TensorNames names() const {
-        if (!own_names) { return sk::stored_by_path; }
+    sk::checkpoint::TensorNames names() const {
+        if (!own_names) { return sk::checkpoint::stored_by_path; }
         return [this](std::string_view path, const sk::ParameterRecord& parameter) {
             for (const Group& group : groups) {
                 for (const Tensor& tensor : group.tensors) {
@@ -101,7 +101,7 @@ class Maker {
                                               odd_ == 6 ? text() : "a text");
         }
         made.options.max_file_bytes = below(2) == 0 ? below(200) : 5'000'000'000;
-        made.options.staging = below(4) == 0 ? sk::Staging::copy : sk::Staging::none;
+        made.options.staging = below(4) == 0 ? sk::checkpoint::Staging::copy : sk::checkpoint::Staging::none;
         const sk::DynamicPolicy policies[] = {sk::DynamicPolicy(sk::NoShard{}), sk::DynamicPolicy(sk::FullShard{}),
                                               sk::DynamicPolicy(sk::ShardGradOp{})};
         for (std::size_t r = 0; r < 2; ++r) {
@@ -122,12 +122,13 @@ class Maker {
         sk::TensorShape shape;
         for (const std::size_t extent : tensor.extents) { shape.extents[shape.rank++] = extent; }
         const std::string name = odd_ == 2 ? text() : group.path + "/" + tensor.name;
-        tensor.stored = sk::stored(name, shape);
+        tensor.stored = sk::checkpoint::stored(name, shape);
         const std::size_t form = below(4);
-        if (form == 1 && shape.rank == 2) { tensor.stored = sk::stored_transposed(name, shape); }
+        if (form == 1 && shape.rank == 2) { tensor.stored = sk::checkpoint::stored_transposed(name, shape); }
         if (form == 2 && shape.rank > 0 && shape.extents[0] > 1) {
             const std::size_t rows = 1 + below(shape.extents[0] - 1);
-            tensor.stored = sk::stored_rows({{name + "1", rows}, {name + "2", shape.extents[0] - rows}}, shape);
+            tensor.stored =
+                sk::checkpoint::stored_rows({{name + "1", rows}, {name + "2", shape.extents[0] - rows}}, shape);
         }
         if (odd_ != 3) { return; }
         // Forms that cannot be, some of which look as if they could.
@@ -285,7 +286,7 @@ struct Training {
     decltype(named_states::optimizer(sk::Model{std::declval<std::vector<Layer>&>()}, "", "")) optimizer;
     sk::LossScale<Engine> loss_scale;
     std::vector<std::vector<std::uint8_t>> blobs;
-    sk::CheckpointState<Engine> state;
+    sk::checkpoint::State<Engine> state;
 };
 
 /// f(rank) on so many ranks.
@@ -314,13 +315,13 @@ inline Outcome run(std::uint64_t seed, const std::string& folder) {
     };
     const std::string run = folder + "/around/run";
     fs::create_directories(run + "/step-00000001");
-    const sk::SaveOptions old{.replace = true, .files = &files};
+    const sk::checkpoint::SaveOptions old{.replace = true, .files = &files};
     sk::self::run(sk::DeviceMesh<1>{}, [&](auto& rank) {
         sk::Sharded<sk::TensorList<float>, sk::NoShard, sk::self::Engine> layer(rank, "old",
                                                                                 sk::TensorList<float>{{"t", {2}}});
         const sk::Model model{layer};
         fs::remove_all(run + "/step-00000001");
-        sk::save(rank, run, 1, sk::CheckpointState{model}, old);
+        sk::checkpoint::save(rank, run, 1, sk::checkpoint::State{model}, old);
     });
     const auto before = temporary_folder::contents(folder);
     std::vector<Values> saved(given.ranks[0]);
@@ -333,10 +334,10 @@ inline Outcome run(std::uint64_t seed, const std::string& folder) {
             training.begin(given);
             saved[rank.rank()] = training.values();
             if (rank.rank() == 0) { outcome = Outcome::refused; }
-            if (given.options.staging == sk::Staging::copy) {
-                sk::begin_save(rank, run, 2, training.state, given.options).commit();
+            if (given.options.staging == sk::checkpoint::Staging::copy) {
+                sk::checkpoint::begin_save(rank, run, 2, training.state, given.options).commit();
             } else {
-                sk::save(rank, run, 2, training.state, given.options);
+                sk::checkpoint::save(rank, run, 2, training.state, given.options);
             }
             if (rank.rank() == 0) { outcome = Outcome::loaded; }
         });
@@ -360,9 +361,10 @@ inline Outcome run(std::uint64_t seed, const std::string& folder) {
     const std::size_t from = maker.below(given.groups.size());
     on_ranks(given.ranks[1], [&](auto& rank) {
         Training<sk::EngineOf<decltype(rank)>> training(rank, given, 1, from);
-        const auto found = sk::latest(rank, run);
+        const auto found = sk::checkpoint::latest(rank, run);
         require(found && found->step == 2, "latest does not find it");
-        const sk::LoadReport report = sk::load(rank, step, training.state, {.names = given.options.names});
+        const sk::checkpoint::LoadReport report =
+            sk::checkpoint::load(rank, step, training.state, {.names = given.options.names});
         require(report.strings == given.options.strings, "other texts");
         require(report.left.empty() && report.unused.empty(), "a tensor was left");
         for (std::size_t b = 0; b < training.blobs.size(); ++b) {

@@ -104,7 +104,7 @@ struct Tensor {
     std::vector<float> values;
 };
 std::vector<Tensor> read_all(const std::string& path) {
-    const sk::SafetensorsFile file(path);
+    const sk::safetensors::File file(path);
     std::vector<Tensor> all;
     for (const auto& tensor : file.tensors()) {
         const auto& extents = tensor.shape.extents;

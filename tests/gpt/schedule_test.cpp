@@ -204,7 +204,9 @@ TEST_SUITE("gpt.schedule") {
         REQUIRE(kept.chosen.schedule);
         CHECK(kept.bytes_per_rank() <= none.bytes_per_rank());
         std::size_t gathers = 0;
-        for (const sk::Op& op : kept.chosen.schedule->ops()) { gathers += op.act == sk::Act::gather ? 1 : 0; }
+        for (const sk::schedule::Op& op : kept.chosen.schedule->ops()) {
+            gathers += op.act == sk::Act::gather ? 1 : 0;
+        }
         // Each block is used twice in each microbatch, in the memory of the two largest groups.
         CHECK(gathers < 2 * layers * 8);
     }

@@ -45,7 +45,7 @@ std::size_t check_matrix(const std::string& folder, std::string_view name, std::
     if (own == 0) { save_first<T, Optimizer>(first, calls); }
     MPI_Barrier(MPI_COMM_WORLD);
     std::map<std::string, std::vector<T>> values;
-    const sk::SafetensorsFile model(first + "/step-00000001/model.safetensors");
+    const sk::safetensors::File model(first + "/step-00000001/model.safetensors");
     for (const auto& tensor : model.tensors()) { values[tensor.name] = model.template read<T>(tensor.name); }
     const auto expected = temporary_folder::contents(first + "/step-00000001");
     std::size_t number = 0;
@@ -77,19 +77,20 @@ void save(const std::string& folder, std::uint64_t step, std::optional<std::size
         layer.initialize([&](std::string_view, std::string_view, std::uint64_t i) {
             return static_cast<double>(10000 * step + i);
         });
-        sk::PosixFiles sound;
+        sk::checkpoint::PosixFiles sound;
         killed_files::Killed killed(call);
-        sk::FileCalls& files = victim == rank.rank() ? static_cast<sk::FileCalls&>(killed) : sound;
-        sk::save(rank, folder, step, sk::CheckpointState{sk::Model{layer}}, {.files = &files});
+        sk::checkpoint::FileCalls& files =
+            victim == rank.rank() ? static_cast<sk::checkpoint::FileCalls&>(killed) : sound;
+        sk::checkpoint::save(rank, folder, step, sk::checkpoint::State{sk::Model{layer}}, {.files = &files});
     });
 }
 
 void print_newest(const std::string& folder) {
     sk::self::run(sk::DeviceMesh<1>{}, [&](auto& rank) {
-        const auto found = sk::latest(rank, folder);
+        const auto found = sk::checkpoint::latest(rank, folder);
         if (!found) { throw std::logic_error("no step is there"); }
         sk::Sharded<Rows, sk::FullShard, sk::self::Engine> layer(rank, "layer");
-        sk::load(rank, found->path, sk::CheckpointState{sk::Model{layer}});
+        sk::checkpoint::load(rank, found->path, sk::checkpoint::State{sk::Model{layer}});
         std::vector<float> values(3001);
         layer.read_full(Rows{}, values);
         for (std::size_t i = 0; i < values.size(); ++i) {

@@ -50,15 +50,15 @@ void save(Rank& rank, const sk::DynamicPolicy& policy, const std::string& from, 
     sk::Sharded<Group, sk::DynamicPolicy, sk::EngineOf<Rank>> layer(rank, "layer", {}, {policy});
     const sk::Model model{layer};
     sk::SGD optimizer{model, {.rule = sk::Momentum::classical, .momentum = 0.5}};
-    const sk::CheckpointState state{model, optimizer};
+    const sk::checkpoint::State state{model, optimizer};
     if (from.empty()) {
         layer.initialize([](std::string_view, std::string_view name, std::uint64_t i) {
             return static_cast<double>(i) + 0.125 * static_cast<double>(name.size());
         });
     } else {
-        sk::load(rank, from, state);
+        sk::checkpoint::load(rank, from, state);
     }
-    sk::save(rank, to, 4, state);
+    sk::checkpoint::save(rank, to, 4, state);
 }
 
 /// A folder of the whole job: named by the process that has started it.

@@ -109,8 +109,8 @@ void leave_schedule(Rank& rank) {
         for (auto& layer : layers) { accumulation.add_zero(layer); }
         optimizer.step(sk::reduce(std::move(accumulation), sk::mean));
     };
-    const sk::Schedule recorded = sk::record(model, [&] { step(false); });
-    const auto following = sk::follow(model, sk::prefetch(recorded, sk::describe_groups(model)));
+    const sk::Schedule recorded = sk::schedule::record(model, [&] { step(false); });
+    const auto following = sk::schedule::follow(model, sk::schedule::prefetch(recorded, sk::describe_groups(model)));
     for (int s = 0; s < 3; ++s) { step(false); }
     step(rank.rank() == culprit);
     rank.synchronize();

@@ -125,11 +125,11 @@ std::vector<sk::GroupDescription> released() {
 template <class Policy, class Precision>
 void check_arena(std::uint64_t at_end, std::uint64_t in_backward) {
     const auto groups = released<Policy, Precision>();
-    const sk::Schedule step = sk::layered_step(groups, {.norms = 0});
-    expect("another arena of a plain step", sk::arena_bytes(step, groups).value == at_end);
-    const sk::Schedule early = sk::update_in_backward(step, groups);
-    expect("another arena of a step in backward", sk::arena_bytes(early, groups).value == in_backward);
-    expect("a step in backward breaks a rule", sk::check(early, groups).empty());
+    const sk::Schedule step = sk::schedule::layered_step(groups, {.norms = 0});
+    expect("another arena of a plain step", sk::schedule::arena_bytes(step, groups).value == at_end);
+    const sk::Schedule early = sk::schedule::update_in_backward(step, groups);
+    expect("another arena of a step in backward", sk::schedule::arena_bytes(early, groups).value == in_backward);
+    expect("a step in backward breaks a rule", sk::schedule::check(early, groups).empty());
 }
 
 void check_schedules() {
@@ -137,22 +137,23 @@ void check_schedules() {
     check_arena<sk::ShardGradOp, Mixed>(full_numel * 2 + 3 * (full_numel / 2 * 4),
                                         full_numel * 2 + full_numel / 2 * 4);
     const auto groups = released<sk::ShardOptimizer, sk::Precision<float>>();
-    sk::DryStep again(groups);
+    sk::schedule::DryStep again(groups);
     again.step_in_backward();
     for (const std::size_t g : {2U, 1U, 0U}) { again.unshard(g).gradients(g).reshard(g).add(g); }
     again.unshard(2).reshard(2);
     bool found = false;
-    for (const sk::Violation& violation : sk::check(again.schedule(), groups)) {
+    for (const sk::schedule::Violation& violation : sk::schedule::check(again.schedule(), groups)) {
         found = found || violation.rule == sk::StepRule::windows_before_update;
     }
     expect("a window behind its group's update", found);
     // What overlaps a reduction can be undone, and its bytes are then those of the plain step.
     const std::array kept{sk::describe_group<Weight, sk::FullShard>("a", {}, sk::DeviceMesh<2>{}.grid()),
                           sk::describe_group<Weight, sk::FullShard>("b", {}, sk::DeviceMesh<2>{}.grid())};
-    const sk::Schedule plain = sk::layered_step(kept);
-    const sk::Schedule overlapped = sk::overlap_reductions(plain, kept);
+    const sk::Schedule plain = sk::schedule::layered_step(kept);
+    const sk::Schedule overlapped = sk::schedule::overlap_reductions(plain, kept);
     expect("an overlap that is not undone",
-           sk::memory_limit(overlapped, kept, sk::peak(plain, kept)) == plain && !(overlapped == plain));
+           sk::schedule::memory_limit(overlapped, kept, sk::schedule::peak(plain, kept)) == plain &&
+               !(overlapped == plain));
     // Bytes that are zeroed: of all microbatches where each is reduced.
     const auto zeroed = [&](std::size_t microbatches, const auto& of) {
         return sk::plan(of, sk::DeviceMesh<2>{}.grid(), {.microbatches = microbatches}).zeroed.value;
@@ -166,14 +167,14 @@ void check_record() {
         Layer layer{rank, "layer", tensors(false), Layer::Options{sk::DynamicPolicy(sk::NoShard{})}};
         sk::Model model{layer};
         sk::SGD optimizer{model, {.learning_rate = 0.5}};
-        const sk::Schedule recorded = sk::record(model, [&] {
+        const sk::Schedule recorded = sk::schedule::record(model, [&] {
             sk::Accumulation accumulation{model};
             optimizer.step_in_backward(accumulation);
             accumulation.add_zero(layer);
             optimizer.step(std::move(accumulation));
         });
         std::size_t updates = 0;
-        for (const sk::Op& op : recorded.ops()) { updates += op.act == sk::Act::update ? 1U : 0U; }
+        for (const sk::schedule::Op& op : recorded.ops()) { updates += op.act == sk::Act::update ? 1U : 0U; }
         expect("an update that is not recorded", updates == 1);
     });
 }
@@ -218,12 +219,12 @@ void check_bytes() {
     sk::threads::run(sk::DeviceMesh<1>{}, [&](auto& rank) {
         {
             auto eighths = row<Fixed<8>>(rank);
-            sk::save(rank, folder.path(), 0, sk::CheckpointState{sk::Model{eighths}});
+            sk::checkpoint::save(rank, folder.path(), 0, sk::checkpoint::State{sk::Model{eighths}});
         }
-        const std::string saved = sk::latest(rank, folder.path())->path;
+        const std::string saved = sk::checkpoint::latest(rank, folder.path())->path;
         const auto loads = [&](auto element) {
             auto other = row<decltype(element)>(rank);
-            return !throws([&] { sk::load(rank, saved, sk::CheckpointState{sk::Model{other}}); });
+            return !throws([&] { sk::checkpoint::load(rank, saved, sk::checkpoint::State{sk::Model{other}}); });
         };
         expect("codes of the same scale", loads(Fixed<8>{}));
         expect("codes of another scale", !loads(Fixed<16>{}));

@@ -357,7 +357,7 @@ RELEASED = [
      "static_cast<void>(rows);"),
     ("shardkit/schedule/slots.hpp", "sums beside the gradients that take no memory",
      "if (applied.works_in_sums) { works_in(SlotUse::sums, 2, applied.takes_sums, rows.reduced_bytes); }", "static_cast<void>(0);"),
-    ("shardkit/schedule/slots.hpp", "reductions that release in the compute lane", "slots[slot].ends = lane_of(op.act);",
+    ("shardkit/schedule/slots.hpp", "reductions that release in the compute lane", "slots[slot].ends = schedule::lane_of(op.act);",
      "static_cast<void>(0);"),
     ("shardkit/plan/step_machine.hpp", "windows behind an update", "require(!its.updated, StepRule::windows_before_update);",
      "static_cast<void>(0);"),

@@ -30,24 +30,24 @@ struct Candidate {
 
 /// Gathers so many windows ahead, and reductions beside the next backward pass.
 sk::Schedule overlapped(const sk::Schedule& step, std::span<const sk::GroupDescription> groups, std::size_t depth) {
-    return sk::overlap_reductions(sk::prefetch(step, groups, depth), groups);
+    return sk::schedule::overlap_reductions(sk::schedule::prefetch(step, groups, depth), groups);
 }
 
 /// Seconds of a step for which it waits for communication.
 double waited(const sk::Schedule& schedule, bool ahead, std::span<const sk::GroupDescription> groups,
-              const sk::AxisGrid& mesh, const sk::StepCosts& costs) {
-    const auto lanes = ahead ? sk::CommunicationLanes::two : sk::CommunicationLanes::in_compute;
-    return sk::simulate(sk::on_lanes(schedule, lanes), groups, mesh, costs).exposed();
+              const sk::AxisGrid& mesh, const sk::schedule::StepCosts& costs) {
+    const auto lanes = ahead ? sk::schedule::CommunicationLanes::two : sk::schedule::CommunicationLanes::in_compute;
+    return sk::schedule::simulate(sk::schedule::on_lanes(schedule, lanes), groups, mesh, costs).exposed();
 }
 
 ChosenSchedule automatic(const Options& options, const sk::Schedule& step,
                          std::span<const sk::GroupDescription> groups, const sk::AxisGrid& mesh,
                          const sk::EngineTraits& engine, const StepMemory& memory, const sk::MatrixPlan& matrices) {
     const auto keep = [&](const sk::Schedule& s) {
-        return sk::keep_gathered(s, groups, memory.most, memory.optimizer_states);
+        return sk::schedule::keep_gathered(s, groups, memory.most, memory.optimizer_states);
     };
     const auto ahead = [&](const sk::Schedule& s) {
-        return sk::memory_limit(overlapped(s, groups, 1), groups, memory.most, memory.optimizer_states);
+        return sk::schedule::memory_limit(overlapped(s, groups, 1), groups, memory.most, memory.optimizer_states);
     };
     std::vector<Candidate> candidates{{keep(step), "keep_gathered", false}};
     if (options.spare_processor) {
@@ -55,14 +55,14 @@ ChosenSchedule automatic(const Options& options, const sk::Schedule& step,
         candidates.push_back({ahead(candidates.front().schedule), "keep_gathered, prefetch:1", true});
     }
     const auto tokens = static_cast<double>(options.split().local(options.pass_shape()).tokens());
-    std::vector<sk::GroupSeconds> seconds;
+    std::vector<sk::schedule::GroupSeconds> seconds;
     for (const sk::GroupDescription& group : groups) {
         const double forward = 2 * tokens * static_cast<double>(group.buffer_numel) / operations_per_second;
         seconds.push_back({forward, 2 * forward, 0});
     }
     const sk::TimeModel links{sk::TimeModel::links(link)};
-    const auto batches = sk::batch_seconds(matrices, mesh, links, {.cost = operations_per_second});
-    const sk::StepCosts costs{.groups = seconds, .links = links, .engine = engine, .batches = batches};
+    const auto batches = sk::schedule::batch_seconds(matrices, mesh, links, {.cost = operations_per_second});
+    const sk::schedule::StepCosts costs{.groups = seconds, .links = links, .engine = engine, .batches = batches};
     const bool fits = !memory.limited || memory.none <= memory.most;
     const double of_none = waited(step, false, groups, mesh, costs);
     const Candidate* best = nullptr;
@@ -101,7 +101,9 @@ ChosenSchedule choose_schedule(const Options& options, const sk::Schedule& step,
     ChosenSchedule chosen;
     if (options.schedule.kind == Kind::none) { return chosen; }
     sk::Schedule ahead = overlapped(step, groups, options.schedule.depth);
-    if (memory.limited) { ahead = sk::memory_limit(std::move(ahead), groups, memory.most, memory.optimizer_states); }
+    if (memory.limited) {
+        ahead = sk::schedule::memory_limit(std::move(ahead), groups, memory.most, memory.optimizer_states);
+    }
     chosen.schedule = std::move(ahead);
     chosen.follows = options.schedule.text();
     chosen.ahead = true;

@@ -38,7 +38,7 @@ struct NoTensors {
 /// A group of a model that is told, verb by verb.
 class DryLayer {
   public:
-    DryLayer(sk::DryStep& step, std::size_t group) : step_(&step), group_(group) {}
+    DryLayer(sk::schedule::DryStep& step, std::size_t group) : step_(&step), group_(group) {}
 
     std::size_t group() const noexcept { return group_; }
     NoTensors unshard() {
@@ -48,7 +48,7 @@ class DryLayer {
     void reshard(NoTensors&& window) { step_->reshard(window.group); }
 
   private:
-    sk::DryStep* step_;
+    sk::schedule::DryStep* step_;
     std::size_t group_;
 };
 
@@ -58,7 +58,8 @@ class DryModel {
   public:
     using T = ElementType;
 
-    DryModel(sk::DryStep& step, const ModelConfig& config) : embedding(step, 0), head(step, 1 + config.layers) {
+    DryModel(sk::schedule::DryStep& step, const ModelConfig& config)
+        : embedding(step, 0), head(step, 1 + config.layers) {
         for (std::size_t l = 0; l < config.layers; ++l) { blocks.emplace_back(step, 1 + l); }
         if (config.head == HeadKind::untied) { logits.emplace_back(step, 2 + config.layers); }
     }
@@ -73,7 +74,7 @@ class DryModel {
 
 class DryAccumulation {
   public:
-    explicit DryAccumulation(sk::DryStep& step) : step_(step) {}
+    explicit DryAccumulation(sk::schedule::DryStep& step) : step_(step) {}
 
     NoTensors gradients(const DryLayer& layer) {
         step_.gradients(layer.group());
@@ -82,7 +83,7 @@ class DryAccumulation {
     void add(NoTensors&& gradients) { step_.add(gradients.group); }
 
   private:
-    sk::DryStep& step_;
+    sk::schedule::DryStep& step_;
 };
 
 /// The verbs of Pass; computes nothing.
@@ -100,7 +101,7 @@ struct DryPass {
 /// The step that the trainer makes, of groups in the order of ShardedModel::groups(); `batches`: of whole matrices.
 template <class T>
 sk::Schedule dry_step(const Options& options, std::span<const sk::GroupDescription> groups, std::size_t batches) {
-    sk::DryStep step(groups, options.microbatches);
+    sk::schedule::DryStep step(groups, options.microbatches);
     DryModel<T> model(step, options.model);
     DryAccumulation accumulation(step);
     DryPass<T> pass;

@@ -76,25 +76,28 @@ void for_each_gpt2_name(const ModelConfig& config, std::string_view prefix, F f)
 }
 
 /// The parameter `parameter` of the group at `path`, as files of GPT-2 hold it.
-inline sk::StoredAs stored_as_gpt2(std::size_t heads, std::string_view prefix, std::string_view path,
-                                   const sk::ParameterRecord& parameter) {
-    if (path == "logits") { return sk::stored(std::string(gpt2_head), parameter.shape); }
+inline sk::checkpoint::StoredAs stored_as_gpt2(std::size_t heads, std::string_view prefix, std::string_view path,
+                                               const sk::ParameterRecord& parameter) {
+    if (path == "logits") { return sk::checkpoint::stored(std::string(gpt2_head), parameter.shape); }
     const auto find = [&](std::string before, const auto& tensors) {
         before.insert(0, prefix);
         for (const Gpt2Tensor& tensor : tensors) {
             if (tensor.parameter != parameter.name) { continue; }
             std::string name = before + std::string(tensor.name);
-            if (tensor.form == Gpt2Tensor::Form::as_it_is) { return sk::stored(std::move(name), parameter.shape); }
+            if (tensor.form == Gpt2Tensor::Form::as_it_is) {
+                return sk::checkpoint::stored(std::move(name), parameter.shape);
+            }
             if (tensor.form == Gpt2Tensor::Form::transposed) {
-                return sk::stored_transposed(std::move(name), parameter.shape);
+                return sk::checkpoint::stored_transposed(std::move(name), parameter.shape);
             }
             const std::size_t outputs = parameter.shape.extents[0];
             const std::size_t head_width = outputs / (3 * heads);
             if (parameter.shape.rank == 1) {
-                return sk::StoredAs{std::move(name), {outputs}, {heads, 3, head_width}, {1, 0, 2}};
+                return sk::checkpoint::StoredAs{std::move(name), {outputs}, {heads, 3, head_width}, {1, 0, 2}};
             }
             const std::size_t inputs = parameter.shape.extents[1];
-            return sk::StoredAs{std::move(name), {inputs, outputs}, {heads, 3, head_width, inputs}, {3, 1, 0, 2}};
+            return sk::checkpoint::StoredAs{
+                std::move(name), {inputs, outputs}, {heads, 3, head_width, inputs}, {3, 1, 0, 2}};
         }
         throw std::logic_error("no tensor of GPT-2 for '" + std::string(path) + "' parameter '" +
                                std::string(parameter.name) + "'");
@@ -105,9 +108,9 @@ inline sk::StoredAs stored_as_gpt2(std::size_t heads, std::string_view prefix, s
 }
 
 /// Names and forms of the model's parameters in files.
-inline sk::TensorNames tensor_names(NameKind kind, const ModelConfig& config,
-                                    std::string prefix = std::string(gpt2_prefix)) {
-    if (kind == NameKind::shardkit) { return sk::stored_by_path; }
+inline sk::checkpoint::TensorNames tensor_names(NameKind kind, const ModelConfig& config,
+                                                std::string prefix = std::string(gpt2_prefix)) {
+    if (kind == NameKind::shardkit) { return sk::checkpoint::stored_by_path; }
     return [heads = config.heads, prefix = std::move(prefix)](std::string_view path,
                                                               const sk::ParameterRecord& parameter) {
         return stored_as_gpt2(heads, prefix, path, parameter);

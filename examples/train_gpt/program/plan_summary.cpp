@@ -213,18 +213,19 @@ void add_schedule(PlanSummary& summary, const Options& options, std::span<const 
     if (none && options.schedule_out.empty()) { return; }
     const sk::Schedule step = dry();
     const auto grid = mesh_of(options).grid();
-    const sk::ByteCount least = sk::peak(step, groups, assumed.optimizer_states);
+    const sk::ByteCount least = sk::schedule::peak(step, groups, assumed.optimizer_states);
     if (!none) { require_memory(options, least.value + summary.beside_bytes()); }
     StepMemory memory{assumed.optimizer_states, summary.library.memory.total(), {}, options.memory_limit > 0};
     memory.most =
         memory.limited ? sk::ByteCount(options.memory_limit - summary.beside_bytes()) : std::max(least, memory.none);
     summary.chosen = choose_schedule(options, step, groups, grid, assumed.engine, memory, matrices);
     const auto& followed = summary.chosen.schedule;
-    if (followed) { summary.library = sk::plan(*followed, groups, grid, assumed); }
+    if (followed) { summary.library = sk::schedule::plan(*followed, groups, grid, assumed); }
     if (!options.schedule_out.empty()) {
         const sk::Schedule& chosen = followed ? *followed : step;
-        summary.schedule_text = "--schedule " + options.schedule.text() + ":\n" + sk::schedule_table(chosen, groups) +
-                                "what changed:\n" + sk::diff_table(sk::diff(step, chosen, groups), groups);
+        summary.schedule_text = "--schedule " + options.schedule.text() + ":\n" +
+                                sk::schedule::table(chosen, groups) + "what changed:\n" +
+                                sk::schedule::diff_table(sk::schedule::diff(step, chosen, groups), groups);
     }
 }
 
@@ -293,7 +294,7 @@ std::string schedule_line(const Options& options, const PlanSummary& plan) {
     text += "schedule " + chosen.follows;
     if (chosen.follows != options.schedule.text()) { text += " (" + chosen.why + ")"; }
     return text + program::formatted(", %zu operations, hash %016llx\n", chosen.schedule->size(),
-                                     static_cast<unsigned long long>(sk::hash(*chosen.schedule)));
+                                     static_cast<unsigned long long>(sk::schedule::hash(*chosen.schedule)));
 }
 
 }  // namespace

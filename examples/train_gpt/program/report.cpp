@@ -31,7 +31,8 @@ nlohmann::json to_json(const Options& options, const PlanSummary& plan) {
     nlohmann::json json{{"name", options.schedule.text()}, {"follows", chosen.follows}, {"why", chosen.why}};
     if (!chosen.schedule) { return json; }
     json["operations"] = chosen.schedule->size();
-    json["hash"] = program::formatted("%016llx", static_cast<unsigned long long>(shardkit::hash(*chosen.schedule)));
+    json["hash"] =
+        program::formatted("%016llx", static_cast<unsigned long long>(shardkit::schedule::hash(*chosen.schedule)));
     json["arena_bytes"] = plan.library.memory.arena.value;
     return json;
 }

@@ -46,14 +46,14 @@ std::string text_of(std::span<const std::uint8_t> text) {
 std::string step_text(std::size_t step) { return "step " + std::to_string(step); }
 
 /// The newest whole step in a run's folder; nothing where there is no folder.
-std::optional<sk::CheckpointFolder> newest_step(const std::string& flag, const std::string& folder) {
+std::optional<sk::checkpoint::Folder> newest_step(const std::string& flag, const std::string& folder) {
     std::error_code unknown;
     const fs::file_status status = fs::status(folder, unknown);
     if (!fs::exists(status)) { return std::nullopt; }
     if (!fs::is_directory(status)) { throw program::bad_flag(flag, folder, "a folder"); }
-    std::optional<sk::CheckpointFolder> found;
+    std::optional<sk::checkpoint::Folder> found;
     try {
-        sk::self::run(sk::DeviceMesh(1, 1, 1), [&](auto& rank) { found = sk::latest(rank, folder); });
+        sk::self::run(sk::DeviceMesh(1, 1, 1), [&](auto& rank) { found = sk::checkpoint::latest(rank, folder); });
     } catch (const sk::FileError& error) { throw InputError(flag + " " + error.what()); }
     return found;
 }
@@ -68,7 +68,7 @@ using Strings = std::map<std::string, std::string>;
 /// What the step in `folder` was saved with; the rest of it is checked when it is loaded.
 std::pair<std::size_t, Strings> saved_with(const std::string& folder) {
     try {
-        const sk::CheckpointInfo info = sk::checkpoint_info(folder);
+        const sk::checkpoint::Info info = sk::checkpoint::info(folder);
         return {info.step, Strings(info.strings.begin(), info.strings.end())};
     } catch (const sk::FileError& error) { throw InputError("--resume '" + folder + "': " + error.what()); }
 }
@@ -151,7 +151,7 @@ bool is_buffer(std::string_view name) {
 }
 
 /// That the head's matrix in the file is the token embedding.
-void require_tied(const sk::SafetensorsFile& file, const std::string& embedding) {
+void require_tied(const sk::safetensors::File& file, const std::string& embedding) {
     if (file.read<double>(gpt2_head) != file.read<double>(embedding)) {
         throw InputError("--init '" + file.path() + "': '" + std::string(gpt2_head) + "' has other values than '" +
                          embedding + "': expected --head untied");
@@ -166,7 +166,7 @@ void require_none(const std::string& what, const std::vector<std::string>& names
 }
 
 /// That a file of GPT-2 has all parameters, and nothing that would be left behind unsaid.
-void check_gpt2_file(const Options& options, const sk::SafetensorsFile& file, Start& start) {
+void check_gpt2_file(const Options& options, const sk::safetensors::File& file, Start& start) {
     const std::string embedding(gpt2_embedding[0].name);
     if (file.find(std::string(gpt2_prefix) + embedding) == nullptr && file.find(embedding) != nullptr) {
         start.prefix.clear();
@@ -198,7 +198,7 @@ void check_init(const Options& options, Start& start) {
         throw program::bad_flag("--init", options.init, "a safetensors file, this is a folder");
     }
     try {
-        const sk::SafetensorsFile file(options.init);
+        const sk::safetensors::File file(options.init);
         if (options.names == NameKind::gpt2) { check_gpt2_file(options, file, start); }
     } catch (const sk::FileError& error) { throw InputError(std::string("--init ") + error.what()); }
 }

@@ -249,7 +249,7 @@ class RankSteps {
         if (reports() && job_.hashed) { job_.hashed(lines); }
     }
     void add_times() {
-        const sk::MeasuredStep step = trainer_.measured();
+        const sk::schedule::MeasuredStep step = trainer_.measured();
         ++timed_.steps;
         timed_.seconds += step.seconds;
         timed_.compute += step.compute;

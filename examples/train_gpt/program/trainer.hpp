@@ -143,18 +143,18 @@ class Trainer {
         }
     }
     /// The last step's times, behind measure(); without a schedule they have no spans.
-    sk::MeasuredStep measured() const { return following_ ? following_->measured() : unled_; }
+    sk::schedule::MeasuredStep measured() const { return following_ ? following_->measured() : unled_; }
 
     /// That step's timeline on every rank, on rank 0; `start`: a moment that is the same on all ranks. Collective
     /// over the world.
     std::string trace(const sk::Schedule& schedule, std::chrono::steady_clock::time_point start) {
         const std::size_t world = context_.world_size();
-        const sk::MeasuredStep mine = following_->measured();
+        const sk::schedule::MeasuredStep mine = following_->measured();
         constexpr std::size_t fields = 4;
         const std::size_t size = 2 + fields * (1 + 4 * schedule.size());  // of a rank
         std::vector<double> sent{std::chrono::duration<double>(mine.began - start).count(),
                                  static_cast<double>(mine.spans.size())};
-        for (const sk::StepSpan& span : mine.spans) {
+        for (const sk::schedule::StepSpan& span : mine.spans) {
             sent.insert(sent.end(), {static_cast<double>(span.kind), static_cast<double>(span.op), span.time.begin,
                                      span.time.end});
         }
@@ -162,7 +162,7 @@ class Trainer {
         std::vector<double> all(size * world);
         sk::all_gather(context_.world(), sent, all, context_.compute_stream());
         if (context_.rank() != 0) { return {}; }
-        std::vector<sk::MeasuredStep> ranks(world);
+        std::vector<sk::schedule::MeasuredStep> ranks(world);
         for (std::size_t rank = 0; rank < world; ++rank) {
             const double* at = all.data() + rank * size;
             using Clock = std::chrono::steady_clock;
@@ -171,12 +171,12 @@ class Trainer {
             const auto spans = static_cast<std::size_t>(at[1]);
             at += 2;
             for (std::size_t s = 0; s < spans; ++s, at += fields) {
-                ranks[rank].spans.push_back({static_cast<sk::SpanKind>(static_cast<std::uint8_t>(at[0])),
+                ranks[rank].spans.push_back({static_cast<sk::schedule::SpanKind>(static_cast<std::uint8_t>(at[0])),
                                              static_cast<std::size_t>(at[1]),
                                              {at[2], at[3]}});
             }
         }
-        return sk::schedule_trace(schedule, sk::describe_groups(groups_), ranks);
+        return sk::schedule::trace(schedule, sk::describe_groups(groups_), ranks);
     }
 
     /// The state after `steps` steps, into --save. Collective over the mesh.
@@ -185,10 +185,10 @@ class Trainer {
     std::string save(std::size_t steps) {
         auto strings = identity_;
         strings.emplace_back(names_key, name_kinds[static_cast<std::size_t>(options_.names)]);
-        return sk::save(context_, options_.save, steps, sk::CheckpointState{groups_, *optimizer_},
-                        {.names = tensor_names(options_.names, options_.model),
-                         .strings = std::move(strings),
-                         .keep = options_.keep})
+        return sk::checkpoint::save(context_, options_.save, steps, sk::checkpoint::State{groups_, *optimizer_},
+                                    {.names = tensor_names(options_.names, options_.model),
+                                     .strings = std::move(strings),
+                                     .keep = options_.keep})
             .path;
     }
 
@@ -254,18 +254,18 @@ class Trainer {
     }
     /// Gives the model its first values, and lets its steps follow their schedule: before the optimizer takes memory,
     /// because the buffers that windows share without a schedule are given back for it.
-    std::optional<sk::Following<Engine>> begin(const Job& job) {
+    std::optional<sk::schedule::Following<Engine>> begin(const Job& job) {
         const bool resumes = !job.start.folder.empty();
         if (!resumes && !options_.init.empty()) {
-            sk::load_model(context_, options_.init, groups_,
-                           {.names = tensor_names(options_.names, options_.model, job.start.prefix),
-                            .subset = job.start.subset});
+            sk::checkpoint::load_model(context_, options_.init, groups_,
+                                       {.names = tensor_names(options_.names, options_.model, job.start.prefix),
+                                        .subset = job.start.subset});
         } else if (!resumes) {
             const Initialiser first_values(options_.seed, options_.model.layers);
             groups_.initialize(first_values);
         }
         if (!job.chosen.schedule) { return std::nullopt; }
-        return sk::follow(groups_, *job.chosen.schedule);
+        return sk::schedule::follow(groups_, *job.chosen.schedule);
     }
     /// Of codes there is AdamW alone, which keeps this program quick to compile.
     std::unique_ptr<sk::Optimizer<Engine>> optimizer() const {
@@ -276,8 +276,8 @@ class Trainer {
         }
     }
     void resume(const Start& start) {
-        sk::CheckpointState state{groups_, *optimizer_};
-        sk::load(context_, start.folder, state, {.names = tensor_names(start.names, options_.model)});
+        sk::checkpoint::State state{groups_, *optimizer_};
+        sk::checkpoint::load(context_, start.folder, state, {.names = tensor_names(start.names, options_.model)});
     }
 
     template <class Layer, class P>
@@ -299,7 +299,7 @@ class Trainer {
     DataOrder data_;
     Model model_;
     decltype(std::declval<Model&>().groups()) groups_;
-    std::optional<sk::Following<Engine>> following_;
+    std::optional<sk::schedule::Following<Engine>> following_;
     std::unique_ptr<sk::Optimizer<Engine>> optimizer_;
     EngineLinks<Engine, Arithmetic<T>> links_;
     Workspace<T> work_;
@@ -308,7 +308,7 @@ class Trainer {
     std::vector<double> losses_;               // one of each microbatch
     bool times_calls_ = false;
     CallTimes calls_;
-    sk::MeasuredStep unled_;  // the last step that followed no schedule
+    sk::schedule::MeasuredStep unled_;  // the last step that followed no schedule
 };
 
 }  // namespace train_gpt

@@ -57,7 +57,8 @@ class CheckpointFiles {
     };
 
     /// Opens the folder of a checkpoint that `save` has written. @throws FileError
-    static CheckpointFiles of_checkpoint(FileCalls& calls, const std::string& folder, SourceLocation where) {
+    static CheckpointFiles of_checkpoint(checkpoint::FileCalls& calls, const std::string& folder,
+                                         SourceLocation where) {
         CheckpointFiles files(calls, where);
         Manifest manifest = read_manifest(calls, folder, where);
         files.step_ = manifest.step;
@@ -77,7 +78,7 @@ class CheckpointFiles {
         return files;
     }
     /// Opens a model's file, an index, or a folder with either. @throws FileError
-    static CheckpointFiles of_model(FileCalls& calls, const std::string& path, SourceLocation where) {
+    static CheckpointFiles of_model(checkpoint::FileCalls& calls, const std::string& path, SourceLocation where) {
         CheckpointFiles files(calls, where);
         const ModelFiles model = ModelFiles::of(calls, path, where);
         for (const std::string& file : model.paths) {
@@ -132,7 +133,7 @@ class CheckpointFiles {
     }
 
   private:
-    CheckpointFiles(FileCalls& calls, SourceLocation where) : calls_(&calls), where_(where) {}
+    CheckpointFiles(checkpoint::FileCalls& calls, SourceLocation where) : calls_(&calls), where_(where) {}
 
     /// One of the files. There may be more of them than a process may have open.
     struct File {
@@ -216,7 +217,7 @@ class CheckpointFiles {
         }
     }
 
-    FileCalls* calls_;
+    checkpoint::FileCalls* calls_;
     SourceLocation where_;
     std::vector<File> files_;
     std::deque<std::size_t> open_;  // indices of the open files, the oldest first

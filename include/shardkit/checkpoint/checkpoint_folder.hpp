@@ -23,17 +23,19 @@
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/concat.hpp>
 
-namespace shardkit {
+namespace shardkit::checkpoint {
 
 /// A committed checkpoint of a run.
-struct CheckpointFolder {
+struct Folder {
     std::string path;
     std::uint64_t step = 0;
     std::vector<std::string>
         skipped{};  ///< entries beside it that are no checkpoint or could not be removed, and why
 };
 
-namespace detail {
+}  // namespace shardkit::checkpoint
+
+namespace shardkit::detail {
 
 /// Returns the folder name of a step: "step-00001000".
 inline std::string step_name(std::uint64_t step) { return concat("step-", padded(step, 8)); }
@@ -67,7 +69,7 @@ inline bool is_token_text(std::string_view text) noexcept {
 }
 
 /// Makes a folder and its parents.
-inline void make_folders(FileCalls& calls, const std::string& path, SourceLocation where) {
+inline void make_folders(checkpoint::FileCalls& calls, const std::string& path, SourceLocation where) {
     for (std::size_t end = 1; end <= path.size(); ++end) {
         if (end < path.size() && path[end] != '/') { continue; }
         const std::string part = path.substr(0, end);
@@ -85,7 +87,7 @@ inline void make_folders(FileCalls& calls, const std::string& path, SourceLocati
     }
 }
 /// Opens a file of a checkpoint. @throws FileError when it is missing or has another size than in the manifest
-inline OpenFile open_listed(FileCalls& calls, const std::string& folder, const Manifest::File& file,
+inline OpenFile open_listed(checkpoint::FileCalls& calls, const std::string& folder, const Manifest::File& file,
                             SourceLocation where) {
     OpenFile opened = OpenFile::to_read(calls, concat(folder, "/", file.name), where);
     if (opened.size() != file.bytes) {
@@ -95,7 +97,7 @@ inline OpenFile open_listed(FileCalls& calls, const std::string& folder, const M
 }
 /// Reads the manifest of a checkpoint's folder. Its files are not checked.
 /// @throws FileError that says what is missing or wrong
-inline Manifest read_manifest(FileCalls& calls, const std::string& folder, SourceLocation where) {
+inline Manifest read_manifest(checkpoint::FileCalls& calls, const std::string& folder, SourceLocation where) {
     const std::string path = concat(folder, "/", manifest_name);
     const std::string text = read_file(calls, path, safetensors::max_header_bytes, where);
     try {
@@ -106,7 +108,7 @@ inline Manifest read_manifest(FileCalls& calls, const std::string& folder, Sourc
 }
 
 /// Reads the manifest, and checks that its files exist with their sizes.
-inline Manifest read_whole_manifest(FileCalls& calls, const std::string& folder, SourceLocation where) {
+inline Manifest read_whole_manifest(checkpoint::FileCalls& calls, const std::string& folder, SourceLocation where) {
     Manifest manifest = read_manifest(calls, folder, where);
     for (const Manifest::File& file : manifest.files) { open_listed(calls, folder, file, where); }
     return manifest;
@@ -114,8 +116,8 @@ inline Manifest read_whole_manifest(FileCalls& calls, const std::string& folder,
 
 /// Returns the latest step of a run's folder whose manifest and file sizes are right; none if there is no such step
 /// or no folder. Entries that only look like a step are listed in `skipped`.
-inline std::optional<CheckpointFolder> latest_of(FileCalls& calls, const std::string& folder,
-                                                 std::vector<std::string>& skipped, SourceLocation where) {
+inline std::optional<checkpoint::Folder> latest_of(checkpoint::FileCalls& calls, const std::string& folder,
+                                                   std::vector<std::string>& skipped, SourceLocation where) {
     std::vector<std::string> names;
     const int error = calls.list(folder, names);
     if (error == ENOENT) { return std::nullopt; }
@@ -134,7 +136,7 @@ inline std::optional<CheckpointFolder> latest_of(FileCalls& calls, const std::st
         const std::string path = concat(folder, "/", name);
         try {
             const Manifest manifest = read_whole_manifest(calls, path, where);
-            if (manifest.step == step) { return CheckpointFolder{path, step, skipped}; }
+            if (manifest.step == step) { return checkpoint::Folder{path, step, skipped}; }
             skipped.push_back(concat(name, ": its manifest is of another step"));
         } catch (const FileError& reason) {
             skipped.push_back(concat(name, ": ", reason.path(), " ", reason.what_happened()));
@@ -143,10 +145,12 @@ inline std::optional<CheckpointFolder> latest_of(FileCalls& calls, const std::st
     return std::nullopt;
 }
 
-}  // namespace detail
+}  // namespace shardkit::detail
+
+namespace shardkit::checkpoint {
 
 /// The contents of a checkpoint's manifest.
-struct CheckpointInfo {
+struct Info {
     std::uint64_t step = 0;
     std::vector<std::pair<std::string, std::string>> strings{};  ///< SaveOptions::strings
     std::uint64_t bytes = 0;                                     ///< of all files except the manifest
@@ -154,17 +158,17 @@ struct CheckpointInfo {
 
 /// Returns the step, strings and size of the checkpoint in `folder`, which `latest` may have named. Nothing is
 /// loaded.
-///     for (const auto& [key, text] : checkpoint_info("runs/7/step-00001000").strings) { ... }
+///     for (const auto& [key, text] : info("runs/7/step-00001000").strings) { ... }
 /// Order:   not collective: the calling rank works alone.
 /// Cost:    reads the manifest, and opens each file for its size.
 /// @throws  FileError when the folder is no checkpoint, its manifest was changed, or a file has another size
-inline CheckpointInfo checkpoint_info(const std::string& folder, FileCalls* files = nullptr,
-                                      SourceLocation where = SourceLocation::current()) {
+inline Info info(const std::string& folder, FileCalls* files = nullptr,
+                 SourceLocation where = SourceLocation::current()) {
     detail::Manifest manifest =
         detail::read_whole_manifest(files != nullptr ? *files : detail::posix_files(), folder, where);
-    CheckpointInfo info{manifest.step, std::move(manifest.strings), 0};
+    Info info{manifest.step, std::move(manifest.strings), 0};
     for (const detail::Manifest::File& file : manifest.files) { info.bytes += file.bytes; }
     return info;
 }
 
-}  // namespace shardkit
+}  // namespace shardkit::checkpoint

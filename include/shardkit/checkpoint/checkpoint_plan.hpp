@@ -62,7 +62,7 @@ struct PlannedFile {
 class CheckpointPlan {
   public:
     /// @throws std::invalid_argument for invalid names, or two tensors of one name
-    CheckpointPlan(const SavedState& state, const TensorNames& names, std::uint64_t max_file_bytes,
+    CheckpointPlan(const SavedState& state, const checkpoint::TensorNames& names, std::uint64_t max_file_bytes,
                    SourceLocation where)
         : max_file_bytes_(max_file_bytes), where_(where) {
         std::vector<StoredKind> kinds;
@@ -118,7 +118,7 @@ class CheckpointPlan {
 
   private:
     static std::uint32_t crc(std::string_view text) { return crc32c::of(std::as_bytes(std::span(text))); }
-    void add_kind(const SavedState& state, const TensorNames& names, const StoredKind& kind) {
+    void add_kind(const SavedState& state, const checkpoint::TensorNames& names, const StoredKind& kind) {
         std::vector<PlannedTensor> tensors;
         std::vector<std::pair<std::string, std::string>> metadata{{"format", "pt"}};
         // A model's file has no such entry: it is written as other libraries write it.
@@ -269,7 +269,7 @@ class CheckpointPlan {
         for (PlannedTensor& tensor : file.tensors) { tensor.begin += file.begin.size(); }
         files.push_back(std::move(file));
     }
-    void add_scalars(const SavedState& state, const TensorNames& names) {
+    void add_scalars(const SavedState& state, const checkpoint::TensorNames& names) {
         const std::vector<SavedScalar> scalars = state.all_scalars(names, where_);
         if (scalars.empty() && state.blobs.empty()) { return; }
         HeaderWriter header;
@@ -315,7 +315,7 @@ void require_texts(const Strings& strings, SourceLocation where) {
         if (!is_utf8(key) || !is_utf8(text)) {
             throw_invalid_argument(where, "save: SaveOptions::strings: '", safetensors::detail::shown(key),
                                    is_utf8(key) ? "' has a text that is not UTF-8" : "' is not UTF-8",
-                                   ": expected texts; bytes are a blob's (CheckpointState::blob)");
+                                   ": expected texts; bytes are a blob's (checkpoint::State::blob)");
         }
     }
 }

@@ -96,24 +96,24 @@ class GiveNumbers final : public StateVisitor<Engine> {
 
 }  // namespace shardkit::detail SHARDKIT_BUILD
 
-namespace shardkit SHARDKIT_BUILD {
+namespace shardkit::checkpoint SHARDKIT_BUILD {
 
 /// The contents of a checkpoint: a model's parameters, the states of optimizers, loss scales, and bytes of the user.
-///     CheckpointState state{model, optimizer, loss_scale};
+///     State state{model, optimizer, loss_scale};
 ///     state.blob("sampler", bytes);
 /// An optimizer may have some of the groups only: the state may be that of several models, each with its optimizer
 /// and its loss scale, or also hold a moving average of the weights. `add` takes the second one and further ones.
-///     CheckpointState state{Model{generator, critic, averages}, of_generator};
+///     State state{Model{generator, critic, averages}, of_generator};
 ///     state.add(of_critic).add(loss_scale).add(critics_loss_scale, "critic");
-/// A CheckpointState refers to its parts, which must outlive it. Every rank makes the same one.
+/// A State refers to its parts, which must outlive it. Every rank makes the same one.
 template <class EngineType>
-class CheckpointState {
+class State {
   public:
     using Engine = EngineType;
 
     /// The contents are a model alone. @throws std::invalid_argument for two groups with one path
     template <class Precision>
-    explicit CheckpointState(const Model<Engine, Precision>& model, SourceLocation where = SourceLocation::current())
+    explicit State(const Model<Engine, Precision>& model, SourceLocation where = SourceLocation::current())
         : context_(&model.context(where)),
           model_(model),
           add_groups_([model](detail::SavedState& state, SourceLocation at) { add_groups(state, model, at); }) {
@@ -123,22 +123,22 @@ class CheckpointState {
     /// @throws std::invalid_argument for two groups with one path, or when the optimizer has a group that is not the
     /// model's
     template <class Precision>
-    CheckpointState(const Model<Engine, Precision>& model, Optimizer<Engine>& optimizer,
-                    SourceLocation where = SourceLocation::current())
-        : CheckpointState(model, where) {
+    State(const Model<Engine, Precision>& model, Optimizer<Engine>& optimizer,
+          SourceLocation where = SourceLocation::current())
+        : State(model, where) {
         add(optimizer, where);
     }
     /// The contents are a model, an optimizer and a loss scale.
     template <class Precision>
-    CheckpointState(const Model<Engine, Precision>& model, Optimizer<Engine>& optimizer,
-                    LossScale<Engine>& loss_scale, SourceLocation where = SourceLocation::current())
-        : CheckpointState(model, optimizer, where) {
+    State(const Model<Engine, Precision>& model, Optimizer<Engine>& optimizer, LossScale<Engine>& loss_scale,
+          SourceLocation where = SourceLocation::current())
+        : State(model, optimizer, where) {
         add(loss_scale, {}, where);
     }
 
     /// Adds an optimizer of other groups of the model.
     /// @throws std::invalid_argument when it has a group that is not the model's, or that another optimizer has
-    CheckpointState& add(Optimizer<Engine>& optimizer, SourceLocation where = SourceLocation::current()) {
+    State& add(Optimizer<Engine>& optimizer, SourceLocation where = SourceLocation::current()) {
         const auto identities = [&](const Groups<Engine>& groups) {
             std::vector<std::uint64_t> list;
             detail::Access::walk(
@@ -152,7 +152,7 @@ class CheckpointState {
                 optimizer.model(),
                 [&](const detail::Group<Engine>& group) {
                     if (std::binary_search(known.begin(), known.end(), group.identity()) == expected) { return; }
-                    throw_invalid_argument(where, "CheckpointState: '", group.path(), "' of the optimizer ", text);
+                    throw_invalid_argument(where, "checkpoint::State: '", group.path(), "' of the optimizer ", text);
                 },
                 where);
         };
@@ -166,11 +166,11 @@ class CheckpointState {
     }
     /// Adds a loss scale under a name; one loss scale may have none.
     /// @throws std::invalid_argument for a name that exists already
-    CheckpointState& add(LossScale<Engine>& loss_scale, std::string name = {},
-                         SourceLocation where = SourceLocation::current()) {
+    State& add(LossScale<Engine>& loss_scale, std::string name = {},
+               SourceLocation where = SourceLocation::current()) {
         for (const auto& [known, at] : loss_scales_) {
             if (known == name) {
-                throw_invalid_argument(where, "CheckpointState: two loss scales are called '", name,
+                throw_invalid_argument(where, "checkpoint::State: two loss scales are called '", name,
                                        "', expected a name for each: add(loss_scale, name)");
             }
         }
@@ -180,11 +180,11 @@ class CheckpointState {
     /// Adds the user's bytes under a name. They are written from the vector, which must be the same on every rank,
     /// and a load replaces them.
     /// @throws std::invalid_argument for a name that exists already
-    CheckpointState& blob(std::string name, std::vector<std::uint8_t>& bytes,
-                          SourceLocation where = SourceLocation::current()) {
+    State& blob(std::string name, std::vector<std::uint8_t>& bytes,
+                SourceLocation where = SourceLocation::current()) {
         for (const auto& [known, at] : blobs_) {
             if (known == name) {
-                throw_invalid_argument(where, "CheckpointState: two blobs are called '", name, "'");
+                throw_invalid_argument(where, "checkpoint::State: two blobs are called '", name, "'");
             }
         }
         blobs_.emplace_back(std::move(name), &bytes);
@@ -202,7 +202,7 @@ class CheckpointState {
         std::sort(paths.begin(), paths.end());
         const auto twice = std::adjacent_find(paths.begin(), paths.end());
         if (twice != paths.end()) {
-            throw_invalid_argument(where, "CheckpointState: two groups have the path '", *twice, "'");
+            throw_invalid_argument(where, "checkpoint::State: two groups have the path '", *twice, "'");
         }
     }
     template <class Precision>
@@ -264,6 +264,6 @@ class CheckpointState {
 
 // For clang 14, which makes no guides of constructors after needs_checkpoint.hpp.
 template <class Engine, class Precision, class... Others>
-CheckpointState(const Model<Engine, Precision>&, Others&&...) -> CheckpointState<Engine>;
+State(const Model<Engine, Precision>&, Others&&...) -> State<Engine>;
 
 }  // namespace SHARDKIT_BUILD

@@ -17,8 +17,8 @@
 namespace shardkit::detail {
 
 /// Returns whether the files have a state in blocks of 8 bits; `otherwise` where they do not have it.
-inline bool is_in_blocks(const SavedValues& values, CheckpointFiles& files, const TensorNames& names, bool otherwise,
-                         SourceLocation where) {
+inline bool is_in_blocks(const SavedValues& values, CheckpointFiles& files, const checkpoint::TensorNames& names,
+                         bool otherwise, SourceLocation where) {
     for (std::size_t p = 0; p < values.geometry().parameters.size(); ++p) {
         if (values.of[p] == 0) { continue; }
         for (const auto& [name, order] : values.stored(names, p, where)) {
@@ -31,7 +31,7 @@ inline bool is_in_blocks(const SavedValues& values, CheckpointFiles& files, cons
 
 /// Shows each state in the form that the files have it in.
 inline void choose_forms(const std::vector<std::unique_ptr<SavedGroup>>& groups, CheckpointFiles& files,
-                         const TensorNames& names, SourceLocation where) {
+                         const checkpoint::TensorNames& names, SourceLocation where) {
     for (const auto& group : groups) {
         // From the last one, so that the places of those before it stay.
         for (std::size_t f = group->forms.size(); f > 0; --f) {

@@ -19,7 +19,7 @@
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/detail/immortal.hpp>
 
-namespace shardkit {
+namespace shardkit::checkpoint {
 
 /// The file system calls of a checkpoint. Derive from it to use another store, for example an object store, or to
 /// make calls fail in a test. It is virtual and not a type parameter: each call costs a system call anyway, and a
@@ -171,9 +171,9 @@ class PosixFiles : public FileCalls {
     }
 };
 
-namespace detail {
-/// The default file system. Never destroyed: a pending save of static storage ends when the process does.
-inline FileCalls& posix_files() { return immortal<PosixFiles>(); }
-}  // namespace detail
+}  // namespace shardkit::checkpoint
 
-}  // namespace shardkit
+namespace shardkit::detail {
+/// The default file system. Never destroyed: a pending save of static storage ends when the process does.
+inline checkpoint::FileCalls& posix_files() { return immortal<checkpoint::PosixFiles>(); }
+}  // namespace shardkit::detail

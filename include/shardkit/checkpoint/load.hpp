@@ -15,7 +15,7 @@
 #include <shardkit/checkpoint/load_run.hpp>
 #include <shardkit/checkpoint/together.hpp>
 
-namespace shardkit {
+namespace shardkit::checkpoint {
 
 /// Returns the latest committed step of a run's folder, whose manifest and file sizes are right. Rank 0 looks for it,
 /// and every rank gets the same.
@@ -23,10 +23,10 @@ namespace shardkit {
 /// @returns none if there is no step or no folder
 /// @throws  FileError, the same on every rank, when the folder cannot be read
 template <class Engine>
-std::optional<CheckpointFolder> latest(Context<Engine>& context, const std::string& folder,
-                                       FileCalls* files = nullptr, SourceLocation where = SourceLocation::current()) {
+std::optional<Folder> latest(Context<Engine>& context, const std::string& folder, FileCalls* files = nullptr,
+                             SourceLocation where = SourceLocation::current()) {
     detail::RankWorldOf<Engine> world(context, "latest");
-    std::optional<CheckpointFolder> found;
+    std::optional<Folder> found;
     std::vector<std::string> skipped;
     detail::together(world, where, [&] {
         if (world.rank() != 0) { return; }
@@ -39,8 +39,8 @@ std::optional<CheckpointFolder> latest(Context<Engine>& context, const std::stri
     const Found own{found ? 1U : 0U, found ? found->step : 0};
     const Found first = world.gather(own, where).front();
     if (first.there == 0) { return std::nullopt; }
-    return CheckpointFolder{detail::concat(folder, "/", detail::step_name(first.step)), first.step,
-                            found ? found->skipped : skipped};
+    return Folder{detail::concat(folder, "/", detail::step_name(first.step)), first.step,
+                  found ? found->skipped : skipped};
 }
 
 /// Loads what `save` has written, on any mesh, policy, engine, precision and number of ranks.
@@ -55,9 +55,9 @@ std::optional<CheckpointFolder> latest(Context<Engine>& context, const std::stri
 ///          that only the state or only the files have, by name; UsageError while a window is open or a save is
 ///          pending. After a wrong digest the state has values of damaged files: load another checkpoint, or end
 template <class Engine>
-LoadReport load(Context<Engine>& context, const std::string& folder, const CheckpointState<Engine>& state,
+LoadReport load(Context<Engine>& context, const std::string& folder, const State<Engine>& state,
                 LoadOptions options = {}, SourceLocation where = SourceLocation::current()) {
-    context.require_same("load", state.context(), "CheckpointState", where);
+    context.require_same("load", state.context(), "checkpoint::State", where);
     detail::RankWorldOf<Engine> world(context, "load");
     detail::LoadRun run(world, std::move(options), where);
     return run.run([&](FileCalls& calls) { return detail::CheckpointFiles::of_checkpoint(calls, folder, where); },
@@ -70,11 +70,11 @@ LoadReport load(Context<Engine>& context, const std::string& folder, const Check
 template <class Engine, class Precision>
 LoadReport load_model(Context<Engine>& context, const std::string& path, const Model<Engine, Precision>& model,
                       LoadOptions options = {}, SourceLocation where = SourceLocation::current()) {
-    const CheckpointState<Engine> state(model, where);
+    const State<Engine> state(model, where);
     context.require_same("load_model", state.context(), "model", where);
     detail::RankWorldOf<Engine> world(context, "load");
     detail::LoadRun run(world, std::move(options), where);
     return run.run([&](FileCalls& calls) { return detail::CheckpointFiles::of_model(calls, path, where); }, state);
 }
 
-}  // namespace shardkit
+}  // namespace shardkit::checkpoint

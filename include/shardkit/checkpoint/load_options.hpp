@@ -12,7 +12,7 @@
 #include <shardkit/checkpoint/file_calls.hpp>
 #include <shardkit/checkpoint/stored_as.hpp>
 
-namespace shardkit {
+namespace shardkit::checkpoint {
 
 /// What to load; the same on every rank.
 struct LoadOptions {
@@ -36,4 +36,4 @@ struct LoadReport {
     std::vector<std::string> grown{};                            ///< tensors of which the files had fewer rows
 };
 
-}  // namespace shardkit
+}  // namespace shardkit::checkpoint

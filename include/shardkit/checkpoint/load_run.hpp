@@ -31,7 +31,7 @@ namespace shardkit::detail {
 /// One load on one rank.
 class LoadRun {
   public:
-    LoadRun(RankWorld& world, LoadOptions options, SourceLocation where)
+    LoadRun(RankWorld& world, checkpoint::LoadOptions options, SourceLocation where)
         : world_(world),
           options_(std::move(options)),
           calls_(options_.files != nullptr ? *options_.files : posix_files()),
@@ -39,7 +39,7 @@ class LoadRun {
 
     /// Collective over the world. `open(calls)` gives the files.
     template <class Open, class State>
-    LoadReport run(const Open& open, const State& state) {
+    checkpoint::LoadReport run(const Open& open, const State& state) {
         together(world_, where_, [&] {
             state_ = Access::capture(state, where_);
             files_ = std::make_unique<CheckpointFiles>(open(calls_));
@@ -330,8 +330,8 @@ class LoadRun {
     }
 
     RankWorld& world_;
-    LoadOptions options_;
-    FileCalls& calls_;
+    checkpoint::LoadOptions options_;
+    checkpoint::FileCalls& calls_;
     SourceLocation where_;
     SavedState state_;
     std::unique_ptr<CheckpointFiles> files_;
@@ -339,7 +339,7 @@ class LoadRun {
     /// For tensors that parameters share: the first byte in the file and the number of bytes of each parameter.
     std::map<Stored*, std::map<std::uint64_t, std::uint64_t>> shared_;
     std::vector<std::pair<std::vector<std::uint8_t>*, std::vector<std::uint8_t>>> blobs_;
-    LoadReport report_;
+    checkpoint::LoadReport report_;
 };
 
 }  // namespace shardkit::detail

@@ -28,7 +28,7 @@ struct ModelFiles {
     std::map<std::string, std::string> place;  ///< path of a tensor where an index names it; else empty
 
     /// @throws FileError that lists what is there, if it is no model or several
-    static ModelFiles of(FileCalls& calls, const std::string& path, SourceLocation where) {
+    static ModelFiles of(checkpoint::FileCalls& calls, const std::string& path, SourceLocation where) {
         std::vector<std::string> names;
         if (calls.list(path, names) == 0) { return in_folder(calls, path, names, where); }
         if (path.ends_with(".json")) { return of_index(calls, path, where); }
@@ -56,8 +56,8 @@ struct ModelFiles {
         }
     };
 
-    static ModelFiles in_folder(FileCalls& calls, const std::string& folder, const std::vector<std::string>& names,
-                                SourceLocation where) {
+    static ModelFiles in_folder(checkpoint::FileCalls& calls, const std::string& folder,
+                                const std::vector<std::string>& names, SourceLocation where) {
         std::map<std::string, Forms> stems;
         for (const std::string& name : names) {
             if (name.ends_with(index_ending)) {
@@ -105,7 +105,7 @@ struct ModelFiles {
         }
         return files;
     }
-    static ModelFiles of_index(FileCalls& calls, const std::string& path, SourceLocation where) {
+    static ModelFiles of_index(checkpoint::FileCalls& calls, const std::string& path, SourceLocation where) {
         const std::string text = read_file(calls, path, safetensors::max_header_bytes, where);
         const std::size_t slash = path.rfind('/');
         const std::string folder = slash == std::string::npos ? "" : path.substr(0, slash + 1);

@@ -32,14 +32,14 @@ inline void require(int error, const std::string& path, std::string_view what, S
 /// second attempt may report success although data are lost.
 class OpenFile {
   public:
-    OpenFile(FileCalls& calls, std::string path, SourceLocation where)
+    OpenFile(checkpoint::FileCalls& calls, std::string path, SourceLocation where)
         : calls_(&calls), path_(std::move(path)), where_(where) {}
-    static OpenFile to_write(FileCalls& calls, std::string path, SourceLocation where) {
+    static OpenFile to_write(checkpoint::FileCalls& calls, std::string path, SourceLocation where) {
         OpenFile file(calls, std::move(path), where);
         require(calls.open_to_write(file.path_, file.file_), file.path_, "cannot be opened for writing", where);
         return file;
     }
-    static OpenFile to_read(FileCalls& calls, std::string path, SourceLocation where) {
+    static OpenFile to_read(checkpoint::FileCalls& calls, std::string path, SourceLocation where) {
         OpenFile file(calls, std::move(path), where);
         const int error = calls.open_to_read(file.path_, file.file_, file.size_);
         if (error == EISDIR) { throw FileError(file.path_, "is a folder", where); }
@@ -119,7 +119,7 @@ class OpenFile {
         }
     }
 
-    FileCalls* calls_;
+    checkpoint::FileCalls* calls_;
     std::string path_;
     SourceLocation where_;
     int file_ = -1;
@@ -133,7 +133,8 @@ inline std::string read_all(const OpenFile& file) {
     return text;
 }
 /// Returns all bytes of the file at `path`. @throws FileError, also when it is larger than `most`
-inline std::string read_file(FileCalls& calls, const std::string& path, std::uint64_t most, SourceLocation where) {
+inline std::string read_file(checkpoint::FileCalls& calls, const std::string& path, std::uint64_t most,
+                             SourceLocation where) {
     const OpenFile file = OpenFile::to_read(calls, path, where);
     if (file.size() > most) {
         throw FileError(path, concat("has ", file.size(), " bytes, expected at most ", most), where);
@@ -141,7 +142,8 @@ inline std::string read_file(FileCalls& calls, const std::string& path, std::uin
     return read_all(file);
 }
 /// Makes a new file with these bytes, and makes it durable.
-inline void write_file(FileCalls& calls, const std::string& path, std::string_view text, SourceLocation where) {
+inline void write_file(checkpoint::FileCalls& calls, const std::string& path, std::string_view text,
+                       SourceLocation where) {
     require(calls.create_file(path), path, "cannot be created", where);
     OpenFile file = OpenFile::to_write(calls, path, where);
     file.write(0, std::as_bytes(std::span(text)));

@@ -15,11 +15,11 @@
 #include <shardkit/detail/fnv.hpp>
 #include <shardkit/rank/context.hpp>
 
-namespace shardkit {
+namespace shardkit::checkpoint {
 
 /// Removes all steps of a run's folder above `step`, for a run that goes back to it. `latest` then finds `step`, and
 /// the next saves are the newest.
-///     const CheckpointFolder from = roll_back(rank, "runs/7", 100);
+///     const Folder from = roll_back(rank, "runs/7", 100);
 ///     load(rank, from.path, state);
 /// Rank 0 removes, from the latest step down, after it has checked that `step` is complete. Entries that no save has
 /// made stay, and are listed in `skipped`.
@@ -28,10 +28,10 @@ namespace shardkit {
 ///          was removed), or a step cannot be removed (then those above it were); std::invalid_argument when ranks
 ///          give different folders or steps
 template <class Engine>
-CheckpointFolder roll_back(Context<Engine>& context, const std::string& folder, std::uint64_t step,
-                           FileCalls* files = nullptr, SourceLocation where = SourceLocation::current()) {
+Folder roll_back(Context<Engine>& context, const std::string& folder, std::uint64_t step, FileCalls* files = nullptr,
+                 SourceLocation where = SourceLocation::current()) {
     detail::RankWorldOf<Engine> world(context, "roll_back");
-    CheckpointFolder made{detail::concat(folder, "/", detail::step_name(step)), step, {}};
+    Folder made{detail::concat(folder, "/", detail::step_name(step)), step, {}};
     detail::Fnv identity;
     identity.add(made.path);
     detail::require_same(world, "roll_back", made.path, identity.hash, where);
@@ -43,4 +43,4 @@ CheckpointFolder roll_back(Context<Engine>& context, const std::string& folder, 
     return made;
 }
 
-}  // namespace shardkit
+}  // namespace shardkit::checkpoint

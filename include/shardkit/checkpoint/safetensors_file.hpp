@@ -20,18 +20,18 @@
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/param/tensor_shape.hpp>
 
-namespace shardkit {
+namespace shardkit::safetensors {
 
 /// A safetensors file, open for reading: its tensors by name, with any types and shapes. It is local: no ranks take
 /// part, and several threads may read at the same time. The whole header is checked against the rules of the format
 /// when the file is opened, so that an untrusted file cannot cause a read outside of it.
-class SafetensorsFile {
+class File {
   public:
     /// Reads and checks the header, but no tensor. Memory: a small multiple of the header, which has at most 100 MB.
     /// @throws FileError that names the file and the error
-    explicit SafetensorsFile(std::string path, SourceLocation where = SourceLocation::current())
-        : file_(detail::OpenFile::to_read(detail::posix_files(), std::move(path), where)),
-          header_(detail::read_header(file_, nullptr, where)),
+    explicit File(std::string path, SourceLocation where = SourceLocation::current())
+        : file_(shardkit::detail::OpenFile::to_read(shardkit::detail::posix_files(), std::move(path), where)),
+          header_(shardkit::detail::read_header(file_, nullptr, where)),
           by_name_(header_.tensors.size()) {
         std::iota(by_name_.begin(), by_name_.end(), std::size_t{0});
         std::sort(by_name_.begin(), by_name_.end(),
@@ -40,22 +40,22 @@ class SafetensorsFile {
 
     const std::string& path() const noexcept { return file_.path(); }
     /// Returns the tensors in the order of their bytes.
-    std::span<const safetensors::Tensor> tensors() const& noexcept { return header_.tensors; }
+    std::span<const Tensor> tensors() const& noexcept { return header_.tensors; }
     void tensors() && = delete;  ///< a temporary file: its tensors would dangle
     /// Returns the file's own texts, sorted by key.
     std::span<const std::pair<std::string, std::string>> metadata() const& noexcept { return header_.metadata; }
     void metadata() && = delete;
 
     /// Returns the tensor with that name, null if there is none. Cost: logarithmic in the number of tensors.
-    const safetensors::Tensor* find(std::string_view name) const noexcept {
+    const Tensor* find(std::string_view name) const noexcept {
         const auto at = std::lower_bound(
             by_name_.begin(), by_name_.end(), name,
             [&](std::size_t number, std::string_view wanted) { return header_.tensors[number].name < wanted; });
         return at == by_name_.end() || header_.tensors[*at].name != name ? nullptr : &header_.tensors[*at];
     }
     /// Returns the tensor with that name. @throws std::invalid_argument if there is none
-    const safetensors::Tensor& at(std::string_view name, SourceLocation where = SourceLocation::current()) const {
-        const safetensors::Tensor* const tensor = find(name);
+    const Tensor& at(std::string_view name, SourceLocation where = SourceLocation::current()) const {
+        const Tensor* const tensor = find(name);
         if (tensor == nullptr) {
             throw_invalid_argument(where, "'", path(), "' has no tensor '", name, "' among its ", tensors().size());
         }
@@ -77,7 +77,7 @@ class SafetensorsFile {
     template <FloatingElement T>
     std::vector<T> read(std::string_view name, const TensorShape& expected,
                         SourceLocation where = SourceLocation::current()) const {
-        const safetensors::Tensor& tensor = at(name, where);
+        const Tensor& tensor = at(name, where);
         if (!(tensor.shape == expected)) {
             throw_invalid_argument(where, "'", path(), "' tensor '", name, "' has shape ", tensor.shape.describe(),
                                    ", expected ", expected.describe());
@@ -92,46 +92,45 @@ class SafetensorsFile {
 
   private:
     template <class T>
-    std::vector<T> read_whole(const safetensors::Tensor& tensor, SourceLocation where) const {
+    std::vector<T> read_whole(const Tensor& tensor, SourceLocation where) const {
         std::vector<T> values(tensor.numel());
         read_range(tensor, std::span(values), 0, where);
         return values;
     }
     template <class T>
-    void read_range(const safetensors::Tensor& tensor, std::span<T> values, std::size_t first,
-                    SourceLocation where) const {
+    void read_range(const Tensor& tensor, std::span<T> values, std::size_t first, SourceLocation where) const {
         if (first > tensor.numel() || values.size() > tensor.numel() - first) {
             throw_invalid_argument(where, "'", path(), "' tensor '", tensor.name, "' ", tensor.shape.describe(),
                                    ": read of elements ", first, " to ", first, " + ", values.size(), ", it has ",
                                    tensor.numel());
         }
-        if (!detail::is_read(tensor.type, element_type_of<T>)) {
+        if (!shardkit::detail::is_read(tensor.type, element_type_of<T>)) {
             throw_invalid_argument(where, "'", path(), "' tensor '", tensor.name, "': elements of type ",
-                                   safetensors::name(tensor.type), ", expected ",
-                                   detail::expected_types(element_type_of<T>));
+                                   name(tensor.type), ", expected ",
+                                   shardkit::detail::expected_types(element_type_of<T>));
         }
-        const std::size_t stored = safetensors::bits_of(tensor.type) / 8;
+        const std::size_t stored = bits_of(tensor.type) / 8;
         const std::size_t begin = header_.data_begin + tensor.bytes.begin + first * stored;
         const std::span<std::byte> to = std::as_writable_bytes(values);
-        if (detail::same_elements(tensor.type, element_type_of<T>)) {
+        if (shardkit::detail::same_elements(tensor.type, element_type_of<T>)) {
             file_.read(begin, to, where);
             return;
         }
-        const detail::ElementConverter convert(tensor.type, element_type_of<T>);
+        const shardkit::detail::ElementConverter convert(tensor.type, element_type_of<T>);
         std::vector<std::byte> buffer(std::min<std::size_t>(65536, values.size() * stored));
         for (std::size_t done = 0; done < values.size();) {
             const std::size_t now = std::min(buffer.size() / stored, values.size() - done);
             file_.read(begin + done * stored, std::span(buffer).first(now * stored), where);
             if (convert(buffer.data(), to.data() + done * sizeof(T), now) < now) {
-                throw FileError(path(), detail::out_of_range(tensor.name, element_type_of<T>), where);
+                throw FileError(path(), shardkit::detail::out_of_range(tensor.name, element_type_of<T>), where);
             }
             done += now;
         }
     }
 
-    detail::OpenFile file_;
-    safetensors::Header header_;
+    shardkit::detail::OpenFile file_;
+    Header header_;
     std::vector<std::size_t> by_name_;  // indices of tensors
 };
 
-}  // namespace shardkit
+}  // namespace shardkit::safetensors

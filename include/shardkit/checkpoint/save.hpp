@@ -12,7 +12,7 @@
 #include <shardkit/checkpoint/save_run.hpp>
 #include <shardkit/detail/access.hpp>
 
-namespace shardkit {
+namespace shardkit::checkpoint {
 
 /// A save whose files are written in the background. Forward and backward passes can go on. The optimizer's step,
 /// `load` and `initialize` wait until the rank's part is written, unless it was copied first (Staging::copy).
@@ -28,7 +28,7 @@ class PendingSave {
     /// @throws FileError, the same on every rank, when any file call of any rank failed: nothing of the save is left;
     ///         std::invalid_argument when ranks commit different saves; UsageError when it was committed or moved
     ///         from
-    CheckpointFolder commit(SourceLocation where = SourceLocation::current()) && {
+    Folder commit(SourceLocation where = SourceLocation::current()) && {
         const std::unique_ptr<detail::SaveRun> run = std::move(run_);
         if (run == nullptr) { throw_usage_error(where, "PendingSave: commit of what was committed, or moved from"); }
         return run->commit(where);
@@ -41,22 +41,26 @@ class PendingSave {
     std::unique_ptr<detail::SaveRun> run_;
 };
 
-namespace detail {
+}  // namespace shardkit::checkpoint
+
+namespace shardkit::detail {
 template <class Engine>
 std::unique_ptr<SaveRun> begin_save_run(Context<Engine>& context, std::string&& folder, std::uint64_t step,
-                                        const CheckpointState<Engine>& state, SaveOptions&& options, bool beside,
-                                        SourceLocation where) {
-    context.require_same("save", state.context(), "CheckpointState", where);
+                                        const checkpoint::State<Engine>& state, checkpoint::SaveOptions&& options,
+                                        bool beside, SourceLocation where) {
+    context.require_same("save", state.context(), "checkpoint::State", where);
     auto world = std::make_unique<RankWorldOf<Engine>>(context, concat("a save in ", folder));
     auto run = std::make_unique<SaveRun>(std::move(world), std::move(folder), step, std::move(options), where);
     run->begin([&] { return Access::capture(state, where); }, beside);
     return run;
 }
-}  // namespace detail
+}  // namespace shardkit::detail
+
+namespace shardkit::checkpoint {
 
 /// Saves a state as FOLDER/step-NNNNNNNN. Its safetensors files hold whole tensors and do not depend on mesh, policy
 /// or world. All ranks write in parallel, each its own elements at their final place.
-///     save(rank, "runs/7", step, CheckpointState{model, optimizer});
+///     save(rank, "runs/7", step, State{model, optimizer});
 /// Order:   collective over the world; after the work given to the compute stream. Returns when committed: the folder
 ///          has its final name, and its bytes are durable.
 /// Cost:    each byte of the state is written once, and headers are read back. Nothing is copied, and 4 bytes for
@@ -67,9 +71,8 @@ std::unique_ptr<SaveRun> begin_save_run(Context<Engine>& context, std::string&& 
 ///          left, and older checkpoints are unchanged. std::invalid_argument when ranks would write different
 ///          contents, or names and texts make files that load cannot read; UsageError within an accumulation
 template <class Engine>
-CheckpointFolder save(Context<Engine>& context, std::string folder, std::uint64_t step,
-                      const CheckpointState<Engine>& state, SaveOptions options = {},
-                      SourceLocation where = SourceLocation::current()) {
+Folder save(Context<Engine>& context, std::string folder, std::uint64_t step, const State<Engine>& state,
+            SaveOptions options = {}, SourceLocation where = SourceLocation::current()) {
     const auto run =
         detail::begin_save_run(context, std::move(folder), step, state, std::move(options), false, where);
     run->write();
@@ -80,11 +83,11 @@ CheckpointFolder save(Context<Engine>& context, std::string folder, std::uint64_
 /// empty. The background writer reserves their space, and copies from device memory.
 template <class Engine>
 [[nodiscard]] PendingSave begin_save(Context<Engine>& context, std::string folder, std::uint64_t step,
-                                     const CheckpointState<Engine>& state, SaveOptions options = {},
+                                     const State<Engine>& state, SaveOptions options = {},
                                      SourceLocation where = SourceLocation::current()) {
     auto run = detail::begin_save_run(context, std::move(folder), step, state, std::move(options), true, where);
     run->write_beside();
     return detail::Access::make<PendingSave>(std::move(run));
 }
 
-}  // namespace shardkit
+}  // namespace shardkit::checkpoint

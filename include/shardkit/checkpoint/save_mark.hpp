@@ -22,7 +22,7 @@ inline bool has_no_locks(int error) noexcept {
     return error == ENOSYS || error == ENOTSUP || error == EOPNOTSUPP || error == ENOLCK || error == EINVAL;
 }
 /// Returns whether the file exists.
-inline bool has_file(FileCalls& calls, const std::string& path) {
+inline bool has_file(checkpoint::FileCalls& calls, const std::string& path) {
     int file = -1;
     std::uint64_t bytes = 0;
     const int error = calls.open_to_read(path, file, bytes);
@@ -32,7 +32,8 @@ inline bool has_file(FileCalls& calls, const std::string& path) {
 /// Makes a mark, and locks it where locks are supported. @returns 0, or the errno of the failure: EWOULDBLOCK or
 /// ENOENT if another job took it for an abandoned one and may remove it
 /// @throws FileError when it cannot be written
-inline int set_mark(FileCalls& calls, const std::string& mark, std::optional<int>& lock, SourceLocation where) {
+inline int set_mark(checkpoint::FileCalls& calls, const std::string& mark, std::optional<int>& lock,
+                    SourceLocation where) {
     int error = calls.create_file(mark);
     if (error != 0 && error != EEXIST) { return error; }
     try {
@@ -51,8 +52,8 @@ inline int set_mark(FileCalls& calls, const std::string& mark, std::optional<int
 }
 /// Takes over the mark of a save that has ended, and locks it where locks are supported. @returns nothing on success;
 /// otherwise why it must not be removed, which is "" while a save is running
-inline std::optional<std::string> take_mark(FileCalls& calls, const std::string& mark, std::optional<int>& lock,
-                                            SourceLocation where) {
+inline std::optional<std::string> take_mark(checkpoint::FileCalls& calls, const std::string& mark,
+                                            std::optional<int>& lock, SourceLocation where) {
     int held = -1;
     const int error = calls.lock(mark, held);
     if (error == 0) {

@@ -25,14 +25,12 @@
 #include <shardkit/detail/access.hpp>
 #include <shardkit/detail/fnv.hpp>
 
-namespace shardkit {
-
-namespace detail {
+namespace shardkit::detail {
 
 /// Writes one file of a model, on one rank: first under a temporary name, then renamed to its own.
 class ModelFileRun {
   public:
-    ModelFileRun(RankWorld& world, std::string path, SaveOptions options, SourceLocation where)
+    ModelFileRun(RankWorld& world, std::string path, checkpoint::SaveOptions options, SourceLocation where)
         : world_(world),
           options_(std::move(options)),
           calls_(options_.files != nullptr ? *options_.files : posix_files()),
@@ -116,13 +114,15 @@ class ModelFileRun {
     }
 
     RankWorld& world_;
-    SaveOptions options_;
-    FileCalls& calls_;
+    checkpoint::SaveOptions options_;
+    checkpoint::FileCalls& calls_;
     std::string path_;
     SourceLocation where_;
 };
 
-}  // namespace detail
+}  // namespace shardkit::detail
+
+namespace shardkit::checkpoint {
 
 /// Saves a model's parameters as one safetensors file for other programs: without a step's folder, manifest and
 /// optimizer. All ranks write to a temporary file, which is then renamed. Of the options, `names`, `replace` and
@@ -135,7 +135,7 @@ class ModelFileRun {
 template <class Engine, class Precision>
 void save_model(Context<Engine>& context, std::string path, const Model<Engine, Precision>& model,
                 SaveOptions options = {}, SourceLocation where = SourceLocation::current()) {
-    const CheckpointState<Engine> state(model, where);
+    const State<Engine> state(model, where);
     context.require_same("save_model", state.context(), "model", where);
     detail::RankWorldOf<Engine> world(context, "save_model");
     detail::ModelFileRun(world, std::move(path), std::move(options), where).run([&] {
@@ -143,4 +143,4 @@ void save_model(Context<Engine>& context, std::string path, const Model<Engine, 
     });
 }
 
-}  // namespace shardkit
+}  // namespace shardkit::checkpoint

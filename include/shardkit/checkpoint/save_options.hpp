@@ -10,7 +10,7 @@
 #include <shardkit/checkpoint/file_calls.hpp>
 #include <shardkit/checkpoint/stored_as.hpp>
 
-namespace shardkit {
+namespace shardkit::checkpoint {
 
 /// What a background save reads while the next step runs.
 enum class Staging : std::uint8_t {
@@ -30,4 +30,4 @@ struct SaveOptions {
     FileCalls* files = nullptr;  ///< null: the machine's file system
 };
 
-}  // namespace shardkit
+}  // namespace shardkit::checkpoint

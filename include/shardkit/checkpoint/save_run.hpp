@@ -33,7 +33,7 @@ namespace shardkit::detail {
 /// One save on one rank: begin, write on any thread, commit.
 class SaveRun final : public MemoryReader {
   public:
-    SaveRun(std::unique_ptr<RankWorld> world, std::string folder, std::uint64_t step, SaveOptions options,
+    SaveRun(std::unique_ptr<RankWorld> world, std::string folder, std::uint64_t step, checkpoint::SaveOptions options,
             SourceLocation where)
         : world_(std::move(world)),
           options_(std::move(options)),
@@ -73,8 +73,8 @@ class SaveRun final : public MemoryReader {
         require_same_updates(*world_, "save", state_.groups, where_);
         agree();
         on_first([&] { make_files(); });
-        jobs_.emplace(*plan_, state_, world_->rank(), world_->size(), beside && options_.staging == Staging::copy,
-                      where_);
+        jobs_.emplace(*plan_, state_, world_->rank(), world_->size(),
+                      beside && options_.staging == checkpoint::Staging::copy, where_);
     }
     /// Writes this rank's part. `commit` reports errors.
     void write() noexcept {
@@ -100,14 +100,14 @@ class SaveRun final : public MemoryReader {
     }
     /// Commits the save. Collective over the world. @throws on every rank when it failed on one; nothing of it is
     /// left then
-    CheckpointFolder commit(SourceLocation where) {
+    checkpoint::Folder commit(SourceLocation where) {
         end_writing();
         Fnv identity;
         identity.add(temporary_);
         require_same(*world_, "commit", concat(folder_, "/", step_name(step_)), identity.hash, where);
         give_up_on(std::exchange(failure_, {}));
         const Manifest manifest = gather_digests();
-        CheckpointFolder made{concat(folder_, "/", step_name(step_)), step_, std::move(told_)};
+        checkpoint::Folder made{concat(folder_, "/", step_name(step_)), step_, std::move(told_)};
         on_first([&] { finish(manifest, made); });
         return made;
     }
@@ -253,7 +253,7 @@ class SaveRun final : public MemoryReader {
     }
 
     /// Commits on rank 0, when every file is durable.
-    void finish(const Manifest& manifest, CheckpointFolder& made) {
+    void finish(const Manifest& manifest, checkpoint::Folder& made) {
         if (!plan_->index.empty()) { write_file(calls_, concat(temporary_, "/", index_name), plan_->index, where_); }
         write_file(calls_, concat(temporary_, "/", manifest_name), manifest_text(manifest), where_);
         for (const std::string& made_here : {concat(temporary_, "/state"), temporary_}) {
@@ -343,8 +343,8 @@ class SaveRun final : public MemoryReader {
     static std::uint32_t text_digest(const std::string& text) { return crc32c::of(std::as_bytes(std::span(text))); }
 
     std::unique_ptr<RankWorld> world_;
-    SaveOptions options_;
-    FileCalls& calls_;
+    checkpoint::SaveOptions options_;
+    checkpoint::FileCalls& calls_;
     std::string folder_;
     std::uint64_t step_;
     SourceLocation where_;

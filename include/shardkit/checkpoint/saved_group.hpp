@@ -71,13 +71,13 @@ class SavedValues : public SavedKind {
     const GroupGeometry& geometry() const noexcept { return *geometry_; }
     /// Returns the tensors that hold the values of parameter `p`, in the files of their kind. Scales are in one
     /// tensor, in their own order, with the name of the codes where those are in one tensor too.
-    std::vector<std::pair<std::string, StoredOrder>> stored(const TensorNames& names, std::size_t p,
+    std::vector<std::pair<std::string, StoredOrder>> stored(const checkpoint::TensorNames& names, std::size_t p,
                                                             SourceLocation where) const {
         const PlacedParameter& parameter = geometry_->parameters[p];
-        StoredAs as = names(named_->path, named_->parameters[p]);
+        checkpoint::StoredAs as = names(named_->path, named_->parameters[p]);
         if (kind.scales && !as.absent) {
             const bool alone = as.parts.empty() && !as.begin;
-            as = shardkit::stored(alone ? as.name : concat(named_->path, ".", parameter.name), parameter.shape);
+            as = checkpoint::stored(alone ? as.name : concat(named_->path, ".", parameter.name), parameter.shape);
         }
         return StoredOrder::of(as, geometry_->path, parameter, where);
     }

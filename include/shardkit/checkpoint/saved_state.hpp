@@ -58,7 +58,7 @@ struct SavedState {
 
     /// Returns all numbers as the file stores them, those of `progress` first. @param names  of tensors
     /// @throws std::invalid_argument for parameters that share a tensor and have different progress
-    std::vector<SavedScalar> all_scalars(const TensorNames& names, SourceLocation where) const {
+    std::vector<SavedScalar> all_scalars(const checkpoint::TensorNames& names, SourceLocation where) const {
         std::vector<SavedScalar> all;
         std::map<std::string, std::uint64_t> own;  // of groups; of several optimizers of one, the first one's
         bool differ = false;
@@ -87,7 +87,7 @@ struct SavedState {
   private:
     /// `own`: the numbers of groups, by their names.
     void add_of_tensors(std::vector<SavedScalar>& all, const std::map<std::string, std::uint64_t>& own,
-                        const TensorNames& names, SourceLocation where) const {
+                        const checkpoint::TensorNames& names, SourceLocation where) const {
         struct Known {
             std::string parameter;
             std::span<const GroupProgress::Number> names;

@@ -39,7 +39,7 @@ inline std::optional<std::uint64_t> step_of_temporary(std::string_view name) {
 
 /// Removes a folder and its contents, but does not follow links. Stops at the first error. The files that identify a
 /// save are removed last, so that the rest is recognized after a kill. @pre the folder itself is no link
-inline int remove_all(FileCalls& calls, const std::string& path) {
+inline int remove_all(checkpoint::FileCalls& calls, const std::string& path) {
     std::vector<std::string> names;
     if (const int error = calls.list(path, names); error != 0) { return error; }
     const auto is_last = [](const std::string& name) { return name == mark_name || name == manifest_name; };
@@ -59,7 +59,7 @@ inline int remove_all(FileCalls& calls, const std::string& path) {
 class StepFolders {
   public:
     /// @param skipped  gets a line for each entry that stays, with the reason
-    StepFolders(FileCalls& calls, std::string folder, std::vector<std::string>& skipped)
+    StepFolders(checkpoint::FileCalls& calls, std::string folder, std::vector<std::string>& skipped)
         : calls_(calls), folder_(std::move(folder)), skipped_(skipped) {}
 
     /// Returns all steps, committed or not, the latest first.
@@ -187,7 +187,7 @@ class StepFolders {
         return error == 0 ? "" : errno_text(error);
     }
 
-    FileCalls& calls_;
+    checkpoint::FileCalls& calls_;
     std::string folder_;
     std::vector<std::string>& skipped_;
 };

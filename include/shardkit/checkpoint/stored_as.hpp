@@ -19,7 +19,7 @@
 #include <shardkit/param/parameter_record.hpp>
 #include <shardkit/param/tensor_shape.hpp>
 
-namespace shardkit {
+namespace shardkit::checkpoint {
 
 /// How a file holds a parameter: the name and shape of its tensor, and the order of its elements. The parameter's
 /// row-major elements are seen as an array of `extents`, whose dimensions the file stores in the order `order`.
@@ -105,7 +105,9 @@ inline StoredAs stored_by_path(std::string_view path, const ParameterRecord& par
     return stored(detail::concat(path, ".", parameter.name), parameter.shape);
 }
 
-namespace detail {
+}  // namespace shardkit::checkpoint
+
+namespace shardkit::detail {
 
 /// Maps the row-major elements of a parameter to their places in its file, and back. For a parameter stored as
 /// several tensors, it maps those of one tensor.
@@ -113,7 +115,8 @@ class StoredOrder {
   public:
     /// Returns the tensors that hold a parameter, in order.
     /// @throws std::invalid_argument when the description does not fit the parameter
-    static std::vector<std::pair<std::string, StoredOrder>> of(const StoredAs& stored, std::string_view path,
+    static std::vector<std::pair<std::string, StoredOrder>> of(const checkpoint::StoredAs& stored,
+                                                               std::string_view path,
                                                                const ParameterRecord& parameter,
                                                                SourceLocation where) {
         const auto refuse = [&](std::string_view name, const std::string& what) {
@@ -127,7 +130,7 @@ class StoredOrder {
             return {};
         }
         const std::size_t numel = parameter.shape.numel();
-        std::vector<StoredAs::Part> parts = stored.parts;
+        std::vector<checkpoint::StoredAs::Part> parts = stored.parts;
         if (parts.empty()) {
             parts.push_back({stored.name, stored.shape});
         } else if (!stored.name.empty() || !stored.shape.empty() || stored.begin) {
@@ -136,7 +139,7 @@ class StoredOrder {
         const StoredOrder whole(stored, numel, [&](const std::string& what) { refuse(parts.front().name, what); });
         std::vector<std::pair<std::string, StoredOrder>> tensors;
         std::size_t next = 0;
-        for (StoredAs::Part& part : parts) {
+        for (checkpoint::StoredAs::Part& part : parts) {
             const auto refuse_part = [&](const std::string& what) {
                 std::string shape;
                 for (const std::size_t extent : part.shape) { shape += concat(shape.empty() ? "" : ", ", extent); }
@@ -242,7 +245,7 @@ class StoredOrder {
 
     /// Makes the order over all tensors of a parameter together. refuse(what) must throw.
     template <class Refuse>
-    StoredOrder(const StoredAs& stored, std::size_t numel, const Refuse& refuse) {
+    StoredOrder(const checkpoint::StoredAs& stored, std::size_t numel, const Refuse& refuse) {
         const std::size_t rank = stored.extents.size();
         if (rank != stored.order.size() || rank > most) {
             refuse("expected extents and an order of as many, at most 8");
@@ -294,7 +297,7 @@ class StoredOrder {
 };
 
 /// Returns the user's names for an alias; none where `names` only knows parameters.
-inline std::vector<std::string> names_of_alias(const TensorNames& names, const std::string& path,
+inline std::vector<std::string> names_of_alias(const checkpoint::TensorNames& names, const std::string& path,
                                                const ParameterRecord& alias, SourceLocation where) {
     std::vector<std::string> all;
     try {
@@ -305,6 +308,4 @@ inline std::vector<std::string> names_of_alias(const TensorNames& names, const s
     return all;
 }
 
-}  // namespace detail
-
-}  // namespace shardkit
+}  // namespace shardkit::detail

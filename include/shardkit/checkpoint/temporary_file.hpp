@@ -25,7 +25,7 @@ namespace shardkit::detail {
 class TemporaryFile {
   public:
     /// @param path  final path of the file
-    TemporaryFile(FileCalls& calls, const std::string& path, std::uint64_t token) : calls_(calls) {
+    TemporaryFile(checkpoint::FileCalls& calls, const std::string& path, std::uint64_t token) : calls_(calls) {
         const std::size_t slash = path.rfind('/');
         folder_ = slash == std::string::npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
         begin_ = concat(path.substr(slash + 1), temporary_mark);
@@ -90,7 +90,7 @@ class TemporaryFile {
         if (lock_) { calls_.unlock(*std::exchange(lock_, std::nullopt)); }
     }
 
-    FileCalls& calls_;
+    checkpoint::FileCalls& calls_;
     std::string folder_;
     std::string begin_;
     std::string name_;

@@ -68,7 +68,7 @@ class WriteJobs {
     }
     /// Writes everything into the files in `folder`, and makes it durable. @param reserve  rank 0 reserves the space
     /// first
-    void run(FileCalls& calls, const std::string& folder, bool reserve, SourceLocation where) {
+    void run(checkpoint::FileCalls& calls, const std::string& folder, bool reserve, SourceLocation where) {
         if (reserve && rank_ == 0) {
             for (const PlannedFile& file : plan_.files) {
                 OpenFile::to_write(calls, concat(folder, "/", file.name), where).reserve(file.bytes);
@@ -181,7 +181,8 @@ class WriteJobs {
             f(at, copies_->finish(slot).first(chunk(at, most).size()));
         }
     }
-    void write_file(FileCalls& calls, const std::string& folder, std::size_t number, SourceLocation where) {
+    void write_file(checkpoint::FileCalls& calls, const std::string& folder, std::size_t number,
+                    SourceLocation where) {
         const auto [begin, end] = std::equal_range(jobs_.begin(), jobs_.end(), number, OfFile{});
         if (begin == end) { return; }
         OpenFile file = OpenFile::to_write(calls, concat(folder, "/", plan_.files[number].name), where);

@@ -88,7 +88,7 @@ struct Access {
     static auto now(const Scale& scale) {
         return scale.now();
     }
-    /// Returns the current state of what a CheckpointState refers to.
+    /// Returns the current state of what a checkpoint::State refers to.
     template <class State, class Location>
     static auto capture(const State& state, Location where) {
         return state.capture(where);

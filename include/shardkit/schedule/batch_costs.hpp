@@ -12,7 +12,7 @@
 #include <shardkit/plan/time_model.hpp>
 #include <shardkit/schedule/step_costs.hpp>
 
-namespace shardkit {
+namespace shardkit::schedule {
 
 /// How fast a rank works on whole matrices.
 struct MatrixRates {
@@ -43,4 +43,4 @@ inline std::vector<BatchSeconds> batch_seconds(const MatrixPlan& plan, const Axi
     return seconds;
 }
 
-}  // namespace shardkit
+}  // namespace shardkit::schedule

@@ -18,21 +18,19 @@
 #include <shardkit/schedule/slots.hpp>
 #include <shardkit/schedule/violation.hpp>
 
-namespace shardkit {
-
-namespace detail {
+namespace shardkit::detail {
 
 /// Checks one step that begins in the state in which the step before it ended.
 class StepChecker {
   public:
     SHARDKIT_CONSTEXPR_VECTOR StepChecker(const Schedule& schedule, std::span<const GroupDescription> groups)
         : schedule_(schedule), step_(groups), has_update_(filled(groups.size(), char{0})) {
-        for (const Op& op : schedule.ops()) {
+        for (const schedule::Op& op : schedule.ops()) {
             if (op.act == Act::update && op.group < groups.size()) { has_update_[op.group] = 1; }
         }
     }
 
-    SHARDKIT_CONSTEXPR_VECTOR std::vector<Violation> check() {
+    SHARDKIT_CONSTEXPR_VECTOR std::vector<schedule::Violation> check() {
         pass();  // a first step, to reach the steady state
         found_.clear();
         pass();
@@ -44,7 +42,7 @@ class StepChecker {
         bool updates = false;
         step_.batches().begin();
         for (at_ = 0; at_ < schedule_.size(); ++at_) {
-            const Op& op = schedule_[at_];
+            const schedule::Op& op = schedule_[at_];
             if (is_of_batch(op.act)) { add(step_.batches().apply(op.act, op.microbatch).broken, op.microbatch); }
             if (op.act == Act::norm || op.act == Act::direct) {
                 if (updates && op.act == Act::norm) { found_.push_back({StepRule::norm_before_updates, at_, 0}); }
@@ -75,19 +73,20 @@ class StepChecker {
     const Schedule& schedule_;
     ModelStep step_;
     std::vector<char> has_update_;
-    std::vector<Violation> found_;
+    std::vector<schedule::Violation> found_;
     std::size_t at_ = 0;
 };
 
 /// Finds each stretch of operations where the bytes that `peak` counts exceed `limit`, and returns its first
 /// operation. The arena is counted up to the end of the highest buffer in use.
-SHARDKIT_CONSTEXPR_VECTOR std::vector<Violation> over_limit(const Schedule& schedule,
-                                                            std::span<const GroupDescription> groups, ByteCount limit,
-                                                            OptimizerStates optimizer_states) {
+SHARDKIT_CONSTEXPR_VECTOR std::vector<schedule::Violation> over_limit(const Schedule& schedule,
+                                                                      std::span<const GroupDescription> groups,
+                                                                      ByteCount limit,
+                                                                      OptimizerStates optimizer_states) {
     const ByteCount resting = resting_bytes(schedule, groups, optimizer_states);
     const SlotPlan plan = place_slots(slots_of(schedule, groups));
     const auto held_with = [&](const ScheduledSlot& slot) { return resting + ByteCount(slot.offset + slot.bytes); };
-    std::vector<Violation> found;
+    std::vector<schedule::Violation> found;
     if (resting > limit) {
         const bool takes = !plan.slots.empty() && plan.slots.front().begin == 0;
         found.push_back({StepRule::within_limit, 0, schedule.size() > 0 ? schedule[0].group : 0,
@@ -105,7 +104,9 @@ SHARDKIT_CONSTEXPR_VECTOR std::vector<Violation> over_limit(const Schedule& sche
     return found;
 }
 
-}  // namespace detail
+}  // namespace shardkit::detail
+
+namespace shardkit::schedule {
 
 /// Returns every place where a schedule breaks a rule of a step, in order; none if it can be followed. A step begins
 /// in the state in which the step before it ended: what is gathered after the updates is current in the next step. A
@@ -132,14 +133,18 @@ SHARDKIT_CONSTEXPR_VECTOR std::vector<Violation> check(const Schedule& schedule,
     return all;
 }
 
-namespace detail {
-inline void throw_first(const std::vector<Violation>& found, const Schedule& schedule,
+}  // namespace shardkit::schedule
+
+namespace shardkit::detail {
+inline void throw_first(const std::vector<schedule::Violation>& found, const Schedule& schedule,
                         std::span<const GroupDescription> groups, SourceLocation where) {
     if (found.empty()) { return; }
     throw_invalid_argument(where, "schedule: ", describe(found.front(), schedule, groups),
                            found.size() > 1 ? concat("; and ", found.size() - 1, " more") : "");
 }
-}  // namespace detail
+}  // namespace shardkit::detail
+
+namespace shardkit::schedule {
 
 /// Checks that a schedule breaks no rule.
 /// @throws std::invalid_argument that names the first operation, the group and the rule
@@ -154,4 +159,4 @@ inline void require_valid(const Schedule& schedule, std::span<const GroupDescrip
     detail::throw_first(check(schedule, groups, limit, optimizer_states), schedule, groups, where);
 }
 
-}  // namespace shardkit
+}  // namespace shardkit::schedule

@@ -18,30 +18,32 @@
 #include <shardkit/schedule/schedule.hpp>
 #include <shardkit/schedule/simulate.hpp>
 
-namespace shardkit {
+namespace shardkit::schedule {
 
 /// An operation that is in only one of two schedules, or at different places in both.
-struct ScheduleChange {
+struct Change {
     static constexpr std::size_t none = static_cast<std::size_t>(-1);
 
     Op op;
     std::size_t from = none;  ///< its index in the second one
     std::size_t to = none;    ///< and in the second
 
-    friend constexpr bool operator==(const ScheduleChange&, const ScheduleChange&) noexcept = default;
+    friend constexpr bool operator==(const Change&, const Change&) noexcept = default;
 };
 
 /// The difference between two schedules.
-struct ScheduleDiff {
-    std::vector<ScheduleChange> changes;  ///< in the order of the second schedule; operations that it lacks come last
+struct Diff {
+    std::vector<Change> changes;  ///< in the order of the second schedule; operations that it lacks come last
     ByteCount arena_before;
     ByteCount arena_after;
 };
 
-namespace detail {
+}  // namespace shardkit::schedule
+
+namespace shardkit::detail {
 
 /// Compares operations in an arbitrary but fixed order. Returns a number below, at or above 0.
-constexpr int ordered(const Op& x, const Op& y) noexcept {
+constexpr int ordered(const schedule::Op& x, const schedule::Op& y) noexcept {
     const auto of = [](auto a, auto b) { return a < b ? -1 : a > b ? 1 : 0; };
     if (const int acts = of(x.act, y.act); acts != 0) { return acts; }
     if (const int groups = of(x.group, y.group); groups != 0) { return groups; }
@@ -60,7 +62,7 @@ SHARDKIT_CONSTEXPR_VECTOR std::vector<std::size_t> numbers_in(const Schedule& a,
         return numbers;
     };
     const std::vector<std::size_t> of_a = sorted(a);
-    std::vector<std::size_t> found = filled(b.size(), ScheduleChange::none);
+    std::vector<std::size_t> found = filled(b.size(), schedule::Change::none);
     std::size_t at = 0;
     for (const std::size_t j : sorted(b)) {
         while (at < of_a.size() && ordered(a[of_a[at]], b[j]) < 0) { ++at; }
@@ -69,16 +71,17 @@ SHARDKIT_CONSTEXPR_VECTOR std::vector<std::size_t> numbers_in(const Schedule& a,
     return found;
 }
 
-}  // namespace detail
+}  // namespace shardkit::detail
+
+namespace shardkit::schedule {
 
 /// Returns the fewest operations to move, add and remove that turn `a` into `b`. Lanes are compared as well.
 /// Cost:    the square of the operations; works in constant expressions
 /// Source:  heaviest increasing subsequence: its operations keep their order and are not moved
 /// @throws  std::invalid_argument when one of them has a group that is not described
-SHARDKIT_CONSTEXPR_VECTOR ScheduleDiff diff(const Schedule& a, const Schedule& b,
-                                            std::span<const GroupDescription> groups,
-                                            SourceLocation where = SourceLocation::current()) {
-    constexpr std::size_t none = ScheduleChange::none;
+SHARDKIT_CONSTEXPR_VECTOR Diff diff(const Schedule& a, const Schedule& b, std::span<const GroupDescription> groups,
+                                    SourceLocation where = SourceLocation::current()) {
+    constexpr std::size_t none = Change::none;
     const std::vector<std::size_t> in_a = detail::numbers_in(a, b);
     std::vector<char> taken = detail::filled(a.size(), char{0});
     // An act of the program weighs more than all communication: it is not reported as moved if both schedules have
@@ -101,7 +104,7 @@ SHARDKIT_CONSTEXPR_VECTOR ScheduleDiff diff(const Schedule& a, const Schedule& b
     }
     std::vector<char> stays = detail::filled(b.size(), char{0});
     for (std::size_t j = last; j != none; j = before[j]) { stays[j] = 1; }
-    ScheduleDiff found{{}, arena_bytes(a, groups, where), arena_bytes(b, groups, where)};
+    Diff found{{}, arena_bytes(a, groups, where), arena_bytes(b, groups, where)};
     for (std::size_t j = 0; j < b.size(); ++j) {
         if (stays[j] == 0) { found.changes.push_back({b[j], in_a[j], j}); }
     }
@@ -112,15 +115,13 @@ SHARDKIT_CONSTEXPR_VECTOR ScheduleDiff diff(const Schedule& a, const Schedule& b
 }
 
 /// Returns a line for each change, and the bytes: "  moved   12 -> 9   gather of 'blocks.1', microbatch 0".
-inline std::string diff_table(const ScheduleDiff& diff, std::span<const GroupDescription> groups) {
+inline std::string diff_table(const Diff& diff, std::span<const GroupDescription> groups) {
     std::string table;
-    const auto number = [](std::size_t n) {
-        return n == ScheduleChange::none ? std::string("-") : std::to_string(n);
-    };
-    for (const ScheduleChange& change : diff.changes) {
-        const char* const what = change.from == ScheduleChange::none ? "added"
-                                 : change.to == ScheduleChange::none ? "left out"
-                                                                     : "moved";
+    const auto number = [](std::size_t n) { return n == Change::none ? std::string("-") : std::to_string(n); };
+    for (const Change& change : diff.changes) {
+        const char* const what = change.from == Change::none ? "added"
+                                 : change.to == Change::none ? "left out"
+                                                             : "moved";
         std::array<char, 60> line{};
         std::snprintf(line.data(), line.size(), "  %-9s %4s -> %-4s  ", what, number(change.from).c_str(),
                       number(change.to).c_str());
@@ -131,12 +132,12 @@ inline std::string diff_table(const ScheduleDiff& diff, std::span<const GroupDes
                                   detail::human_bytes(diff.arena_after), "\n");
 }
 /// Returns the same, and how the time changes that the rank waits for communication.
-inline std::string diff_table(const ScheduleDiff& diff, std::span<const GroupDescription> groups,
-                              const StepTimes& before, const StepTimes& after) {
+inline std::string diff_table(const Diff& diff, std::span<const GroupDescription> groups, const StepTimes& before,
+                              const StepTimes& after) {
     std::array<char, 160> line{};
     std::snprintf(line.data(), line.size(), "  step %.3f -> %.3f ms, exposed %.3f -> %.3f ms\n", before.seconds * 1e3,
                   after.seconds * 1e3, before.exposed() * 1e3, after.exposed() * 1e3);
     return diff_table(diff, groups) + line.data();
 }
 
-}  // namespace shardkit
+}  // namespace shardkit::schedule

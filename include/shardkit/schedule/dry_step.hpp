@@ -13,7 +13,7 @@
 #include <shardkit/plan/model_step.hpp>
 #include <shardkit/schedule/schedule.hpp>
 
-namespace shardkit {
+namespace shardkit::schedule {
 
 /// Builds the schedule of a training step without running it: calls name the verbs of a trainer and the groups'
 /// numbers, for groups without memory. The step's communication follows from the rows that the groups' stores
@@ -192,4 +192,4 @@ SHARDKIT_CONSTEXPR_VECTOR Schedule layered_step(std::span<const GroupDescription
     return step.schedule();
 }
 
-}  // namespace shardkit
+}  // namespace shardkit::schedule

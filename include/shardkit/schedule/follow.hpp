@@ -28,7 +28,7 @@
 #include <shardkit/step/model.hpp>
 #include <shardkit/step/plan_model.hpp>
 
-namespace shardkit {
+namespace shardkit::schedule {
 
 /// Makes every step of a model follow a schedule as long as it lives. Move-only. It must end before the groups, and
 /// not during a step or while a window or gradients of one exist. After a move from it, its functions throw a
@@ -84,20 +84,22 @@ class Following {
     std::unique_ptr<detail::StepCursor<Engine>> cursor_;
 };
 
-namespace detail {
+}  // namespace shardkit::schedule
+
+namespace shardkit::detail {
 /// Packs an operation into an integer that a double holds exactly: 4 bits of the act, 2 of the lane, 20 of the group,
 /// 26 of the microbatch.
-inline double packed(const Op& op) noexcept {
+inline double packed(const schedule::Op& op) noexcept {
     const std::uint64_t bits = (std::uint64_t{op.microbatch} & 0x3FF'FFFFU) << 26U |
                                (std::uint64_t{op.group} & 0xF'FFFFU) << 6U |
                                static_cast<std::uint64_t>(op.lane) << 4U | static_cast<std::uint64_t>(op.act);
     return static_cast<double>(bits + 1);
 }
 inline constexpr double packed_end = 0;  // marks the end of a schedule
-inline Op unpacked(double value) noexcept {
+inline schedule::Op unpacked(double value) noexcept {
     const auto bits = static_cast<std::uint64_t>(value) - 1;
     return {static_cast<Act>(bits & 15U), static_cast<std::uint32_t>(bits >> 6U & 0xF'FFFFU),
-            static_cast<std::uint32_t>(bits >> 26U), static_cast<Lane>(bits >> 4U & 3U)};
+            static_cast<std::uint32_t>(bits >> 26U), static_cast<schedule::Lane>(bits >> 4U & 3U)};
 }
 
 /// Checks that all ranks give the same schedules, for groups in the same order. All schedules are compared in one
@@ -113,8 +115,8 @@ void require_same_schedules(Context<Engine>& context, std::span<const Schedule> 
     std::vector<double> operations;
     Fnv fnv;
     for (const Schedule& schedule : schedules) {
-        fnv.add(hash(schedule));
-        for (const Op& op : schedule.ops()) { operations.push_back(packed(op)); }
+        fnv.add(schedule::hash(schedule));
+        for (const schedule::Op& op : schedule.ops()) { operations.push_back(packed(op)); }
         operations.push_back(packed_end);
     }
     for (const GroupDescription& group : groups) { fnv.add(group.path); }
@@ -155,7 +157,8 @@ void require_same_schedules(Context<Engine>& context, std::span<const Schedule> 
 }
 
 template <class Engine>
-Following<Engine> follow(const Groups<Engine>& model, std::span<const Schedule> schedules, SourceLocation where) {
+schedule::Following<Engine> follow(const Groups<Engine>& model, std::span<const Schedule> schedules,
+                                   SourceLocation where) {
     Context<Engine>& context = model.context(where);
     if (schedules.empty()) { throw_invalid_argument(where, "follow: no schedule given, expected at least one"); }
     std::vector<GroupDescription> groups = describe_groups(model, where);
@@ -175,9 +178,11 @@ Following<Engine> follow(const Groups<Engine>& model, std::span<const Schedule> 
         where);
     auto cursor = std::make_unique<StepCursor<Engine>>(context, std::move(groups), std::move(led), schedules, where);
     cursor->lead();
-    return Access::make<Following<Engine>>(std::move(cursor));
+    return Access::make<schedule::Following<Engine>>(std::move(cursor));
 }
-}  // namespace detail
+}  // namespace shardkit::detail
+
+namespace shardkit::schedule {
 
 /// Makes the model's steps follow the schedule from now on. Gathers and reductions are given to their streams where
 /// it says, and a verb that is not its next operation is an error. The trainer stays unchanged:
@@ -217,4 +222,4 @@ template <class Engine>
     return detail::follow(model, std::span<const Schedule>(schedules.begin(), schedules.size()), where);
 }
 
-}  // namespace shardkit
+}  // namespace shardkit::schedule

@@ -27,7 +27,7 @@ struct IdleStretch {
     std::size_t begin = 0;  // operations [begin, end)
     std::size_t end = 0;
     std::size_t bytes = 0;
-    Op added{};  // inserted in front of operation `at`
+    schedule::Op added{};  // inserted in front of operation `at`
     std::size_t at = 0;
     std::size_t left_out = no_op;
 };
@@ -54,10 +54,10 @@ SHARDKIT_CONSTEXPR_VECTOR void add_idle_stretches(const Schedule& schedule, cons
     bool used = needed;
     std::size_t windows = 0;
     for (std::size_t i = next[slot.begin]; i != no_op && i <= slot.end; i = next[i]) {
-        const Op& op = schedule[i];
+        const schedule::Op& op = schedule[i];
         if (slot.use == SlotUse::full_parameters && op.act == Act::use) {
             if (!needed && i > since + 1) {
-                Op gather = schedule[slot.begin];
+                schedule::Op gather = schedule[slot.begin];
                 gather.microbatch = op.microbatch;
                 found.push_back({since + (used ? 1 : 0), i, slot.bytes, gather, i, used ? no_op : slot.begin});
             }

@@ -8,7 +8,7 @@
 
 #include <shardkit/schedule/simulate.hpp>
 
-namespace shardkit {
+namespace shardkit::schedule {
 
 /// What a lane does during a span.
 enum class SpanKind : std::uint8_t {
@@ -40,4 +40,4 @@ struct MeasuredStep {
     double exposed_share() const noexcept { return communication > 0 ? exposed() / communication : 0; }
 };
 
-}  // namespace shardkit
+}  // namespace shardkit::schedule

@@ -23,9 +23,7 @@
 // keeps them after a pass. A pass that uses `groups` throws std::invalid_argument where they lack a group of the
 // schedule.
 
-namespace shardkit {
-
-namespace detail {
+namespace shardkit::detail {
 
 /// Returns for each group its last operation with that act; no_op where there is none.
 SHARDKIT_CONSTEXPR_VECTOR std::vector<std::size_t> last_ops(const Schedule& schedule, std::size_t groups, Act act) {
@@ -50,7 +48,9 @@ constexpr std::size_t behind_group(const Schedule& schedule, std::size_t at, std
     return at;
 }
 
-}  // namespace detail
+}  // namespace shardkit::detail
+
+namespace shardkit::schedule {
 
 /// Starts each gather `depth` windows before its use. In the forward pass this is with the window before it, in the
 /// backward pass before the reduction of the group before it. Gathers keep their order and stay in their step.
@@ -329,4 +329,4 @@ SHARDKIT_CONSTEXPR_VECTOR Schedule memory_limit(Schedule schedule, std::span<con
     return schedule;
 }
 
-}  // namespace shardkit
+}  // namespace shardkit::schedule

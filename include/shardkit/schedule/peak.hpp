@@ -13,7 +13,7 @@
 #include <shardkit/schedule/slot_plan.hpp>
 #include <shardkit/schedule/slots.hpp>
 
-namespace shardkit {
+namespace shardkit::schedule {
 
 /// Returns the bytes of the arena for a schedule's gathered parameters, full gradients and addends. Buffers of any
 /// sizes share it while they are needed, and each has the same address in every step.
@@ -25,15 +25,19 @@ SHARDKIT_CONSTEXPR_VECTOR ByteCount arena_bytes(const Schedule& schedule, std::s
     return ByteCount(detail::place_slots(detail::slots_of(schedule, groups)).arena_bytes);
 }
 
-namespace detail {
+}  // namespace shardkit::schedule
+
+namespace shardkit::detail {
 /// Returns the bytes that the groups, an optimizer with that many states and the norm hold permanently.
 constexpr ByteCount resting_bytes(const Schedule& schedule, std::span<const GroupDescription> groups,
                                   OptimizerStates optimizer_states) {
     PlanOptions options{.optimizer_states = optimizer_states, .norms_per_step = 0};
-    for (const Op& op : schedule.ops()) { options.norms_per_step += op.act == Act::norm ? 1U : 0U; }
+    for (const schedule::Op& op : schedule.ops()) { options.norms_per_step += op.act == Act::norm ? 1U : 0U; }
     return resting_memory(groups, options).total();
 }
-}  // namespace detail
+}  // namespace shardkit::detail
+
+namespace shardkit::schedule {
 
 /// Returns the bytes of the library's buffers on one rank while it follows the schedule: what the groups, an
 /// optimizer with that many states and the norm hold permanently, and the arena.
@@ -45,7 +49,9 @@ SHARDKIT_CONSTEXPR_VECTOR ByteCount peak(const Schedule& schedule, std::span<con
     return detail::resting_bytes(schedule, groups, optimizer_states) + arena_bytes(schedule, groups, where);
 }
 
-namespace detail {
+}  // namespace shardkit::schedule
+
+namespace shardkit::detail {
 
 /// Returns the leased bytes that exist during each operation.
 SHARDKIT_CONSTEXPR_VECTOR std::vector<std::size_t> bytes_held(const Schedule& schedule,
@@ -65,6 +71,4 @@ SHARDKIT_CONSTEXPR_VECTOR std::vector<std::size_t> bytes_held(const Schedule& sc
     return taken;
 }
 
-}  // namespace detail
-
-}  // namespace shardkit
+}  // namespace shardkit::detail

@@ -16,9 +16,7 @@
 #include <shardkit/step/model.hpp>
 #include <shardkit/step/plan_model.hpp>
 
-namespace shardkit {
-
-namespace detail {
+namespace shardkit::detail {
 
 /// Checks that no schedule is recorded or followed for the model, and that no step of it has begun.
 /// @throws UsageError
@@ -101,18 +99,20 @@ class StepRecorder final : public StepDirector {
         }
         if (steps_ == 0) { throw_usage_error(where, "record: no step ran, expected one over this model"); }
         Schedule recorded = step_.schedule();
-        require_valid(recorded, groups_, where);
+        schedule::require_valid(recorded, groups_, where);
         return recorded;
     }
 
   private:
     std::vector<GroupDescription> groups_;
-    DryStep step_;
+    schedule::DryStep step_;
     std::size_t steps_ = 0;
     std::exception_ptr failure_;
 };
 
-}  // namespace detail
+}  // namespace shardkit::detail
+
+namespace shardkit::schedule {
 
 /// Runs `step`, which makes one training step of the model, and returns it as a schedule in steady state, whether
 /// this was the first step or not. Recording does not change what the step computes, bit for bit.
@@ -141,4 +141,4 @@ Schedule record(const Groups<Engine>& model, F&& step, SourceLocation where = So
     return recorder.schedule(where);
 }
 
-}  // namespace shardkit
+}  // namespace shardkit::schedule

@@ -18,7 +18,7 @@
 #include <shardkit/plan/group_description.hpp>
 #include <shardkit/plan/model_step.hpp>
 
-namespace shardkit {
+namespace shardkit::schedule {
 
 /// A queue of operations: those in one lane run one after the other, lanes run concurrently.
 enum class Lane : std::uint8_t { compute, gather, reduce };
@@ -51,25 +51,32 @@ struct Op {
     friend constexpr bool operator==(const Op&, const Op&) noexcept = default;
 };
 
+}  // namespace shardkit::schedule
+
+namespace shardkit {
+
 /// One training step of a model in steady state, from its Accumulation to the end of the optimizer's step: the
 /// operations of a rank in the order in which the host gives them to their lanes. It holds numbers only; the groups
 /// are described separately, by the descriptions that plans are made from. Waits between lanes follow from the order
 /// and are not stored.
-///     constexpr auto step = [] { return prefetch(layered_step(groups), groups, 1); };
-///     static_assert(check(step(), groups).empty());
-///     static_assert(peak(step(), groups) <= ByteCount(80'000'000'000));
+///     constexpr auto step = [] { return schedule::prefetch(schedule::layered_step(groups), groups, 1); };
+///     static_assert(schedule::check(step(), groups).empty());
+///     static_assert(schedule::peak(step(), groups) <= ByteCount(80'000'000'000));
 class Schedule {
   public:
     SHARDKIT_CONSTEXPR_VECTOR Schedule() = default;
-    SHARDKIT_CONSTEXPR_VECTOR explicit Schedule(std::vector<Op> ops) : ops_(static_cast<std::vector<Op>&&>(ops)) {}
+    SHARDKIT_CONSTEXPR_VECTOR explicit Schedule(std::vector<schedule::Op> ops)
+        : ops_(static_cast<std::vector<schedule::Op>&&>(ops)) {}
 
-    constexpr std::span<const Op> ops() const& noexcept { return {ops_.data(), ops_.size()}; }
+    constexpr std::span<const schedule::Op> ops() const& noexcept { return {ops_.data(), ops_.size()}; }
     void ops() const&& = delete;  // would refer to a temporary
     constexpr std::size_t size() const noexcept { return ops_.size(); }
-    SHARDKIT_CONSTEXPR_VECTOR const Op& operator[](std::size_t number) const noexcept { return ops_[number]; }
+    SHARDKIT_CONSTEXPR_VECTOR const schedule::Op& operator[](std::size_t number) const noexcept {
+        return ops_[number];
+    }
 
-    SHARDKIT_CONSTEXPR_VECTOR void add(const Op& op) { ops_.push_back(op); }
-    SHARDKIT_CONSTEXPR_VECTOR void insert(std::size_t before, const Op& op) {
+    SHARDKIT_CONSTEXPR_VECTOR void add(const schedule::Op& op) { ops_.push_back(op); }
+    SHARDKIT_CONSTEXPR_VECTOR void insert(std::size_t before, const schedule::Op& op) {
         ops_.insert(ops_.begin() + static_cast<std::ptrdiff_t>(before), op);
     }
     SHARDKIT_CONSTEXPR_VECTOR void erase(std::size_t number) {
@@ -84,13 +91,19 @@ class Schedule {
             std::rotate(at(from), at(from + 1), at(to + 1));
         }
     }
-    SHARDKIT_CONSTEXPR_VECTOR void set_lane(std::size_t number, Lane lane) noexcept { ops_[number].lane = lane; }
+    SHARDKIT_CONSTEXPR_VECTOR void set_lane(std::size_t number, schedule::Lane lane) noexcept {
+        ops_[number].lane = lane;
+    }
 
     friend SHARDKIT_CONSTEXPR_VECTOR bool operator==(const Schedule&, const Schedule&) noexcept = default;
 
   private:
-    std::vector<Op> ops_;
+    std::vector<schedule::Op> ops_;
 };
+
+}  // namespace shardkit
+
+namespace shardkit::schedule {
 
 /// Returns a number that is equal for equal schedules and the same on every machine. Ranks compare it before they
 /// follow one.
@@ -123,7 +136,9 @@ inline std::string describe(const Op& op, std::span<const GroupDescription> grou
     return text;
 }
 
-namespace detail {
+}  // namespace shardkit::schedule
+
+namespace shardkit::detail {
 
 /// Returns `n` equal values, in constant expressions too: on clang 14 with libstdc++ 12 the vector's own constructor
 /// is not constexpr.
@@ -158,6 +173,4 @@ SHARDKIT_CONSTEXPR_VECTOR std::vector<GroupRows> rows_of(const Schedule& schedul
     return rows_of(groups);
 }
 
-}  // namespace detail
-
-}  // namespace shardkit
+}  // namespace shardkit::detail

@@ -16,9 +16,7 @@
 #include <shardkit/schedule/schedule.hpp>
 #include <shardkit/schedule/simulate.hpp>
 
-namespace shardkit {
-
-namespace detail {
+namespace shardkit::detail {
 
 /// Writes events in the Trace Event Format: a process for each rank with a track for each lane.
 class TraceText {
@@ -28,13 +26,13 @@ class TraceText {
                    "\"}}"));
     }
     void add_lanes(std::size_t rank) {
-        for (const Lane lane : {Lane::compute, Lane::gather, Lane::reduce}) {
+        for (const schedule::Lane lane : {schedule::Lane::compute, schedule::Lane::gather, schedule::Lane::reduce}) {
             add(concat(R"({"name": "thread_name", "ph": "M", "pid": )", rank, R"(, "tid": )", static_cast<int>(lane),
                        R"(, "args": {"name": ")", name(lane), "\"}}"));
         }
     }
     /// Adds a slice; none if it takes no time.
-    void add_slice(std::string_view text, std::size_t rank, Lane lane, const OpTime& time) {
+    void add_slice(std::string_view text, std::size_t rank, schedule::Lane lane, const schedule::OpTime& time) {
         if (time.end <= time.begin) { return; }
         std::array<char, 120> place{};
         std::snprintf(place.data(), place.size(), R"("ph": "X", "pid": %zu, "tid": %d, "ts": %.3f, "dur": %.3f})",
@@ -51,17 +49,19 @@ class TraceText {
     std::string events_;
 };
 
-}  // namespace detail
+}  // namespace shardkit::detail
+
+namespace shardkit::schedule {
 
 /// Returns a simulated step for chrome://tracing or Perfetto: a track for each lane, a slice for each operation that
 /// takes time.
 /// Units:   microseconds from the step's start
 /// @throws  std::invalid_argument when the times belong to another schedule
 /// Source:  Trace Event Format, complete events ("ph": "X")
-inline std::string schedule_trace(const Schedule& schedule, std::span<const GroupDescription> groups,
-                                  const StepTimes& times, SourceLocation where = SourceLocation::current()) {
+inline std::string trace(const Schedule& schedule, std::span<const GroupDescription> groups, const StepTimes& times,
+                         SourceLocation where = SourceLocation::current()) {
     if (times.ops.size() != schedule.size()) {
-        throw_invalid_argument(where, "schedule_trace: times of ", times.ops.size(),
+        throw_invalid_argument(where, "schedule::trace: times of ", times.ops.size(),
                                " operations given, expected of ", schedule.size());
     }
     detail::TraceText trace;
@@ -77,9 +77,8 @@ inline std::string schedule_trace(const Schedule& schedule, std::span<const Grou
 /// Units:   microseconds from the first rank's start
 /// @throws  std::invalid_argument when a step has an operation that the schedule does not have
 /// Source:  Trace Event Format, complete events ("ph": "X")
-inline std::string schedule_trace(const Schedule& schedule, std::span<const GroupDescription> groups,
-                                  std::span<const MeasuredStep> ranks,
-                                  SourceLocation where = SourceLocation::current()) {
+inline std::string trace(const Schedule& schedule, std::span<const GroupDescription> groups,
+                         std::span<const MeasuredStep> ranks, SourceLocation where = SourceLocation::current()) {
     detail::TraceText trace;
     Lane sums = Lane::reduce;
     for (const Op& op : schedule.ops()) {
@@ -93,7 +92,7 @@ inline std::string schedule_trace(const Schedule& schedule, std::span<const Grou
         const double later = std::chrono::duration<double>(ranks[rank].began - first).count();
         for (const StepSpan& span : ranks[rank].spans) {
             if (span.op >= schedule.size()) {
-                throw_invalid_argument(where, "schedule_trace: rank ", rank, " has a time of operation ", span.op,
+                throw_invalid_argument(where, "schedule::trace: rank ", rank, " has a time of operation ", span.op,
                                        ", expected below ", schedule.size());
             }
             const Op& op = schedule[span.op];
@@ -107,4 +106,4 @@ inline std::string schedule_trace(const Schedule& schedule, std::span<const Grou
     return trace.finish();
 }
 
-}  // namespace shardkit
+}  // namespace shardkit::schedule

@@ -12,7 +12,7 @@
 #include <shardkit/schedule/peak.hpp>
 #include <shardkit/schedule/schedule.hpp>
 
-namespace shardkit {
+namespace shardkit::schedule {
 
 /// Returns the plan of a step that follows the schedule. It assumes nothing about the trainer: of the options only
 /// the engine and the optimizer's states are used.
@@ -48,4 +48,4 @@ SHARDKIT_CONSTEXPR_VECTOR Plan plan(const Schedule& schedule, std::span<const Gr
     return made;
 }
 
-}  // namespace shardkit
+}  // namespace shardkit::schedule

@@ -25,7 +25,7 @@
 #include <shardkit/schedule/slots.hpp>
 #include <shardkit/schedule/step_costs.hpp>
 
-namespace shardkit {
+namespace shardkit::schedule {
 
 /// The time of an operation, in seconds from the start of its step. Gathers for the next step end after this one.
 struct OpTime {
@@ -48,12 +48,15 @@ struct StepTimes {
     constexpr double exposed_share() const noexcept { return communication > 0 ? exposed() / communication : 0; }
 };
 
-namespace detail {
+}  // namespace shardkit::schedule
+
+namespace shardkit::detail {
 
 /// The seconds of each of a group's collectives on a mesh.
 class CommunicationSeconds {
   public:
-    constexpr CommunicationSeconds(const GroupDescription& group, const AxisGrid& mesh, const StepCosts& costs) {
+    constexpr CommunicationSeconds(const GroupDescription& group, const AxisGrid& mesh,
+                                   const schedule::StepCosts& costs) {
         const GroupRows rows(group);
         const GroupAxes axes = GroupAxes::of(group, mesh);
         for (std::size_t i = 0; i < rows.collectives().size(); ++i) {
@@ -95,7 +98,8 @@ class CommunicationSeconds {
 class StepSimulation {
   public:
     SHARDKIT_CONSTEXPR_VECTOR StepSimulation(const Schedule& schedule, std::span<const GroupDescription> groups,
-                                             const AxisGrid& mesh, const StepCosts& costs, SourceLocation where)
+                                             const AxisGrid& mesh, const schedule::StepCosts& costs,
+                                             SourceLocation where)
         : schedule_(schedule),
           costs_(costs),
           described_(groups),
@@ -108,7 +112,7 @@ class StepSimulation {
                                    groups.size());
         }
         require_possible(costs, where);
-        for (const Op& op : schedule.ops()) {
+        for (const schedule::Op& op : schedule.ops()) {
             if (op.act == Act::reduce) { sums_ = op.lane; }
             if (is_of_batch(op.act) && op.microbatch >= costs.batches.size()) {
                 throw_invalid_argument(where, "simulate: seconds of ", costs.batches.size(),
@@ -132,7 +136,7 @@ class StepSimulation {
         }
     }
 
-    SHARDKIT_CONSTEXPR_VECTOR StepTimes run() {
+    SHARDKIT_CONSTEXPR_VECTOR schedule::StepTimes run() {
         round();
         round();  // the next step begins with operations of this one still running
         return round();
@@ -152,19 +156,21 @@ class StepSimulation {
         double due = 0;              // computation that the group's next operation ends
     };
 
-    SHARDKIT_CONSTEXPR_VECTOR double& lane(Lane lane) noexcept { return free_[static_cast<std::size_t>(lane)]; }
+    SHARDKIT_CONSTEXPR_VECTOR double& lane(schedule::Lane lane) noexcept {
+        return free_[static_cast<std::size_t>(lane)];
+    }
 
-    SHARDKIT_CONSTEXPR_VECTOR StepTimes round() {
-        const double begin = lane(Lane::compute);
-        StepTimes times;
+    SHARDKIT_CONSTEXPR_VECTOR schedule::StepTimes round() {
+        const double begin = lane(schedule::Lane::compute);
+        schedule::StepTimes times;
         ModelStep step(described_);
         for (Group& group : groups_) {
             group.forwards = 0;
             group.due = 0;
         }
         for (std::size_t i = 0; i < schedule_.size(); ++i) {
-            const Op& op = schedule_[i];
-            OpTime time;
+            const schedule::Op& op = schedule_[i];
+            schedule::OpTime time;
             if (op.act == Act::norm) {
                 time = norm(times);
             } else if (is_of_batch(op.act)) {
@@ -180,7 +186,7 @@ class StepSimulation {
             }
             times.ops.push_back({time.begin - begin, time.end - begin});
         }
-        times.seconds = lane(Lane::compute) - begin;
+        times.seconds = lane(schedule::Lane::compute) - begin;
         return times;
     }
 
@@ -193,9 +199,10 @@ class StepSimulation {
         return at;
     }
 
-    SHARDKIT_CONSTEXPR_VECTOR OpTime compute(std::size_t i, const Op& op, const Applied& applied, StepTimes& times) {
+    SHARDKIT_CONSTEXPR_VECTOR schedule::OpTime compute(std::size_t i, const schedule::Op& op, const Applied& applied,
+                                                       schedule::StepTimes& times) {
         Group& group = groups_[op.group];
-        const GroupSeconds& seconds = costs_.groups[op.group];
+        const schedule::GroupSeconds& seconds = costs_.groups[op.group];
         double& now = lane(op.lane);
         double begin = now;
         double takes = 0;
@@ -229,7 +236,8 @@ class StepSimulation {
         ended_[i] = now;
         return {begin, now};
     }
-    SHARDKIT_CONSTEXPR_VECTOR OpTime communicate(std::size_t i, const Op& op, double takes, StepTimes& times) {
+    SHARDKIT_CONSTEXPR_VECTOR schedule::OpTime communicate(std::size_t i, const schedule::Op& op, double takes,
+                                                           schedule::StepTimes& times) {
         Group& group = groups_[op.group];
         double& now = lane(op.lane);
         double begin = now;
@@ -246,8 +254,8 @@ class StepSimulation {
         return {begin, now};
     }
     /// The partial sums travel in the lane of the reductions, after them, and the rank waits.
-    SHARDKIT_CONSTEXPR_VECTOR OpTime norm(StepTimes& times) {
-        double& now = lane(Lane::compute);
+    SHARDKIT_CONSTEXPR_VECTOR schedule::OpTime norm(schedule::StepTimes& times) {
+        double& now = lane(schedule::Lane::compute);
         double begin = now;
         for (const Group& group : groups_) { begin = std::max(begin, group.reduced); }
         const double sent = std::max(begin + costs_.norm, lane(sums_));
@@ -259,7 +267,7 @@ class StepSimulation {
     }
 
     /// An act on a batch begins behind the one before it; the first behind the reductions.
-    SHARDKIT_CONSTEXPR_VECTOR OpTime batch(const Op& op, StepTimes& times) {
+    SHARDKIT_CONSTEXPR_VECTOR schedule::OpTime batch(const schedule::Op& op, schedule::StepTimes& times) {
         double& now = lane(op.lane);
         double& done = batches_[op.microbatch];
         if (op.act == Act::direct) {
@@ -269,12 +277,12 @@ class StepSimulation {
         const double takes = costs_.batches[op.microbatch].of(op.act);
         const double begin = std::max(now, done);
         now = done = begin + takes;
-        (lane_of(op.act) == Lane::compute ? times.compute : times.communication) += takes;
+        (schedule::lane_of(op.act) == schedule::Lane::compute ? times.compute : times.communication) += takes;
         return {begin, now};
     }
 
     const Schedule& schedule_;
-    const StepCosts& costs_;
+    const schedule::StepCosts& costs_;
     std::span<const GroupDescription> described_;
     SlotPlan plan_;
     std::vector<double> ended_;  // when each operation last ended
@@ -282,10 +290,12 @@ class StepSimulation {
     std::vector<double> free_ = filled(3, 0.0);  // by lane; nvcc's front end miscompiles an array here
     std::vector<double> batches_;                // when the last act on each ended
     double norm_ = 0;
-    Lane sums_ = Lane::reduce;  // the lane of the reductions
+    schedule::Lane sums_ = schedule::Lane::reduce;  // the lane of the reductions
 };
 
-}  // namespace detail
+}  // namespace shardkit::detail
+
+namespace shardkit::schedule {
 
 /// Returns the times of a step of the schedule in steady state. Computation takes what `costs` say for each group,
 /// communication runs as rings over the links of the time model, and lanes wait for each other as in the stores. The
@@ -318,4 +328,4 @@ SHARDKIT_CONSTEXPR_VECTOR Schedule on_lanes(Schedule schedule, CommunicationLane
     return schedule;
 }
 
-}  // namespace shardkit
+}  // namespace shardkit::schedule

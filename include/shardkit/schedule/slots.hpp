@@ -24,13 +24,13 @@ struct ScheduledSlot {
     std::size_t begin = 0;
     std::size_t end = 0;
     std::size_t bytes = 0;
-    std::size_t offset = 0;     ///< in the arena
-    Lane ends = Lane::compute;  ///< the lane of the operation that releases it
+    std::size_t offset = 0;                         ///< in the arena
+    schedule::Lane ends = schedule::Lane::compute;  ///< the lane of the operation that releases it
     /// Earlier slots with the same bytes: the latest one that the compute lane released, and the latest of a
     /// communication lane, in this step or if there is none, in the step before. `none` if there is no such slot.
     std::array<std::size_t, 2> after{none, none};
 
-    constexpr bool given_back_by_compute() const noexcept { return ends == Lane::compute; }
+    constexpr bool given_back_by_compute() const noexcept { return ends == schedule::Lane::compute; }
 };
 
 /// The alignment of addresses in an arena, that of the engines' own buffers.
@@ -46,7 +46,7 @@ SHARDKIT_CONSTEXPR_VECTOR std::vector<ScheduledSlot> slots_of(const Schedule& sc
         filled(groups.size(), std::array{ScheduledSlot::none, ScheduledSlot::none, ScheduledSlot::none});
     std::vector<ScheduledSlot> slots;
     for (std::size_t i = 0; i < schedule.size(); ++i) {
-        const Op& op = schedule[i];
+        const schedule::Op& op = schedule[i];
         if (!is_of_group(op.act) || op.group >= groups.size()) { continue; }
         const GroupRows& rows = step.rows(op.group);
         const Applied applied = step.apply(op.act, op.group, op.microbatch);
@@ -58,7 +58,7 @@ SHARDKIT_CONSTEXPR_VECTOR std::vector<ScheduledSlot> slots_of(const Schedule& sc
             }
             if (slot == ScheduledSlot::none) { return; }
             slots[slot].end = i;
-            slots[slot].ends = lane_of(op.act);
+            slots[slot].ends = schedule::lane_of(op.act);
         };
         if (applied.works_in == Role::gathered) {
             works_in(SlotUse::full_parameters, 0, applied.takes, rows.full_bytes);
@@ -67,7 +67,7 @@ SHARDKIT_CONSTEXPR_VECTOR std::vector<ScheduledSlot> slots_of(const Schedule& sc
         }
         if (applied.works_in_sums) { works_in(SlotUse::sums, 2, applied.takes_sums, rows.reduced_bytes); }
         if (applied.takes_addend) {
-            slots.push_back({SlotUse::addend, op.group, i, i, rows.addend_bytes, 0, lane_of(op.act)});
+            slots.push_back({SlotUse::addend, op.group, i, i, rows.addend_bytes, 0, schedule::lane_of(op.act)});
         }
     }
     return slots;

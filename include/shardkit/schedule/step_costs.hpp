@@ -17,7 +17,7 @@
 #include <shardkit/policy/offload.hpp>
 #include <shardkit/policy/state_format.hpp>
 
-namespace shardkit {
+namespace shardkit::schedule {
 
 /// The seconds that a rank computes for one group.
 struct GroupSeconds {
@@ -64,7 +64,9 @@ struct StepCosts {
     double coding = 0;  ///< seconds of a byte that a gather reads or writes to make codes, see coded_bytes
 };
 
-namespace detail {
+}  // namespace shardkit::schedule
+
+namespace shardkit::detail {
 
 [[noreturn]] inline void throw_no_duration(std::string_view what, std::string_view of_group, double seconds,
                                            SourceLocation where) {
@@ -73,10 +75,10 @@ namespace detail {
 }
 /// Checks that durations and links are possible.
 /// @throws std::invalid_argument
-constexpr void require_possible(const StepCosts& costs, SourceLocation where) {
+constexpr void require_possible(const schedule::StepCosts& costs, SourceLocation where) {
     require_possible(costs.links, where);
     for (std::size_t g = 0; g < costs.groups.size(); ++g) {
-        const GroupSeconds& its = costs.groups[g];
+        const schedule::GroupSeconds& its = costs.groups[g];
         if (!is_not_negative(its.forward)) {
             throw_no_duration("forward pass of group ", std::to_string(g), its.forward, where);
         }
@@ -100,6 +102,4 @@ constexpr void require_possible(const StepCosts& costs, SourceLocation where) {
     if (!is_not_negative(costs.zeroing)) { throw_no_duration("zeroing", " of a byte", costs.zeroing, where); }
 }
 
-}  // namespace detail
-
-}  // namespace shardkit
+}  // namespace shardkit::detail

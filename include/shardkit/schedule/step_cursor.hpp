@@ -94,7 +94,7 @@ class StepCursor final : public StepDirector {
         for (const StepProgram& each : programs_) { operations = std::max(operations, each.steps.size()); }
         stamps_.start(operations);
     }
-    MeasuredStep measured(SourceLocation where) const {
+    schedule::MeasuredStep measured(SourceLocation where) const {
         if (in_step() || !stamps_.whole()) {
             throw_usage_error(where,
                               "measured: ", in_step() ? "a step is under way" : "the last step was not measured",
@@ -170,11 +170,11 @@ class StepCursor final : public StepDirector {
         end_batch_act();
         const bool left = batch_ < behind_batches_ && is_of_call(program().steps[batch_].op.microbatch);
         if (!left) {
-            fail(where, describe(Op{due.act, 0, due.batch}, groups_), " called, expected ",
+            fail(where, describe(schedule::Op{due.act, 0, due.batch}, groups_), " called, expected ",
                  operation_text(program(), batch_, groups_));
         }
-        const Op& op = program().steps[batch_].op;
-        if (lane_of(op.act) != Lane::compute) {
+        const schedule::Op& op = program().steps[batch_].op;
+        if (schedule::lane_of(op.act) != schedule::Lane::compute) {
             travels_ = batch_;
             stamps_.communicates(batch_, context_.communication_stream());
         }

@@ -21,7 +21,7 @@ namespace shardkit::detail {
 struct StepProgram {
     static constexpr std::size_t none = ScheduledSlot::none;
     struct Step {
-        Op op;
+        schedule::Op op;
         std::size_t takes = none;  ///< a slot; for a reduction its addend
         std::size_t gives_back = none;
     };
@@ -33,10 +33,10 @@ struct StepProgram {
     /// @throws std::invalid_argument when the schedule breaks a rule, or needs what an optimizer's step cannot do
     StepProgram(const Schedule& schedule, std::span<const GroupDescription> groups, SourceLocation where)
         : plan(plan_slots(schedule, groups)), microbatches(groups.size()) {
-        require_valid(schedule, groups, where);
+        schedule::require_valid(schedule, groups, where);
         require_updates_together(schedule, groups, where);
         ModelStep step(groups);
-        for (const Op& op : schedule.ops()) {
+        for (const schedule::Op& op : schedule.ops()) {
             if (is_of_group(op.act)) {
                 microbatches[op.group] = step.apply(op.act, op.group, op.microbatch).next.added;
             }
@@ -91,7 +91,7 @@ constexpr std::string_view verb_of(Act act) noexcept {
 inline std::string operation_text(const StepProgram& program, std::size_t at,
                                   std::span<const GroupDescription> groups) {
     if (at >= program.steps.size()) { return "the end of the step"; }
-    const Op& op = program.steps[at].op;
+    const schedule::Op& op = program.steps[at].op;
     if (op.act == Act::norm) { return std::string(verb_of(op.act)); }
     if (is_of_batch(op.act)) { return describe(op, groups); }
     const std::string text = concat(verb_of(op.act), " of '", groups[op.group].path, "'");

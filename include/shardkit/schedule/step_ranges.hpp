@@ -34,7 +34,7 @@ class StepRanges {
         if constexpr (named) {
             std::vector<std::vector<std::size_t>> open(groups.size());  // open windows, by group
             for (std::size_t i = 0; i < schedule.size(); ++i) {
-                const Op& op = schedule[i];
+                const schedule::Op& op = schedule[i];
                 names_.push_back(op.act == Act::update ? std::string(name(op.act)) : describe(op, groups));
                 opened_.push_back(i);
                 if (op.act == Act::use) { open[op.group].push_back(i); }

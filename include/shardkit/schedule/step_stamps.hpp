@@ -68,34 +68,34 @@ class StepStamps {
     }
 
     /// Returns the times of the step. @pre whole(), and the streams have reached the end of the step
-    MeasuredStep measured(const StepProgram& program) const {
-        MeasuredStep step;
+    schedule::MeasuredStep measured(const StepProgram& program) const {
+        schedule::MeasuredStep step;
         step.began = began_;
         step.spans.reserve(1 + 4 * program.steps.size());  // the same capacity on every rank
-        const auto add = [&](SpanKind kind, std::size_t op, Time begin, Time end) {
+        const auto add = [&](schedule::SpanKind kind, std::size_t op, Time begin, Time end) {
             if (end <= begin) { return 0.0; }
-            const OpTime time{seconds(begin), seconds(end)};
+            const schedule::OpTime time{seconds(begin), seconds(end)};
             step.spans.push_back({kind, op, time});
             return time.end - time.begin;
         };
         Time resumed = opened_;
-        add(SpanKind::waits, 0, began_, opened_);
+        add(schedule::SpanKind::waits, 0, began_, opened_);
         for (std::size_t i = 0; i < program.steps.size(); ++i) {
             const Stamp& at = stamps_[i];
             const Act act = program.steps[i].op.act;
             const bool between = act == Act::to_owners || act == Act::from_owners;
             if (!is_of_program(act) || act == Act::norm || between) {
-                step.communication += add(SpanKind::communicates, i, at.begins, at.ends);
+                step.communication += add(schedule::SpanKind::communicates, i, at.begins, at.ends);
             }
             if (!is_of_program(act) || is_of_batch(act)) { continue; }  // batches are parts of the updates' call
             const std::size_t last = last_of_call(program, i);          // updates are one call
             const Time ready = act == Act::use ? at.done : stamps_[last].ready;
             const Time computed = act == Act::norm ? at.marked : at.done;
-            step.compute += add(SpanKind::computes, i, resumed, at.arrived);
-            add(SpanKind::waits, i, at.arrived, ready);
-            step.compute += add(SpanKind::computes, i, ready, computed);
+            step.compute += add(schedule::SpanKind::computes, i, resumed, at.arrived);
+            add(schedule::SpanKind::waits, i, at.arrived, ready);
+            step.compute += add(schedule::SpanKind::computes, i, ready, computed);
             resumed = stamps_[last].left;
-            add(SpanKind::waits, i, computed, resumed);
+            add(schedule::SpanKind::waits, i, computed, resumed);
             i = last;
         }
         step.seconds = seconds(resumed);

@@ -11,7 +11,7 @@
 #include <shardkit/plan/step_rule.hpp>
 #include <shardkit/schedule/schedule.hpp>
 
-namespace shardkit {
+namespace shardkit::schedule {
 
 /// An operation that breaks a rule. What is missing at the end of the step is reported behind the last operation.
 struct Violation {
@@ -47,4 +47,4 @@ inline std::string describe(const Violation& violation, const Schedule& schedule
                           bytes);
 }
 
-}  // namespace shardkit
+}  // namespace shardkit::schedule

@@ -6,18 +6,16 @@
 
 // What is called where a file saves or loads and does not include checkpoint.hpp, which shardkit.hpp leaves out.
 
-namespace shardkit SHARDKIT_BUILD {
+namespace shardkit::checkpoint SHARDKIT_BUILD {
 template <class EngineType>
-class CheckpointState;
+class State;
 }  // namespace SHARDKIT_BUILD
 
-namespace shardkit {
-
-namespace detail {
+namespace shardkit::detail {
 
 template <class Engine>
 concept WithoutCheckpoints = !requires {
-    sizeof(CheckpointState<Engine>);
+    sizeof(checkpoint::State<Engine>);
 };
 
 template <class Engine>
@@ -54,7 +52,9 @@ void latest(Context<Engine>& /*rank*/, auto&&... /*others*/) {
 }
 }  // namespace misfit
 
-}  // namespace detail
+}  // namespace shardkit::detail
+
+namespace shardkit::checkpoint {
 
 using detail::misfit::begin_save;
 using detail::misfit::latest;
@@ -63,18 +63,18 @@ using detail::misfit::load_model;
 using detail::misfit::save;
 using detail::misfit::save_model;
 
-}  // namespace shardkit
+}  // namespace shardkit::checkpoint
 
-namespace shardkit SHARDKIT_BUILD {
+namespace shardkit::checkpoint SHARDKIT_BUILD {
 
-/// What CheckpointState{model, ...} is without checkpoint.hpp: an error that says so, and no other one.
+/// What State{model, ...} is without checkpoint.hpp: an error that says so, and no other one.
 template <class Engine>
-class CheckpointState<detail::NeedsCheckpoints<Engine>> : detail::NeedsCheckpoints<Engine> {
+class State<detail::NeedsCheckpoints<Engine>> : detail::NeedsCheckpoints<Engine> {
   public:
-    explicit CheckpointState(auto&&... /*parts*/) {}
+    explicit State(auto&&... /*parts*/) {}
 };
 template <class First, class... Rest>
-requires(detail::WithoutCheckpoints<typename First::Engine>) CheckpointState(const First&, const Rest&...)
-->CheckpointState<detail::NeedsCheckpoints<typename First::Engine>>;
+requires(detail::WithoutCheckpoints<typename First::Engine>) State(const First&, const Rest&...)
+->State<detail::NeedsCheckpoints<typename First::Engine>>;
 
 }  // namespace SHARDKIT_BUILD

@@ -41,18 +41,20 @@ std::vector<Layer> layers(Rank& rank) {
     }
     return made;
 }
-sk::StoredAs of_base(std::string_view path, const sk::ParameterRecord& parameter) {
-    return is_adapter(parameter.name) ? sk::not_stored() : sk::stored_by_path(path, parameter);
+sk::checkpoint::StoredAs of_base(std::string_view path, const sk::ParameterRecord& parameter) {
+    return is_adapter(parameter.name) ? sk::checkpoint::not_stored()
+                                      : sk::checkpoint::stored_by_path(path, parameter);
 }
-sk::StoredAs of_adapters(std::string_view path, const sk::ParameterRecord& parameter) {
-    if (!is_adapter(parameter.name)) { return sk::not_stored(); }
-    return sk::stored("base_model.model." + std::string(path) + "." + std::string(parameter.name), parameter.shape);
+sk::checkpoint::StoredAs of_adapters(std::string_view path, const sk::ParameterRecord& parameter) {
+    if (!is_adapter(parameter.name)) { return sk::checkpoint::not_stored(); }
+    return sk::checkpoint::stored("base_model.model." + std::string(path) + "." + std::string(parameter.name),
+                                  parameter.shape);
 }
 double value(std::string_view path, std::string_view name, std::uint64_t i) {
     return static_cast<double>(i) + (path.back() == '1' ? 100 : 0) + (is_adapter(name) ? 1000 : 0);
 }
 std::string names_in(const std::string& path) {
-    const sk::SafetensorsFile file(path);
+    const sk::safetensors::File file(path);
     std::string all;
     for (const auto& tensor : file.tensors()) { all += tensor.name + " "; }
     return all;
@@ -71,29 +73,31 @@ TEST_CASE("adapters: saved into a file of their own, and loaded beside a base fr
         auto all = layers(rank);
         const sk::Model model{all};
         model.initialize(value);
-        sk::save_model(rank, adapters, model, {.names = of_adapters});
-        sk::save_model(rank, base, model, {.names = of_base});
+        sk::checkpoint::save_model(rank, adapters, model, {.names = of_adapters});
+        sk::checkpoint::save_model(rank, base, model, {.names = of_base});
         CHECK(has(thrown_message<std::invalid_argument>([&] {
-                      sk::save_model(rank, folder.file("none"), model,
-                                     {.names = [](auto, const auto&) { return sk::not_stored(); }});
+                      sk::checkpoint::save_model(rank, folder.file("none"), model, {.names = [](auto, const auto&) {
+                                                     return sk::checkpoint::not_stored();
+                                                 }});
                   }),
                   "save_model: a model without parameters"));
     });
     CHECK(names_in(adapters) == adapters_names);
     CHECK(names_in(base) == "model.layers.0.q_proj.weight model.layers.1.q_proj.weight ");
-    CHECK(sk::SafetensorsFile(adapters).read<float>("base_model.model.model.layers.1.q_proj.lora_B.weight").back() ==
-          1111);
+    CHECK(
+        sk::safetensors::File(adapters).read<float>("base_model.model.model.layers.1.q_proj.lora_B.weight").back() ==
+        1111);
     sk::threads::run(sk::DeviceMesh<2>{}, [&](auto& rank) {
         auto all = layers(rank);
         const sk::Model model{all};
         model.initialize([](auto, auto, auto) { return -1.0; });
-        CHECK(sk::load_model(rank, adapters, model, {.names = of_adapters}).tensors == 4);
+        CHECK(sk::checkpoint::load_model(rank, adapters, model, {.names = of_adapters}).tensors == 4);
         {
             const auto window = all[1].unshard();
             CHECK(window.view("q_proj.weight")[3] == -1);
             CHECK(window.view("q_proj.lora_B.weight")[3] == 1103);
         }
-        CHECK(sk::load_model(rank, base, model, {.names = of_base}).tensors == 2);
+        CHECK(sk::checkpoint::load_model(rank, base, model, {.names = of_base}).tensors == 2);
         for (auto& layer : all) {
             const auto window = layer.unshard();
             for (std::size_t p = 0; p < 3; ++p) {
@@ -104,12 +108,14 @@ TEST_CASE("adapters: saved into a file of their own, and loaded beside a base fr
             }
         }
         // Neither file fits the other's names, or all parameters.
-        CHECK_THROWS_AS(sk::load_model(rank, base, model, {.names = of_adapters}), sk::FileError);
-        CHECK_THROWS_AS(sk::load_model(rank, base, model), sk::FileError);
-        sk::StoredAs both = sk::not_stored();
+        CHECK_THROWS_AS(sk::checkpoint::load_model(rank, base, model, {.names = of_adapters}), sk::FileError);
+        CHECK_THROWS_AS(sk::checkpoint::load_model(rank, base, model), sk::FileError);
+        sk::checkpoint::StoredAs both = sk::checkpoint::not_stored();
         both.name = "x";
-        CHECK(has(thrown_message<std::invalid_argument>(
-                      [&] { sk::load_model(rank, base, model, {.names = [&](auto, const auto&) { return both; }}); }),
+        CHECK(has(thrown_message<std::invalid_argument>([&] {
+                      sk::checkpoint::load_model(rank, base, model,
+                                                 {.names = [&](auto, const auto&) { return both; }});
+                  }),
                   "as 'x': absent, expected a tensor or nothing else"));
     });
 }
@@ -124,14 +130,14 @@ TEST_CASE("adapters: a checkpoint of them alone, with their states, goes on besi
             const sk::Model model{all};
             if (from == 0) {
                 model.initialize(value);
-                sk::save_model(rank, base, model, {.names = of_base, .replace = true});
+                sk::checkpoint::save_model(rank, base, model, {.names = of_base, .replace = true});
             } else {
-                sk::load_model(rank, base, model, {.names = of_base});
+                sk::checkpoint::load_model(rank, base, model, {.names = of_base});
             }
             sk::AdamW optimizer{model, {.learning_rate = 0.5}};
-            const sk::CheckpointState state{model, optimizer};
+            const sk::checkpoint::State state{model, optimizer};
             if (from > 0) {
-                sk::load(rank, folder.file("run/step-00000002"), state, {.names = of_adapters});
+                sk::checkpoint::load(rank, folder.file("run/step-00000002"), state, {.names = of_adapters});
                 CHECK(optimizer.steps(all[1]) == 2);
             }
             for (int t = from; t < until; ++t) {
@@ -145,7 +151,7 @@ TEST_CASE("adapters: a checkpoint of them alone, with their states, goes on besi
                 }
                 optimizer.step(std::move(accumulation));
             }
-            if (until == 2) { sk::save(rank, folder.file("run"), 2, state, {.names = of_adapters}); }
+            if (until == 2) { sk::checkpoint::save(rank, folder.file("run"), 2, state, {.names = of_adapters}); }
             std::vector<float> own;
             for (auto& layer : all) {
                 const auto window = layer.unshard();

@@ -140,19 +140,19 @@ TEST_CASE("opaque bytes are gathered, kept by training, saved, and loaded on ano
             CHECK(before.holds(codes, scales));
             before.adapter.read_full_on(0, Adapter{},
                                         rank.rank() == 0 ? std::span<float>(trained) : std::span<float>());
-            sk::save(rank, folder.path(), 2, sk::CheckpointState{before.model, before.optimizer});
+            sk::checkpoint::save(rank, folder.path(), 2, sk::checkpoint::State{before.model, before.optimizer});
         });
         CHECK(trained[0] != 0);
         std::vector<float> loaded(18);
         sk::threads::run(sk::DeviceMesh<2>{}, [&](auto& rank) {
             Trained after(rank, policies[(p + 1) % policies.size()]);
-            const auto saved = sk::latest(rank, folder.path());
-            sk::load(rank, saved->path, sk::CheckpointState{after.model, after.optimizer});
+            const auto saved = sk::checkpoint::latest(rank, folder.path());
+            sk::checkpoint::load(rank, saved->path, sk::checkpoint::State{after.model, after.optimizer});
             CHECK(after.holds(codes, scales));
             after.adapter.read_full_on(0, Adapter{},
                                        rank.rank() == 0 ? std::span<float>(loaded) : std::span<float>());
             if (rank.rank() == 0) {
-                const sk::SafetensorsFile file(saved->path + "/model.safetensors");
+                const sk::safetensors::File file(saved->path + "/model.safetensors");
                 CHECK(file.at("base.codes").type == sk::safetensors::DType::u8);
             }
         });
@@ -188,7 +188,7 @@ TEST_CASE("opaque bytes that are trained, and tensors of other elements, are ref
         CHECK_INVALID_ARGUMENT((sk::describe_group<Loose, sk::NoShard>("group", {}, rank.grid())), text);
         Row<Engine, std::byte> row{rank, "row", {{"w", {4}, {.frozen = true}}}};
         sk::Model model{row};
-        CHECK(has(thrown_message<sk::FileError>([&] { sk::load_model(rank, path, model); }),
+        CHECK(has(thrown_message<sk::FileError>([&] { sk::checkpoint::load_model(rank, path, model); }),
                   "tensor 'row.w' has elements of type F32, expected U8: codes of 8 bits, or opaque bytes"));
     });
 }
@@ -212,14 +212,14 @@ TEST_CASE("a checkpoint has the scale of codes beside them, and codes of another
             for (auto& element : gradients.view("w")) { element = Fixed<8>(1); }
             accumulation.add(std::move(gradients));
             optimizer.step(std::move(accumulation));
-            sk::save(rank, folder.path(), 1, sk::CheckpointState{model, optimizer});
-            saved = sk::latest(rank, folder.path())->path;
+            sk::checkpoint::save(rank, folder.path(), 1, sk::checkpoint::State{model, optimizer});
+            saved = sk::checkpoint::latest(rank, folder.path())->path;
         }
         {
             auto eighths = row(Fixed<8>{}, false);
             sk::Model model{eighths};
             sk::AdamW optimizer{model, {.learning_rate = 0.5, .weight_decay = 0}};
-            sk::load(rank, saved, sk::CheckpointState{model, optimizer});
+            sk::checkpoint::load(rank, saved, sk::checkpoint::State{model, optimizer});
             std::vector<float> values(15);
             eighths.read_full("w", values);
             // A step of 0.5 down, of which the codes have the nearest eighths.
@@ -230,22 +230,23 @@ TEST_CASE("a checkpoint has the scale of codes beside them, and codes of another
         const auto refused = [&](auto element) {
             auto other = row(element, true);
             sk::Model model{other};
-            return thrown_message<sk::FileError>(
-                [&] { sk::load(rank, saved, sk::CheckpointState{model}, {.states = false, .subset = true}); });
+            return thrown_message<sk::FileError>([&] {
+                sk::checkpoint::load(rank, saved, sk::checkpoint::State{model}, {.states = false, .subset = true});
+            });
         };
         CHECK(has(refused(Fixed<16>{}),
                   "tensor 'row.w' has codes of 8 bits with a scale of 0.125, expected a scale of "
                   "0.0625, as of the group's element type"));
         CHECK(
             has(refused(std::byte{}), "tensor 'row.w' has codes of 8 bits with a scale of 0.125, expected no scale"));
-        const sk::SafetensorsFile file(saved + "/model.safetensors");
+        const sk::safetensors::File file(saved + "/model.safetensors");
         bool found = false;
         for (const auto& [key, value] : file.metadata()) {
             found = found || (key == "scale:row.w" && value == "0.125");
         }
         CHECK(found);
         CHECK(file.read<std::byte>("row.w").size() == 15);
-        const sk::SafetensorsFile masters(saved + "/state/master.safetensors");
+        const sk::safetensors::File masters(saved + "/state/master.safetensors");
         CHECK(has(thrown_message<std::invalid_argument>([&] { static_cast<void>(masters.read<std::byte>("row.w")); }),
                   "elements of type F32, expected U8"));
     });
@@ -259,11 +260,12 @@ TEST_CASE("codes of two scales do not share a tensor") {
         Row<Engine, Fixed<16>> lower{rank, "lower", {{"w", {2, 3}, {.frozen = true}}}};
         sk::Model model{upper, lower};
         const auto names = [](std::string_view path, const sk::ParameterRecord& parameter) {
-            return sk::stored_within("both", 4, path == "upper" ? 0 : 2, parameter.shape);
+            return sk::checkpoint::stored_within("both", 4, path == "upper" ? 0 : 2, parameter.shape);
         };
         CHECK(has(
-            thrown_message<std::invalid_argument>(
-                [&] { sk::save_model(rank, folder.path() + "/model.safetensors", model, {.names = names}); }),
+            thrown_message<std::invalid_argument>([&] {
+                sk::checkpoint::save_model(rank, folder.path() + "/model.safetensors", model, {.names = names});
+            }),
             "share 'both', as uint8 times 0.125 [4, 3] and uint8 times 0.0625 [4, 3]: expected one type and shape"));
     });
 }

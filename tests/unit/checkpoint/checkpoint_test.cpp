@@ -129,7 +129,7 @@ struct Training {
     sk::AdamW<Engine> optimizer;
     sk::LossScale<Engine> loss_scale;
     std::vector<std::uint8_t> blob;
-    sk::CheckpointState<Engine> state;
+    sk::checkpoint::State<Engine> state;
 };
 
 const std::vector<sk::DynamicPolicy>& policies() {
@@ -144,20 +144,21 @@ void load_and_save(sk::DeviceMesh<sk::dynamic, sk::dynamic, sk::dynamic> mesh, c
                    const std::string& from, const std::string& to) {
     sk::threads::run(mesh, [&](auto& rank) {
         Training<sk::threads::Engine> training(rank, policy);
-        const sk::LoadReport report = sk::load(rank, from, training.state);
+        const sk::checkpoint::LoadReport report = sk::checkpoint::load(rank, from, training.state);
         if (report.step != 7 || training.blob.size() != 3 || training.loss_scale.value() != 64 ||
             training.optimizer.steps(training.model.layers[1]) != 1) {
             throw std::logic_error("not what was saved");
         }
-        sk::save(rank, to, report.step, training.state, {.strings = report.strings});
+        sk::checkpoint::save(rank, to, report.step, training.state, {.strings = report.strings});
     });
 }
 /// The state that the tests begin with, saved by one rank.
-void save_first(const std::string& folder, sk::SaveOptions options = {.strings = {{"text", "a \"b\" \\ \n c"}}}) {
+void save_first(const std::string& folder,
+                sk::checkpoint::SaveOptions options = {.strings = {{"text", "a \"b\" \\ \n c"}}}) {
     sk::self::run(sk::DeviceMesh<1>{}, [&](auto& rank) {
         Training<sk::self::Engine> training(rank, sk::DynamicPolicy(sk::NoShard{}), 64);
         training.begin();
-        sk::save(rank, folder, 7, training.state, std::move(options));
+        sk::checkpoint::save(rank, folder, 7, training.state, std::move(options));
     });
 }
 
@@ -167,13 +168,13 @@ TEST_CASE("a state is one set of bytes, whatever mesh and policy has it") {
     const std::string first = folder.file("first/step-00000007");
     const auto expected = contents(first);
     CHECK(expected.size() == 5);
-    const sk::SafetensorsFile model(first + "/model.safetensors");
+    const sk::safetensors::File model(first + "/model.safetensors");
     CHECK(model.at("blocks.0.narrow").shape == sk::TensorShape{2, {6, 12}});
     // The first AdamW step is one learning rate, whatever the gradient; frozen ones stay.
     CHECK(model.read<float>("blocks.1.bias")[1] ==
           doctest::Approx(0.001 + 49 + 1 - 1e-3 * (1 + 0.01 * 50)).epsilon(1e-6));
     CHECK(model.read<float>("blocks.1.fixed")[2] == 0.002F + 49 + 1.25F);
-    const sk::SafetensorsFile states(first + "/state/exp_avg.safetensors");
+    const sk::safetensors::File states(first + "/state/exp_avg.safetensors");
     CHECK(states.tensors().size() == 8);
     CHECK(states.read<float>("blocks.0.wide")[11999] == doctest::Approx(0.05));
 
@@ -206,14 +207,14 @@ TEST_CASE("a 16-bit model with masters is loaded into other precisions and back"
             Model<sk::threads::Engine, decltype(element), decltype(precision)> model(
                 rank, sk::DynamicPolicy(sk::FullShard{}));
             sk::AdamW optimizer{model.groups()};
-            sk::CheckpointState state{model.groups(), optimizer};
+            sk::checkpoint::State state{model.groups(), optimizer};
             if (from.empty()) {
                 model.initialize();
                 model.step(optimizer, 0.5);
             } else {
-                sk::load(rank, from, state);
+                sk::checkpoint::load(rank, from, state);
             }
-            sk::save(rank, to, 1, state);
+            sk::checkpoint::save(rank, to, 1, state);
         });
     };
     using Full = sk::DefaultPrecision<float>;
@@ -222,8 +223,8 @@ TEST_CASE("a 16-bit model with masters is loaded into other precisions and back"
     go(sk::DeviceMesh<1>{}, Mixed{}, sk::bf16{}, folder.file("full/step-00000001"), folder.file("again"));
     auto mixed = contents(folder.file("mixed/step-00000001"));
     CHECK(mixed.count("state/master.safetensors") == 1);
-    const sk::SafetensorsFile masters(folder.file("mixed/step-00000001/state/master.safetensors"));
-    const sk::SafetensorsFile full(folder.file("full/step-00000001/model.safetensors"));
+    const sk::safetensors::File masters(folder.file("mixed/step-00000001/state/master.safetensors"));
+    const sk::safetensors::File full(folder.file("full/step-00000001/model.safetensors"));
     CHECK(masters.read<float>("blocks.1.rows") == full.read<float>("blocks.1.rows"));
     CHECK(contents(folder.file("again/step-00000001")) == mixed);
 }
@@ -242,12 +243,12 @@ TEST_CASE("a value that the narrower type cannot hold is refused on every rank, 
             sk::Sharded<Wider<float>, sk::FullShard, sk::threads::Engine> full{rank, "layer"};
             full.initialize([&](auto, auto, std::uint64_t i) { return i == 40 ? largest : 1.0; });
             const sk::Model model{full};
-            sk::save(rank, folder.file("run"), 1, sk::CheckpointState{model}, {.replace = true});
+            sk::checkpoint::save(rank, folder.file("run"), 1, sk::checkpoint::State{model}, {.replace = true});
             sk::Sharded<Wider<sk::fp16>, sk::FullShard, sk::threads::Engine, Half> half{rank, "layer"};
             const sk::Model narrow{half};
-            sk::CheckpointState state{narrow};
-            told[rank.rank()] =
-                thrown_message<sk::FileError>([&] { sk::load(rank, folder.file("run/step-00000001"), state); });
+            sk::checkpoint::State state{narrow};
+            told[rank.rank()] = thrown_message<sk::FileError>(
+                [&] { sk::checkpoint::load(rank, folder.file("run/step-00000001"), state); });
             if (told[rank.rank()] != "nothing was thrown") {
                 // Of two states, perhaps others on each rank: nothing shows them.
                 CHECK(thrown_message<sk::UsageError>([&] {
@@ -268,25 +269,25 @@ TEST_CASE("a value that the narrower type cannot hold is refused on every rank, 
             CHECK(seen[1] == seen[0]);
         }
     }
-    const sk::SafetensorsFile file(folder.file("run/step-00000001/model.safetensors"));
+    const sk::safetensors::File file(folder.file("run/step-00000001/model.safetensors"));
     CHECK(file.read<sk::bf16>("layer.weight").size() == 64);
 }
 
 TEST_CASE("names and orders of others") {
     const Folder folder;
-    const sk::TensorNames names = [](std::string_view path, const sk::ParameterRecord& parameter) {
+    const sk::checkpoint::TensorNames names = [](std::string_view path, const sk::ParameterRecord& parameter) {
         const std::string name = std::string(path) + "/" + std::string(parameter.name);
         if (parameter.name == "rows") {
             // [heads 2][3][2] rows as [700, 3, 2, 2].
-            return sk::StoredAs{name, {700, 12}, {2, 3, 2, 700}, {3, 1, 0, 2}};
+            return sk::checkpoint::StoredAs{name, {700, 12}, {2, 3, 2, 700}, {3, 1, 0, 2}};
         }
-        return parameter.shape.rank == 2 ? sk::stored_transposed(name, parameter.shape)
-                                         : sk::stored(name, parameter.shape);
+        return parameter.shape.rank == 2 ? sk::checkpoint::stored_transposed(name, parameter.shape)
+                                         : sk::checkpoint::stored(name, parameter.shape);
     };
     save_first(folder.file("plain"));
     save_first(folder.file("named"), {.names = names});
-    const sk::SafetensorsFile plain(folder.file("plain/step-00000007/model.safetensors"));
-    const sk::SafetensorsFile named(folder.file("named/step-00000007/model.safetensors"));
+    const sk::safetensors::File plain(folder.file("plain/step-00000007/model.safetensors"));
+    const sk::safetensors::File named(folder.file("named/step-00000007/model.safetensors"));
     const auto rows = plain.read<float>("blocks.0.rows");
     const auto other = named.read<float>("blocks.0/rows", sk::TensorShape{2, {700, 12}});
     for (std::size_t head : {0U, 1U}) {
@@ -300,12 +301,12 @@ TEST_CASE("names and orders of others") {
         Training<sk::threads::Engine> training(rank, sk::DynamicPolicy(sk::FullShard{}));
         const auto model = training.model.groups();
         const auto& state = training.state;
-        sk::load(rank, folder.file("named/step-00000007"), state, {.names = names});
-        sk::save(rank, folder.file("back"), 7, state, {.strings = {{"text", "a \"b\" \\ \n c"}}});
+        sk::checkpoint::load(rank, folder.file("named/step-00000007"), state, {.names = names});
+        sk::checkpoint::save(rank, folder.file("back"), 7, state, {.strings = {{"text", "a \"b\" \\ \n c"}}});
         // A model alone, and its own file in a folder of several.
-        sk::save(rank, folder.file("cut"), 7, sk::CheckpointState{model}, {.max_file_bytes = 50000});
-        sk::load_model(rank, folder.file("cut/step-00000007"), model);
-        sk::save(rank, folder.file("back"), 8, state, {.strings = {{"text", "a \"b\" \\ \n c"}}});
+        sk::checkpoint::save(rank, folder.file("cut"), 7, sk::checkpoint::State{model}, {.max_file_bytes = 50000});
+        sk::checkpoint::load_model(rank, folder.file("cut/step-00000007"), model);
+        sk::checkpoint::save(rank, folder.file("back"), 8, state, {.strings = {{"text", "a \"b\" \\ \n c"}}});
     });
     CHECK(contents(folder.file("back/step-00000007")) == contents(folder.file("plain/step-00000007")));
     CHECK(contents(folder.file("back/step-00000008")).at("model.safetensors") ==
@@ -314,7 +315,7 @@ TEST_CASE("names and orders of others") {
 }
 
 /// The file system, in which the call number `fails` of all ranks fails.
-class Failing : public sk::PosixFiles {
+class Failing : public sk::checkpoint::PosixFiles {
   public:
     Failing(std::size_t fails, int error) : fails_(fails), error_(error) {}
     std::string verb() const { return verb_; }
@@ -370,19 +371,19 @@ class Failing : public sk::PosixFiles {
 };
 
 /// Saves on two ranks; what each rank threw, or nothing.
-std::vector<std::string> save_on_two(const std::string& folder, std::uint64_t step, sk::FileCalls& files,
+std::vector<std::string> save_on_two(const std::string& folder, std::uint64_t step, sk::checkpoint::FileCalls& files,
                                      bool beside = false) {
     std::vector<std::string> thrown(2);
     sk::threads::run(sk::DeviceMesh<2>{}, [&](auto& rank) {
         Model<sk::threads::Engine, float> model(rank, sk::DynamicPolicy(sk::FullShard{}));
         sk::SGD optimizer{model.groups()};
         model.initialize();
-        const sk::CheckpointState state{model.groups(), optimizer};
+        const sk::checkpoint::State state{model.groups(), optimizer};
         try {
             if (beside) {
-                sk::begin_save(rank, folder, step, state, {.files = &files}).commit();
+                sk::checkpoint::begin_save(rank, folder, step, state, {.files = &files}).commit();
             } else {
-                sk::save(rank, folder, step, state, {.files = &files});
+                sk::checkpoint::save(rank, folder, step, state, {.files = &files});
             }
         } catch (const sk::FileError& error) { thrown[rank.rank()] = error.what(); }
         sk::barrier(rank.world(), rank.compute_stream());  // the ranks still communicate
@@ -395,7 +396,7 @@ TEST_CASE("each file call fails in turn: every rank says which, and nothing of t
     bool beside = false;
     SUBCASE("save") { beside = false; }
     SUBCASE("begin_save") { beside = true; }
-    sk::PosixFiles sound;
+    sk::checkpoint::PosixFiles sound;
     CHECK(save_on_two(folder.file("run"), 1, sound) == std::vector<std::string>{"", ""});
     const auto before = contents(folder.file("run"));
     for (std::size_t call = 0;; ++call) {
@@ -450,7 +451,7 @@ TEST_CASE("one flipped bit anywhere is found and named") {
         return thrown_message<sk::FileError>([&] {
             sk::self::run(sk::DeviceMesh<1>{}, [&](auto& rank) {
                 const Training<sk::self::Engine> training(rank, sk::DynamicPolicy(sk::NoShard{}));
-                sk::load(rank, step, training.state);
+                sk::checkpoint::load(rank, step, training.state);
             });
         });
     };
@@ -482,40 +483,41 @@ TEST_CASE("latest, keep, replace, and what is refused") {
     const Folder folder;
     const std::string run = folder.file("run");
     sk::threads::run(sk::DeviceMesh<2>{}, [&](auto& rank) {
-        CHECK_FALSE(sk::latest(rank, run).has_value());
+        CHECK_FALSE(sk::checkpoint::latest(rank, run).has_value());
         Model<sk::threads::Engine, float> model(rank, sk::DynamicPolicy(sk::ShardOptimizer{}));
         sk::SGD optimizer{model.groups()};
-        const sk::CheckpointState state{model.groups(), optimizer};
+        const sk::checkpoint::State state{model.groups(), optimizer};
         const std::uint64_t greatest = std::numeric_limits<std::uint64_t>::max();
-        sk::save(rank, run + "/greatest", greatest, state);
-        sk::save(rank, run + "/greatest", greatest - 1, state);
-        CHECK(sk::latest(rank, run + "/greatest")->step == greatest);
+        sk::checkpoint::save(rank, run + "/greatest", greatest, state);
+        sk::checkpoint::save(rank, run + "/greatest", greatest - 1, state);
+        CHECK(sk::checkpoint::latest(rank, run + "/greatest")->step == greatest);
         if (rank.rank() == 0) { fs::remove_all(run + "/greatest"); }
-        for (std::uint64_t step = 1; step <= 4; ++step) { sk::save(rank, run, step, state, {.keep = 2}); }
-        CHECK(sk::latest(rank, run)->step == 4);
+        for (std::uint64_t step = 1; step <= 4; ++step) { sk::checkpoint::save(rank, run, step, state, {.keep = 2}); }
+        CHECK(sk::checkpoint::latest(rank, run)->step == 4);
         // What was killed within a save; the next one removes it.
         if (rank.rank() == 0) {
             const std::string killed = run + "/step-00000009.tmp-0123456789abcdef";
             fs::create_directories(killed + "/state");
             std::ofstream(killed + "/uncommitted.shardkit") << "";
         }
-        sk::save(rank, run, 5, state, {.keep = 2});
-        const std::string exists = thrown_message<sk::FileError>([&] { sk::save(rank, run, 5, state); });
+        sk::checkpoint::save(rank, run, 5, state, {.keep = 2});
+        const std::string exists = thrown_message<sk::FileError>([&] { sk::checkpoint::save(rank, run, 5, state); });
         CHECK(exists.find("exists") != std::string::npos);
         model.initialize();
-        sk::save(rank, run, 5, state, {.replace = true});
+        sk::checkpoint::save(rank, run, 5, state, {.replace = true});
         const std::string differs =
-            thrown_message<std::invalid_argument>([&] { sk::save(rank, run, 6 + rank.rank(), state); });
+            thrown_message<std::invalid_argument>([&] { sk::checkpoint::save(rank, run, 6 + rank.rank(), state); });
         CHECK(differs.find("save: rank 0 would write with step 6, rank 1 with step 7, expected the same folder") ==
               0);
         {
             const sk::Accumulation open{model.groups()};
-            const std::string within = thrown_message<sk::UsageError>([&] { sk::save(rank, run, 6, state); });
+            const std::string within =
+                thrown_message<sk::UsageError>([&] { sk::checkpoint::save(rank, run, 6, state); });
             CHECK(within.find("'blocks.0' is within an accumulation") != std::string::npos);
         }
         const auto window = model.layers[1].unshard();
         const std::string shown =
-            thrown_message<sk::UsageError>([&] { sk::load(rank, run + "/step-00000005", state); });
+            thrown_message<sk::UsageError>([&] { sk::checkpoint::load(rank, run + "/step-00000005", state); });
         CHECK(shown.find("'blocks.1': optimizer step or load while 1 window(s)") != std::string::npos);
     });
     CHECK(entries(run) == 2);
@@ -523,17 +525,18 @@ TEST_CASE("latest, keep, replace, and what is refused") {
     // A step without a manifest is none.
     fs::remove(run + "/step-00000005/manifest.json");
     sk::self::run(sk::DeviceMesh<1>{}, [&](auto& rank) {
-        const auto found = sk::latest(rank, run);
+        const auto found = sk::checkpoint::latest(rank, run);
         REQUIRE(found.has_value());
         CHECK(found->step == 4);
         REQUIRE(found->skipped.size() == 1);
         CHECK(found->skipped[0].find("step-00000005") != std::string::npos);
         Model<sk::self::Engine, float> model(rank, sk::DynamicPolicy(sk::NoShard{}));
         sk::AdamW optimizer{model.groups()};
-        const sk::CheckpointState state{model.groups(), optimizer};
-        const std::string lacks = thrown_message<sk::FileError>([&] { sk::load(rank, found->path, state); });
+        const sk::checkpoint::State state{model.groups(), optimizer};
+        const std::string lacks =
+            thrown_message<sk::FileError>([&] { sk::checkpoint::load(rank, found->path, state); });
         CHECK(lacks.find("lack 'exp_avg of blocks.0.narrow'") != std::string::npos);
-        CHECK(sk::load(rank, found->path, state, {.states = false}).tensors == 10);
+        CHECK(sk::checkpoint::load(rank, found->path, state, {.states = false}).tensors == 10);
     });
 }
 
@@ -549,7 +552,7 @@ TEST_CASE("a save after different updates is refused on every rank with what dif
             optimizer.step(sk::assume_reduced(groups));
             differ(rank.rank(), optimizer, groups);
             texts[rank.rank()] = thrown_message<sk::UsageError>([&] {
-                sk::save(rank, run, 1, sk::CheckpointState{groups, optimizer});
+                sk::checkpoint::save(rank, run, 1, sk::checkpoint::State{groups, optimizer});
             });
         });
         CHECK_FALSE(fs::exists(run));
@@ -579,7 +582,7 @@ TEST_CASE("a save after different updates is refused on every rank with what dif
 }
 
 /// Files whose first write takes its time: long enough for a step that does not wait.
-class Slow : public sk::PosixFiles {
+class Slow : public sk::checkpoint::PosixFiles {
   public:
     int write(int file, std::uint64_t offset, std::span<const std::byte> bytes, std::size_t& written) override {
         if (first_.exchange(false)) { std::this_thread::sleep_for(std::chrono::milliseconds(100)); }
@@ -593,25 +596,30 @@ class Slow : public sk::PosixFiles {
 TEST_CASE("a pending save holds updates back until it is written") {
     const Folder folder;
     save_first(folder.file("first"));
-    for (const sk::Staging staging : {sk::Staging::none, sk::Staging::copy}) {
+    for (const sk::checkpoint::Staging staging : {sk::checkpoint::Staging::none, sk::checkpoint::Staging::copy}) {
         fs::remove_all(folder.file("run"));
         sk::threads::run(sk::DeviceMesh<2>{}, [&](auto& rank) {
             Training<sk::threads::Engine> training(rank, sk::DynamicPolicy(sk::ShardGradOp{}), 64);
             const auto& state = training.state;
             training.begin();
             Slow files;
-            const sk::SaveOptions options{
+            const sk::checkpoint::SaveOptions options{
                 .strings = {{"text", "a \"b\" \\ \n c"}}, .staging = staging, .files = &files};
-            sk::PendingSave pending = sk::begin_save(rank, folder.file("run"), 7, state, options);
-            if (staging == sk::Staging::none) {
-                const std::string twice = thrown_message<sk::UsageError>(
-                    [&] { static_cast<void>(sk::begin_save(rank, folder.file("run"), 8, state, options)); });
+            sk::checkpoint::PendingSave pending =
+                sk::checkpoint::begin_save(rank, folder.file("run"), 7, state, options);
+            if (staging == sk::checkpoint::Staging::none) {
+                const std::string twice = thrown_message<sk::UsageError>([&] {
+                    static_cast<void>(sk::checkpoint::begin_save(rank, folder.file("run"), 8, state, options));
+                });
                 CHECK(twice.find("still pending") != std::string::npos);
             }
             training.model.step(training.optimizer, 0.25);
             std::move(pending).commit();
             // Dropped: abandoned.
-            { const sk::PendingSave dropped = sk::begin_save(rank, folder.file("run"), 8, state, options); }
+            {
+                const sk::checkpoint::PendingSave dropped =
+                    sk::checkpoint::begin_save(rank, folder.file("run"), 8, state, options);
+            }
         });
         CHECK(contents(folder.file("run/step-00000007")) == contents(folder.file("first/step-00000007")));
         CHECK(entries(folder.file("run")) == 1);
@@ -623,38 +631,41 @@ TEST_CASE("what the writer beside a step failed with is thrown by commit on ever
     const std::string run = folder.file("run");
     std::array<std::string, 2> thrown;
     std::array<std::string, 2> told;
-    for (const sk::Staging staging : {sk::Staging::none, sk::Staging::copy}) {
+    for (const sk::checkpoint::Staging staging : {sk::checkpoint::Staging::none, sk::checkpoint::Staging::copy}) {
         fs::remove_all(run);
         sk::threads::run(sk::DeviceMesh<2>{}, [&](auto& rank) {
             Training<sk::threads::Engine> training(rank, sk::DynamicPolicy(sk::FullShard{}));
             training.begin();
-            sk::PosixFiles sound;
+            sk::checkpoint::PosixFiles sound;
             // Its writer fails on rank 1 alone, long before the step.
             const auto begin = [&](std::uint64_t step, Failing& failing) {
-                sk::FileCalls& files = rank.rank() == 1 ? static_cast<sk::FileCalls&>(failing) : sound;
-                return sk::begin_save(rank, run, step, training.state, {.staging = staging, .files = &files});
+                sk::checkpoint::FileCalls& files =
+                    rank.rank() == 1 ? static_cast<sk::checkpoint::FileCalls&>(failing) : sound;
+                return sk::checkpoint::begin_save(rank, run, step, training.state,
+                                                  {.staging = staging, .files = &files});
             };
             Failing failing(4, ENOSPC);
-            sk::PendingSave pending = begin(1, failing);
+            sk::checkpoint::PendingSave pending = begin(1, failing);
             training.model.step(training.optimizer, 0.25);  // the gate waits for the writer, and changes nothing
             CHECK(training.optimizer.steps(training.model.layers[1]) == 2);
             training.model.step(training.optimizer, 0.25);
             thrown[rank.rank()] = thrown_message<sk::FileError>([&] { std::move(pending).commit(); });
             if (rank.rank() == 0) { CHECK(entries(run) == 0); }
             sk::barrier(rank.world(), rank.compute_stream());
-            sk::save(rank, run, 2, training.state);
+            sk::checkpoint::save(rank, run, 2, training.state);
             // Failed and dropped: nothing of it is left, and the next save says why, once.
             Failing again(4, EIO);
             {
-                const sk::PendingSave gone = begin(3, again);
+                const sk::checkpoint::PendingSave gone = begin(3, again);
                 // Else rank 0 may have removed the files before: then no call of this rank fails, nor ever would.
                 while (rank.rank() == 1 && !again.failed()) { std::this_thread::yield(); }
                 sk::barrier(rank.world(), rank.compute_stream());
             }
             sk::barrier(rank.world(), rank.compute_stream());
-            told[rank.rank()] = thrown_message<sk::FileError>([&] { sk::save(rank, run, 4, training.state); });
+            told[rank.rank()] =
+                thrown_message<sk::FileError>([&] { sk::checkpoint::save(rank, run, 4, training.state); });
             if (rank.rank() == 0) { CHECK(entries(run) == 1); }
-            sk::save(rank, run, 4, training.state);
+            sk::checkpoint::save(rank, run, 4, training.state);
         });
         CHECK(told[0] == told[1]);
         CHECK(told[0].find("rank 1: a save that was dropped before it was committed had failed: ") !=
@@ -672,7 +683,7 @@ TEST_CASE(
     "a rank that throws while a save is pending ends the job; the older step is whole, and the next save clears up") {
     const Folder folder;
     const std::string run = folder.file("run");
-    sk::PosixFiles sound;
+    sk::checkpoint::PosixFiles sound;
     CHECK(save_on_two(run, 1, sound) == std::vector<std::string>{"", ""});
     const auto before = contents(run);
     for (const std::size_t culprit : {0U, 1U}) {
@@ -680,8 +691,8 @@ TEST_CASE(
         const std::string said = thrown_message<std::logic_error>([&] {
             sk::threads::run(sk::DeviceMesh<2>{}, [&](auto& rank) {
                 Model<sk::threads::Engine, float> model(rank, sk::DynamicPolicy(sk::FullShard{}));
-                const sk::CheckpointState state{model.groups()};
-                sk::PendingSave pending = sk::begin_save(rank, run, 2, state);
+                const sk::checkpoint::State state{model.groups()};
+                sk::checkpoint::PendingSave pending = sk::checkpoint::begin_save(rank, run, 2, state);
                 if (rank.rank() == culprit) { throw std::logic_error("planted"); }
                 std::move(pending).commit();
             });
@@ -696,7 +707,7 @@ TEST_CASE(
 }
 
 /// Counts what is read.
-class Counted : public sk::PosixFiles {
+class Counted : public sk::checkpoint::PosixFiles {
   public:
     int read(int file, std::uint64_t at, std::span<std::byte> bytes, std::size_t& count) override {
         const int error = PosixFiles::read(file, at, bytes, count);
@@ -711,8 +722,8 @@ struct Transposed : sk::Param<"transposed", float, 8192, 128>, sk::tp::Split<0> 
 TEST_CASE(
     "of a tensor in another order a rank reads the pages that it keeps, and the bytes whose digest is its own") {
     const Folder folder;
-    const sk::TensorNames names = [](std::string_view, const sk::ParameterRecord& parameter) {
-        return sk::stored_transposed("t", parameter.shape);
+    const sk::checkpoint::TensorNames names = [](std::string_view, const sk::ParameterRecord& parameter) {
+        return sk::checkpoint::stored_transposed("t", parameter.shape);
     };
     const auto value = [](std::uint64_t i) { return static_cast<double>(i * 2654435761U >> 12U & 0xFFFFU); };
     const auto run = [&](std::size_t dp, std::size_t tp, auto policy, std::uint64_t most, bool digests) {
@@ -723,15 +734,15 @@ TEST_CASE(
             const sk::Model model{layer};
             if (most == 0) {
                 layer.initialize([&](auto, auto, std::uint64_t i) { return value(i); });
-                sk::save(rank, folder.file("run"), 1, sk::CheckpointState{model}, {.names = names});
+                sk::checkpoint::save(rank, folder.file("run"), 1, sk::checkpoint::State{model}, {.names = names});
                 return;
             }
             Counted files;
             const std::string step = folder.file("run/step-00000001");
             if (digests) {
-                sk::load(rank, step, sk::CheckpointState{model}, {.names = names, .files = &files});
+                sk::checkpoint::load(rank, step, sk::checkpoint::State{model}, {.names = names, .files = &files});
             } else {
-                sk::load_model(rank, step, model, {.names = names, .files = &files});
+                sk::checkpoint::load_model(rank, step, model, {.names = names, .files = &files});
             }
             CHECK(files.total < most + 20'000);  // header and manifest
             CHECK(files.total >= most / 2);
@@ -760,7 +771,7 @@ TEST_CASE("what a checkpoint says of itself is read without its tensors") {
     const Folder folder;
     save_first(folder.file("run"));
     const std::string step = folder.file("run/step-00000007");
-    const sk::CheckpointInfo info = sk::checkpoint_info(step);
+    const sk::checkpoint::Info info = sk::checkpoint::info(step);
     CHECK(info.step == 7);
     REQUIRE(info.strings.size() == 1);
     CHECK(info.strings[0] == std::pair<std::string, std::string>("text", "a \"b\" \\ \n c"));
@@ -768,7 +779,7 @@ TEST_CASE("what a checkpoint says of itself is read without its tensors") {
     for (const auto& [name, text] : contents(step)) { bytes += name == "manifest.json" ? 0 : text.size(); }
     CHECK(info.bytes == bytes);
     const auto refused = [&](const std::string& path) {
-        return thrown_message<sk::FileError>([&] { sk::checkpoint_info(path); });
+        return thrown_message<sk::FileError>([&] { sk::checkpoint::info(path); });
     };
     CHECK(refused(folder.file("run")).find("manifest.json") != std::string::npos);
     fs::resize_file(step + "/state/exp_avg.safetensors", 5000);

@@ -79,24 +79,24 @@ struct Training {
 
     Layer layer;
     decltype(named_states::optimizer(sk::Model{std::declval<Layer&>()}, "", "")) optimizer;
-    sk::CheckpointState<sk::self::Engine> state;
+    sk::checkpoint::State<sk::self::Engine> state;
 };
 
 /// Saves step 2 beside a step 1 that only a committed step may remove; what was thrown, or nothing.
-std::optional<std::string> save_second(const std::string& run, const sk::SaveOptions& options,
+std::optional<std::string> save_second(const std::string& run, const sk::checkpoint::SaveOptions& options,
                                        std::string_view first = "first", std::string_view second = "second") {
     std::optional<std::string> thrown;
     fs::remove_all(run);
     sk::self::run(sk::DeviceMesh<1>{}, [&](auto& rank) {
         Training good(rank);
-        sk::save(rank, run, 1, good.state);
+        sk::checkpoint::save(rank, run, 1, good.state);
         Training training(rank, first, second);
         training.step();
-        sk::SaveOptions with = options;
+        sk::checkpoint::SaveOptions with = options;
         with.keep = 1;
         const auto before = contents(run);
         try {
-            sk::save(rank, run, 2, training.state, with);
+            sk::checkpoint::save(rank, run, 2, training.state, with);
         } catch (const std::invalid_argument& error) {
             thrown = error.what();
             CHECK(contents(run) == before);
@@ -105,7 +105,8 @@ std::optional<std::string> save_second(const std::string& run, const sk::SaveOpt
         CHECK_FALSE(fs::exists(run + "/step-00000001"));
         // What was committed is loaded, with the same values.
         Training again(rank, first, second);
-        const sk::LoadReport report = sk::load(rank, run + "/step-00000002", again.state, {.names = options.names});
+        const sk::checkpoint::LoadReport report =
+            sk::checkpoint::load(rank, run + "/step-00000002", again.state, {.names = options.names});
         CHECK(report.strings == options.strings);
         CHECK(again.states() == training.states());
         std::vector<float> saved(15);
@@ -151,11 +152,12 @@ TEST_CASE("two tensors of one name are refused with both, also where they would 
     const Folder folder;
     for (const std::uint64_t most : {std::uint64_t{1}, std::uint64_t{5'000'000'000}}) {
         CAPTURE(most);
-        const auto thrown = save_second(
-            folder.file("run"),
-            {.names = [](std::string_view,
-                         const sk::ParameterRecord& parameter) { return sk::stored("weight", parameter.shape); },
-             .max_file_bytes = most});
+        const auto thrown =
+            save_second(folder.file("run"), {.names =
+                                                 [](std::string_view, const sk::ParameterRecord& parameter) {
+                                                     return sk::checkpoint::stored("weight", parameter.shape);
+                                                 },
+                                             .max_file_bytes = most});
         REQUIRE(thrown);
         CHECK(has(*thrown, "'layer.a' and 'layer.b' are both stored as 'weight'"));
     }
@@ -193,7 +195,7 @@ TEST_CASE("an optimizer's states are called as their user likes, or refused wher
 }
 
 /// Files of which one is not what was written, as a file system gives it back.
-class Forgetful : public sk::PosixFiles {
+class Forgetful : public sk::checkpoint::PosixFiles {
   public:
     explicit Forgetful(std::string ending) : ending_(std::move(ending)) {}
     int open_to_write(const std::string& path, int& file) override {
@@ -222,13 +224,14 @@ TEST_CASE("a manifest or a header that is not read back as it was written is not
     const std::string run = folder.file("run");
     sk::self::run(sk::DeviceMesh<1>{}, [&](auto& rank) {
         Training training(rank);
-        sk::save(rank, run, 1, training.state);
+        sk::checkpoint::save(rank, run, 1, training.state);
         const auto before = contents(run);
         for (const char* file : {"manifest.json", "scalars.safetensors", "model.safetensors.index.json"}) {
             CAPTURE(file);
             Forgetful files(file);
-            const std::string thrown = thrown_message<sk::FileError>(
-                [&] { sk::save(rank, run, 2, training.state, {.keep = 1, .max_file_bytes = 1, .files = &files}); });
+            const std::string thrown = thrown_message<sk::FileError>([&] {
+                sk::checkpoint::save(rank, run, 2, training.state, {.keep = 1, .max_file_bytes = 1, .files = &files});
+            });
             CHECK(has(thrown, file));
             CHECK(contents(run) == before);
         }
@@ -264,14 +267,15 @@ TEST_CASE("a state of more files than a process may have open is saved and loade
         layer.initialize([](auto, auto name, std::uint64_t i) { return static_cast<double>(name.size() + i); });
         const sk::Model model{layer};
         files_in_cache::InCache files;
-        sk::save(rank, folder.file("run"), 1, sk::CheckpointState{model}, {.max_file_bytes = 1, .files = &files});
+        sk::checkpoint::save(rank, folder.file("run"), 1, sk::checkpoint::State{model},
+                             {.max_file_bytes = 1, .files = &files});
         layer.initialize([](auto, auto, std::uint64_t) { return 0.0; });
-        sk::load(rank, folder.file("run/step-00000001"), sk::CheckpointState{model});
+        sk::checkpoint::load(rank, folder.file("run/step-00000001"), sk::checkpoint::State{model});
         {
             const auto window = layer.unshard();
             CHECK(window.view("t398")[2] == 6);
         }
-        CHECK(sk::load_model(rank, folder.file("run/step-00000001"), model).tensors == 400);
+        CHECK(sk::checkpoint::load_model(rank, folder.file("run/step-00000001"), model).tensors == 400);
     });
 }
 

@@ -31,7 +31,7 @@ struct Trainer {
     sk::self::World world;
     sk::Context<sk::self::Engine> context{sk::DeviceMesh{1}.grid(), sk::self::Communicator(world), {}};
     Layer layer{context, "layer"};
-    std::optional<sk::PendingSave> pending;
+    std::optional<sk::checkpoint::PendingSave> pending;
 };
 std::unique_ptr<Trainer> trainer;
 
@@ -41,8 +41,8 @@ TEST_CASE("a global trainer with a pending save is ended by exit()") {
     const temporary_folder::Folder folder;
     CHECK(exit_status_of([&] {
               trainer = std::make_unique<Trainer>();
-              trainer->pending.emplace(
-                  sk::begin_save(trainer->context, folder.path(), 1, sk::CheckpointState{sk::Model{trainer->layer}}));
+              trainer->pending.emplace(sk::checkpoint::begin_save(trainer->context, folder.path(), 1,
+                                                                  sk::checkpoint::State{sk::Model{trainer->layer}}));
               std::exit(7);
           }) == 7);
 }

@@ -67,7 +67,7 @@ double initial(std::string_view, std::string_view name, std::uint64_t i) {
 double beta1_of(std::string_view name) { return name == "bias" ? 0.5 : 0.9; }
 
 /// Several files and an index, and texts that JSON escapes.
-sk::SaveOptions save_options() {
+sk::checkpoint::SaveOptions save_options() {
     return {.strings = {{"trainer", "golden"}, {"text", "a \"b\" \\ \n c"}}, .max_file_bytes = 100};
 }
 
@@ -111,7 +111,7 @@ struct Training {
     sk::AdamW<typename Layer::Engine, typename Layer::Precision> optimizer;
     sk::LossScale<Engine> loss_scale;
     std::vector<std::uint8_t> blob;
-    sk::CheckpointState<Engine> state;
+    sk::checkpoint::State<Engine> state;
 };
 
 void write(const std::string& folder) {
@@ -122,7 +122,7 @@ void write(const std::string& folder) {
         training.listed.initialize(initial);
         training.step();
         training.step();
-        sk::save(rank, folder, step_number, training.state, save_options());
+        sk::checkpoint::save(rank, folder, step_number, training.state, save_options());
     });
 }
 
@@ -131,7 +131,8 @@ void load_and_save(const std::string& golden, const Mesh& mesh, const sk::Dynami
                    const std::string& to) {
     sk::threads::run(mesh, [&](auto& rank) {
         Training<sk::threads::Engine> training(rank, policy);
-        const sk::LoadReport report = sk::load(rank, golden + "/step-00000012", training.state);
+        const sk::checkpoint::LoadReport report =
+            sk::checkpoint::load(rank, golden + "/step-00000012", training.state);
         const auto require = [](bool holds, const char* what) {
             if (!holds) { throw std::logic_error(std::string("not what was saved: ") + what); }
         };
@@ -143,8 +144,8 @@ void load_and_save(const std::string& golden, const Mesh& mesh, const sk::Dynami
         require(training.loss_scale.value() == loss_scale_value && training.loss_scale.clean_steps() == 2,
                 "loss scale");
         const auto options = save_options();
-        sk::save(rank, to, report.step, training.state,
-                 {.strings = report.strings, .max_file_bytes = options.max_file_bytes});
+        sk::checkpoint::save(rank, to, report.step, training.state,
+                             {.strings = report.strings, .max_file_bytes = options.max_file_bytes});
     });
 }
 
@@ -156,7 +157,7 @@ std::vector<double> tensor(const std::string& golden, const std::string& set, co
         if (!file.ends_with(".safetensors") || !(base.starts_with(set + ".") || base.starts_with(set + "-"))) {
             continue;
         }
-        const sk::SafetensorsFile opened(golden + "/" + file);
+        const sk::safetensors::File opened(golden + "/" + file);
         if (opened.find(name) == nullptr) { continue; }
         REQUIRE(found.empty());
         found = opened.read<double>(name);

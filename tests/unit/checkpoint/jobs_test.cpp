@@ -54,26 +54,26 @@ using Layer = sk::Sharded<Rows, sk::FullShard, Engine>;
 
 /// Element i of step s is 10,000 s + i.
 template <class Rank>
-void save(Rank& rank, const std::string& folder, std::uint64_t step, sk::FileCalls& files) {
+void save(Rank& rank, const std::string& folder, std::uint64_t step, sk::checkpoint::FileCalls& files) {
     Layer<sk::EngineOf<Rank>> layer(rank, "layer");
     layer.initialize(
         [&](std::string_view, std::string_view, std::uint64_t i) { return static_cast<double>(10000 * step + i); });
     const sk::Model model{layer};
-    sk::save(rank, folder, step, sk::CheckpointState{model}, {.files = &files});
+    sk::checkpoint::save(rank, folder, step, sk::checkpoint::State{model}, {.files = &files});
 }
 /// On two threads.
-void save_on_two(const std::string& folder, std::uint64_t step, sk::FileCalls& files) {
+void save_on_two(const std::string& folder, std::uint64_t step, sk::checkpoint::FileCalls& files) {
     sk::threads::run(sk::DeviceMesh<2>{}, [&](auto& rank) { save(rank, folder, step, files); });
 }
 /// The newest step, every byte of which is that step's; 0 where it is not.
 std::uint64_t newest(const std::string& folder) {
     std::uint64_t step = 0;
     sk::self::run(sk::DeviceMesh<1>{}, [&](auto& rank) {
-        const auto found = sk::latest(rank, folder);
+        const auto found = sk::checkpoint::latest(rank, folder);
         if (!found) { return; }
         Layer<sk::self::Engine> layer(rank, "layer");
         const sk::Model model{layer};
-        sk::load(rank, found->path, sk::CheckpointState{model});
+        sk::checkpoint::load(rank, found->path, sk::checkpoint::State{model});
         std::vector<float> values(3001);
         layer.read_full(Rows{}, values);
         step = found->step;
@@ -114,7 +114,7 @@ int status_of(pid_t child) {
 }
 
 /// Another job sees a folder that is made and not locked yet.
-class SlowToLock : public sk::PosixFiles {
+class SlowToLock : public sk::checkpoint::PosixFiles {
   public:
     int make_folder(const std::string& path) override {
         made_ = path;
@@ -134,7 +134,7 @@ class SlowToLock : public sk::PosixFiles {
 TEST_CASE("a process that is killed after any of its file calls leaves the old step or the new one, whole") {
     const Folder folder;
     const std::string run = folder.file("run");
-    sk::PosixFiles sound;
+    sk::checkpoint::PosixFiles sound;
     save_on_two(run, 1, sound);
     std::size_t old_ones = 0;
     std::size_t new_ones = 0;
@@ -207,7 +207,7 @@ TEST_CASE("a folder that is a file, one that nobody may write, and an index that
     const auto refused = [&](const std::string& path) {
         std::array<std::string, 2> said;
         sk::threads::run(sk::DeviceMesh<2>{}, [&](auto& rank) {
-            sk::PosixFiles files;
+            sk::checkpoint::PosixFiles files;
             said[rank.rank()] = thrown_message<sk::FileError>([&] { save(rank, path, 1, files); });
         });
         CHECK(said[0] == said[1]);
@@ -227,7 +227,7 @@ TEST_CASE("a folder that is a file, one that nobody may write, and an index that
         Layer<sk::self::Engine> layer(rank, "layer");
         const sk::Model model{layer};
         const std::string said =
-            thrown_message<sk::FileError>([&] { sk::load_model(rank, folder.file("model"), model); });
+            thrown_message<sk::FileError>([&] { sk::checkpoint::load_model(rank, folder.file("model"), model); });
         CHECK(said.find("index.json") != std::string::npos);
         CHECK(said.find("outside.safetensors") == std::string::npos);  // never opened
     });
@@ -236,7 +236,7 @@ TEST_CASE("a folder that is a file, one that nobody may write, and an index that
 TEST_CASE("ranks that commit or load different things find out, and a save is committed once") {
     const Folder folder;
     const std::string run = folder.file("run");
-    sk::PosixFiles files;
+    sk::checkpoint::PosixFiles files;
     save_on_two(run, 1, files);
     save_on_two(run, 2, files);
     std::array<std::string, 2> committed;
@@ -252,34 +252,37 @@ TEST_CASE("ranks that commit or load different things find out, and a save is co
         const sk::Model model_b{b};
         const std::size_t own = rank.rank();
         committed[own] = thrown_message<std::invalid_argument>([&] {
-            sk::PendingSave first = sk::begin_save(rank, folder.file("x"), 3, sk::CheckpointState{model_a});
-            sk::PendingSave second = sk::begin_save(rank, folder.file("y"), 3, sk::CheckpointState{model_b});
+            sk::checkpoint::PendingSave first =
+                sk::checkpoint::begin_save(rank, folder.file("x"), 3, sk::checkpoint::State{model_a});
+            sk::checkpoint::PendingSave second =
+                sk::checkpoint::begin_save(rank, folder.file("y"), 3, sk::checkpoint::State{model_b});
             std::move(own == 0 ? first : second).commit();
         });
         Layer<sk::threads::Engine> layer(rank, "layer");
         const sk::Model model{layer};
-        const sk::CheckpointState state{model};
+        const sk::checkpoint::State state{model};
         loaded[own] = thrown_message<std::invalid_argument>(
-            [&] { sk::load(rank, run + (own == 0 ? "/step-00000001" : "/step-00000002"), state); });
+            [&] { sk::checkpoint::load(rank, run + (own == 0 ? "/step-00000001" : "/step-00000002"), state); });
         partly[own] = thrown_message<std::invalid_argument>(
-            [&] { sk::load(rank, run + "/step-00000001", state, {.subset = own == 1}); });
+            [&] { sk::checkpoint::load(rank, run + "/step-00000001", state, {.subset = own == 1}); });
         // Names and orders that every file has: what each rank would read is there, and of the same shape.
         sk::Sharded<sk::Params<Square, Twin>, sk::FullShard, sk::threads::Engine> pair(rank, "pair");
         const sk::Model two{pair};
-        sk::save(rank, folder.file("pair"), 1, sk::CheckpointState{two});
-        const auto named = [&](bool twin_first, bool turned) -> sk::TensorNames {
+        sk::checkpoint::save(rank, folder.file("pair"), 1, sk::checkpoint::State{two});
+        const auto named = [&](bool twin_first, bool turned) -> sk::checkpoint::TensorNames {
             return [=](std::string_view, const sk::ParameterRecord& parameter) {
                 const std::string name = (parameter.name == Square::name) == twin_first ? "pair.twin" : "pair.square";
-                return turned ? sk::stored_transposed(name, parameter.shape) : sk::stored(name, parameter.shape);
+                return turned ? sk::checkpoint::stored_transposed(name, parameter.shape)
+                              : sk::checkpoint::stored(name, parameter.shape);
             };
         };
         const std::string model_of_two = folder.file("pair/step-00000001");
         swapped[own] = thrown_message<std::invalid_argument>(
-            [&] { sk::load_model(rank, model_of_two, two, {.names = named(own == 1, false)}); });
+            [&] { sk::checkpoint::load_model(rank, model_of_two, two, {.names = named(own == 1, false)}); });
         transposed[own] = thrown_message<std::invalid_argument>(
-            [&] { sk::load_model(rank, model_of_two, two, {.names = named(false, own == 1)}); });
+            [&] { sk::checkpoint::load_model(rank, model_of_two, two, {.names = named(false, own == 1)}); });
         twice[own] = thrown_message<sk::UsageError>([&] {
-            sk::PendingSave pending = sk::begin_save(rank, folder.file("z"), 4, state);
+            sk::checkpoint::PendingSave pending = sk::checkpoint::begin_save(rank, folder.file("z"), 4, state);
             std::move(pending).commit();
             std::move(pending).commit();  // NOLINT(bugprone-use-after-move)
         });
@@ -305,7 +308,7 @@ TEST_CASE("ranks that commit or load different things find out, and a save is co
 }
 
 /// No page can be written: the mark of a save can.
-class Full : public sk::PosixFiles {
+class Full : public sk::checkpoint::PosixFiles {
   public:
     int write(int file, std::uint64_t at, std::span<const std::byte> bytes, std::size_t& written) override {
         if (bytes.size() < 4096) { return PosixFiles::write(file, at, bytes, written); }
@@ -327,46 +330,50 @@ TEST_CASE(
             });
         });
     };
-    CHECK(has(words([&](auto& rank, const auto& model) {
-                  std::optional optimizer(sk::AdamW{model});
-                  const auto pending = sk::begin_save(rank, run, 1, sk::CheckpointState{model, *optimizer});
-                  optimizer.reset();
-              }),
-              "shardkit: an optimizer ended or was assigned to while a save of its states is pending"));
-    CHECK(has(words([&](auto& rank, const auto& model) {
-                  sk::AdamW optimizer{model};
-                  const auto pending = sk::begin_save(rank, run, 2, sk::CheckpointState{model, optimizer});
-                  optimizer = sk::AdamW{model};
-              }),
-              "shardkit: an optimizer ended or was assigned to while a save of its states is pending"));
+    CHECK(has(
+        words([&](auto& rank, const auto& model) {
+            std::optional optimizer(sk::AdamW{model});
+            const auto pending = sk::checkpoint::begin_save(rank, run, 1, sk::checkpoint::State{model, *optimizer});
+            optimizer.reset();
+        }),
+        "shardkit: an optimizer ended or was assigned to while a save of its states is pending"));
+    CHECK(has(
+        words([&](auto& rank, const auto& model) {
+            sk::AdamW optimizer{model};
+            const auto pending = sk::checkpoint::begin_save(rank, run, 2, sk::checkpoint::State{model, optimizer});
+            optimizer = sk::AdamW{model};
+        }),
+        "shardkit: an optimizer ended or was assigned to while a save of its states is pending"));
     // Moved, it has the same memory, and a copy needs none of it.
     CHECK(words([&](auto& rank, const auto& model) {
               std::optional optimizer(sk::AdamW{model});
-              auto pending = sk::begin_save(rank, run, 3, sk::CheckpointState{model, *optimizer});
+              auto pending = sk::checkpoint::begin_save(rank, run, 3, sk::checkpoint::State{model, *optimizer});
               auto moved = std::move(*optimizer);
               std::move(pending).commit();
-              sk::CheckpointState state{model, moved};
-              sk::load(rank, run + "/step-00000003", state);
-              pending = sk::begin_save(rank, run, 4, state, {.staging = sk::Staging::copy});
+              sk::checkpoint::State state{model, moved};
+              sk::checkpoint::load(rank, run + "/step-00000003", state);
+              pending = sk::checkpoint::begin_save(rank, run, 4, state, {.staging = sk::checkpoint::Staging::copy});
               optimizer.reset();
               moved = sk::AdamW{model};
               std::move(pending).commit();
           }) == "it lives");
     CHECK(fs::exists(run + "/step-00000004/manifest.json"));
-    std::optional<sk::PendingSave> carried;
+    std::optional<sk::checkpoint::PendingSave> carried;
     CHECK(has(words([&](auto& rank, const auto& model) {
-                  carried = sk::begin_save(rank, run, 5, sk::CheckpointState{model}, {.staging = sk::Staging::copy});
+                  carried = sk::checkpoint::begin_save(rank, run, 5, sk::checkpoint::State{model},
+                                                       {.staging = sk::checkpoint::Staging::copy});
               }),
               "ended before 'a save in " + run + "' made with it"));
     Full full;
     const std::string said = words([&](auto& rank, const auto& model) {
-        const auto dropped = sk::begin_save(rank, run, 6, sk::CheckpointState{model}, {.files = &full});
+        const auto dropped = sk::checkpoint::begin_save(rank, run, 6, sk::checkpoint::State{model}, {.files = &full});
     });
     CHECK(has(said, "shardkit: the end of rank 0: '" + run + "/step-00000006.tmp-"));
     CHECK(has(said, "ENOSPC"));
     CHECK(words([&](auto& rank, const auto& model) {
-              static_cast<void>(thrown_message<sk::FileError>(
-                  [&] { sk::begin_save(rank, run, 6, sk::CheckpointState{model}, {.files = &full}).commit(); }));
+              static_cast<void>(thrown_message<sk::FileError>([&] {
+                  sk::checkpoint::begin_save(rank, run, 6, sk::checkpoint::State{model}, {.files = &full}).commit();
+              }));
           }) == "it lives");
     CHECK_FALSE(fs::exists(run + "/step-00000006"));
 }

@@ -38,7 +38,7 @@ using Group = sk::Params<Long, Behind>;
 /// A whole number, another one for most elements.
 double value_of(std::size_t element) { return static_cast<double>((element * 2654435761U) >> 12U & 0xFFFFU); }
 
-class InCache : public sk::PosixFiles {
+class InCache : public sk::checkpoint::PosixFiles {
   public:
     int sync(int) override { return 0; }
     int sync_folder(const std::string&) override { return 0; }
@@ -58,11 +58,11 @@ TEST_CASE("a file of more than 2^32 bytes is saved by two ranks and loaded by on
     sk::threads::run(sk::DeviceMesh<1, 2>{}, [&](auto& rank) {
         sk::Sharded<Group, sk::NoShard, sk::threads::Engine> layer(rank, "layer");
         layer.initialize([](std::string_view, std::string_view, std::uint64_t i) { return value_of(i); });
-        sk::save(rank, folder.file("run"), 1, sk::CheckpointState{sk::Model{layer}}, {.files = &calls});
+        sk::checkpoint::save(rank, folder.file("run"), 1, sk::checkpoint::State{sk::Model{layer}}, {.files = &calls});
     });
     const std::string file = folder.file("run/step-00000001/model.safetensors");
     CHECK(std::filesystem::file_size(file) > (std::uint64_t{1} << 32U) + 5 * sizeof(double));
-    const sk::SafetensorsFile saved(file);
+    const sk::safetensors::File saved(file);
     CHECK(saved.at("layer.long").bytes.size() == rows * columns * sizeof(double));
     CHECK(saved.at("layer.behind").bytes.begin >= std::uint64_t{1} << 32U);
     CHECK(saved.read<double>("layer.behind") ==
@@ -71,7 +71,8 @@ TEST_CASE("a file of more than 2^32 bytes is saved by two ranks and loaded by on
     std::size_t wrong = 0;
     sk::threads::run(sk::DeviceMesh<1>{}, [&](auto& rank) {
         sk::Sharded<Group, sk::NoShard, sk::threads::Engine> layer(rank, "layer");
-        sk::load(rank, folder.file("run/step-00000001"), sk::CheckpointState{sk::Model{layer}}, {.files = &calls});
+        sk::checkpoint::load(rank, folder.file("run/step-00000001"), sk::checkpoint::State{sk::Model{layer}},
+                             {.files = &calls});
         for (const sk::ShardInfo& shard : layer.shards()) {
             const auto* const values = static_cast<const double*>(shard.data);
             held += shard.range.size();

@@ -74,8 +74,8 @@ struct Model {
 
 /// A trainer whose rotations take neighbours, as Meta's own code: [heads][pair][2] rows, where transformers has
 /// [heads][2][pair].
-sk::StoredAs pairs_side_by_side(std::string_view path, const sk::ParameterRecord& parameter) {
-    sk::StoredAs stored = sk::stored_by_path(path, parameter);
+sk::checkpoint::StoredAs pairs_side_by_side(std::string_view path, const sk::ParameterRecord& parameter) {
+    sk::checkpoint::StoredAs stored = sk::checkpoint::stored_by_path(path, parameter);
     if (parameter.name == Query::name || parameter.name == Key::name) {
         const std::size_t rows = parameter.shape.extents[0];
         stored.extents = {rows / head_width, head_width / 2, 2, width};
@@ -88,7 +88,7 @@ sk::StoredAs pairs_side_by_side(std::string_view path, const sk::ParameterRecord
 
 TEST_CASE("a Llama of transformers is opened by its own names on every mesh, and saved as it came") {
     const Folder folder;
-    const sk::SafetensorsFile given(golden);
+    const sk::safetensors::File given(golden);
     REQUIRE(given.tensors().size() == 9 * layers + 3);
     std::size_t number = 0;
     for (const auto& [mesh, policy] : {std::pair(Mesh(1, 1), sk::DynamicPolicy(sk::NoShard{})),
@@ -101,11 +101,11 @@ TEST_CASE("a Llama of transformers is opened by its own names on every mesh, and
         const std::string run = folder.file(std::to_string(number++));
         REQUIRE_NOTHROW(sk::threads::run(ranks, [&](auto& rank) {
             Model<sk::threads::Engine> model(rank, chosen);
-            const auto report = sk::load_model(rank, golden, model.groups());
+            const auto report = sk::checkpoint::load_model(rank, golden, model.groups());
             if (report.tensors != 9 * layers + 3) { throw std::logic_error("tensors are missing"); }
-            sk::save(rank, run, 1, sk::CheckpointState{model.groups()});
+            sk::checkpoint::save(rank, run, 1, sk::checkpoint::State{model.groups()});
         }));
-        const sk::SafetensorsFile saved(run + "/step-00000001/model.safetensors");
+        const sk::safetensors::File saved(run + "/step-00000001/model.safetensors");
         REQUIRE(saved.tensors().size() == given.tensors().size());
         for (const auto& tensor : given.tensors()) {
             CAPTURE(tensor.name);
@@ -120,14 +120,14 @@ TEST_CASE("a Llama of transformers is opened by its own names on every mesh, and
 
 TEST_CASE("rotary heads whose pairs lie side by side are loaded from halves, and saved as halves") {
     const Folder folder;
-    const sk::SafetensorsFile given(golden);
+    const sk::safetensors::File given(golden);
     const auto query = given.read<float>("model.layers.1.self_attn.q_proj.weight");
     const auto key = given.read<float>("model.layers.1.self_attn.k_proj.weight");
     std::vector<float> own_query(query.size());
     std::vector<float> own_key(key.size());
     sk::threads::run(Mesh(2, 2), [&](auto& rank) {
         Model<sk::threads::Engine> model(rank, sk::DynamicPolicy(sk::FullShard{}));
-        sk::load_model(rank, golden, model.groups(), {.names = pairs_side_by_side});
+        sk::checkpoint::load_model(rank, golden, model.groups(), {.names = pairs_side_by_side});
         std::vector<float> q(query.size());
         std::vector<float> k(key.size());
         model.blocks[1].read_full(Query{}, std::span(q));
@@ -136,7 +136,8 @@ TEST_CASE("rotary heads whose pairs lie side by side are loaded from halves, and
             own_query = q;
             own_key = k;
         }
-        sk::save(rank, folder.file("run"), 1, sk::CheckpointState{model.groups()}, {.names = pairs_side_by_side});
+        sk::checkpoint::save(rank, folder.file("run"), 1, sk::checkpoint::State{model.groups()},
+                             {.names = pairs_side_by_side});
     });
     for (std::size_t head = 0; head < heads; ++head) {
         for (std::size_t pair = 0; pair < head_width / 2; ++pair) {
@@ -151,7 +152,7 @@ TEST_CASE("rotary heads whose pairs lie side by side are loaded from halves, and
         }
     }
     CHECK(own_query != query);
-    const sk::SafetensorsFile saved(folder.file("run/step-00000001/model.safetensors"));
+    const sk::safetensors::File saved(folder.file("run/step-00000001/model.safetensors"));
     for (const auto& tensor : given.tensors()) {
         CAPTURE(tensor.name);
         CHECK(saved.read<float>(tensor.name) == given.read<float>(tensor.name));

@@ -34,17 +34,18 @@ using AnyOptimizer = sk::Optimizer<Engine>;
 
 /// What two ranks say to a checkpoint of one optimizer that is loaded into another.
 template <class Saved, class Loaded>
-std::string said(const Saved& saved, const Loaded& loaded, const sk::LoadOptions& options = {}) {
+std::string said(const Saved& saved, const Loaded& loaded, const sk::checkpoint::LoadOptions& options = {}) {
     const temporary_folder::Folder folder;
     std::string text;
     sk::threads::run(sk::DeviceMesh<2>{}, [&](auto& rank) {
         Layer layer(rank, "layer");
         sk::Model model{layer};
         const auto before = saved(model);
-        const auto made = sk::save(rank, folder.path() + "/run", 1, sk::CheckpointState{model, *before});
+        const auto made =
+            sk::checkpoint::save(rank, folder.path() + "/run", 1, sk::checkpoint::State{model, *before});
         const auto after = loaded(model);
         try {
-            sk::load(rank, made.path, sk::CheckpointState{model, *after}, options);
+            sk::checkpoint::load(rank, made.path, sk::checkpoint::State{model, *after}, options);
         } catch (const sk::FileError& error) {
             if (rank.rank() == 0) { text = error.what(); }
         }

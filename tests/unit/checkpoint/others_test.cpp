@@ -57,14 +57,14 @@ const Tensor bias{"m.bias", {3}, {7, 8, 9}};
 Tensor embedding(std::string name, float from = 1) { return {std::move(name), {4, 2}, counted(8, from)}; }
 
 /// What of a group is loaded by load_model on two ranks: its first element and last; or what was thrown.
-std::string loaded(const std::string& path, const sk::LoadOptions& options = {}) {
+std::string loaded(const std::string& path, const sk::checkpoint::LoadOptions& options = {}) {
     std::string said;
     const std::string thrown = thrown_message<sk::FileError>([&] {
         sk::threads::run(sk::DeviceMesh<2>{}, [&](auto& rank) {
             sk::Sharded<Tied, sk::FullShard, sk::threads::Engine> layer(rank, "m");
             layer.initialize([](auto, auto, auto) { return -1.0; });
             const sk::Model model{layer};
-            sk::load_model(rank, path, model, options);
+            sk::checkpoint::load_model(rank, path, model, options);
             const auto window = layer.unshard();
             if (rank.rank() == 0) {
                 for (const float value : window[Embedding{}]) {
@@ -90,7 +90,7 @@ TEST_CASE("a parameter is found by its own name, by an alias', by what the metad
     const std::string file = folder.file("model.safetensors");
     for (const bool subset : {false, true}) {
         CAPTURE(subset);
-        const sk::LoadOptions options{.subset = subset};
+        const sk::checkpoint::LoadOptions options{.subset = subset};
         write_file(file, {embedding("m.embedding"), bias});
         CHECK(loaded(file, options) == as_written);
         write_file(file, {bias, embedding("m.head")});
@@ -111,14 +111,15 @@ TEST_CASE("a parameter is found by its own name, by an alias', by what the metad
     write_file(file, {bias}, R"({"m.embedding":"other.weight"})");
     CHECK(has(loaded(file), "lack 'm.embedding'"));
     // Names of the user's: an alias that they do not know is asked for by no name.
-    const sk::TensorNames names = [](std::string_view, const sk::ParameterRecord& parameter) {
+    const sk::checkpoint::TensorNames names = [](std::string_view, const sk::ParameterRecord& parameter) {
         if (parameter.name == "head") { throw std::logic_error("no name"); }
-        return sk::stored(parameter.name == "bias" ? "b" : "wte", parameter.shape);
+        return sk::checkpoint::stored(parameter.name == "bias" ? "b" : "wte", parameter.shape);
     };
     write_file(file, {embedding("wte"), {"b", {3}, {7, 8, 9}}});
     CHECK(loaded(file, {.names = names}) == as_written);
-    const sk::TensorNames both = [](std::string_view, const sk::ParameterRecord& parameter) {
-        return sk::stored(parameter.name == "head" ? "lm_head" : std::string(parameter.name), parameter.shape);
+    const sk::checkpoint::TensorNames both = [](std::string_view, const sk::ParameterRecord& parameter) {
+        return sk::checkpoint::stored(parameter.name == "head" ? "lm_head" : std::string(parameter.name),
+                                      parameter.shape);
     };
     write_file(file, {embedding("lm_head"), {"bias", {3}, {7, 8, 9}}});
     CHECK(loaded(file, {.names = both}) == as_written);
@@ -131,10 +132,10 @@ TEST_CASE("a model whose alias became a parameter of its own takes what it stood
         sk::Sharded<Tied, sk::NoShard, sk::self::Engine> tied(rank, "m");
         tied.initialize([](auto, auto, std::uint64_t i) { return static_cast<double>(i); });
         const sk::Model model{tied};
-        sk::save(rank, folder.file("run"), 1, sk::CheckpointState{model});
+        sk::checkpoint::save(rank, folder.file("run"), 1, sk::checkpoint::State{model});
         sk::Sharded<sk::Params<Embedding, Own, Bias>, sk::NoShard, sk::self::Engine> untied(rank, "m");
         const sk::Model larger{untied};
-        sk::load(rank, folder.file("run/step-00000001"), sk::CheckpointState{larger});
+        sk::checkpoint::load(rank, folder.file("run/step-00000001"), sk::checkpoint::State{larger});
         const auto window = untied.unshard();
         CHECK(window[Own{}][7] == 7);
         CHECK(window[Embedding{}][7] == 7);
@@ -146,7 +147,7 @@ TEST_CASE("no metadata may be said as null") {
     const std::string file = folder.file("model.safetensors");
     write_file(file, {embedding("m.embedding"), bias}, "null");
     CHECK(loaded(file) == as_written);
-    const sk::SafetensorsFile opened(file);
+    const sk::safetensors::File opened(file);
     CHECK(opened.metadata().empty());
     for (const char* other : {"nul", "nulls", "0", "[]", "\"null\"", "NULL"}) {
         CAPTURE(other);
@@ -181,7 +182,7 @@ TEST_CASE(
     write_file(folder.file("c/model-00002-of-00002.safetensors"), {embedding("m.embedding"), bias});
     CHECK(has(loaded(folder.file("c")), "tensor 'm.embedding' is in another file too"));
     // A file reader is no reader of an index, and says so.
-    const std::string single = thrown_message<sk::FileError>([&] { const sk::SafetensorsFile file(index); });
+    const std::string single = thrown_message<sk::FileError>([&] { const sk::safetensors::File file(index); });
     CHECK(has(single, "no safetensors file: JSON, as an index of several is"));
 }
 
@@ -246,7 +247,7 @@ TEST_CASE("a state's file, or that of scalars, is no model's, and no other state
         sk::Sharded<Tied, sk::NoShard, sk::self::Engine> layer(rank, "m");
         sk::Model model{layer};
         sk::SGD optimizer{model, {.rule = sk::Momentum::classical, .momentum = 0.9}};
-        sk::save(rank, folder.file("run"), 1, sk::CheckpointState{model, optimizer});
+        sk::checkpoint::save(rank, folder.file("run"), 1, sk::checkpoint::State{model, optimizer});
     });
     const std::string step = folder.file("run/step-00000001/");
     const std::string state = loaded(step + "state/momentum_buffer.safetensors");

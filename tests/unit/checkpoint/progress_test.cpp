@@ -142,7 +142,7 @@ bool holds(const std::vector<std::string>& list, std::string_view text) {
 /// Names of the scalars in a step that begin so.
 std::vector<std::string> scalars(const std::string& step, std::string_view begin) {
     std::vector<std::string> names;
-    const sk::SafetensorsFile file(step + "/state/scalars.safetensors");
+    const sk::safetensors::File file(step + "/state/scalars.safetensors");
     for (const auto& tensor : file.tensors()) {
         if (tensor.name.starts_with(begin)) { names.push_back(tensor.name); }
     }
@@ -173,19 +173,19 @@ TEST_CASE(
                 sk::Model model{layer};
                 auto optimizer = optimizer_of(model, lists[from]);
                 train(model, optimizer, {&layer}, 3);
-                sk::save(rank, folder.path(), 3, sk::CheckpointState{model, optimizer});
+                sk::checkpoint::save(rank, folder.path(), 3, sk::checkpoint::State{model, optimizer});
             });
             sk::threads::run(Mesh(3), [&](auto& rank) {
                 auto layer = layer_of(rank, "layer", names);
                 sk::Model model{layer};
                 auto optimizer = optimizer_of(model, lists[to]);
                 train(model, optimizer, {&layer}, 1);  // what it was before is gone
-                sk::CheckpointState state{model, optimizer};
-                sk::load(rank, folder.file("step-00000003"), state);
+                sk::checkpoint::State state{model, optimizer};
+                sk::checkpoint::load(rank, folder.file("step-00000003"), state);
                 CHECK(optimizer.steps(layer) == 3);
                 train(model, optimizer, {&layer}, 2);
-                sk::save(rank, folder.path(), 5, state);
-                sk::load(rank, folder.file("step-00000005"), state);
+                sk::checkpoint::save(rank, folder.path(), 5, state);
+                sk::checkpoint::load(rank, folder.file("step-00000005"), state);
                 train(model, optimizer, {&layer}, 1);
             });
         }
@@ -201,8 +201,8 @@ TEST_CASE("a subset of a state: every number that is there is loaded, and each t
         auto optimizer = optimizer_of(model);
         auto loss_scale = loss_scale_of(rank);
         train(model, optimizer, {&layer}, 3, &loss_scale);
-        sk::save(rank, folder.path(), 3, sk::CheckpointState{model, optimizer, loss_scale});
-        sk::save(rank, folder.path(), 4, sk::CheckpointState{model, optimizer});
+        sk::checkpoint::save(rank, folder.path(), 3, sk::checkpoint::State{model, optimizer, loss_scale});
+        sk::checkpoint::save(rank, folder.path(), 4, sk::checkpoint::State{model, optimizer});
     });
     sk::threads::run(Mesh(2), [&](auto& rank) {
         auto layer = layer_of(rank, "one", {"a", "b"});
@@ -210,8 +210,8 @@ TEST_CASE("a subset of a state: every number that is there is loaded, and each t
         sk::Model model{layer, further};
         auto optimizer = optimizer_of(model);
         sk::LossScale<Engine> loss_scale(rank, {.initial = 1024});
-        sk::CheckpointState state{model, optimizer, loss_scale};
-        const auto report = sk::load(rank, folder.file("step-00000003"), state, {.subset = true});
+        sk::checkpoint::State state{model, optimizer, loss_scale};
+        const auto report = sk::checkpoint::load(rank, folder.file("step-00000003"), state, {.subset = true});
         for (const char* left : {"two.a", "exp_avg of two.a", "group.two.steps", "group.two.beta1_power"}) {
             CHECK(holds(report.left, left));
         }
@@ -230,8 +230,8 @@ TEST_CASE("a subset of a state: every number that is there is loaded, and each t
         sk::Model one{alone};
         auto other = optimizer_of(one);
         auto further_scale = loss_scale_of(rank);
-        sk::CheckpointState without{one, other, further_scale};
-        const auto second = sk::load(rank, folder.file("step-00000004"), without, {.subset = true});
+        sk::checkpoint::State without{one, other, further_scale};
+        const auto second = sk::checkpoint::load(rank, folder.file("step-00000004"), without, {.subset = true});
         CHECK(second.left == std::vector<std::string>{"loss_scale.value", "loss_scale.clean_steps"});
         CHECK(further_scale.value() == scale);
         CHECK(other.steps(alone) == 3);
@@ -246,23 +246,24 @@ TEST_CASE("a parameter that was frozen, or that the group did not have, counts f
         sk::Model model{layer};
         auto optimizer = optimizer_of(model);
         train(model, optimizer, {&layer}, 3);
-        sk::save(rank, folder.path(), 3, sk::CheckpointState{model, optimizer});
+        sk::checkpoint::save(rank, folder.path(), 3, sk::checkpoint::State{model, optimizer});
     });
     CHECK(scalars(folder.file("step-00000003"), "tensor.").empty());
     sk::threads::run(Mesh(3), [&](auto& rank) {
         auto layer = layer_of(rank, "layer", {"a", "new", "b"});
         sk::Model model{layer};
         auto optimizer = optimizer_of(model);
-        sk::CheckpointState state{model, optimizer};
-        CHECK(has(thrown_message<sk::FileError>([&] { sk::load(rank, folder.file("step-00000003"), state); }),
-                  "exp_avg of layer.b"));
-        const auto report = sk::load(rank, folder.file("step-00000003"), state, {.subset = true});
+        sk::checkpoint::State state{model, optimizer};
+        CHECK(has(
+            thrown_message<sk::FileError>([&] { sk::checkpoint::load(rank, folder.file("step-00000003"), state); }),
+            "exp_avg of layer.b"));
+        const auto report = sk::checkpoint::load(rank, folder.file("step-00000003"), state, {.subset = true});
         CHECK(holds(report.left, "exp_avg of layer.b"));
         CHECK(holds(report.left, "exp_avg of layer.new"));
         CHECK(optimizer.steps(layer) == 3);
         train(model, optimizer, {&layer}, 4);
         CHECK(optimizer.steps(layer) == 7);
-        sk::save(rank, folder.path(), 7, state);
+        sk::checkpoint::save(rank, folder.path(), 7, state);
     });
     CHECK(scalars(folder.file("step-00000007"), "tensor.").size() == 6);
     sk::threads::run(Mesh(2), [&](auto& rank) {
@@ -270,18 +271,18 @@ TEST_CASE("a parameter that was frozen, or that the group did not have, counts f
         auto layer = layer_of(rank, "layer", {"b", "last", "a", "new"});
         sk::Model model{layer};
         auto optimizer = optimizer_of(model, {own({"new"}, 0.5)});
-        sk::CheckpointState state{model, optimizer};
-        sk::load(rank, folder.file("step-00000007"), state, {.subset = true});
+        sk::checkpoint::State state{model, optimizer};
+        sk::checkpoint::load(rank, folder.file("step-00000007"), state, {.subset = true});
         train(model, optimizer, {&layer}, 2);
-        sk::save(rank, folder.path(), 9, state);
-        sk::load(rank, folder.file("step-00000009"), state);
+        sk::checkpoint::save(rank, folder.path(), 9, state);
+        sk::checkpoint::load(rank, folder.file("step-00000009"), state);
         train(model, optimizer, {&layer}, 2);
         // Back to where all are as far as each other.
         auto first = layer_of(rank, "layer", {"a", "b"}, {"b"});
         sk::Model old{first};
         auto second = optimizer_of(old);
-        sk::CheckpointState frozen{old, second};
-        sk::load(rank, folder.file("step-00000009"), frozen, {.subset = true});
+        sk::checkpoint::State frozen{old, second};
+        sk::checkpoint::load(rank, folder.file("step-00000009"), frozen, {.subset = true});
         CHECK(second.steps(first) == 9);
         train(old, second, {&first}, 2);
     });
@@ -291,36 +292,36 @@ TEST_CASE(
     "parameters that become one go on where they are as far as each other, and are refused where they are not") {
     const Folder folder;
     const auto joined = [](std::string_view, const sk::ParameterRecord& parameter) {
-        return sk::stored_rows({{"layer.a", 5}, {"layer.b", 5}}, parameter.shape);
+        return sk::checkpoint::stored_rows({{"layer.a", 5}, {"layer.b", 5}}, parameter.shape);
     };
     sk::threads::run(Mesh(2), [&](auto& rank) {
         auto layer = layer_of(rank, "layer", {"a", "b"});
         sk::Model model{layer};
         auto alike = optimizer_of(model, {own({"a", "b"}, 0.5)});
         train(model, alike, {&layer}, 3);
-        sk::save(rank, folder.path(), 1, sk::CheckpointState{model, alike});
+        sk::checkpoint::save(rank, folder.path(), 1, sk::checkpoint::State{model, alike});
         auto apart = optimizer_of(model, {own({"b"}, 0.5)});
         train(model, apart, {&layer}, 3);
-        sk::save(rank, folder.path(), 2, sk::CheckpointState{model, apart});
+        sk::checkpoint::save(rank, folder.path(), 2, sk::checkpoint::State{model, apart});
         auto first = layer_of(rank, "layer", {"a", "b"}, {"b"});
         sk::Model half{first};
         auto of_half = optimizer_of(half);
         train(half, of_half, {&first}, 3);
-        sk::save(rank, folder.path(), 3, sk::CheckpointState{half, of_half});
+        sk::checkpoint::save(rank, folder.path(), 3, sk::checkpoint::State{half, of_half});
     });
     sk::threads::run(Mesh(3), [&](auto& rank) {
         Layer layer(rank, "layer", sk::TensorList<double>{{"ab", {10, 3}}}, {sk::DynamicPolicy(sk::FullShard{})});
         sk::Model model{layer};
         auto optimizer = optimizer_of(model);
-        sk::CheckpointState state{model, optimizer};
-        sk::load(rank, folder.file("step-00000001"), state, {.names = joined});
+        sk::checkpoint::State state{model, optimizer};
+        sk::checkpoint::load(rank, folder.file("step-00000001"), state, {.names = joined});
         train(model, optimizer, {&layer}, 2);
-        sk::save(rank, folder.path(), 4, state, {.names = joined});
-        sk::load(rank, folder.file("step-00000004"), state, {.names = joined});
+        sk::checkpoint::save(rank, folder.path(), 4, state, {.names = joined});
+        sk::checkpoint::load(rank, folder.file("step-00000004"), state, {.names = joined});
         train(model, optimizer, {&layer}, 2);
         const auto refused = [&](const char* step) {
             return thrown_message<sk::FileError>(
-                [&] { sk::load(rank, folder.file(step), state, {.names = joined, .subset = true}); });
+                [&] { sk::checkpoint::load(rank, folder.file(step), state, {.names = joined, .subset = true}); });
         };
         CHECK(has(refused("step-00000002"),
                   "have 'beta1_power' of 'layer.a' and another one of 'layer.b', which are one parameter here"));
@@ -332,7 +333,7 @@ TEST_CASE(
         auto layer = layer_of(rank, "layer", {"a", "b"});
         sk::Model model{layer};
         auto optimizer = optimizer_of(model);
-        sk::load(rank, folder.file("step-00000004"), sk::CheckpointState{model, optimizer});
+        sk::checkpoint::load(rank, folder.file("step-00000004"), sk::checkpoint::State{model, optimizer});
         train(model, optimizer, {&layer}, 2);
     });
 }
@@ -343,8 +344,8 @@ TEST_CASE("rows that a parameter has grown by count from their own first step, o
     const auto grown = [](std::string_view tensor) { return tensor != "layer.b"; };
     const auto turned = [](std::string_view path, const sk::ParameterRecord& parameter) {
         const std::string name = std::string(path) + "." + std::string(parameter.name);
-        return parameter.name == "b" ? sk::stored(name, parameter.shape)
-                                     : sk::stored_transposed(name, parameter.shape);
+        return parameter.name == "b" ? sk::checkpoint::stored(name, parameter.shape)
+                                     : sk::checkpoint::stored_transposed(name, parameter.shape);
     };
     std::uint64_t step = 0;
     const auto go = [&](const Grid& mesh, const sk::DynamicPolicy& policy, std::size_t rows, bool changes_order) {
@@ -356,19 +357,19 @@ TEST_CASE("rows that a parameter has grown by count from their own first step, o
             layer.initialize([](auto, auto, std::uint64_t i) { return static_cast<double>(i); });
             sk::Model model{layer};
             auto optimizer = optimizer_of(model, {own({"columns"}, 0.7)});
-            const sk::CheckpointState state{model, optimizer};
+            const sk::checkpoint::State state{model, optimizer};
             if (step > 0) {
-                const auto report =
-                    sk::load(rank, folder.file("step-0000000" + std::to_string(step)), state, {.grown = grown});
+                const auto report = sk::checkpoint::load(rank, folder.file("step-0000000" + std::to_string(step)),
+                                                         state, {.grown = grown});
                 CHECK(report.left.empty());
             }
             train_split(model, optimizer, layer, 3);
             if (changes_order) {
                 CHECK(has(thrown_message<std::invalid_argument>(
-                              [&] { sk::save(rank, folder.path(), step + 1, state, {.names = turned}); }),
+                              [&] { sk::checkpoint::save(rank, folder.path(), step + 1, state, {.names = turned}); }),
                           "the rows that 'layer.row' has grown by have taken fewer steps"));
             }
-            sk::save(rank, folder.path(), step + 1, state);
+            sk::checkpoint::save(rank, folder.path(), step + 1, state);
         });
         ++step;
     };
@@ -388,13 +389,13 @@ TEST_CASE("states without the numbers that they go with are refused, whatever wr
         auto layer = layer_of(rank, "layer", {"a", "b"});
         sk::Model model{layer};
         sk::Lion lion{model};
-        sk::save(rank, folder.path(), 1, sk::CheckpointState{model, lion});
+        sk::checkpoint::save(rank, folder.path(), 1, sk::checkpoint::State{model, lion});
         auto optimizer = optimizer_of(model);
-        sk::CheckpointState state{model, optimizer};
+        sk::checkpoint::State state{model, optimizer};
         CHECK(has(thrown_message<sk::FileError>(
-                      [&] { sk::load(rank, folder.file("step-00000001"), state, {.subset = true}); }),
+                      [&] { sk::checkpoint::load(rank, folder.file("step-00000001"), state, {.subset = true}); }),
                   "have states of 'layer.a' and not 'group.layer.beta1_power'"));
-        sk::load(rank, folder.file("step-00000001"), state, {.states = false});
+        sk::checkpoint::load(rank, folder.file("step-00000001"), state, {.states = false});
         train(model, optimizer, {&layer}, 2);
     });
 }
@@ -415,25 +416,26 @@ TEST_CASE(
         sk::Model model{layer};
         sk::ParamGroup decayed{.matches = [](auto, auto) { return false; }, .weight_decay = 0.5};
         sk::AdamW one{model, {}, {decayed, own({"bias"}, 0.5)}};
-        const sk::CheckpointState state{model, one};
-        sk::load(rank, step, state, {.subset = true});
+        const sk::checkpoint::State state{model, one};
+        sk::checkpoint::load(rank, step, state, {.subset = true});
         CHECK(one.steps(layer) == 2);
-        sk::save(rank, folder.path(), 1, state);
+        sk::checkpoint::save(rank, folder.path(), 1, state);
         if (rank.rank() == 0) {
-            const sk::SafetensorsFile file(folder.file("step-00000001/state/scalars.safetensors"));
+            const sk::safetensors::File file(folder.file("step-00000001/state/scalars.safetensors"));
             CHECK(file.read<double>("tensor.layer.bias.beta1_power")[0] == 0.25);
             CHECK(file.find("tensor.layer.rows.beta1_power") == nullptr);
         }
         sk::AdamW two{model, {}, {own({"bias"}, 0.5), own({"rows"}, 0.5)}};
         sk::AdamW none{model};
         for (auto* optimizer : {&two, &none}) {
-            CHECK(has(thrown_message<sk::FileError>([&] {
-                          sk::load(rank, step, sk::CheckpointState{model, *optimizer}, {.subset = true});
-                      }),
-                      optimizer == &two ? "'layer' has those of number 0, this optimizer ParamGroups with betas of "
-                                          "their own with number 0, 1, and whose are whose is not known"
-                                        : "'layer' has those of number 0, this optimizer ParamGroups with betas of "
-                                          "their own with number none"));
+            CHECK(
+                has(thrown_message<sk::FileError>([&] {
+                        sk::checkpoint::load(rank, step, sk::checkpoint::State{model, *optimizer}, {.subset = true});
+                    }),
+                    optimizer == &two ? "'layer' has those of number 0, this optimizer ParamGroups with betas of "
+                                        "their own with number 0, 1, and whose are whose is not known"
+                                      : "'layer' has those of number 0, this optimizer ParamGroups with betas of "
+                                        "their own with number none"));
         }
     });
 }

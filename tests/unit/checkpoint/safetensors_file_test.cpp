@@ -71,7 +71,7 @@ std::string file_of(std::string_view header, std::string_view data) { return fil
 std::string refusal(std::string_view bytes) {
     const TemporaryFile file(bytes);
     try {
-        const sk::SafetensorsFile opened(file.path());
+        const sk::safetensors::File opened(file.path());
     } catch (const sk::FileError& error) {
         CHECK(error.path() == file.path());
         CHECK(std::string_view(error.where().file).ends_with("safetensors_file_test.cpp"));
@@ -91,7 +91,7 @@ std::string golden_bytes() {
 /// Opens a file of these bytes and reads all that is numbers: it succeeds, or is refused by the library's own errors.
 std::size_t opened_tensors(const TemporaryFile& file) {
     try {
-        const sk::SafetensorsFile opened(file.path());
+        const sk::safetensors::File opened(file.path());
         for (const auto& tensor : opened.tensors()) {
             CHECK(opened.find(tensor.name) == &tensor);
             try {
@@ -109,7 +109,7 @@ struct Half : sk::Param<"half", float, 12> {};
 }  // namespace
 
 TEST_CASE("safetensors: a file of the format's own library has its tensors, texts and values") {
-    const sk::SafetensorsFile file(golden);
+    const sk::safetensors::File file(golden);
     std::string listed;
     for (const auto& tensor : file.tensors()) {
         listed += tensor.name + " " + std::string(name(tensor.type)) + " " + tensor.shape.describe() + "; ";
@@ -145,7 +145,7 @@ TEST_CASE("safetensors: a file of the format's own library has its tensors, text
 }
 
 TEST_CASE("safetensors: a part of a tensor, in every way that a rank may ask for one") {
-    const sk::SafetensorsFile file(golden);
+    const sk::safetensors::File file(golden);
     for (std::size_t first = 0; first <= 12; ++first) {
         for (std::size_t count = 0; first + count <= 12; ++count) {
             std::vector<float> exact(count, -99);
@@ -183,7 +183,7 @@ TEST_CASE("safetensors: conversions go through a buffer, of tensors longer than 
     const TemporaryFile temporary(file_of("{\"a\":{\"dtype\":\"F32\",\"shape\":[" + std::to_string(numel) +
                                               "],\"data_offsets\":[0," + std::to_string(data.size()) + "]}}",
                                           data));
-    const sk::SafetensorsFile file(temporary.path());
+    const sk::safetensors::File file(temporary.path());
     CHECK(file.read<float>("a") == values);
     const auto wide = file.read<double>("a");
     const auto brain = file.read<sk::bf16>("a");
@@ -200,7 +200,7 @@ TEST_CASE("safetensors: conversions go through a buffer, of tensors longer than 
 }
 
 TEST_CASE("safetensors: every rank loads what a file has, and holds its shard of it") {
-    const sk::SafetensorsFile file(golden);
+    const sk::safetensors::File file(golden);
     sk::threads::run(sk::DeviceMesh<3>{}, [&](auto& rank) {
         using Engine = sk::EngineOf<decltype(rank)>;
         sk::Sharded<sk::Params<Weight, Half>, sk::FullShard, Engine> layer{rank, "blocks.0"};
@@ -224,18 +224,18 @@ TEST_CASE("safetensors: what is no such file is refused by name") {
     CHECK(refusal(file_of("{}    ", "")) == "opened");
     CHECK(has(refusal(file_of("{}", "x")), "the tensors end at byte 0 behind the header, the file at 1"));
 
-    CHECK_THROWS_WITH_AS(sk::SafetensorsFile("/no/such/file"),
+    CHECK_THROWS_WITH_AS(sk::safetensors::File("/no/such/file"),
                          doctest::Contains("'/no/such/file': cannot be opened: "), sk::FileError);
-    CHECK_THROWS_WITH_AS(sk::SafetensorsFile("/"), doctest::Contains("'/': is a folder"), sk::FileError);
+    CHECK_THROWS_WITH_AS(sk::safetensors::File("/"), doctest::Contains("'/': is a folder"), sk::FileError);
     const TemporaryFile pipe("");
     std::filesystem::remove(pipe.path());
     REQUIRE(mkfifo(pipe.path().c_str(), 0600) == 0);
-    CHECK_THROWS_WITH_AS(sk::SafetensorsFile(pipe.path()), doctest::Contains("is no regular file"), sk::FileError);
+    CHECK_THROWS_WITH_AS(sk::safetensors::File(pipe.path()), doctest::Contains("is no regular file"), sk::FileError);
 
     // 100,000,001 bytes that the file has: sparse, none of them is read.
     const TemporaryFile large(file_of(100'000'001, "{", ""));
     std::filesystem::resize_file(large.path(), 100'000'009);
-    CHECK_THROWS_WITH_AS(sk::SafetensorsFile(large.path()),
+    CHECK_THROWS_WITH_AS(sk::safetensors::File(large.path()),
                          doctest::Contains("a header of 100000001 bytes, expected at most 100000000"), sk::FileError);
 }
 
@@ -334,7 +334,7 @@ TEST_CASE("safetensors: names keep every character that JSON can write") {
         file_of("{\"\\\"\\\\\\/\\b\\f\\n\\r\\t\\u0041\\u00e9\\u20ac\\ud83d\\ude00\\u0000\xf0\x9f\x98\x80\":"
                 "{\"dtype\":\"U8\",\"shape\":[],\"data_offsets\":[0,1]}}",
                 "x"));
-    const sk::SafetensorsFile file(temporary.path());
+    const sk::safetensors::File file(temporary.path());
     REQUIRE(file.tensors().size() == 1);
     using namespace std::string_view_literals;
     CHECK(file.tensors()[0].name == "\"\\/\b\f\n\r\tA\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80\0\xf0\x9f\x98\x80"sv);

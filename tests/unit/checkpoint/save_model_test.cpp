@@ -36,14 +36,14 @@ using temporary_folder::Folder;
 
 struct Weight : sk::Param<"weight", float, 6, 5> {};
 
-void save(const std::string& path, double value, sk::FileCalls& files) {
+void save(const std::string& path, double value, sk::checkpoint::FileCalls& files) {
     sk::threads::run(sk::DeviceMesh<2>{}, [&](auto& rank) {
         sk::Sharded<Weight, sk::FullShard, sk::threads::Engine> layer{rank, "layer"};
         layer.initialize([&](auto, auto, std::uint64_t) { return value; });
-        sk::save_model(rank, path, sk::Model{layer}, {.replace = true, .files = &files});
+        sk::checkpoint::save_model(rank, path, sk::Model{layer}, {.replace = true, .files = &files});
     });
 }
-double saved(const std::string& path) { return sk::SafetensorsFile(path).read<double>("layer.weight").front(); }
+double saved(const std::string& path) { return sk::safetensors::File(path).read<double>("layer.weight").front(); }
 std::vector<std::string> names_in(const std::string& folder) {
     std::vector<std::string> names;
     for (const auto& entry : fs::directory_iterator(folder)) { names.push_back(entry.path().filename()); }
@@ -68,7 +68,7 @@ bool dies(const std::string& path, double value, std::size_t call, More... more)
 }
 
 /// Where no file can be locked.
-class NoLocks : public sk::PosixFiles {
+class NoLocks : public sk::checkpoint::PosixFiles {
   public:
     int lock(const std::string& /*file*/, int& /*held*/) override { return ENOLCK; }
 };
@@ -83,7 +83,7 @@ class KilledWithoutLocks : public killed_files::Killed {
 TEST_CASE(
     "a process that is killed within save_model leaves the old file or the new one, and nothing that the next save "
     "leaves") {
-    const auto check = [](auto dies_at, sk::FileCalls& files, std::size_t unknown) {
+    const auto check = [](auto dies_at, sk::checkpoint::FileCalls& files, std::size_t unknown) {
         const Folder folder;
         const std::string path = folder.file("model.safetensors");
         save(path, 1, files);
@@ -107,7 +107,7 @@ TEST_CASE(
         CHECK(saved(path) == 2);
         CHECK(left > 4);
     };
-    sk::PosixFiles sound;
+    sk::checkpoint::PosixFiles sound;
     check([](const std::string& path, double value,
              std::size_t call) { return dies<killed_files::Killed>(path, value, call); },
           sound, 0);
@@ -120,7 +120,7 @@ TEST_CASE(
 TEST_CASE("what other saves of the file are at, and what is of another file or no save's, stays") {
     const Folder folder;
     const std::string path = folder.file("model.safetensors");
-    sk::PosixFiles files;
+    sk::checkpoint::PosixFiles files;
     const std::string token = ".tmp-0123456789abcdef";
     const auto make = [&](const std::string& name, const std::string& text) {
         std::ofstream(folder.file(name)) << text;

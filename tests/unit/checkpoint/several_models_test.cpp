@@ -41,7 +41,7 @@ struct Trainer {
     sk::Model<sk::threads::Engine> all{average, second, first};
     sk::AdamW<sk::threads::Engine> adamw{firsts, {.learning_rate = 0.1}};
     sk::Lion<sk::threads::Engine> lion{seconds, {.learning_rate = 0.01}};
-    sk::CheckpointState<sk::threads::Engine> state{all, adamw};
+    sk::checkpoint::State<sk::threads::Engine> state{all, adamw};
 
     template <class Rank>
     explicit Trainer(Rank& rank)
@@ -89,9 +89,9 @@ std::vector<float> trained(std::size_t ranks, const std::string& folder, int fro
     std::vector<float> values;
     sk::threads::run(sk::DeviceMesh{ranks}, [&](auto& rank) {
         Trainer trainer(rank);
-        if (from > 0) { CHECK(sk::load(rank, folder + "/step-00000002", trainer.state).left.empty()); }
+        if (from > 0) { CHECK(sk::checkpoint::load(rank, folder + "/step-00000002", trainer.state).left.empty()); }
         for (int step = from; step < until; ++step) { trainer.step(step); }
-        if (!folder.empty() && from == 0) { sk::save(rank, folder, 2, trainer.state); }
+        if (!folder.empty() && from == 0) { sk::checkpoint::save(rank, folder, 2, trainer.state); }
         const std::vector<float> own = trainer.values();
         if (rank.rank() == 0) { values = own; }
     });
@@ -124,13 +124,13 @@ TEST_CASE("a state of several models takes an optimizer, a loss scale and bytes 
             sk::CombinedOptimizer<sk::threads::Engine> seconds{trainer.seconds, {none, trainer.lion}};
             const sk::Model saved{trainer.firsts, trainer.seconds, averages};
             const sk::Model loaded{averages, trainer.seconds, trainer.firsts};
-            sk::CheckpointState state{saves ? saved : loaded, trainer.adamw, scale};
+            sk::checkpoint::State state{saves ? saved : loaded, trainer.adamw, scale};
             state.add(seconds).add(critics, "critic").blob("sampler", sampler).blob("critic", critics_sampler);
             if (saves) {
                 for (int step = 0; step < 2; ++step) { trainer.step(step); }
-                sk::save(rank, folder.path(), 2, state);
+                sk::checkpoint::save(rank, folder.path(), 2, state);
             } else {
-                CHECK(sk::load(rank, folder.path() + "/step-00000002", state).left.empty());
+                CHECK(sk::checkpoint::load(rank, folder.path() + "/step-00000002", state).left.empty());
                 CHECK(scale.value() == 8);
                 CHECK(critics.value() == 16);
                 CHECK(sampler == std::vector<std::uint8_t>{1, 2});
@@ -139,10 +139,10 @@ TEST_CASE("a state of several models takes an optimizer, a loss scale and bytes 
                 CHECK(seconds.steps(trainer.second) == 2);
             }
             CHECK(has(thrown_message<std::invalid_argument>([&] { state.add(critics, "critic"); }),
-                      "CheckpointState: two loss scales are called 'critic', expected a name for each: "
+                      "checkpoint::State: two loss scales are called 'critic', expected a name for each: "
                       "add(loss_scale, name)"));
             CHECK(has(thrown_message<std::invalid_argument>([&] { state.add(critics); }),
-                      "CheckpointState: two loss scales are called '', expected a name for each: "
+                      "checkpoint::State: two loss scales are called '', expected a name for each: "
                       "add(loss_scale, name)"));
         });
     };
@@ -153,7 +153,7 @@ TEST_CASE("a state of several models takes an optimizer, a loss scale and bytes 
 TEST_CASE("a state takes an optimizer of its own groups, and one for each group") {
     sk::threads::run(sk::DeviceMesh<2>{}, [](auto& rank) {
         Trainer trainer(rank);
-        using State = sk::CheckpointState<sk::threads::Engine>;
+        using State = sk::checkpoint::State<sk::threads::Engine>;
         CHECK_THROWS_WITH_AS(State(trainer.seconds, trainer.adamw),
                              doctest::Contains("'first' of the optimizer is no group of the model"),
                              std::invalid_argument);

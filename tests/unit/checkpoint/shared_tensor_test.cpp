@@ -53,19 +53,19 @@ using Block = sk::Params<Gate, Query, Up, Key, Norm>;
 struct Value : sk::Param<"value", sk::bf16, 3, width> {};
 using Mixed = sk::Precision<sk::bf16, float>;
 
-sk::StoredAs together(std::string_view path, const sk::ParameterRecord& parameter) {
-    if (parameter.name == Gate::name) { return sk::stored_within("gate_up", 16, 0, parameter.shape); }
-    if (parameter.name == Up::name) { return sk::stored_within("gate_up", 16, 10, parameter.shape); }
+sk::checkpoint::StoredAs together(std::string_view path, const sk::ParameterRecord& parameter) {
+    if (parameter.name == Gate::name) { return sk::checkpoint::stored_within("gate_up", 16, 0, parameter.shape); }
+    if (parameter.name == Up::name) { return sk::checkpoint::stored_within("gate_up", 16, 10, parameter.shape); }
     if (parameter.name == Query::name) {
         // The rows of halves and not of pairs, and queries behind the values.
-        auto stored = sk::stored_within("vqk", 9, 3, parameter.shape);
+        auto stored = sk::checkpoint::stored_within("vqk", 9, 3, parameter.shape);
         stored.extents = {2, 2, width};
         stored.order = {1, 0, 2};
         return stored;
     }
-    if (parameter.name == Key::name) { return sk::stored_within("vqk", 9, 7, parameter.shape); }
-    if (parameter.name == Value::name) { return sk::stored_within("vqk", 9, 0, parameter.shape); }
-    return sk::stored_by_path(path, parameter);
+    if (parameter.name == Key::name) { return sk::checkpoint::stored_within("vqk", 9, 7, parameter.shape); }
+    if (parameter.name == Value::name) { return sk::checkpoint::stored_within("vqk", 9, 0, parameter.shape); }
+    return sk::checkpoint::stored_by_path(path, parameter);
 }
 /// Exact in bf16.
 double value(std::string_view name, std::uint64_t i) {
@@ -131,7 +131,7 @@ const std::vector<std::pair<Mesh, sk::DynamicPolicy>> places{
 std::vector<double> tensor(const std::string& step, const std::string& set, const std::string& name) {
     for (const auto& [file, bytes] : contents(step)) {
         if (!file.ends_with(".safetensors") || file.find(set) == std::string::npos) { continue; }
-        const sk::SafetensorsFile opened(step + "/" + file);
+        const sk::safetensors::File opened(step + "/" + file);
         if (opened.find(name) != nullptr) { return opened.read<double>(name); }
     }
     return {};
@@ -147,18 +147,18 @@ TEST_CASE("several parameters are one tensor of a file and back: a plain concate
         CAPTURE(number);
         const std::string run = folder.file(std::to_string(number++));
         sk::threads::run(mesh, [&](auto& rank) {
-            const sk::SaveOptions options{.names = together, .max_file_bytes = 200};
+            const sk::checkpoint::SaveOptions options{.names = together, .max_file_bytes = 200};
             Training training(rank, policy);
-            const sk::CheckpointState state{training.model, training.optimizer};
-            sk::save(rank, run, 1, state, options);
+            const sk::checkpoint::State state{training.model, training.optimizer};
+            sk::checkpoint::save(rank, run, 1, state, options);
             training.model.initialize([](auto, auto, std::uint64_t) { return -1.0; });
-            sk::load(rank, run + "/step-00000001", state, {.names = together});
+            sk::checkpoint::load(rank, run + "/step-00000001", state, {.names = together});
             training.require_values(1);
             training.step();
-            sk::save(rank, run, 2, state, options);
+            sk::checkpoint::save(rank, run, 2, state, options);
             training.step();
-            sk::load(rank, run + "/step-00000002", state, {.names = together});
-            sk::save(rank, run, 3, state, options);
+            sk::checkpoint::load(rank, run + "/step-00000002", state, {.names = together});
+            sk::checkpoint::save(rank, run, 3, state, options);
         });
         if (first.empty()) { first = contents(run); }
         CHECK(contents(run) == first);
@@ -199,23 +199,23 @@ TEST_CASE(
     const std::string path = folder.file("model.safetensors");
     sk::threads::run(Mesh(3, 1), [&](auto& rank) {
         Training training(rank, sk::DynamicPolicy(sk::FullShard{}));
-        sk::save_model(rank, path, training.model, {.names = together});
+        sk::checkpoint::save_model(rank, path, training.model, {.names = together});
     });
     struct Packed : sk::Param<"gate_up", sk::bf16, 16, width> {};
     sk::threads::run(Mesh(2, 1), [&](auto& rank) {
         sk::Sharded<Packed, sk::FullShard, sk::threads::Engine, Mixed> layer{rank, "m"};
         sk::Model model{layer};
         const auto names = [](std::string_view, const sk::ParameterRecord& parameter) {
-            return sk::stored(std::string(parameter.name), parameter.shape);
+            return sk::checkpoint::stored(std::string(parameter.name), parameter.shape);
         };
-        sk::load_model(rank, path, model, {.names = names, .subset = true});
+        sk::checkpoint::load_model(rank, path, model, {.names = names, .subset = true});
         const auto window = layer.unshard();
         CHECK(static_cast<float>(window[Packed{}][10 * width + 1]) == value("up", 1));
     });
     sk::threads::run(Mesh(2, 2), [&](auto& rank) {
         sk::Sharded<sk::Params<Gate, Up>, sk::FullShard, sk::threads::Engine, Mixed> layer{rank, "m"};
         sk::Model model{layer};
-        sk::load_model(rank, path, model, {.names = together, .subset = true});
+        sk::checkpoint::load_model(rank, path, model, {.names = together, .subset = true});
         std::vector<float> up(6 * width);
         layer.read_full(Up{}, up);
         for (std::size_t i = 0; i < up.size(); ++i) { CHECK(up[i] == value("up", i)); }
@@ -226,15 +226,15 @@ TEST_CASE("what does not make one tensor is refused by name, and a flipped bit o
     const Folder folder;
     sk::threads::run(Mesh(2, 1), [&](auto& rank) {
         Training training(rank, sk::DynamicPolicy(sk::FullShard{}));
-        const auto with = [](std::string_view name, sk::StoredAs stored) -> sk::TensorNames {
+        const auto with = [](std::string_view name, sk::checkpoint::StoredAs stored) -> sk::checkpoint::TensorNames {
             return [name, stored](std::string_view path, const sk::ParameterRecord& parameter) {
                 return parameter.name == name ? stored : together(path, parameter);
             };
         };
-        const auto refused = [&](const sk::TensorNames& names) {
+        const auto refused = [&](const sk::checkpoint::TensorNames& names) {
             return thrown_message<std::invalid_argument>([&] {
-                sk::save(rank, folder.path(), 1, sk::CheckpointState{training.model, training.optimizer},
-                         {.names = names});
+                sk::checkpoint::save(rank, folder.path(), 1,
+                                     sk::checkpoint::State{training.model, training.optimizer}, {.names = names});
             });
         };
         CHECK(has(refused(with("up", {"gate_up", {16, width}, {}, {}, {}, 9 * width})),
@@ -246,18 +246,18 @@ TEST_CASE("what does not make one tensor is refused by name, and a flipped bit o
         CHECK(has(refused(with("up", {"gate_up", {17, width}, {}, {}, {}, 10 * width})),
                   "'m.gate' and 'm.up' share 'gate_up', as bf16 [16, 6] and bf16 [17, 6]"));
         CHECK(has(refused(with("up", {"up", {6, width}})), "'m.gate' ends at element 60 and its end begins at 96"));
-        const sk::CheckpointState state{training.model, training.optimizer};
-        sk::save(rank, folder.path(), 2, state, {.names = together});
+        const sk::checkpoint::State state{training.model, training.optimizer};
+        sk::checkpoint::save(rank, folder.path(), 2, state, {.names = together});
         // One of those that share it is not in the state that is loaded.
         CHECK(has(thrown_message<sk::FileError>([&] {
-                      sk::load(rank, folder.file("step-00000002"), state,
-                               {.names = with("up", {"m.up", {6, width}}), .subset = true});
+                      sk::checkpoint::load(rank, folder.file("step-00000002"), state,
+                                           {.names = with("up", {"m.up", {6, width}}), .subset = true});
                   }),
                   "tensor 'gate_up' is shared by 1 parameters of the state, which are not one for each"));
         training.require_values(1);
     });
     const std::string file = folder.file("step-00000002/model.safetensors");
-    const sk::SafetensorsFile opened(file);
+    const sk::safetensors::File opened(file);
     const auto at = opened.at("gate_up");
     std::uint64_t header = 0;
     std::fstream bytes(file, std::ios::in | std::ios::out | std::ios::binary);
@@ -273,17 +273,18 @@ TEST_CASE("what does not make one tensor is refused by name, and a flipped bit o
         flip();
         sk::threads::run(Mesh(3, 1), [&](auto& rank) {
             Training training(rank, sk::DynamicPolicy(sk::FullShard{}));
-            const sk::CheckpointState state{training.model, training.optimizer};
-            CHECK(has(thrown_message<sk::FileError>(
-                          [&] { sk::load(rank, folder.file("step-00000002"), state, {.names = together}); }),
+            const sk::checkpoint::State state{training.model, training.optimizer};
+            CHECK(has(thrown_message<sk::FileError>([&] {
+                          sk::checkpoint::load(rank, folder.file("step-00000002"), state, {.names = together});
+                      }),
                       "gate_up"));
         });
         flip();
     }
     sk::threads::run(Mesh(3, 1), [&](auto& rank) {
         Training training(rank, sk::DynamicPolicy(sk::FullShard{}));
-        const sk::CheckpointState state{training.model, training.optimizer};
-        sk::load(rank, folder.file("step-00000002"), state, {.names = together});
+        const sk::checkpoint::State state{training.model, training.optimizer};
+        sk::checkpoint::load(rank, folder.file("step-00000002"), state, {.names = together});
         training.require_values(1);
         // Parameters that share a tensor are as far as each other, or have none that they share.
         sk::AdamW apart{
@@ -292,11 +293,11 @@ TEST_CASE("what does not make one tensor is refused by name, and a flipped bit o
         accumulation.add_zero(training.block);
         accumulation.add_zero(training.values);
         apart.step(std::move(accumulation));
-        CHECK(
-            has(thrown_message<std::invalid_argument>([&] {
-                    sk::save(rank, folder.path(), 4, sk::CheckpointState{training.model, apart}, {.names = together});
-                }),
-                "'m.gate' and 'm.up' share the tensor 'gate_up' and have not the same beta1_power"));
+        CHECK(has(thrown_message<std::invalid_argument>([&] {
+                      sk::checkpoint::save(rank, folder.path(), 4, sk::checkpoint::State{training.model, apart},
+                                           {.names = together});
+                  }),
+                  "'m.gate' and 'm.up' share the tensor 'gate_up' and have not the same beta1_power"));
     });
 }
 

@@ -50,13 +50,13 @@ std::string step_path(const std::string& run, std::uint64_t step) {
     return run + "/step-" + digits;
 }
 /// Saves a step whose values are its number; what else was told.
-std::vector<std::string> save(const std::string& run, std::uint64_t step, sk::SaveOptions options = {}) {
+std::vector<std::string> save(const std::string& run, std::uint64_t step, sk::checkpoint::SaveOptions options = {}) {
     std::vector<std::string> skipped;
     sk::self::run(sk::DeviceMesh<1>{}, [&](auto& rank) {
         sk::Sharded<Weight, sk::FullShard, sk::self::Engine> layer(rank, "layer");
         layer.initialize([&](auto, auto, auto) { return static_cast<double>(step); });
         const sk::Model model{layer};
-        skipped = sk::save(rank, run, step, sk::CheckpointState{model}, std::move(options)).skipped;
+        skipped = sk::checkpoint::save(rank, run, step, sk::checkpoint::State{model}, std::move(options)).skipped;
     });
     return skipped;
 }
@@ -67,7 +67,7 @@ bool is_whole(const std::string& run, std::uint64_t step) {
         sk::Sharded<Weight, sk::FullShard, sk::self::Engine> layer(rank, "layer");
         const sk::Model model{layer};
         try {
-            sk::load(rank, step_path(run, step), sk::CheckpointState{model});
+            sk::checkpoint::load(rank, step_path(run, step), sk::checkpoint::State{model});
         } catch (const sk::FileError&) { return; }
         const auto window = layer.unshard();
         whole = window[Weight{}][4] == static_cast<float>(step);
@@ -96,7 +96,7 @@ void write(const std::string& path, std::string_view text) {
 }
 
 /// A file system without some calls.
-class Lacking : public sk::PosixFiles {
+class Lacking : public sk::checkpoint::PosixFiles {
   public:
     explicit Lacking(int lock_error, int exchange_error = 0)
         : lock_error_(lock_error), exchange_error_(exchange_error) {}
@@ -243,7 +243,7 @@ TEST_CASE("a run that goes back: later steps stay and are told, until roll_back 
     for (const std::uint64_t step : {100U, 4900U, 5000U}) { save(run, step); }
     const auto latest = [&] {
         std::uint64_t step = 0;
-        sk::self::run(sk::DeviceMesh<1>{}, [&](auto& rank) { step = sk::latest(rank, run)->step; });
+        sk::self::run(sk::DeviceMesh<1>{}, [&](auto& rank) { step = sk::checkpoint::latest(rank, run)->step; });
         return step;
     };
     // Without it, what is saved next is not lost to keep either.
@@ -258,14 +258,14 @@ TEST_CASE("a run that goes back: later steps stay and are told, until roll_back 
     sk::threads::run(sk::DeviceMesh<2>{}, [&](auto& rank) {
         // Nothing goes before the step is there, and whole, and meant by every rank.
         const auto before = rank.rank() == 0 ? contents(run) : std::map<std::string, std::string>{};
-        const std::string absent = thrown_message<sk::FileError>([&] { sk::roll_back(rank, run, 100); });
+        const std::string absent = thrown_message<sk::FileError>([&] { sk::checkpoint::roll_back(rank, run, 100); });
         CHECK(has(absent, "step-00000100"));
         CHECK(has(absent, "ENOENT"));
         const std::string differs =
-            thrown_message<std::invalid_argument>([&] { sk::roll_back(rank, run, 101 + rank.rank()); });
+            thrown_message<std::invalid_argument>([&] { sk::checkpoint::roll_back(rank, run, 101 + rank.rank()); });
         CHECK(has(differs, "roll_back: rank 0 means"));
         if (rank.rank() == 0) { CHECK(contents(run) == before); }
-        const sk::CheckpointFolder back = sk::roll_back(rank, run, 102);
+        const sk::checkpoint::Folder back = sk::checkpoint::roll_back(rank, run, 102);
         CHECK(back.step == 102);
         paths[rank.rank()] = back.path;
         if (rank.rank() == 0) { CHECK(says(back.skipped, "step-00006000", "nothing that a save has made")); }
@@ -280,7 +280,7 @@ TEST_CASE("a run that goes back: later steps stay and are told, until roll_back 
     fs::create_directory_symlink(step_path(folder.file("archive"), 5000), step_path(run, 5000));
     save(run, 103);
     const std::string link = thrown_message<sk::FileError>(
-        [&] { sk::self::run(sk::DeviceMesh<1>{}, [&](auto& rank) { sk::roll_back(rank, run, 102); }); });
+        [&] { sk::self::run(sk::DeviceMesh<1>{}, [&](auto& rank) { sk::checkpoint::roll_back(rank, run, 102); }); });
     CHECK(has(link, "step-00005000"));
     CHECK(has(link, "is a link"));
     CHECK(is_whole(run, 103));

@@ -53,10 +53,11 @@ struct Mixed : sk::Param<"mixed", float, heads * 3, width> {};
 struct Gates : sk::Param<"gates", float, width, 2 * 5> {};
 using Block = sk::Params<Fused, Mixed, Gates>;
 
-sk::StoredAs apart(std::string_view path, const sk::ParameterRecord& parameter) {
+sk::checkpoint::StoredAs apart(std::string_view path, const sk::ParameterRecord& parameter) {
     const std::string before = std::string(path) + ".";
     if (parameter.name == Fused::name) {
-        return sk::stored_rows({{before + "q", 4}, {before + "k", 2}, {before + "v", 2}}, parameter.shape);
+        return sk::checkpoint::stored_rows({{before + "q", 4}, {before + "k", 2}, {before + "v", 2}},
+                                           parameter.shape);
     }
     if (parameter.name == Mixed::name) {
         return {"",
@@ -96,11 +97,11 @@ TEST_CASE("one parameter is several tensors of a file and back, on every mesh an
         on(place.first, place.second, [&](auto& rank, auto& layer) {
             sk::Model model{layer};
             sk::SGD optimizer{model, {.learning_rate = 0, .rule = sk::Momentum::classical, .momentum = 0.5}};
-            const sk::CheckpointState state{model, optimizer};
+            const sk::checkpoint::State state{model, optimizer};
             layer.initialize([](auto, auto name, std::uint64_t i) { return value(name, i); });
-            sk::save(rank, run, 1, state, {.names = apart});
+            sk::checkpoint::save(rank, run, 1, state, {.names = apart});
             layer.initialize([](auto, auto, std::uint64_t) { return -1.0; });
-            const auto report = sk::load(rank, run + "/step-00000001", state, {.names = apart});
+            const auto report = sk::checkpoint::load(rank, run + "/step-00000001", state, {.names = apart});
             if (report.tensors != 16) { throw std::logic_error("not every tensor was read"); }
             for (std::size_t p = 0; p < layer.parameters().size(); ++p) {
                 std::vector<float> whole(layer.parameters()[p].shape.numel());
@@ -115,7 +116,7 @@ TEST_CASE("one parameter is several tensors of a file and back, on every mesh an
         if (number == 1) { first = contents(run); }
         CHECK(contents(run) == first);
     }
-    const sk::SafetensorsFile file(folder.file("0/step-00000001/model.safetensors"));
+    const sk::safetensors::File file(folder.file("0/step-00000001/model.safetensors"));
     CHECK(file.tensors().size() == 8);
     const auto key = file.read<float>("m.k", sk::TensorShape{2, {2, width}});
     CHECK(key[0] == value("fused", 4 * width));
@@ -129,7 +130,7 @@ TEST_CASE("forms that cannot be are refused, also where a product wraps around")
     sk::ParameterRecord parameter;
     parameter.name = "w";
     parameter.shape = {2, {2, 2}};
-    const auto refused = [&](const sk::StoredAs& stored) {
+    const auto refused = [&](const sk::checkpoint::StoredAs& stored) {
         return thrown_message<std::invalid_argument>(
             [&] { sk::detail::StoredOrder::of(stored, "m", parameter, sk::SourceLocation::current()); });
     };
@@ -144,10 +145,10 @@ TEST_CASE("forms that cannot be are refused, also where a product wraps around")
     CHECK(has(refused({"", {}, {}, {}, {{"a", {4}}, {"b", {0}}}}), "as 'b': shape [0]"));
     CHECK(has(refused({"t", {4}, {}, {}, {{"a", {4}}}}), "expected either a tensor or parts"));
     CHECK(has(refused({"", {}, {}, {}, {{"", {4}}}}), "expected a name"));
-    CHECK(has(refused(sk::stored_rows({{"a", 1}, {"b", 2}}, parameter.shape)), "as 'b'"));
-    CHECK(refused(sk::stored_rows({{"a", 1}, {"b", 1}}, parameter.shape)) == "nothing was thrown");
+    CHECK(has(refused(sk::checkpoint::stored_rows({{"a", 1}, {"b", 2}}, parameter.shape)), "as 'b'"));
+    CHECK(refused(sk::checkpoint::stored_rows({{"a", 1}, {"b", 1}}, parameter.shape)) == "nothing was thrown");
     CHECK(has(thrown_message<std::invalid_argument>([] {
-                  sk::stored_rows({{"a", 1}}, {});
+                  sk::checkpoint::stored_rows({{"a", 1}}, {});
               }),
               "a scalar has no rows"));
 }
@@ -159,13 +160,13 @@ struct Other : sk::Param<"other", float, 4> {};
 TEST_CASE("a vocabulary that grew: its rows are loaded, further ones stay, their states are zero, where asked for") {
     const Folder folder;
     const auto go = [&]<std::size_t Rows>(std::integral_constant<std::size_t, Rows>, const Mesh& mesh,
-                                          const sk::LoadOptions* options) {
+                                          const sk::checkpoint::LoadOptions* options) {
         std::string thrown;
         sk::threads::run(mesh, [&](auto& rank) {
             sk::Sharded<sk::Params<Vocabulary<Rows>, Other>, sk::FullShard, sk::threads::Engine> layer(rank, "m");
             sk::Model model{layer};
             sk::SGD optimizer{model, {.learning_rate = 1, .rule = sk::Momentum::classical, .momentum = 0.5}};
-            const sk::CheckpointState state{model, optimizer};
+            const sk::checkpoint::State state{model, optimizer};
             layer.initialize([](auto, auto, std::uint64_t i) { return static_cast<double>(1000 * Rows + i); });
             // States that are not zero, of rows that were there and of those that come.
             sk::Accumulation accumulation{model};
@@ -174,11 +175,11 @@ TEST_CASE("a vocabulary that grew: its rows are loaded, further ones stay, their
             accumulation.add(std::move(gradients));
             optimizer.step(sk::reduce(std::move(accumulation), sk::mean));
             if (options == nullptr) {
-                sk::save(rank, folder.file("run"), 1, state);
+                sk::checkpoint::save(rank, folder.file("run"), 1, state);
                 return;
             }
             const auto load = [&] {
-                const auto report = sk::load(rank, folder.file("run/step-00000001"), state, *options);
+                const auto report = sk::checkpoint::load(rank, folder.file("run/step-00000001"), state, *options);
                 CHECK(report.grown == std::vector<std::string>{"m.wte", "momentum_buffer of m.wte"});
             };
             const std::string said = thrown_message<sk::FileError>(load);
@@ -200,8 +201,8 @@ TEST_CASE("a vocabulary that grew: its rows are loaded, further ones stay, their
         return thrown;
     };
     go(std::integral_constant<std::size_t, 5>{}, Mesh(2, 1), nullptr);
-    const sk::LoadOptions none;
-    const sk::LoadOptions grown{.grown = [](std::string_view tensor) { return tensor == "m.wte"; }};
+    const sk::checkpoint::LoadOptions none;
+    const sk::checkpoint::LoadOptions grown{.grown = [](std::string_view tensor) { return tensor == "m.wte"; }};
     CHECK(has(go(std::integral_constant<std::size_t, 7>{}, Mesh(1, 1), &none), "has shape [5, 3], expected [7, 3]"));
     CHECK(go(std::integral_constant<std::size_t, 7>{}, Mesh(1, 1), &grown) == "nothing was thrown");
     CHECK(go(std::integral_constant<std::size_t, 8>{}, Mesh(3, 1), &grown) == "nothing was thrown");
@@ -210,7 +211,7 @@ TEST_CASE("a vocabulary that grew: its rows are loaded, further ones stay, their
 }
 
 /// Renames and exchanges that fail.
-class Failing : public sk::PosixFiles {
+class Failing : public sk::checkpoint::PosixFiles {
   public:
     explicit Failing(int rename, int exchange = 0) : rename_(rename), exchange_(exchange) {}
     int rename(const std::string& from, const std::string& to) override {
@@ -228,18 +229,19 @@ class Failing : public sk::PosixFiles {
 TEST_CASE("a model's single file: by all ranks, in one rename, over one that is there where asked for") {
     const Folder folder;
     const std::string path = folder.file("model.safetensors");
-    const auto go = [&](double first, sk::SaveOptions options) {
+    const auto go = [&](double first, sk::checkpoint::SaveOptions options) {
         std::array<std::string, 2> thrown;
         on(Mesh(2, 1), sk::DynamicPolicy(sk::FullShard{}), [&](auto& rank, auto& layer) {
             layer.initialize([&](auto, auto name, std::uint64_t i) { return first + value(name, i); });
             const sk::Model model{layer};
-            thrown[rank.rank()] = thrown_message<sk::FileError>([&] { sk::save_model(rank, path, model, options); });
+            thrown[rank.rank()] =
+                thrown_message<sk::FileError>([&] { sk::checkpoint::save_model(rank, path, model, options); });
         });
         CHECK(thrown[0] == thrown[1]);
         return thrown[0];
     };
     const auto is = [&](double first) {
-        const sk::SafetensorsFile file(path);
+        const sk::safetensors::File file(path);
         return file.tensors().size() == 8 && file.read<float>("m.q")[5] == first + value("fused", 5) &&
                file.metadata().size() == 1 && contents(folder.path()).size() == 1;
     };
@@ -264,7 +266,7 @@ TEST_CASE("a model's single file: by all ranks, in one rename, over one that is 
     CHECK(go(7, {.names = apart}) == "nothing was thrown");
     on(Mesh(1, 2), sk::DynamicPolicy(sk::NoShard{}), [&](auto& rank, auto& layer) {
         const sk::Model model{layer};
-        if (sk::load_model(rank, folder.path(), model, {.names = apart}).tensors != 8) {
+        if (sk::checkpoint::load_model(rank, folder.path(), model, {.names = apart}).tensors != 8) {
             throw std::logic_error("not all of it");
         }
     });

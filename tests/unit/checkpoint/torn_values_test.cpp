@@ -96,15 +96,15 @@ TEST_CASE("after a load that threw half way nothing trains, shows or saves the g
             Layer<Rank, sk::Precision<float>> source(rank, "layer", {}, {policy});
             for (const auto& [path, large] : {std::pair{bad, 1e30}, std::pair{good, 3.0}}) {
                 fill(source, large);
-                sk::save(rank, path, 1, sk::CheckpointState{sk::Model{source}});
+                sk::checkpoint::save(rank, path, 1, sk::checkpoint::State{sk::Model{source}});
             }
             // Without a master, so that the parameters' own type cannot hold it.
             Layer<Rank, sk::Precision<sk::fp16>> layer(rank, "layer", {},
                                                        {.policy = policy, .master = sk::MasterWeights::none});
             fill(layer, 1);
             const sk::Model model{layer};
-            sk::CheckpointState state{model};
-            CHECK_THROWS_AS(sk::load(rank, bad + "/step-00000001", state), sk::FileError);
+            sk::checkpoint::State state{model};
+            CHECK_THROWS_AS(sk::checkpoint::load(rank, bad + "/step-00000001", state), sk::FileError);
 
             const std::string text = refused_step(layer);
             CHECK(has(text, "'layer': a step begins, but the load at "));
@@ -113,7 +113,7 @@ TEST_CASE("after a load that threw half way nothing trains, shows or saves the g
                       " ended with an error before 'weight' had its parameter and others theirs; expected a load"));
             CHECK(has(thrown_message<sk::UsageError>([&] { static_cast<void>(layer.unshard()); }),
                       "'layer': unshard, but the load at "));
-            CHECK(has(thrown_message<sk::UsageError>([&] { sk::save(rank, bad, 2, state); }),
+            CHECK(has(thrown_message<sk::UsageError>([&] { sk::checkpoint::save(rank, bad, 2, state); }),
                       "'layer': save, but the load at "));
             // Half of it is not all of it.
             layer.load(Weight{}, std::vector<float>(500, 0.25F));
@@ -121,7 +121,7 @@ TEST_CASE("after a load that threw half way nothing trains, shows or saves the g
             if (policy.name() == "no_shard") {
                 fill(layer, 3);
             } else {
-                sk::load(rank, good + "/step-00000001", state);
+                sk::checkpoint::load(rank, good + "/step-00000001", state);
             }
             sk::AdamW optimizer{model, {.learning_rate = 0.5, .weight_decay = 0}};
             step(layer, optimizer);
@@ -142,21 +142,21 @@ TEST_CASE("states of a damaged checkpoint: initialize does not make them whole, 
         sk::AdamW optimizer{model};
         step(layer, optimizer);
         std::vector<std::uint8_t> blob{1};
-        sk::CheckpointState state{model, optimizer};
+        sk::checkpoint::State state{model, optimizer};
         state.blob("sampler", blob);
-        sk::save(rank, folder.path(), 1, state);
+        sk::checkpoint::save(rank, folder.path(), 1, state);
         blob = {2};
-        sk::save(rank, folder.path(), 2, state);
+        sk::checkpoint::save(rank, folder.path(), 2, state);
         const std::string path = folder.file("step-00000001");
         if (rank.rank() == 0) { damage(path + "/state/exp_avg.safetensors", 5); }
         sk::barrier(rank.world(), rank.communication_stream());
-        CHECK_THROWS_AS(sk::load(rank, path, state), sk::FileError);
+        CHECK_THROWS_AS(sk::checkpoint::load(rank, path, state), sk::FileError);
         CHECK(blob == std::vector<std::uint8_t>{2});
         fill(layer, 1);
         CHECK(has(refused_step(layer), "had its exp_avg"));
-        sk::load(rank, folder.file("step-00000002"), state);
+        sk::checkpoint::load(rank, folder.file("step-00000002"), state);
         CHECK_NOTHROW(step(layer, optimizer));
-        CHECK_THROWS_AS(sk::load(rank, path, state), sk::FileError);
+        CHECK_THROWS_AS(sk::checkpoint::load(rank, path, state), sk::FileError);
         fill(layer, 1);
         CHECK(has(refused_step(layer), "a new optimizer"));
         sk::AdamW another{model};

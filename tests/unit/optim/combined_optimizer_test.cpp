@@ -177,12 +177,12 @@ TEST_CASE("combined optimizers: a schedule that was recorded is followed") {
         const auto step = [&](double factor) {
             trainer.optimizer.step(trainer.accumulated(factor), {.max_norm = 4});
         };
-        const sk::Schedule schedule = sk::record(trainer.model, [&] { step(factors[0]); });
+        const sk::Schedule schedule = sk::schedule::record(trainer.model, [&] { step(factors[0]); });
         std::size_t updates = 0;
         for (const auto& operation : schedule.ops()) { updates += operation.act == sk::Act::update ? 1U : 0U; }
         CHECK(updates == 2);
         {
-            const auto following = sk::follow(trainer.model, schedule);
+            const auto following = sk::schedule::follow(trainer.model, schedule);
             for (std::size_t i = 1; i < factors.size(); ++i) { step(factors[i]); }
         }
         CHECK(apart(trainer.values(), expected) < 1e-12);
@@ -337,17 +337,17 @@ TEST_CASE("combined optimizers: a run that is resumed on other ranks goes on, an
         for (std::size_t i = 0; i < 2; ++i) {
             trainer.optimizer.step(trainer.accumulated(factors[i]), {.max_norm = 4});
         }
-        const sk::CheckpointState state{trainer.model, trainer.optimizer};
-        sk::save(rank, folder.file("run"), 2, state);
+        const sk::checkpoint::State state{trainer.model, trainer.optimizer};
+        sk::checkpoint::save(rank, folder.file("run"), 2, state);
         CHECK(has(thrown_message<std::invalid_argument>([&] {
-                      sk::CheckpointState{trainer.model, trainer.lion}.add(trainer.adamw);
+                      sk::checkpoint::State{trainer.model, trainer.lion}.add(trainer.adamw);
                   }),
                   "'first' of the optimizer is another optimizer's too: expected one for each group, as a "
                   "CombinedOptimizer is"));
     });
     const auto names = [&](const std::string& file) {
         std::string all;
-        const sk::SafetensorsFile opened(folder.file("run/step-00000002/state/" + file));
+        const sk::safetensors::File opened(folder.file("run/step-00000002/state/" + file));
         for (const auto& tensor : opened.tensors()) { all += tensor.name + " "; }
         return all;
     };
@@ -358,8 +358,8 @@ TEST_CASE("combined optimizers: a run that is resumed on other ranks goes on, an
           "group.second.beta1_power group.second.beta2_power ");
     sk::threads::run(Flat{2}, [&](auto& rank) {
         Trainer trainer(rank, sk::DynamicPolicy(sk::ShardOptimizer{}));
-        const sk::CheckpointState state{trainer.model, trainer.optimizer};
-        CHECK(sk::load(rank, folder.file("run/step-00000002"), state).left.empty());
+        const sk::checkpoint::State state{trainer.model, trainer.optimizer};
+        CHECK(sk::checkpoint::load(rank, folder.file("run/step-00000002"), state).left.empty());
         CHECK(trainer.optimizer.steps(trainer.first) == 2);
         for (std::size_t i = 2; i < factors.size(); ++i) {
             trainer.optimizer.step(trainer.accumulated(factors[i]), {.max_norm = 4});
@@ -382,14 +382,14 @@ TEST_CASE("combined optimizers: two of one kind, whose running products differ, 
                              {.learning_rate = 0.5, .beta1 = 0.75},
                              {{.matches = is_weight, .updated_by = sk::UpdatedBy::another}}};
             sk::CombinedOptimizer optimizer{model, {weights, biases}};
-            const sk::CheckpointState state{model, optimizer};
-            if (from > 0) { sk::load(rank, folder.file("run/step-00000002"), state); }
+            const sk::checkpoint::State state{model, optimizer};
+            if (from > 0) { sk::checkpoint::load(rank, folder.file("run/step-00000002"), state); }
             for (int step = from; step < until; ++step) {
                 sk::Accumulation accumulation{model};
                 toy::add(accumulation, layer, step % 2 == 0 ? 0.5 : -2);
                 optimizer.step(std::move(accumulation));
             }
-            if (until == 2) { sk::save(rank, folder.file("run"), 2, state); }
+            if (until == 2) { sk::checkpoint::save(rank, folder.file("run"), 2, state); }
             std::vector<double> own(42);
             layer.read_full(Weight{}, std::span(own).first(35));
             layer.read_full(Bias{}, std::span(own).subspan(35));
@@ -493,14 +493,16 @@ TEST_CASE("combined optimizers: states that one optimizer saved go on in parts, 
                 sk::AdamW b{model, own, {{.matches = is_weight, .updated_by = sk::UpdatedBy::another}}};
                 sk::CombinedOptimizer both{model, {w, b}};
                 auto& optimizer = parts ? static_cast<sk::Optimizer<Engine>&>(both) : whole;
-                const sk::CheckpointState state{model, optimizer};
-                if (from > 0) { CHECK(sk::load(rank, folder.file("run/step-00000002"), state).left.empty()); }
+                const sk::checkpoint::State state{model, optimizer};
+                if (from > 0) {
+                    CHECK(sk::checkpoint::load(rank, folder.file("run/step-00000002"), state).left.empty());
+                }
                 for (int step = from; step < until; ++step) {
                     sk::Accumulation accumulation{model};
                     toy::add(accumulation, layer, step % 2 == 0 ? 0.5 : -2);
                     optimizer.step(std::move(accumulation));
                 }
-                if (until == 2) { sk::save(rank, folder.file("run"), 2, state, {.replace = true}); }
+                if (until == 2) { sk::checkpoint::save(rank, folder.file("run"), 2, state, {.replace = true}); }
                 std::vector<double> values(42);
                 layer.read_full(Weight{}, std::span(values).first(35));
                 layer.read_full(Bias{}, std::span(values).subspan(35));
@@ -522,7 +524,7 @@ TEST_CASE("combined optimizers: a new part makes its own states whole and leaves
     sk::threads::run(Flat{2}, [&](auto& rank) {
         Trainer trainer(rank);
         trainer.optimizer.step(trainer.accumulated(1));
-        sk::save(rank, folder.file("run"), 1, sk::CheckpointState{trainer.model, trainer.optimizer});
+        sk::checkpoint::save(rank, folder.file("run"), 1, sk::checkpoint::State{trainer.model, trainer.optimizer});
     });
     {
         // One byte of a state of the bias is not what was written.
@@ -535,8 +537,8 @@ TEST_CASE("combined optimizers: a new part makes its own states whole and leaves
     }
     sk::threads::run(Flat{2}, [&](auto& rank) {
         Trainer trainer(rank);
-        const sk::CheckpointState state{trainer.model, trainer.optimizer};
-        CHECK_THROWS_AS(sk::load(rank, folder.file("run/step-00000001"), state), sk::FileError);
+        const sk::checkpoint::State state{trainer.model, trainer.optimizer};
+        CHECK_THROWS_AS(sk::checkpoint::load(rank, folder.file("run/step-00000001"), state), sk::FileError);
         trainer.model.initialize([](auto, auto, auto) { return 1.0; });
         sk::Lion<Engine, Double> lion{
             trainer.model, lion_options, {{.matches = is_bias, .updated_by = sk::UpdatedBy::another}}};

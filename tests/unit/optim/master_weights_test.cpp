@@ -245,7 +245,9 @@ TEST_CASE("stochastic rounding: a run that is resumed, on other ranks, goes on w
         sk::Model model{layer};
         sk::AdamW optimizer{model, {.learning_rate = 0.001}};
         for (int t = 0; t < 4; ++t) {
-            if (t == 2) { sk::save(rank, folder.file("run"), 2, sk::CheckpointState{model, optimizer}); }
+            if (t == 2) {
+                sk::checkpoint::save(rank, folder.file("run"), 2, sk::checkpoint::State{model, optimizer});
+            }
             step(layer, optimizer, t);
         }
         const auto all = values(layer);
@@ -255,7 +257,7 @@ TEST_CASE("stochastic rounding: a run that is resumed, on other ranks, goes on w
         Layer<sk::bf16, sk::threads::Engine> layer{rank, "block", {}, options(sk::DynamicPolicy(sk::NoShard{}))};
         sk::Model model{layer};
         sk::AdamW optimizer{model, {.learning_rate = 0.001}};
-        sk::load(rank, folder.file("run/step-00000002"), sk::CheckpointState{model, optimizer});
+        sk::checkpoint::load(rank, folder.file("run/step-00000002"), sk::checkpoint::State{model, optimizer});
         for (int t = 2; t < 4; ++t) { step(layer, optimizer, t); }
         CHECK(values(layer) == expected);
     });

@@ -190,7 +190,7 @@ TEST_CASE("a rule that keeps matrices on their owners goes on from step to step,
 
             const temporary_folder::Folder folder;
             CHECK(has(thrown_message<sk::UsageError>([&] {
-                          sk::save(rank, folder.file("run"), 1, sk::CheckpointState{model, optimizer});
+                          sk::checkpoint::save(rank, folder.file("run"), 1, sk::checkpoint::State{model, optimizer});
                       }),
                       "a checkpoint of an optimizer whose rule keeps whole matrices"));
         });

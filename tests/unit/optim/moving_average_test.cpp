@@ -227,22 +227,23 @@ TEST_CASE("moving average: saved and loaded as a part of a state, and as a model
             sk::Model model{trained}, averages{average};
             sk::SGD optimizer{model, {.learning_rate = 0.5, .rule = sk::Momentum::classical, .momentum = 0.5}};
             sk::MovingAverage moving{averages, model};
-            const sk::CheckpointState state{sk::Model{model, averages}, optimizer};
-            if (from > 0) { sk::load(rank, folder.file("run/step-00000002"), state); }
+            const sk::checkpoint::State state{sk::Model{model, averages}, optimizer};
+            if (from > 0) { sk::checkpoint::load(rank, folder.file("run/step-00000002"), state); }
             for (int t = from; t < until; ++t) {
                 step(model, trained, optimizer, t + 1);
                 moving.update(0.75);
             }
-            if (until == 2) { sk::save(rank, folder.file("run"), 2, state); }
+            if (until == 2) { sk::checkpoint::save(rank, folder.file("run"), 2, state); }
             std::vector<float> own(7);
             average.read_full("bias", own);
             const auto names = [](std::string_view, const sk::ParameterRecord& p) {
-                return sk::StoredAs{
+                return sk::checkpoint::StoredAs{
                     .name = std::string(p.name),
                     .shape = p.name == "bias" ? std::vector<std::size_t>{7} : std::vector<std::size_t>{6, 5}};
             };
             if (until == 5) {
-                sk::save_model(rank, folder.file("average.safetensors"), averages, {.names = names, .replace = true});
+                sk::checkpoint::save_model(rank, folder.file("average.safetensors"), averages,
+                                           {.names = names, .replace = true});
             }
             if (rank.rank() == 0) { values = own; }
         });
@@ -251,7 +252,7 @@ TEST_CASE("moving average: saved and loaded as a part of a state, and as a model
     const std::vector<float> straight = trained_until(1, 0, 5);
     trained_until(3, 0, 2);
     CHECK(trained_until(2, 2, 5) == straight);
-    const sk::SafetensorsFile file(folder.file("average.safetensors"));
+    const sk::safetensors::File file(folder.file("average.safetensors"));
     CHECK(file.read<float>("bias") == straight);
 }
 

@@ -383,28 +383,29 @@ TEST_CASE("a checkpoint goes on, on another mesh, to the bit; one of AdamW says 
         Trainer<Precision> trainer(rank, policies[3]);
         trainer.step(0);
         trainer.step(1);
-        sk::save(rank, folder.file("muon"), 2, sk::CheckpointState{trainer.model, trainer.optimizer});
+        sk::checkpoint::save(rank, folder.file("muon"), 2, sk::checkpoint::State{trainer.model, trainer.optimizer});
         sk::AdamW adamw{trainer.model};
-        sk::save(rank, folder.file("adamw"), 2, sk::CheckpointState{trainer.model, adamw});
+        sk::checkpoint::save(rank, folder.file("adamw"), 2, sk::checkpoint::State{trainer.model, adamw});
     });
     for (const Mesh& mesh : {Mesh(2, 2, 1), Mesh(1, 1, 1)}) {
         sk::threads::run(mesh, [&](auto& rank) {
             Trainer<Precision> trainer(rank, policies[mesh.dp() == 1 ? 0 : 2]);
-            sk::load(rank, folder.file("muon/step-00000002"), sk::CheckpointState{trainer.model, trainer.optimizer});
+            sk::checkpoint::load(rank, folder.file("muon/step-00000002"),
+                                 sk::checkpoint::State{trainer.model, trainer.optimizer});
             CHECK(trainer.optimizer.steps(trainer.second) == 2);
             trainer.step(2);
             CHECK(trainer.values() == expected);
 
             const std::string refused = thrown_message<sk::FileError>([&] {
-                sk::load(rank, folder.file("adamw/step-00000002"),
-                         sk::CheckpointState{trainer.model, trainer.optimizer});
+                sk::checkpoint::load(rank, folder.file("adamw/step-00000002"),
+                                     sk::checkpoint::State{trainer.model, trainer.optimizer});
             });
             CHECK(has(
                 refused,
                 "was saved with an optimizer that keeps exp_avg, exp_avg_sq, as AdamW, and is loaded into an "
                 "optimizer that keeps exp_avg, exp_avg_sq, momentum_buffer, as Muon: LoadOptions::states = false"));
-            sk::load(rank, folder.file("adamw/step-00000002"), sk::CheckpointState{trainer.model, trainer.optimizer},
-                     {.states = false});
+            sk::checkpoint::load(rank, folder.file("adamw/step-00000002"),
+                                 sk::checkpoint::State{trainer.model, trainer.optimizer}, {.states = false});
         });
     }
 }

@@ -81,7 +81,7 @@ std::vector<float> train(Rank& rank, const sk::DynamicPolicy& policy, const Prod
 /// Steps of thin matrices that travel in four batches: the acts on batches as recorded, and in the order that is
 /// followed from the second step on, and what becomes of the matrices.
 struct InBatches {
-    std::vector<sk::Op> recorded;
+    std::vector<sk::schedule::Op> recorded;
     std::vector<float> values;
 };
 template <class Rank, class Products, class Submit>
@@ -111,13 +111,13 @@ InBatches train_in_batches(Rank& rank, const Products& products, const Submit& s
         optimizer.step(std::move(accumulation));
     };
     InBatches made;
-    const sk::Schedule recorded = sk::record(model, [&] { step(0); });
-    for (const sk::Op& op : recorded.ops()) {
+    const sk::Schedule recorded = sk::schedule::record(model, [&] { step(0); });
+    for (const sk::schedule::Op& op : recorded.ops()) {
         if (sk::is_of_batch(op.act)) { made.recorded.push_back(op); }
     }
     sk::Schedule followed;
     std::size_t next = 0;
-    for (sk::Op op : recorded.ops()) {
+    for (sk::schedule::Op op : recorded.ops()) {
         if (one_by_one && sk::is_of_batch(op.act)) {
             constexpr std::array acts{sk::Act::direct, sk::Act::to_owners, sk::Act::transform, sk::Act::from_owners,
                                       sk::Act::apply};
@@ -127,7 +127,7 @@ InBatches train_in_batches(Rank& rank, const Products& products, const Submit& s
         followed.add(op);
     }
     {
-        const auto following = sk::follow(model, followed);
+        const auto following = sk::schedule::follow(model, followed);
         for (const std::size_t number : {1U, 2U}) { step(number); }
     }
     std::vector<float> whole(2 * columns);

@@ -143,7 +143,9 @@ TEST_CASE("parameter groups: a run that is resumed from a checkpoint, on other r
         sk::Model model{layer};
         auto optimizer = make(model);
         for (int t = 0; t < steps; ++t) {
-            if (t == 2) { sk::save(rank, folder.file("run"), 2, sk::CheckpointState{model, optimizer}); }
+            if (t == 2) {
+                sk::checkpoint::save(rank, folder.file("run"), 2, sk::checkpoint::State{model, optimizer});
+            }
             step(layer, optimizer, t);
         }
         const auto all = values(layer);
@@ -154,7 +156,7 @@ TEST_CASE("parameter groups: a run that is resumed from a checkpoint, on other r
         sk::Model model{layer};
         auto optimizer = make(model);
         step(layer, optimizer, 7);  // what it was before is gone
-        sk::load(rank, folder.file("run/step-00000002"), sk::CheckpointState{model, optimizer});
+        sk::checkpoint::load(rank, folder.file("run/step-00000002"), sk::checkpoint::State{model, optimizer});
         CHECK(optimizer.steps(layer) == 2);
         for (int t = 2; t < steps; ++t) { step(layer, optimizer, t); }
         CHECK(values(layer) == expected);

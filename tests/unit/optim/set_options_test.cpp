@@ -104,7 +104,7 @@ TEST_CASE("set_options and set_param_groups: every hyper-parameter of every step
                 optimizer.set_options(own(t));
                 CHECK(optimizer.options() == own(t));
                 optimizer.set_param_groups(groups(t));
-                if (t == 2) { sk::save(rank, folder.path(), 2, sk::CheckpointState{model, optimizer}); }
+                if (t == 2) { sk::checkpoint::save(rank, folder.path(), 2, sk::checkpoint::State{model, optimizer}); }
                 step(layer, optimizer, t);
             }
             check_values(layer);
@@ -113,7 +113,7 @@ TEST_CASE("set_options and set_param_groups: every hyper-parameter of every step
             auto layer = toy::linear_layer(rank, "layer", policy);
             sk::Model model{layer};
             sk::AdamW optimizer{model, own(0), groups(0)};
-            sk::load(rank, folder.path() + "/step-00000002", sk::CheckpointState{model, optimizer});
+            sk::checkpoint::load(rank, folder.path() + "/step-00000002", sk::checkpoint::State{model, optimizer});
             for (std::size_t t = 2; t < steps; ++t) {
                 optimizer.set_options(own(t));
                 optimizer.set_param_groups(groups(t));

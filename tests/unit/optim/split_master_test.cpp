@@ -89,7 +89,7 @@ struct Trainer {
     Layer layer;
     sk::Model<Engine, sk::DefaultPrecision<sk::bf16>> model;
     Optimizer optimizer;
-    sk::CheckpointState<Engine> state;
+    sk::checkpoint::State<Engine> state;
 };
 
 struct Run {
@@ -106,9 +106,9 @@ Masters trained(const Run& of, std::size_t first, std::size_t last, const std::s
     std::mutex mutex;
     sk::threads::run(sk::DeviceMesh<sk::dynamic, sk::dynamic>{of.dp, of.tp}, [&](auto& rank) {
         Trainer<Format> trainer(rank, of.policy, of.master);
-        if (first > 0) { sk::load(rank, sk::latest(rank, folder)->path, trainer.state); }
+        if (first > 0) { sk::checkpoint::load(rank, sk::checkpoint::latest(rank, folder)->path, trainer.state); }
         for (std::size_t s = first; s < last; ++s) { trainer.step(s); }
-        if (!folder.empty()) { sk::save(rank, folder, last, trainer.state); }
+        if (!folder.empty()) { sk::checkpoint::save(rank, folder, last, trainer.state); }
         const Masters own = trainer.masters();
         const auto window = trainer.layer.unshard();
         for (std::size_t p = 0; p < trainer.layer.parameters().size() && of.master == sk::MasterWeights::split; ++p) {

@@ -79,7 +79,7 @@ struct Trainer {
     Layer layer;
     sk::Model<Engine> model;
     Optimizer optimizer;
-    sk::CheckpointState<Engine> state;
+    sk::checkpoint::State<Engine> state;
 };
 
 const std::vector<sk::DynamicPolicy>& policies() {
@@ -96,9 +96,9 @@ std::uint64_t trained(std::size_t ranks, const sk::DynamicPolicy& policy, std::s
     std::uint64_t hash = 0;
     sk::threads::run(sk::DeviceMesh<sk::dynamic>{ranks}, [&](auto& rank) {
         Trainer<Optimizer> trainer(rank, policy, make);
-        if (first > 0) { sk::load(rank, sk::latest(rank, folder)->path, trainer.state); }
+        if (first > 0) { sk::checkpoint::load(rank, sk::checkpoint::latest(rank, folder)->path, trainer.state); }
         for (std::size_t s = first; s < last; ++s) { trainer.step(s); }
-        if (!folder.empty()) { sk::save(rank, folder, last, trainer.state); }
+        if (!folder.empty()) { sk::checkpoint::save(rank, folder, last, trainer.state); }
         const std::uint64_t its = trainer.hash();
         if (rank.rank() == 0) { hash = its; }
     });
@@ -203,7 +203,7 @@ TEST_CASE("a plan counts the bytes of the states: 2 of an element in bf16, 1 and
 
 template <class T>
 std::vector<T> bytes_of(const std::string& path, const std::string& name) {
-    const sk::SafetensorsFile header(path);
+    const sk::safetensors::File header(path);
     std::ifstream file(path, std::ios::binary);
     std::uint64_t length = 0;
     file.read(reinterpret_cast<char*>(&length), sizeof length);
@@ -235,7 +235,8 @@ std::vector<double> decoded(const std::string& step) {
 }
 std::string only_step(const Folder& folder) {
     std::string path;
-    sk::threads::run(sk::DeviceMesh<1>{}, [&](auto& rank) { path = sk::latest(rank, folder.path())->path; });
+    sk::threads::run(sk::DeviceMesh<1>{},
+                     [&](auto& rank) { path = sk::checkpoint::latest(rank, folder.path())->path; });
     return path;
 }
 
@@ -255,7 +256,7 @@ TEST_CASE("a checkpoint of states in blocks loads into full ones, and back witho
         const Folder there;
         sk::threads::run(sk::DeviceMesh<sk::dynamic>{ranks}, [&](auto& rank) {
             Trainer<AdamW<StateFormat::full>> trainer(rank, ranks == 1 ? whole : shards, in_full);
-            sk::load(rank, step, trainer.state);
+            sk::checkpoint::load(rank, step, trainer.state);
             std::size_t at = 0;
             for (const std::string_view kind : {"exp_avg", "exp_avg_sq"}) {
                 for (const sk::ParameterRecord& parameter : trainer.layer.parameters()) {
@@ -267,7 +268,7 @@ TEST_CASE("a checkpoint of states in blocks loads into full ones, and back witho
                     at += parameter.shape.numel();
                 }
             }
-            sk::save(rank, there.path(), 3, trainer.state);
+            sk::checkpoint::save(rank, there.path(), 3, trainer.state);
         });
         for (std::size_t i = 0; i < expected.size(); ++i) {
             if (std::abs(static_cast<double>(loaded[i]) - expected[i]) > 4e-7 * std::abs(expected[i])) {
@@ -296,8 +297,8 @@ TEST_CASE("a checkpoint of states in blocks loads into full ones, and back witho
     const Folder nearest;
     sk::threads::run(sk::DeviceMesh<3>{}, [&](auto& rank) {
         Trainer<AdamW<StateFormat::block8>> trainer(rank, shards, in_blocks);
-        sk::load(rank, sk::latest(rank, full.path())->path, trainer.state);
-        sk::save(rank, nearest.path(), 3, trainer.state);
+        sk::checkpoint::load(rank, sk::checkpoint::latest(rank, full.path())->path, trainer.state);
+        sk::checkpoint::save(rank, nearest.path(), 3, trainer.state);
     });
     const std::vector<double> coded = decoded(only_step(nearest));
     std::size_t at = 0;
@@ -325,13 +326,15 @@ TEST_CASE("a checkpoint of states in blocks loads into full ones, and back witho
 
 TEST_CASE("scales have the names of their codes, and codes without scales are refused") {
     using sk::StateFormat;
-    using Names = sk::TensorNames;
+    using Names = sk::checkpoint::TensorNames;
     const Names called = [](std::string_view, const sk::ParameterRecord& p) {
-        return p.name == "weight" ? sk::stored_transposed("W", p.shape)
-                                  : (p.name == "one" ? sk::not_stored() : sk::stored("b", p.shape));
+        return p.name == "weight"
+                   ? sk::checkpoint::stored_transposed("W", p.shape)
+                   : (p.name == "one" ? sk::checkpoint::not_stored() : sk::checkpoint::stored("b", p.shape));
     };
     const Names in_parts = [](std::string_view path, const sk::ParameterRecord& p) {
-        return p.name == "weight" ? sk::stored_rows({{"q", 60}, {"k", 7}}, p.shape) : sk::stored_by_path(path, p);
+        return p.name == "weight" ? sk::checkpoint::stored_rows({{"q", 60}, {"k", 7}}, p.shape)
+                                  : sk::checkpoint::stored_by_path(path, p);
     };
     /// Saves after three steps of a group "layer" as `save_names` say, and loads into a group `path`.
     const auto moved = [&](const Names& save_names, const char* path, const Names& load_names, auto format) {
@@ -341,12 +344,12 @@ TEST_CASE("scales have the names of their codes, and codes without scales are re
             Trainer<AdamW<StateFormat::block8>> trainer(rank, sk::DynamicPolicy(sk::FullShard{}),
                                                         adamw<StateFormat::block8>);
             for (std::size_t s = 0; s < 3; ++s) { trainer.step(s); }
-            sk::save(rank, folder.path(), 3, trainer.state, {.names = save_names});
+            sk::checkpoint::save(rank, folder.path(), 3, trainer.state, {.names = save_names});
             Layer other(rank, path, sk::Shapes<Net>{}, Layer::Options{sk::DynamicPolicy(sk::FullShard{})});
             sk::Model model{other};
             sk::AdamW optimizer{model, format};
-            sk::load(rank, sk::latest(rank, folder.path())->path, sk::CheckpointState{model, optimizer},
-                     {.names = load_names, .subset = true});
+            sk::checkpoint::load(rank, sk::checkpoint::latest(rank, folder.path())->path,
+                                 sk::checkpoint::State{model, optimizer}, {.names = load_names, .subset = true});
             for (const sk::ShardInfo& shard : optimizer.shards()) {
                 if (shard.kind != "exp_avg" || shard.parameter != "weight") { continue; }
                 for (std::size_t i = 0; i < shard.range.size(); ++i) {
@@ -359,7 +362,8 @@ TEST_CASE("scales have the names of their codes, and codes without scales are re
         return moments;
     };
     const auto check_equal = [&](auto format) {
-        const std::vector<float> plain = moved(sk::stored_by_path, "layer", sk::stored_by_path, format);
+        const std::vector<float> plain =
+            moved(sk::checkpoint::stored_by_path, "layer", sk::checkpoint::stored_by_path, format);
         CHECK(std::count(plain.begin(), plain.end(), plain.front()) < 100);
         CHECK(moved(called, "layer", called, format) == plain);
         CHECK(moved(in_parts, "layer", in_parts, format) == plain);
@@ -385,14 +389,14 @@ TEST_CASE("codes are refused by a group whose memory has no blocks") {
             Of layer{rank, "layer", sk::Shapes<Pair>{}, typename Of::Options{.packing = packing}};
             sk::Model model{layer};
             sk::AdamW optimizer{model, format};
-            use(rank, sk::CheckpointState{model, optimizer});
+            use(rank, sk::checkpoint::State{model, optimizer});
         });
     };
     with(sk::Packing::aligned, sk::states_in<StateFormat::block8>,
-         [&](auto& rank, const auto& state) { sk::save(rank, folder.path(), 3, state); });
+         [&](auto& rank, const auto& state) { sk::checkpoint::save(rank, folder.path(), 3, state); });
     const std::string message = thrown_message<std::invalid_argument>([&] {
         with(sk::Packing::packed, sk::states_in<StateFormat::full>,
-             [&](auto& rank, const auto& state) { sk::load(rank, only_step(folder), state); });
+             [&](auto& rank, const auto& state) { sk::checkpoint::load(rank, only_step(folder), state); });
     });
     CHECK(message.find("'layer.bias' begins at element 5 of its group's memory, which Packing::aligned avoids") !=
           std::string::npos);

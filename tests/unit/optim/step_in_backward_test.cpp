@@ -237,7 +237,8 @@ TEST_CASE("what cannot begin a step in backward says why") {
                               "'layers.1': step_in_backward after gradients were handed out; expected it before");
         }
         {
-            const auto following = sk::follow(one.model, sk::layered_step(sk::describe_groups(one.model)));
+            const auto following =
+                sk::schedule::follow(one.model, sk::schedule::layered_step(sk::describe_groups(one.model)));
             sk::Accumulation accumulation{one.model};
             CHECK_USAGE_ERROR(one.optimizer.step_in_backward(accumulation),
                               "'layers.0': step_in_backward while a schedule is followed");
@@ -300,7 +301,8 @@ TEST_CASE("a group that was updated is not used, added to, saved or loaded until
         CHECK_USAGE_ERROR(static_cast<void>(one.layers[1].unshard()), refused("unshard"));
         CHECK_USAGE_ERROR(one.layers[1].load("bias", std::vector<float>(9)), refused("load"));
         CHECK(has(thrown_message<sk::UsageError>([&] {
-                      sk::save(one.model.context(), folder.path(), 0, sk::CheckpointState{one.model, one.optimizer});
+                      sk::checkpoint::save(one.model.context(), folder.path(), 0,
+                                           sk::checkpoint::State{one.model, one.optimizer});
                   }),
                   "save: 'layers.0' is within an accumulation"));
         CHECK(has(thrown_message<sk::UsageError>([&] { one.use(accumulation, 1); }), refused("unshard")));
@@ -317,7 +319,7 @@ TEST_CASE("a group that was updated is not used, added to, saved or loaded until
 TEST_CASE("a step that ends half way leaves what it has updated torn until it is loaded") {
     const temporary_folder::Folder folder;
     on_one_rank(sk::GradientRelease::at_update, [&](OneStep& one) {
-        sk::save(one.model.context(), folder.path(), 0, sk::CheckpointState{one.model, one.optimizer});
+        sk::checkpoint::save(one.model.context(), folder.path(), 0, sk::checkpoint::State{one.model, one.optimizer});
         std::string began;
         const auto fail = [&](std::size_t updated) {
             sk::Accumulation accumulation{one.model};
@@ -340,8 +342,8 @@ TEST_CASE("a step that ends half way leaves what it has updated torn until it is
         CHECK_USAGE_ERROR(static_cast<void>(sk::Accumulation{one.model}), "'layers.1': a step begins, " + torn);
         one.layers[1].initialize([](auto, auto, auto) { return 1.0; });
         CHECK_USAGE_ERROR(static_cast<void>(one.layers[1].unshard()), window);
-        const auto saved = sk::latest(one.model.context(), folder.path());
-        sk::load(one.model.context(), saved->path, sk::CheckpointState{one.model, one.optimizer});
+        const auto saved = sk::checkpoint::latest(one.model.context(), folder.path());
+        sk::checkpoint::load(one.model.context(), saved->path, sk::checkpoint::State{one.model, one.optimizer});
         sk::Accumulation accumulation{one.model};
         one.optimizer.step_in_backward(accumulation);
         one.use(accumulation, 1);

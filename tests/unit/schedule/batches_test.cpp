@@ -56,14 +56,14 @@ struct Made {
     Act act;
     std::uint32_t batch;
 };
-std::vector<sk::Op> ops_of(const std::vector<Made>& acts) {
-    std::vector<sk::Op> ops;
+std::vector<sk::schedule::Op> ops_of(const std::vector<Made>& acts) {
+    std::vector<sk::schedule::Op> ops;
     for (const auto& [act, batch] : acts) { ops.push_back({act, 0, batch}); }
     return ops;
 }
 /// One batch after the other.
-std::vector<sk::Op> plain(std::uint32_t batches) {
-    std::vector<sk::Op> ops;
+std::vector<sk::schedule::Op> plain(std::uint32_t batches) {
+    std::vector<sk::schedule::Op> ops;
     for (std::uint32_t batch = 0; batch < batches; ++batch) {
         for (const Act act : {Act::direct, Act::to_owners, Act::transform, Act::from_owners, Act::apply}) {
             ops.push_back({act, 0, batch});
@@ -71,21 +71,21 @@ std::vector<sk::Op> plain(std::uint32_t batches) {
     }
     return ops;
 }
-std::vector<sk::Op> batches_of(const sk::Schedule& step) {
-    std::vector<sk::Op> ops;
+std::vector<sk::schedule::Op> batches_of(const sk::Schedule& step) {
+    std::vector<sk::schedule::Op> ops;
     std::copy_if(step.ops().begin(), step.ops().end(), std::back_inserter(ops),
-                 [](const sk::Op& op) { return sk::is_of_batch(op.act); });
+                 [](const sk::schedule::Op& op) { return sk::is_of_batch(op.act); });
     return ops;
 }
 /// The step of the groups with these acts before its updates.
-sk::Schedule with(const std::vector<sk::Op>& batches) {
+sk::Schedule with(const std::vector<sk::schedule::Op>& batches) {
     const auto groups = described();
-    const sk::Schedule step = sk::layered_step(groups);
+    const sk::Schedule step = sk::schedule::layered_step(groups);
     sk::Schedule made;
     bool updates = false;
-    for (const sk::Op& op : step.ops()) {
+    for (const sk::schedule::Op& op : step.ops()) {
         if (op.act == Act::update && !std::exchange(updates, true)) {
-            for (const sk::Op& each : batches) { made.add(each); }
+            for (const sk::schedule::Op& each : batches) { made.add(each); }
         }
         made.add(op);
     }
@@ -94,7 +94,7 @@ sk::Schedule with(const std::vector<sk::Op>& batches) {
 /// The rules that a step breaks, each once.
 std::vector<StepRule> broken(const sk::Schedule& step) {
     std::vector<StepRule> rules;
-    for (const sk::Violation& each : sk::check(step, described())) {
+    for (const sk::schedule::Violation& each : sk::schedule::check(step, described())) {
         if (std::find(rules.begin(), rules.end(), each.rule) == rules.end()) { rules.push_back(each.rule); }
     }
     return rules;
@@ -126,7 +126,7 @@ struct Run {
     sk::Schedule recorded;
     std::vector<std::uint64_t> exchanges;  ///< that were made before the products of each batch, in the last step
     std::vector<float> values;
-    sk::MeasuredStep measured;
+    sk::schedule::MeasuredStep measured;
 };
 template <class ScheduleOf>
 Run train(const ScheduleOf& schedule_of) {
@@ -152,9 +152,9 @@ Run train(const ScheduleOf& schedule_of) {
             }
             optimizer.step(std::move(accumulation), {.max_norm = 3});
         };
-        const sk::Schedule recorded = sk::record(model, [&] { step(0); });
+        const sk::Schedule recorded = sk::schedule::record(model, [&] { step(0); });
         {
-            auto following = sk::follow(model, schedule_of(recorded));
+            auto following = sk::schedule::follow(model, schedule_of(recorded));
             following.measure();
             exchanges.clear();
             rank.traffic().clear();
@@ -178,17 +178,17 @@ Run train(const ScheduleOf& schedule_of) {
 TEST_CASE("a batch travels to its owners while the one before it is transformed, and back while the next is") {
     const auto groups = described();
     CHECK(planned().batches.size() == 3);
-    CHECK(batches_of(sk::DryStep(groups).matrices(3).schedule()) == ops_of(overlapped));
-    CHECK(sk::overlap_batches(with(plain(3)), groups) == with(ops_of(overlapped)));
-    CHECK(sk::overlap_batches(with(ops_of(overlapped)), groups) == with(ops_of(overlapped)));
+    CHECK(batches_of(sk::schedule::DryStep(groups).matrices(3).schedule()) == ops_of(overlapped));
+    CHECK(sk::schedule::overlap_batches(with(plain(3)), groups) == with(ops_of(overlapped)));
+    CHECK(sk::schedule::overlap_batches(with(ops_of(overlapped)), groups) == with(ops_of(overlapped)));
     for (const std::uint32_t batches : {0U, 1U, 2U, 7U}) {
         CAPTURE(batches);
-        const auto made = batches_of(sk::DryStep(groups).matrices(batches).schedule());
+        const auto made = batches_of(sk::schedule::DryStep(groups).matrices(batches).schedule());
         CHECK(made.size() == 5 * batches);
         CHECK(broken(with(made)).empty());
-        CHECK(sk::overlap_batches(with(plain(batches)), groups) == with(made));
+        CHECK(sk::schedule::overlap_batches(with(plain(batches)), groups) == with(made));
     }
-    const std::string table = sk::schedule_table(with(plain(1)), groups);
+    const std::string table = sk::schedule::table(with(plain(1)), groups);
     CHECK(table.find("  gather   to_owners    0           0 B  whole matrices\n") != std::string::npos);
 }
 
@@ -215,11 +215,11 @@ TEST_CASE("check refuses batches in another order, in more slots than three, and
     unfinished.pop_back();
     CHECK(broken(with(unfinished)) == std::vector{StepRule::batches_before_updates});
     sk::Schedule behind = with({});
-    for (const sk::Op& op : plain(1)) { behind.add(op); }
+    for (const sk::schedule::Op& op : plain(1)) { behind.add(op); }
     CHECK(broken(behind) == std::vector{StepRule::batches_before_updates});
-    sk::Schedule alone = sk::DryStep(groups).batch(Act::direct, 0).schedule();
+    sk::Schedule alone = sk::schedule::DryStep(groups).batch(Act::direct, 0).schedule();
     CHECK(broken(alone) == std::vector{StepRule::added_or_skipped, StepRule::batches_before_updates});
-    const auto found = sk::check(with(ops_of(four)), groups);
+    const auto found = sk::schedule::check(with(ops_of(four)), groups);
     CHECK(describe(found.front(), with(ops_of(four)), groups)
               .find("(direct of batch 3) breaks batches_in_slots of batch 3: ") != std::string::npos);
 
@@ -227,9 +227,9 @@ TEST_CASE("check refuses batches in another order, in more slots than three, and
     sk::Schedule early;
     bool reduced = false;
     const sk::Schedule bare = with({});
-    for (const sk::Op& op : bare.ops()) {
+    for (const sk::schedule::Op& op : bare.ops()) {
         if (op.act == Act::reduce && !std::exchange(reduced, true)) {
-            for (const sk::Op& each : plain(1)) { early.add(each); }
+            for (const sk::schedule::Op& each : plain(1)) { early.add(each); }
         }
         early.add(op);
     }
@@ -240,45 +240,46 @@ TEST_CASE("check refuses batches in another order, in more slots than three, and
 
 TEST_CASE("simulate's time of batches is the closed form's, plain and overlapped") {
     const auto groups = described();
-    const std::vector<sk::GroupSeconds> nothing(groups.size());
+    const std::vector<sk::schedule::GroupSeconds> nothing(groups.size());
     for (const std::uint32_t n : {1U, 2U, 5U}) {
         CAPTURE(n);
-        const std::vector<sk::BatchSeconds> seconds(n, {0.25, 2, 8, 4, 0.5});
-        const sk::StepCosts costs{.groups = nothing, .batches = seconds};
-        const auto time = [&](const std::vector<sk::Op>& batches) {
-            return sk::simulate(with(batches), groups, mesh.grid(), costs);
+        const std::vector<sk::schedule::BatchSeconds> seconds(n, {0.25, 2, 8, 4, 0.5});
+        const sk::schedule::StepCosts costs{.groups = nothing, .batches = seconds};
+        const auto time = [&](const std::vector<sk::schedule::Op>& batches) {
+            return sk::schedule::simulate(with(batches), groups, mesh.grid(), costs);
         };
-        const sk::StepTimes one_by_one = time(plain(n));
+        const sk::schedule::StepTimes one_by_one = time(plain(n));
         CHECK(one_by_one.seconds == n * 14.75);
         CHECK(one_by_one.communication == n * 6);
         CHECK(one_by_one.compute == n * 8.75);
         CHECK(one_by_one.exposed() == n * 6);
         // Hidden is what travels, but the first way to the owners and the last way back, and the passes beside these.
-        const sk::StepTimes hidden = time(batches_of(sk::DryStep(groups).matrices(n).schedule()));
+        const sk::schedule::StepTimes hidden = time(batches_of(sk::schedule::DryStep(groups).matrices(n).schedule()));
         CHECK(hidden.seconds == 0.25 + 2 + n * 8 + (n > 2 ? (n - 2) * 0.75 : 0) + 4 + 0.5);
         // Where communication takes the rank's own time nothing is.
-        CHECK(sk::simulate(sk::on_lanes(with(ops_of(overlapped)), sk::CommunicationLanes::in_compute), groups,
-                           mesh.grid(),
-                           {.groups = nothing, .batches = std::vector<sk::BatchSeconds>(3, {0.25, 2, 8, 4, 0.5})})
+        CHECK(sk::schedule::simulate(
+                  sk::schedule::on_lanes(with(ops_of(overlapped)), sk::schedule::CommunicationLanes::in_compute),
+                  groups, mesh.grid(),
+                  {.groups = nothing, .batches = std::vector<sk::schedule::BatchSeconds>(3, {0.25, 2, 8, 4, 0.5})})
                   .seconds == 3 * 14.75);
     }
     CHECK(thrown_message<std::invalid_argument>([&] {
-              sk::simulate(with(plain(3)), groups, mesh.grid(), {nothing});
+              sk::schedule::simulate(with(plain(3)), groups, mesh.grid(), {nothing});
           }).find("simulate: seconds of 0 batches of matrices given, expected of batch 0 too") != std::string::npos);
-    const std::vector<sk::BatchSeconds> impossible{{0, 0, -1, 0, 0}};
+    const std::vector<sk::schedule::BatchSeconds> impossible{{0, 0, -1, 0, 0}};
     CHECK(thrown_message<std::invalid_argument>([&] {
-              sk::simulate(with({}), groups, mesh.grid(), {.groups = nothing, .batches = impossible});
+              sk::schedule::simulate(with({}), groups, mesh.grid(), {.groups = nothing, .batches = impossible});
           }).find("the transform of batch 0 takes -1 s") != std::string::npos);
 }
 
 TEST_CASE("the seconds of a plan's batches are those of the rank that takes longest") {
     const sk::MatrixPlan plan = planned();
     const sk::TimeModel links{sk::TimeModel::links({1e-3, 1e6})};
-    const auto seconds = sk::batch_seconds(plan, mesh.grid(), links, {1e9, 1e6});
+    const auto seconds = sk::schedule::batch_seconds(plan, mesh.grid(), links, {1e9, 1e6});
     REQUIRE(seconds.size() == 3);
     // A rank has about half of the two matrices of a batch, one of which it owns.
     const auto half = static_cast<double>(described()[0].shard_numel);
-    for (const sk::BatchSeconds& each : seconds) {
+    for (const sk::schedule::BatchSeconds& each : seconds) {
         CHECK(each.direct == doctest::Approx(2 * half / 1e6));
         CHECK(each.apply == each.direct);
         CHECK(each.transform == static_cast<double>(sk::MuonRule::cost({2, 120000})) / 1e9);
@@ -286,7 +287,7 @@ TEST_CASE("the seconds of a plan's batches are those of the rank that takes long
         CHECK(each.from_owners == each.to_owners);
     }
     CHECK(thrown_message<std::invalid_argument>([&] {
-              sk::batch_seconds(plan, mesh.grid(), links, {});
+              sk::schedule::batch_seconds(plan, mesh.grid(), links, {});
           }).find("expected above 0") != std::string::npos);
 }
 
@@ -298,7 +299,9 @@ TEST_CASE("an optimizer makes its batches as it is recorded, and as a schedule s
         sk::Schedule made;
         std::size_t next = 0;
         const auto batches = plain(3);
-        for (const sk::Op& op : recorded.ops()) { made.add(sk::is_of_batch(op.act) ? batches[next++] : op); }
+        for (const sk::schedule::Op& op : recorded.ops()) {
+            made.add(sk::is_of_batch(op.act) ? batches[next++] : op);
+        }
         return made;
     };
     const Run other = train(one_by_one);
@@ -306,9 +309,11 @@ TEST_CASE("an optimizer makes its batches as it is recorded, and as a schedule s
     CHECK(other.exchanges == std::vector<std::uint64_t>{1, 3, 5});
     // What travels is measured in the order of the schedule.
     const sk::Schedule followed = one_by_one(usual.recorded);
-    std::vector<sk::Op> travelled;
-    for (const sk::StepSpan& span : other.measured.spans) {
-        if (span.kind != sk::SpanKind::communicates || !sk::is_of_batch(followed[span.op].act)) { continue; }
+    std::vector<sk::schedule::Op> travelled;
+    for (const sk::schedule::StepSpan& span : other.measured.spans) {
+        if (span.kind != sk::schedule::SpanKind::communicates || !sk::is_of_batch(followed[span.op].act)) {
+            continue;
+        }
         travelled.push_back(followed[span.op]);
     }
     CHECK(travelled == ops_of({{Act::to_owners, 0},
@@ -323,16 +328,16 @@ TEST_CASE("an optimizer makes its batches as it is recorded, and as a schedule s
     };
     CHECK(refusal([](const sk::Schedule& recorded) {
               sk::Schedule made;
-              for (const sk::Op& op : recorded.ops()) {
+              for (const sk::schedule::Op& op : recorded.ops()) {
                   if (!sk::is_of_batch(op.act)) { made.add(op); }
               }
               return made;
           }).find("direct of batch 0 called, expected step of 'a'") != std::string::npos);
     CHECK(refusal([](const sk::Schedule& recorded) {
               sk::Schedule made;
-              for (const sk::Op& op : recorded.ops()) {
+              for (const sk::schedule::Op& op : recorded.ops()) {
                   if (op.act == Act::update && op.group == 0) {
-                      for (const sk::Op& more : plain(4)) {
+                      for (const sk::schedule::Op& more : plain(4)) {
                           if (more.microbatch == 3) { made.add(more); }
                       }
                   }

@@ -20,8 +20,8 @@ using Block = sk::Params<Matrix, Row>;
 using P = sk::Precision<float>;
 
 /// In how many lanes engines communicate.
-inline constexpr std::array every_lanes{sk::CommunicationLanes::two, sk::CommunicationLanes::one,
-                                        sk::CommunicationLanes::in_compute};
+inline constexpr std::array every_lanes{sk::schedule::CommunicationLanes::two, sk::schedule::CommunicationLanes::one,
+                                        sk::schedule::CommunicationLanes::in_compute};
 
 /// Equal blocks between a table and a head.
 template <class Policy>

@@ -23,7 +23,7 @@ namespace {
 
 namespace sk = shardkit;
 using sk::Act;
-using sk::Op;
+using sk::schedule::Op;
 
 constexpr std::size_t lanes = 3;
 
@@ -180,8 +180,8 @@ constexpr std::array all_acts{Act::gather, Act::use,    Act::close,      Act::ze
 /// none.
 void add_valid(Groups of, std::span<const Act> acts, std::size_t most, const sk::Schedule& prefix,
                std::vector<sk::Schedule>& valid) {
-    const auto broken = sk::check(prefix, of);
-    for (const sk::Violation& violation : broken) {
+    const auto broken = sk::schedule::check(prefix, of);
+    for (const sk::schedule::Violation& violation : broken) {
         if (violation.operation < prefix.size()) { return; }
     }
     if (broken.empty()) { valid.push_back(prefix); }
@@ -218,9 +218,9 @@ bool finds_deadlock(const std::vector<sk::Schedule>& of_ranks) { return explore(
 
 void check_explored(const sk::Schedule& schedule, Groups of, std::size_t ranks, std::size_t sharded_over = none) {
     for (const auto of_engine : described::every_lanes) {
-        const sk::Schedule step = sk::on_lanes(schedule, of_engine);
+        const sk::Schedule step = sk::schedule::on_lanes(schedule, of_engine);
         const Exploration found = explore(std::vector<sk::Schedule>(ranks, step), of, sharded_over);
-        if (found.deadlock() || found.race()) { FAIL(sk::schedule_table(step, of)); }
+        if (found.deadlock() || found.race()) { FAIL(sk::schedule::table(step, of)); }
     }
 }
 
@@ -264,8 +264,8 @@ TEST_CASE(
     std::size_t planted = 0;
     std::size_t needed = 0;
     for (const std::size_t depth : {0U, 1U, 2U}) {
-        const sk::Schedule ahead = sk::prefetch(sk::layered_step(of), of, depth);
-        for (const sk::Schedule& schedule : {ahead, sk::overlap_reductions(ahead, of)}) {
+        const sk::Schedule ahead = sk::schedule::prefetch(sk::schedule::layered_step(of), of, depth);
+        for (const sk::Schedule& schedule : {ahead, sk::schedule::overlap_reductions(ahead, of)}) {
             check_explored(schedule, of, 2);
             const RankOrder order(schedule, of, none);
             const std::size_t waits = order.shared_waits;
@@ -289,9 +289,11 @@ TEST_CASE("every schedule of up to six operations with two operations swapped is
             if (step[i] == step[i + 1]) { continue; }
             sk::Schedule swapped = step;
             swapped.move(i + 1, i);
-            CHECK(sk::hash(swapped) != sk::hash(step));
-            CHECK_FALSE(sk::diff(step, swapped, groups).changes.empty());
-            if (sk::check(swapped, groups).empty()) { deadlocks += finds_deadlock({step, swapped, step}) ? 1U : 0U; }
+            CHECK(sk::schedule::hash(swapped) != sk::schedule::hash(step));
+            CHECK_FALSE(sk::schedule::diff(step, swapped, groups).changes.empty());
+            if (sk::schedule::check(swapped, groups).empty()) {
+                deadlocks += finds_deadlock({step, swapped, step}) ? 1U : 0U;
+            }
         }
     }
     // Two collectives of one lane whose order is another on rank 1.
@@ -305,13 +307,13 @@ TEST_CASE("one rank that swaps two collectives of a lane is a deadlock, which is
         step.add({Act::use, group});
         step.add({Act::close, group});
     }
-    REQUIRE(sk::check(step, groups).empty());
+    REQUIRE(sk::schedule::check(step, groups).empty());
     sk::Schedule swapped = step;
     swapped.move(1, 0);
-    REQUIRE(sk::check(swapped, groups).empty());
+    REQUIRE(sk::schedule::check(swapped, groups).empty());
     CHECK_FALSE(finds_deadlock({step, step, step}));
     CHECK(finds_deadlock({step, swapped, step}));
-    CHECK(sk::hash(step) != sk::hash(swapped));
+    CHECK(sk::schedule::hash(step) != sk::schedule::hash(swapped));
 }
 
 TEST_CASE("one rank that sums over its replicas in another order, or takes no norm, is a deadlock") {
@@ -322,13 +324,13 @@ TEST_CASE("one rank that sums over its replicas in another order, or takes no no
     }
     for (const std::uint32_t group : {0U, 1U}) { step.add({Act::all_reduce, group}); }
     step.add({Act::norm});
-    REQUIRE(sk::check(step, two).empty());
+    REQUIRE(sk::schedule::check(step, two).empty());
     sk::Schedule swapped = step;
     swapped.move(7, 6);
-    REQUIRE(sk::check(swapped, two).empty());
+    REQUIRE(sk::schedule::check(swapped, two).empty());
     sk::Schedule without = step;
     without.erase(8);
-    REQUIRE(sk::check(without, two).empty());
+    REQUIRE(sk::schedule::check(without, two).empty());
     CHECK_FALSE(explore({step, step, step, step}, two, 2).deadlock());
     CHECK(explore({step, swapped, step, step}, two, 2).deadlock());
     CHECK_FALSE(explore({step, swapped, step, swapped}, two, 2).deadlock());  // those that meet agree

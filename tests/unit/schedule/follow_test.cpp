@@ -68,8 +68,8 @@ std::vector<double> trained(const Mesh& mesh, const Run& run, Improve improve) {
 const std::array<Improve, 5> improvements{[](const sk::Schedule& s, Groups) { return s; }, scheduled::gathers_ahead,
                                           scheduled::some_stay_gathered, scheduled::all_overlaps,
                                           [](const sk::Schedule& s, Groups g) {
-                                              return sk::prefetch(sk::keep_gathered(s, g, sk::ByteCount(1U << 30U)),
-                                                                  g, 5);
+                                              return sk::schedule::prefetch(
+                                                  sk::schedule::keep_gathered(s, g, sk::ByteCount(1U << 30U)), g, 5);
                                           }};
 
 /// The policies as values.
@@ -125,11 +125,12 @@ TEST_CASE("a schedule recorded on one rank is that of every rank, live and dry")
         sk::Schedule dry;
         on(Mesh(2, 2, 2), [&](sk::Context<Engine>& rank) {
             Trainer<Float> trainer(rank, {.policy = policy, .microbatches = 2});
-            recorded[rank.rank()] = sk::record(trainer.model(), [&] { trainer.step(0); });
-            again[rank.rank()] = sk::record(trainer.model(), [&] { trainer.step(1); });  // nothing is new any more
+            recorded[rank.rank()] = sk::schedule::record(trainer.model(), [&] { trainer.step(0); });
+            again[rank.rank()] =
+                sk::schedule::record(trainer.model(), [&] { trainer.step(1); });  // nothing is new any more
             if (rank.rank() != 0) { return; }
             const auto groups = sk::describe_groups(trainer.model());
-            sk::DryStep step(groups, 2);
+            sk::schedule::DryStep step(groups, 2);
             for (int microbatch = 0; microbatch < 2; ++microbatch) {
                 for (const std::size_t g : {0U, 2U, 3U, 4U}) { step.unshard(g).reshard(g); }
                 for (const std::size_t g : {4U, 3U, 2U, 0U}) { step.unshard(g).gradients(g).reshard(g).add(g); }
@@ -195,8 +196,8 @@ TEST_CASE("a verb that is not the next operation is refused with both, and every
                 Trainer<Float> trainer(
                     rank, {.policy = sk::DynamicPolicy(sk::FullShard{}), .microbatches = each.microbatches});
                 const auto groups = sk::describe_groups(trainer.model());
-                const sk::Schedule step = sk::record(trainer.model(), [&] { trainer.step(0); });
-                const auto following = sk::follow(trainer.model(), sk::prefetch(step, groups, 1));
+                const sk::Schedule step = sk::schedule::record(trainer.model(), [&] { trainer.step(0); });
+                const auto following = sk::schedule::follow(trainer.model(), sk::schedule::prefetch(step, groups, 1));
                 trainer.step(1);
                 trainer.step(2, everyone || rank.rank() == 1 ? each.planted : Planted::nothing);
             });
@@ -232,8 +233,8 @@ TEST_CASE("what ends a step is refused with the operation that comes before it")
             if (order == Order::right) { close(); }
             optimizer.step(std::move(reduced));
         };
-        const sk::Schedule recorded = sk::record(model, [&] { step(Order::right); });
-        const auto following = sk::follow(model, recorded);
+        const sk::Schedule recorded = sk::schedule::record(model, [&] { step(Order::right); });
+        const auto following = sk::schedule::follow(model, recorded);
         step(Order::right);
         for (const auto& [order, text] :
              {std::pair<Order, std::string>{Order::early_reduce,
@@ -257,11 +258,12 @@ TEST_CASE("ranks with different schedules are refused before the first collectiv
     const auto thrown = thrown_by_ranks(3, [](sk::Context<Engine>& rank) {
         Trainer<Float> trainer(rank, {.policy = sk::DynamicPolicy(sk::FullShard{})});
         const auto groups = sk::describe_groups(trainer.model());
-        sk::Schedule step = sk::prefetch(sk::record(trainer.model(), [&] { trainer.step(0); }), groups, 2);
+        sk::Schedule step =
+            sk::schedule::prefetch(sk::schedule::record(trainer.model(), [&] { trainer.step(0); }), groups, 2);
         if (rank.rank() == 2) { step.move(1, 0); }
         rank.traffic().clear();
         try {
-            const auto following = sk::follow(trainer.model(), step);
+            const auto following = sk::schedule::follow(trainer.model(), step);
         } catch (...) {
             CHECK(rank.traffic().total(sk::Verb::reduce_scatter).calls == 0);
             CHECK(rank.traffic().total(sk::Verb::all_gather).calls == 2);  // of what the ranks compared
@@ -281,19 +283,19 @@ TEST_CASE("ranks compare all schedules that they may follow in one collective") 
         Trainer<Float> trainer(rank, {.policy = sk::DynamicPolicy(sk::FullShard{})});
         const auto model = trainer.model();
         const auto groups = sk::describe_groups(model);
-        const sk::Schedule step = sk::record(model, [&] { trainer.step(0); });
+        const sk::Schedule step = sk::schedule::record(model, [&] { trainer.step(0); });
         std::vector<sk::Schedule> schedules;
         for (std::size_t depth = 0; depth < 4; ++depth) {
-            schedules.push_back(sk::prefetch(step, groups, depth));
+            schedules.push_back(sk::schedule::prefetch(step, groups, depth));
             rank.traffic().clear();
-            const auto following = sk::follow(model, std::span<const sk::Schedule>(schedules));
+            const auto following = sk::schedule::follow(model, std::span<const sk::Schedule>(schedules));
             CHECK(rank.traffic().total(sk::Verb::all_gather).calls == 1);
             CHECK(rank.traffic().total(sk::Verb::reduce_scatter).calls == 0);
             CHECK(rank.traffic().total(sk::Verb::all_reduce).calls == 0);
         }
         {
             rank.traffic().clear();
-            const auto following = sk::follow(model, step);
+            const auto following = sk::schedule::follow(model, step);
             CHECK(rank.traffic().total(sk::Verb::all_gather).calls == 1);
         }
         trainer.step(1);
@@ -321,12 +323,12 @@ TEST_CASE("ranks compare all schedules that they may follow in one collective") 
             Trainer<Float> trainer(rank, {.policy = sk::DynamicPolicy(sk::FullShard{})});
             const auto model = trainer.model();
             const auto groups = sk::describe_groups(model);
-            const sk::Schedule step = sk::record(model, [&] { trainer.step(0); });
-            std::vector<sk::Schedule> schedules{step, sk::prefetch(step, groups, 3)};
+            const sk::Schedule step = sk::schedule::record(model, [&] { trainer.step(0); });
+            std::vector<sk::Schedule> schedules{step, sk::schedule::prefetch(step, groups, 3)};
             if (rank.rank() == 2) { each.change(schedules); }
             rank.traffic().clear();
             try {
-                const auto following = sk::follow(model, std::span<const sk::Schedule>(schedules));
+                const auto following = sk::schedule::follow(model, std::span<const sk::Schedule>(schedules));
             } catch (...) {
                 CHECK(rank.traffic().total(sk::Verb::all_gather).calls == each.calls);
                 throw;
@@ -347,9 +349,11 @@ TEST_CASE("after a refused or abandoned step the next one begins anew") {
         on(Mesh(3, 1, 1), [&](sk::Context<Engine>& rank) {
             Trainer<Float> trainer(rank, run);
             const auto groups = sk::describe_groups(trainer.model());
-            const sk::Schedule step = sk::record(trainer.model(), [&] { trainer.step(0); });
-            std::optional<sk::Following<Engine>> following;
-            if (follows) { following.emplace(sk::follow(trainer.model(), sk::prefetch(step, groups, 3))); }
+            const sk::Schedule step = sk::schedule::record(trainer.model(), [&] { trainer.step(0); });
+            std::optional<sk::schedule::Following<Engine>> following;
+            if (follows) {
+                following.emplace(sk::schedule::follow(trainer.model(), sk::schedule::prefetch(step, groups, 3)));
+            }
             if (follows) { CHECK_THROWS_AS(trainer.step(1, Planted::wrong_group), sk::UsageError); }
             { const sk::Accumulation given_up{trainer.model()}; }
             trainer.step(1);
@@ -366,10 +370,12 @@ TEST_CASE("between steps windows open as without a schedule, and a step's addres
     on(Mesh(2, 1, 1), [](sk::Context<Engine>& rank) {
         Trainer<Float> trainer(rank, {.policy = sk::DynamicPolicy(sk::FullShard{}), .microbatches = 2});
         const auto groups = sk::describe_groups(trainer.model());
-        const sk::Schedule step = sk::record(trainer.model(), [&] { trainer.step(0); });
+        const sk::Schedule step = sk::schedule::record(trainer.model(), [&] { trainer.step(0); });
         const double before = trainer.evaluate();
-        const auto following = sk::follow(
-            trainer.model(), sk::prefetch(sk::keep_gathered(step, groups, sk::peak(step, groups)), groups, 1));
+        const auto following = sk::schedule::follow(
+            trainer.model(),
+            sk::schedule::prefetch(sk::schedule::keep_gathered(step, groups, sk::schedule::peak(step, groups)),
+                                   groups, 1));
         CHECK(trainer.evaluate() == before);
         const auto seen = [&](std::size_t number) {
             std::vector<const void*> addresses;
@@ -397,9 +403,10 @@ TEST_CASE("reduce_last gives the bits of a policy that adds unreduced gradients"
         sk::Schedule step;
         {
             Trainer<Float> other(rank, run);
-            step = sk::record(other.model(), [&] { other.step(0); });
+            step = sk::schedule::record(other.model(), [&] { other.step(0); });
         }
-        const auto following = sk::follow(trainer.model(), sk::prefetch(sk::reduce_last(step, groups), groups));
+        const auto following = sk::schedule::follow(
+            trainer.model(), sk::schedule::prefetch(sk::schedule::reduce_last(step, groups), groups));
         for (std::size_t s = 0; s < 3; ++s) { trainer.step(s); }
         auto mine = trainer.values();
         if (rank.rank() == 0) { values = std::move(mine); }
@@ -414,12 +421,14 @@ TEST_CASE("ranks agree on one of several schedules: fewer microbatches, and laye
             Trainer<Float> trainer(rank, {.policy = sk::DynamicPolicy(sk::FullShard{}), .microbatches = 3});
             const auto model = trainer.model();
             const auto groups = sk::describe_groups(model);
-            const auto better = [&] { return sk::prefetch(sk::record(model, [&] { trainer.step(0); }), groups, 1); };
+            const auto better = [&] {
+                return sk::schedule::prefetch(sk::schedule::record(model, [&] { trainer.step(0); }), groups, 1);
+            };
             std::vector<sk::Schedule> schedules{better()};
             trainer.set_microbatches(1);
             schedules.push_back(better());
-            std::optional<sk::Following<Engine>> following;
-            if (follows) { following.emplace(sk::follow(model, std::span<const sk::Schedule>(schedules))); }
+            std::optional<sk::schedule::Following<Engine>> following;
+            if (follows) { following.emplace(sk::schedule::follow(model, std::span<const sk::Schedule>(schedules))); }
             for (const std::size_t number : {0U, 1U, 1U, 0U}) {
                 // The data tells one rank only; the others do what it says.
                 const std::size_t wish = rank.rank() == 1 ? number : 0;
@@ -451,21 +460,21 @@ TEST_CASE("updates that stand apart are refused, with both of them") {
         Trainer<Float> trainer(rank, {.policy = sk::DynamicPolicy(sk::FullShard{}), .norm = false});
         const auto model = trainer.model();
         const auto groups = sk::describe_groups(model);
-        const sk::Schedule step = sk::record(model, [&] { trainer.step(0); });
+        const sk::Schedule step = sk::schedule::record(model, [&] { trainer.step(0); });
         sk::Schedule early = step;
         const std::size_t update = early.size() - 1;
         REQUIRE(early[update].act == sk::Act::update);
         early.move(update, sk::detail::behind_group(early, update, early[update].group));
         REQUIRE(early != step);
-        REQUIRE(sk::check(early, groups).empty());
+        REQUIRE(sk::schedule::check(early, groups).empty());
         const std::string thrown =
-            thrown_message<std::invalid_argument>([&] { static_cast<void>(sk::follow(model, early)); });
+            thrown_message<std::invalid_argument>([&] { static_cast<void>(sk::schedule::follow(model, early)); });
         CHECK(says(thrown, "follow_test.cpp:"));
         CHECK(says(thrown, "stands behind operation "));
         CHECK(says(thrown, "(update of '"));
         CHECK(says(thrown, "expected the updates together and in the groups' order"));
         // Nothing is followed, and the step that it was made of can be.
-        const auto following = sk::follow(model, step);
+        const auto following = sk::schedule::follow(model, step);
         trainer.step(1);
     });
 }
@@ -494,20 +503,20 @@ TEST_CASE(
                 });
                 trainer.optimizer->step(sk::reduce(std::move(accumulation), sk::mean));
             };
-            const std::array recorded{sk::record(model, [&] { step(true); }),
-                                      sk::record(model, [&] { step(false); })};
+            const std::array recorded{sk::schedule::record(model, [&] { step(true); }),
+                                      sk::schedule::record(model, [&] { step(false); })};
             std::size_t of_it = 0;
-            for (const sk::Op& op : recorded[0].ops()) {
+            for (const sk::schedule::Op& op : recorded[0].ops()) {
                 if (op.group == 3 && op.act != sk::Act::norm) { ++of_it; }
             }
             CHECK(of_it == (policy.name() == sk::NoShard::name ? 3 : 4));  // gather, use, close, skip
-            std::optional<sk::Following<Engine>> following;
+            std::optional<sk::schedule::Following<Engine>> following;
             if (follows) {
                 const auto groups = sk::describe_groups(model);
                 const auto better = [&](const sk::Schedule& s) {
-                    return sk::gather_after_update(sk::prefetch(s, groups), groups);
+                    return sk::schedule::gather_after_update(sk::schedule::prefetch(s, groups), groups);
                 };
-                following.emplace(sk::follow(model, std::array{better(recorded[0]), better(recorded[1])}));
+                following.emplace(sk::schedule::follow(model, std::array{better(recorded[0]), better(recorded[1])}));
             }
             // Also behind an update of it, whose gather has been started, or has not.
             for (const bool forward_only : {true, true, false, true, false, false, true, true}) {
@@ -560,7 +569,7 @@ TEST_CASE(
                 });
                 trainer.optimizer->step(sk::reduce(std::move(accumulation), sk::mean));
             };
-            sk::Schedule schedule = sk::record(model, step);
+            sk::Schedule schedule = sk::schedule::record(model, step);
             const auto of_it = [&](std::size_t i, sk::Act act) {
                 return schedule[i].act == act && schedule[i].group == 3;
             };
@@ -573,8 +582,8 @@ TEST_CASE(
             REQUIRE(uses.size() == 3);
             CHECK(gathers == 1);  // as without a schedule: the window that was asked for keeps the copy
             if (way == Way::released) { schedule.insert(uses[1], {sk::Act::gather, 3, 0}); }
-            std::optional<sk::Following<Engine>> following;
-            if (way != Way::no_schedule) { following.emplace(sk::follow(model, schedule)); }
+            std::optional<sk::schedule::Following<Engine>> following;
+            if (way != Way::no_schedule) { following.emplace(sk::schedule::follow(model, schedule)); }
             rank.traffic().clear();
             step();
             // Of the group alone.
@@ -611,15 +620,15 @@ TEST_CASE("a step that is forward only follows a schedule without updates, and o
                 return trainer.evaluate();
             };
             const double before = trainer.evaluate();
-            const sk::Schedule step = sk::record(model, forward);
+            const sk::Schedule step = sk::schedule::record(model, forward);
             // Gather, use and close, but for a gather of what is frozen and whole.
             const bool released = policy.name() == sk::FullShard::name;
             CHECK(step.size() == 3 * groups.size() - (released ? 0 : 1));
             sk::Schedule lost = step;
             lost.erase(0);
-            CHECK(says(thrown_message<std::invalid_argument>([&] { sk::require_valid(lost, groups); }),
+            CHECK(says(thrown_message<std::invalid_argument>([&] { sk::schedule::require_valid(lost, groups); }),
                        "operation 0 (use of 'table', microbatch 0) breaks gather_before_use of 'table'"));
-            auto following = sk::follow(model, sk::prefetch(step, groups, 2));
+            auto following = sk::schedule::follow(model, sk::schedule::prefetch(step, groups, 2));
             following.measure();
             for (int s = 0; s < 3; ++s) { CHECK(forward() == before); }
             // Copies that rest are current: what is gathered again is what the policy has released.
@@ -652,10 +661,10 @@ TEST_CASE("an evaluation follows a schedule of its own beside that of the steps 
                 const sk::Accumulation accumulation{model};
                 return trainer.evaluate();
             };
-            const sk::Schedule train = improve(sk::record(model, [&] { trainer.step(0); }), groups);
-            const sk::Schedule evaluate = sk::prefetch(sk::record(model, evaluation), groups, 2);
-            std::optional<sk::Following<Engine>> following;
-            if (way == Way::scheduled) { following.emplace(sk::follow(model, {train, evaluate})); }
+            const sk::Schedule train = improve(sk::schedule::record(model, [&] { trainer.step(0); }), groups);
+            const sk::Schedule evaluate = sk::schedule::prefetch(sk::schedule::record(model, evaluation), groups, 2);
+            std::optional<sk::schedule::Following<Engine>> following;
+            if (way == Way::scheduled) { following.emplace(sk::schedule::follow(model, {train, evaluate})); }
             // Copies are current, or not, where an evaluation begins: behind a step, and behind another evaluation.
             for (std::size_t s = 1; s < 4; ++s) {
                 if (following) { CHECK(following->choose(0) == 0); }
@@ -693,32 +702,33 @@ TEST_CASE("what cannot be followed or recorded is refused with its reason") {
         Trainer<Float> trainer(rank, {.policy = sk::DynamicPolicy(sk::FullShard{})});
         const auto model = trainer.model();
         const auto groups = sk::describe_groups(model);
-        CHECK_USAGE_ERROR(sk::record(model, [] {}), "record: no step ran, expected one over this model");
-        const sk::Schedule step = sk::record(model, [&] { trainer.step(0); });
-        CHECK_THROWS_AS(sk::record(model,
-                                   [&] {
-                                       trainer.step(0);
-                                       trainer.step(1);
-                                   }),
+        CHECK_USAGE_ERROR(sk::schedule::record(model, [] {}), "record: no step ran, expected one over this model");
+        const sk::Schedule step = sk::schedule::record(model, [&] { trainer.step(0); });
+        CHECK_THROWS_AS(sk::schedule::record(model,
+                                             [&] {
+                                                 trainer.step(0);
+                                                 trainer.step(1);
+                                             }),
                         sk::UsageError);
         // A step that is given up with its gradients is no schedule.
-        CHECK_THROWS_AS(static_cast<void>(sk::record(model,
-                                                     [&] {
-                                                         sk::Accumulation accumulation{model};
-                                                         const auto dropped = accumulation.gradients(trainer.table);
-                                                     })),
+        CHECK_THROWS_AS(static_cast<void>(sk::schedule::record(model,
+                                                               [&] {
+                                                                   sk::Accumulation accumulation{model};
+                                                                   const auto dropped =
+                                                                       accumulation.gradients(trainer.table);
+                                                               })),
                         std::invalid_argument);
         sk::Schedule broken = step;
         broken.erase(0);
-        CHECK_THROWS_AS(static_cast<void>(sk::follow(model, broken)), std::invalid_argument);
+        CHECK_THROWS_AS(static_cast<void>(sk::schedule::follow(model, broken)), std::invalid_argument);
         sk::Schedule apart = step;
         apart.move(apart.size() - 2, 0);
-        CHECK_THROWS_AS(static_cast<void>(sk::follow(model, apart)), std::invalid_argument);
+        CHECK_THROWS_AS(static_cast<void>(sk::schedule::follow(model, apart)), std::invalid_argument);
         {
-            const auto following = sk::follow(model, step);
-            CHECK_USAGE_ERROR(sk::follow(model, step),
+            const auto following = sk::schedule::follow(model, step);
+            CHECK_USAGE_ERROR(sk::schedule::follow(model, step),
                               "'table': a schedule is followed already, or a step recorded; expected one at a time");
-            CHECK_USAGE_ERROR(sk::record(model, [&] { trainer.step(1); }),
+            CHECK_USAGE_ERROR(sk::schedule::record(model, [&] { trainer.step(1); }),
                               "'table': a schedule is followed already, or a step recorded; expected one at a time");
             const auto window = trainer.blocks[0].unshard();
             CHECK_THROWS_AS(trainer.step(1), sk::UsageError);
@@ -727,7 +737,7 @@ TEST_CASE("what cannot be followed or recorded is refused with its reason") {
         }
         const auto inside = [&] {
             const sk::Accumulation accumulation{model};
-            static_cast<void>(sk::follow(model, step));
+            static_cast<void>(sk::schedule::follow(model, step));
         };
         CHECK_THROWS_AS(inside(), sk::UsageError);
         trainer.step(1);

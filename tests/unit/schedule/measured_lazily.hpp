@@ -26,16 +26,16 @@ inline bool communication_is_waited_for(bool norm) {
     scheduled::Trainer<lazy::Engine, sk::Precision<float>> trainer(
         context, {.policy = sk::DynamicPolicy(sk::FullShard{}), .microbatches = 2, .norm = norm});
     const auto groups = sk::describe_groups(trainer.model());
-    const sk::Schedule recorded = sk::record(trainer.model(), [&] { trainer.step(0); });
-    auto following = sk::follow(trainer.model(), sk::prefetch(recorded, groups, 1));
+    const sk::Schedule recorded = sk::schedule::record(trainer.model(), [&] { trainer.step(0); });
+    auto following = sk::schedule::follow(trainer.model(), sk::schedule::prefetch(recorded, groups, 1));
     following.measure();
     trainer.step(1);
-    const sk::MeasuredStep step = following.measured();
+    const sk::schedule::MeasuredStep step = following.measured();
     // When one has ended is seen later: that is behind the event which is waited for.
-    return std::all_of(step.spans.begin(), step.spans.end(), [&](const sk::StepSpan& each) {
-        return each.kind != sk::SpanKind::communicates ||
-               std::any_of(step.spans.begin(), step.spans.end(), [&](const sk::StepSpan& wait) {
-                   return wait.kind == sk::SpanKind::waits && wait.time.begin <= each.time.begin &&
+    return std::all_of(step.spans.begin(), step.spans.end(), [&](const sk::schedule::StepSpan& each) {
+        return each.kind != sk::schedule::SpanKind::communicates ||
+               std::any_of(step.spans.begin(), step.spans.end(), [&](const sk::schedule::StepSpan& wait) {
+                   return wait.kind == sk::schedule::SpanKind::waits && wait.time.begin <= each.time.begin &&
                           each.time.begin <= wait.time.end;
                });
     });

@@ -32,24 +32,24 @@ void with_trainers(std::size_t ranks, const Run& run, const F& f) {
         sk::Context<Engine>& context = rank;
         Trainer trainer(context, run);
         const auto groups = sk::describe_groups(trainer.model());
-        const sk::Schedule recorded = sk::record(trainer.model(), [&] { trainer.step(0); });
-        f(context, trainer, sk::gather_after_update(sk::prefetch(recorded, groups, 2), groups));
+        const sk::Schedule recorded = sk::schedule::record(trainer.model(), [&] { trainer.step(0); });
+        f(context, trainer, sk::schedule::gather_after_update(sk::schedule::prefetch(recorded, groups, 2), groups));
     });
 }
 
 /// What holds of any measured step, and, where collectives run in the rank's own thread, of such a one.
-void check_step(const sk::MeasuredStep& step, const sk::Schedule& schedule) {
+void check_step(const sk::schedule::MeasuredStep& step, const sk::Schedule& schedule) {
     double at = 0;
     double computed = 0;
     double communicated = 0;
     std::vector<std::size_t> communications(schedule.size());
-    std::vector<sk::OpTime> waits;
+    std::vector<sk::schedule::OpTime> waits;
     std::size_t last = 0;
-    for (const sk::StepSpan& each : step.spans) {
+    for (const sk::schedule::StepSpan& each : step.spans) {
         CHECK(each.time.end > each.time.begin);
         REQUIRE(each.op < schedule.size());
         const bool of_program = sk::is_of_program(schedule[each.op].act);
-        if (each.kind == sk::SpanKind::communicates) {
+        if (each.kind == sk::schedule::SpanKind::communicates) {
             ++communications[each.op];
             communicated += each.time.end - each.time.begin;
             CHECK((!of_program || schedule[each.op].act == sk::Act::norm));
@@ -59,7 +59,7 @@ void check_step(const sk::MeasuredStep& step, const sk::Schedule& schedule) {
         at = each.time.end;
         CHECK(each.op >= last);
         last = each.op;
-        if (each.kind == sk::SpanKind::computes) {
+        if (each.kind == sk::schedule::SpanKind::computes) {
             CHECK(of_program);
             computed += each.time.end - each.time.begin;
         } else {
@@ -70,10 +70,10 @@ void check_step(const sk::MeasuredStep& step, const sk::Schedule& schedule) {
     CHECK(step.compute == doctest::Approx(computed));
     CHECK(step.communication == doctest::Approx(communicated));
     CHECK(step.exposed() == doctest::Approx(step.seconds - computed));
-    for (const sk::StepSpan& each : step.spans) {
-        if (each.kind != sk::SpanKind::communicates) { continue; }
+    for (const sk::schedule::StepSpan& each : step.spans) {
+        if (each.kind != sk::schedule::SpanKind::communicates) { continue; }
         bool exposed = false;
-        for (const sk::OpTime& wait : waits) {
+        for (const sk::schedule::OpTime& wait : waits) {
             exposed = exposed || (wait.begin <= each.time.begin && each.time.end <= wait.end);
         }
         CHECK(exposed);
@@ -99,7 +99,7 @@ TEST_CASE("a measured step has a time for every operation, and no moment of the 
         for (const bool norm : {false, true}) {
             const Run run{.policy = policy, .microbatches = 2, .every_kind = true, .norm = norm};
             with_trainers(4, run, [](auto&, Trainer& trainer, const sk::Schedule& schedule) {
-                auto following = sk::follow(trainer.model(), schedule);
+                auto following = sk::schedule::follow(trainer.model(), schedule);
                 following.measure();
                 for (std::size_t s = 1; s < 4; ++s) {
                     trainer.step(s);
@@ -114,19 +114,19 @@ TEST_CASE("what the program does between two verbs is computation, of the verb t
     constexpr auto pause = std::chrono::milliseconds(5);
     const Run run{.policy = sk::DynamicPolicy(sk::FullShard{})};
     with_trainers(2, run, [&](auto&, Trainer& trainer, const sk::Schedule& schedule) {
-        auto following = sk::follow(trainer.model(), schedule);
+        auto following = sk::schedule::follow(trainer.model(), schedule);
         following.measure();
         std::size_t windows = 0;  // of a step: the fourth is the last block's forward pass
         trainer.step(1, Planted::nothing, [&](const void*) {
             if (++windows == 4) { std::this_thread::sleep_for(pause); }
         });
         std::size_t closes = 0;
-        const sk::MeasuredStep step = following.measured();
+        const sk::schedule::MeasuredStep step = following.measured();
         for (std::size_t i = 0; i < schedule.size(); ++i) {
             if (schedule[i].act != sk::Act::close || ++closes != 4) { continue; }
             double computed = 0;
-            for (const sk::StepSpan& each : step.spans) {
-                if (each.op == i && each.kind == sk::SpanKind::computes) {
+            for (const sk::schedule::StepSpan& each : step.spans) {
+                if (each.op == i && each.kind == sk::schedule::SpanKind::computes) {
                     computed += each.time.end - each.time.begin;
                 }
             }
@@ -149,7 +149,7 @@ TEST_CASE("measuring changes no bit") {
             with_trainers(4, {.policy = policy, .microbatches = 2},
                           [&](auto& rank, Trainer& trainer, const sk::Schedule& schedule) {
                               {
-                                  auto following = sk::follow(trainer.model(), schedule);
+                                  auto following = sk::schedule::follow(trainer.model(), schedule);
                                   if (measures) { following.measure(); }
                                   for (std::size_t s = 1; s < 3; ++s) { trainer.step(s); }
                               }
@@ -167,7 +167,7 @@ TEST_CASE("a step that was not measured, or not to its end, has no times") {
     with_trainers(2, run, [](auto&, Trainer& trainer, const sk::Schedule& schedule) {
         const auto refused = [](auto&& f) { return thrown_message<sk::UsageError>(f); };
         const std::vector<sk::Schedule> two{schedule, schedule};
-        auto following = sk::follow(trainer.model(), two);
+        auto following = sk::schedule::follow(trainer.model(), two);
         const std::string none = "measured: the last step was not measured; expected a whole step behind measure()";
         const auto ask = [&] { static_cast<void>(following.measured()); };
         CHECK(refused(ask).find(none) != std::string::npos);

@@ -61,25 +61,25 @@ TEST_CASE("a step that outlives its recording is refused, and its end tells nobo
     on_ranks([](Trainer& trainer) {
         const auto model = trainer.model();
         std::optional<sk::Accumulation<typename Layer::Engine>> kept;
-        CHECK_USAGE_ERROR(sk::record(model,
-                                     [&] {
-                                         kept.emplace(model);
-                                         trainer.forward();
-                                     }),
+        CHECK_USAGE_ERROR(sk::schedule::record(model,
+                                               [&] {
+                                                   kept.emplace(model);
+                                                   trainer.forward();
+                                               }),
                           "record: the step has not ended, expected its gradients to be consumed by an optimizer's "
                           "step, or dropped, before what is recorded returns");
-        CHECK_USAGE_ERROR(sk::record(model, [] {}), "'layers.0': a step is under way; expected none");
+        CHECK_USAGE_ERROR(sk::schedule::record(model, [] {}), "'layers.0': a step is under way; expected none");
         kept.reset();
-        const sk::Schedule step = sk::record(model, [&] { trainer.step(); });
+        const sk::Schedule step = sk::schedule::record(model, [&] { trainer.step(); });
         const auto thrower = [&] {
-            static_cast<void>(sk::record(model, [&] {
+            static_cast<void>(sk::schedule::record(model, [&] {
                 kept.emplace(model);
                 throw std::runtime_error("in the middle");
             }));
         };
         CHECK_THROWS_AS(thrower(), std::runtime_error);
         kept.reset();
-        const auto following = sk::follow(model, step);
+        const auto following = sk::schedule::follow(model, step);
         trainer.step();
     });
 }
@@ -87,7 +87,7 @@ TEST_CASE("a step that outlives its recording is refused, and its end tells nobo
 TEST_CASE("groups that move while their step is recorded are told of by nobody afterwards") {
     on_ranks([](Trainer& trainer) {
         std::vector<Layer> elsewhere;
-        static_cast<void>(sk::record(trainer.model(), [&] {
+        static_cast<void>(sk::schedule::record(trainer.model(), [&] {
             trainer.step();
             elsewhere.push_back(std::move(trainer.layers[0]));
         }));
@@ -99,8 +99,8 @@ TEST_CASE("groups that move while their step is recorded are told of by nobody a
 
 TEST_CASE("a Following that was moved from says so, with the user's line") {
     on_ranks([](Trainer& trainer) {
-        const sk::Schedule step = sk::record(trainer.model(), [&] { trainer.step(); });
-        auto first = sk::follow(trainer.model(), step);
+        const sk::Schedule step = sk::schedule::record(trainer.model(), [&] { trainer.step(); });
+        auto first = sk::schedule::follow(trainer.model(), step);
         auto following = std::move(first);
         const std::string text = "a Following was used after it was moved from";
         CHECK_USAGE_ERROR(first.arena_bytes(), text);
@@ -118,7 +118,7 @@ TEST_CASE("a Following that was moved from says so, with the user's line") {
 TEST_CASE("a dry step refuses verbs of groups that it does not have") {
     constexpr auto mesh = sk::DeviceMesh<2>{}.grid();
     constexpr std::array groups{sk::describe_group<Weight, sk::FullShard>("a", {}, mesh)};
-    sk::DryStep dry(groups);
+    sk::schedule::DryStep dry(groups);
     const std::string text = "DryStep: group 1 given, expected one below 1";
     CHECK_INVALID_ARGUMENT(dry.begin_unshard(1), text);
     CHECK_INVALID_ARGUMENT(dry.wait(1), text);
@@ -135,11 +135,11 @@ TEST_CASE("a dry step refuses verbs of groups that it does not have") {
 TEST_CASE("a schedule that differs between ranks in lanes alone is refused with both lanes") {
     const auto differ = [] {
         on_ranks([](Trainer& trainer) {
-            sk::Schedule step = sk::record(trainer.model(), [&] { trainer.step(); });
+            sk::Schedule step = sk::schedule::record(trainer.model(), [&] { trainer.step(); });
             if (trainer.layers[0].context().rank() == 1) {
-                step = sk::on_lanes(step, sk::CommunicationLanes::in_compute);
+                step = sk::schedule::on_lanes(step, sk::schedule::CommunicationLanes::in_compute);
             }
-            static_cast<void>(sk::follow(trainer.model(), step));
+            static_cast<void>(sk::schedule::follow(trainer.model(), step));
         });
     };
     const std::string message = thrown_message<sk::UsageError>(differ);
@@ -171,7 +171,8 @@ TEST_CASE("a schedule does not end under what shows its memory: windows and grad
                     accumulation.add(std::move(*handle));
                     handle.reset();
                 };
-                std::optional following(sk::follow(model, sk::record(model, [&] { step(Left::nothing); })));
+                std::optional following(
+                    sk::schedule::follow(model, sk::schedule::record(model, [&] { step(Left::nothing); })));
                 step(left);
                 if (left == Left::evaluation) { window.emplace(layer.unshard()); }  // in memory of its own
                 following.reset();

@@ -48,16 +48,16 @@ void for_each_model(const F& f) {
     with(sk::HybridShard<2>{});
 }
 
-std::vector<sk::Op> program_of(const sk::Schedule& schedule) {
-    std::vector<sk::Op> acts;
-    for (const sk::Op& op : schedule.ops()) {
+std::vector<sk::schedule::Op> program_of(const sk::Schedule& schedule) {
+    std::vector<sk::schedule::Op> acts;
+    for (const sk::schedule::Op& op : schedule.ops()) {
         if (sk::is_of_program(op.act)) { acts.push_back(op); }
     }
     return acts;
 }
 std::size_t count(const sk::Schedule& schedule, Act act) {
     return static_cast<std::size_t>(
-        std::ranges::count_if(schedule.ops(), [&](const sk::Op& op) { return op.act == act; }));
+        std::ranges::count_if(schedule.ops(), [&](const sk::schedule::Op& op) { return op.act == act; }));
 }
 
 struct Pass {
@@ -69,8 +69,8 @@ struct Pass {
 };
 
 /// A millionth of a second for each element forward, two backward, a tenth in the update.
-std::vector<sk::GroupSeconds> seconds_of(Groups groups) {
-    std::vector<sk::GroupSeconds> seconds;
+std::vector<sk::schedule::GroupSeconds> seconds_of(Groups groups) {
+    std::vector<sk::schedule::GroupSeconds> seconds;
     for (const sk::GroupDescription& group : groups) {
         const double each = static_cast<double>(group.numel) * 1e-6;
         seconds.push_back({each, 2 * each, each / 10});
@@ -79,30 +79,30 @@ std::vector<sk::GroupSeconds> seconds_of(Groups groups) {
 }
 sk::Schedule with_late_gathers(const sk::Schedule& schedule, Groups groups) {
     const auto seconds = seconds_of(groups);
-    return sk::gather_after_zero(schedule, groups, mesh, {seconds, {sk::TimeModel::links({1e-4, 4e6})}});
+    return sk::schedule::gather_after_zero(schedule, groups, mesh, {seconds, {sk::TimeModel::links({1e-4, 4e6})}});
 }
 constexpr std::array passes{
-    Pass{"prefetch 1", [](const sk::Schedule& s, Groups g) { return sk::prefetch(s, g, 1); }, true, true},
-    Pass{"prefetch 3", [](const sk::Schedule& s, Groups g) { return sk::prefetch(s, g, 3); }, true, true},
+    Pass{"prefetch 1", [](const sk::Schedule& s, Groups g) { return sk::schedule::prefetch(s, g, 1); }, true, true},
+    Pass{"prefetch 3", [](const sk::Schedule& s, Groups g) { return sk::schedule::prefetch(s, g, 3); }, true, true},
     Pass{"keep_gathered",
          [](const sk::Schedule& s, Groups g) {
-             return sk::keep_gathered(s, g, sk::peak(s, g) + sk::ByteCount(30'000));
+             return sk::schedule::keep_gathered(s, g, sk::schedule::peak(s, g) + sk::ByteCount(30'000));
          },
          false, true, true},
     Pass{"keep_gathered, all",
-         [](const sk::Schedule& s, Groups g) { return sk::keep_gathered(s, g, sk::ByteCount(1U << 30U)); }, false,
-         true},
-    Pass{"gather_after_update", [](const sk::Schedule& s, Groups g) { return sk::gather_after_update(s, g); }, true,
-         true},
-    Pass{"reduce_last", [](const sk::Schedule& s, Groups g) { return sk::reduce_last(s, g); }, true, false},
-    Pass{"overlap_reductions", [](const sk::Schedule& s, Groups g) { return sk::overlap_reductions(s, g); }, true,
-         true},
+         [](const sk::Schedule& s, Groups g) { return sk::schedule::keep_gathered(s, g, sk::ByteCount(1U << 30U)); },
+         false, true},
+    Pass{"gather_after_update",
+         [](const sk::Schedule& s, Groups g) { return sk::schedule::gather_after_update(s, g); }, true, true},
+    Pass{"reduce_last", [](const sk::Schedule& s, Groups g) { return sk::schedule::reduce_last(s, g); }, true, false},
+    Pass{"overlap_reductions", [](const sk::Schedule& s, Groups g) { return sk::schedule::overlap_reductions(s, g); },
+         true, true},
     Pass{"gather_after_zero", with_late_gathers, true, true},
 };
 
 void check_pass(const Pass& pass, const sk::Schedule& before, const sk::Schedule& after, Groups groups) {
-    const auto broken = sk::check(after, groups);
-    if (!broken.empty()) { FAIL(sk::describe(broken.front(), after, groups)); }
+    const auto broken = sk::schedule::check(after, groups);
+    if (!broken.empty()) { FAIL(sk::schedule::describe(broken.front(), after, groups)); }
     CHECK((count(after, Act::gather) == count(before, Act::gather)) >= pass.keeps_gathers);
     CHECK(count(after, Act::gather) <= count(before, Act::gather));
     CHECK((count(after, Act::reduce) == count(before, Act::reduce)) >= pass.keeps_reductions);
@@ -117,10 +117,10 @@ void check_pass(const Pass& pass, const sk::Schedule& before, const sk::Schedule
 void check_time(const sk::Schedule& before, const sk::Schedule& after, Groups groups, double bandwidth,
                 double latency) {
     const auto seconds = seconds_of(groups);
-    const sk::StepCosts costs{seconds, {sk::TimeModel::links({latency, bandwidth})}};
+    const sk::schedule::StepCosts costs{seconds, {sk::TimeModel::links({latency, bandwidth})}};
     for (const auto lanes : described::every_lanes) {
-        const auto first = sk::simulate(sk::on_lanes(before, lanes), groups, mesh, costs);
-        const auto second = sk::simulate(sk::on_lanes(after, lanes), groups, mesh, costs);
+        const auto first = sk::schedule::simulate(sk::schedule::on_lanes(before, lanes), groups, mesh, costs);
+        const auto second = sk::schedule::simulate(sk::schedule::on_lanes(after, lanes), groups, mesh, costs);
         CAPTURE(static_cast<int>(lanes));
         CHECK(second.exposed() <= first.exposed() * (1 + 1e-12) + 1e-12);
         CHECK(second.compute == doctest::Approx(first.compute).epsilon(1e-12));
@@ -133,7 +133,7 @@ TEST_CASE("a pass keeps the program and the rules, and lowers the exposed time o
     for_each_model([](const std::string& name, Groups groups) {
         for (const std::size_t microbatches : {1U, 3U}) {
             for (const std::size_t norms : {0U, 1U}) {
-                const sk::Schedule plain = sk::layered_step(groups, {microbatches, norms});
+                const sk::Schedule plain = sk::schedule::layered_step(groups, {microbatches, norms});
                 for (const Pass& pass : passes) {
                     CAPTURE(name);
                     CAPTURE(std::string(pass.name));
@@ -156,7 +156,7 @@ TEST_CASE("two passes, one after the other, do not make a rank wait longer than 
     for_each_model([](const std::string& name, Groups groups) {
         CAPTURE(name);
         for (const std::size_t microbatches : {1U, 3U}) {
-            const sk::Schedule plain = sk::layered_step(groups, {microbatches, 1});
+            const sk::Schedule plain = sk::schedule::layered_step(groups, {microbatches, 1});
             for (const Pass& first : passes) {
                 const sk::Schedule better = first.run(plain, groups);
                 for (const Pass& second : passes) {
@@ -179,10 +179,11 @@ TEST_CASE("the plan of a schedule is that of the step that it is: its peak, its 
     for_each_model([&](const std::string& name, Groups groups) {
         CAPTURE(name);
         for (const std::size_t microbatches : {1U, 3U}) {
-            const sk::Schedule step = sk::layered_step(groups, {.microbatches = microbatches});
-            const sk::Plan planned = sk::plan(step, groups, mesh, {.optimizer_states = 1, .engine = engine});
-            CHECK(planned.memory.total() == sk::peak(step, groups, 1));
-            CHECK(planned.memory.arena == sk::arena_bytes(step, groups));
+            const sk::Schedule step = sk::schedule::layered_step(groups, {.microbatches = microbatches});
+            const sk::Plan planned =
+                sk::schedule::plan(step, groups, mesh, {.optimizer_states = 1, .engine = engine});
+            CHECK(planned.memory.total() == sk::schedule::peak(step, groups, 1));
+            CHECK(planned.memory.arena == sk::schedule::arena_bytes(step, groups));
             // What the planner assumes of windows: two of each group, of the last one.
             std::vector<sk::GroupDescription> assumed(groups.begin(), groups.end());
             assumed.back().windows_per_microbatch = 1;
@@ -191,10 +192,10 @@ TEST_CASE("the plan of a schedule is that of the step that it is: its peak, its 
             CHECK(planned.numel == guessed.numel);
             CHECK(planned.traffic == guessed.traffic);
             const auto gathers = [&](const sk::Schedule& of) {
-                return sk::plan(of, groups, mesh).traffic.total(sk::Verb::all_gather).calls;
+                return sk::schedule::plan(of, groups, mesh).traffic.total(sk::Verb::all_gather).calls;
             };
             CHECK(gathers(step) == count(step, Act::gather));
-            const sk::Schedule kept = sk::keep_gathered(step, groups, sk::ByteCount(1U << 30U));
+            const sk::Schedule kept = sk::schedule::keep_gathered(step, groups, sk::ByteCount(1U << 30U));
             CHECK(gathers(kept) == count(kept, Act::gather));
         }
     });
@@ -206,11 +207,11 @@ TEST_CASE(
         CAPTURE(name);
         for (const Pass& pass : passes) {
             CAPTURE(std::string(pass.name));
-            const sk::Schedule step = pass.run(sk::layered_step(groups, {3, 1}), groups);
-            const sk::ByteCount peak = sk::peak(step, groups, 1);
-            CHECK(sk::check(step, groups, peak, 1).empty());
+            const sk::Schedule step = pass.run(sk::schedule::layered_step(groups, {3, 1}), groups);
+            const sk::ByteCount peak = sk::schedule::peak(step, groups, 1);
+            CHECK(sk::schedule::check(step, groups, peak, 1).empty());
             const auto slots = sk::detail::plan_slots(step, groups).slots;
-            const std::size_t resting = (peak - sk::arena_bytes(step, groups)).value;
+            const std::size_t resting = (peak - sk::schedule::arena_bytes(step, groups)).value;
             for (const std::size_t less : {std::size_t{1}, std::size_t{20'000}, std::size_t{100'000}}) {
                 const std::size_t limit = peak.value - std::min<std::size_t>(less, peak.value);
                 // By operation: up to which byte the arena is in use.
@@ -226,7 +227,8 @@ TEST_CASE(
                     over = held > limit;
                 }
                 std::vector<std::size_t> told;
-                for (const sk::Violation& each : sk::check(step, groups, sk::ByteCount(limit), 1)) {
+                for (const sk::schedule::Violation& each :
+                     sk::schedule::check(step, groups, sk::ByteCount(limit), 1)) {
                     CHECK(each.rule == sk::StepRule::within_limit);
                     CHECK(each.group == step[each.operation].group);
                     CHECK(each.held > each.limit);
@@ -242,7 +244,7 @@ TEST_CASE("passes follow each other in any order") {
     std::mt19937 random(1);
     for_each_model([&](const std::string& name, Groups groups) {
         CAPTURE(name);
-        const sk::Schedule plain = sk::layered_step(groups, {3, random() % 2});
+        const sk::Schedule plain = sk::schedule::layered_step(groups, {3, random() % 2});
         for (int round = 0; round < 40; ++round) {
             sk::Schedule step = plain;
             std::string order;
@@ -252,13 +254,13 @@ TEST_CASE("passes follow each other in any order") {
                 step = pass.run(step, groups);
             }
             CAPTURE(order);
-            const auto broken = sk::check(step, groups);
-            if (!broken.empty()) { FAIL(sk::describe(broken.front(), step, groups)); }
+            const auto broken = sk::schedule::check(step, groups);
+            if (!broken.empty()) { FAIL(sk::schedule::describe(broken.front(), step, groups)); }
             // What fits the plain step's memory can always be had again.
-            const sk::ByteCount limit = sk::peak(plain, groups);
-            const sk::Schedule limited = sk::memory_limit(step, groups, limit);
-            CHECK(sk::peak(limited, groups) <= limit);
-            CHECK(sk::check(limited, groups).empty());
+            const sk::ByteCount limit = sk::schedule::peak(plain, groups);
+            const sk::Schedule limited = sk::schedule::memory_limit(step, groups, limit);
+            CHECK(sk::schedule::peak(limited, groups) <= limit);
+            CHECK(sk::schedule::check(limited, groups).empty());
             CHECK(program_of(limited) == program_of(plain));
         }
     });
@@ -266,31 +268,33 @@ TEST_CASE("passes follow each other in any order") {
 
 TEST_CASE("prefetch moves each gather behind the use of the window before it") {
     constexpr auto groups = described::transformer<sk::FullShard>(mesh);
-    const sk::Schedule step = sk::prefetch(sk::layered_step(groups), groups, 1);
+    const sk::Schedule step = sk::schedule::prefetch(sk::schedule::layered_step(groups), groups, 1);
     std::vector<std::size_t> behind;
     for (std::size_t i = 0; i < step.size(); ++i) {
         if (step[i].act == Act::gather) { behind.push_back(i > 0 && step[i - 1].act == Act::use ? 1 : 0); }
     }
     CHECK(behind == std::vector<std::size_t>{0, 1, 1, 1, 1, 1, 1, 1, 1});
-    CHECK(sk::prefetch(sk::layered_step(groups), groups, 0) == sk::layered_step(groups));
+    CHECK(sk::schedule::prefetch(sk::schedule::layered_step(groups), groups, 0) ==
+          sk::schedule::layered_step(groups));
     // At a depth of two, two are under way when the first window opens.
-    const sk::Schedule deeper = sk::prefetch(sk::layered_step(groups), groups, 2);
+    const sk::Schedule deeper = sk::schedule::prefetch(sk::schedule::layered_step(groups), groups, 2);
     CHECK((deeper[0].act == Act::gather && deeper[1].act == Act::gather && deeper[2].act == Act::use));
     CHECK((deeper[3].act == Act::gather && deeper[4].act == Act::close));
 }
 
 TEST_CASE("keep_gathered takes what memory there is, the last blocks first") {
     constexpr auto groups = described::transformer<sk::FullShard>(mesh);
-    const sk::Schedule plain = sk::layered_step(groups);
+    const sk::Schedule plain = sk::schedule::layered_step(groups);
     constexpr std::size_t block = std::size_t{64} * 48 * 4 + 512;
     constexpr std::size_t table = std::size_t{200} * 48 * 4;
     // The embedding's parameters and gradients are the most that is held: in their memory all blocks fit.
-    const sk::Schedule first = sk::keep_gathered(plain, groups, sk::peak(plain, groups));
+    const sk::Schedule first = sk::schedule::keep_gathered(plain, groups, sk::schedule::peak(plain, groups));
     CHECK(count(plain, Act::gather) - count(first, Act::gather) == 3);
-    CHECK(sk::arena_bytes(first, groups) == sk::ByteCount(2 * table));
-    const sk::Schedule all = sk::keep_gathered(plain, groups, sk::peak(plain, groups) + sk::ByteCount(3 * block));
+    CHECK(sk::schedule::arena_bytes(first, groups) == sk::ByteCount(2 * table));
+    const sk::Schedule all =
+        sk::schedule::keep_gathered(plain, groups, sk::schedule::peak(plain, groups) + sk::ByteCount(3 * block));
     CHECK(count(all, Act::gather) == 5);
-    CHECK(sk::keep_gathered(plain, groups, sk::ByteCount(1)) == plain);
+    CHECK(sk::schedule::keep_gathered(plain, groups, sk::ByteCount(1)) == plain);
 }
 
 TEST_CASE("keep_gathered leaves out as many gathers as one by one, where buffers of many sizes leave gaps") {
@@ -300,16 +304,17 @@ TEST_CASE("keep_gathered leaves out as many gathers as one by one, where buffers
         groups.push_back(sk::describe_group<sk::Params<Rows>, sk::FullShard>(
             "rows", {sk::shape<Rows>(20 + random() % 200, 16)}, mesh));
     }
-    const sk::Schedule plain = sk::layered_step(groups);
-    const auto least = sk::peak(plain, groups).value;
-    const auto most = sk::peak(sk::keep_gathered(plain, groups, sk::ByteCount(1U << 30U)), groups).value;
+    const sk::Schedule plain = sk::schedule::layered_step(groups);
+    const auto least = sk::schedule::peak(plain, groups).value;
+    const auto most =
+        sk::schedule::peak(sk::schedule::keep_gathered(plain, groups, sk::ByteCount(1U << 30U)), groups).value;
     std::size_t gathers = 0;
     std::size_t gathers_by_one = 0;
     for (std::size_t part = 1; part < 16; ++part) {
         CAPTURE(part);
         const sk::ByteCount limit(least + (most - least) * part / 16);
-        const sk::Schedule kept = sk::keep_gathered(plain, groups, limit);
-        CHECK(sk::peak(kept, groups) <= limit);
+        const sk::Schedule kept = sk::schedule::keep_gathered(plain, groups, limit);
+        CHECK(sk::schedule::peak(kept, groups) <= limit);
         // Tried one by one, those with the shortest pause first: the last groups of the forward pass.
         sk::Schedule by_one = plain;
         for (std::uint32_t g = 40; g-- > 0;) {
@@ -318,7 +323,7 @@ TEST_CASE("keep_gathered leaves out as many gathers as one by one, where buffers
             while (at-- > 0 && (less[at].act != Act::gather || less[at].group != g)) {}
             if (g == 39 || at == 0) { continue; }  // its two passes share a window
             less.erase(at);
-            if (sk::peak(less, groups) <= limit) { by_one = less; }
+            if (sk::schedule::peak(less, groups) <= limit) { by_one = less; }
         }
         gathers += count(kept, Act::gather);
         gathers_by_one += count(by_one, Act::gather);
@@ -329,31 +334,34 @@ TEST_CASE("keep_gathered leaves out as many gathers as one by one, where buffers
 
 TEST_CASE("gather_after_update brings copies up to date in the order of the forward pass") {
     constexpr auto groups = described::transformer<sk::ShardOptimizer>(mesh);
-    const sk::Schedule step = sk::gather_after_update(sk::layered_step(groups), groups);
+    const sk::Schedule step = sk::schedule::gather_after_update(sk::schedule::layered_step(groups), groups);
     for (std::uint32_t g = 0; g < 5; ++g) {
-        CHECK(step[step.size() - 5 + g] == sk::Op{Act::gather, g, 0});
-        CHECK(step[step.size() - 10 + g] == sk::Op{Act::update, g, 0});
+        CHECK(step[step.size() - 5 + g] == sk::schedule::Op{Act::gather, g, 0});
+        CHECK(step[step.size() - 10 + g] == sk::schedule::Op{Act::update, g, 0});
     }
     constexpr auto released = described::transformer<sk::FullShard>(mesh);
-    CHECK(sk::gather_after_update(sk::layered_step(released), released) == sk::layered_step(released));
+    CHECK(sk::schedule::gather_after_update(sk::schedule::layered_step(released), released) ==
+          sk::schedule::layered_step(released));
 }
 
 TEST_CASE("reduce_last leaves one reduction of each group, and the gradients in their memory until then") {
     constexpr auto groups = described::transformer<sk::ShardGradOp>(mesh);
-    const sk::Schedule step = sk::reduce_last(sk::layered_step(groups, {.microbatches = 3}), groups);
+    const sk::Schedule step =
+        sk::schedule::reduce_last(sk::schedule::layered_step(groups, {.microbatches = 3}), groups);
     CHECK(count(step, Act::reduce) == 5);
-    for (const sk::Op& op : step.ops()) {
+    for (const sk::schedule::Op& op : step.ops()) {
         if (op.act == Act::reduce) { CHECK(op.microbatch == 2); }
     }
     constexpr std::size_t block = std::size_t{64} * 48 * 4 + 512;
-    CHECK(sk::arena_bytes(step, groups) == sk::ByteCount(std::size_t{200} * 48 * 4 + 3 * block + 512));
-    CHECK(sk::reduce_last(sk::layered_step(groups), groups) == sk::layered_step(groups));
+    CHECK(sk::schedule::arena_bytes(step, groups) == sk::ByteCount(std::size_t{200} * 48 * 4 + 3 * block + 512));
+    CHECK(sk::schedule::reduce_last(sk::schedule::layered_step(groups), groups) ==
+          sk::schedule::layered_step(groups));
 }
 
 TEST_CASE("overlap_reductions starts each reduction behind the next gradient buffer, which takes no other's memory") {
     constexpr auto groups = described::transformer<sk::FullShard>(mesh);
-    const sk::Schedule plain = sk::layered_step(groups, {.microbatches = 2});
-    const sk::Schedule step = sk::overlap_reductions(plain, groups);
+    const sk::Schedule plain = sk::schedule::layered_step(groups, {.microbatches = 2});
+    const sk::Schedule step = sk::schedule::overlap_reductions(plain, groups);
     std::vector<std::uint32_t> reduced;
     for (std::size_t i = 1; i < step.size(); ++i) {
         if (step[i].act != Act::reduce) { continue; }
@@ -363,17 +371,19 @@ TEST_CASE("overlap_reductions starts each reduction behind the next gradient buf
         if (step[i].group != 0) { CHECK(step[i - 1].group + 1 == step[i].group); }
     }
     CHECK(reduced == std::vector<std::uint32_t>{4, 3, 2, 1, 0, 4, 3, 2, 1, 0});
-    CHECK(sk::peak(step, groups) > sk::peak(plain, groups));
-    CHECK(sk::peak(sk::memory_limit(step, groups, sk::peak(plain, groups)), groups) <= sk::peak(plain, groups));
+    CHECK(sk::schedule::peak(step, groups) > sk::schedule::peak(plain, groups));
+    CHECK(sk::schedule::peak(sk::schedule::memory_limit(step, groups, sk::schedule::peak(plain, groups)), groups) <=
+          sk::schedule::peak(plain, groups));
     // A step whose every backward pass takes as long as a reduction: only the last two are waited for.
-    const std::vector<sk::GroupSeconds> seconds(groups.size(), sk::GroupSeconds{0, 1, 0});
-    const sk::StepCosts costs{seconds, {sk::TimeModel::links({1, 1e30})}};
-    const auto time = [&](const sk::Schedule& of) { return sk::simulate(of, groups, mesh, costs); };
-    const sk::Schedule ahead = sk::prefetch(plain, groups, 1);
-    CHECK(time(sk::overlap_reductions(ahead, groups)).exposed() < time(ahead).exposed());
+    const std::vector<sk::schedule::GroupSeconds> seconds(groups.size(), sk::schedule::GroupSeconds{0, 1, 0});
+    const sk::schedule::StepCosts costs{seconds, {sk::TimeModel::links({1, 1e30})}};
+    const auto time = [&](const sk::Schedule& of) { return sk::schedule::simulate(of, groups, mesh, costs); };
+    const sk::Schedule ahead = sk::schedule::prefetch(plain, groups, 1);
+    CHECK(time(sk::schedule::overlap_reductions(ahead, groups)).exposed() < time(ahead).exposed());
     // A buffer that a rank does not lease, or a group without gradients, is no place to wait for.
     constexpr auto resting = described::transformer<sk::NoShard>(mesh);
-    CHECK(sk::check(sk::overlap_reductions(sk::layered_step(resting), resting), resting).empty());
+    CHECK(sk::schedule::check(sk::schedule::overlap_reductions(sk::schedule::layered_step(resting), resting), resting)
+              .empty());
 }
 
 TEST_CASE("gather_after_zero starts gathers behind gradient buffers, unless a rank then waits longer") {
@@ -385,11 +395,12 @@ TEST_CASE("gather_after_zero starts gathers behind gradient buffers, unless a ra
         return found;
     };
     std::size_t refused = 0;
-    const auto check_case = [&](const sk::Schedule& step, Groups groups, const sk::StepCosts& costs) {
-        const sk::Schedule late = sk::gather_after_zero(step, groups, mesh, costs);
+    const auto check_case = [&](const sk::Schedule& step, Groups groups, const sk::schedule::StepCosts& costs) {
+        const sk::Schedule late = sk::schedule::gather_after_zero(step, groups, mesh, costs);
         check_pass({"gather_after_zero", with_late_gathers, true, true, true}, step, late, groups);
-        CHECK(sk::peak(late, groups) == sk::peak(step, groups));
-        CHECK(sk::simulate(late, groups, mesh, costs).exposed() <= sk::simulate(step, groups, mesh, costs).exposed());
+        CHECK(sk::schedule::peak(late, groups) == sk::schedule::peak(step, groups));
+        CHECK(sk::schedule::simulate(late, groups, mesh, costs).exposed() <=
+              sk::schedule::simulate(step, groups, mesh, costs).exposed());
         if (gathers_before_zero(late) == 0) { return; }
         CHECK(late == step);
         ++refused;
@@ -397,17 +408,17 @@ TEST_CASE("gather_after_zero starts gathers behind gradient buffers, unless a ra
     for_each_model([&](const std::string& name, Groups groups) {
         for (const std::size_t microbatches : {1U, 3U}) {
             for (const std::size_t depth : {1U, 2U}) {
-                const sk::Schedule ahead =
-                    sk::prefetch(sk::layered_step(groups, {.microbatches = microbatches}), groups, depth);
+                const sk::Schedule ahead = sk::schedule::prefetch(
+                    sk::schedule::layered_step(groups, {.microbatches = microbatches}), groups, depth);
                 for (const double bandwidth : {1e5, 1e6, 4e6, 1e8}) {
                     CAPTURE(name);
                     CAPTURE(microbatches);
                     CAPTURE(depth);
                     CAPTURE(bandwidth);
                     const auto seconds = seconds_of(groups);
-                    const sk::StepCosts costs{seconds, {sk::TimeModel::links({0, bandwidth})}};
+                    const sk::schedule::StepCosts costs{seconds, {sk::TimeModel::links({0, bandwidth})}};
                     check_case(ahead, groups, costs);
-                    check_case(sk::overlap_reductions(ahead, groups), groups, costs);
+                    check_case(sk::schedule::overlap_reductions(ahead, groups), groups, costs);
                 }
             }
         }
@@ -416,42 +427,45 @@ TEST_CASE("gather_after_zero starts gathers behind gradient buffers, unless a ra
     // Block 3's backward pass: its gradient buffer, the gather of block 2, the reduction of what came before.
     constexpr auto groups = described::transformer<sk::FullShard>(mesh);
     const auto seconds = seconds_of(groups);
-    const sk::Schedule step =
-        sk::gather_after_zero(sk::overlap_reductions(sk::prefetch(sk::layered_step(groups), groups, 1), groups),
-                              groups, mesh, {seconds, {sk::TimeModel::links({0, 1e8})}});
+    const sk::Schedule step = sk::schedule::gather_after_zero(
+        sk::schedule::overlap_reductions(sk::schedule::prefetch(sk::schedule::layered_step(groups), groups, 1),
+                                         groups),
+        groups, mesh, {seconds, {sk::TimeModel::links({0, 1e8})}});
     const std::size_t zero = sk::detail::next_op(step, 0, Act::zero, 3);
     REQUIRE(zero != sk::detail::no_op);
-    CHECK(step[zero + 1] == sk::Op{Act::gather, 2, 0});
-    CHECK(step[zero + 2] == sk::Op{Act::reduce, 4, 0});
+    CHECK(step[zero + 1] == sk::schedule::Op{Act::gather, 2, 0});
+    CHECK(step[zero + 2] == sk::schedule::Op{Act::reduce, 4, 0});
 }
 
 TEST_CASE("memory_limit gives back what prefetching took, down to the plain step") {
     constexpr auto groups = described::transformer<sk::FullShard>(mesh);
-    const sk::Schedule plain = sk::layered_step(groups, {.microbatches = 2});
-    const sk::Schedule greedy =
-        sk::prefetch(sk::keep_gathered(sk::reduce_last(plain, groups), groups, sk::ByteCount(1U << 30U)), groups, 3);
-    const auto least = sk::peak(plain, groups);
-    const auto most = sk::peak(greedy, groups);
+    const sk::Schedule plain = sk::schedule::layered_step(groups, {.microbatches = 2});
+    const sk::Schedule greedy = sk::schedule::prefetch(
+        sk::schedule::keep_gathered(sk::schedule::reduce_last(plain, groups), groups, sk::ByteCount(1U << 30U)),
+        groups, 3);
+    const auto least = sk::schedule::peak(plain, groups);
+    const auto most = sk::schedule::peak(greedy, groups);
     REQUIRE(most > least);
-    CHECK(sk::memory_limit(greedy, groups, most) == greedy);
+    CHECK(sk::schedule::memory_limit(greedy, groups, most) == greedy);
     sk::ByteCount before = least;
     for (std::size_t bytes = least.value; bytes <= most.value; bytes += 12'800) {
-        const auto peak = sk::peak(sk::memory_limit(greedy, groups, sk::ByteCount(bytes)), groups);
+        const auto peak =
+            sk::schedule::peak(sk::schedule::memory_limit(greedy, groups, sk::ByteCount(bytes)), groups);
         CHECK(peak <= sk::ByteCount(bytes));
         CHECK(peak.value + 40'000 >= before.value);  // what fits is used
         before = peak;
     }
     CHECK(thrown_message<std::invalid_argument>([&] {
-              static_cast<void>(sk::memory_limit(greedy, groups, sk::ByteCount(1000)));
+              static_cast<void>(sk::schedule::memory_limit(greedy, groups, sk::ByteCount(1000)));
           }).find("memory_limit: 1000 bytes given, expected at least ") != std::string::npos);
 }
 
 TEST_CASE("what asks for the groups of a schedule refuses descriptions of fewer") {
     constexpr auto groups = described::transformer<sk::FullShard>(mesh);
     const auto fewer = Groups(groups).first(2);
-    const sk::Schedule plain = sk::layered_step(groups, {.norms = 0});
-    const std::vector<sk::GroupSeconds> seconds(fewer.size());
-    const sk::StepCosts costs{seconds, {sk::TimeModel::links({0, 1e6})}};
+    const sk::Schedule plain = sk::schedule::layered_step(groups, {.norms = 0});
+    const std::vector<sk::schedule::GroupSeconds> seconds(fewer.size());
+    const sk::schedule::StepCosts costs{seconds, {sk::TimeModel::links({0, 1e6})}};
     std::size_t first = 0;
     while (plain[first].group < fewer.size()) { ++first; }
     const std::string expected = "schedule: operation " + std::to_string(first) +
@@ -461,15 +475,15 @@ TEST_CASE("what asks for the groups of a schedule refuses descriptions of fewer"
         const sk::SourceLocation here{__FILE__, 0};
         CHECK(thrown_message<std::invalid_argument>([&] { f(here); }) == text_at(expected, here));
     };
-    refuses([&](auto where) { (void)sk::keep_gathered(plain, fewer, sk::ByteCount(1U << 20U), 2, where); });
-    refuses([&](auto where) { (void)sk::gather_after_update(plain, fewer, where); });
-    refuses([&](auto where) { (void)sk::gather_after_zero(plain, fewer, mesh, costs, where); });
-    refuses([&](auto where) { (void)sk::memory_limit(plain, fewer, sk::ByteCount(1U << 20U), 2, where); });
-    refuses([&](auto where) { (void)sk::arena_bytes(plain, fewer, where); });
-    refuses([&](auto where) { (void)sk::peak(plain, fewer, 2, where); });
-    refuses([&](auto where) { (void)sk::simulate(plain, fewer, mesh, costs, where); });
-    refuses([&](auto where) { (void)sk::plan(plain, fewer, mesh, {}, where); });
-    refuses([&](auto where) { (void)sk::diff(sk::Schedule{}, plain, fewer, where); });
+    refuses([&](auto where) { (void)sk::schedule::keep_gathered(plain, fewer, sk::ByteCount(1U << 20U), 2, where); });
+    refuses([&](auto where) { (void)sk::schedule::gather_after_update(plain, fewer, where); });
+    refuses([&](auto where) { (void)sk::schedule::gather_after_zero(plain, fewer, mesh, costs, where); });
+    refuses([&](auto where) { (void)sk::schedule::memory_limit(plain, fewer, sk::ByteCount(1U << 20U), 2, where); });
+    refuses([&](auto where) { (void)sk::schedule::arena_bytes(plain, fewer, where); });
+    refuses([&](auto where) { (void)sk::schedule::peak(plain, fewer, 2, where); });
+    refuses([&](auto where) { (void)sk::schedule::simulate(plain, fewer, mesh, costs, where); });
+    refuses([&](auto where) { (void)sk::schedule::plan(plain, fewer, mesh, {}, where); });
+    refuses([&](auto where) { (void)sk::schedule::diff(sk::Schedule{}, plain, fewer, where); });
 }
 
 }  // namespace passes_test

@@ -24,14 +24,16 @@ template <class T>
 struct Elements : sk::Param<"elements", T, sk::dynamic> {};
 
 inline sk::Schedule improved(sk::Schedule s, std::span<const sk::GroupDescription> groups, std::size_t passes) {
-    if ((passes & 1) != 0) { s = sk::keep_gathered(s, groups, sk::peak(s, groups) + sk::ByteCount(3000)); }
-    if ((passes & 2) != 0) { s = sk::prefetch(s, groups, 1 + passes % 3); }
-    if ((passes & 4) != 0) { s = sk::overlap_reductions(s, groups); }
-    if ((passes & 8) != 0) { s = sk::gather_after_update(s, groups); }
-    if ((passes & 16) != 0) { s = sk::keep_gathered(s, groups, sk::peak(s, groups)); }
+    if ((passes & 1) != 0) {
+        s = sk::schedule::keep_gathered(s, groups, sk::schedule::peak(s, groups) + sk::ByteCount(3000));
+    }
+    if ((passes & 2) != 0) { s = sk::schedule::prefetch(s, groups, 1 + passes % 3); }
+    if ((passes & 4) != 0) { s = sk::schedule::overlap_reductions(s, groups); }
+    if ((passes & 8) != 0) { s = sk::schedule::gather_after_update(s, groups); }
+    if ((passes & 16) != 0) { s = sk::schedule::keep_gathered(s, groups, sk::schedule::peak(s, groups)); }
     if ((passes & 32) != 0) {
         try {
-            s = sk::memory_limit(s, groups, sk::peak(s, groups) - sk::ByteCount(1));
+            s = sk::schedule::memory_limit(s, groups, sk::schedule::peak(s, groups) - sk::ByteCount(1));
         } catch (const std::invalid_argument&) {}  // nothing to undo
     }
     return s;
@@ -56,13 +58,13 @@ class Trainer {
     std::vector<double> run(bool follows) {
         std::vector<sk::Schedule> schedules;
         for (const Program& program : plan_.programs) {
-            schedules.push_back(sk::record(model(), [&] { step(program, program.verbs.size()); }));
+            schedules.push_back(sk::schedule::record(model(), [&] { step(program, program.verbs.size()); }));
         }
-        std::optional<sk::Following<Engine>> following;
+        std::optional<sk::schedule::Following<Engine>> following;
         if (follows) {
             const auto groups = sk::describe_groups(model());
             for (sk::Schedule& schedule : schedules) { schedule = improved(schedule, groups, plan_.passes); }
-            following.emplace(sk::follow(model(), std::span<const sk::Schedule>(schedules)));
+            following.emplace(sk::schedule::follow(model(), std::span<const sk::Schedule>(schedules)));
         }
         for (const Plan::Action& action : plan_.actions) {
             const Program& program = plan_.programs[action.program];

@@ -31,7 +31,7 @@ using sk::StepRule;
 
 constexpr auto mesh = sk::DeviceMesh<4>{}.grid();
 constexpr auto full = described::transformer<sk::FullShard>(mesh);
-constexpr auto plain = [] { return sk::layered_step(full); };
+constexpr auto plain = [] { return sk::schedule::layered_step(full); };
 
 // 64 x 48 floats and 100, each to 128 bytes, and the shards of 4 ranks to 128 bytes.
 constexpr std::size_t block = std::size_t{64} * 48 * 4 + 512;
@@ -43,35 +43,39 @@ constexpr std::size_t norm_bytes = (71 + 2 * sk::detail::norm_slots) * 8;
 constexpr std::size_t resting = 4 * model / 4 + norm_bytes;
 
 // In a constant expression, to the byte: the embedding's parameters and gradients are held together.
-static_assert(sk::check(plain(), full).empty());
-static_assert(sk::arena_bytes(plain(), full) == sk::ByteCount(2 * table));
-static_assert(sk::peak(plain(), full) == sk::ByteCount(resting + 2 * table));
-static_assert(sk::peak(plain(), full, 0) == sk::ByteCount(resting - 2 * model / 4 + 2 * table));
+static_assert(sk::schedule::check(plain(), full).empty());
+static_assert(sk::schedule::arena_bytes(plain(), full) == sk::ByteCount(2 * table));
+static_assert(sk::schedule::peak(plain(), full) == sk::ByteCount(resting + 2 * table));
+static_assert(sk::schedule::peak(plain(), full, 0) == sk::ByteCount(resting - 2 * model / 4 + 2 * table));
 // So many bytes are allowed, and not one less.
-static_assert(sk::check(plain(), full, sk::ByteCount(resting + 2 * table)).empty());
-static_assert(sk::check(plain(), full, sk::ByteCount(resting + 2 * table - 1)).size() == 1);
-static_assert(sk::check(plain(), full, sk::ByteCount(resting - 2 * model / 4 + 2 * table), 0).empty());
-static_assert(sk::check(plain(), full, sk::ByteCount(resting - 2 * model / 4 + 2 * table - 1), 0).size() == 1);
-static_assert(sk::check(plain(), full, sk::ByteCount(resting - 1)).size() == 1);
+static_assert(sk::schedule::check(plain(), full, sk::ByteCount(resting + 2 * table)).empty());
+static_assert(sk::schedule::check(plain(), full, sk::ByteCount(resting + 2 * table - 1)).size() == 1);
+static_assert(sk::schedule::check(plain(), full, sk::ByteCount(resting - 2 * model / 4 + 2 * table), 0).empty());
+static_assert(sk::schedule::check(plain(), full, sk::ByteCount(resting - 2 * model / 4 + 2 * table - 1), 0).size() ==
+              1);
+static_assert(sk::schedule::check(plain(), full, sk::ByteCount(resting - 1)).size() == 1);
 // The embedding comes while block 0 and its gradients are still held: a table and two blocks, in the same memory.
-static_assert(sk::arena_bytes(sk::prefetch(plain(), full), full) == sk::ByteCount(2 * table));
+static_assert(sk::schedule::arena_bytes(sk::schedule::prefetch(plain(), full), full) == sk::ByteCount(2 * table));
 constexpr auto blocks = std::array{full[1], full[2], full[3]};
-static_assert(sk::arena_bytes(sk::layered_step(blocks), blocks) == sk::ByteCount(2 * block));
-static_assert(sk::arena_bytes(sk::prefetch(sk::layered_step(blocks), blocks), blocks) == sk::ByteCount(3 * block));
-static_assert(sk::hash(plain()) == sk::hash(plain()));
-static_assert(sk::hash(plain()) != sk::hash(sk::prefetch(plain(), full)));
+static_assert(sk::schedule::arena_bytes(sk::schedule::layered_step(blocks), blocks) == sk::ByteCount(2 * block));
+static_assert(sk::schedule::arena_bytes(sk::schedule::prefetch(sk::schedule::layered_step(blocks), blocks), blocks) ==
+              sk::ByteCount(3 * block));
+static_assert(sk::schedule::hash(plain()) == sk::schedule::hash(plain()));
+static_assert(sk::schedule::hash(plain()) != sk::schedule::hash(sk::schedule::prefetch(plain(), full)));
 
 std::vector<std::string> said(const sk::Schedule& schedule, std::span<const sk::GroupDescription> groups) {
     std::vector<std::string> lines;
-    for (const sk::Violation& violation : sk::check(schedule, groups)) {
-        lines.push_back(sk::describe(violation, schedule, groups));
+    for (const sk::schedule::Violation& violation : sk::schedule::check(schedule, groups)) {
+        lines.push_back(sk::schedule::describe(violation, schedule, groups));
     }
     return lines;
 }
 /// The rules that a schedule breaks.
 std::set<StepRule> broken(const sk::Schedule& schedule, std::span<const sk::GroupDescription> groups) {
     std::set<StepRule> rules;
-    for (const sk::Violation& violation : sk::check(schedule, groups)) { rules.insert(violation.rule); }
+    for (const sk::schedule::Violation& violation : sk::schedule::check(schedule, groups)) {
+        rules.insert(violation.rule);
+    }
     return rules;
 }
 std::size_t place(const sk::Schedule& schedule, Act act, std::uint32_t group, std::size_t from = 0) {
@@ -93,16 +97,16 @@ constexpr auto two_ranks = sk::DeviceMesh<2>{}.grid();
 struct Kilo : sk::Param<"kilo", float, 1024> {};
 constexpr auto pair = std::array{sk::describe_group<Kilo, sk::FullShard>("a", {}, two_ranks),
                                  sk::describe_group<Kilo, sk::FullShard>("b", {}, two_ranks)};
-constexpr auto pair_seconds = std::array{sk::GroupSeconds{1, 2, 0}, sk::GroupSeconds{1, 2, 0}};
-constexpr sk::StepTimes time(const sk::Schedule& schedule) {
-    return sk::simulate(schedule, pair, two_ranks, {pair_seconds, {sk::TimeModel::links({0, 2048})}});
+constexpr auto pair_seconds = std::array{sk::schedule::GroupSeconds{1, 2, 0}, sk::schedule::GroupSeconds{1, 2, 0}};
+constexpr sk::schedule::StepTimes time(const sk::Schedule& schedule) {
+    return sk::schedule::simulate(schedule, pair, two_ranks, {pair_seconds, {sk::TimeModel::links({0, 2048})}});
 }
 
 }  // namespace
 
 TEST_CASE("a schedule prints as a table") {
     constexpr auto two = std::array{full[1], full[4]};
-    CHECK(sk::schedule_table(sk::layered_step(two), two) ==
+    CHECK(sk::schedule::table(sk::schedule::layered_step(two), two) ==
           "     0  gather   gather       0     12.50 KiB  blocks.0\n"
           "     1  compute  use          0     12.50 KiB  blocks.0\n"
           "     2  compute  close        0     12.50 KiB  blocks.0\n"
@@ -127,8 +131,8 @@ TEST_CASE("a schedule prints as a table") {
 TEST_CASE("what communicates follows from the policy") {
     const auto acts = [](const auto& groups, std::size_t microbatches) {
         std::array<std::size_t, 10> count{};
-        const sk::Schedule step = sk::layered_step(groups, {.microbatches = microbatches});
-        for (const sk::Op& op : step.ops()) { ++count[static_cast<std::size_t>(op.act)]; }
+        const sk::Schedule step = sk::schedule::layered_step(groups, {.microbatches = microbatches});
+        for (const sk::schedule::Op& op : step.ops()) { ++count[static_cast<std::size_t>(op.act)]; }
         return std::array{count[static_cast<std::size_t>(Act::gather)], count[static_cast<std::size_t>(Act::reduce)],
                           count[static_cast<std::size_t>(Act::all_reduce)]};
     };
@@ -230,27 +234,27 @@ TEST_CASE("every rule finds the operation that breaks it, and names operation, g
                                                   " (use of group 7, microbatch 0) breaks group_exists of group 7"));
     }
     SUBCASE("gradients of a frozen group") {
-        CHECK(said(sk::layered_step(with_frozen), with_frozen).empty());
+        CHECK(said(sk::schedule::layered_step(with_frozen), with_frozen).empty());
         CHECK(broken(good, with_frozen) == std::set{StepRule::gradients_of_trainable});
     }
     SUBCASE("a skipped group has no gradients and no update") {
-        sk::DryStep step(full);
+        sk::schedule::DryStep step(full);
         for (std::size_t g = 0; g < 4; ++g) { step.add_zero(g); }
-        sk::DryStep skipping = step;
+        sk::schedule::DryStep skipping = step;
         CHECK(said(skipping.skip(4).global_norm().step().schedule(), full).empty());
         CHECK(broken(step.global_norm().schedule(), full) == std::set{StepRule::added_or_skipped});
-        sk::DryStep both(full);
+        sk::schedule::DryStep both(full);
         CHECK(broken(both.skip(0).gradients(0).add(0).schedule(), full).contains(StepRule::gradients_of_step));
     }
     SUBCASE("a gather of what is never sharded") {
         constexpr auto whole = described::transformer<sk::NoShard>(mesh);
-        sk::Schedule step = sk::layered_step(whole);
+        sk::Schedule step = sk::schedule::layered_step(whole);
         step.insert(0, {Act::gather, 0, 0});
         CHECK(broken(step, whole).contains(StepRule::gather_where_sharded));
     }
     SUBCASE("a forgotten sum over replicas") {
         constexpr auto hybrid = described::transformer<sk::HybridShard<2>>(mesh);
-        sk::Schedule step = sk::layered_step(hybrid);
+        sk::Schedule step = sk::schedule::layered_step(hybrid);
         REQUIRE(said(step, hybrid).empty());
         step.erase(place(step, Act::all_reduce, 1));
         CHECK(broken(step, hybrid) == std::set{StepRule::reduced_before_read});
@@ -258,7 +262,7 @@ TEST_CASE("every rule finds the operation that breaks it, and names operation, g
     SUBCASE("the first rule is thrown") {
         bad.move(0, 1);
         CHECK(thrown_message<std::invalid_argument>([&] {
-                  sk::require_valid(bad, full);
+                  sk::schedule::require_valid(bad, full);
               }).find("schedule: operation 0 (use of 'embedding', microbatch 0) breaks gather_before_use") !=
               std::string::npos);
     }
@@ -269,48 +273,49 @@ TEST_CASE("bytes within a limit: every stretch above it is told once, with the b
     // The embedding's parameters and gradients lie one behind the other, the last of a backward pass.
     const std::size_t last = place(step, Act::zero, 0);
     const sk::ByteCount least(resting + 2 * table);
-    const auto found = sk::check(step, full, least - sk::ByteCount(1));
-    REQUIRE(found == std::vector{sk::Violation{StepRule::within_limit, last, 0, least, least - sk::ByteCount(1)}});
+    const auto found = sk::schedule::check(step, full, least - sk::ByteCount(1));
+    REQUIRE(found ==
+            std::vector{sk::schedule::Violation{StepRule::within_limit, last, 0, least, least - sk::ByteCount(1)}});
     CHECK(
-        sk::describe(found.front(), step, full) ==
+        sk::schedule::describe(found.front(), step, full) ==
         "operation " + std::to_string(last) +
             " (zero of 'embedding', microbatch 0) breaks within_limit of 'embedding': expected no more bytes of the "
             "library's buffers than the limit: " +
             std::to_string(resting + 2 * table) + " bytes held, limit " + std::to_string(resting + 2 * table - 1));
     CHECK(thrown_message<std::invalid_argument>([&] {
-              sk::require_valid(step, full, least - sk::ByteCount(1));
+              sk::schedule::require_valid(step, full, least - sk::ByteCount(1));
           }).find("schedule: operation " + std::to_string(last) + " (zero of") != std::string::npos);
-    CHECK_NOTHROW(sk::require_valid(step, full, least));
+    CHECK_NOTHROW(sk::schedule::require_valid(step, full, least));
     // A table's bytes of arena: of the second gather and what follows it nothing more is told while it lasts.
-    const auto twice = sk::check(step, full, sk::ByteCount(resting + table - 1));
+    const auto twice = sk::schedule::check(step, full, sk::ByteCount(resting + table - 1));
     REQUIRE(twice.size() == 2);
-    CHECK(twice[0] == sk::Violation{StepRule::within_limit, 0, 0, sk::ByteCount(resting + table),
-                                    sk::ByteCount(resting + table - 1)});
+    CHECK(twice[0] == sk::schedule::Violation{StepRule::within_limit, 0, 0, sk::ByteCount(resting + table),
+                                              sk::ByteCount(resting + table - 1)});
     CHECK(twice[1].operation == place(step, Act::gather, 0, 1));
     // What is held all the time is too much from the first operation on, also where nothing is leased.
-    CHECK(sk::check(step, full, sk::ByteCount(resting - 1)) ==
-          std::vector{sk::Violation{StepRule::within_limit, 0, 0, sk::ByteCount(resting + table),
-                                    sk::ByteCount(resting - 1)}});
+    CHECK(sk::schedule::check(step, full, sk::ByteCount(resting - 1)) ==
+          std::vector{sk::schedule::Violation{StepRule::within_limit, 0, 0, sk::ByteCount(resting + table),
+                                              sk::ByteCount(resting - 1)}});
     constexpr auto whole = described::transformer<sk::NoShard>(mesh);
-    const sk::Schedule leases_nothing = sk::layered_step(whole);
+    const sk::Schedule leases_nothing = sk::schedule::layered_step(whole);
     const sk::ByteCount all(4 * model + norm_bytes);
-    CHECK(sk::check(leases_nothing, whole, all).empty());
-    CHECK(sk::check(leases_nothing, whole, all - sk::ByteCount(1)) ==
-          std::vector{sk::Violation{StepRule::within_limit, 0, 0, all, all - sk::ByteCount(1)}});
+    CHECK(sk::schedule::check(leases_nothing, whole, all).empty());
+    CHECK(sk::schedule::check(leases_nothing, whole, all - sk::ByteCount(1)) ==
+          std::vector{sk::schedule::Violation{StepRule::within_limit, 0, 0, all, all - sk::ByteCount(1)}});
     // In the order of operations beside other rules.
     sk::Schedule broken_too = step;
     broken_too.erase(broken_too.size() - 1);
     broken_too.move(0, 1);
-    const auto both = sk::check(broken_too, full, least - sk::ByteCount(1));
+    const auto both = sk::schedule::check(broken_too, full, least - sk::ByteCount(1));
     CHECK(both.front().rule == StepRule::gather_before_use);
     CHECK(both.back().rule == StepRule::update_once);
-    CHECK(std::ranges::is_sorted(both, {}, &sk::Violation::operation));
-    CHECK(std::ranges::count(both, StepRule::within_limit, &sk::Violation::rule) == 1);
+    CHECK(std::ranges::is_sorted(both, {}, &sk::schedule::Violation::operation));
+    CHECK(std::ranges::count(both, StepRule::within_limit, &sk::schedule::Violation::rule) == 1);
 }
 
 TEST_CASE("a step begins as the one before it ends") {
     constexpr auto groups = described::transformer<sk::ShardOptimizer>(mesh);
-    const sk::Schedule behind = sk::gather_after_update(sk::layered_step(groups), groups);
+    const sk::Schedule behind = sk::schedule::gather_after_update(sk::schedule::layered_step(groups), groups);
     CHECK(said(behind, groups).empty());
     sk::Schedule lost = behind;
     lost.erase(lost.size() - 1);
@@ -319,43 +324,51 @@ TEST_CASE("a step begins as the one before it ends") {
 }
 
 TEST_CASE("seconds of a step by hand: gathers and reductions of one second") {
-    constexpr auto step = [] { return sk::layered_step(pair, {.norms = 0}); };
+    constexpr auto step = [] { return sk::schedule::layered_step(pair, {.norms = 0}); };
     // gather a 0-1, forward 1-2, gather b into the same memory 2-3, forward and backward 3-6, beside its reduction
     // 6-7 gather a, backward 7-9, reduction 9-10.
     static_assert(time(step()).seconds == 10);
     static_assert(time(step()).compute == 6);
     static_assert(time(step()).communication == 5);
     static_assert(time(step()).exposed() == 4);
-    static_assert(time(step()).ops[1] == sk::OpTime{1, 1});   // use a
-    static_assert(time(step()).ops[3] == sk::OpTime{2, 3});   // gather b
-    static_assert(time(step()).ops[8] == sk::OpTime{6, 7});   // reduce b
-    static_assert(time(step()).ops[12] == sk::OpTime{7, 9});  // close a, behind its backward pass
+    static_assert(time(step()).ops[1] == sk::schedule::OpTime{1, 1});   // use a
+    static_assert(time(step()).ops[3] == sk::schedule::OpTime{2, 3});   // gather b
+    static_assert(time(step()).ops[8] == sk::schedule::OpTime{6, 7});   // reduce b
+    static_assert(time(step()).ops[12] == sk::schedule::OpTime{7, 9});  // close a, behind its backward pass
     // b comes during a's forward pass, a again during b's: only the first gather and the last reduction are waited
     // for.
-    static_assert(time(sk::prefetch(step(), pair)).seconds == 8);
-    static_assert(time(sk::prefetch(step(), pair)).exposed() == 2);
+    static_assert(time(sk::schedule::prefetch(step(), pair)).seconds == 8);
+    static_assert(time(sk::schedule::prefetch(step(), pair)).exposed() == 2);
     // Nothing overlaps where a collective runs when it is called.
-    static_assert(time(sk::on_lanes(sk::prefetch(step(), pair), sk::CommunicationLanes::in_compute)).seconds == 11);
-    static_assert(time(sk::on_lanes(step(), sk::CommunicationLanes::in_compute)).exposed_share() == 1);
+    static_assert(time(sk::schedule::on_lanes(sk::schedule::prefetch(step(), pair),
+                                              sk::schedule::CommunicationLanes::in_compute))
+                      .seconds == 11);
+    static_assert(
+        time(sk::schedule::on_lanes(step(), sk::schedule::CommunicationLanes::in_compute)).exposed_share() == 1);
     // One lane: the second gather of a would wait for the reduction of b, were it not before it.
-    static_assert(time(sk::on_lanes(step(), sk::CommunicationLanes::one)).seconds == 11);
-    static_assert(time(sk::on_lanes(sk::prefetch(step(), pair), sk::CommunicationLanes::one)).seconds == 8);
-    CHECK_THROWS_AS(static_cast<void>(sk::simulate(step(), pair, two_ranks, {})), std::invalid_argument);
+    static_assert(time(sk::schedule::on_lanes(step(), sk::schedule::CommunicationLanes::one)).seconds == 11);
+    static_assert(
+        time(sk::schedule::on_lanes(sk::schedule::prefetch(step(), pair), sk::schedule::CommunicationLanes::one))
+            .seconds == 8);
+    CHECK_THROWS_AS(static_cast<void>(sk::schedule::simulate(step(), pair, two_ranks, {})), std::invalid_argument);
 }
 
 TEST_CASE("costs that no machine has are refused by name") {
-    const sk::Schedule step = sk::layered_step(pair);
-    const auto said_of = [&](const std::array<sk::GroupSeconds, 2>& seconds, const sk::LinkModel& link, double norm) {
+    const sk::Schedule step = sk::schedule::layered_step(pair);
+    const auto said_of = [&](const std::array<sk::schedule::GroupSeconds, 2>& seconds, const sk::LinkModel& link,
+                             double norm) {
         return thrown_message<std::invalid_argument>([&] {
-            static_cast<void>(sk::simulate(step, pair, two_ranks, {seconds, {sk::TimeModel::links(link)}, {}, norm}));
+            static_cast<void>(
+                sk::schedule::simulate(step, pair, two_ranks, {seconds, {sk::TimeModel::links(link)}, {}, norm}));
         });
     };
     constexpr double nan = std::numeric_limits<double>::quiet_NaN();
     constexpr double infinite = std::numeric_limits<double>::infinity();
     for (const double wrong : {-1.0, nan, infinite, -infinite}) {
         CAPTURE(wrong);
-        for (const sk::GroupSeconds& group :
-             {sk::GroupSeconds{wrong, 0, 0}, sk::GroupSeconds{0, wrong, 0}, sk::GroupSeconds{0, 0, wrong}}) {
+        for (const sk::schedule::GroupSeconds& group :
+             {sk::schedule::GroupSeconds{wrong, 0, 0}, sk::schedule::GroupSeconds{0, wrong, 0},
+              sk::schedule::GroupSeconds{0, 0, wrong}}) {
             CHECK(has(said_of({{{1, 2, 3}, group}}, {}, 0), " of group 1 takes "));
         }
         CHECK(has(said_of({}, {}, wrong), "simulate: the norm takes "));
@@ -366,14 +379,14 @@ TEST_CASE("costs that no machine has are refused by name") {
         CHECK(has(said_of({}, {0, wrong}, 0),
                   "B/s for all_gather, expected a finite latency >= 0 and a bandwidth > 0"));
     }
-    CHECK(sk::simulate(step, pair, two_ranks, {std::array<sk::GroupSeconds, 2>{}}).seconds == 0);
+    CHECK(sk::schedule::simulate(step, pair, two_ranks, {std::array<sk::schedule::GroupSeconds, 2>{}}).seconds == 0);
 }
 
 TEST_CASE("a simulated step is a trace with a track for each lane") {
     auto named = pair;
     named[0].path = "a \"quoted\"\n\\";
-    const sk::Schedule step = sk::layered_step(pair, {.norms = 0});
-    const std::string trace = sk::schedule_trace(step, named, time(step));
+    const sk::Schedule step = sk::schedule::layered_step(pair, {.norms = 0});
+    const std::string trace = sk::schedule::trace(step, named, time(step));
     CHECK(
         trace.starts_with("{\"traceEvents\": [\n"
                           R"({"name": "thread_name", "ph": "M", "pid": 0, "tid": 0, "args": {"name": "compute"}},)"
@@ -390,24 +403,28 @@ TEST_CASE("a simulated step is a trace with a track for each lane") {
         trace.find(R"({"name": "close of 'a \"quoted\"\u000a\\', microbatch 0", "ph": "X", "pid": 0, "tid": 0, )") !=
         std::string::npos);
     CHECK(trace.ends_with("}\n]}\n"));
-    CHECK_THROWS_AS(static_cast<void>(sk::schedule_trace(sk::Schedule{}, named, time(step))), std::invalid_argument);
+    CHECK_THROWS_AS(static_cast<void>(sk::schedule::trace(sk::Schedule{}, named, time(step))), std::invalid_argument);
 }
 
 TEST_CASE("two schedules differ by what was moved, added and left out") {
     const sk::Schedule before = plain();
     const auto some = std::array{full[0], full[1]};
-    CHECK(sk::diff(before, before, full).changes.empty());
+    CHECK(sk::schedule::diff(before, before, full).changes.empty());
     sk::Schedule after = before;
     after.move(3, 2);  // the gather of block 0 before the embedding's window closes
-    CHECK(sk::diff(before, after, full).changes == std::vector{sk::ScheduleChange{{Act::gather, 1, 0}, 3, 2}});
+    CHECK(sk::schedule::diff(before, after, full).changes ==
+          std::vector{sk::schedule::Change{{Act::gather, 1, 0}, 3, 2}});
     after.erase(place(after, Act::update, 4));
     after.insert(0, {Act::skip, 4, 0});
-    const sk::ScheduleDiff found = sk::diff(before, after, full);
+    const sk::schedule::Diff found = sk::schedule::diff(before, after, full);
     CHECK(found.changes ==
-          std::vector{sk::ScheduleChange{{Act::skip, 4, 0}, sk::ScheduleChange::none, 0},
-                      sk::ScheduleChange{{Act::gather, 1, 0}, 3, 3},
-                      sk::ScheduleChange{{Act::update, 4, 0}, before.size() - 1, sk::ScheduleChange::none}});
-    CHECK(sk::diff_table(sk::diff(sk::layered_step(some), sk::prefetch(sk::layered_step(some), some), some), some) ==
+          std::vector{sk::schedule::Change{{Act::skip, 4, 0}, sk::schedule::Change::none, 0},
+                      sk::schedule::Change{{Act::gather, 1, 0}, 3, 3},
+                      sk::schedule::Change{{Act::update, 4, 0}, before.size() - 1, sk::schedule::Change::none}});
+    CHECK(sk::schedule::diff_table(
+              sk::schedule::diff(sk::schedule::layered_step(some),
+                                 sk::schedule::prefetch(sk::schedule::layered_step(some), some), some),
+              some) ==
           "  moved        3 -> 2     gather of 'blocks.0', microbatch 0\n"
           "  moved        9 -> 5     gather of 'embedding', microbatch 0\n"
           "  arena 75.00 KiB -> 75.00 KiB\n");
@@ -416,8 +433,9 @@ TEST_CASE("two schedules differ by what was moved, added and left out") {
 TEST_CASE("buffers that exist at one time lie apart, and their addresses are the engine's") {
     for (const std::size_t microbatches : {1U, 3U}) {
         const auto check = [&](const auto& groups) {
-            const sk::Schedule step = sk::prefetch(
-                sk::reduce_last(sk::layered_step(groups, {.microbatches = microbatches}), groups), groups, 2);
+            const sk::Schedule step = sk::schedule::prefetch(
+                sk::schedule::reduce_last(sk::schedule::layered_step(groups, {.microbatches = microbatches}), groups),
+                groups, 2);
             const sk::detail::SlotPlan plan = sk::detail::plan_slots(step, groups);
             std::size_t most = 0;
             for (std::size_t i = 0; i < step.size(); ++i) {
@@ -484,7 +502,7 @@ TEST_CASE("a buffer waits for the latest one in its bytes that each lane gave ba
     for (const std::size_t microbatches : {1U, 3U}) {
         const auto check = [&](const auto& groups) {
             const sk::Schedule step =
-                sk::prefetch(sk::layered_step(groups, {.microbatches = microbatches}), groups, 2);
+                sk::schedule::prefetch(sk::schedule::layered_step(groups, {.microbatches = microbatches}), groups, 2);
             const sk::detail::SlotPlan plan = sk::detail::plan_slots(step, groups);
             for (const auto& slot : plan.slots) {
                 for (const std::size_t lane : {0U, 1U}) {
@@ -516,24 +534,25 @@ TEST_CASE("ten thousand operations are placed, kept gathered, limited, simulated
         std::vector<sk::GroupDescription> groups{full[0]};
         for (std::size_t l = 0; l < layers; ++l) { groups.push_back(full[1]); }
         groups.push_back(full[4]);
-        const sk::Schedule step = sk::layered_step(groups, {.microbatches = microbatches});
+        const sk::Schedule step = sk::schedule::layered_step(groups, {.microbatches = microbatches});
         REQUIRE(step.size() >= 10'000);
         const auto began = std::chrono::steady_clock::now();
-        CHECK(sk::arena_bytes(step, groups) == sk::ByteCount(2 * table));
+        CHECK(sk::schedule::arena_bytes(step, groups) == sk::ByteCount(2 * table));
         // The blocks that fit beside one block and its gradients stay, those with the shortest pause.
-        const sk::ByteCount limit = sk::peak(step, groups) + sk::ByteCount(20 * block);
-        const sk::Schedule kept = sk::keep_gathered(step, groups, limit);
-        CHECK(sk::peak(kept, groups) <= limit);
+        const sk::ByteCount limit = sk::schedule::peak(step, groups) + sk::ByteCount(20 * block);
+        const sk::Schedule kept = sk::schedule::keep_gathered(step, groups, limit);
+        CHECK(sk::schedule::peak(kept, groups) <= limit);
         const std::size_t fit = (2 * table + 20 * block) / block - 2;
         CHECK(step.size() - kept.size() >= fit * microbatches);
-        CHECK(sk::check(kept, groups).empty());
-        const sk::Schedule ahead = sk::prefetch(kept, groups, 4);
-        CHECK(sk::peak(ahead, groups) > limit);
-        CHECK(sk::peak(sk::memory_limit(ahead, groups, limit), groups) <= limit);
-        const std::vector<sk::GroupSeconds> seconds(groups.size(), {1, 2, 0.1});
-        const sk::StepCosts costs{seconds, {sk::TimeModel::links({0, 1e5})}};
-        CHECK(sk::simulate(kept, groups, mesh, costs).exposed() <= sk::simulate(step, groups, mesh, costs).exposed());
-        const sk::ScheduleDiff changed = sk::diff(step, kept, groups);
+        CHECK(sk::schedule::check(kept, groups).empty());
+        const sk::Schedule ahead = sk::schedule::prefetch(kept, groups, 4);
+        CHECK(sk::schedule::peak(ahead, groups) > limit);
+        CHECK(sk::schedule::peak(sk::schedule::memory_limit(ahead, groups, limit), groups) <= limit);
+        const std::vector<sk::schedule::GroupSeconds> seconds(groups.size(), {1, 2, 0.1});
+        const sk::schedule::StepCosts costs{seconds, {sk::TimeModel::links({0, 1e5})}};
+        CHECK(sk::schedule::simulate(kept, groups, mesh, costs).exposed() <=
+              sk::schedule::simulate(step, groups, mesh, costs).exposed());
+        const sk::schedule::Diff changed = sk::schedule::diff(step, kept, groups);
         CHECK(changed.changes.size() >= step.size() - kept.size());
         if (microbatches == 1) { CHECK(changed.changes.size() == step.size() - kept.size()); }
         // 0.5 s on one processor.
@@ -549,15 +568,15 @@ TEST_CASE("simulate: updates of offloaded groups wait for the link to the host's
         return std::array{sk::describe_group<Weight, sk::FullShard>("layers.0", {}, mesh, options),
                           sk::describe_group<Weight, sk::FullShard>("layers.1", {}, mesh, options)};
     };
-    const std::array<sk::GroupSeconds, 2> seconds{{{1, 2, 3}, {1, 2, 3}}};
-    sk::StepCosts costs{.groups = seconds};
+    const std::array<sk::schedule::GroupSeconds, 2> seconds{{{1, 2, 3}, {1, 2, 3}}};
+    sk::schedule::StepCosts costs{.groups = seconds};
     costs.links.host = {0, 1024};
     const auto times = [&](sk::Offload offload) {
         const auto groups = groups_with(offload);
-        return sk::simulate(sk::layered_step(groups), groups, mesh, costs);
+        return sk::schedule::simulate(sk::schedule::layered_step(groups), groups, mesh, costs);
     };
-    const sk::StepTimes none = times(sk::Offload::none);
-    const sk::StepTimes states = times(sk::Offload::states);
+    const sk::schedule::StepTimes none = times(sk::Offload::none);
+    const sk::schedule::StepTimes states = times(sk::Offload::states);
     // Each rank's two fp32 states of 1,024 elements are a piece: 8 s to the device and 8 s back, for each group.
     CHECK(none.seconds == 2 * (1 + 2 + 3));
     CHECK(states.seconds == none.seconds + 2 * (8 + 8));

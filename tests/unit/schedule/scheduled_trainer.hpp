@@ -61,25 +61,26 @@ using Groups = std::span<const sk::GroupDescription>;
 /// What a trainer's steps are to follow, made of what was recorded.
 using Improve = sk::Schedule (*)(const sk::Schedule&, Groups);
 inline sk::Schedule gathers_ahead(const sk::Schedule& s, Groups g) {
-    return sk::gather_after_update(sk::prefetch(s, g, 1), g);
+    return sk::schedule::gather_after_update(sk::schedule::prefetch(s, g, 1), g);
 }
 inline sk::Schedule some_stay_gathered(const sk::Schedule& s, Groups g) {
-    return sk::prefetch(sk::keep_gathered(s, g, sk::peak(s, g) + sk::ByteCount(2000)), g, 2);
+    return sk::schedule::prefetch(sk::schedule::keep_gathered(s, g, sk::schedule::peak(s, g) + sk::ByteCount(2000)),
+                                  g, 2);
 }
 inline sk::Schedule all_overlaps(const sk::Schedule& s, Groups g) {
-    const std::vector<sk::GroupSeconds> seconds(g.size());
-    const sk::StepCosts nothing{seconds, {sk::TimeModel::links({0, 1e30})}};
+    const std::vector<sk::schedule::GroupSeconds> seconds(g.size());
+    const sk::schedule::StepCosts nothing{seconds, {sk::TimeModel::links({0, 1e30})}};
     const auto mesh = sk::DeviceMesh<8>{}.grid();  // any that the groups fit: communication takes no time
-    const sk::Schedule overlapped = sk::overlap_reductions(sk::prefetch(s, g, 1), g);
-    return sk::gather_after_update(sk::gather_after_zero(overlapped, g, mesh, nothing), g);
+    const sk::Schedule overlapped = sk::schedule::overlap_reductions(sk::schedule::prefetch(s, g, 1), g);
+    return sk::schedule::gather_after_update(sk::schedule::gather_after_zero(overlapped, g, mesh, nothing), g);
 }
 
 /// Makes the trainer's first step, and lets the others follow what `improve` makes of it.
 template <class Trainer>
 [[nodiscard]] auto follow_first_step(Trainer& trainer, Improve improve) {
     const auto groups = sk::describe_groups(trainer.model());
-    const sk::Schedule recorded = sk::record(trainer.model(), [&] { trainer.step(0); });
-    return sk::follow(trainer.model(), improve(recorded, groups));
+    const sk::Schedule recorded = sk::schedule::record(trainer.model(), [&] { trainer.step(0); });
+    return sk::schedule::follow(trainer.model(), improve(recorded, groups));
 }
 
 template <class Engine, class Precision>

@@ -53,14 +53,14 @@ constexpr auto released(sk::GradientRelease release = sk::GradientRelease::at_up
     }
     return groups;
 }
-constexpr sk::LayeredStep no_norm{.norms = 0};
+constexpr sk::schedule::LayeredStep no_norm{.norms = 0};
 /// The arena of a step whose updates are at its end, and of one whose updates are in its backward pass.
 template <class Policy, class Precision>
 constexpr std::array<std::uint64_t, 2> arenas() {
     const auto groups = released<Policy, Precision>();
-    const sk::Schedule step = sk::layered_step(groups, no_norm);
-    const sk::Schedule early = sk::update_in_backward(step, groups);
-    return {sk::arena_bytes(step, groups).value, sk::arena_bytes(early, groups).value};
+    const sk::Schedule step = sk::schedule::layered_step(groups, no_norm);
+    const sk::Schedule early = sk::schedule::update_in_backward(step, groups);
+    return {sk::schedule::arena_bytes(step, groups).value, sk::schedule::arena_bytes(early, groups).value};
 }
 
 // In place, a group's gradients are its sums, which its update releases. Only one group's are left of four.
@@ -73,14 +73,15 @@ static_assert(arenas<sk::ShardGradOp, Mixed>() ==
 // While a group is reduced there are no gathered parameters; before, there are those of two groups' windows.
 static_assert(arenas<sk::FullShard, sk::Precision<float>>()[1] == 2 * full * 4);
 constexpr auto released_groups = released<sk::ShardOptimizer, sk::Precision<float>>();
-static_assert(sk::check(sk::update_in_backward(sk::layered_step(released_groups, no_norm), released_groups),
-                        released_groups)
+static_assert(sk::schedule::check(sk::schedule::update_in_backward(
+                                      sk::schedule::layered_step(released_groups, no_norm), released_groups),
+                                  released_groups)
                   .empty());
 
 /// The rules that a step of the released groups breaks, by name.
 std::string broken(const sk::Schedule& step) {
     std::string said;
-    for (const sk::Violation& violation : sk::check(step, released_groups)) {
+    for (const sk::schedule::Violation& violation : sk::schedule::check(step, released_groups)) {
         said += std::string(sk::name(violation.rule)) + ' ';
     }
     return said;
@@ -116,21 +117,22 @@ TEST_CASE("a recorded step in backward is the pass of the plain one, and the dry
                 }
                 optimizer.step(std::move(accumulation));
             };
-            const sk::Schedule recorded = sk::record(model, step);
+            const sk::Schedule recorded = sk::schedule::record(model, step);
             const auto groups = sk::describe_groups(model);
-            CHECK(recorded == sk::update_in_backward(sk::layered_step(groups, no_norm), groups));
-            sk::DryStep dry(groups);
+            CHECK(recorded == sk::schedule::update_in_backward(sk::schedule::layered_step(groups, no_norm), groups));
+            sk::schedule::DryStep dry(groups);
             dry.step_in_backward().unshard(0).reshard(0).unshard(1).reshard(1);
             for (const std::size_t l : {2U, 1U, 0U}) { dry.unshard(l).gradients(l).reshard(l).add(l); }
             CHECK(dry.reduce().step().schedule() == recorded);
-            CHECK(sk::check(recorded, groups).empty());
+            CHECK(sk::schedule::check(recorded, groups).empty());
             // One group's buffers, as the groups take turns in them.
             const sk::MemoryPlan plain = sk::plan_memory(groups, {.in_flight = 1, .norms_per_step = 0});
-            CHECK(sk::plan(recorded, groups, rank.grid()).memory.arena <=
+            CHECK(sk::schedule::plan(recorded, groups, rank.grid()).memory.arena <=
                   plain.gather_buffers * 2 + plain.gradient_buffers);
-            CHECK(has(thrown_message<sk::UsageError>([&] { static_cast<void>(sk::follow(model, recorded)); }),
-                      "'layers.0': follow of a group with GradientRelease::at_update, expected never: a step that "
-                      "follows a schedule makes its updates together"));
+            CHECK(
+                has(thrown_message<sk::UsageError>([&] { static_cast<void>(sk::schedule::follow(model, recorded)); }),
+                    "'layers.0': follow of a group with GradientRelease::at_update, expected never: a step that "
+                    "follows a schedule makes its updates together"));
             CHECK(optimizer.steps(layers[0]) == 1);
         });
     }
@@ -139,11 +141,11 @@ TEST_CASE("a recorded step in backward is the pass of the plain one, and the dry
 TEST_CASE("a step that needs all gradients at once is not released") {
     const auto refused = [](const sk::Schedule& step) {
         return thrown_message<std::invalid_argument>(
-            [&] { static_cast<void>(sk::update_in_backward(step, released_groups)); });
+            [&] { static_cast<void>(sk::schedule::update_in_backward(step, released_groups)); });
     };
-    CHECK(has(refused(sk::layered_step(released_groups)),
+    CHECK(has(refused(sk::schedule::layered_step(released_groups)),
               ", norm, needs the gradients of all groups before the first update, expected a step without"));
-    sk::DryStep matrices(released_groups);
+    sk::schedule::DryStep matrices(released_groups);
     matrices.add_zero(0).matrices(1).update(0);
     CHECK(has(refused(matrices.schedule()), ", direct, needs the gradients of all groups before the first update"));
 }
@@ -151,7 +153,7 @@ TEST_CASE("a step that needs all gradients at once is not released") {
 TEST_CASE("what a step in backward must not do is found by the check") {
     using enum sk::Act;
     const auto step = [] {
-        sk::DryStep made(released_groups);
+        sk::schedule::DryStep made(released_groups);
         made.step_in_backward();
         for (const std::size_t g : {3U, 2U, 1U, 0U}) { made.unshard(g).gradients(g).reshard(g).add(g); }
         return made;
@@ -166,7 +168,7 @@ TEST_CASE("what a step in backward must not do is found by the check") {
     while (early[at].act != update) { ++at; }
     early.move(at, at - 1);
     CHECK(has(broken(early), "reduced_before_read "));
-    sk::DryStep one(released_groups);
+    sk::schedule::DryStep one(released_groups);
     one.add_zero(0).skip(1).skip(2).add_zero(3).update(0);
     CHECK(broken(one.schedule()) == "update_once ");
 }
@@ -174,27 +176,28 @@ TEST_CASE("what a step in backward must not do is found by the check") {
 TEST_CASE("an update in backward waits for its reduction, and the next group's gradients for the update") {
     const auto groups = released<sk::ShardOptimizer, sk::Precision<float>>();
     constexpr auto mesh = sk::DeviceMesh<2>{}.grid();
-    const std::vector<sk::GroupSeconds> seconds(4, sk::GroupSeconds{0, 4, 1});
+    const std::vector<sk::schedule::GroupSeconds> seconds(4, sk::schedule::GroupSeconds{0, 4, 1});
     const auto of = [&](const sk::Schedule& step) {
         // A reduce-scatter, or a gather, of one second.
-        return sk::simulate(step, groups, mesh, {seconds, {sk::TimeModel::links({0, full * 4 / 2})}});
+        return sk::schedule::simulate(step, groups, mesh, {seconds, {sk::TimeModel::links({0, full * 4 / 2})}});
     };
-    const sk::Schedule plain = sk::layered_step(groups, no_norm);
-    const sk::StepTimes early = of(sk::update_in_backward(plain, groups));
+    const sk::Schedule plain = sk::schedule::layered_step(groups, no_norm);
+    const sk::schedule::StepTimes early = of(sk::schedule::update_in_backward(plain, groups));
     CHECK(early.compute == 4 * (4 + 1));
     // Each reduction lies between a backward pass and its update.
     CHECK(early.exposed() >= 4);
     // Moved behind the next backward pass, all but the last are hidden, and two groups' gradients exist at once.
-    const sk::Schedule overlapped = sk::update_in_backward(sk::overlap_reductions(plain, groups), groups);
-    CHECK(sk::check(overlapped, groups).empty());
+    const sk::Schedule overlapped =
+        sk::schedule::update_in_backward(sk::schedule::overlap_reductions(plain, groups), groups);
+    CHECK(sk::schedule::check(overlapped, groups).empty());
     CHECK(of(overlapped).seconds <= early.seconds);
-    CHECK(sk::arena_bytes(overlapped, groups) == sk::ByteCount(2 * full * 4));
+    CHECK(sk::schedule::arena_bytes(overlapped, groups) == sk::ByteCount(2 * full * 4));
     // Nothing is left to undo: the pass has released what it could.
-    const sk::Schedule least = sk::update_in_backward(plain, groups);
+    const sk::Schedule least = sk::schedule::update_in_backward(plain, groups);
     CHECK(has(thrown_message<std::invalid_argument>(
-                  [&] { static_cast<void>(sk::memory_limit(least, groups, sk::ByteCount(1))); }),
+                  [&] { static_cast<void>(sk::schedule::memory_limit(least, groups, sk::ByteCount(1))); }),
               "which the step needs without any prefetching"));
-    CHECK(sk::memory_limit(least, groups, sk::peak(least, groups)) == least);
+    CHECK(sk::schedule::memory_limit(least, groups, sk::schedule::peak(least, groups)) == least);
 }
 
 }  // namespace update_in_backward_test

@@ -47,8 +47,9 @@ inline bool is_right(const sk::DynamicPolicy& policy, What what) {
             accumulation.add(std::move(gradients));
             optimizer.step(sk::reduce(std::move(accumulation), sk::mean));
         };
-        const sk::Schedule recorded = sk::record(model, step);
-        const auto following = sk::follow(model, sk::gather_after_update(recorded, sk::describe_groups(model)));
+        const sk::Schedule recorded = sk::schedule::record(model, step);
+        const auto following =
+            sk::schedule::follow(model, sk::schedule::gather_after_update(recorded, sk::describe_groups(model)));
         step();  // to -2 everywhere, of which a rank has the other's half once it is gathered
         if (what != What::list && rank.rank() == 1) { read.wait(false); }
         const auto see = [&](const double* values, std::size_t count, double expected) {

@@ -147,7 +147,7 @@ void check_writes(std::size_t ranks, const sk::DynamicPolicy& policy) {
         Layer<Code> layer(rank, "layer", coded_training::tensors(), {policy});
         sk::Model model{layer};
         sk::AdamW optimizer{model, {.learning_rate = 0.5}};
-        sk::CheckpointState state(model, optimizer);
+        sk::checkpoint::State state(model, optimizer);
         const auto check = [&](const char* behind) {
             CAPTURE(std::string(behind));
             check_window<Code>(layer, masters_of<Code>(layer));
@@ -174,13 +174,13 @@ void check_writes(std::size_t ranks, const sk::DynamicPolicy& policy) {
             for (float& value : run.values) { value = 3 * value - 1; }
         });
         check("update_shards");
-        sk::save(rank, folder.path(), 1, state);
+        sk::checkpoint::save(rank, folder.path(), 1, state);
         const auto saved = masters_of<Code>(layer);
         std::vector<float> shown(67 * 13);
         layer.read_full("weight", shown);
         train_one<Code>(model, layer, optimizer);
         CHECK(masters_of<Code>(layer) != saved);
-        sk::load(rank, sk::latest(rank, folder.path())->path, state);
+        sk::checkpoint::load(rank, sk::checkpoint::latest(rank, folder.path())->path, state);
         CHECK(masters_of<Code>(layer) == saved);
         check("the load of a checkpoint");
         // Behind a step whose codes no window has gathered.
@@ -201,9 +201,9 @@ void check_writes(std::size_t ranks, const sk::DynamicPolicy& policy) {
         train_one<Code>(model, layer, optimizer);
         train_one<Code>(model, layer, optimizer);
         check("two steps");
-        sk::load(rank, sk::latest(rank, folder.path())->path, state);
+        sk::checkpoint::load(rank, sk::checkpoint::latest(rank, folder.path())->path, state);
         train_one<Code>(model, layer, optimizer);
-        sk::load(rank, sk::latest(rank, folder.path())->path, state);
+        sk::checkpoint::load(rank, sk::checkpoint::latest(rank, folder.path())->path, state);
         check("the load of a checkpoint behind a step");
         std::vector<float> again(67 * 13);
         layer.read_full("weight", again);
@@ -406,9 +406,9 @@ TEST_CASE("a simulation counts the pass that an update leaves once, whatever is 
         "layer", coded_training::tensors(), sk::DeviceMesh<2>{}.grid());
     const auto seconds = [](const sk::GroupDescription& of) {
         const std::array groups{of};
-        const std::array work{sk::GroupSeconds{}};
-        return sk::simulate(sk::layered_step(groups), groups, sk::DeviceMesh<2>{}.grid(),
-                            {.groups = work, .coding = 0.5})
+        const std::array work{sk::schedule::GroupSeconds{}};
+        return sk::schedule::simulate(sk::schedule::layered_step(groups), groups, sk::DeviceMesh<2>{}.grid(),
+                                      {.groups = work, .coding = 0.5})
             .communication;
     };
     CHECK(seconds(group) == 0);
@@ -447,10 +447,10 @@ TEST_CASE("a step of codes follows a schedule, whose gathers make the codes, wit
                     optimizer.step(std::move(accumulation));
                 };
                 const auto groups = sk::describe_groups(model);
-                const sk::Schedule schedule = sk::record(model, whole);
-                CHECK(sk::check(schedule, groups).empty());
+                const sk::Schedule schedule = sk::schedule::record(model, whole);
+                CHECK(sk::schedule::check(schedule, groups).empty());
                 {
-                    const auto following = sk::follow(model, sk::prefetch(schedule, groups, 1));
+                    const auto following = sk::schedule::follow(model, sk::schedule::prefetch(schedule, groups, 1));
                     whole();
                     whole();
                 }
@@ -471,22 +471,22 @@ TEST_CASE("a checkpoint holds the masters: it loads on another mesh, and as anot
         Layer<sk::e4m3> layer(rank, "layer", coded_training::tensors(), {sk::DynamicPolicy(sk::FullShard{})});
         layer.initialize([](auto, auto, auto i) { return coded_training::initial(i); });
         sk::Model model{layer};
-        sk::save(rank, folder.path(), 1, sk::CheckpointState(model));
+        sk::checkpoint::save(rank, folder.path(), 1, sk::checkpoint::State(model));
         std::vector<float> own(67 * 13);
         layer.read_full("weight", own);
         if (rank.rank() == 0) { expected = own; }
     });
     sk::threads::run(Mesh(2, 1, 1), [&](auto& rank) {
-        const std::string path = sk::latest(rank, folder.path())->path;
+        const std::string path = sk::checkpoint::latest(rank, folder.path())->path;
         Layer<sk::e4m3> layer(rank, "layer", coded_training::tensors(), {sk::DynamicPolicy(sk::ShardOptimizer{})});
         sk::Model model{layer};
-        sk::load(rank, path, sk::CheckpointState(model));
+        sk::checkpoint::load(rank, path, sk::checkpoint::State(model));
         std::vector<float> values(67 * 13);
         layer.read_full("weight", values);
         CHECK(values == expected);
         sk::Sharded<List, sk::FullShard, Engine> full{rank, "layer", coded_training::tensors()};
         sk::Model of_fp32{full};
-        sk::load(rank, path, sk::CheckpointState(of_fp32));
+        sk::checkpoint::load(rank, path, sk::checkpoint::State(of_fp32));
         full.read_full("weight", values);
         for (std::size_t i = 0; i < values.size(); ++i) {
             CHECK(values[i] == static_cast<float>(coded_training::initial(i)));

@@ -111,11 +111,12 @@ std::vector<double> train(std::size_t ranks, const sk::DynamicPolicy& policy, st
                 }
                 optimizer.step(std::move(accumulation), {.divisor = sk::mean, .max_norm = 3});
             };
-            std::optional<sk::Following<sk::threads::Engine>> following;
+            std::optional<sk::schedule::Following<sk::threads::Engine>> following;
             step(0);
             if (scheduled) {
-                const sk::Schedule recorded = sk::record(model, [&] { step(1); });
-                following.emplace(sk::follow(model, sk::overlap_reductions(recorded, sk::describe_groups(model))));
+                const sk::Schedule recorded = sk::schedule::record(model, [&] { step(1); });
+                following.emplace(sk::schedule::follow(
+                    model, sk::schedule::overlap_reductions(recorded, sk::describe_groups(model))));
             } else {
                 step(1);
             }
@@ -321,11 +322,11 @@ TEST_CASE("a plan counts what is zeroed, and a simulation its time") {
     CHECK(sk::plan(zeroed, mesh, {.microbatches = 3}).zeroed ==
           sk::ByteCount(((3 + 1) * 64 * 65 + 64) * std::uint64_t{4}));
     CHECK(sk::plan(zeroed, mesh).memory == sk::plan(groups, mesh).memory);
-    const auto step = sk::layered_step(groups, {.microbatches = 3});
-    CHECK(sk::plan(step, groups, mesh).zeroed == sk::ByteCount((3 + 1 + 1) * 64 * 4));
-    const std::vector<sk::GroupSeconds> none(groups.size());
+    const auto step = sk::schedule::layered_step(groups, {.microbatches = 3});
+    CHECK(sk::schedule::plan(step, groups, mesh).zeroed == sk::ByteCount((3 + 1 + 1) * 64 * 4));
+    const std::vector<sk::schedule::GroupSeconds> none(groups.size());
     const auto seconds = [&](std::span<const sk::GroupDescription> of) {
-        return sk::simulate(step, of, mesh, {.groups = none, .zeroing = 0.25}).compute;
+        return sk::schedule::simulate(step, of, mesh, {.groups = none, .zeroing = 0.25}).compute;
     };
     CHECK(seconds(groups) == (3 + 1 + 1) * 64);
     CHECK(seconds(zeroed) == (3 + 1) * 64 * 65 + 64);

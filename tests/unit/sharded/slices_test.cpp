@@ -137,12 +137,12 @@ Trained train(std::size_t ranks, const sk::DynamicPolicy& policy, Led led = Led:
         using Layer = sk::Sharded<Group, sk::DynamicPolicy, sk::EngineOf<decltype(rank)>, Precision>;
         Layer layer(rank, "layer", {}, typename Layer::Options{policy});
         sk::Model model{layer};
-        std::optional<sk::Following<sk::EngineOf<decltype(rank)>>> following;
+        std::optional<sk::schedule::Following<sk::EngineOf<decltype(rank)>>> following;
         if (led == Led::yes) {
             const auto groups = sk::describe_groups(model);
             const sk::Schedule step =
-                sk::layered_step(groups, {.microbatches = sk::slice_order(model).microbatches()});
-            following.emplace(sk::follow(model, sk::prefetch(step, groups, 1)));
+                sk::schedule::layered_step(groups, {.microbatches = sk::slice_order(model).microbatches()});
+            following.emplace(sk::schedule::follow(model, sk::schedule::prefetch(step, groups, 1)));
         }
         sk::AdamW optimizer{model, {.learning_rate = 0.125}};
         for (std::size_t step = 0; step < steps; ++step) {
@@ -308,18 +308,18 @@ TEST_CASE("slices: a step that has lost one is given no more of them than there 
 TEST_CASE("slices: a schedule that reduces two of them together, or not all, is refused") {
     const std::array groups{sk::describe_group<Group, sk::TreeSums<sk::FullShard>, Plain>(
         "layer", {}, sk::DeviceMesh<2>{}.grid(), sk::TreeSums<sk::FullShard>{sk::Slices{4}})};
-    const sk::Schedule step = sk::layered_step(groups, {.microbatches = 2});
-    CHECK(sk::check(step, groups).empty());
+    const sk::Schedule step = sk::schedule::layered_step(groups, {.microbatches = 2});
+    CHECK(sk::schedule::check(step, groups).empty());
     const auto broken = [&](const sk::Schedule& schedule) {
-        for (const sk::Violation& each : sk::check(schedule, groups)) {
+        for (const sk::schedule::Violation& each : sk::schedule::check(schedule, groups)) {
             if (each.rule == sk::StepRule::slices_one_by_one) { return true; }
         }
         return false;
     };
-    CHECK(broken(sk::layered_step(groups, {.microbatches = 1})));
-    CHECK(broken(sk::layered_step(groups, {.microbatches = 4})));
+    CHECK(broken(sk::schedule::layered_step(groups, {.microbatches = 1})));
+    CHECK(broken(sk::schedule::layered_step(groups, {.microbatches = 4})));
     sk::Schedule together;
-    for (const sk::Op& op : step.ops()) {
+    for (const sk::schedule::Op& op : step.ops()) {
         if (op.act != sk::Act::reduce || op.microbatch == 1) { together.add(op); }
     }
     CHECK(broken(together));

@@ -376,11 +376,11 @@ void check_scheduled(std::size_t world, Policy policy, const std::vector<std::si
                 optimizer.step(std::move(reduced), sk::clip(norm, 1));
             };
             const std::vector<sk::GroupDescription> groups = sk::describe_groups(model);
-            const sk::Schedule schedule = improve(sk::record(model, step), groups);
-            auto following = sk::follow(model, schedule);
+            const sk::Schedule schedule = improve(sk::schedule::record(model, step), groups);
+            auto following = sk::schedule::follow(model, schedule);
             // The norm's doubles and the tables of launches are below the ledger's 4 KiB.
             const std::size_t norm = (71 + 2 * sk::detail::norm_slots) * sizeof(double);
-            const std::size_t expected = sk::peak(schedule, groups).value - norm;
+            const std::size_t expected = sk::schedule::peak(schedule, groups).value - norm;
             step();
             CHECK(steady::account.large_buffer_bytes - at_start == expected);
             const std::size_t allocations = steady::account.allocations;
@@ -417,8 +417,9 @@ TEST_CASE(
     "nothing") {
     const auto plain = [](const sk::Schedule& s, const auto&) { return s; };
     const auto better = [](const sk::Schedule& s, const auto& groups) {
-        const sk::Schedule kept = sk::keep_gathered(sk::reduce_last(s, groups), groups, sk::ByteCount(1U << 20U));
-        return sk::gather_after_update(sk::prefetch(kept, groups, 2), groups);
+        const sk::Schedule kept =
+            sk::schedule::keep_gathered(sk::schedule::reduce_last(s, groups), groups, sk::ByteCount(1U << 20U));
+        return sk::schedule::gather_after_update(sk::schedule::prefetch(kept, groups, 2), groups);
     };
     using Mixed = sk::Precision<sk::bf16, sk::bf16, float, double>;
     for (const std::vector<std::size_t>& rows : models) {
@@ -439,7 +440,8 @@ TEST_CASE(
 
 TEST_CASE("a scheduled step whose collectives run beside the computation allocates nothing, on any thread") {
     const auto overlapped = [](const sk::Schedule& s, const auto& groups) {
-        return sk::gather_after_update(sk::overlap_reductions(sk::prefetch(s, groups, 1), groups), groups);
+        return sk::schedule::gather_after_update(
+            sk::schedule::overlap_reductions(sk::schedule::prefetch(s, groups, 1), groups), groups);
     };
     using Mixed = sk::Precision<sk::bf16, sk::bf16, float, double>;
     const sk::threads::LaunchOptions& launch = rank_checks::on_threads;

@@ -144,7 +144,7 @@ struct Recorded {
     Model model;
     decltype(model.groups()) groups = model.groups();
     sk::SGD<Engine> optimizer{groups, {.learning_rate = 0.5}};
-    sk::Schedule schedule = sk::record(groups, [&] { step(); });
+    sk::Schedule schedule = sk::schedule::record(groups, [&] { step(); });
 
     explicit Recorded(Pace compute = Pace::lazy, Pace communication = Pace::lazy)
         : rank(compute, communication), model(rank) {}
@@ -167,7 +167,8 @@ inline std::string group_ends(std::size_t stream) {
 inline std::string schedule_begins_and_ends() {
     Recorded trainer;
     freed.count();
-    std::optional following(sk::follow(trainer.groups, sk::prefetch(trainer.schedule, trainer.described(), 1)));
+    std::optional following(
+        sk::schedule::follow(trainer.groups, sk::schedule::prefetch(trainer.schedule, trainer.described(), 1)));
     if (const std::string wrong = freed.wrong(2); !wrong.empty()) { return "slots: " + wrong; }
     trainer.step();
     freed.count();
@@ -178,7 +179,7 @@ inline std::string schedule_begins_and_ends() {
 
 inline std::string measured_step_is_over() {
     Recorded trainer;
-    auto following = sk::follow(trainer.groups, trainer.schedule);
+    auto following = sk::schedule::follow(trainer.groups, trainer.schedule);
     following.measure();
     trainer.step();
     return following.measured().communication > 0 ? "" : "its collectives have not run";
@@ -189,7 +190,7 @@ inline std::string schedule_is_chosen() {
     Recorded trainer(Pace::eager);
     auto& model = trainer.model;
     const auto& groups = trainer.groups;
-    const sk::Schedule gathers = sk::prefetch(trainer.schedule, trainer.described(), 3);
+    const sk::Schedule gathers = sk::schedule::prefetch(trainer.schedule, trainer.described(), 3);
     const auto gradients_first = [&](std::vector<float>* seen) {
         sk::Accumulation accumulation{groups};
         auto gradients = accumulation.gradients(model.layers[0]);
@@ -200,8 +201,9 @@ inline std::string schedule_is_chosen() {
         for (const std::size_t l : {1U, 2U}) { accumulation.add_zero(model.layers[l]); }
         trainer.optimizer.step(sk::reduce(std::move(accumulation), sk::sum));
     };
-    const std::array<sk::Schedule, 2> schedules{gathers, sk::record(groups, [&] { gradients_first(nullptr); })};
-    auto following = sk::follow(groups, std::span<const sk::Schedule>(schedules));
+    const std::array<sk::Schedule, 2> schedules{gathers,
+                                                sk::schedule::record(groups, [&] { gradients_first(nullptr); })};
+    auto following = sk::schedule::follow(groups, std::span<const sk::Schedule>(schedules));
     { const sk::Accumulation given_up{groups}; }
     following.choose(1);
     std::vector<float> seen;
@@ -215,7 +217,7 @@ inline std::string step_is_given_up() {
     auto& rank = trainer.rank;
     auto& model = trainer.model;
     const auto& groups = trainer.groups;
-    const auto following = sk::follow(groups, trainer.schedule);
+    const auto following = sk::schedule::follow(groups, trainer.schedule);
     rank.synchronize();
     std::vector<float> seen;
     {

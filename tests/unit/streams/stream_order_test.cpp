@@ -133,15 +133,16 @@ Outcome train(Pace compute, Pace communication, Pace reduction, std::size_t micr
         }
         optimizer.step(std::move(reduced));
     };
-    std::optional<sk::Following<lazy::Engine>> following;
+    std::optional<sk::schedule::Following<lazy::Engine>> following;
     for (std::size_t s = 0; s < steps; ++s) {
         if (s == 0 && prefetched) {
-            const sk::Schedule recorded = sk::record(groups, step);
+            const sk::Schedule recorded = sk::schedule::record(groups, step);
             const auto described = sk::describe_groups(groups);
-            const sk::Schedule kept = sk::keep_gathered(recorded, described, sk::peak(recorded, described, 0));
-            const sk::Schedule ahead = sk::prefetch(kept, described, *prefetched);
-            const sk::Schedule beside = overlaps ? sk::overlap_reductions(ahead, described) : ahead;
-            following.emplace(sk::follow(groups, sk::gather_after_update(beside, described)));
+            const sk::Schedule kept =
+                sk::schedule::keep_gathered(recorded, described, sk::schedule::peak(recorded, described, 0));
+            const sk::Schedule ahead = sk::schedule::prefetch(kept, described, *prefetched);
+            const sk::Schedule beside = overlaps ? sk::schedule::overlap_reductions(ahead, described) : ahead;
+            following.emplace(sk::schedule::follow(groups, sk::schedule::gather_after_update(beside, described)));
         } else {
             step();
         }

@@ -60,17 +60,17 @@ struct Training {
     Layer layer;
     sk::Model<Engine> groups{layer};
     sk::AdamW<Engine> optimizer;
-    sk::CheckpointState<Engine> state;
+    sk::checkpoint::State<Engine> state;
 };
 
 /// The large parameter as two tensors, each read into memory that has the other one's elements already.
-sk::StoredAs in_two(std::string_view path, const sk::ParameterRecord& parameter) {
-    if (parameter.name != Large::name) { return sk::stored_by_path(path, parameter); }
-    return sk::stored_rows({{"first", 300'000}, {"second", 260'001}}, parameter.shape);
+sk::checkpoint::StoredAs in_two(std::string_view path, const sk::ParameterRecord& parameter) {
+    if (parameter.name != Large::name) { return sk::checkpoint::stored_by_path(path, parameter); }
+    return sk::checkpoint::stored_rows({{"first", 300'000}, {"second", 260'001}}, parameter.shape);
 }
 
 /// A state whose every element is another.
-void save_on_host(const std::string& folder, const sk::TensorNames& names) {
+void save_on_host(const std::string& folder, const sk::checkpoint::TensorNames& names) {
     sk::threads::run(Mesh(1, 1), [&](auto& rank) {
         Training<sk::threads::Engine> training(rank, sk::DynamicPolicy(sk::NoShard{}));
         training.layer.initialize([](std::string_view, std::string_view name, std::uint64_t i) {
@@ -84,7 +84,7 @@ void save_on_host(const std::string& folder, const sk::TensorNames& names) {
         }
         accumulation.add(std::move(gradients));
         training.optimizer.step(sk::reduce(std::move(accumulation), sk::mean));
-        sk::save(rank, folder, 3, training.state, {.names = names});
+        sk::checkpoint::save(rank, folder, 3, training.state, {.names = names});
     });
 }
 
@@ -92,16 +92,16 @@ enum class Way { save, begin_save, begin_save_copy };
 
 /// Loads what the host has saved on devices, and saves it again.
 std::string load_and_save(const Mesh& mesh, paced_ranks::Paces paces, const sk::DynamicPolicy& policy, Way way,
-                          const sk::TensorNames& names, const std::string& from, const std::string& to) {
+                          const sk::checkpoint::TensorNames& names, const std::string& from, const std::string& to) {
     return paced_ranks::run(mesh, paces, {}, [&](auto& rank, const auto&) {
         Training<gpu_ranks::Engine> training(rank, policy);
-        sk::load(rank, from, training.state, {.names = names});
+        sk::checkpoint::load(rank, from, training.state, {.names = names});
         if (way == Way::save) {
-            sk::save(rank, to, 3, training.state, {.names = names});
+            sk::checkpoint::save(rank, to, 3, training.state, {.names = names});
             return;
         }
-        const auto staging = way == Way::begin_save ? sk::Staging::none : sk::Staging::copy;
-        auto pending = sk::begin_save(rank, to, 3, training.state, {.names = names, .staging = staging});
+        const auto staging = way == Way::begin_save ? sk::checkpoint::Staging::none : sk::checkpoint::Staging::copy;
+        auto pending = sk::checkpoint::begin_save(rank, to, 3, training.state, {.names = names, .staging = staging});
         // An update waits for the writer, or has nothing to do with what is written.
         sk::Accumulation accumulation{training.groups};
         auto gradients = accumulation.gradients(training.layer);
@@ -193,7 +193,7 @@ struct Thawed {
     Layer layer;
     sk::Model<Engine, typename Layer::Precision> model{layer};
     Optimizer optimizer{model, {.learning_rate = rate, .epsilon = 1e-30, .weight_decay = 0}};
-    sk::CheckpointState<Engine> state{model, optimizer};
+    sk::checkpoint::State<Engine> state{model, optimizer};
 };
 
 }  // namespace
@@ -208,8 +208,8 @@ TEST_CASE("nccl: every mesh and policy in four precisions loads and saves the ho
 
 TEST_CASE("nccl: what devices save is what the host has saved, whatever way and pace") {
     const temporary_folder::Folder folder;
-    sk::TensorNames names = sk::stored_by_path;
-    SUBCASE("parameters as they are") { names = sk::stored_by_path; }
+    sk::checkpoint::TensorNames names = sk::checkpoint::stored_by_path;
+    SUBCASE("parameters as they are") { names = sk::checkpoint::stored_by_path; }
     SUBCASE("one in two tensors") { names = in_two; }
     save_on_host(folder.file("host"), names);
     const auto expected = contents(folder.file("host/step-00000003"));
@@ -242,7 +242,7 @@ TEST_CASE("nccl: a load that splits what a captured step has in one is refused b
     sk::threads::run(Mesh(1, 1), [&](auto& rank) {
         Thawed<sk::threads::Engine> trained(rank, true);
         trained.step();
-        sk::save(rank, folder.path(), 1, trained.state);
+        sk::checkpoint::save(rank, folder.path(), 1, trained.state);
     });
     const std::string error =
         paced_ranks::run(Mesh(2, 1), paced_ranks::all_paces[3], {}, [&](auto& rank, const auto& streams) {
@@ -252,7 +252,7 @@ TEST_CASE("nccl: a load that splits what a captured step has in one is refused b
             graph.launch();
             const std::vector<double> before = trainer.values();
             const auto load = [&](Thawed<gpu_ranks::Engine>& into) {
-                return sk::load(rank, folder.file("step-00000001"), into.state, {.subset = true});
+                return sk::checkpoint::load(rank, folder.file("step-00000001"), into.state, {.subset = true});
             };
             std::string refused;
             try {

@@ -104,20 +104,20 @@ namespace {
 /// Saves behind step 2 where a first place is, loads in a second one, and goes on.
 template <class T, sk::StateFormat Format>
 std::vector<std::vector<std::uint64_t>> resumed(const Run& run, sk::Offload first, sk::Offload second,
-                                                sk::Staging staging) {
+                                                sk::checkpoint::Staging staging) {
     const temporary_folder::Folder folder;
     std::vector<std::vector<std::uint64_t>> bits(run.ranks);
     CHECK(on_ranks(run.ranks, all_paces[6], [&](auto& rank, const auto&) {
               Trainer<T, Format> trainer(rank, run, first);
               for (std::size_t s = 0; s < 2; ++s) { trainer.step(s); }
-              auto pending = sk::begin_save(rank, folder.path(), 2, *trainer.state, {.staging = staging});
+              auto pending = sk::checkpoint::begin_save(rank, folder.path(), 2, *trainer.state, {.staging = staging});
               trainer.step(2);  // waits for the writer, or changes nothing of what it writes
               std::move(pending).commit();
           }) == "");
     CHECK(on_ranks(run.ranks, all_paces[1], [&](auto& rank, const auto&) {
               Trainer<T, Format> trainer(rank, run, second);
               trainer.step(5);  // what is loaded replaces states that are on their way
-              sk::load(rank, sk::latest(rank, folder.path())->path, *trainer.state);
+              sk::checkpoint::load(rank, sk::checkpoint::latest(rank, folder.path())->path, *trainer.state);
               for (std::size_t s = 2; s < run.steps; ++s) { trainer.step(s); }
               bits[rank.rank()] = trainer.bits();
           }) == "");
@@ -126,10 +126,10 @@ std::vector<std::vector<std::uint64_t>> resumed(const Run& run, sk::Offload firs
 template <class T, sk::StateFormat Format = sk::StateFormat::full>
 void check_resumed(const Run& run, sk::Offload way) {
     using enum sk::Offload;
-    const auto expected = resumed<T, Format>(run, none, none, sk::Staging::none);
-    CHECK(resumed<T, Format>(run, way, none, sk::Staging::none) == expected);
-    CHECK(resumed<T, Format>(run, none, way, sk::Staging::copy) == expected);
-    CHECK(resumed<T, Format>(run, way, way, sk::Staging::copy) == expected);
+    const auto expected = resumed<T, Format>(run, none, none, sk::checkpoint::Staging::none);
+    CHECK(resumed<T, Format>(run, way, none, sk::checkpoint::Staging::none) == expected);
+    CHECK(resumed<T, Format>(run, none, way, sk::checkpoint::Staging::copy) == expected);
+    CHECK(resumed<T, Format>(run, way, way, sk::checkpoint::Staging::copy) == expected);
 }
 
 }  // namespace
@@ -190,12 +190,12 @@ TEST_CASE("offload: a step that fails in the middle leaves groups that refuse to
         CHECK(on_ranks(run.ranks, all_paces[1], [&](auto& rank, const auto&) {
                   Trainer<sk::bf16, sk::StateFormat::full> trainer(rank, run, way);
                   trainer.step(0);
-                  sk::save(rank, folder.path(), 1, *trainer.state, {.replace = true});
+                  sk::checkpoint::save(rank, folder.path(), 1, *trainer.state, {.replace = true});
                   standin::fail_after("cudaMemcpyAsync", 7, cudaErrorUnknown, static_cast<int>(rank.rank()));
                   CHECK_THROWS_AS(trainer.step(1), sk::gpu::Error);
                   const std::string refused = thrown_message<sk::UsageError>([&] { trainer.step(1); });
                   CHECK(has(refused, "but the optimizer step at"));
-                  sk::load(rank, folder.file("step-00000001"), *trainer.state);
+                  sk::checkpoint::load(rank, folder.file("step-00000001"), *trainer.state);
                   trainer.step(1);
                   bits[rank.rank()] = trainer.bits();
               }) == "");

@@ -195,7 +195,7 @@ struct Trainer {
     std::deque<Layer> layers;
     std::optional<sk::Model<Engine, typename Layer::Precision>> model;
     std::optional<Optimizer> optimizer;
-    std::optional<sk::CheckpointState<Engine>> state;
+    std::optional<sk::checkpoint::State<Engine>> state;
     std::optional<sk::LossScale<Engine>> loss_scale;
 };
 

@@ -32,8 +32,8 @@ std::vector<std::string> expected_of(const sk::Schedule& schedule, std::span<con
         calls.push_back("push " + name);
         calls.push_back("pop " + name);
     };
-    for (const sk::Op& op : schedule.ops()) {
-        const std::string name = sk::describe(op, groups);
+    for (const sk::schedule::Op& op : schedule.ops()) {
+        const std::string name = sk::schedule::describe(op, groups);
         if (op.act == sk::Act::use) {
             calls.push_back("start " + name);
             windows.push_back(name);
@@ -78,11 +78,11 @@ TEST_CASE("nccl: a scheduled step names every gather, reduction, window, norm an
         sk::AdamW optimizer{model, {}};
         const auto groups = sk::describe_groups(model);
         standin::record_ranges();
-        const sk::Schedule recorded = sk::record(model, [&] { step(model, layers, optimizer); });
+        const sk::Schedule recorded = sk::schedule::record(model, [&] { step(model, layers, optimizer); });
         CHECK(standin::recorded_ranges().empty());  // nothing is followed
-        const sk::Schedule schedule = sk::prefetch(recorded, groups, 1);
+        const sk::Schedule schedule = sk::schedule::prefetch(recorded, groups, 1);
         {
-            const auto following = sk::follow(model, schedule);
+            const auto following = sk::schedule::follow(model, schedule);
             for (int i = 0; i < 2; ++i) {
                 step(model, layers, optimizer);
                 const std::vector<std::string> calls = standin::recorded_ranges();
@@ -115,8 +115,9 @@ TEST_CASE("nccl: a rank that leaves its schedule is told both operations and its
                 for (int i = 0; i < 3; ++i) { layers.emplace_back(rank, "layers." + std::to_string(i)); }
                 sk::Model model{layers};
                 sk::AdamW optimizer{model, {}};
-                const sk::Schedule recorded = sk::record(model, [&] { step(model, layers, optimizer); });
-                const auto following = sk::follow(model, sk::prefetch(recorded, sk::describe_groups(model), 1));
+                const sk::Schedule recorded = sk::schedule::record(model, [&] { step(model, layers, optimizer); });
+                const auto following =
+                    sk::schedule::follow(model, sk::schedule::prefetch(recorded, sk::describe_groups(model), 1));
                 step(model, layers, optimizer);
                 step(model, layers, optimizer, rank.rank() == 1);
                 rank.synchronize();

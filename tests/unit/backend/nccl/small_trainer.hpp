@@ -138,17 +138,19 @@ Outcome train(Rank& rank, const sk::DynamicPolicy& policy, const Training& train
             optimizer.step(std::move(reduced), sk::ClipCoefficient{});
         }
     };
-    std::optional<sk::Following<Engine>> following;
+    std::optional<sk::schedule::Following<Engine>> following;
     for (std::size_t step = 0; step < training.steps; ++step) {
         if (training.scheduled && step == 0) {
             const auto described = sk::describe_groups(groups);
-            const sk::Schedule recorded = sk::record(groups, [&] { one_step(step); });
-            const sk::ByteCount limit = sk::peak(recorded, described) + sk::ByteCount(2048);
-            const sk::Schedule kept = training.keeps ? sk::keep_gathered(recorded, described, limit) : recorded;
-            const sk::Schedule ahead = sk::prefetch(kept, described, 1);
-            const sk::Schedule beside = training.overlaps ? sk::overlap_reductions(ahead, described) : ahead;
+            const sk::Schedule recorded = sk::schedule::record(groups, [&] { one_step(step); });
+            const sk::ByteCount limit = sk::schedule::peak(recorded, described) + sk::ByteCount(2048);
+            const sk::Schedule kept =
+                training.keeps ? sk::schedule::keep_gathered(recorded, described, limit) : recorded;
+            const sk::Schedule ahead = sk::schedule::prefetch(kept, described, 1);
+            const sk::Schedule beside =
+                training.overlaps ? sk::schedule::overlap_reductions(ahead, described) : ahead;
             if (training.overlaps && beside == ahead) { throw std::logic_error("no reduction begins later"); }
-            following.emplace(sk::follow(groups, sk::gather_after_update(beside, described)));
+            following.emplace(sk::schedule::follow(groups, sk::schedule::gather_after_update(beside, described)));
         } else {
             one_step(step);
         }

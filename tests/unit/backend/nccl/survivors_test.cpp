@@ -115,9 +115,11 @@ std::vector<float> train_on(const Comm& comm, nccl::World& world, const std::str
     layer.initialize([](auto, auto, std::uint64_t i) { return static_cast<double>(i % 7) / 8; });
     Model model{layer};
     AdamW optimizer{model, {.learning_rate = 0.125}};
-    const CheckpointState<gpu_ranks::Engine> state{model, optimizer};
+    const checkpoint::State<gpu_ranks::Engine> state{model, optimizer};
     std::uint64_t step = 0;
-    if (const auto found = latest(rank, folder)) { step = load(rank, found->path, state).step; }
+    if (const auto found = checkpoint::latest(rank, folder)) {
+        step = checkpoint::load(rank, found->path, state).step;
+    }
     for (; step < to; ++step) {
         before(step);
         Accumulation accumulation{model};
@@ -134,7 +136,7 @@ std::vector<float> train_on(const Comm& comm, nccl::World& world, const std::str
         layer.reshard(std::move(window));
         accumulation.add(std::move(gradients));
         optimizer.step(std::move(accumulation), {.max_norm = 1.0});
-        if (saves(step + 1)) { save(rank, folder, step + 1, state); }
+        if (saves(step + 1)) { checkpoint::save(rank, folder, step + 1, state); }
     }
     std::vector<float> values(42);
     layer.read_full(Weight{}, std::span(values).first(37));

@@ -102,7 +102,7 @@ std::vector<sk::GroupDescription> described(const Policy& policy = {}) {
             sk::describe_group<Weight, Policy, Half>("b", {}, mesh.grid(), policy)};
 }
 sk::Schedule step_of(std::span<const sk::GroupDescription> groups) {
-    return sk::layered_step(groups, {.microbatches = 2});
+    return sk::schedule::layered_step(groups, {.microbatches = 2});
 }
 /// Each policy with the schedule of its plain step, made while nothing is taken out.
 struct Model {
@@ -164,8 +164,8 @@ std::string check() {
     for (auto& group : sliced) { group.policy.slices = 4; }
     for (const sk::Schedule& step : broken_steps()) {
         for (const auto& groups : {models()[0].groups, models()[4].groups, frozen, sliced}) {
-            for (const sk::Violation& violation : sk::check(step, groups)) {
-                said += sk::describe(violation, step, groups) + '\n';
+            for (const sk::schedule::Violation& violation : sk::schedule::check(step, groups)) {
+                said += sk::schedule::describe(violation, step, groups) + '\n';
             }
         }
     }
@@ -179,7 +179,7 @@ std::string each(OfModel of_model) {
     return said;
 }
 std::string dry_step() {
-    return each([](const Model& model) { return std::to_string(sk::hash(step_of(model.groups))); });
+    return each([](const Model& model) { return std::to_string(sk::schedule::hash(step_of(model.groups))); });
 }
 std::string slots() {
     return each([](const Model& model) {
@@ -192,11 +192,11 @@ std::string slots() {
     });
 }
 std::string simulated() {
-    const std::array seconds{sk::GroupSeconds{1, 2, 0}, sk::GroupSeconds{1, 2, 0}};
+    const std::array seconds{sk::schedule::GroupSeconds{1, 2, 0}, sk::schedule::GroupSeconds{1, 2, 0}};
     return each([&](const Model& model) {
-        const sk::StepTimes times =
-            sk::simulate(model.step, model.groups, mesh.grid(),
-                         {.groups = seconds, .links = {sk::TimeModel::links({0, 100})}, .zeroing = 0.5});
+        const sk::schedule::StepTimes times =
+            sk::schedule::simulate(model.step, model.groups, mesh.grid(),
+                                   {.groups = seconds, .links = {sk::TimeModel::links({0, 100})}, .zeroing = 0.5});
         return std::to_string(times.communication) + " of " + std::to_string(times.seconds);
     });
 }
@@ -207,7 +207,7 @@ std::string traffic(const sk::TrafficPlan& plan) {
 }
 std::string scheduled_plan() {
     return each([](const Model& model) {
-        const sk::Plan made = sk::plan(model.step, model.groups, mesh.grid());
+        const sk::Plan made = sk::schedule::plan(model.step, model.groups, mesh.grid());
         return traffic(made.traffic) + std::to_string(made.zeroed.value);
     });
 }
@@ -264,7 +264,7 @@ std::string calls_of(const Policy& policy, bool follows, const sk::Schedule& sch
                          };
                          text += thrown([&] {
                              if (follows) {
-                                 const auto following = sk::follow(model, schedule);
+                                 const auto following = sk::schedule::follow(model, schedule);
                                  step();
                                  rank.traffic().clear();
                                  step();
