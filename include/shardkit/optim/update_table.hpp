@@ -110,11 +110,12 @@ class UpdateTable {
     std::vector<GroupUpdates> listed_groups_;
     std::vector<Hypers> listed_hypers_;
     std::vector<char> taken_;
+    // Groups, updates and skip, where some groups are updated there. Freed behind the tables, which wait for it.
+    OffloadedBuffer<Engine, std::uint8_t> host_;
     EngineTable<Engine, GroupUpdates> groups_;
     EngineTable<Engine, Hypers> hypers_;
     EngineTable<Engine, Update> updates_;
     bool on_host_ = false;
-    OffloadedBuffer<Engine, std::uint8_t> host_;  // groups, updates and skip, where some groups are updated there
 };
 
 // Out of the class, so that `extern template` keeps them out of a file.

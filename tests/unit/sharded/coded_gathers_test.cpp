@@ -22,6 +22,7 @@
 #include <shardkit/checkpoint.hpp>
 #include <shardkit/schedule.hpp>
 #include <shardkit/shardkit.hpp>
+#include <shardkit/testing.hpp>
 
 #include "temporary_folder.hpp"
 #include "unit/sharded/coded_training.hpp"
@@ -63,8 +64,8 @@ void each_run(std::initializer_list<std::size_t> numbers, const Check& check) {
 
 /// What a window must show of these masters, by the definition of the formats in fp64: each number within its bound,
 /// and the scale that the largest magnitude of its parameter or block gives.
-template <class Code>
-void check_window(Layer<Code>& layer, const std::map<std::string, std::vector<float>>& masters) {
+template <class Code, class Of>
+void check_window(Of& layer, const std::map<std::string, std::vector<float>>& masters) {
     const auto window = layer.unshard();
     for (const auto& each : masters) {
         const std::string& name = each.first;
@@ -99,8 +100,8 @@ void check_window(Layer<Code>& layer, const std::map<std::string, std::vector<fl
 }
 
 /// The masters of all ranks.
-template <class Code>
-std::map<std::string, std::vector<float>> masters_of(Layer<Code>& layer) {
+template <class Code, class Of>
+std::map<std::string, std::vector<float>> masters_of(Of& layer) {
     auto& context = layer.context();
     std::map<std::string, std::vector<float>> all;
     for (const auto& [name, size] : coded_training::sizes) {
@@ -127,9 +128,9 @@ void check_every_mesh() {
     });
 }
 
-template <class Code>
-void train_one(sk::Model<Engine, coded_training::Precision<Code>>& model, Layer<Code>& layer,
-               sk::Optimizer<Engine>& optimizer, sk::StepOptions<Engine> options = {}, float value = 1) {
+template <class Code, class E>
+void train_one(sk::Model<E, coded_training::Precision<Code>>& model, coded_training::Layer<Code, E>& layer,
+               sk::Optimizer<E>& optimizer, sk::StepOptions<E> options = {}, float value = 1) {
     sk::Accumulation accumulation{model};
     auto gradients = accumulation.gradients(layer);
     for (const auto& [name, size] : coded_training::sizes) {
@@ -247,6 +248,33 @@ void check_found_by_update(std::size_t ranks, const sk::DynamicPolicy& policy) {
     });
 }
 
+/// Trains a step on two ranks, and fails in the call of that number. Where it is one of the gather behind the step,
+/// gathers again, and adds one to `gathers`. Returns whether there was such a call.
+template <class Code>
+bool fail_in(std::uint64_t call, const sk::DynamicPolicy& policy, std::size_t& gathers) {
+    using sk::testing::FaultKind;
+    sk::testing::Faults faults({{0, FaultKind::error, call}, {1, FaultKind::error, call}});
+    const auto train = [&](auto& rank) {
+        coded_training::Layer<Code, sk::EngineOf<decltype(rank)>> layer(rank, "layer", coded_training::tensors(),
+                                                                        {policy});
+        layer.initialize([](auto, auto, auto i) { return coded_training::initial(i); });
+        sk::Model model{layer};
+        sk::AdamW optimizer{model, {.learning_rate = 0.5}};
+        train_one<Code>(model, layer, optimizer);
+        try {
+            const auto window = layer.unshard();
+        } catch (const sk::testing::PlantedFault&) {
+            gathers += rank.rank() == 0 ? 1U : 0U;
+            check_window<Code>(layer, masters_of<Code>(layer));
+        }
+    };
+    try {
+        sk::threads::run(Mesh(2, 1, 1),
+                         [&](auto& rank) { sk::testing::with_faults(rank, faults, [&](auto& its) { train(its); }); });
+    } catch (const sk::testing::PlantedFault&) {}  // in a call of before or after
+    return !faults.struck().empty();
+}
+
 template <class Code>
 void check_bad_number() {
     sk::threads::run(Mesh(3, 1, 1), [](auto& rank) {
@@ -323,6 +351,20 @@ TEST_CASE("the update finds the largest masters, and makes the codes of blocks")
         check_found_by_update<sk::e4m3>(ranks, policy);
         check_found_by_update<sk::block_int8>(ranks, policy);
     });
+}
+
+TEST_CASE("a gather that fails leaves no codes half made that a later one would send") {
+    const auto check = []<class Code>(Code, const sk::DynamicPolicy& policy) {
+        CAPTURE(std::string(policy.name()));
+        std::size_t gathers = 0;
+        for (std::uint64_t call = 0; fail_in<Code>(call, policy, gathers); ++call) {}
+        // Of the magnitudes and of the codes, or of the codes and of their scales.
+        CHECK(gathers == (policy.name() == sk::NoShard::name ? 0 : 2));
+    };
+    for (const sk::DynamicPolicy& policy : coded_training::policies) {
+        check(sk::e4m3{}, policy);
+        check(sk::block_int8{}, policy);
+    }
 }
 
 TEST_CASE("codes belong to the masters behind rules that share a group, whichever is the last") {

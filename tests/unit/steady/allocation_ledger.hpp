@@ -8,29 +8,19 @@
 #include <memory>
 #include <new>
 
-/// The allocation functions of this program, replaced: each thread keeps its own account. Included by one source of
-/// a program.
+#include "unit/steady/allocation_account.hpp"
+
+/// The allocation functions of this program, replaced. Included by one source of a program.
 namespace steady {
 
-struct Account {
-    std::size_t allocations = 0;
-    std::size_t current = 0;  ///< bytes
-    std::size_t peak = 0;
-    /// Bytes that live in blocks of at least `large`, and how many blocks.
-    static constexpr std::size_t large = 4096;
-    std::size_t large_bytes = 0;
-    std::size_t large_blocks = 0;
-    /// Of them those aligned to 128 bytes: what engines' buffers are, and no container of the host's.
-    std::size_t large_buffer_bytes = 0;
-};
-inline thread_local Account account;
 /// Of all threads.
 inline std::atomic<std::size_t> allocations_of_all{0};
 
 /// In front of each block.
 struct Header {
-    std::size_t bytes : 63;
+    std::size_t bytes : 62;
     std::size_t is_buffer : 1;
+    std::size_t counts_as_buffer : 1;
     void* base;
 };
 static_assert(sizeof(Header) <= __STDCPP_DEFAULT_NEW_ALIGNMENT__);
@@ -41,8 +31,10 @@ inline void* allocate(std::size_t bytes, std::size_t alignment) {
     void* place = static_cast<std::byte*>(base) + alignment;  // room for the header, which is at most as long
     std::size_t space = bytes + alignment;
     place = std::align(alignment, bytes, place, space);
+    const bool is_buffer = alignment >= 128;
+    const bool counts_as_buffer = is_buffer && account.off_account == 0;
     ::new (static_cast<void*>(static_cast<std::byte*>(place) - sizeof(Header)))
-        Header{bytes & (~std::size_t{0} >> 1U), alignment >= 128 ? 1U : 0U, base};
+        Header{bytes & (~std::size_t{0} >> 2U), is_buffer ? 1U : 0U, counts_as_buffer ? 1U : 0U, base};
     ++account.allocations;
     ++allocations_of_all;
     account.current += bytes;
@@ -50,7 +42,11 @@ inline void* allocate(std::size_t bytes, std::size_t alignment) {
     if (bytes >= Account::large) {
         account.large_bytes += bytes;
         ++account.large_blocks;
-        if (alignment >= 128) { account.large_buffer_bytes += bytes; }
+        if (is_buffer) { account.large_buffer_bytes += bytes; }
+    }
+    if (counts_as_buffer) {
+        account.buffer_bytes += bytes;
+        account.buffer_peak = std::max(account.buffer_peak, account.buffer_bytes);
     }
     return place;
 }
@@ -63,6 +59,7 @@ inline void release(void* place) noexcept {
         --account.large_blocks;
         if (header.is_buffer != 0) { account.large_buffer_bytes -= header.bytes; }
     }
+    if (header.counts_as_buffer != 0) { account.buffer_bytes -= header.bytes; }
     std::free(header.base);
 }
 

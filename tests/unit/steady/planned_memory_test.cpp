@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a rank allocates at most beside what plan_memory says before there is a rank, to the byte, for every choice of
+// states, masters, gathers, release of gradients and policy.
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include <shardkit/backend/threads/run.hpp>
+#include <shardkit/comm/call.hpp>
+#include <shardkit/core/codes.hpp>
+#include <shardkit/memory/host_buffer.hpp>
+#include <shardkit/mesh/device_mesh.hpp>
+#include <shardkit/optim/adamw.hpp>
+#include <shardkit/param/tensor_list.hpp>
+#include <shardkit/plan/memory_plan.hpp>
+#include <shardkit/policy/dynamic_policy.hpp>
+#include <shardkit/policy/full_shard.hpp>
+#include <shardkit/policy/hybrid_shard.hpp>
+#include <shardkit/policy/no_shard.hpp>
+#include <shardkit/policy/shard_grad_op.hpp>
+#include <shardkit/policy/shard_optimizer.hpp>
+#include <shardkit/rank/rank.hpp>
+#include <shardkit/sharded/sharded.hpp>
+#include <shardkit/step/accumulation.hpp>
+
+#include "unit/steady/allocation_account.hpp"
+
+namespace planned_memory_test {
+
+namespace {
+
+namespace sk = shardkit;
+using List = sk::TensorList<sk::bf16>;
+using Mesh = sk::DeviceMesh<sk::dynamic>;
+
+/// The ranks of `threads`, with an account of buffers that has neither the small tables of launches nor what splits
+/// take: no plan counts them.
+struct Communicator : sk::threads::Communicator {
+    using Base = sk::threads::Communicator;
+
+    Communicator(Base base) : Base(std::move(base)) {}  // implicit: a Rank makes one of a World's
+
+    Communicator named(std::string_view axes) const { return {Base::named(axes)}; }
+    Communicator split(std::size_t color, std::size_t key, std::string_view axes, const sk::Call& call) const {
+        const steady::OffAccount off;
+        return {Base::split(color, key, axes, call)};
+    }
+    template <sk::Element T>
+    sk::HostBuffer<T> local_buffer(std::size_t n) const {
+        const steady::OffAccount off;
+        return sk::HostBuffer<T>(n);
+    }
+};
+struct Engine : sk::threads::Engine {
+    using Communicator = planned_memory_test::Communicator;
+};
+
+/// Three groups that are alike, one with another size, and one with fewer elements than ranks.
+const std::vector<List>& groups() {
+    static const List block{{"weight", {67, 13}}, {"bias", {33}}, {"one", {1}}};
+    static const std::vector<List> all{{{"table", {211, 7}}}, block, block, block, {{"one", {1}}}};
+    return all;
+}
+
+struct Choice {
+    sk::DynamicPolicy policy;
+    sk::MasterWeights master;
+    sk::GradientRelease release;
+};
+
+/// Returns by how much other large blocks than buffers have grown.
+template <class Gather, sk::StateFormat Format>
+std::size_t check(sk::Context<Engine>& rank, const Choice& choice) {
+    using Precision = sk::Precision<Gather, sk::bf16>;
+    using Layer = sk::Sharded<List, sk::DynamicPolicy, Engine, Precision>;
+    typename Layer::Options options{choice.policy};
+    options.master = choice.master;
+    options.gradient_release = choice.release;
+    const bool releases = choice.release == sk::GradientRelease::at_update;
+    const std::size_t microbatches = releases ? 1 : 2;
+
+    std::vector<std::string> paths;
+    for (std::size_t i = 0; i < groups().size(); ++i) { paths.push_back("layers." + std::to_string(i)); }
+    std::vector<sk::GroupDescription> described;
+    for (std::size_t i = 0; i < groups().size(); ++i) {
+        described.push_back(
+            sk::describe_group<List, sk::DynamicPolicy, Precision>(paths[i], groups()[i], rank.grid(), options));
+    }
+    const std::size_t planned = sk::plan_memory(described, {.microbatches = microbatches,
+                                                            .optimizer_states = {2, Format},
+                                                            .norms_per_step = releases ? 0U : 1U,
+                                                            .engine = Engine::traits})
+                                    .total()
+                                    .value;
+
+    steady::Account& account = steady::account;
+    const std::size_t others = account.large_bytes - account.large_buffer_bytes;
+    const std::size_t at_start = account.buffer_bytes;
+    account.buffer_peak = at_start;
+    std::vector<Layer> layers;
+    for (std::size_t i = 0; i < groups().size(); ++i) { layers.emplace_back(rank, paths[i], groups()[i], options); }
+    for (Layer& layer : layers) {
+        layer.initialize([](auto, auto, auto i) { return 0.01 * static_cast<double>(i % 31); });
+    }
+    sk::Model model{layers};
+    sk::AdamW optimizer{model, sk::states_in<Format>, {.learning_rate = 0.02}};
+    for (int step = 0; step < 2; ++step) {
+        sk::Accumulation accumulation{model, microbatches};
+        if (releases) { optimizer.step_in_backward(accumulation); }
+        for (std::size_t microbatch = 0; microbatch < microbatches; ++microbatch) {
+            for (Layer& layer : layers) { const auto window = layer.unshard(); }
+            for (std::size_t l = layers.size(); l-- > 0;) {
+                auto window = layers[l].unshard();
+                auto gradients = accumulation.gradients(layers[l]);
+                layers[l].reshard(std::move(window));
+                accumulation.add(std::move(gradients));
+            }
+        }
+        if (releases) {
+            optimizer.step(std::move(accumulation));
+        } else {
+            optimizer.step(std::move(accumulation), {.max_norm = 1});
+        }
+    }
+    CHECK(account.buffer_peak - at_start == planned);
+    CHECK(account.buffer_bytes - at_start == planned);
+    return account.large_bytes - account.large_buffer_bytes - others;
+}
+
+/// Every choice of a group that gathers `Gather`. Codes go with kept masters alone: coded_gathers_test.cpp.
+template <class Gather, sk::StateFormat Format>
+void check_choices(std::size_t ranks, const sk::DynamicPolicy& policy) {
+    using enum sk::MasterWeights;
+    const std::vector<sk::MasterWeights> masters =
+        sk::Precision<Gather, sk::bf16>::gathers_codes ? std::vector{kept} : std::vector{kept, split, none};
+    sk::threads::run(Mesh{ranks}, [&](auto& its) {
+        bool first = true;  // in which the World's log of traffic gets its memory
+        for (const sk::MasterWeights master : masters) {
+            for (const auto release : {sk::GradientRelease::never, sk::GradientRelease::at_update}) {
+                CAPTURE(static_cast<int>(master));
+                CAPTURE(static_cast<int>(release));
+                sk::Rank<Engine, Mesh> rank{its.mesh(), Communicator(its.world()), its.options(), its.streams()};
+                const std::size_t grown = check<Gather, Format>(rank, {policy, master, release});
+                CHECK((first || grown == 0));
+                first = false;
+            }
+        }
+    });
+}
+
+template <class Gather>
+void check_formats() {
+    for (const sk::DynamicPolicy& policy : {sk::DynamicPolicy(sk::NoShard{}), sk::DynamicPolicy(sk::ShardOptimizer{}),
+                                            sk::DynamicPolicy(sk::ShardGradOp{}), sk::DynamicPolicy(sk::FullShard{}),
+                                            sk::DynamicPolicy(sk::HybridShard<2>{})}) {
+        for (const std::size_t ranks : {1U, 2U, 3U, 4U}) {
+            const bool hybrid = policy.name() == sk::HybridShard<2>::name;
+            if (hybrid ? ranks % 2 != 0 : ranks == 4) { continue; }
+            CAPTURE(ranks);
+            CAPTURE(std::string(policy.name()));
+            check_choices<Gather, sk::StateFormat::full>(ranks, policy);
+            check_choices<Gather, sk::StateFormat::bf16>(ranks, policy);
+            check_choices<Gather, sk::StateFormat::block8>(ranks, policy);
+        }
+    }
+}
+
+}  // namespace
+
+TEST_CASE("what a rank allocates at most is the plan to the byte: gathers of bf16, masters kept, split and none") {
+    check_formats<sk::bf16>();
+}
+
+TEST_CASE("what a rank allocates at most is the plan to the byte: gathers of codes") {
+    check_formats<sk::e4m3>();
+    check_formats<sk::block_int8>();
+}
+
+}  // namespace planned_memory_test
