@@ -117,6 +117,18 @@ constexpr std::size_t scale_number(std::size_t i) noexcept {
 /// element that a rank updates.
 inline constexpr std::size_t coded_together = CodeFormat<block_int8>::block;
 
+/// Returns the largest magnitude of some numbers; NaN after any NaN, as BlockInt8::larger. In integers, for which the
+/// host's compiler uses short vectors.
+template <class T>
+constexpr float largest_magnitude(const T* numbers, std::size_t count) noexcept {
+    std::uint32_t largest = 0;
+    for (std::size_t k = 0; k < count; ++k) {
+        const std::uint32_t magnitude = std::bit_cast<std::uint32_t>(static_cast<float>(numbers[k])) & 0x7fff'ffffU;
+        largest = magnitude > largest ? magnitude : largest;
+    }
+    return std::bit_cast<float>(largest);
+}
+
 /// Begins the codes of `coded_together` masters, as every update does with the masters that it leaves: makes the
 /// scale and the codes of a block. Where a parameter has one scale, which is not known yet, it leaves their largest
 /// magnitude in the first bytes of their codes.
@@ -131,10 +143,7 @@ struct BeginCodes {
         using Format = CodeFormat<Code>;
         const std::size_t begin = i * coded_together;
         const std::size_t end = begin + coded_together < count ? begin + coded_together : count;
-        float largest = 0;
-        for (std::size_t k = begin; k < end; ++k) {
-            largest = BlockInt8<>::larger(largest, static_cast<float>(masters[k]));
-        }
+        const float largest = largest_magnitude(masters + begin, end - begin);
         if constexpr (Format::block == 0) {
             std::memcpy(codes + begin, &largest, sizeof largest);
         } else {

@@ -72,10 +72,12 @@ struct MakeScale {
         scales[i] = CodeFormat<Code>::scale(all);
     }
 };
-/// Makes the codes of some neighbouring elements, with one scale for all.
+/// Makes the codes of some neighbouring elements, with one scale for all. A kernel moves 16 bytes at a time: engines'
+/// memory is aligned to them, and a parameter begins at a multiple of `coded_together`.
 template <class Code, class Master>
 struct EncodePiece {
     static constexpr std::size_t together = 16;
+    static_assert(coded_together % together == 0);
 
     const Master* masters;
     std::size_t count;
@@ -87,13 +89,23 @@ struct EncodePiece {
         const Master* const from = masters + i * together;
         Code* const to = codes + i * together;
         if ((i + 1) * together <= count) {
-            for (std::size_t k = 0; k < together; ++k) { to[k] = encoded(from[k], its); }
+            constexpr std::size_t each = 16 / sizeof(Master);
+            Pack<Code, together> made{};
+            for (std::size_t k = 0; k < together; k += each) {
+                const auto own = *reinterpret_cast<const Pack<Master, each>*>(from + k);
+                for (std::size_t l = 0; l < each; ++l) { made.lane[k + l] = encoded(own.lane[l], its); }
+            }
+            *reinterpret_cast<Pack<Code, together>*>(to) = made;
         } else {
             for (std::size_t k = 0; k < count % together; ++k) { to[k] = encoded(from[k], its); }
         }
     }
 
   private:
+    template <class T, std::size_t Count>
+    struct alignas(16) Pack {
+        T lane[Count];
+    };
     static constexpr Code encoded(Master number, float scale) {
         return CodeFormat<Code>::encode(static_cast<float>(number), scale);
     }

@@ -26,7 +26,7 @@ struct CodedUpdatePass {
     /// How masters are divided among indices: `sharers` adjacent ones share a block.
     struct BlockTiling {
         std::uint64_t count;
-        bool aligned;  ///< codes may be written in packs
+        bool aligned;  ///< masters may be read, and codes written, in packs
 
         /// Returns the number of indices, a multiple of the warp size, so that all sharers of a block run.
         constexpr std::uint64_t indices() const noexcept {
@@ -51,7 +51,8 @@ struct CodedUpdatePass {
                 spans.master.data(),
                 spans.gathered.data(),
                 spans.scales.data(),
-                {spans.master.size(), elements_past_pack<lanes>(spans.gathered.data()) == 0}};
+                {spans.master.size(), elements_past_pack<lanes>(spans.master.data()) == 0 &&
+                                          elements_past_pack<lanes>(spans.gathered.data()) == 0}};
     }
 
     constexpr void operator()(std::uint64_t index) const {
@@ -78,9 +79,17 @@ struct CodedUpdatePass {
     /// A thread's masters of a block, with zeros behind the last one.
     using Share = std::array<float, lanes>;
 
+    constexpr bool is_whole(std::uint64_t position) const {
+        return tiling.aligned && position + lanes <= tiling.count;
+    }
     constexpr Share read(std::uint64_t index) const {
         Share share{};
         const std::uint64_t position = index * lanes;
+        if (is_whole(position)) {
+            const auto pack = load<lanes>(masters + position);
+            for (std::size_t i = 0; i < lanes; ++i) { share[i] = converted<float>(pack.lane[i]); }
+            return share;
+        }
         for (std::size_t i = 0; i < lanes; ++i) {
             if (position + i < tiling.count) { share[i] = converted<float>(masters[position + i]); }
         }
@@ -101,7 +110,7 @@ struct CodedUpdatePass {
             if (index % sharers == 0) { scales[index / sharers] = scale; }
             AlignedPack<Code, lanes> pack{};
             for (std::size_t i = 0; i < lanes; ++i) { pack.lane[i] = Format::encode(share[i], scale); }
-            if (tiling.aligned && position + lanes <= tiling.count) { return store<lanes>(pack, codes + position); }
+            if (is_whole(position)) { return store<lanes>(pack, codes + position); }
             for (std::size_t i = 0; i < lanes && position + i < tiling.count; ++i) {
                 codes[position + i] = pack.lane[i];
             }
