@@ -5,9 +5,9 @@
 #include <shardkit/optim/sgd.hpp>
 
 // The kernels of check_machine_code.py, compiled as a user's build is, optimised and with multiply-adds fused: all
-// that training launches with AdamW in fp32 and in bf16 with fp32 masters, as KernelsFor has them (a trainer that
-// launches another one does not link), and some more whose speed counts. With PLANTED only one, in which the check
-// must find what was planted.
+// that training launches with AdamW in fp32, in bf16 with fp32 masters, and with gathers of codes, as KernelsFor has
+// them (a trainer that launches another one does not link), and some more whose speed counts. With PLANTED only one,
+// in which the check must find what was planted.
 
 using namespace shardkit;
 using namespace shardkit::gpu::detail;
@@ -27,6 +27,8 @@ LAUNCH(PackPass<bf16, PackDirection::pack>)
 LAUNCH(PackPass<bf16, PackDirection::unpack>)
 template struct nccl::KernelsFor<DefaultPrecision<float>, AdamWRule>;
 template struct nccl::KernelsFor<DefaultPrecision<bf16>, AdamWRule>;
+template struct nccl::KernelsFor<Precision<e4m3, bf16>, AdamWRule>;
+template struct nccl::KernelsFor<Precision<block_int8, bf16>, AdamWRule>;
 LAUNCH(UpdatePass<AdamWUpdate<float>, float, bf16, bf16, 2>)
 LAUNCH(UpdatePass<SgdUpdate<float>, float, float, float, 1>)
 LAUNCH(UpdatePass<SgdUpdate<float>, float, bf16, bf16, 1>)

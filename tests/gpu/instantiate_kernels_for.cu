@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <shardkit/backend/nccl/kernels_for.cuh>
+#include <shardkit/core/codes.hpp>
 #include <shardkit/optim/adamw.hpp>
 #include <shardkit/optim/sgd.hpp>
 #include <shardkit/policy/precision.hpp>
@@ -13,8 +14,10 @@ template struct sk::nccl::KernelsFor<sk::DefaultPrecision<sk::bf16>, sk::SgdRule
 template struct sk::nccl::AverageKernelsFor<sk::DefaultPrecision<sk::bf16>>;
 template struct sk::nccl::AverageKernelsFor<sk::Precision<float, sk::bf16>, sk::DefaultPrecision<sk::bf16>>;
 template struct sk::nccl::KernelsFor<sk::Precision<sk::fp16, sk::fp16, sk::fp16, double>, sk::AdamWRule>;
-// States in bf16 and in blocks of 8 bits.
+// States in bf16 and in blocks of 8 bits; gathers of codes.
 template struct sk::nccl::KernelsFor<sk::DefaultPrecision<sk::bf16>,
                                      sk::RuleIn<sk::AdamWRule, sk::StateFormat::bf16>>;
 template struct sk::nccl::KernelsFor<sk::DefaultPrecision<sk::bf16>,
                                      sk::RuleIn<sk::AdamWRule, sk::StateFormat::block8>>;
+template struct sk::nccl::KernelsFor<sk::Precision<sk::e4m3, sk::bf16>, sk::AdamWRule>;
+template struct sk::nccl::KernelsFor<sk::Precision<sk::block_int8, sk::bf16>, sk::AdamWRule>;

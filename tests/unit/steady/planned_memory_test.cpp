@@ -91,6 +91,7 @@ std::size_t check(sk::Context<Engine>& rank, const Choice& choice) {
             sk::describe_group<List, sk::DynamicPolicy, Precision>(paths[i], groups()[i], rank.grid(), options));
     }
     const std::size_t planned = sk::plan_memory(described, {.microbatches = microbatches,
+                                                            .in_flight = rank.options().in_flight,
                                                             .optimizer_states = {2, Format},
                                                             .norms_per_step = releases ? 0U : 1U,
                                                             .engine = Engine::traits})
@@ -141,12 +142,16 @@ void check_choices(std::size_t ranks, const sk::DynamicPolicy& policy) {
         bool first = true;  // in which the World's log of traffic gets its memory
         for (const sk::MasterWeights master : masters) {
             for (const auto release : {sk::GradientRelease::never, sk::GradientRelease::at_update}) {
-                CAPTURE(static_cast<int>(master));
-                CAPTURE(static_cast<int>(release));
-                sk::Rank<Engine, Mesh> rank{its.mesh(), Communicator(its.world()), its.options(), its.streams()};
-                const std::size_t grown = check<Gather, Format>(rank, {policy, master, release});
-                CHECK((first || grown == 0));
-                first = false;
+                for (const std::size_t in_flight : {1U, 2U, 3U}) {
+                    CAPTURE(static_cast<int>(master));
+                    CAPTURE(static_cast<int>(release));
+                    CAPTURE(in_flight);
+                    sk::Rank<Engine, Mesh> rank{
+                        its.mesh(), Communicator(its.world()), {.in_flight = in_flight}, its.streams()};
+                    const std::size_t grown = check<Gather, Format>(rank, {policy, master, release});
+                    CHECK((first || grown == 0));
+                    first = false;
+                }
             }
         }
     });
