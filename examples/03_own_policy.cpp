@@ -22,7 +22,7 @@ struct GatherOncePerStep {
 };
 
 // The library says by name what a policy lacks, and which combinations cannot work.
-static_assert(sk::ShardPolicy<GatherOncePerStep> && sk::PolicyRules<GatherOncePerStep>::hold);
+static_assert(sk::ShardPolicy<GatherOncePerStep> && sk::rules::PolicyRules<GatherOncePerStep>::hold);
 
 struct Weight : sk::Param<"weight", double, 100> {};
 

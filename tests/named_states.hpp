@@ -57,7 +57,7 @@ struct Rule {
 template <class Engine, class Precision>
 auto optimizer(const sk::Model<Engine, Precision>& model, std::string_view first, std::string_view second) {
     Rule::state_names = {first, second};
-    return sk::RuleOptimizer<Rule, Engine, Precision>(model, {}, {}, sk::SourceLocation::current());
+    return sk::rules::RuleOptimizer<Rule, Engine, Precision>(model, {}, {}, sk::SourceLocation::current());
 }
 
 }  // namespace named_states

@@ -13,12 +13,10 @@
 
 // All device code of the benchmarks: their other sources declare it and go through the host's compiler.
 
-using shardkit::AdamWUpdate;
 using shardkit::bf16;
 using shardkit::fp16;
 using shardkit::IndexRange;
-using shardkit::NormPiece;
-using shardkit::SgdUpdate;
+using shardkit::engine::NormPiece;
 using shardkit::gpu::TimelineRef;
 using shardkit::gpu::detail::AccumulatePass;
 using shardkit::gpu::detail::ConvertPass;
@@ -31,6 +29,8 @@ using shardkit::gpu::detail::UpdatePass;
 using shardkit::nccl::detail::AddedAlongTree;
 using shardkit::nccl::detail::AddedInOrder;
 using shardkit::nccl::detail::Extremes;
+using shardkit::rules::AdamWUpdate;
+using shardkit::rules::SgdUpdate;
 using Indices = std::uint64_t;
 using Name = std::string_view;
 
@@ -72,5 +72,5 @@ template void DeviceLaunch::operator()(Indices, const AddedAlongTree<bf16, bf16>
 template void DeviceLaunch::operator()(Indices, const AddedAlongTree<fp16, fp16>&, Name) const;
 
 // Whole steps.
-template struct shardkit::nccl::KernelsFor<shardkit::DefaultPrecision<float>, shardkit::AdamWRule>;
-template struct shardkit::nccl::KernelsFor<shardkit::DefaultPrecision<bf16>, shardkit::AdamWRule>;
+template struct shardkit::nccl::KernelsFor<shardkit::DefaultPrecision<float>, shardkit::rules::AdamWRule>;
+template struct shardkit::nccl::KernelsFor<shardkit::DefaultPrecision<bf16>, shardkit::rules::AdamWRule>;

@@ -39,7 +39,7 @@ class TensorWorkload : public EngineWorkload<Engine> {
     std::size_t tensors() const noexcept override { return table_.size(); }
 
   protected:
-    using Piece = shardkit::TensorPiece<T>;
+    using Piece = shardkit::engine::TensorPiece<T>;
 
     TensorWorkload(shardkit::Context<Engine>& context, std::size_t n, std::size_t tensors)
         : Base(context), flat_(context.template buffer<T>(n)) {
@@ -48,7 +48,7 @@ class TensorWorkload : public EngineWorkload<Engine> {
             buffers_.push_back(context.template buffer<T>(bounds[t + 1] - bounds[t]));
             pieces_.push_back({bounds[t], bounds[t + 1], buffers_.back().data()});
         }
-        pieces_ = shardkit::tensor_table(std::span<const Piece>(pieces_), n);
+        pieces_ = shardkit::engine::tensor_table(std::span<const Piece>(pieces_), n);
         table_ = {context, std::span<const Piece>(pieces_)};
     }
 

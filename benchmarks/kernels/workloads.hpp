@@ -49,7 +49,7 @@ class StepWorkload : public EngineWorkload<Engine> {
           master_(context.template buffer<float>(n)),
           gathered_(context.template buffer<T>(gathers ? n : 0)),
           gradient_(context.template buffer<T>(n)),
-          runs_(context, std::span<const shardkit::UpdateRange>(cut<shardkit::UpdateRange>(n, runs))),
+          runs_(context, std::span<const shardkit::rules::UpdateRange>(cut<shardkit::rules::UpdateRange>(n, runs))),
           update_(context, update),
           skip_(context, std::uint32_t{0}) {}
 
@@ -69,7 +69,7 @@ class StepWorkload : public EngineWorkload<Engine> {
         });
     }
 
-    std::span<const shardkit::UpdateRange> cut_runs() const { return runs_.span(); }
+    std::span<const shardkit::rules::UpdateRange> cut_runs() const { return runs_.span(); }
     std::size_t runs() const noexcept override { return runs_.size(); }
     const Update* update() const { return update_.data(); }
     const std::uint32_t* skip() const { return skip_.data(); }
@@ -79,22 +79,22 @@ class StepWorkload : public EngineWorkload<Engine> {
     typename Engine::template Buffer<T> gradient_;
 
   private:
-    shardkit::detail::EngineTable<Engine, shardkit::UpdateRange> runs_;
+    shardkit::detail::EngineTable<Engine, shardkit::rules::UpdateRange> runs_;
     shardkit::detail::EngineTable<Engine, Update> update_;
     shardkit::detail::EngineTable<Engine, std::uint32_t> skip_;
 };
 
 /// AdamW's second step.
 template <class K, class Engine, class T>
-class AdamW final : public StepWorkload<Engine, T, shardkit::AdamWUpdate<float>> {
-    using Base = StepWorkload<Engine, T, shardkit::AdamWUpdate<float>>;
+class AdamW final : public StepWorkload<Engine, T, shardkit::rules::AdamWUpdate<float>> {
+    using Base = StepWorkload<Engine, T, shardkit::rules::AdamWUpdate<float>>;
     static constexpr shardkit::AdamWOptions options{};
     static constexpr double power1 = options.beta1 * options.beta1;
     static constexpr double power2 = options.beta2 * options.beta2;
 
   public:
     AdamW(shardkit::Context<Engine>& context, std::size_t n, std::size_t runs)
-        : Base(context, n, runs, shardkit::adamw_update<float>(options, power1, power2, Base::scale)),
+        : Base(context, n, runs, shardkit::rules::adamw_update<float>(options, power1, power2, Base::scale)),
           exp_avg_(context.template buffer<float>(n)),
           exp_avg_sq_(context.template buffer<float>(n)) {}
 
@@ -107,10 +107,10 @@ class AdamW final : public StepWorkload<Engine, T, shardkit::AdamWUpdate<float>>
     }
     void once() override {
         K::update(this->stream_, this->cut_runs(), this->update(), this->skip(),
-                  shardkit::UpdateSpans<float, T, T, 2>{this->master_.span(),
-                                                        this->gathered_.span(),
-                                                        this->gradient_.span(),
-                                                        {exp_avg_.span(), exp_avg_sq_.span()}});
+                  shardkit::rules::UpdateSpans<float, T, T, 2>{this->master_.span(),
+                                                               this->gathered_.span(),
+                                                               this->gradient_.span(),
+                                                               {exp_avg_.span(), exp_avg_sq_.span()}});
     }
     std::uint64_t count_wrong() override {
         const auto exp_avg = this->template read<float>(exp_avg_.span());
@@ -135,14 +135,14 @@ class AdamW final : public StepWorkload<Engine, T, shardkit::AdamWUpdate<float>>
 
 /// A step of SGD with momentum 0.9.
 template <class K, class Engine, class T>
-class Sgd final : public StepWorkload<Engine, T, shardkit::SgdUpdate<float>> {
-    using Base = StepWorkload<Engine, T, shardkit::SgdUpdate<float>>;
+class Sgd final : public StepWorkload<Engine, T, shardkit::rules::SgdUpdate<float>> {
+    using Base = StepWorkload<Engine, T, shardkit::rules::SgdUpdate<float>>;
     static constexpr shardkit::SgdOptions options{
         .learning_rate = 1e-3, .rule = shardkit::Momentum::classical, .momentum = 0.9, .weight_decay = 1e-2};
 
   public:
     Sgd(shardkit::Context<Engine>& context, std::size_t n, std::size_t runs)
-        : Base(context, n, runs, shardkit::sgd_update<float>(options, Base::scale)),
+        : Base(context, n, runs, shardkit::rules::sgd_update<float>(options, Base::scale)),
           momentum_(context.template buffer<float>(n)) {}
 
     void prepare() override {
@@ -151,7 +151,7 @@ class Sgd final : public StepWorkload<Engine, T, shardkit::SgdUpdate<float>> {
     }
     void once() override {
         K::update(this->stream_, this->cut_runs(), this->update(), this->skip(),
-                  shardkit::UpdateSpans<float, T, T, 1>{
+                  shardkit::rules::UpdateSpans<float, T, T, 1>{
                       this->master_.span(), this->gathered_.span(), this->gradient_.span(), {momentum_.span()}});
     }
     std::uint64_t count_wrong() override {
@@ -184,9 +184,9 @@ class Norm final : public EngineWorkload<Engine> {
         for (const shardkit::IndexRange run : cut<shardkit::IndexRange>(n, runs)) {
             spans.push_back(gradient_.span().subspan(run.begin, run.size()));
         }
-        const auto pieces = shardkit::norm_table(std::span<const std::span<const T>>(spans));
+        const auto pieces = shardkit::engine::norm_table(std::span<const std::span<const T>>(spans));
         positions_ = {pieces.front().begin, pieces.back().end};
-        pieces_ = {context, std::span<const shardkit::NormPiece<T>>(pieces)};
+        pieces_ = {context, std::span<const shardkit::engine::NormPiece<T>>(pieces)};
     }
     std::size_t runs() const noexcept override { return pieces_.size(); }
 
@@ -195,7 +195,7 @@ class Norm final : public EngineWorkload<Engine> {
         this->put(into_.span(), std::vector<double>(into_.size()));
     }
     void once() override {
-        K::norm_partial(this->stream_, std::span<const shardkit::NormPiece<T>>(pieces_.span()), positions_,
+        K::norm_partial(this->stream_, std::span<const shardkit::engine::NormPiece<T>>(pieces_.span()), positions_,
                         static_cast<const double*>(scale_.data()), into_.data());
     }
     std::uint64_t count_wrong() override {
@@ -211,7 +211,7 @@ class Norm final : public EngineWorkload<Engine> {
   private:
     typename Base::template Buffer<T> gradient_;
     typename Base::template Buffer<double> into_;
-    shardkit::detail::EngineTable<Engine, shardkit::NormPiece<T>> pieces_;
+    shardkit::detail::EngineTable<Engine, shardkit::engine::NormPiece<T>> pieces_;
     shardkit::IndexRange positions_;
     shardkit::detail::EngineTable<Engine, double> scale_;
 };

@@ -16,7 +16,7 @@ namespace benchmarks::peers {
 
 /// AdamW's loop as one writes it by hand for AVX2 and FMA: eight elements at a time, at any address, and the rest one
 /// by one. Roots and quotients are exact, as everywhere else; products are added without rounding in between.
-/// Source:  the formula of shardkit::AdamWUpdate; there is no gradient scale, which is 1 here
+/// Source:  the formula of shardkit::rules::AdamWUpdate; there is no gradient scale, which is 1 here
 struct Avx2AdamW {
     float decay;
     float beta1;

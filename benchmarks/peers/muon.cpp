@@ -46,7 +46,7 @@ class Run {
         const std::array sizes{3 * width * width, width * width, 4 * width * width, 4 * width * width};
         sizes_.assign(sizes.begin(), sizes.end());
         model_.initialize([](auto, auto, auto i) { return double{value_of(i, 2654435761U)} / 16; });
-        optimizer_ = std::make_unique<sk::MatrixOptimizer<sk::MuonRule, Engine>>(
+        optimizer_ = std::make_unique<sk::rules::MatrixOptimizer<sk::rules::MuonRule, Engine>>(
             model_, sk::CblasProducts{}, sk::MuonOptions{.learning_rate = 0.02, .weight_decay = 0.01});
     }
     /// Returns the seconds of the optimizer's part of a step.
@@ -101,7 +101,7 @@ class Run {
     std::vector<Layer> layers_;
     sk::Model<Engine> model_;
     std::vector<std::size_t> sizes_;
-    std::unique_ptr<sk::MatrixOptimizer<sk::MuonRule, Engine>> optimizer_;
+    std::unique_ptr<sk::rules::MatrixOptimizer<sk::rules::MuonRule, Engine>> optimizer_;
 };
 
 /// Every rank does what rank 0 reads.

@@ -24,13 +24,13 @@ class CallLog final : public shardkit::CallObserver {
   public:
     /// f() without communication.
     template <class F>
-    void silently(shardkit::Journal& journal, F f) {
+    void silently(shardkit::engine::Journal& journal, F f) {
         records_ = false;
         observe(journal, f);
     }
     /// f(), and remembers its collectives in place of those before.
     template <class F>
-    void record(shardkit::Journal& journal, F f) {
+    void record(shardkit::engine::Journal& journal, F f) {
         calls_.clear();
         records_ = true;
         observe(journal, f);
@@ -60,7 +60,7 @@ class CallLog final : public shardkit::CallObserver {
     };
 
     template <class F>
-    void observe(shardkit::Journal& journal, F f) {
+    void observe(shardkit::engine::Journal& journal, F f) {
         journal.observe(this);
         f();
         journal.observe(nullptr);

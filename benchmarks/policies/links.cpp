@@ -147,9 +147,9 @@ shardkit::AxisGrid grid_of(const program::MeshExtents& mesh) {
 
 }  // namespace
 
-shardkit::PolicyValues traits_of(const Options& options, const program::MeshExtents& mesh,
-                                 program::PolicyKind policy) {
-    return shardkit::policy_values(options.policy_on(mesh, policy), mesh.dp);
+shardkit::rules::PolicyValues traits_of(const Options& options, const program::MeshExtents& mesh,
+                                        program::PolicyKind policy) {
+    return shardkit::rules::policy_values(options.policy_on(mesh, policy), mesh.dp);
 }
 
 shardkit::Plan plan_model(const Options& options, const program::MeshExtents& mesh, program::PolicyKind policy) {
@@ -182,7 +182,7 @@ std::vector<PredictedRow> predict(const Options& o, const Links& links) {
         const shardkit::AxisGrid grid = shardkit::DeviceMesh(mesh.dp, mesh.tp, mesh.cp).grid();
         for (const program::PolicyKind policy : o.policies) {
             const shardkit::Plan plan = plan_model(o, mesh, policy);
-            const shardkit::PolicyValues traits = traits_of(o, mesh, policy);
+            const shardkit::rules::PolicyValues traits = traits_of(o, mesh, policy);
             PredictedRow row;
             row.mesh = mesh;
             row.nodes = (mesh.world() + o.links.ranks_per_node - 1) / o.links.ranks_per_node;

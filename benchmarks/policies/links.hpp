@@ -58,8 +58,8 @@ struct FittedLinks {
 FittedLinks fit_files(const std::vector<std::string>& files, std::optional<EngineKind> engine);
 
 /// What the planner needs to know of a policy on a mesh.
-shardkit::PolicyValues traits_of(const Options& options, const program::MeshExtents& mesh,
-                                 program::PolicyKind policy);
+shardkit::rules::PolicyValues traits_of(const Options& options, const program::MeshExtents& mesh,
+                                        program::PolicyKind policy);
 
 /// The plan of the model on a mesh that need not be there, for an engine like threads.
 /// @throws std::length_error when a count overflows

@@ -10,7 +10,7 @@ namespace benchmarks::policies {
 namespace {
 
 void all_reduce(TheoryOfVerb& sum, double addends, double result, double ranks,
-                const shardkit::EngineTraits& engine) {
+                const shardkit::engine::Traits& engine) {
     if (ranks < 2) { return; }
     const bool gathered = addends <= static_cast<double>(engine.gathered_all_reduce_addends);
     sum.calls += 1;
@@ -26,7 +26,7 @@ void add(TheoryOfVerb& sum, double calls, double bytes, double ranks) {
 }  // namespace
 
 Theory theory(const Options& o, const program::MeshExtents& mesh, program::PolicyKind policy,
-              const shardkit::EngineTraits& engine, const std::vector<std::size_t>& times, bool reduces_last) {
+              const shardkit::engine::Traits& engine, const std::vector<std::size_t>& times, bool reduces_last) {
     Theory made{};
     auto& [gathers, scatters, reductions] = made;
     // Also no_shard's buffers are padded for as many shards, whose norms it sums one by one.

@@ -35,7 +35,7 @@ using Theory = std::array<TheoryOfVerb, step_verbs.size()>;
 /// where a schedule says; `reduces_last`: R once, of all microbatches.
 /// Source:  ZeRO, arXiv 1910.02054, section 7; Chan et al. 2007
 Theory theory(const Options& options, const program::MeshExtents& mesh, program::PolicyKind policy,
-              const shardkit::EngineTraits& engine, const std::vector<std::size_t>& times = {},
+              const shardkit::engine::Traits& engine, const std::vector<std::size_t>& times = {},
               bool reduces_last = false);
 
 /// Collectives of one verb in one step: as the engine counted them, by the closed form, and as planned. Bytes are

@@ -240,7 +240,7 @@ class Trainer {
         return step;
     }
 
-    shardkit::Journal& journal() const { return context_.world().label().journal; }
+    shardkit::engine::Journal& journal() const { return context_.world().label().journal; }
 
     static double difference(T value, T expected) noexcept {
         const double a = static_cast<double>(static_cast<Number>(value));

@@ -10,7 +10,7 @@
 
 namespace sk = shardkit;
 
-template struct sk::nccl::KernelsFor<sk::DefaultPrecision<float>, sk::AdamWRule>;
+template struct sk::nccl::KernelsFor<sk::DefaultPrecision<float>, sk::rules::AdamWRule>;
 
 namespace cuda_trainer {
 template void launch(cudaStream_t, std::size_t, const kernels::CopySamples&);

@@ -24,10 +24,10 @@
 // Compiles once what each file of a trainer would otherwise compile again: everything that does not depend on the
 // parameters' types, for an engine, a Precision and an optimizer's rule. In a header that all of the trainer's files
 // include:
-//     SHARDKIT_TEMPLATES(extern, shardkit::threads::Engine, shardkit::DefaultPrecision<float>, shardkit::AdamWRule)
-//     SHARDKIT_THREADS_TEMPLATES(extern)
+//     SHARDKIT_TEMPLATES(extern, shardkit::threads::Engine, shardkit::DefaultPrecision<float>,
+//     shardkit::rules::AdamWRule) SHARDKIT_THREADS_TEMPLATES(extern)
 // and in one source file after it, without `extern`:
-//     SHARDKIT_TEMPLATES(, shardkit::threads::Engine, shardkit::DefaultPrecision<float>, shardkit::AdamWRule)
+//     SHARDKIT_TEMPLATES(, shardkit::threads::Engine, shardkit::DefaultPrecision<float>, shardkit::rules::AdamWRule)
 //     SHARDKIT_THREADS_TEMPLATES()
 // For another optimizer with the same engine and precision, use SHARDKIT_RULE_TEMPLATES with the same kind of
 // arguments in both places instead of a second line of SHARDKIT_TEMPLATES: compilers refuse to instantiate the rest
@@ -67,7 +67,9 @@
     prefix template shardkit::ClipCoefficient shardkit::clip(const shardkit::GlobalNorm<Engine>&, double,           \
                                                              shardkit::SourceLocation);                             \
     prefix template void shardkit::detail::all_reduce_span(const Engine::Communicator&, shardkit::ReduceOp,         \
-                                                           std::span<float>, Engine::Stream, shardkit::CallSite);   \
+                                                           std::span<float>, Engine::Stream,                        \
+                                                           shardkit::engine::CallSite);                             \
     prefix template void shardkit::detail::all_reduce_span(const Engine::Communicator&, shardkit::ReduceOp,         \
-                                                           std::span<double>, Engine::Stream, shardkit::CallSite);
+                                                           std::span<double>, Engine::Stream,                       \
+                                                           shardkit::engine::CallSite);
 // NOLINTEND(bugprone-macro-parentheses)

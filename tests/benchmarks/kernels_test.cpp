@@ -21,7 +21,7 @@ using Engine = shardkit::self::Engine;
 /// Moves the first element of what an update writes, after it.
 struct SpoiledKernels : Engine::Kernels {
     template <class Update, class Spans>
-    static void update(const Engine::Stream& stream, std::span<const shardkit::UpdateRange> ranges,
+    static void update(const Engine::Stream& stream, std::span<const shardkit::rules::UpdateRange> ranges,
                        const Update* updates, const std::uint32_t* skip, const Spans& spans) {
         Engine::Kernels::update(stream, ranges, updates, skip, spans);
         auto& first = spans.master[0];

@@ -42,16 +42,18 @@ struct Kernels : host_functions::Kernels {
         shardkit::gpu::detail::accumulate(Launch(stream), addend, total);
     }
     template <class Update, class Spans>
-    static void update(const Stream& stream, std::span<const shardkit::UpdateRange> ranges, const Update* updates,
-                       const std::uint32_t* skip, const Spans& spans) {
+    static void update(const Stream& stream, std::span<const shardkit::rules::UpdateRange> ranges,
+                       const Update* updates, const std::uint32_t* skip, const Spans& spans) {
         shardkit::gpu::detail::update(Launch(stream), ranges, updates, skip, spans);
     }
     template <class T>
-    static void pack(const Stream& stream, std::span<const shardkit::TensorPiece<T>> table, std::span<T> flat) {
+    static void pack(const Stream& stream, std::span<const shardkit::engine::TensorPiece<T>> table,
+                     std::span<T> flat) {
         shardkit::gpu::detail::copy_tensors<shardkit::gpu::detail::PackDirection::pack>(Launch(stream), table, flat);
     }
     template <class T>
-    static void unpack(const Stream& stream, std::span<const shardkit::TensorPiece<T>> table, std::span<T> flat) {
+    static void unpack(const Stream& stream, std::span<const shardkit::engine::TensorPiece<T>> table,
+                       std::span<T> flat) {
         shardkit::gpu::detail::copy_tensors<shardkit::gpu::detail::PackDirection::unpack>(Launch(stream), table,
                                                                                           flat);
     }

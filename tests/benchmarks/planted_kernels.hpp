@@ -15,7 +15,7 @@ inline constexpr std::size_t planted_elements = 1000;
 template <class K>
 struct Planted : K {
     template <class S, class Update, class Spans>
-    static void update(const S& stream, std::span<const shardkit::UpdateRange> ranges, const Update* updates,
+    static void update(const S& stream, std::span<const shardkit::rules::UpdateRange> ranges, const Update* updates,
                        const std::uint32_t* skip, const Spans& spans) {
         K::update(stream, ranges, updates, skip, spans);
         stream.synchronize();
@@ -26,7 +26,7 @@ struct Planted : K {
         }
     }
     template <class S, class T>
-    static void norm_partial(const S& stream, std::span<const shardkit::NormPiece<T>> pieces,
+    static void norm_partial(const S& stream, std::span<const shardkit::engine::NormPiece<T>> pieces,
                              shardkit::IndexRange positions, const double* scale, double* into) {
         K::norm_partial(stream, pieces, positions, scale, into);
         stream.synchronize();
@@ -45,13 +45,13 @@ struct Planted : K {
         total[planted_elements / 2] += 1;
     }
     template <class S, class T>
-    static void pack(const S& stream, std::span<const shardkit::TensorPiece<T>> table, std::span<T> flat) {
+    static void pack(const S& stream, std::span<const shardkit::engine::TensorPiece<T>> table, std::span<T> flat) {
         K::pack(stream, table, flat);
         stream.synchronize();
         flat[planted_elements - 1] = T{};
     }
     template <class S, class T>
-    static void unpack(const S& stream, std::span<const shardkit::TensorPiece<T>> table, std::span<T> flat) {
+    static void unpack(const S& stream, std::span<const shardkit::engine::TensorPiece<T>> table, std::span<T> flat) {
         K::unpack(stream, table, flat);
         stream.synchronize();
         table[table.size() - 1].tensor[0] = T{};

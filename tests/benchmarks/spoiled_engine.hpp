@@ -29,7 +29,7 @@ struct SpoiledCommunicator : shardkit::self::Communicator {
 struct SpoiledEngine : shardkit::self::Engine {
     using Communicator = SpoiledCommunicator;
 };
-static_assert(shardkit::Engine<SpoiledEngine> && shardkit::GroupVerbs<SpoiledEngine>);
-static_assert(shardkit::StepKernels<SpoiledEngine>);
+static_assert(shardkit::Engine<SpoiledEngine> && shardkit::engine::GroupVerbs<SpoiledEngine>);
+static_assert(shardkit::engine::StepKernels<SpoiledEngine>);
 
 }  // namespace benchmarks::policies

@@ -11,4 +11,4 @@ struct Policy : NoShard {
     static constexpr Release release = Release::at_reshard;
 #endif
 };
-static_assert(ShardPolicy<Policy> && PolicyRules<Policy>::hold);
+static_assert(ShardPolicy<Policy> && rules::PolicyRules<Policy>::hold);

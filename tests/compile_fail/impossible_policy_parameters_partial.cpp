@@ -10,4 +10,4 @@ struct Policy : NoShard {
     static constexpr Placement parameters = Placement::partial;
 #endif
 };
-static_assert(ShardPolicy<Policy> && PolicyRules<Policy>::hold);
+static_assert(ShardPolicy<Policy> && rules::PolicyRules<Policy>::hold);

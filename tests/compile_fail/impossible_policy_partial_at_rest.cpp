@@ -11,4 +11,4 @@ struct Policy : FullShard {
     static constexpr Placement gradients = Placement::partial;
 #endif
 };
-static_assert(ShardPolicy<Policy> && PolicyRules<Policy>::hold);
+static_assert(ShardPolicy<Policy> && rules::PolicyRules<Policy>::hold);

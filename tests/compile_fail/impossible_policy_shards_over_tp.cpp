@@ -11,4 +11,4 @@ struct Policy : FullShard {
     using shard_axes = Axes<DpShard, Tp>;
 #endif
 };
-static_assert(ShardPolicy<Policy> && PolicyRules<Policy>::hold);
+static_assert(ShardPolicy<Policy> && rules::PolicyRules<Policy>::hold);

@@ -10,4 +10,4 @@ struct Policy : FullShard {
     using shard_axes = Axes<DpShard, Dp>;
 #endif
 };
-static_assert(ShardPolicy<Policy> && PolicyRules<Policy>::hold);
+static_assert(ShardPolicy<Policy> && rules::PolicyRules<Policy>::hold);

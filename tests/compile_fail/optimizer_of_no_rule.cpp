@@ -6,20 +6,20 @@
 /// It does not say how many states there are.
 struct Rule {
     using Options = sk::SgdOptions;
-    using Progress = sk::SgdRule::Progress;
+    using Progress = sk::rules::SgdRule::Progress;
     static constexpr std::array<std::string_view, 1> state_names{"momentum_buffer"};
     static constexpr void advance(Progress& progress, const Options& /*options*/) { ++progress.steps; }
     template <class A>
-    using Update = sk::SgdUpdate<A>;
+    using Update = sk::rules::SgdUpdate<A>;
     template <class A>
     static constexpr Update<A> update(const Progress& /*progress*/, const Options& options, double scale) {
-        return sk::sgd_update<A>(options, scale);
+        return sk::rules::sgd_update<A>(options, scale);
     }
 };
 #else
-using Rule = sk::SgdRule;
+using Rule = sk::rules::SgdRule;
 #endif
 
-double rate(sk::RuleOptimizer<Rule, Engine, sk::DefaultPrecision<float>>& optimizer) {
+double rate(sk::rules::RuleOptimizer<Rule, Engine, sk::DefaultPrecision<float>>& optimizer) {
     return optimizer.learning_rate();
 }

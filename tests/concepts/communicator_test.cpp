@@ -80,37 +80,38 @@ static_assert(!Communicator<int>);
 struct Gathers : Minimal<Gathers> {
     void all_gather(std::span<const float>, std::span<float>, Stream, Where) const {}
 };
-static_assert(Communicator<Gathers> && AllGathers<Gathers, float>);
-static_assert(!AllGathers<Gathers, double> && !AllGathers<Least, float>);
+static_assert(Communicator<Gathers> && engine::AllGathers<Gathers, float>);
+static_assert(!engine::AllGathers<Gathers, double> && !engine::AllGathers<Least, float>);
 
 struct Scatters : Minimal<Scatters> {
     void reduce_scatter(ReduceOp, std::span<const bf16>, std::span<float>, Stream, Where) const {}
 };
-static_assert(ReduceScatters<Scatters, bf16, float>);
-static_assert(!ReduceScatters<Scatters, float, float> && !ReduceScatters<Scatters, bf16, double>);
-static_assert(!ReduceScatters<Gathers, bf16, float>);
+static_assert(engine::ReduceScatters<Scatters, bf16, float>);
+static_assert(!engine::ReduceScatters<Scatters, float, float> && !engine::ReduceScatters<Scatters, bf16, double>);
+static_assert(!engine::ReduceScatters<Gathers, bf16, float>);
 
 struct Reduces : Minimal<Reduces> {
     void all_reduce(ReduceOp, std::span<const bf16>, std::span<float>, Stream, Where) const {}
 };
-static_assert(AllReduces<Reduces, bf16, float> && !AllReduces<Reduces, float, float>);
-static_assert(!AllReduces<Scatters, bf16, float>);
+static_assert(engine::AllReduces<Reduces, bf16, float> && !engine::AllReduces<Reduces, float, float>);
+static_assert(!engine::AllReduces<Scatters, bf16, float>);
 
 struct Copies : Minimal<Copies> {
     void broadcast(std::span<float>, std::size_t, Stream, Where) const {}
     void all_to_all(std::span<const float>, std::span<float>, Stream, Where) const {}
     void all_to_all_uneven(std::span<const float>, Counts, std::span<float>, Counts, Stream, Where) const {}
 };
-static_assert(Broadcasts<Copies, float> && !Broadcasts<Copies, double> && !Broadcasts<Reduces, float>);
-static_assert(ExchangesAllToAll<Copies, float> && !ExchangesAllToAll<Reduces, float>);
-static_assert(ExchangesUnevenly<Copies, float> && !ExchangesUnevenly<Copies, double>);
-static_assert(!ExchangesUnevenly<Reduces, float>);
+static_assert(engine::Broadcasts<Copies, float> && !engine::Broadcasts<Copies, double> &&
+              !engine::Broadcasts<Reduces, float>);
+static_assert(engine::ExchangesAllToAll<Copies, float> && !engine::ExchangesAllToAll<Reduces, float>);
+static_assert(engine::ExchangesUnevenly<Copies, float> && !engine::ExchangesUnevenly<Copies, double>);
+static_assert(!engine::ExchangesUnevenly<Reduces, float>);
 
 // Without the counts of what it receives, a rank cannot say what it expects of each peer.
 struct OneSideCounts : Minimal<OneSideCounts> {
     void all_to_all_uneven(std::span<const float>, Counts, std::span<float>, Stream, Where) const {}
 };
-static_assert(!ExchangesUnevenly<OneSideCounts, float>);
+static_assert(!engine::ExchangesUnevenly<OneSideCounts, float>);
 
 struct Passes : Minimal<Passes> {
     void send(std::span<const float>, std::size_t, Stream, Where) const {}
@@ -120,18 +121,19 @@ struct Passes : Minimal<Passes> {
 struct OnlySends : Minimal<OnlySends> {
     void send(std::span<const float>, std::size_t, Stream, Where) const {}
 };
-static_assert(SendsAndReceives<Passes, float> && !SendsAndReceives<OnlySends, float>);
-static_assert(!SendsAndReceives<Passes, fp16>);
+static_assert(engine::SendsAndReceives<Passes, float> && !engine::SendsAndReceives<OnlySends, float>);
+static_assert(!engine::SendsAndReceives<Passes, fp16>);
 
 // The engines of the library have every capability for every element.
 template <class C, class... T>
-constexpr bool complete = Communicator<C> && (AllGathers<C, T> && ...) && (Broadcasts<C, T> && ...) &&
-                          (ExchangesAllToAll<C, T> && ...) && (ExchangesUnevenly<C, T> && ...) &&
-                          (SendsAndReceives<C, T> && ...) && (ReduceScatters<C, T, T> && ...) &&
-                          (AllReduces<C, T, T> && ...);
+constexpr bool complete = Communicator<C> && (engine::AllGathers<C, T> && ...) && (engine::Broadcasts<C, T> && ...) &&
+                          (engine::ExchangesAllToAll<C, T> && ...) && (engine::ExchangesUnevenly<C, T> && ...) &&
+                          (engine::SendsAndReceives<C, T> && ...) && (engine::ReduceScatters<C, T, T> && ...) &&
+                          (engine::AllReduces<C, T, T> && ...);
 static_assert(complete<self::Communicator, double, float, bf16, fp16, std::int64_t, std::int32_t, std::uint8_t>);
 static_assert(complete<threads::Communicator, double, float, bf16, fp16, std::int64_t, std::int32_t, std::uint8_t>);
-static_assert(ReduceScatters<threads::Communicator, bf16, float> && AllReduces<threads::Communicator, fp16, float>);
+static_assert(engine::ReduceScatters<threads::Communicator, bf16, float> &&
+              engine::AllReduces<threads::Communicator, fp16, float>);
 
 }  // namespace
 

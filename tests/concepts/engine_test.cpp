@@ -30,17 +30,19 @@ using least::Talker;
 using least::Trainer;
 
 // The least of each, and no more.
-static_assert(Engine<Talker> && !GroupVerbs<Talker> && !StepKernels<Talker> && !IndexKernels<Talker>);
-static_assert(Engine<Trainer> && GroupVerbs<Trainer> && StepKernels<Trainer> && !IndexKernels<Trainer>);
-static_assert(Engine<Indexer> && IndexKernels<Indexer> && !StepKernels<Indexer>);
-static_assert(!Engine<int> && !GroupVerbs<int> && !StepKernels<int> && !IndexKernels<int>);
+static_assert(Engine<Talker> && !engine::GroupVerbs<Talker> && !engine::StepKernels<Talker> &&
+              !engine::IndexKernels<Talker>);
+static_assert(Engine<Trainer> && engine::GroupVerbs<Trainer> && engine::StepKernels<Trainer> &&
+              !engine::IndexKernels<Trainer>);
+static_assert(Engine<Indexer> && engine::IndexKernels<Indexer> && !engine::StepKernels<Indexer>);
+static_assert(!Engine<int> && !engine::GroupVerbs<int> && !engine::StepKernels<int> && !engine::IndexKernels<int>);
 
 // An engine of fp32 alone says so; the library's own have every combination.
-static_assert(!StepKernels<Trainer, Precision<bf16>> && !GroupVerbs<Trainer, Precision<bf16>>);
+static_assert(!engine::StepKernels<Trainer, Precision<bf16>> && !engine::GroupVerbs<Trainer, Precision<bf16>>);
 template <class E>
-constexpr bool has_all = Engine<E>&& IndexKernels<E>&& StepKernels<E, Precision<double>>&&
-    StepKernels<E, Precision<bf16>>&& StepKernels<E, Precision<fp16, fp16, fp16, double>>&&
-        GroupVerbs<E, Precision<bf16>>&& GroupVerbs<E, Precision<float, bf16>>;
+constexpr bool has_all = Engine<E>&& engine::IndexKernels<E>&& engine::StepKernels<E, Precision<double>>&&
+    engine::StepKernels<E, Precision<bf16>>&& engine::StepKernels<E, Precision<fp16, fp16, fp16, double>>&&
+        engine::GroupVerbs<E, Precision<bf16>>&& engine::GroupVerbs<E, Precision<float, bf16>>;
 static_assert(has_all<self::Engine> && has_all<threads::Engine>);
 
 // One violator for each requirement: the member is hidden by one of another kind.
@@ -140,16 +142,16 @@ struct ReducesNothing : least::VerbsOfGroups<ReducesNothing> {
 struct ReducesFloats : least::VerbsOfGroups<ReducesFloats> {
     void all_reduce(ReduceOp, std::span<const float>, std::span<float>, least::Stream, SourceLocation) const {}
 };
-static_assert(GroupVerbs<Speaking<least::Communicator>>);
-static_assert(!GroupVerbs<Speaking<GathersNothing>> && !GroupVerbs<Speaking<ScattersNothing>>);
-static_assert(!GroupVerbs<Speaking<ReducesNothing>> && !GroupVerbs<Speaking<ReducesFloats>>);
+static_assert(engine::GroupVerbs<Speaking<least::Communicator>>);
+static_assert(!engine::GroupVerbs<Speaking<GathersNothing>> && !engine::GroupVerbs<Speaking<ScattersNothing>>);
+static_assert(!engine::GroupVerbs<Speaking<ReducesNothing>> && !engine::GroupVerbs<Speaking<ReducesFloats>>);
 
 template <class K>
 struct Running : Trainer {
     using Kernels = K;
 };
 template <class K>
-constexpr bool steps = StepKernels<Running<K>>;
+constexpr bool steps = engine::StepKernels<Running<K>>;
 struct NoFill : least::KernelsOfSteps {
     static void fill(least::Stream, std::span<float>) {}
 };
@@ -173,19 +175,19 @@ struct NoNormPartial : least::KernelsOfSteps {
 };
 struct NoUpdate : least::KernelsOfSteps {
     template <class Update>
-    static void update(least::Stream, const Update&, const UpdateSpans<float, float, float, 1>&) {}
+    static void update(least::Stream, const Update&, const rules::UpdateSpans<float, float, float, 1>&) {}
 };
 struct OneState : least::KernelsOfSteps {  // and neither none nor two
     template <class Update>
-    static void update(least::Stream, std::span<const UpdateRange>, const Update*, const std::uint32_t*,
-                       const UpdateSpans<float, float, float, 1>&) {}
+    static void update(least::Stream, std::span<const rules::UpdateRange>, const Update*, const std::uint32_t*,
+                       const rules::UpdateSpans<float, float, float, 1>&) {}
 };
-static_assert(steps<least::KernelsOfSteps> && !steps<int> && !StepKernels<Talker>);
+static_assert(steps<least::KernelsOfSteps> && !steps<int> && !engine::StepKernels<Talker>);
 static_assert(!steps<NoFill> && !steps<NoConvert> && !steps<NoAccumulate> && !steps<NoCopyIn> && !steps<NoCopyOut>);
 static_assert(!steps<NoRun> && !steps<NoNormPartial> && !steps<NoUpdate> && !steps<OneState>);
 
 template <class K>
-constexpr bool indexes = IndexKernels<Running<K>>;
+constexpr bool indexes = engine::IndexKernels<Running<K>>;
 struct NoForEachIndex {
     static void for_each_index(least::Stream, std::uint64_t, void (*)(std::uint64_t)) {}
 };

@@ -69,10 +69,11 @@ struct KernelsOfSteps {
     static void copy_out(Stream, std::span<const T>, std::span<T>) {}
     template <class Work>
     static void run_once(Stream, const Work&) {}
-    static void norm_partial(Stream, std::span<const sk::NormPiece<float>>, sk::IndexRange, const double*, double*) {}
+    static void norm_partial(Stream, std::span<const sk::engine::NormPiece<float>>, sk::IndexRange, const double*,
+                             double*) {}
     template <class Update, std::size_t StateCount>
-    static void update(Stream, std::span<const sk::UpdateRange>, const Update*, const std::uint32_t*,
-                       const sk::UpdateSpans<float, float, float, StateCount>&) {}
+    static void update(Stream, std::span<const sk::rules::UpdateRange>, const Update*, const std::uint32_t*,
+                       const sk::rules::UpdateSpans<float, float, float, StateCount>&) {}
 };
 /// Trains.
 struct Trainer : Talker {

@@ -30,9 +30,9 @@ struct Minimal {
     static constexpr Release release = Release::at_reshard;
     static constexpr int shard_group(std::size_t) { return 2; }
 };
-static_assert(ShardPolicy<Minimal> && PolicyRules<Minimal>::hold);
-static_assert(policy_values(Minimal{}, 8).name == std::string_view("minimal"));
-static_assert(policy_values(Minimal{}, 8).shard_group == 2);
+static_assert(ShardPolicy<Minimal> && rules::PolicyRules<Minimal>::hold);
+static_assert(rules::policy_values(Minimal{}, 8).name == std::string_view("minimal"));
+static_assert(rules::policy_values(Minimal{}, 8).shard_group == 2);
 
 // One violator for each requirement: the member is hidden by one of another kind.
 struct NoName : Minimal {
@@ -84,20 +84,20 @@ static_assert(!ShardPolicy<LacksRelease>);
 
 /// The least that is a policy whose values are known when the program runs.
 struct Told {
-    static PolicyValues values(std::size_t dp) { return policy_values(FullShard{}, dp); }
+    static rules::PolicyValues values(std::size_t dp) { return rules::policy_values(FullShard{}, dp); }
 };
 struct TellsNothing {
     static void values(std::size_t /*dp*/) {}
 };
 struct TellsOfNoMesh {
-    static PolicyValues values() { return {}; }
+    static rules::PolicyValues values() { return {}; }
 };
-static_assert(ShardPolicy<Told> && !StaticPolicy<Told> && StaticPolicy<Minimal>);
+static_assert(ShardPolicy<Told> && !rules::StaticPolicy<Told> && rules::StaticPolicy<Minimal>);
 static_assert(!ShardPolicy<TellsNothing> && !ShardPolicy<TellsOfNoMesh>);
 
 static_assert(ShardPolicy<NoShard> && ShardPolicy<ShardOptimizer> && ShardPolicy<ShardGradOp>);
 static_assert(ShardPolicy<FullShard> && ShardPolicy<HybridShard<7>> && ShardPolicy<HybridShard<dynamic>>);
-static_assert(ShardPolicy<DynamicPolicy> && PolicyRules<DynamicPolicy>::hold);
+static_assert(ShardPolicy<DynamicPolicy> && rules::PolicyRules<DynamicPolicy>::hold);
 static_assert(ShardPolicy<ShardOver<Minimal, Axes<DpShard, Cp>>>, "also of the user's own");
 
 }  // namespace
@@ -110,7 +110,7 @@ TEST_CASE("ShardPolicy: shard_group may depend on the object") {
     static_assert(ShardPolicy<Chosen>);
     Chosen chosen;
     chosen.ranks = 6;
-    CHECK(policy_values(chosen, 12).shard_group == 6);
+    CHECK(rules::policy_values(chosen, 12).shard_group == 6);
 }
 
 }  // namespace shard_policy_test

@@ -12,7 +12,7 @@ import tempfile
 APART = ("Context<shardkit::threads::Engine>::Context(", "::GroupState(", "::GroupOptimizer(", "::NormTable(",
          "threads::detail::World::World(", "::PlacedGroup shardkit::detail::place_group<")
 # And of a second optimizer.
-SECOND = "::GroupOptimizer<shardkit::SgdRule, shardkit::threads::Engine, float>::"
+SECOND = "::GroupOptimizer<shardkit::rules::SgdRule, shardkit::threads::Engine, float>::"
 MISSING = "undefined reference to `shardkit::"
 
 
@@ -76,7 +76,7 @@ def main():
 
         (folder / "sgd.cpp").write_text(with_sgd(trainer, ("sk::AdamW ", "sk::SGD ")), encoding="utf-8")
         lines = with_sgd(header, ("optim/sgd.hpp>", "optim/sgd.hpp>\n#include <shardkit/optim/adamw.hpp>"))
-        rule = "SHARDKIT_RULE_TEMPLATES({}, shardkit::threads::Engine, shardkit::DefaultPrecision<float>, shardkit::SgdRule)\n"
+        rule = "SHARDKIT_RULE_TEMPLATES({}, shardkit::threads::Engine, shardkit::DefaultPrecision<float>, shardkit::rules::SgdRule)\n"
         (folder / "both.hpp").write_text(lines + rule.format("extern"), encoding="utf-8")
         source = (arguments.trainers / "templates.cpp").read_text(encoding="utf-8")
         (folder / "both.cpp").write_text(source.replace('"templates.hpp"', '"both.hpp"') + rule.format(""), encoding="utf-8")

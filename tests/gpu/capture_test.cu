@@ -26,7 +26,7 @@ TEST_CASE("a CUDA graph of the kernels gives what the calls give, launch after l
     const auto stream = gpu.stream();
     test::UpdateData<float, sk::bf16, float, 2> data(1003);
     const test::UpdateArrays<test::GpuMachine::Machine, float, sk::bf16, float, 2> arrays(machine, data, {{0}});
-    const std::vector<sk::UpdateRange> runs = test::runs_of(1003).back();
+    const std::vector<sk::rules::UpdateRange> runs = test::runs_of(1003).back();
     const auto updates = test::adamw_updates<float>();
     const auto runs_there = test::array(machine, runs);
     const auto pieces = test::norm_pieces(arrays.spans().gradient, test::ranges_of(runs));

@@ -11,9 +11,10 @@ using namespace shardkit;
 using namespace shardkit::gpu::detail;
 
 #define LAUNCH(...) template void DeviceLaunch::operator()(std::uint64_t, const __VA_ARGS__&, std::string_view) const;
-#define NORM(T)                                        \
-    template void shardkit::gpu::detail::norm_partial( \
-        const shardkit::gpu::TimelineRef&, std::span<const NormPiece<T>>, IndexRange, const double*, double*);
+#define NORM(T)                                                                                          \
+    template void shardkit::gpu::detail::norm_partial(const shardkit::gpu::TimelineRef&,                 \
+                                                      std::span<const engine::NormPiece<T>>, IndexRange, \
+                                                      const double*, double*);
 
 NORM(float)
 NORM(bf16)
@@ -26,11 +27,11 @@ LAUNCH(RunOnce<shardkit::detail::BeginStep>)
 LAUNCH(ConvertPass<float, bf16>)
 LAUNCH(ConvertPass<float, fp16>)
 LAUNCH(ConvertPass<fp16, float>)
-LAUNCH(UpdatePass<SgdUpdate<float>, float, float, float, 1>)
-LAUNCH(UpdatePass<SgdUpdate<float>, bf16, bf16, bf16, 1>)
-LAUNCH(UpdatePass<LionUpdate<float>, float, bf16, bf16, 1>)
-LAUNCH(UpdatePass<AdamWUpdate<float>, float, float, float, 2>)
-LAUNCH(UpdatePass<AdamWUpdate<double>, double, double, double, 2>)
+LAUNCH(UpdatePass<rules::SgdUpdate<float>, float, float, float, 1>)
+LAUNCH(UpdatePass<rules::SgdUpdate<float>, bf16, bf16, bf16, 1>)
+LAUNCH(UpdatePass<rules::LionUpdate<float>, float, bf16, bf16, 1>)
+LAUNCH(UpdatePass<rules::AdamWUpdate<float>, float, float, float, 2>)
+LAUNCH(UpdatePass<rules::AdamWUpdate<double>, double, double, double, 2>)
 LAUNCH(QuantizePass<float, 64>)
 LAUNCH(DequantizePass<float, 64>)
 #endif

@@ -25,7 +25,7 @@ namespace {
 
 /// AdamW's pass under a name of its own: libkernels.a has the one that is not fused.
 struct FusedPass {
-    sk::gpu::detail::UpdatePass<sk::AdamWUpdate<float>, float, sk::bf16, float, 2> pass;
+    sk::gpu::detail::UpdatePass<sk::rules::AdamWUpdate<float>, float, sk::bf16, float, 2> pass;
     constexpr void operator()(std::uint64_t vector) const { pass(vector); }
 };
 
@@ -51,7 +51,7 @@ TEST_CASE("AdamW with fused multiply-adds stays within two units in the last pla
     const std::size_t size = 100'003;
     Data data(size);
     const test::UpdateArrays<test::GpuMachine::Machine, float, sk::bf16, float, 2> arrays(machine, data, {{0}});
-    const std::vector<sk::UpdateRange> runs{{0, size, 0}};
+    const std::vector<sk::rules::UpdateRange> runs{{0, size, 0}};
     const auto updates = test::adamw_updates<float>();
     const auto runs_there = test::array(machine, runs);
     const auto updates_there = test::array(machine, updates);

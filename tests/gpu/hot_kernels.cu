@@ -13,27 +13,28 @@ using namespace shardkit;
 using namespace shardkit::gpu::detail;
 
 #define LAUNCH(...) template void DeviceLaunch::operator()(std::uint64_t, const __VA_ARGS__&, std::string_view) const;
-#define NORM(T)                                        \
-    template void shardkit::gpu::detail::norm_partial( \
-        const shardkit::gpu::TimelineRef&, std::span<const NormPiece<T>>, IndexRange, const double*, double*);
+#define NORM(T)                                                                                          \
+    template void shardkit::gpu::detail::norm_partial(const shardkit::gpu::TimelineRef&,                 \
+                                                      std::span<const engine::NormPiece<T>>, IndexRange, \
+                                                      const double*, double*);
 
-using InBf16 = RuleIn<AdamWRule, StateFormat::bf16>::StateStorage;
-using InBlocks = RuleIn<AdamWRule, StateFormat::block8>::StateStorage;
+using InBf16 = rules::RuleIn<rules::AdamWRule, StateFormat::bf16>::StateStorage;
+using InBlocks = rules::RuleIn<rules::AdamWRule, StateFormat::block8>::StateStorage;
 
 LAUNCH(PackPass<float, PackDirection::pack>)
 #ifndef PLANTED
 LAUNCH(PackPass<float, PackDirection::unpack>)
 LAUNCH(PackPass<bf16, PackDirection::pack>)
 LAUNCH(PackPass<bf16, PackDirection::unpack>)
-template struct nccl::KernelsFor<DefaultPrecision<float>, AdamWRule>;
-template struct nccl::KernelsFor<DefaultPrecision<bf16>, AdamWRule>;
-template struct nccl::KernelsFor<Precision<e4m3, bf16>, AdamWRule>;
-template struct nccl::KernelsFor<Precision<block_int8, bf16>, AdamWRule>;
-LAUNCH(UpdatePass<AdamWUpdate<float>, float, bf16, bf16, 2>)
-LAUNCH(UpdatePass<SgdUpdate<float>, float, float, float, 1>)
-LAUNCH(UpdatePass<SgdUpdate<float>, float, bf16, bf16, 1>)
-LAUNCH(UpdatePass<AdamWUpdate<float>, float, bf16, bf16, 2, InBf16>)
-LAUNCH(BlockUpdatePass<AdamWUpdate<float>, float, bf16, bf16, 2, InBlocks>)
+template struct nccl::KernelsFor<DefaultPrecision<float>, rules::AdamWRule>;
+template struct nccl::KernelsFor<DefaultPrecision<bf16>, rules::AdamWRule>;
+template struct nccl::KernelsFor<Precision<e4m3, bf16>, rules::AdamWRule>;
+template struct nccl::KernelsFor<Precision<block_int8, bf16>, rules::AdamWRule>;
+LAUNCH(UpdatePass<rules::AdamWUpdate<float>, float, bf16, bf16, 2>)
+LAUNCH(UpdatePass<rules::SgdUpdate<float>, float, float, float, 1>)
+LAUNCH(UpdatePass<rules::SgdUpdate<float>, float, bf16, bf16, 1>)
+LAUNCH(UpdatePass<rules::AdamWUpdate<float>, float, bf16, bf16, 2, InBf16>)
+LAUNCH(BlockUpdatePass<rules::AdamWUpdate<float>, float, bf16, bf16, 2, InBlocks>)
 LAUNCH(ScalePass<float>)
 LAUNCH(ConvertPass<float, bf16>)
 LAUNCH(QuantizePass<float, 64>)

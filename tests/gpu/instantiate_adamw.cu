@@ -13,13 +13,13 @@ using shardkit::gpu::detail::UpdatePass;
 
 #define LAUNCH(...) template void DeviceLaunch::operator()(std::uint64_t, const __VA_ARGS__&, std::string_view) const;
 #define ADAMW(Master, Gather, Gradient) \
-    LAUNCH(UpdatePass<shardkit::AdamWUpdate<shardkit::Arithmetic<Master>>, Master, Gather, Gradient, 2>)
+    LAUNCH(UpdatePass<shardkit::rules::AdamWUpdate<shardkit::Arithmetic<Master>>, Master, Gather, Gradient, 2>)
 
 EACH_PRECISION(ADAMW)
 
 // Batches of it.
 #define BATCH(Master, Gather, Gradient)      \
     LAUNCH(shardkit::gpu::detail::BatchPass< \
-           UpdatePass<shardkit::AdamWUpdate<shardkit::Arithmetic<Master>>, Master, Gather, Gradient, 2>>)
+           UpdatePass<shardkit::rules::AdamWUpdate<shardkit::Arithmetic<Master>>, Master, Gather, Gradient, 2>>)
 
 EACH_DEFAULT_PRECISION(BATCH)

@@ -10,14 +10,14 @@
 
 namespace sk = shardkit;
 
-template struct sk::nccl::KernelsFor<sk::DefaultPrecision<sk::bf16>, sk::SgdRule>;
+template struct sk::nccl::KernelsFor<sk::DefaultPrecision<sk::bf16>, sk::rules::SgdRule>;
 template struct sk::nccl::AverageKernelsFor<sk::DefaultPrecision<sk::bf16>>;
 template struct sk::nccl::AverageKernelsFor<sk::Precision<float, sk::bf16>, sk::DefaultPrecision<sk::bf16>>;
-template struct sk::nccl::KernelsFor<sk::Precision<sk::fp16, sk::fp16, sk::fp16, double>, sk::AdamWRule>;
+template struct sk::nccl::KernelsFor<sk::Precision<sk::fp16, sk::fp16, sk::fp16, double>, sk::rules::AdamWRule>;
 // States in bf16 and in blocks of 8 bits; gathers of codes.
 template struct sk::nccl::KernelsFor<sk::DefaultPrecision<sk::bf16>,
-                                     sk::RuleIn<sk::AdamWRule, sk::StateFormat::bf16>>;
+                                     sk::rules::RuleIn<sk::rules::AdamWRule, sk::StateFormat::bf16>>;
 template struct sk::nccl::KernelsFor<sk::DefaultPrecision<sk::bf16>,
-                                     sk::RuleIn<sk::AdamWRule, sk::StateFormat::block8>>;
-template struct sk::nccl::KernelsFor<sk::Precision<sk::e4m3, sk::bf16>, sk::AdamWRule>;
-template struct sk::nccl::KernelsFor<sk::Precision<sk::block_int8, sk::bf16>, sk::AdamWRule>;
+                                     sk::rules::RuleIn<sk::rules::AdamWRule, sk::StateFormat::block8>>;
+template struct sk::nccl::KernelsFor<sk::Precision<sk::e4m3, sk::bf16>, sk::rules::AdamWRule>;
+template struct sk::nccl::KernelsFor<sk::Precision<sk::block_int8, sk::bf16>, sk::rules::AdamWRule>;

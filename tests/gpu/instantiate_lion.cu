@@ -13,13 +13,13 @@ using shardkit::gpu::detail::UpdatePass;
 
 #define LAUNCH(...) template void DeviceLaunch::operator()(std::uint64_t, const __VA_ARGS__&, std::string_view) const;
 #define LION(Master, Gather, Gradient) \
-    LAUNCH(UpdatePass<shardkit::LionUpdate<shardkit::Arithmetic<Master>>, Master, Gather, Gradient, 1>)
+    LAUNCH(UpdatePass<shardkit::rules::LionUpdate<shardkit::Arithmetic<Master>>, Master, Gather, Gradient, 1>)
 
 EACH_PRECISION(LION)
 
 // Batches of it.
 #define BATCH(Master, Gather, Gradient)      \
     LAUNCH(shardkit::gpu::detail::BatchPass< \
-           UpdatePass<shardkit::LionUpdate<shardkit::Arithmetic<Master>>, Master, Gather, Gradient, 1>>)
+           UpdatePass<shardkit::rules::LionUpdate<shardkit::Arithmetic<Master>>, Master, Gather, Gradient, 1>>)
 
 EACH_DEFAULT_PRECISION(BATCH)

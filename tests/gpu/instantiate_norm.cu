@@ -4,7 +4,7 @@
 // The norm's kernels for each element type.
 
 using shardkit::IndexRange;
-using shardkit::NormPiece;
+using shardkit::engine::NormPiece;
 using shardkit::gpu::TimelineRef;
 using shardkit::gpu::detail::norm_partial;
 

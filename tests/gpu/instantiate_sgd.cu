@@ -13,9 +13,9 @@ using shardkit::gpu::detail::UpdatePass;
 
 #define LAUNCH(...) template void DeviceLaunch::operator()(std::uint64_t, const __VA_ARGS__&, std::string_view) const;
 #define SGD_PLAIN(Master, Gather, Gradient) \
-    LAUNCH(UpdatePass<shardkit::SgdUpdate<shardkit::Arithmetic<Master>>, Master, Gather, Gradient, 0>)
+    LAUNCH(UpdatePass<shardkit::rules::SgdUpdate<shardkit::Arithmetic<Master>>, Master, Gather, Gradient, 0>)
 #define SGD_MOMENTUM(Master, Gather, Gradient) \
-    LAUNCH(UpdatePass<shardkit::SgdUpdate<shardkit::Arithmetic<Master>>, Master, Gather, Gradient, 1>)
+    LAUNCH(UpdatePass<shardkit::rules::SgdUpdate<shardkit::Arithmetic<Master>>, Master, Gather, Gradient, 1>)
 
 EACH_PRECISION(SGD_PLAIN)
 EACH_PRECISION(SGD_MOMENTUM)
@@ -23,6 +23,6 @@ EACH_PRECISION(SGD_MOMENTUM)
 // Batches of it.
 #define BATCH(Master, Gather, Gradient)      \
     LAUNCH(shardkit::gpu::detail::BatchPass< \
-           UpdatePass<shardkit::SgdUpdate<shardkit::Arithmetic<Master>>, Master, Gather, Gradient, 1>>)
+           UpdatePass<shardkit::rules::SgdUpdate<shardkit::Arithmetic<Master>>, Master, Gather, Gradient, 1>>)
 
 EACH_DEFAULT_PRECISION(BATCH)

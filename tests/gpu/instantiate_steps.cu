@@ -28,18 +28,18 @@ RUN(sk::detail::SetOptions<sk::LionOptions>)
 #define FIRST(...)                                                                  \
     template void DeviceLaunch::behind(const sk::detail::BeginStep&, std::uint64_t, \
                                        const sk::detail::BeginUpdates<__VA_ARGS__>&, std::string_view) const;
-FIRST(sk::AdamWRule, float)
-FIRST(sk::AdamWRule, double)
-FIRST(sk::SgdRule, float)
-FIRST(sk::SgdRule, double)
-FIRST(sk::LionRule, float)
-FIRST(sk::LionRule, double)
-BEGIN(sk::AdamWRule, float)
-BEGIN(sk::AdamWRule, double)
-BEGIN(sk::SgdRule, float)
-BEGIN(sk::SgdRule, double)
-BEGIN(sk::LionRule, float)
-BEGIN(sk::LionRule, double)
+FIRST(sk::rules::AdamWRule, float)
+FIRST(sk::rules::AdamWRule, double)
+FIRST(sk::rules::SgdRule, float)
+FIRST(sk::rules::SgdRule, double)
+FIRST(sk::rules::LionRule, float)
+FIRST(sk::rules::LionRule, double)
+BEGIN(sk::rules::AdamWRule, float)
+BEGIN(sk::rules::AdamWRule, double)
+BEGIN(sk::rules::SgdRule, float)
+BEGIN(sk::rules::SgdRule, double)
+BEGIN(sk::rules::LionRule, float)
+BEGIN(sk::rules::LionRule, double)
 
 // And to Kernels::for_each_index: first values.
 #define FILL(...)                                                                                   \

@@ -85,7 +85,7 @@ std::vector<std::uint8_t> counted(std::uint8_t from) {
 }
 
 /// The runs of an optimizer's step on gibi + 1003 elements: a gap of 3 before 4 GiB of fp32.
-const std::vector<sk::UpdateRange> runs{{0, gibi - 5, 0}, {gibi - 2, gibi + 1003, 1}};
+const std::vector<sk::rules::UpdateRange> runs{{0, gibi - 5, 0}, {gibi - 2, gibi + 1003, 1}};
 
 /// Whether what lay in the gap is as it was, and the rest has become what `stepped` says of the run's update.
 template <class Stepped>
@@ -158,7 +158,7 @@ TEST_CASE("norm and AdamW beyond 4 GiB, with runs on both sides of it") {
     const auto runs_there = test::array(machine, runs);
     const auto updates_there = test::array(machine, updates);
     Kernels::update(at, runs_there.view(), updates_there.view().data(), static_cast<const std::uint32_t*>(nullptr),
-                    sk::UpdateSpans<float, float, float, 2>{
+                    sk::rules::UpdateSpans<float, float, float, 2>{
                         master.span(), {}, gradient.view(), {exp_avg.span(), exp_avg_sq.span()}});
     check_runs(master, 2, [&](std::size_t update) {
         float p = 2;
@@ -183,8 +183,9 @@ TEST_CASE("SGD beyond 4 GiB, with runs on both sides of it") {
     const auto updates = test::sgd_updates<float>(sk::Momentum::classical);
     const auto runs_there = test::array(gpu.machine(), runs);
     const auto updates_there = test::array(gpu.machine(), updates);
-    Kernels::update(at, runs_there.view(), updates_there.view().data(), static_cast<const std::uint32_t*>(nullptr),
-                    sk::UpdateSpans<float, float, float, 1>{master.span(), {}, gradient.view(), {momentum.span()}});
+    Kernels::update(
+        at, runs_there.view(), updates_there.view().data(), static_cast<const std::uint32_t*>(nullptr),
+        sk::rules::UpdateSpans<float, float, float, 1>{master.span(), {}, gradient.view(), {momentum.span()}});
     const auto stepped = [&](std::size_t update) {
         std::vector<float> both{2, 0.25F};
         updates[update](both[0], both[1], 0.5F);
@@ -204,9 +205,9 @@ TEST_CASE("pack and unpack beyond 2^32 elements") {
     const Large<std::uint8_t> flat(size, at);
     const Large<std::uint8_t> tensor(size - 100 - begin, at);
     const auto short_one = test::array(gpu.machine(), counted(200), 1);
-    const std::vector<sk::TensorPiece<std::uint8_t>> pieces{{begin, size - 100, tensor.span().data()},
-                                                            {size - 60, size - 20, short_one.data()}};
-    const auto table = test::array(gpu.machine(), sk::tensor_table(std::span(pieces), size));
+    const std::vector<sk::engine::TensorPiece<std::uint8_t>> pieces{{begin, size - 100, tensor.span().data()},
+                                                                    {size - 60, size - 20, short_one.data()}};
+    const auto table = test::array(gpu.machine(), sk::engine::tensor_table(std::span(pieces), size));
     // In the tensor. The third reaches over 2^32 there and in the flat buffer.
     const std::size_t places[] = {0, 2 * gibi - 20, 4 * gibi - 28, tensor.view().size() - 40};
     const auto put = [&](const Large<std::uint8_t>& into, std::size_t shift, std::uint8_t fill, std::uint8_t from) {

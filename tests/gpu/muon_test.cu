@@ -72,20 +72,21 @@ struct Cublas {
 };
 
 template <class A>
-std::vector<A> orthogonal_on_host(sk::MatrixExtents extents, std::vector<A> matrix) {
+std::vector<A> orthogonal_on_host(sk::rules::MatrixExtents extents, std::vector<A> matrix) {
     sk::self::run(sk::DeviceMesh<1>{}, [&](auto& rank) {
-        std::vector<double> scratch(sk::newton_schulz_scratch<A>(extents));  // aligned for double
+        std::vector<double> scratch(sk::rules::newton_schulz_scratch<A>(extents));  // aligned for double
         const double epsilon = 1e-7;
-        sk::newton_schulz<sk::self::Engine>(rank.compute_stream(), sk::HostProducts{}, extents, &epsilon,
-                                            std::span<A>(matrix),
-                                            std::span<A>(reinterpret_cast<A*>(scratch.data()), scratch.size()));
+        sk::rules::newton_schulz<sk::self::Engine>(
+            rank.compute_stream(), sk::HostProducts{}, extents, &epsilon, std::span<A>(matrix),
+            std::span<A>(reinterpret_cast<A*>(scratch.data()), scratch.size()));
     });
     return matrix;
 }
 
 template <class A>
 void check_orthogonal(const Cublas& cublas, gpu::TimelineRef stream, double allowed) {
-    for (const sk::MatrixExtents extents : {sk::MatrixExtents{1, 1}, {1, 700}, {64, 3}, {96, 96}, {130, 515}}) {
+    for (const sk::rules::MatrixExtents extents :
+         {sk::rules::MatrixExtents{1, 1}, {1, 700}, {64, 3}, {96, 96}, {130, 515}}) {
         CAPTURE(extents.rows);
         CAPTURE(extents.columns);
         std::vector<A> matrix;
@@ -95,12 +96,12 @@ void check_orthogonal(const Cublas& cublas, gpu::TimelineRef stream, double allo
         const std::vector<A> expected = orthogonal_on_host<A>(extents, matrix);
         const auto epsilon = on_device(std::vector<double>{1e-7});
         const auto values = on_device(matrix);
-        const std::size_t works = sk::newton_schulz_scratch<A>(extents);
+        const std::size_t works = sk::rules::newton_schulz_scratch<A>(extents);
         const auto scratch = on_device(std::vector<A>(works, std::numeric_limits<A>::quiet_NaN()));
         const auto run = [&] {
-            sk::newton_schulz<DeviceEngine>(stream, cublas.products(), extents, epsilon.get(),
-                                            std::span<A>(values.get(), extents.numel()),
-                                            std::span<A>(scratch.get(), works));
+            sk::rules::newton_schulz<DeviceEngine>(stream, cublas.products(), extents, epsilon.get(),
+                                                   std::span<A>(values.get(), extents.numel()),
+                                                   std::span<A>(scratch.get(), works));
             return on_host(values.get(), extents.numel());
         };
         const std::vector<A> made = run();

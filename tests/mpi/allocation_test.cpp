@@ -160,10 +160,11 @@ void check_scheduled_steps_allocate_nothing(Policy policy, const mpi::Options& o
                 const auto norm = global_norm(reduced);
                 optimizer.step(std::move(reduced), clip(norm, 1));
             };
-            const Schedule recorded = record(model, step);
+            const Schedule recorded = schedule::record(model, step);
             const auto described = describe_groups(model);
-            const auto following = follow(
-                model, gather_after_update(overlap_reductions(prefetch(recorded, described), described), described));
+            const Schedule ahead = schedule::prefetch(recorded, described);
+            const Schedule better = schedule::overlap_reductions(ahead, described);
+            const auto following = schedule::follow(model, schedule::gather_after_update(better, described));
             for (int s = 0; s < 2; ++s) { step(); }
             rank.synchronize();
             const std::size_t before = allocations_seen;

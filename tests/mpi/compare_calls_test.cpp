@@ -57,8 +57,8 @@ bool by_messages(const mpi::Options& options) {
     return n > 1 && (!options.shared_memory || n > options.ranks_per_host);
 }
 
-const CallSubject parameters("'layer' parameters");
-const CallSubject others("'other' parameters");
+const engine::CallSubject parameters("'layer' parameters");
+const engine::CallSubject others("'other' parameters");
 
 }  // namespace
 
@@ -72,7 +72,7 @@ TEST_CASE("mpi: calls that say what they are for are compared once at each step,
             mpi::World world(MPI_COMM_WORLD, with(way, when));
             const Comm comm(world);
             auto full = comm.buffer<float>(comm.size() * many);
-            const auto step = [&](const CallSubject* subject) {
+            const auto step = [&](const engine::CallSubject* subject) {
                 for (int i = 0; i < 5; ++i) {
                     all_gather_in_place(comm, full.span(), {}, {SourceLocation::current(), subject});
                 }
@@ -162,7 +162,7 @@ TEST_CASE("mpi: ranks that called different things since the last comparison are
             mpi::World world(MPI_COMM_WORLD, options);
             const Comm comm(world);
             auto full = comm.buffer<float>(comm.size() * many);
-            const auto gather = [&](const CallSubject& subject, std::uint64_t stated = 0) {
+            const auto gather = [&](const engine::CallSubject& subject, std::uint64_t stated = 0) {
                 all_gather_in_place(comm, full.span(), world.reduction_stream(),
                                     {SourceLocation::current(), &subject, stated});
             };

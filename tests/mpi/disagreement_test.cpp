@@ -68,9 +68,9 @@ bool alone() { return mpi::Environment::size() == 1; }
 
 TEST_CASE("mpi: ranks that call the same for different groups are told which") {
     if (alone()) { return; }
-    static const CallSubject first("'blocks.0' gradients");
-    static const CallSubject second("'blocks.1' gradients");
-    const auto reduce_for = [](const CallSubject& subject) {
+    static const engine::CallSubject first("'blocks.0' gradients");
+    static const engine::CallSubject second("'blocks.1' gradients");
+    const auto reduce_for = [](const engine::CallSubject& subject) {
         return Act([&subject](const Comm& c, Buffers& b) {
             all_reduce(c, ReduceOp::sum, b.in(), b.out.span(), {}, {SourceLocation::current(), &subject});
         });

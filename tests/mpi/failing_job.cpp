@@ -81,7 +81,7 @@ void read_for_ever(Rank& rank, bool reduces, bool kills) {
 /// Gathers from memory that `culprit`'s host sees, then from memory that it does not: every rank is its own host.
 template <class Rank>
 void hide(Rank& rank) {
-    static const sk::CallSubject parameters("'layer' parameters");
+    static const sk::engine::CallSubject parameters("'layer' parameters");
     const auto seen = rank.template buffer<float>(3 * 1000);
     std::vector<float> hidden(seen.size());
     for (const std::span<float> full :

@@ -82,8 +82,8 @@ TEST_CASE("mpi: an error on the communication stream is thrown by the next wait,
 
 TEST_CASE("mpi: on the communication stream, ranks that call the same for different groups are told which") {
     if (mpi::Environment::size() == 1) { return; }
-    static const CallSubject first("'blocks.0' gradients");
-    static const CallSubject second("'blocks.1' gradients");
+    static const engine::CallSubject first("'blocks.0' gradients");
+    static const engine::CallSubject second("'blocks.1' gradients");
     mpi::World world(MPI_COMM_WORLD, patient({.overlap = true}));
     const Comm comm(world);
     const auto stream = world.communication_stream();

@@ -5,5 +5,5 @@
 #include <shardkit/extern_templates.hpp>
 #include <shardkit/optim/adamw.hpp>
 
-SHARDKIT_TEMPLATES(extern, shardkit::threads::Engine, shardkit::DefaultPrecision<float>, shardkit::AdamWRule)
+SHARDKIT_TEMPLATES(extern, shardkit::threads::Engine, shardkit::DefaultPrecision<float>, shardkit::rules::AdamWRule)
 SHARDKIT_THREADS_TEMPLATES(extern)

@@ -16,7 +16,7 @@ class CallTimes final : public sk::CallObserver {
     /// While it lives, a rank's calls are timed, from 0 on.
     class Scope {
       public:
-        Scope(sk::Journal& journal, CallTimes& times) : journal_(journal), before_(journal.observe(&times)) {
+        Scope(sk::engine::Journal& journal, CallTimes& times) : journal_(journal), before_(journal.observe(&times)) {
             times.seconds_ = 0;
         }
         Scope(const Scope&) = delete;
@@ -24,7 +24,7 @@ class CallTimes final : public sk::CallObserver {
         ~Scope() { journal_.observe(before_); }
 
       private:
-        sk::Journal& journal_;
+        sk::engine::Journal& journal_;
         sk::CallObserver* before_;
     };
 

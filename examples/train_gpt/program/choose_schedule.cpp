@@ -42,7 +42,7 @@ double waited(const sk::Schedule& schedule, bool ahead, std::span<const sk::Grou
 
 ChosenSchedule automatic(const Options& options, const sk::Schedule& step,
                          std::span<const sk::GroupDescription> groups, const sk::AxisGrid& mesh,
-                         const sk::EngineTraits& engine, const StepMemory& memory, const sk::MatrixPlan& matrices) {
+                         const sk::engine::Traits& engine, const StepMemory& memory, const sk::MatrixPlan& matrices) {
     const auto keep = [&](const sk::Schedule& s) {
         return sk::schedule::keep_gathered(s, groups, memory.most, memory.optimizer_states);
     };
@@ -92,7 +92,7 @@ ChosenSchedule automatic(const Options& options, const sk::Schedule& step,
 
 ChosenSchedule choose_schedule(const Options& options, const sk::Schedule& step,
                                std::span<const sk::GroupDescription> groups, const sk::AxisGrid& mesh,
-                               const sk::EngineTraits& engine, const StepMemory& memory,
+                               const sk::engine::Traits& engine, const StepMemory& memory,
                                const sk::MatrixPlan& matrices) {
     using Kind = ScheduleChoice::Kind;
     if (options.schedule.kind == Kind::automatic) {

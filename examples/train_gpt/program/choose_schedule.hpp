@@ -40,7 +40,7 @@ struct StepMemory {
 /// `step`: what the trainer does, which fits `most`; `matrices`: of its optimizer, if it has whole ones.
 ChosenSchedule choose_schedule(const Options& options, const shardkit::Schedule& step,
                                std::span<const shardkit::GroupDescription> groups, const shardkit::AxisGrid& mesh,
-                               const shardkit::EngineTraits& engine, const StepMemory& memory,
+                               const shardkit::engine::Traits& engine, const StepMemory& memory,
                                const shardkit::MatrixPlan& matrices);
 
 }  // namespace train_gpt

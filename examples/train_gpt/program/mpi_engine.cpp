@@ -5,6 +5,6 @@
 
 namespace train_gpt {
 
-shardkit::EngineTraits mpi_traits() { return shardkit::mpi::Engine<>::traits; }
+shardkit::engine::Traits mpi_traits() { return shardkit::mpi::Engine<>::traits; }
 
 }  // namespace train_gpt

@@ -13,6 +13,6 @@ template <class T>
 Results train_mpi(const Job& job);
 
 /// What the planner must know of the engine behind train_mpi.
-shardkit::EngineTraits mpi_traits();
+shardkit::engine::Traits mpi_traits();
 
 }  // namespace train_gpt

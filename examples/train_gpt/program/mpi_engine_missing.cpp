@@ -15,6 +15,6 @@ template Results train_mpi<double>(const Job& job);
 template Results train_mpi<float>(const Job& job);
 template Results train_mpi<shardkit::bf16>(const Job& job);
 
-shardkit::EngineTraits mpi_traits() { return {}; }
+shardkit::engine::Traits mpi_traits() { return {}; }
 
 }  // namespace train_gpt

@@ -95,13 +95,13 @@ PlannedGroups planned_groups(const Options& options) {
     return groups;
 }
 
-sk::EngineTraits traits_of(EngineKind engine) {
+sk::engine::Traits traits_of(EngineKind engine) {
     return engine == EngineKind::mpi ? mpi_traits() : sk::threads::Engine::traits;
 }
 
 /// What a step's passes add over tp and cp; `element` is the size of an activation's number.
 void add_activations(sk::TrafficPlan& plan, const Options& options, std::size_t element,
-                     const sk::EngineTraits& engine) {
+                     const sk::engine::Traits& engine) {
     using sk::Verb;
     const auto grid = mesh_of(options).grid();
     const auto over_tp = sk::PlannedAxes::of(grid, sk::Axes<sk::Tp>{});
@@ -139,7 +139,7 @@ void add_activations(sk::TrafficPlan& plan, const Options& options, std::size_t 
             if (options.context == ContextExchange::ring) {
                 const std::size_t messages = layers * (2 * (cp - 1) + cp);
                 // To the next rank of the ring.
-                const sk::Moved message(block, sk::detail::part_of(block, cp_hosts.links, cp_hosts.ranks));
+                const sk::engine::Moved message(block, sk::detail::part_of(block, cp_hosts.links, cp_hosts.ranks));
                 plan.add(Verb::send, over_cp, messages, block, message);
                 plan.add(Verb::receive, over_cp, messages, block, message);
             } else {
@@ -196,7 +196,8 @@ void require_memory(const Options& options, std::uint64_t needed) {
 /// What Muon adds to the plan: its matrices lie in the blocks.
 template <class T>
 sk::MatrixPlan plan_matrices(const Options& options) {
-    sk::MatrixPlanner<sk::MuonRule, Arithmetic<T>> planner{mesh_of(options).grid(), {}, options.ranks_per_host};
+    sk::MatrixPlanner<sk::rules::MuonRule, Arithmetic<T>> planner{
+        mesh_of(options).grid(), {}, options.ranks_per_host};
     for (std::size_t l = 0; l < options.model.layers; ++l) {
         planner.template add<BlockGroup<T>>("blocks." + std::to_string(l), block_shapes<T>(options.model),
                                             options.chosen_policy());

@@ -41,7 +41,7 @@ class CaptureStates final : public StateVisitor<Engine> {
     void state(std::string_view name, std::span<float> values, bool square) override { add(name, values, square); }
     void state(std::string_view name, std::span<double> values, bool square) override { add(name, values, square); }
     void state(std::string_view name, std::span<bf16> values, bool square) override { add(name, values, square); }
-    void state(std::string_view name, Block8Span values, bool square) override {
+    void state(std::string_view name, rules::Block8Span values, bool square) override {
         saved().forms.push_back(state_form(group_->context(), saved().values.size(), values, square));
         add_values(name, values.codes);
         const SavedValues& codes = *saved().values.back();
@@ -82,7 +82,7 @@ class GiveNumbers final : public StateVisitor<Engine> {
     void state(std::string_view /*name*/, std::span<float> /*values*/, bool /*square*/) override {}
     void state(std::string_view /*name*/, std::span<double> /*values*/, bool /*square*/) override {}
     void state(std::string_view /*name*/, std::span<bf16> /*values*/, bool /*square*/) override {}
-    void state(std::string_view /*name*/, Block8Span /*values*/, bool /*square*/) override {}
+    void state(std::string_view /*name*/, rules::Block8Span /*values*/, bool /*square*/) override {}
     void progress(GroupProgress& progress) override {
         progress = left_.front().progress;
         left_ = left_.subspan(1);

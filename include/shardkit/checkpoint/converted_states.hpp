@@ -34,7 +34,7 @@ class LoadedCopy : public SavedValues {
         copy_.resize(loaded.size());
         return reinterpret_cast<std::byte*>(copy_.data() + (flat - loaded.begin));
     }
-    std::unique_ptr<MemoryCopies> copies(SourceLocation /*where*/) const override { return nullptr; }
+    std::unique_ptr<engine::MemoryCopies> copies(SourceLocation /*where*/) const override { return nullptr; }
     bool is_copy() const noexcept override { return true; }
     void whole(std::span<const std::size_t> /*parameters*/,
                const std::function<void(std::size_t, std::span<const std::byte>)>& /*use*/,
@@ -72,7 +72,7 @@ inline std::vector<IndexRange> read_elements(const SavedValues& values) {
 template <class Engine>
 class NumbersOfBlocks final : public LoadedCopy<float> {
   public:
-    NumbersOfBlocks(Context<Engine>& context, const SavedValues& codes, Block8Span memory, bool square)
+    NumbersOfBlocks(Context<Engine>& context, const SavedValues& codes, rules::Block8Span memory, bool square)
         : LoadedCopy<float>(codes.kind, codes.geometry(), codes.of),
           context_(context),
           memory_(memory),
@@ -81,7 +81,7 @@ class NumbersOfBlocks final : public LoadedCopy<float> {
     void end_load() override {
         const auto stream = context_.compute_stream();
         for (const IndexRange range : read_elements(*this)) {
-            const Block8Span to = memory_.subspan(range.begin, range.size());
+            const rules::Block8Span to = memory_.subspan(range.begin, range.size());
             std::vector<std::uint8_t> codes(to.codes.size());
             std::vector<float> scales(to.scales.size());
             for (std::size_t block = 0; block < scales.size(); ++block) {
@@ -109,7 +109,7 @@ class NumbersOfBlocks final : public LoadedCopy<float> {
     }
 
     Context<Engine>& context_;
-    Block8Span memory_;
+    rules::Block8Span memory_;
     bool square_;
 };
 
@@ -154,7 +154,7 @@ class BlocksOfNumbers final : private GroupGeometry, public LoadedCopy<float> {
 
 /// Returns the form of a state in blocks of 8 bits, which a load can show as numbers.
 template <class Engine>
-StateForm state_form(Context<Engine>& context, std::size_t first, Block8Span memory, bool square) {
+StateForm state_form(Context<Engine>& context, std::size_t first, rules::Block8Span memory, bool square) {
     return {first, true, [&context, memory, square](const SavedValues& codes, SourceLocation /*where*/) {
                 std::vector<std::unique_ptr<SavedValues>> numbers;
                 numbers.push_back(std::make_unique<NumbersOfBlocks<Engine>>(context, codes, memory, square));

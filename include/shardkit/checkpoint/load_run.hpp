@@ -295,7 +295,7 @@ class LoadRun {
     }
 
     void read() {
-        std::unique_ptr<MemoryCopies> copies;  // made if the host cannot write some values
+        std::unique_ptr<engine::MemoryCopies> copies;  // made if the host cannot write some values
         for (Target& target : targets_) {
             const SavedGroup& group = *state_.groups[target.tensor.group];
             const SavedValues& values = *group.values[target.tensor.values];
@@ -305,7 +305,9 @@ class LoadRun {
             target.digest = reader.read(target.digests && files_->verified());
             ++report_.tensors;
         }
-        for (std::size_t slot = 0; copies != nullptr && slot < MemoryCopies::slots; ++slot) { copies->finish(slot); }
+        for (std::size_t slot = 0; copies != nullptr && slot < engine::MemoryCopies::slots; ++slot) {
+            copies->finish(slot);
+        }
         for (const auto& group : state_.groups) { group->take_copies(); }
     }
     /// Checks that every byte that any rank has read is the byte that was written. Collective over the world.

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <span>
 
-namespace shardkit {
+namespace shardkit::engine {
 
 /// Copies between memory that the host cannot access and a few slots of memory that it can, concurrently with the
 /// rank's own thread. An engine whose buffers are no HostBuffer names such a type as `Engine::MemoryCopies`, which is
@@ -35,4 +35,4 @@ class MemoryCopies {
     virtual void begin_write(std::size_t slot, std::span<std::byte> to) = 0;
 };
 
-}  // namespace shardkit
+}  // namespace shardkit::engine

@@ -31,7 +31,7 @@ class TensorReader {
     enum class Rest : std::uint8_t { none, stays, zero };
     /// `tensor` is in `file` with elements of type `stored`. @param copies  writes memory that the host cannot
     TensorReader(const PlannedTensor& tensor, const SavedGroup& group, const OpenFile& file,
-                 safetensors::DType stored, Place place, MemoryCopies* copies, Rest rest)
+                 safetensors::DType stored, Place place, engine::MemoryCopies* copies, Rest rest)
         : as_stored_(with_size(tensor, stored)),
           values_(*group.values[tensor.values]),
           file_(file),
@@ -109,7 +109,7 @@ class TensorReader {
             } else {
                 fill(at - flat.begin, copies_->finish(slot).first(memory.size()));
                 copies_->begin_write(slot, memory);
-                slot = (slot + 1) % MemoryCopies::slots;
+                slot = (slot + 1) % engine::MemoryCopies::slots;
             }
             at += count;
         }
@@ -167,7 +167,7 @@ class TensorReader {
     void copy_out(IndexRange flat, std::span<std::byte> to) const {
         const std::size_t size = size_of(values_.type);
         const std::size_t most = copies_->capacity() / size;
-        for (std::size_t slot = 0; slot < MemoryCopies::slots; ++slot) { copies_->finish(slot); }
+        for (std::size_t slot = 0; slot < engine::MemoryCopies::slots; ++slot) { copies_->finish(slot); }
         for (std::size_t at = 0; at < flat.size(); at += most) {
             const std::span<std::byte> part = to.subspan(at * size, std::min(most, flat.size() - at) * size);
             copies_->begin_read(0, {values_.memory(flat.begin + at), part.size()});
@@ -243,7 +243,7 @@ class TensorReader {
     ElementConverter convert_;
     TensorPieces pieces_;
     Place place_;
-    MemoryCopies* copies_;
+    engine::MemoryCopies* copies_;
     Rest rest_;
 };
 

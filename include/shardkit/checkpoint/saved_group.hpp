@@ -60,7 +60,7 @@ class SavedValues : public SavedKind {
     bool is_read(std::size_t parameter) const noexcept { return read_[parameter] != 0; }
     /// Returns what accesses device memory, ordered after the compute stream's work; null where the host can access
     /// it.
-    virtual std::unique_ptr<MemoryCopies> copies(SourceLocation where) const = 0;
+    virtual std::unique_ptr<engine::MemoryCopies> copies(SourceLocation where) const = 0;
     /// Calls `use(parameter, elements)` with all elements of the whole tensor, row-major, for each of `parameters`.
     /// Collective over the shard group, and over tp where a tensor is split over it. Memory: the group's full buffer.
     virtual void whole(std::span<const std::size_t> parameters,
@@ -113,7 +113,7 @@ class SavedValuesOf : public SavedValues {
     std::byte* memory(std::size_t flat) const override {
         return reinterpret_cast<std::byte*>(memory_.data() + (flat - loaded.begin));
     }
-    std::unique_ptr<MemoryCopies> copies(SourceLocation where) const override {
+    std::unique_ptr<engine::MemoryCopies> copies(SourceLocation where) const override {
         if constexpr (host_reads<Engine>) {
             return nullptr;
         } else {
@@ -206,7 +206,7 @@ class SavedSplitMaster final : public SavedValues {
         });
         copy_ = {};
     }
-    std::unique_ptr<MemoryCopies> copies(SourceLocation /*where*/) const override { return nullptr; }
+    std::unique_ptr<engine::MemoryCopies> copies(SourceLocation /*where*/) const override { return nullptr; }
     void whole(std::span<const std::size_t> parameters,
                const std::function<void(std::size_t, std::span<const std::byte>)>& use,
                SourceLocation where) const override {

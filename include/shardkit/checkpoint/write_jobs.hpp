@@ -176,8 +176,10 @@ class WriteJobs {
         const std::size_t most = copies_->capacity();
         std::size_t slot = 0;
         copies_->begin_read(slot, chunk(0, most));
-        for (std::uint64_t at = 0; at < size; at += most, slot = (slot + 1) % MemoryCopies::slots) {
-            if (size - at > most) { copies_->begin_read((slot + 1) % MemoryCopies::slots, chunk(at + most, most)); }
+        for (std::uint64_t at = 0; at < size; at += most, slot = (slot + 1) % engine::MemoryCopies::slots) {
+            if (size - at > most) {
+                copies_->begin_read((slot + 1) % engine::MemoryCopies::slots, chunk(at + most, most));
+            }
             f(at, copies_->finish(slot).first(chunk(at, most).size()));
         }
     }
@@ -205,7 +207,7 @@ class WriteJobs {
     std::size_t rank_;
     std::size_t ranks_;
     std::vector<Job> jobs_;
-    std::unique_ptr<MemoryCopies> copies_;  // made if there is a job that the host cannot read
+    std::unique_ptr<engine::MemoryCopies> copies_;  // made if there is a job that the host cannot read
     std::vector<std::vector<std::uint32_t>> digests_;
     std::map<std::pair<std::size_t, std::size_t>, std::vector<std::pair<std::size_t, std::size_t>>> scattered_;
 };

@@ -13,7 +13,7 @@
 #include <shardkit/core/element.hpp>
 #include <shardkit/core/error.hpp>
 
-namespace shardkit {
+namespace shardkit::engine {
 
 /// The engine behind C can all-gather elements of type T. A shard may be this rank's part of `full`.
 template <class C, class T>
@@ -22,15 +22,19 @@ concept AllGathers = Communicator<C> && Element<T> &&
     comm.all_gather(shard, full, stream, call);
 };
 
+}  // namespace shardkit::engine
+
+namespace shardkit {
+
 /// Gathers every rank's shard into `full`, in rank order.
 /// Shapes:  shard [k], full [size * k]; elements, not bytes. The two must not overlap.
 /// Order:   stream-ordered; the host may return before the data arrives. Collective over `comm`.
 /// Cost:    (size - 1) / size of full's bytes received per rank.
 /// @pre     same k on all ranks   @post full[r * k, (r + 1) * k) is rank r's shard
 /// @throws  std::invalid_argument when full is not size times shard; CommError when the engine fails
-template <class Shard, class Full, AllGathers<detail::ElementIn<Shard>> C>
+template <class Shard, class Full, engine::AllGathers<detail::ElementIn<Shard>> C>
 void all_gather(const C& comm, Shard&& shard, Full&& full, typename C::Stream stream,
-                CallSite site = SourceLocation::current()) {
+                engine::CallSite site = SourceLocation::current()) {
     static_assert(detail::SameElements<Shard, Full>::are_given);
     const auto from = detail::verb_input(std::forward<Shard>(shard));
     const auto to = detail::verb_output(std::forward<Full>(full));
@@ -41,7 +45,7 @@ void all_gather(const C& comm, Shard&& shard, Full&& full, typename C::Stream st
         [&] { return detail::gathered(comm, call); });
 }
 /// The same on the compute stream.
-template <class Shard, class Full, HasComputeStream C>
+template <class Shard, class Full, engine::HasComputeStream C>
 void all_gather(const C& comm, Shard&& shard, Full&& full,
                 detail::CallLine line = detail::CallLine(SourceLocation::current())) {
     all_gather(comm, std::forward<Shard>(shard), std::forward<Full>(full), comm.compute_stream(), line.where);
@@ -50,9 +54,9 @@ void all_gather(const C& comm, Shard&& shard, Full&& full,
 /// Gathers in place: rank r's shard is already at its place in `full`. Over one rank it does nothing.
 /// Shapes:  full [size * k]; this rank's k elements from rank * k on are the input.
 /// @throws  std::invalid_argument when size does not divide full; CommError when the engine fails
-template <class Full, AllGathers<detail::ElementIn<Full>> C>
+template <class Full, engine::AllGathers<detail::ElementIn<Full>> C>
 void all_gather_in_place(const C& comm, Full&& full, typename C::Stream stream,
-                         CallSite site = SourceLocation::current()) {
+                         engine::CallSite site = SourceLocation::current()) {
     using T = detail::ElementIn<Full>;
     const std::span<T> all = detail::verb_output(std::forward<Full>(full));
     detail::check_multiple(comm, "all_gather_in_place", all.size(), site.where);
@@ -65,7 +69,7 @@ void all_gather_in_place(const C& comm, Full&& full, typename C::Stream stream,
         [&] { return detail::gathered(comm, call); });
 }
 /// The same on the compute stream.
-template <class Full, HasComputeStream C>
+template <class Full, engine::HasComputeStream C>
 void all_gather_in_place(const C& comm, Full&& full,
                          detail::CallLine line = detail::CallLine(SourceLocation::current())) {
     all_gather_in_place(comm, std::forward<Full>(full), comm.compute_stream(), line.where);

@@ -14,7 +14,7 @@
 #include <shardkit/core/element.hpp>
 #include <shardkit/core/error.hpp>
 
-namespace shardkit {
+namespace shardkit::engine {
 
 /// The engine behind C can all-reduce elements of type In into type Out, adding in Out's arithmetic. If both are one
 /// type, input and output may be the same memory.
@@ -25,15 +25,19 @@ concept AllReduces = Communicator<C> && Element<In> && Element<Out> &&
     comm.all_reduce(ReduceOp::sum, input, output, stream, call);
 };
 
+}  // namespace shardkit::engine
+
+namespace shardkit {
+
 /// Reduces `input` over the ranks; every rank receives the whole result in `output`.
 /// Shapes:  input [k], output [k]; elements, not bytes. The two must not overlap.
 /// Order:   stream-ordered. Collective over `comm`. Sums are made in Arithmetic<Out> and rounded once.
 /// Cost:    2 (size - 1) / size of the bytes moved per rank.
 /// @post    output[i] is the reduction over ranks q of rank q's input[i], the same bits on every rank
 /// @throws  std::invalid_argument when the sizes differ, or ranks have no tree; CommError when the engine fails
-template <class Input, class Output, AllReduces<detail::ElementIn<Input>, detail::ElementIn<Output>> C>
+template <class Input, class Output, engine::AllReduces<detail::ElementIn<Input>, detail::ElementIn<Output>> C>
 void all_reduce(const C& comm, ReduceOp op, Input&& input, Output&& output, typename C::Stream stream,
-                CallSite site = SourceLocation::current()) {
+                engine::CallSite site = SourceLocation::current()) {
     const auto from = detail::verb_input(std::forward<Input>(input));
     const auto to = detail::verb_output(std::forward<Output>(output));
     detail::require_tree(comm, op, "all_reduce", site.where);
@@ -47,7 +51,7 @@ void all_reduce(const C& comm, ReduceOp op, Input&& input, Output&& output, type
                       [&] { return comm.all_reduce(op, from, to, stream, call); });
 }
 /// The same on the compute stream.
-template <class Input, class Output, HasComputeStream C>
+template <class Input, class Output, engine::HasComputeStream C>
 void all_reduce(const C& comm, ReduceOp op, Input&& input, Output&& output,
                 detail::CallLine line = detail::CallLine(SourceLocation::current())) {
     all_reduce(comm, op, std::forward<Input>(input), std::forward<Output>(output), comm.compute_stream(), line.where);
@@ -55,8 +59,9 @@ void all_reduce(const C& comm, ReduceOp op, Input&& input, Output&& output,
 
 namespace detail {
 /// Reduces in place. Apart from the verb, so that `extern template` names it whatever the verb is given.
-template <Element T, AllReduces<T, T> C>
-void all_reduce_span(const C& comm, ReduceOp op, std::span<T> values, typename C::Stream stream, CallSite site) {
+template <Element T, engine::AllReduces<T, T> C>
+void all_reduce_span(const C& comm, ReduceOp op, std::span<T> values, typename C::Stream stream,
+                     engine::CallSite site) {
     if (comm.size() == 1) { return; }
     require_tree(comm, op, "all_reduce_in_place", site.where);
     const Call call = call_of<T>(Verb::all_reduce, values.size(), values.size_bytes(), site, op);
@@ -66,13 +71,13 @@ void all_reduce_span(const C& comm, ReduceOp op, std::span<T> values, typename C
 }  // namespace detail
 
 /// Reduces in place: the result replaces the input. Over one rank it does nothing.
-template <class Values, AllReduces<detail::ElementIn<Values>, detail::ElementIn<Values>> C>
+template <class Values, engine::AllReduces<detail::ElementIn<Values>, detail::ElementIn<Values>> C>
 void all_reduce_in_place(const C& comm, ReduceOp op, Values&& values, typename C::Stream stream,
-                         CallSite site = SourceLocation::current()) {
+                         engine::CallSite site = SourceLocation::current()) {
     detail::all_reduce_span(comm, op, detail::verb_output(std::forward<Values>(values)), stream, site);
 }
 /// The same on the compute stream.
-template <class Values, HasComputeStream C>
+template <class Values, engine::HasComputeStream C>
 void all_reduce_in_place(const C& comm, ReduceOp op, Values&& values,
                          detail::CallLine line = detail::CallLine(SourceLocation::current())) {
     all_reduce_in_place(comm, op, std::forward<Values>(values), comm.compute_stream(), line.where);

@@ -13,7 +13,7 @@
 #include <shardkit/core/element.hpp>
 #include <shardkit/core/error.hpp>
 
-namespace shardkit {
+namespace shardkit::engine {
 
 /// The engine behind C can exchange elements of type T between all pairs of ranks.
 template <class C, class T>
@@ -23,12 +23,16 @@ concept ExchangesAllToAll = Communicator<C> && Element<T> &&
     comm.all_to_all(sent, received, stream, call);
 };
 
+}  // namespace shardkit::engine
+
+namespace shardkit {
+
 /// Sends piece r of `sent` to rank r and receives rank r's piece for this rank as piece r of `received`.
 /// Shapes:  sent [size * k], received [size * k]. The two must not overlap.
 /// Order:   stream-ordered. Collective over `comm`.
 /// Cost:    (size - 1) / size of the bytes received per rank.
 /// @throws  std::invalid_argument when the sizes differ or size does not divide them; CommError on failure
-template <class Sent, class Received, ExchangesAllToAll<detail::ElementIn<Sent>> C>
+template <class Sent, class Received, engine::ExchangesAllToAll<detail::ElementIn<Sent>> C>
 void all_to_all(const C& comm, Sent&& sent, Received&& received, typename C::Stream stream,
                 SourceLocation where = SourceLocation::current()) {
     static_assert(detail::SameElements<Sent, Received>::are_given);
@@ -45,7 +49,7 @@ void all_to_all(const C& comm, Sent&& sent, Received&& received, typename C::Str
         [&] { return detail::gathered(comm, call); });
 }
 /// The same on the compute stream.
-template <class Sent, class Received, HasComputeStream C>
+template <class Sent, class Received, engine::HasComputeStream C>
 void all_to_all(const C& comm, Sent&& sent, Received&& received,
                 detail::CallLine line = detail::CallLine(SourceLocation::current())) {
     all_to_all(comm, std::forward<Sent>(sent), std::forward<Received>(received), comm.compute_stream(), line.where);

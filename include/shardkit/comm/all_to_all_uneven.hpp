@@ -17,7 +17,7 @@
 #include <shardkit/core/element.hpp>
 #include <shardkit/core/error.hpp>
 
-namespace shardkit {
+namespace shardkit::engine {
 
 /// The engine behind C can exchange elements of type T between all pairs of ranks, as many as each pair likes.
 template <class C, class T>
@@ -26,6 +26,10 @@ concept ExchangesUnevenly = Communicator<C> && Element<T> &&
              typename C::Stream stream, const Call& call) {
     comm.all_to_all_uneven(sent, counts, received, counts, stream, call);
 };
+
+}  // namespace shardkit::engine
+
+namespace shardkit {
 
 namespace detail {
 
@@ -53,10 +57,10 @@ void check_counts(const C& comm, std::string_view what, std::span<const std::siz
 
 /// Returns the bytes that a rank receives from its peers.
 template <class C>
-constexpr Moved received_from_peers(const C& comm, std::span<const std::size_t> counts, std::size_t element) {
-    Moved all;
+constexpr engine::Moved received_from_peers(const C& comm, std::span<const std::size_t> counts, std::size_t element) {
+    engine::Moved all;
     for (std::size_t q = 0; q < counts.size(); ++q) {
-        const Moved piece = message_moved(comm, q, counts[q] * element);
+        const engine::Moved piece = message_moved(comm, q, counts[q] * element);
         all.bytes += piece.bytes;
         all.between_hosts += piece.between_hosts;
     }
@@ -78,10 +82,10 @@ constexpr Moved received_from_peers(const C& comm, std::span<const std::size_t> 
 ///          the engine compares calls
 /// Source:  MPI_Alltoallv with packed displacements
 template <class Sent, class SendCounts, class Received, class ReceiveCounts,
-          ExchangesUnevenly<detail::ElementIn<Sent>> C>
+          engine::ExchangesUnevenly<detail::ElementIn<Sent>> C>
 void all_to_all_uneven(const C& comm, Sent&& sent, SendCounts&& send_counts, Received&& received,
                        ReceiveCounts&& receive_counts, typename C::Stream stream,
-                       CallSite site = SourceLocation::current()) {
+                       engine::CallSite site = SourceLocation::current()) {
     static_assert(detail::SameElements<Sent, Received>::are_given);
     using T = detail::ElementIn<Sent>;
     const auto from = detail::verb_input(std::forward<Sent>(sent));
@@ -103,7 +107,7 @@ void all_to_all_uneven(const C& comm, Sent&& sent, SendCounts&& send_counts, Rec
         [&] { return detail::received_from_peers(comm, receives, sizeof(T)); });
 }
 /// The same on the compute stream.
-template <class Sent, class SendCounts, class Received, class ReceiveCounts, HasComputeStream C>
+template <class Sent, class SendCounts, class Received, class ReceiveCounts, engine::HasComputeStream C>
 void all_to_all_uneven(const C& comm, Sent&& sent, SendCounts&& send_counts, Received&& received,
                        ReceiveCounts&& receive_counts,
                        detail::CallLine line = detail::CallLine(SourceLocation::current())) {

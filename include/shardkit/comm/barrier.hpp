@@ -14,10 +14,10 @@ template <Communicator C>
 void barrier(const C& comm, typename C::Stream stream, SourceLocation where = SourceLocation::current()) {
     const Call call{{.verb = Verb::barrier}, 0, where};
     detail::make_call(
-        comm, call, nullptr, nullptr, [&] { comm.barrier(stream, call); }, [] { return Moved{}; });
+        comm, call, nullptr, nullptr, [&] { comm.barrier(stream, call); }, [] { return engine::Moved{}; });
 }
 /// The same on the compute stream.
-template <HasComputeStream C>
+template <engine::HasComputeStream C>
 void barrier(const C& comm, detail::CallLine line = detail::CallLine(SourceLocation::current())) {
     barrier(comm, comm.compute_stream(), line.where);
 }

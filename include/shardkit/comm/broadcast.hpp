@@ -13,7 +13,7 @@
 #include <shardkit/core/element.hpp>
 #include <shardkit/core/error.hpp>
 
-namespace shardkit {
+namespace shardkit::engine {
 
 /// The engine behind C can broadcast elements of type T.
 template <class C, class T>
@@ -22,11 +22,15 @@ concept Broadcasts = Communicator<C> && Element<T> &&
     comm.broadcast(values, root, stream, call);
 };
 
+}  // namespace shardkit::engine
+
+namespace shardkit {
+
 /// Copies rank `root`'s values to every rank.
 /// Shapes:  values [k], the same k on all ranks.   Order: stream-ordered. Collective over `comm`.
 /// Cost:    every other rank receives the bytes of `values` once.
 /// @throws  std::invalid_argument when root is no rank of `comm`; CommError when the engine fails
-template <class Values, Broadcasts<detail::ElementIn<Values>> C>
+template <class Values, engine::Broadcasts<detail::ElementIn<Values>> C>
 void broadcast(const C& comm, Values&& values, std::size_t root, typename C::Stream stream,
                SourceLocation where = SourceLocation::current()) {
     using T = detail::ElementIn<Values>;
@@ -38,7 +42,7 @@ void broadcast(const C& comm, Values&& values, std::size_t root, typename C::Str
         [&] { return detail::message_moved(comm, root, all.size_bytes()); });
 }
 /// The same on the compute stream.
-template <class Values, HasComputeStream C>
+template <class Values, engine::HasComputeStream C>
 void broadcast(const C& comm, Values&& values, std::size_t root,
                detail::CallLine line = detail::CallLine(SourceLocation::current())) {
     broadcast(comm, std::forward<Values>(values), root, comm.compute_stream(), line.where);

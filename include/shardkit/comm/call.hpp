@@ -13,7 +13,7 @@
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/fnv.hpp>
 
-namespace shardkit {
+namespace shardkit::engine {
 
 /// The purpose of a call: a group and which of its buffers, "'blocks.0' parameters". Ranks that call the same verb on
 /// as many elements for different purposes disagree. A rank's journal keeps it at a stable address.
@@ -43,6 +43,10 @@ struct CallSite {
     constexpr std::uint32_t hash() const noexcept { return subject == nullptr ? 0 : subject->hash; }
 };
 
+}  // namespace shardkit::engine
+
+namespace shardkit {
+
 /// The facts about a collective that must be the same on all its ranks.
 struct Signature {
     Verb verb{};
@@ -65,7 +69,7 @@ struct Call {
     Signature signature{};
     std::size_t payload = 0;  ///< bytes of the whole buffer
     SourceLocation where{};
-    const CallSubject* subject = nullptr;
+    const engine::CallSubject* subject = nullptr;
 
     static constexpr std::uint64_t no_number = ~std::uint64_t{0};
     /// The number of the call in the rank's flight recorder, once the call has begun.
@@ -81,7 +85,7 @@ namespace detail {
 /// Makes a call that sends `count` elements of type In and receives elements of type Out, of a buffer of `payload`
 /// bytes.
 template <class In, class Out = In>
-constexpr Call call_of(Verb verb, std::size_t count, std::size_t payload, CallSite site,
+constexpr Call call_of(Verb verb, std::size_t count, std::size_t payload, engine::CallSite site,
                        ReduceOp op = ReduceOp::sum) noexcept {
     return {{verb, element_type_of<In>, element_type_of<Out>, op, site.hash(), count, site.stated},
             payload,
@@ -110,7 +114,7 @@ inline std::string describe(const Signature& s, SourceLocation where, std::strin
 
 namespace detail {
 
-inline std::string_view text_of(const CallSubject* subject) noexcept {
+inline std::string_view text_of(const engine::CallSubject* subject) noexcept {
     return subject == nullptr ? std::string_view() : std::string_view(subject->text);
 }
 

@@ -29,6 +29,10 @@ concept Communicator = std::copyable<C> &&
     comm.barrier(stream, call);
 };
 
+}  // namespace shardkit
+
+namespace shardkit::engine {
+
 /// The engine can run reductions over a group of ranks concurrently with other verbs over it, once it is asked to.
 /// Asking is collective over the group.
 template <class C>
@@ -41,8 +45,8 @@ concept SeparatesReductions = requires(const C& comm, SourceLocation where) {
 /// the same bytes on every rank.
 template <class C>
 concept StagesReductions = requires(const C& comm, std::size_t bytes, SourceLocation where) {
-    { comm.traits() } -> std::same_as<EngineTraits>;
+    { comm.traits() } -> std::same_as<Traits>;
     comm.reserve_staging(bytes, where);
 };
 
-}  // namespace shardkit
+}  // namespace shardkit::engine

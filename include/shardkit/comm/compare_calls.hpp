@@ -33,18 +33,26 @@ enum class CompareCalls : std::uint8_t {
     each_call   ///< also before each collective: the host waits for all ranks
 };
 
+}  // namespace shardkit
+
+namespace shardkit::engine {
+
 /// The engine compares calls when it is asked to. An engine without this member compares each call as it is made.
 template <class C>
 concept ComparesCalls = Communicator<C> && requires(const C comm, SourceLocation where) {
     comm.compare_calls(where);
 };
 
+}  // namespace shardkit::engine
+
+namespace shardkit {
+
 /// Checks that all ranks of `comm` have called the same verbs over it, in the same order. Collective over `comm`.
 /// Does nothing where the engine compares each call anyway, or was configured not to compare.
 /// @throws  CommError, on every rank, which names two ranks and the first call in which they differ
 template <Communicator C>
 void compare_calls(const C& comm, SourceLocation where = SourceLocation::current()) {
-    if constexpr (ComparesCalls<C>) { comm.compare_calls(where); }
+    if constexpr (engine::ComparesCalls<C>) { comm.compare_calls(where); }
 }
 
 namespace detail {
@@ -228,7 +236,8 @@ std::optional<std::string> find_counts_apart(const CallTrace& trace, const std::
 /// `journal` is this rank's.
 /// Cost:    gathers 24 bytes per rank, and more when there is a difference.
 template <class Gather>
-std::optional<std::string> find_disagreement(const CallTrace& trace, const Journal& journal, const Gather& gather) {
+std::optional<std::string> find_disagreement(const CallTrace& trace, const engine::Journal& journal,
+                                             const Gather& gather) {
     const auto copies = [&](const auto& value) {
         const auto all = gather(value);
         return std::vector<std::remove_cvref_t<decltype(value)>>(all.begin(), all.end());

@@ -21,7 +21,7 @@ constexpr std::uint64_t part_from_peers(std::uint64_t bytes, std::uint64_t ranks
 
 }  // namespace shardkit::detail
 
-namespace shardkit {
+namespace shardkit::engine {
 
 /// How data that every rank needs reaches the ranks of other hosts.
 enum class Crossing : std::uint8_t {
@@ -35,7 +35,7 @@ inline constexpr std::size_t never_exchanged = std::numeric_limits<std::size_t>:
 
 /// What the planner must know about an engine: where it moves or keeps more bytes than the verbs require. An engine
 /// states its own as a member `traits`; the default is an engine that adds in place.
-struct EngineTraits {
+struct Traits {
     /// Sums travel in the arithmetic of their result (16-bit addends as fp32), not in the type of the addends.
     bool sums_travel_widened = false;
     /// The largest size of a rank's addends, in bytes, for which an all_reduce gathers them on every rank, which adds
@@ -66,8 +66,8 @@ struct EngineTraits {
         return addends <= gathered_all_reduce_addends;
     }
     /// Returns the traits of a sum of that many bytes of addends on each rank.
-    constexpr EngineTraits of_sum(ReduceOp op, std::uint64_t addends) const noexcept {
-        EngineTraits its = *this;
+    constexpr Traits of_sum(ReduceOp op, std::uint64_t addends) const noexcept {
+        Traits its = *this;
         if (sums_travel_widened && (op == ReduceOp::tree_sum || addends >= exchanged_sums_from)) {
             its.sums_travel_widened = false;
             its.sums = Crossing::to_ranks;
@@ -75,12 +75,16 @@ struct EngineTraits {
         return its;
     }
 
-    friend constexpr bool operator==(const EngineTraits&, const EngineTraits&) noexcept = default;
+    friend constexpr bool operator==(const Traits&, const Traits&) noexcept = default;
 };
+
+}  // namespace shardkit::engine
+
+namespace shardkit {
 
 namespace detail {
 template <class Engine>
-constexpr EngineTraits engine_traits() noexcept {
+constexpr engine::Traits engine_traits() noexcept {
     if constexpr (requires { Engine::traits; }) {
         return Engine::traits;
     } else {

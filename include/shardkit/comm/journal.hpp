@@ -24,7 +24,7 @@
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/detail/concat.hpp>
 
-namespace shardkit {
+namespace shardkit::engine {
 
 class Journal;
 
@@ -38,6 +38,10 @@ struct CommunicatorLabel {
     std::shared_ptr<const std::vector<std::size_t>> members;
     mutable std::uint64_t collectives = 0;  ///< calls so far, without messages; used by the rank's thread
 };
+
+}  // namespace shardkit::engine
+
+namespace shardkit {
 
 /// One of a rank's last calls. Times are nanoseconds since 1970; 0: not yet.
 struct RecentCall {
@@ -80,6 +84,10 @@ class CallObserver {
     /// Called after the engine has accepted the call; not if it has refused it.
     virtual void after(const ObservedCall&) {}
 };
+
+}  // namespace shardkit
+
+namespace shardkit::engine {
 
 /// Records what one rank has called and moved over all its communicators: their labels, the traffic log, the last
 /// calls, and the observer of calls. The engine keeps one for each rank; only the rank's thread uses it, except that
@@ -194,6 +202,10 @@ class Journal {
     detail::StatementBook statements_;
 };
 
+}  // namespace shardkit::engine
+
+namespace shardkit {
+
 /// Returns a text with a line for each call: number, call, axes.
 inline std::string recent_calls_table(const std::vector<RecentCall>& calls) {
     std::string table;
@@ -204,18 +216,26 @@ inline std::string recent_calls_table(const std::vector<RecentCall>& calls) {
     return table.empty() ? "  (nothing)\n" : table;
 }
 
+}  // namespace shardkit
+
+namespace shardkit::engine {
+
 /// The engine keeps a journal for each rank. Without one, the calls of its communicators are not counted.
 template <class C>
 concept KeepsJournal = requires(const C comm) {
     { comm.label() } -> std::same_as<const CommunicatorLabel&>;
 };
 
+}  // namespace shardkit::engine
+
+namespace shardkit {
+
 namespace detail {
 
 /// Returns the subject with that text for calls over `comm`; null if the engine keeps no journal.
 template <class C>
-const CallSubject* subject_of(const C& comm, std::string_view text) {
-    if constexpr (KeepsJournal<C>) {
+const engine::CallSubject* subject_of(const C& comm, std::string_view text) {
+    if constexpr (engine::KeepsJournal<C>) {
         return &comm.label().journal.subject(text);
     } else {
         return nullptr;
@@ -225,7 +245,7 @@ const CallSubject* subject_of(const C& comm, std::string_view text) {
 /// Returns the book of statements of this rank of `comm`; null if the engine keeps no journal.
 template <class C>
 StatementBook* book_of(const C& comm) {
-    if constexpr (KeepsJournal<C>) {
+    if constexpr (engine::KeepsJournal<C>) {
         return &comm.label().journal.statements();
     } else {
         return nullptr;
@@ -236,8 +256,8 @@ StatementBook* book_of(const C& comm) {
 /// Returns false when an observer leaves the call out.
 template <class C>
 [[gnu::always_inline]] inline bool begin(const C& comm, const Call& call, const void* input, void* output) {
-    if constexpr (KeepsJournal<C>) {
-        const CommunicatorLabel& label = comm.label();
+    if constexpr (engine::KeepsJournal<C>) {
+        const engine::CommunicatorLabel& label = comm.label();
         CallObserver* const observer = label.journal.observer();
         if (observer != nullptr) [[unlikely]] {
             if (!observer->before({call, label.axes, &comm, input, output})) { return false; }
@@ -250,9 +270,9 @@ template <class C>
 /// Does the common work after the engine has accepted the call.
 template <class C>
 [[gnu::always_inline]] inline void end(const C& comm, const Call& call, const void* input, void* output,
-                                       const Moved& moved) {
-    if constexpr (KeepsJournal<C>) {
-        const CommunicatorLabel& label = comm.label();
+                                       const engine::Moved& moved) {
+    if constexpr (engine::KeepsJournal<C>) {
+        const engine::CommunicatorLabel& label = comm.label();
         comm.size() > 1 ? label.journal.end(label, call, moved) : label.journal.recorder().end(call);
         CallObserver* const observer = label.journal.observer();
         if (observer != nullptr) [[unlikely]] { observer->after({call, label.axes, &comm, input, output}); }
@@ -266,7 +286,7 @@ class OpenCall {
     OpenCall(const OpenCall&) = delete;
     OpenCall& operator=(const OpenCall&) = delete;
     [[gnu::always_inline]] ~OpenCall() {
-        if constexpr (KeepsJournal<C>) { comm_.label().journal.recorder().close(call_); }
+        if constexpr (engine::KeepsJournal<C>) { comm_.label().journal.recorder().close(call_); }
     }
 
   private:
@@ -293,7 +313,7 @@ template <class C, class Member>
                                              const Member& member) {
     if (!begin(comm, call, input, output)) { return; }
     const OpenCall<C> open(comm, call);
-    if constexpr (KeepsJournal<C>) {
+    if constexpr (engine::KeepsJournal<C>) {
         end(comm, call, input, output, member());
     } else {
         member();

@@ -20,6 +20,10 @@ struct ListedTensor {
     std::span<Out> to;
 };
 
+}  // namespace shardkit
+
+namespace shardkit::engine {
+
 /// The engine can start the verbs of a list together, which costs one launch in place of one for each;
 /// `reduces_at_once` says of which types and operations it can start reductions so.
 template <class C>
@@ -28,16 +32,20 @@ concept StartsTogether = Communicator<C> &&
     comm.start_together(stream, call, body);
 };
 
+}  // namespace shardkit::engine
+
+namespace shardkit {
+
 namespace detail {
 
 /// Calls `each` for every tensor of a list, together where the engine can and `possible` says so.
 template <class C, class List, class Each>
-void call_each(const C& comm, Verb verb, bool possible, List list, const typename C::Stream& stream, CallSite site,
-               const Each& each) {
+void call_each(const C& comm, Verb verb, bool possible, List list, const typename C::Stream& stream,
+               engine::CallSite site, const Each& each) {
     const auto all = [&] {
         for (const auto& tensor : list) { each(tensor); }
     };
-    if constexpr (StartsTogether<C>) {
+    if constexpr (engine::StartsTogether<C>) {
         if (possible && list.size() > 1) {
             comm.start_together(stream, Call{{.verb = verb}, 0, site.where, site.subject}, all);
             return;
@@ -48,7 +56,7 @@ void call_each(const C& comm, Verb verb, bool possible, List list, const typenam
 
 template <class C, class In, class Out>
 bool reduces_at_once(ReduceOp op) {
-    if constexpr (StartsTogether<C>) {
+    if constexpr (engine::StartsTogether<C>) {
         return C::template reduces_at_once<In, Out>(op);
     } else {
         return false;
@@ -62,9 +70,9 @@ bool reduces_at_once(ReduceOp op) {
 ///          ranks.
 /// Cost:    an all_gather for each tensor. NCCL starts them together (ncclGroupStart, ncclGroupEnd): one launch.
 /// @throws  what all_gather throws; no later tensor was called then
-template <Element T, AllGathers<T> C>
+template <Element T, engine::AllGathers<T> C>
 void all_gather_list(const C& comm, std::span<const ListedTensor<T>> list, typename C::Stream stream,
-                     CallSite site = SourceLocation::current()) {
+                     engine::CallSite site = SourceLocation::current()) {
     detail::call_each(comm, Verb::all_gather, true, list, stream, site,
                       [&](const ListedTensor<T>& tensor) { all_gather(comm, tensor.from, tensor.to, stream, site); });
 }
@@ -75,9 +83,9 @@ void all_gather_list(const C& comm, std::span<const ListedTensor<T>> list, typen
 ///          fp32, fp64 and integers; 16-bit sums, maxima and minima of floating elements, and all of a World whose
 ///          sums may be exchanges, are called one by one.
 /// @throws  what reduce_scatter throws; no later tensor was called then
-template <Element In, Element Out, ReduceScatters<In, Out> C>
+template <Element In, Element Out, engine::ReduceScatters<In, Out> C>
 void reduce_scatter_list(const C& comm, ReduceOp op, std::span<const ListedTensor<In, Out>> list,
-                         typename C::Stream stream, CallSite site = SourceLocation::current()) {
+                         typename C::Stream stream, engine::CallSite site = SourceLocation::current()) {
     detail::call_each(
         comm, Verb::reduce_scatter, detail::reduces_at_once<C, In, Out>(op), list, stream, site,
         [&](const ListedTensor<In, Out>& tensor) { reduce_scatter(comm, op, tensor.from, tensor.to, stream, site); });
@@ -87,9 +95,9 @@ void reduce_scatter_list(const C& comm, ReduceOp op, std::span<const ListedTenso
 /// Order:   stream-ordered. Collective over `comm`, with the same list on all ranks.
 /// Cost:    an all_reduce for each tensor, started together where reduce_scatter_list's are.
 /// @throws  what all_reduce throws; no later tensor was called then
-template <Element In, Element Out, AllReduces<In, Out> C>
+template <Element In, Element Out, engine::AllReduces<In, Out> C>
 void all_reduce_list(const C& comm, ReduceOp op, std::span<const ListedTensor<In, Out>> list,
-                     typename C::Stream stream, CallSite site = SourceLocation::current()) {
+                     typename C::Stream stream, engine::CallSite site = SourceLocation::current()) {
     detail::call_each(
         comm, Verb::all_reduce, detail::reduces_at_once<C, In, Out>(op), list, stream, site,
         [&](const ListedTensor<In, Out>& tensor) { all_reduce(comm, op, tensor.from, tensor.to, stream, site); });

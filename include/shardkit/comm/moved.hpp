@@ -8,7 +8,7 @@
 #include <shardkit/comm/call.hpp>
 #include <shardkit/comm/cost.hpp>
 
-namespace shardkit {
+namespace shardkit::engine {
 
 /// Bytes that one call moves between a rank and its peers. A plain number stands for bytes that stay within a host.
 struct Moved {
@@ -29,12 +29,16 @@ concept KnowsHosts = requires(const C comm, std::size_t rank) {
     { comm.host_of(rank) } -> std::convertible_to<std::size_t>;
 };
 
+}  // namespace shardkit::engine
+
+namespace shardkit {
+
 /// Returns PlanOptions::ranks_per_host for a communicator: how many ranks each host has, if ranks lie on hosts in
 /// order. Returns 0 if all are on one host, or in another order.
 /// Cost:    the square of the ranks at most; no communication
 template <class C>
 constexpr std::size_t ranks_per_host(const C& comm) {
-    if constexpr (KnowsHosts<C>) {
+    if constexpr (engine::KnowsHosts<C>) {
         const std::size_t size = comm.size();
         std::size_t each = 1;
         while (each < size && comm.host_of(each) == comm.host_of(0)) { ++each; }
@@ -88,7 +92,7 @@ struct HostSpread {
 template <class C>
 constexpr HostSpread host_spread(const C& comm) {
     HostSpread spread;
-    if constexpr (KnowsHosts<C>) {
+    if constexpr (engine::KnowsHosts<C>) {
         for (std::size_t q = 0; q < comm.size(); ++q) {
             spread.to_ranks += comm.host_of(q) != comm.host_of(comm.rank()) ? 1U : 0U;
         }
@@ -97,9 +101,11 @@ constexpr HostSpread host_spread(const C& comm) {
 }
 /// Returns the bytes of a message to or from `peer`, or of a copy of its data.
 template <class C>
-constexpr Moved message_moved(const C& comm, std::size_t peer, std::uint64_t bytes) {
+constexpr engine::Moved message_moved(const C& comm, std::size_t peer, std::uint64_t bytes) {
     if (peer == comm.rank()) { return 0; }
-    if constexpr (KnowsHosts<C>) { return {bytes, comm.host_of(peer) != comm.host_of(comm.rank()) ? bytes : 0}; }
+    if constexpr (engine::KnowsHosts<C>) {
+        return {bytes, comm.host_of(peer) != comm.host_of(comm.rank()) ? bytes : 0};
+    }
     return bytes;
 }
 
@@ -107,15 +113,15 @@ constexpr Moved message_moved(const C& comm, std::size_t peer, std::uint64_t byt
 // `ranks` ranks. `hosts` belongs to that rank or mesh.
 
 /// Returns what an all-gather moves; `bytes` are the parts of all ranks together.
-constexpr Moved gather_moved(std::uint64_t bytes, std::uint64_t ranks, const EngineTraits& engine = {},
-                             const HostSpread& hosts = {}) noexcept {
+constexpr engine::Moved gather_moved(std::uint64_t bytes, std::uint64_t ranks, const engine::Traits& engine = {},
+                                     const HostSpread& hosts = {}) noexcept {
     const std::uint64_t from_peers = part_from_peers(bytes, ranks);
-    switch (bytes / ranks > engine.small_gather ? engine.gathers : Crossing::to_ranks) {
-        case Crossing::to_hosts:
+    switch (bytes / ranks > engine.small_gather ? engine.gathers : engine::Crossing::to_ranks) {
+        case engine::Crossing::to_hosts:
             return {from_peers, part_of(bytes, hosts.to_hosts, ranks * hosts.ranks)};
-        case Crossing::ring:
+        case engine::Crossing::ring:
             return {from_peers, part_of(from_peers, hosts.links, hosts.ranks)};
-        case Crossing::to_ranks:
+        case engine::Crossing::to_ranks:
             break;
     }
     return {from_peers, part_of(bytes, hosts.to_ranks, ranks * hosts.ranks)};
@@ -123,30 +129,30 @@ constexpr Moved gather_moved(std::uint64_t bytes, std::uint64_t ranks, const Eng
 
 /// Returns what `call`, which gathers its payload over `comm`, moves if the engine does not report it.
 template <class C>
-constexpr Moved gathered(const C& comm, const Call& call) {
+constexpr engine::Moved gathered(const C& comm, const Call& call) {
     return gather_moved(call.payload, comm.size(), {}, host_spread(comm));
 }
 
 /// Returns what a reduce-scatter of `bytes` bytes of addends on each rank moves: every rank receives what it adds.
-constexpr Moved scatter_moved(std::uint64_t bytes, std::uint64_t ranks, const EngineTraits& engine = {},
-                              const HostSpread& hosts = {}) noexcept {
+constexpr engine::Moved scatter_moved(std::uint64_t bytes, std::uint64_t ranks, const engine::Traits& engine = {},
+                                      const HostSpread& hosts = {}) noexcept {
     const std::uint64_t from_peers = part_from_peers(bytes, ranks);
-    if (engine.sums == Crossing::ring) { return {from_peers, part_of(from_peers, hosts.links, hosts.ranks)}; }
+    if (engine.sums == engine::Crossing::ring) { return {from_peers, part_of(from_peers, hosts.links, hosts.ranks)}; }
     return {from_peers, part_of(bytes, hosts.to_ranks, ranks * hosts.ranks)};
 }
 
 /// Returns what an all-reduce of `addends` bytes on each rank into `result` bytes moves. It is reduced in parts that
 /// are then gathered or, if it is small and the engine does so, its addends are gathered by every rank.
-constexpr Moved all_reduce_moved(std::uint64_t addends, std::uint64_t result, std::uint64_t ranks,
-                                 const EngineTraits& engine = {}, const HostSpread& hosts = {}) noexcept {
+constexpr engine::Moved all_reduce_moved(std::uint64_t addends, std::uint64_t result, std::uint64_t ranks,
+                                         const engine::Traits& engine = {}, const HostSpread& hosts = {}) noexcept {
     if (engine.gathers_all_reduce(addends)) {
         return {addends * (ranks - 1), part_of(addends, hosts.to_ranks, hosts.ranks)};
     }
-    EngineTraits results = engine;
+    engine::Traits results = engine;
     results.gathers = engine.sums;
     results.small_gather = 0;
-    const Moved added = scatter_moved(addends, ranks, engine, hosts);
-    const Moved spread = gather_moved(result, ranks, results, hosts);
+    const engine::Moved added = scatter_moved(addends, ranks, engine, hosts);
+    const engine::Moved spread = gather_moved(result, ranks, results, hosts);
     return {added.bytes + spread.bytes, added.between_hosts + spread.between_hosts};
 }
 

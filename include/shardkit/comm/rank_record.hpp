@@ -152,7 +152,7 @@ inline RankRecord record_of(std::string_view text) {
                 made.payload = json.number();
             } else if (key == "for") {
                 made.subject = json.string();
-                s.subject = made.subject.empty() ? 0 : CallSubject::hash_of(made.subject);
+                s.subject = made.subject.empty() ? 0 : engine::CallSubject::hash_of(made.subject);
             } else if (key == "file") {
                 made.where.file = record.files->emplace_front(json.string()).c_str();
             } else if (key == "failed") {

@@ -132,8 +132,8 @@ class RecordWriter {
     /// Begins for a rank's journal, which must outlive it. An empty prefix: nothing is written. What an earlier run
     /// has left there is removed.
     /// @param refresh  called by any thread before the journal is read
-    RecordWriter(const char* engine, std::string prefix, std::size_t rank, std::size_t ranks, const Journal& journal,
-                 std::function<void()> refresh = {})
+    RecordWriter(const char* engine, std::string prefix, std::size_t rank, std::size_t ranks,
+                 const engine::Journal& journal, std::function<void()> refresh = {})
         : engine_(engine),
           prefix_(std::move(prefix)),
           rank_(rank),
@@ -246,7 +246,7 @@ class RecordWriter {
     std::string prefix_;
     std::size_t rank_;
     std::size_t ranks_;
-    const Journal& journal_;
+    const engine::Journal& journal_;
     std::function<void()> refresh_;
     std::atomic<std::uint64_t> run_{new_run()};
     std::mutex mutex_;

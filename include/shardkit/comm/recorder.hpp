@@ -13,7 +13,7 @@
 #include <shardkit/core/element.hpp>
 #include <shardkit/detail/ticks.hpp>
 
-namespace shardkit {
+namespace shardkit::engine {
 struct CommunicatorLabel;
 }
 
@@ -32,7 +32,7 @@ class Recorder {
 
     /// A call as it stands in the recorder. Times are ticks; 0: not yet.
     struct Entry {
-        const CommunicatorLabel* label = nullptr;
+        const engine::CommunicatorLabel* label = nullptr;
         std::uint64_t sequence = 0;  ///< number of collectives over the label before it
         Call call{};
         std::uint32_t step = 0;   ///< as set_step said
@@ -47,7 +47,7 @@ class Recorder {
     static constexpr std::size_t bytes() noexcept { return kept * sizeof(Slot); }
 
     /// Records a call before the engine has it, and numbers it.
-    void begin(const CommunicatorLabel& label, std::uint64_t sequence, const Call& call) noexcept {
+    void begin(const engine::CommunicatorLabel& label, std::uint64_t sequence, const Call& call) noexcept {
         const std::uint64_t number = count_.load(std::memory_order_relaxed);
         call.number = number;
         Slot& slot = slots_[number % kept];
@@ -161,7 +161,7 @@ class Recorder {
 
     struct Slot {
         std::atomic<std::uint64_t> number{none};
-        std::atomic<const CommunicatorLabel*> label{nullptr};
+        std::atomic<const engine::CommunicatorLabel*> label{nullptr};
         std::atomic<std::uint64_t> sequence{0};
         std::atomic<std::uint64_t> given{0};
         std::atomic<std::uint64_t> begun{0};
@@ -171,7 +171,7 @@ class Recorder {
         std::atomic<std::uint64_t> argument{0};
         std::atomic<std::size_t> payload{0};
         std::atomic<const char*> file{""};
-        std::atomic<const CallSubject*> subject{nullptr};
+        std::atomic<const engine::CallSubject*> subject{nullptr};
         std::atomic<std::uint64_t> line{0};  // and the step
     };
 

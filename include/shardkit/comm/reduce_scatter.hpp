@@ -13,7 +13,7 @@
 #include <shardkit/core/element.hpp>
 #include <shardkit/core/error.hpp>
 
-namespace shardkit {
+namespace shardkit::engine {
 
 /// The engine behind C can reduce-scatter elements of type In into type Out, adding in Out's arithmetic. If both are
 /// one type, a shard may be this rank's part of `full`.
@@ -24,6 +24,10 @@ concept ReduceScatters = Communicator<C> && Element<In> && Element<Out> &&
     comm.reduce_scatter(ReduceOp::sum, full, shard, stream, call);
 };
 
+}  // namespace shardkit::engine
+
+namespace shardkit {
+
 /// Reduces `full` over the ranks; rank r keeps piece r in `shard`.
 /// Shapes:  full [size * k], shard [k]; elements, not bytes. The two must not overlap.
 /// Order:   stream-ordered. Collective over `comm`. Sums are made in Arithmetic<Out> and rounded once.
@@ -31,9 +35,9 @@ concept ReduceScatters = Communicator<C> && Element<In> && Element<Out> &&
 /// @post    shard[i] is the reduction over ranks q of rank q's full[rank * k + i]
 /// @throws  std::invalid_argument when full is not size times shard, or ranks have no tree; CommError when the engine
 ///          fails
-template <class Full, class Shard, ReduceScatters<detail::ElementIn<Full>, detail::ElementIn<Shard>> C>
+template <class Full, class Shard, engine::ReduceScatters<detail::ElementIn<Full>, detail::ElementIn<Shard>> C>
 void reduce_scatter(const C& comm, ReduceOp op, Full&& full, Shard&& shard, typename C::Stream stream,
-                    CallSite site = SourceLocation::current()) {
+                    engine::CallSite site = SourceLocation::current()) {
     const auto from = detail::verb_input(std::forward<Full>(full));
     const auto to = detail::verb_output(std::forward<Shard>(shard));
     detail::check_full(comm, "reduce_scatter", from.size(), to.size(), site.where);
@@ -44,7 +48,7 @@ void reduce_scatter(const C& comm, ReduceOp op, Full&& full, Shard&& shard, type
                       [&] { return comm.reduce_scatter(op, from, to, stream, call); });
 }
 /// The same on the compute stream.
-template <class Full, class Shard, HasComputeStream C>
+template <class Full, class Shard, engine::HasComputeStream C>
 void reduce_scatter(const C& comm, ReduceOp op, Full&& full, Shard&& shard,
                     detail::CallLine line = detail::CallLine(SourceLocation::current())) {
     reduce_scatter(comm, op, std::forward<Full>(full), std::forward<Shard>(shard), comm.compute_stream(), line.where);
@@ -53,9 +57,9 @@ void reduce_scatter(const C& comm, ReduceOp op, Full&& full, Shard&& shard,
 /// Reduces in place: piece r of rank r's own buffer receives the result; the other pieces keep their values. Over one
 /// rank it does nothing.
 /// @throws  std::invalid_argument when size does not divide full; CommError when the engine fails
-template <class Full, ReduceScatters<detail::ElementIn<Full>, detail::ElementIn<Full>> C>
+template <class Full, engine::ReduceScatters<detail::ElementIn<Full>, detail::ElementIn<Full>> C>
 void reduce_scatter_in_place(const C& comm, ReduceOp op, Full&& full, typename C::Stream stream,
-                             CallSite site = SourceLocation::current()) {
+                             engine::CallSite site = SourceLocation::current()) {
     using T = detail::ElementIn<Full>;
     const std::span<T> all = detail::verb_output(std::forward<Full>(full));
     detail::check_multiple(comm, "reduce_scatter_in_place", all.size(), site.where);
@@ -68,7 +72,7 @@ void reduce_scatter_in_place(const C& comm, ReduceOp op, Full&& full, typename C
                       [&] { return comm.reduce_scatter(op, std::span<const T>(all), shard, stream, call); });
 }
 /// The same on the compute stream.
-template <class Full, HasComputeStream C>
+template <class Full, engine::HasComputeStream C>
 void reduce_scatter_in_place(const C& comm, ReduceOp op, Full&& full,
                              detail::CallLine line = detail::CallLine(SourceLocation::current())) {
     reduce_scatter_in_place(comm, op, std::forward<Full>(full), comm.compute_stream(), line.where);

@@ -13,7 +13,7 @@
 #include <shardkit/core/element.hpp>
 #include <shardkit/core/error.hpp>
 
-namespace shardkit {
+namespace shardkit::engine {
 
 /// The engine behind C can send elements of type T from one rank to another.
 template <class C, class T>
@@ -25,11 +25,15 @@ concept SendsAndReceives = Communicator<C> && Element<T> &&
     comm.send_receive(sent, peer, received, peer, stream, call);
 };
 
+}  // namespace shardkit::engine
+
+namespace shardkit {
+
 /// Sends `values` to rank `to`, which must call `receive`. Messages between two ranks keep their order.
 /// Order:   stream-ordered rendezvous: it completes only once the receiver takes the data, so two ranks that both
 ///          send first wait for each other forever: use `send_receive`.
 /// @throws  std::invalid_argument when `to` is no rank of `comm`; CommError on failure or when sizes disagree
-template <class Values, SendsAndReceives<detail::ElementIn<Values>> C>
+template <class Values, engine::SendsAndReceives<detail::ElementIn<Values>> C>
 void send(const C& comm, Values&& values, std::size_t to, typename C::Stream stream,
           SourceLocation where = SourceLocation::current()) {
     const auto sent = detail::verb_input(std::forward<Values>(values));
@@ -41,14 +45,14 @@ void send(const C& comm, Values&& values, std::size_t to, typename C::Stream str
         [&] { return detail::message_moved(comm, to, sent.size_bytes()); });
 }
 /// The same on the compute stream.
-template <class Values, HasComputeStream C>
+template <class Values, engine::HasComputeStream C>
 void send(const C& comm, Values&& values, std::size_t to,
           detail::CallLine line = detail::CallLine(SourceLocation::current())) {
     send(comm, std::forward<Values>(values), to, comm.compute_stream(), line.where);
 }
 
 /// Receives what rank `from` sends, with the sender's element type and count. Order and errors as for `send`.
-template <class Values, SendsAndReceives<detail::ElementIn<Values>> C>
+template <class Values, engine::SendsAndReceives<detail::ElementIn<Values>> C>
 void receive(const C& comm, Values&& values, std::size_t from, typename C::Stream stream,
              SourceLocation where = SourceLocation::current()) {
     const auto received = detail::verb_output(std::forward<Values>(values));
@@ -60,7 +64,7 @@ void receive(const C& comm, Values&& values, std::size_t from, typename C::Strea
         [&] { return detail::message_moved(comm, from, received.size_bytes()); });
 }
 /// The same on the compute stream.
-template <class Values, HasComputeStream C>
+template <class Values, engine::HasComputeStream C>
 void receive(const C& comm, Values&& values, std::size_t from,
              detail::CallLine line = detail::CallLine(SourceLocation::current())) {
     receive(comm, std::forward<Values>(values), from, comm.compute_stream(), line.where);
@@ -69,7 +73,7 @@ void receive(const C& comm, Values&& values, std::size_t from,
 /// Sends to one rank and receives from another, or from the same one or itself, at once, so that a ring of ranks
 /// cannot block. Journals and observers see a receive around a send; the engine gets the call of the sending end.
 /// Order:   stream-ordered. Errors as for `send`.
-template <class Sent, class Received, SendsAndReceives<detail::ElementIn<Sent>> C>
+template <class Sent, class Received, engine::SendsAndReceives<detail::ElementIn<Sent>> C>
 void send_receive(const C& comm, Sent&& sent, std::size_t to, Received&& received, std::size_t from,
                   typename C::Stream stream, SourceLocation where = SourceLocation::current()) {
     static_assert(detail::SameElements<Sent, Received>::are_given);
@@ -90,7 +94,7 @@ void send_receive(const C& comm, Sent&& sent, std::size_t to, Received&& receive
     detail::end(comm, receives, nullptr, in.data(), detail::message_moved(comm, from, in.size_bytes()));
 }
 /// The same on the compute stream.
-template <class Sent, class Received, HasComputeStream C>
+template <class Sent, class Received, engine::HasComputeStream C>
 void send_receive(const C& comm, Sent&& sent, std::size_t to, Received&& received, std::size_t from,
                   detail::CallLine line = detail::CallLine(SourceLocation::current())) {
     send_receive(comm, std::forward<Sent>(sent), to, std::forward<Received>(received), from, comm.compute_stream(),

@@ -26,7 +26,7 @@ C split(const C& comm, std::size_t color, std::size_t key, std::string_view axes
     }
     constexpr std::size_t wish = 2 * sizeof(std::uint64_t);
     const Call call{{.verb = Verb::split}, comm.size() * wish, where};
-    if constexpr (KeepsJournal<C>) {
+    if constexpr (engine::KeepsJournal<C>) {
         if (comm.size() > 1) {
             comm.label().journal.begin(comm.label(), call);
             const detail::OpenCall<C> open(comm, call);

@@ -9,13 +9,17 @@
 #include <shardkit/core/elements.hpp>
 #include <shardkit/core/source_location.hpp>
 
-namespace shardkit {
+namespace shardkit::engine {
 
 /// The engine behind C knows the stream that its rank computes on: a verb that is given no stream uses it.
 template <class C>
 concept HasComputeStream = requires(const C& comm) {
     { comm.compute_stream() } -> std::same_as<typename C::Stream>;
 };
+
+}  // namespace shardkit::engine
+
+namespace shardkit {
 
 namespace detail {
 

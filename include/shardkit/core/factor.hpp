@@ -4,7 +4,7 @@
 #include <concepts>
 #include <limits>
 
-namespace shardkit {
+namespace shardkit::rules {
 
 /// Multiplies values of A by a number that may be too small or too large for A itself, such as one over a divisor and
 /// a loss scale. It holds two numbers of A whose product is the factor: (first * value) * second is subnormal or
@@ -38,4 +38,4 @@ struct Factor {
     friend constexpr bool operator==(const Factor&, const Factor&) noexcept = default;
 };
 
-}  // namespace shardkit
+}  // namespace shardkit::rules

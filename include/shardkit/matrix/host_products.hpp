@@ -30,11 +30,11 @@ class TiledProduct {
     static constexpr std::size_t block = 256;
 
   public:
-    static void multiply(const MatrixProduct<A>& p) {
+    static void multiply(const rules::MatrixProduct<A>& p) {
         run({p.rows, p.inner, p.columns, p.alpha, p.left, p.beta, p.out, false},
             [&](std::size_t k, std::size_t j) { return p.right[k * p.columns + j]; });
     }
-    static void gram(const GramProduct<A>& p) {
+    static void gram(const rules::GramProduct<A>& p) {
         run({p.rows, p.columns, p.rows, p.alpha, p.matrix, p.beta, p.out, true},
             [&](std::size_t k, std::size_t j) { return p.matrix[j * p.columns + k]; });
     }
@@ -105,11 +105,11 @@ class TiledProduct {
 /// Order:   sums in blocks of 256 terms, in order: the same bits everywhere
 struct HostProducts {
     template <class Stream, std::floating_point A>
-    static void multiply(const Stream& stream, const MatrixProduct<A>& product) {
+    static void multiply(const Stream& stream, const rules::MatrixProduct<A>& product) {
         stream.submit([product] { detail::TiledProduct<A>::multiply(product); });
     }
     template <class Stream, std::floating_point A>
-    static void gram(const Stream& stream, const GramProduct<A>& product) {
+    static void gram(const Stream& stream, const rules::GramProduct<A>& product) {
         stream.submit([product] { detail::TiledProduct<A>::gram(product); });
     }
 };

@@ -89,6 +89,10 @@ struct MirrorMatrix {
 
 }  // namespace detail
 
+}  // namespace shardkit
+
+namespace shardkit::rules {
+
 /// Returns the elements that newton_schulz works in beside the matrix: the matrix once more, and two squares of its
 /// shorter side.
 template <std::floating_point A>
@@ -167,4 +171,4 @@ void newton_schulz(const typename Engine::Stream& stream, const Products& produc
     }
 }
 
-}  // namespace shardkit
+}  // namespace shardkit::rules

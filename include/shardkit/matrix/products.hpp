@@ -7,7 +7,7 @@
 #include <memory>
 #include <utility>
 
-namespace shardkit {
+namespace shardkit::rules {
 
 /// The extents of a row-major matrix.
 struct MatrixExtents {
@@ -56,6 +56,10 @@ concept MatrixProducts = requires(const P& products, const Stream& stream, const
     products.gram(stream, gram);
 };
 
+}  // namespace shardkit::rules
+
+namespace shardkit {
+
 namespace detail {
 
 /// Any library of products in both arithmetics, so that what multiplies is compiled once for all of them.
@@ -64,39 +68,40 @@ class AnyProducts {
   public:
     AnyProducts() noexcept = default;
     template <class P>
-    requires(MatrixProducts<P, Stream, float>&& MatrixProducts<P, Stream, double>) explicit AnyProducts(P products)
+    requires(rules::MatrixProducts<P, Stream, float>&& rules::MatrixProducts<P, Stream, double>) explicit AnyProducts(
+        P products)
         : products_(std::make_shared<Model<P>>(std::move(products))) {}
 
     template <std::floating_point A>
-    void multiply(const Stream& stream, const MatrixProduct<A>& product) const {
+    void multiply(const Stream& stream, const rules::MatrixProduct<A>& product) const {
         products_->multiply(stream, product);
     }
     template <std::floating_point A>
-    void gram(const Stream& stream, const GramProduct<A>& product) const {
+    void gram(const Stream& stream, const rules::GramProduct<A>& product) const {
         products_->gram(stream, product);
     }
 
   private:
     struct Concept {
         virtual ~Concept() = default;
-        virtual void multiply(const Stream& stream, const MatrixProduct<float>& product) const = 0;
-        virtual void multiply(const Stream& stream, const MatrixProduct<double>& product) const = 0;
-        virtual void gram(const Stream& stream, const GramProduct<float>& product) const = 0;
-        virtual void gram(const Stream& stream, const GramProduct<double>& product) const = 0;
+        virtual void multiply(const Stream& stream, const rules::MatrixProduct<float>& product) const = 0;
+        virtual void multiply(const Stream& stream, const rules::MatrixProduct<double>& product) const = 0;
+        virtual void gram(const Stream& stream, const rules::GramProduct<float>& product) const = 0;
+        virtual void gram(const Stream& stream, const rules::GramProduct<double>& product) const = 0;
     };
     template <class P>
     struct Model final : Concept {
         explicit Model(P given) : products(std::move(given)) {}
-        void multiply(const Stream& stream, const MatrixProduct<float>& product) const override {
+        void multiply(const Stream& stream, const rules::MatrixProduct<float>& product) const override {
             products.multiply(stream, product);
         }
-        void multiply(const Stream& stream, const MatrixProduct<double>& product) const override {
+        void multiply(const Stream& stream, const rules::MatrixProduct<double>& product) const override {
             products.multiply(stream, product);
         }
-        void gram(const Stream& stream, const GramProduct<float>& product) const override {
+        void gram(const Stream& stream, const rules::GramProduct<float>& product) const override {
             products.gram(stream, product);
         }
-        void gram(const Stream& stream, const GramProduct<double>& product) const override {
+        void gram(const Stream& stream, const rules::GramProduct<double>& product) const override {
             products.gram(stream, product);
         }
         P products;

@@ -110,7 +110,7 @@ struct MeasuredVerb {
 struct AllGather : MeasuredVerb {
     static constexpr bool in_place = true;
     template <class C, class T>
-    static constexpr bool offered = AllGathers<C, T>;
+    static constexpr bool offered = engine::AllGathers<C, T>;
 
     static std::size_t pieces(std::size_t ranks) { return ranks; }
     static double bus_factor(double ranks) { return (ranks - 1) / ranks; }
@@ -136,7 +136,7 @@ struct AllReduce : MeasuredVerb {
     static constexpr bool in_place = true;
     static constexpr bool reduces = true;
     template <class C, class T>
-    static constexpr bool offered = AllReduces<C, T, T>;
+    static constexpr bool offered = engine::AllReduces<C, T, T>;
 
     static double bus_factor(double ranks) { return 2 * (ranks - 1) / ranks; }
     /// Every input is read once and every output written once. One rank alone leaves what is in place.
@@ -156,7 +156,7 @@ struct AllReduce : MeasuredVerb {
 /// Exchanges: every rank sends a piece of its own to every rank. Size: what a rank sends in all; count: a piece.
 struct AllToAll : MeasuredVerb {
     template <class C, class T>
-    static constexpr bool offered = ExchangesAllToAll<C, T>;
+    static constexpr bool offered = engine::ExchangesAllToAll<C, T>;
 
     static std::size_t pieces(std::size_t ranks) { return ranks; }
     static double bus_factor(double ranks) { return (ranks - 1) / ranks; }
@@ -179,7 +179,7 @@ struct AllToAll : MeasuredVerb {
 class AllToAllUneven : public MeasuredVerb {
   public:
     template <class C, class T>
-    static constexpr bool offered = ExchangesUnevenly<C, T>;
+    static constexpr bool offered = engine::ExchangesUnevenly<C, T>;
 
     static std::size_t pieces(std::size_t ranks) { return ranks; }
     static double bus_factor(double ranks) { return AllToAll::bus_factor(ranks); }
@@ -241,7 +241,7 @@ struct Broadcast : MeasuredVerb {
     static constexpr bool in_place = true;
     static constexpr bool has_root = true;
     template <class C, class T>
-    static constexpr bool offered = Broadcasts<C, T>;
+    static constexpr bool offered = engine::Broadcasts<C, T>;
 
     static double bus_factor(double) { return 1; }
     /// Every rank but the root reads and writes the whole; the yardstick shares this out among all.
@@ -260,7 +260,7 @@ struct ReduceScatter : MeasuredVerb {
     static constexpr bool in_place = true;
     static constexpr bool reduces = true;
     template <class C, class T>
-    static constexpr bool offered = ReduceScatters<C, T, T>;
+    static constexpr bool offered = engine::ReduceScatters<C, T, T>;
 
     static std::size_t pieces(std::size_t ranks) { return ranks; }
     static double bus_factor(double ranks) { return (ranks - 1) / ranks; }
@@ -286,7 +286,7 @@ struct ReduceScatter : MeasuredVerb {
 /// Sends to the next rank and receives from the previous one, in a ring.
 struct SendReceive : MeasuredVerb {
     template <class C, class T>
-    static constexpr bool offered = SendsAndReceives<C, T>;
+    static constexpr bool offered = engine::SendsAndReceives<C, T>;
 
     static double bus_factor(double) { return 1; }
     static double copied(Placement, double) { return 1; }

@@ -11,7 +11,7 @@
 #include <shardkit/core/error.hpp>
 #include <shardkit/core/source_location.hpp>
 
-namespace shardkit {
+namespace shardkit::engine {
 
 /// One tensor of a pack or an unpack: positions [begin, end) of the flat buffer are its elements, in order.
 template <Element T>
@@ -52,4 +52,4 @@ std::vector<TensorPiece<T>> tensor_table(std::span<const TensorPiece<T>> pieces,
     return table;
 }
 
-}  // namespace shardkit
+}  // namespace shardkit::engine

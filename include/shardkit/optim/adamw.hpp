@@ -39,6 +39,10 @@ inline void validate(const AdamWOptions& options, SourceLocation where = SourceL
     detail::validate_not_negative("AdamW", "weight_decay", options.weight_decay, where);
 }
 
+}  // namespace shardkit
+
+namespace shardkit::rules {
+
 /// One element's AdamW step in arithmetic type A (float or double). V is A, or a short vector of A whose
 /// lanes behave alike; host and device run the same functor.
 ///   g = gradient_scale * gradient
@@ -147,7 +151,7 @@ struct AdamWRule {
     }
 };
 
-}  // namespace shardkit
+}  // namespace shardkit::rules
 
 namespace shardkit SHARDKIT_BUILD {
 
@@ -156,13 +160,13 @@ namespace shardkit SHARDKIT_BUILD {
 /// Memory:  two states in the master's arithmetic type, for the elements that this rank updates.
 /// Cost:    28 bytes moved per element in fp32; unscale, clip and the gathered copy ride along.
 template <class Engine, class Precision = DefaultPrecision<float>, StateFormat Format = StateFormat::full>
-class AdamW : public RuleOptimizer<RuleIn<AdamWRule, Format>, Engine, Precision> {
+class AdamW : public rules::RuleOptimizer<rules::RuleIn<rules::AdamWRule, Format>, Engine, Precision> {
   public:
     /// @throws std::invalid_argument for hyper-parameters out of range, or two groups with one path
     explicit AdamW(const Model<Engine, Precision>& model, AdamWOptions options = {},
                    std::vector<ParamGroup> param_groups = {}, SourceLocation where = SourceLocation::current())
-        : RuleOptimizer<RuleIn<AdamWRule, Format>, Engine, Precision>(model, options, std::move(param_groups),
-                                                                      where) {}
+        : rules::RuleOptimizer<rules::RuleIn<rules::AdamWRule, Format>, Engine, Precision>(
+              model, options, std::move(param_groups), where) {}
     /// Keeps the states in `Format`.
     AdamW(const Model<Engine, Precision>& model, StatesIn<Format> /*states*/, AdamWOptions options = {},
           std::vector<ParamGroup> param_groups = {}, SourceLocation where = SourceLocation::current())

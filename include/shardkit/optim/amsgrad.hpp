@@ -14,7 +14,7 @@
 #include <shardkit/optim/adamw.hpp>
 #include <shardkit/optim/rule_optimizer.hpp>
 
-namespace shardkit {
+namespace shardkit::rules {
 
 /// One element's step of AdamW with the largest second moment so far in the place of the last one:
 ///   p, m, v as AdamWUpdate's
@@ -57,7 +57,7 @@ struct AmsgradRule {
     }
 };
 
-}  // namespace shardkit
+}  // namespace shardkit::rules
 
 namespace shardkit SHARDKIT_BUILD {
 
@@ -66,13 +66,13 @@ namespace shardkit SHARDKIT_BUILD {
 /// Memory:  three states in the master's arithmetic type, for the elements that this rank updates.
 /// Cost:    36 bytes moved per element in fp32; unscale, clip and the gathered copy ride along.
 template <class Engine, class Precision = DefaultPrecision<float>, StateFormat Format = StateFormat::full>
-class AMSGrad : public RuleOptimizer<RuleIn<AmsgradRule, Format>, Engine, Precision> {
+class AMSGrad : public rules::RuleOptimizer<rules::RuleIn<rules::AmsgradRule, Format>, Engine, Precision> {
   public:
     /// @throws std::invalid_argument for hyper-parameters out of range, or two groups with one path
     explicit AMSGrad(const Model<Engine, Precision>& model, AdamWOptions options = {},
                      std::vector<ParamGroup> param_groups = {}, SourceLocation where = SourceLocation::current())
-        : RuleOptimizer<RuleIn<AmsgradRule, Format>, Engine, Precision>(model, options, std::move(param_groups),
-                                                                        where) {}
+        : rules::RuleOptimizer<rules::RuleIn<rules::AmsgradRule, Format>, Engine, Precision>(
+              model, options, std::move(param_groups), where) {}
     /// Keeps the states in `Format`.
     AMSGrad(const Model<Engine, Precision>& model, StatesIn<Format> /*states*/, AdamWOptions options = {},
             std::vector<ParamGroup> param_groups = {}, SourceLocation where = SourceLocation::current())

@@ -59,7 +59,7 @@ GradientNorms gradient_norms(const Reduced<Engine>& reduced, SourceLocation wher
     }
     const auto stream = context.compute_stream();
     Engine::Kernels::copy_in(stream, std::span<const double>(host), numbers.span());
-    const CallSite site{where, memory.subject(), memory.stated(Access::stated(reduced).gradients_hash())};
+    const engine::CallSite site{where, memory.subject(), memory.stated(Access::stated(reduced).gradients_hash())};
     const auto reduction = context.reduction_stream();
     reduction.wait(stream.record());
     all_reduce_in_place(context.world(), ReduceOp::sum, squares, reduction, site);

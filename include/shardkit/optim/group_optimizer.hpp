@@ -81,7 +81,7 @@ class GroupOptimizer {
     /// and more. Not called where the rule's update takes no such number.
     template <std::size_t N = 0, class F>
     void with_states(const F& f) const {
-        if constexpr (UpdateOf<Update, Element, N>) {
+        if constexpr (rules::UpdateOf<Update, Element, N>) {
             if (states_used_ == N) { return f(std::integral_constant<std::size_t, N>{}); }
         }
         if constexpr (N < state_count) { with_states<N + 1>(f); }
@@ -96,7 +96,7 @@ class GroupOptimizer {
     /// Which elements, relative to those that this rank updates, take which of the optimizer's updates; sorted.
     /// Parameters that lie side by side and take the same one are one range. The engine's memory. Of an offloaded
     /// group: see `pieces`.
-    std::span<const UpdateRange> ranges() const noexcept { return ranges_.span(); }
+    std::span<const rules::UpdateRange> ranges() const noexcept { return ranges_.span(); }
 
     /// Returns the pieces in which the group is updated; none where nothing of it is offloaded.
     std::span<const OffloadPiece> pieces() const noexcept { return offloaded_.pieces; }
@@ -122,7 +122,7 @@ class GroupOptimizer {
     /// The same without the gradient, which may lie in a leased buffer.
     template <std::size_t N, FloatingElement Updated, class Precision>
     auto spans_at_rest(GroupState<Engine, Precision>& state, const std::uint64_t* steps) const {
-        UpdateSpans<Updated, typename Precision::Gather, typename Precision::Reduction, N, Storage> spans;
+        rules::UpdateSpans<Updated, typename Precision::Gather, typename Precision::Reduction, N, Storage> spans;
         if constexpr (std::is_same_v<Updated, typename Precision::Gather>) {
             spans.master = state.parameters().gather_source();
             spans.rest = state.parameters().rest();
@@ -206,7 +206,7 @@ class GroupOptimizer {
                 });
         });
     }
-    static bool continues(const UpdateRange& last, const UpdateRange& next) noexcept {
+    static bool continues(const rules::UpdateRange& last, const rules::UpdateRange& next) noexcept {
         const bool counted = last.element != 0 || next.element != 0;
         return last.update == next.update && (!counted || last.element + (last.end - last.begin) == next.element);
     }
@@ -216,7 +216,7 @@ class GroupOptimizer {
     std::size_t states_used_ = 0;
     std::uint64_t state_seed_ = 0;  // of how states are rounded
     OffloadedGroup offloaded_;
-    EngineTable<Engine, UpdateRange> ranges_;  // of what this rank updates
+    EngineTable<Engine, rules::UpdateRange> ranges_;  // of what this rank updates
     std::optional<std::size_t> number_;
     std::uint32_t first_update_ = 0;
     std::vector<Choice> choices_;      // what its hypers in the UpdateTable were chosen by; the same on every rank
@@ -253,9 +253,9 @@ GroupOptimizer<Rule, Engine, ElementType>::GroupOptimizer(Context<Engine>& conte
     for (std::size_t s = 0; s < states_used_; ++s) {
         states_[s] = State(context, group.offloads(), group.path, Rule::state_names[s], group.updated.size());
     }
-    if constexpr (Offloads<typename Engine::Communicator>) {
+    if constexpr (engine::Offloads<typename Engine::Communicator>) {
         if (!group.offloads()) { return; }
-        if constexpr (MatrixRule<Rule>) {
+        if constexpr (rules::MatrixRule<Rule>) {
             throw_invalid_argument(
                 where, "optimizer: '", group.path,
                 "' has an Offload, and matrices are brought together from masters and states in the "
@@ -299,10 +299,10 @@ void GroupOptimizer<Rule, Engine, ElementType>::choose(Context<Engine>& context,
     }
     std::vector<ParameterHypers<Rule>> hypers;
     for (const Choice& choice : choices_) { hypers.push_back({choice.options, progress_of<Rule>(choice.progress)}); }
-    std::vector<UpdateRange> ranges;
+    std::vector<rules::UpdateRange> ranges;
     const bool rounds = group.stochastic_rounding.has_value() || Storage::format != StateFormat::full;
-    const auto add = [&](std::size_t begin, std::size_t end, std::size_t choice, std::uint64_t element) {
-        const UpdateRange next{begin, end, updates.size() + static_cast<std::uint32_t>(choice), rounds ? element : 0};
+    const auto add = [&](std::size_t begin, std::size_t end, std::size_t choice, std::uint64_t at) {
+        rules::UpdateRange next{begin, end, updates.size() + static_cast<std::uint32_t>(choice), rounds ? at : 0};
         append_merged(ranges, next, !ranges.empty() && continues(ranges.back(), next));
     };
     for_each_updated_run(group, rounds || !later_.empty(),
@@ -327,7 +327,7 @@ void GroupOptimizer<Rule, Engine, ElementType>::choose(Context<Engine>& context,
     if (offloaded_.cut(ranges, group, rounds)) { updates.keep_host_copy(); }
     first_update_ = updates.size();
     number_ = updates.add(hypers);
-    ranges_ = {context, std::span<const UpdateRange>(ranges.data(), ranges.size())};
+    ranges_ = {context, std::span<const rules::UpdateRange>(ranges.data(), ranges.size())};
 }
 
 template <class Rule, class Engine, class ElementType>

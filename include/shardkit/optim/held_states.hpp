@@ -51,7 +51,7 @@ class ListStates final : public StateVisitor<Engine> {
     void state(std::string_view name, std::span<float> values, bool /*square*/) override { add(name, values, 1); }
     void state(std::string_view name, std::span<double> values, bool /*square*/) override { add(name, values, 1); }
     void state(std::string_view name, std::span<bf16> values, bool /*square*/) override { add(name, values, 1); }
-    void state(std::string_view name, Block8Span values, bool /*square*/) override {
+    void state(std::string_view name, rules::Block8Span values, bool /*square*/) override {
         add(name, values.codes, 1);
         add(name, values.scales, Block8::block);
     }

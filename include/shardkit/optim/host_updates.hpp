@@ -51,7 +51,7 @@ class HostUpdates {
         : context_(context),
           slots_(context.template kept<HostSlots<Engine>>()),
           places_(listed, way),
-          copies_(context, LinkWay::to_host) {}
+          copies_(context, engine::LinkWay::to_host) {}
 
     /// Makes the calls of a group that is updated on the host with the rule's first N states.
     template <std::size_t N, class Table>
@@ -77,7 +77,7 @@ class HostUpdates {
                     spans.master = part(whole.master);
                     spans.gathered = here.gathered;
                 }
-                const std::span<const UpdateRange> all(each.group->offloaded().host_ranges);
+                const std::span<const rules::UpdateRange> all(each.group->offloaded().host_ranges);
                 const auto ranges = all.subspan(piece.ranges.begin, piece.ranges.size());
                 calls.push_back([ranges, spans, updates = table.host_updates(), skip = table.host_skip()] {
                     Engine::HostKernels::update(InlineStream{}, ranges, updates, skip, spans);
@@ -141,7 +141,7 @@ class HostUpdates {
 /// Makes the calls of those of the listed groups that are updated on the host.
 template <class Engine, class Listed, class Table>
 void make_host_calls(std::span<const Listed> groups, Context<Engine>& context, const Table& table) {
-    if constexpr (Offloads<typename Engine::Communicator>) {
+    if constexpr (engine::Offloads<typename Engine::Communicator>) {
         for (const Listed& each : groups) {
             if (each.group->offloaded().host_ranges.empty()) { continue; }
             each.group->with_states(
@@ -161,7 +161,7 @@ void run_in_way(std::span<const Listed> groups, Context<Engine>& context, const 
 template <class Engine, class Listed, class Table>
 void run_offloaded(std::span<const Listed> groups, Context<Engine>& context, const Table& table,
                    const std::uint32_t* skip) {
-    if constexpr (Offloads<typename Engine::Communicator>) {
+    if constexpr (engine::Offloads<typename Engine::Communicator>) {
         run_in_way<OffloadedUpdates<Engine, Listed>>(groups, context, table, skip);
         run_in_way<HostUpdates<Engine, Listed>>(groups, context, table, skip);
     }

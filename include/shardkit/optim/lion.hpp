@@ -38,6 +38,10 @@ inline void validate(const LionOptions& options, SourceLocation where = SourceLo
     detail::validate_not_negative("Lion", "weight_decay", options.weight_decay, where);
 }
 
+}  // namespace shardkit
+
+namespace shardkit::rules {
+
 /// One element's Lion step in arithmetic type A; V as for AdamWUpdate.
 ///   g = gradient_scale * gradient
 ///   c = beta1 * m + (1 - beta1) * g
@@ -104,7 +108,7 @@ struct LionRule {
     }
 };
 
-}  // namespace shardkit
+}  // namespace shardkit::rules
 
 namespace shardkit SHARDKIT_BUILD {
 
@@ -115,13 +119,13 @@ namespace shardkit SHARDKIT_BUILD {
 /// Every element moves by the learning rate, so clipping acts on the momentum
 /// alone.
 template <class Engine, class Precision = DefaultPrecision<float>, StateFormat Format = StateFormat::full>
-class Lion : public RuleOptimizer<RuleIn<LionRule, Format>, Engine, Precision> {
+class Lion : public rules::RuleOptimizer<rules::RuleIn<rules::LionRule, Format>, Engine, Precision> {
   public:
     /// @throws std::invalid_argument for hyper-parameters out of range, or two groups with one path
     explicit Lion(const Model<Engine, Precision>& model, LionOptions options = {},
                   std::vector<ParamGroup> param_groups = {}, SourceLocation where = SourceLocation::current())
-        : RuleOptimizer<RuleIn<LionRule, Format>, Engine, Precision>(model, options, std::move(param_groups), where) {
-    }
+        : rules::RuleOptimizer<rules::RuleIn<rules::LionRule, Format>, Engine, Precision>(
+              model, options, std::move(param_groups), where) {}
     /// Keeps the states in `Format`.
     Lion(const Model<Engine, Precision>& model, StatesIn<Format> /*states*/, LionOptions options = {},
          std::vector<ParamGroup> param_groups = {}, SourceLocation where = SourceLocation::current())

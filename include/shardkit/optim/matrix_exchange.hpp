@@ -56,7 +56,7 @@ template <class Update, class Apply>
 struct BeginApply {
     struct Unit {
         std::uint32_t update;
-        MatrixExtents extents;
+        rules::MatrixExtents extents;
     };
     const Unit* units;
     const Update* updates;
@@ -112,7 +112,7 @@ void exchange_pieces(const Context<Engine>& context, std::span<const std::size_t
         return all.subspan(std::accumulate(before.begin(), before.end(), std::size_t{0}),
                            std::accumulate(own.begin(), own.end(), std::size_t{0}));
     };
-    if constexpr (ExchangesUnevenly<typename Engine::Communicator, A>) {
+    if constexpr (engine::ExchangesUnevenly<typename Engine::Communicator, A>) {
         all_to_all_uneven(world, std::span<const A>(shares(from, sent, 0, world.size())), sent,
                           shares(to, received, 0, world.size()), received, stream, where);
     } else {

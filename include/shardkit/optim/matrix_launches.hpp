@@ -41,9 +41,9 @@ class MatrixLaunches {
     using State = GroupState<Engine, Precision>;
     using Listed = ListedGroup<Rule, Engine, Precision, Updated>;
     using Update = typename Rule::template Update<A>;
-    using Apply = std::remove_cvref_t<decltype(std::declval<const Update&>().apply(MatrixExtents{}))>;
+    using Apply = std::remove_cvref_t<decltype(std::declval<const Update&>().apply(rules::MatrixExtents{}))>;
     using Begin = BeginApply<Update, Apply>;
-    static_assert(UpdateOf<Apply, A, 0>,
+    static_assert(rules::UpdateOf<Apply, A, 0>,
                   "MatrixRule: what update.apply returns is called with a parameter and a value");
 
     static_assert(std::is_same_v<typename StorageOf<Rule>::type, FullStates>,
@@ -72,7 +72,7 @@ class MatrixLaunches {
             acts_.push_back({act, batch});
         });
         steps_.reserve(placement_.batches());
-        std::vector<UpdateRange> ranges;
+        std::vector<rules::UpdateRange> ranges;
         for (std::size_t b = 0; b < placement_.batches(); ++b) {
             Batch& batch = batches_.emplace_back(Batch{placement_.batch_of(b, rank), {}, {}});
             for (const MatrixPiece& piece : batch.of.pieces) { batch.ranges.push_back(add_ranges(piece, ranges)); }
@@ -83,7 +83,7 @@ class MatrixLaunches {
             begins.push_back({in.group->update_of(unit.parameter), unit.block()});
             copies_.push_back(MatrixCopies<Engine>(context, placement_, unit));
         }
-        ranges_ = {context, std::span<const UpdateRange>(ranges)};
+        ranges_ = {context, std::span<const rules::UpdateRange>(ranges)};
         begins_ = {context, std::span<const typename Begin::Unit>(begins)};
         applies_ = {context, std::span<const Apply>(std::vector<Apply>(begins.size()))};
         const MatrixMemory memory = matrix_memory<Rule, A>(placement_, rank);
@@ -176,7 +176,7 @@ class MatrixLaunches {
         const GroupGeometry& group = listed_[unit(piece.unit).group].state->geometry();
         return group.parameters[unit(piece.unit).parameter].range.begin + piece.elements.begin - group.updated.begin;
     }
-    Ranges add_ranges(const MatrixPiece& piece, std::vector<UpdateRange>& ranges) const {
+    Ranges add_ranges(const MatrixPiece& piece, std::vector<rules::UpdateRange>& ranges) const {
         const MatrixUnit& of = unit(piece.unit);
         const Listed& in = listed_[of.group];
         const GroupGeometry& group = in.state->geometry();
@@ -240,7 +240,7 @@ class MatrixLaunches {
             const std::size_t at = place_of(piece);
             const std::size_t numel = piece.elements.size();
             const Ranges& ranges = batch.ranges[i];
-            UpdateSpans<A, A, typename Precision::Reduction, N> spans;
+            rules::UpdateSpans<A, A, typename Precision::Reduction, N> spans;
             spans.master = pieces_[slot].span().subspan(piece.offset, numel);
             spans.gradient = of.gradient.subspan(at, numel);
             for (std::size_t s = 0; s < N; ++s) { spans.states[s] = of.states[s].subspan(at, numel); }
@@ -288,8 +288,9 @@ class MatrixLaunches {
         for (std::size_t block = 0; block < of.blocks(); ++block) {
             Rule::template transform<Engine>(
                 step.context.compute_stream(), setup_.products,
-                WholeMatrix<A, Update>{of.block(), matrix_.span().subspan(block * numel, numel), scratch_.span(),
-                                       kept_[u].span().subspan(block * kept, kept), update, step.skip});
+                rules::WholeMatrix<A, Update>{of.block(), matrix_.span().subspan(block * numel, numel),
+                                              scratch_.span(), kept_[u].span().subspan(block * kept, kept), update,
+                                              step.skip});
         }
     }
     void apply(const Step& step, const Batch& batch, std::size_t slot) {
@@ -301,7 +302,7 @@ class MatrixLaunches {
             const auto of = in.template spans<0>();
             const std::size_t at = place_of(piece);
             const std::size_t numel = piece.elements.size();
-            UpdateSpans<Updated, typename Precision::Gather, A, 0> spans;
+            rules::UpdateSpans<Updated, typename Precision::Gather, A, 0> spans;
             spans.master = of.master.subspan(at, numel);
             if (!of.gathered.empty()) { spans.gathered = of.gathered.subspan(at, numel); }
             spans.scales = of.scales.subspan(scale_number<typename Precision::Gather>(at));
@@ -314,8 +315,8 @@ class MatrixLaunches {
         }
     }
 
-    std::span<const UpdateRange> range(std::size_t begin, std::size_t end) const noexcept {
-        return std::span<const UpdateRange>(ranges_.span()).subspan(begin, end - begin);
+    std::span<const rules::UpdateRange> range(std::size_t begin, std::size_t end) const noexcept {
+        return std::span<const rules::UpdateRange>(ranges_.span()).subspan(begin, end - begin);
     }
 
     MatrixSetup<Engine> setup_;
@@ -331,7 +332,7 @@ class MatrixLaunches {
     typename Engine::template Buffer<A> scratch_{};
     std::vector<typename Engine::template Buffer<A>> kept_;  // of each unit
     // Their ends wait for the kernels that use what is above.
-    EngineTable<Engine, UpdateRange> ranges_;
+    EngineTable<Engine, rules::UpdateRange> ranges_;
     EngineTable<Engine, typename Begin::Unit> begins_;
     EngineTable<Engine, Apply> applies_;
 };

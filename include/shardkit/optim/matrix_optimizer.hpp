@@ -17,7 +17,7 @@
 #include <shardkit/optim/rule_optimizer.hpp>
 #include <shardkit/step/model.hpp>
 
-namespace shardkit SHARDKIT_BUILD {
+namespace shardkit::rules SHARDKIT_BUILD {
 
 /// An optimizer of a MatrixRule over the parameters of a model that are matrices: Muon's part of Muon, or that of a
 /// rule of your own. Beside an optimizer of the rest it is a part of a CombinedOptimizer.
@@ -77,4 +77,4 @@ class MatrixOptimizer : public RuleOptimizer<Rule, Engine, Precision> {
     }
 };
 
-}  // namespace SHARDKIT_BUILD
+}  // namespace shardkit::rules SHARDKIT_BUILD

@@ -79,12 +79,12 @@ struct MatrixUnit {
     std::size_t group = 0;  ///< its number among the holders
     std::size_t parameter = 0;
     std::size_t tp = all;  ///< whose part it is
-    MatrixExtents extents;
+    rules::MatrixExtents extents;
     std::size_t block_rows = 0;  ///< of each matrix in it
     std::uint64_t cost = 0;
     std::size_t owner = 0;
 
-    MatrixExtents block() const noexcept { return {block_rows, extents.columns}; }
+    rules::MatrixExtents block() const noexcept { return {block_rows, extents.columns}; }
     std::size_t blocks() const noexcept { return extents.rows / block_rows; }
 };
 

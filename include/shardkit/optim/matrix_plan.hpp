@@ -29,7 +29,7 @@ namespace shardkit {
 /// One matrix of a model, and the rank that owns it.
 struct PlannedMatrix {
     std::string name;  ///< "blocks.3.up_weight", with "[tp 1]" for a part of one
-    MatrixExtents extents;
+    rules::MatrixExtents extents;
     std::uint64_t cost = 0;
     std::size_t owner = 0;
 };
@@ -89,7 +89,7 @@ struct MatrixPlan {
 ///     MatrixPlanner<MuonRule, float> planner{mesh.grid()};
 ///     planner.add<Block, FullShard>("blocks.0", shapes);
 ///     const MatrixPlan plan = planner.plan();
-template <MatrixRule Rule, std::floating_point A>
+template <rules::MatrixRule Rule, std::floating_point A>
 class MatrixPlanner {
   public:
     explicit MatrixPlanner(const AxisGrid& mesh, Matrices matrices = {}, std::size_t ranks_per_host = 0)
@@ -111,7 +111,7 @@ class MatrixPlanner {
         group.path = path;
         static_cast<GroupDescription&>(group) =
             detail::describe_on_mesh(group.path, group.parameters, mesh_, 0,
-                                     {policy_values(options.policy, mesh_.extent(Dp::name), where),
+                                     {rules::policy_values(options.policy, mesh_.extent(Dp::name), where),
                                       detail::element_sizes<Precision>(options.master),
                                       alignment_for(Precision::narrowest), options.packing},
                                      where)

@@ -10,7 +10,7 @@
 
 #include <shardkit/matrix/products.hpp>
 
-namespace shardkit {
+namespace shardkit::rules {
 
 /// One whole matrix on the rank that owns it, in a step. All memory is the engine's.
 template <std::floating_point A, class Update>
@@ -40,6 +40,10 @@ concept MatrixRule = requires(MatrixExtents extents, const typename R::template 
     { R::cost(extents) } -> std::same_as<std::uint64_t>;
     update.apply(extents);
 };
+
+}  // namespace shardkit::rules
+
+namespace shardkit {
 
 /// What becomes of a matrix that tp splits.
 enum class TpMatrices : std::uint8_t {

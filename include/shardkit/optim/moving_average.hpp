@@ -22,7 +22,7 @@
 #include <shardkit/sharded/group_state.hpp>
 #include <shardkit/step/model.hpp>
 
-namespace shardkit {
+namespace shardkit::rules {
 
 /// One element of a moving average, in arithmetic type A: average += (1 - decay) * (value - average). V as for
 /// AdamWUpdate. Where both are equal they stay so, bit for bit; with a decay of 0 the average becomes the value.
@@ -44,16 +44,20 @@ struct MovingAverageUpdate {
     }
 };
 
+}  // namespace shardkit::rules
+
+namespace shardkit {
+
 namespace detail {
 
 /// What updates of moving averages read, in the engine's memory.
 struct MovingAverageNumbers {
-    MovingAverageUpdate<float> in_float{};
-    MovingAverageUpdate<double> in_double{};
+    rules::MovingAverageUpdate<float> in_float{};
+    rules::MovingAverageUpdate<double> in_double{};
     std::uint32_t skip = 0;  ///< no update is left out
 
     template <class A>
-    const MovingAverageUpdate<A>* update() const noexcept {
+    const rules::MovingAverageUpdate<A>* update() const noexcept {
         if constexpr (std::same_as<A, float>) {
             return &in_float;
         } else {
@@ -99,11 +103,11 @@ class MovingAverage {
     MovingAverage(const Model<Engine, AverageType>& average, const Model<Engine, PrecisionType>& of,
                   SourceLocation where = SourceLocation::current())
         : average_(average), of_(of) {
-        std::vector<UpdateRange> ranges;
+        std::vector<rules::UpdateRange> ranges;
         for_each_pair([&](auto& to, auto& from) { ranges.push_back(check(to, from, where)); }, where);
         auto& context = of.context(where);
         context.require_same("MovingAverage", average.context(where), "average", where);
-        ranges_ = {context, std::span<const UpdateRange>(ranges)};
+        ranges_ = {context, std::span<const rules::UpdateRange>(ranges)};
         numbers_ = {context, detail::MovingAverageNumbers{}};
         update(0, where);
     }
@@ -138,13 +142,13 @@ class MovingAverage {
     }
 
     template <class To, class From>
-    static UpdateRange check(To& to, From& from, SourceLocation where);
+    static rules::UpdateRange check(To& to, From& from, SourceLocation where);
     template <class To, class From>
     void run(To& to, From& from, std::size_t number) const;
 
     Model<Engine, AverageType> average_;
     Model<Engine, PrecisionType> of_;
-    detail::EngineTable<Engine, UpdateRange> ranges_;  // of each group
+    detail::EngineTable<Engine, rules::UpdateRange> ranges_;  // of each group
     detail::EngineTable<Engine, detail::MovingAverageNumbers> numbers_;
     double decay_ = 0;
     detail::StatementsHandle stated_;  // of the decay
@@ -152,7 +156,8 @@ class MovingAverage {
 
 template <class Engine, class AverageType, class PrecisionType>
 template <class To, class From>
-UpdateRange MovingAverage<Engine, AverageType, PrecisionType>::check(To& to, From& from, SourceLocation where) {
+rules::UpdateRange MovingAverage<Engine, AverageType, PrecisionType>::check(To& to, From& from,
+                                                                            SourceLocation where) {
     const detail::GroupGeometry& a = to.geometry();
     const detail::GroupGeometry& b = from.geometry();
     bool same = a.parameters.size() == b.parameters.size() && a.updated == b.updated;
@@ -221,12 +226,12 @@ void MovingAverage<Engine, AverageType, PrecisionType>::run(To& to, From& from, 
         to.show_updated([&](auto averages) {
             using Average = typename decltype(averages)::value_type;
             if constexpr (sizeof(Average) >= sizeof(float)) {
-                UpdateSpans<Average, Gather, Value, 0> spans;
+                rules::UpdateSpans<Average, Gather, Value, 0> spans;
                 spans.master = averages;
                 if constexpr (!std::is_same_v<Average, Gather>) { spans.gathered = to.parameters().gather_source(); }
                 spans.scales = to.parameters().updated_scales();
                 spans.gradient = values;
-                const std::span<const UpdateRange> ranges(ranges_.data() + number, 1);
+                const std::span<const rules::UpdateRange> ranges(ranges_.data() + number, 1);
                 Engine::Kernels::update(stream, ranges, numbers_.data()->template update<Arithmetic<Average>>(),
                                         &numbers_.data()->skip, spans);
             }

@@ -57,6 +57,10 @@ inline void validate(const MuonOptions& options, SourceLocation where = SourceLo
     }
 }
 
+}  // namespace shardkit
+
+namespace shardkit::rules {
+
 /// One element's second pass: p = decay * p - step * x, decay = 1 - lr * weight_decay, step = lr * scale.
 template <std::floating_point A>
 struct MuonApply {
@@ -140,6 +144,10 @@ struct MuonRule {
     }
 };
 
+}  // namespace shardkit::rules
+
+namespace shardkit {
+
 namespace detail SHARDKIT_BUILD {
 
 /// The two optimizers of a Muon.
@@ -149,7 +157,7 @@ struct MuonParts {
     MuonParts(const Model<Engine, Precision>& model, const Products& products, const MuonOptions& options,
               const AdamWOptions& rest, const Matrices& matrices, const std::vector<ParamGroup>& param_groups,
               SourceLocation where)
-        : is_matrix(MatrixOptimizer<MuonRule, Engine, Precision>::are_matrices(model, matrices)),
+        : is_matrix(rules::MatrixOptimizer<rules::MuonRule, Engine, Precision>::are_matrices(model, matrices)),
           matrices_(model, products, options, matrices, of(model, param_groups, true, where), where),
           rest_(model, rest, of(model, param_groups, false, where), where) {
         bool any = false;
@@ -201,7 +209,7 @@ struct MuonParts {
     }
 
     std::function<bool(std::string_view, std::string_view)> is_matrix;
-    MatrixOptimizer<MuonRule, Engine, Precision> matrices_;
+    rules::MatrixOptimizer<rules::MuonRule, Engine, Precision> matrices_;
     AdamW<Engine, Precision> rest_;
 };
 
@@ -233,8 +241,8 @@ class Muon : private detail::MuonParts<EngineType, Precision>, public CombinedOp
     /// does
     ///         not have
     template <class Products>
-    requires(MatrixProducts<Products, typename EngineType::Stream, float>&&
-                 MatrixProducts<Products, typename EngineType::Stream, double>)
+    requires(rules::MatrixProducts<Products, typename EngineType::Stream, float>&&
+                 rules::MatrixProducts<Products, typename EngineType::Stream, double>)
         Muon(const Model<Engine, Precision>& model, const Products& products, const MuonOptions& options = {},
              const AdamWOptions& rest = {}, const Matrices& matrices = {},
              const std::vector<ParamGroup>& param_groups = {}, SourceLocation where = SourceLocation::current())
@@ -249,7 +257,7 @@ class Muon : private detail::MuonParts<EngineType, Precision>, public CombinedOp
         : Muon(model, HostProducts{}, options, rest, matrices, param_groups, where) {}
 
     /// The part that has the matrices, for its options and ParamGroups.
-    MatrixOptimizer<MuonRule, Engine, Precision>& matrices() noexcept { return this->matrices_; }
+    rules::MatrixOptimizer<rules::MuonRule, Engine, Precision>& matrices() noexcept { return this->matrices_; }
     /// The part that has the rest.
     AdamW<Engine, Precision>& rest() noexcept { return this->rest_; }
 
@@ -268,7 +276,7 @@ template <class Engine, class Precision>
 Muon(const Model<Engine, Precision>&, const MuonOptions& = {}, const AdamWOptions& = {}, const Matrices& = {},
      const std::vector<ParamGroup>& = {}, SourceLocation = {}) -> Muon<Engine, Precision>;
 template <class Engine, class Precision, class Products>
-requires(MatrixProducts<Products, typename Engine::Stream, float>)
+requires(rules::MatrixProducts<Products, typename Engine::Stream, float>)
     Muon(const Model<Engine, Precision>&, const Products&, const MuonOptions& = {}, const AdamWOptions& = {},
          const Matrices& = {}, const std::vector<ParamGroup>& = {}, SourceLocation = {})
 ->Muon<Engine, Precision>;

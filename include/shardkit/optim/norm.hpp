@@ -101,7 +101,7 @@ class NormMemory {
     std::span<NormList<Engine>* const> lists() const noexcept { return {lists_.data(), lists_.size()}; }
 
     /// Returns what the norms' all-reduces are for.
-    const CallSubject* subject() const noexcept { return subject_; }
+    const engine::CallSubject* subject() const noexcept { return subject_; }
 
     /// Adds what one more group's updates were to what the norm's call states.
     void add_updates(StatementHash updates) { updates_.push_back(updates); }
@@ -148,7 +148,7 @@ class NormMemory {
 
   private:
     Context<Engine>* context_;
-    const CallSubject* subject_;
+    const engine::CallSubject* subject_;
     typename Engine::template Buffer<double> scratch_;
     typename Engine::template Buffer<double> totals_;
     typename Engine::template Buffer<double> partial_norms_;

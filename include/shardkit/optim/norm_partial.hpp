@@ -34,7 +34,7 @@ constexpr FoundInf found_inf(const NormTotal& total) noexcept {
 /// before it is squared, so that a loss scale does not make the square overflow.
 template <std::floating_point A>
 struct SquaredTerm {
-    Factor<A> scale;
+    rules::Factor<A> scale;
 
     template <class V>
     [[gnu::always_inline]] constexpr V operator()(V gradient) const {

@@ -28,11 +28,11 @@ struct OffloadPiece {
 
 /// Cuts sorted ranges of `elements` at pieces of `piece` elements, and counts each from the first element of its
 /// piece. `numbered`: whether they have the numbers of their first elements. Pieces without a range are left out.
-inline std::pair<std::vector<OffloadPiece>, std::vector<UpdateRange>> cut_at_pieces(
-    std::span<const UpdateRange> ranges, std::size_t elements, std::size_t piece, bool numbered) {
+inline std::pair<std::vector<OffloadPiece>, std::vector<rules::UpdateRange>> cut_at_pieces(
+    std::span<const rules::UpdateRange> ranges, std::size_t elements, std::size_t piece, bool numbered) {
     std::vector<OffloadPiece> pieces;
-    std::vector<UpdateRange> cut;
-    for (const UpdateRange& whole : ranges) {
+    std::vector<rules::UpdateRange> cut;
+    for (const rules::UpdateRange& whole : ranges) {
         for (std::uint64_t from = whole.begin; from < whole.end;) {
             const std::size_t begin = static_cast<std::size_t>(from) / piece * piece;
             const std::uint64_t end = std::min<std::uint64_t>(whole.end, begin + piece);
@@ -52,11 +52,11 @@ inline std::pair<std::vector<OffloadPiece>, std::vector<UpdateRange>> cut_at_pie
 struct OffloadedGroup {
     std::size_t piece = 0;  ///< elements of a piece; 0 where nothing is offloaded
     std::vector<OffloadPiece> pieces{};
-    std::vector<UpdateRange> host_ranges{};           ///< of a group that is updated on the host
+    std::vector<rules::UpdateRange> host_ranges{};    ///< of a group that is updated on the host
     std::vector<std::function<void()>> host_calls{};  ///< likewise: of each piece one for each slot
 
     /// Cuts the group's ranges at its pieces, if there are any. @returns whether it is updated on the host
-    bool cut(std::vector<UpdateRange>& ranges, const GroupGeometry& group, bool numbered) {
+    bool cut(std::vector<rules::UpdateRange>& ranges, const GroupGeometry& group, bool numbered) {
         if (piece == 0) { return false; }
         std::tie(pieces, ranges) = cut_at_pieces(ranges, group.updated.size(), piece, numbered);
         if (group.offload != Offload::update) { return false; }

@@ -95,7 +95,7 @@ class PieceInSlot {
             take(spans.master);
         }
         for (auto& state : spans.states) {
-            if constexpr (std::is_same_v<std::remove_reference_t<decltype(state)>, Block8Span>) {
+            if constexpr (std::is_same_v<std::remove_reference_t<decltype(state)>, rules::Block8Span>) {
                 take(state.codes);
                 take(state.scales);
             } else {
@@ -189,7 +189,7 @@ class OrderedCopies {
     using Event = typename Stream::Event;
 
   public:
-    OrderedCopies(Context<Engine>& context, LinkWay fetches) : context_(context), fetches_(fetches) {
+    OrderedCopies(Context<Engine>& context, engine::LinkWay fetches) : context_(context), fetches_(fetches) {
         const Stream to_slots = fetching();
         to_slots.wait(context_.compute_stream().record());
     }
@@ -228,13 +228,13 @@ class OrderedCopies {
     Stream storing() const noexcept { return context_.world().copy_stream(other(fetches_)); }
 
   private:
-    static LinkWay other(LinkWay way) noexcept {
-        return way == LinkWay::to_host ? LinkWay::to_device : LinkWay::to_host;
+    static engine::LinkWay other(engine::LinkWay way) noexcept {
+        return way == engine::LinkWay::to_host ? engine::LinkWay::to_device : engine::LinkWay::to_host;
     }
     Stream fetching() const noexcept { return context_.world().copy_stream(fetches_); }
 
     Context<Engine>& context_;
-    LinkWay fetches_;
+    engine::LinkWay fetches_;
     bool stores_ = false;  // a stream without work of this step has no event that a capture may wait for
     std::array<Event, 2> fetched_{};
     std::array<Event, 2> stored_{};
@@ -256,7 +256,7 @@ class OffloadedUpdates {
         : context_(context),
           slots_(context.template kept<OffloadSlots<Engine>>()),
           places_(listed, way),
-          copies_(context, LinkWay::to_device) {}
+          copies_(context, engine::LinkWay::to_device) {}
 
     /// Updates them, with the rule's first N states.
     template <std::size_t N, class Table>

@@ -54,7 +54,7 @@ class StateVisitor {
     virtual void state(std::string_view name, std::span<float> values, bool square) = 0;
     virtual void state(std::string_view name, std::span<double> values, bool square) = 0;
     virtual void state(std::string_view name, std::span<bf16> values, bool square) = 0;
-    virtual void state(std::string_view name, Block8Span values, bool square) = 0;
+    virtual void state(std::string_view name, rules::Block8Span values, bool square) = 0;
     /// The hash of an optimizer's hyper-parameters in the engine's memory, behind its groups; for a comparison alone.
     virtual void hyper_parameters(StatementHash /*hash*/) {}
 

@@ -26,7 +26,7 @@
 #include <shardkit/step/model.hpp>
 #include <shardkit/step/reduce.hpp>
 
-namespace shardkit {
+namespace shardkit::rules {
 
 /// A rule says what one optimizer is, beside what all share; a struct per optimizer, AdamWRule for example:
 ///   Options       hyper-parameters, with learning_rate and weight_decay; validate(options, where) refuses bad ones
@@ -55,6 +55,10 @@ concept OptimizerRule = requires(typename R::Progress& progress, const typename 
     requires std::is_trivially_copyable_v<typename R::template Update<float>>;
     requires std::is_trivially_copyable_v<typename R::template Update<double>>;
 };
+
+}  // namespace shardkit::rules
+
+namespace shardkit {
 
 namespace detail {
 /// Whether a rule's products name all that its Progress has beside `steps`.
@@ -94,7 +98,7 @@ struct TupleOf<X, Precisions<P...>> {
 
 }  // namespace shardkit
 
-namespace shardkit SHARDKIT_BUILD {
+namespace shardkit::rules SHARDKIT_BUILD {
 
 /// An optimizer made of a rule: its states (one buffer per state and group, over the elements that this rank
 /// updates), parameter groups and each step's updates. AdamW, SGD and the others derive from it, and so does one of
@@ -376,4 +380,4 @@ class RuleOptimizer : public Optimizer<EngineType> {
     AllBatches batches_;
 };
 
-}  // namespace SHARDKIT_BUILD
+}  // namespace shardkit::rules SHARDKIT_BUILD

@@ -47,6 +47,10 @@ inline void validate(const SgdOptions& options, SourceLocation where = SourceLoc
     }
 }
 
+}  // namespace shardkit
+
+namespace shardkit::rules {
+
 /// One element's SGD step in arithmetic type A (float or double); V as for AdamWUpdate.
 ///   g = gradient_scale * gradient + weight_decay * p     weight decay as an L2 term, inside the gradient
 ///   b = momentum * b + g                                 dampening is 0
@@ -113,7 +117,7 @@ struct SgdRule {
     }
 };
 
-}  // namespace shardkit
+}  // namespace shardkit::rules
 
 namespace shardkit SHARDKIT_BUILD {
 
@@ -121,12 +125,13 @@ namespace shardkit SHARDKIT_BUILD {
 ///     SGD optimizer{model, {.learning_rate = 0.1, .rule = Momentum::nesterov, .momentum = 0.9}};
 /// Memory:  one state where there is momentum, none otherwise.
 template <class Engine, class Precision = DefaultPrecision<float>, StateFormat Format = StateFormat::full>
-class SGD : public RuleOptimizer<RuleIn<SgdRule, Format>, Engine, Precision> {
+class SGD : public rules::RuleOptimizer<rules::RuleIn<rules::SgdRule, Format>, Engine, Precision> {
   public:
     /// @throws std::invalid_argument for hyper-parameters out of range, or two groups with one path
     explicit SGD(const Model<Engine, Precision>& model, SgdOptions options = {},
                  std::vector<ParamGroup> param_groups = {}, SourceLocation where = SourceLocation::current())
-        : RuleOptimizer<RuleIn<SgdRule, Format>, Engine, Precision>(model, options, std::move(param_groups), where) {}
+        : rules::RuleOptimizer<rules::RuleIn<rules::SgdRule, Format>, Engine, Precision>(
+              model, options, std::move(param_groups), where) {}
     /// Keeps the states in `Format`.
     SGD(const Model<Engine, Precision>& model, StatesIn<Format> /*states*/, SgdOptions options = {},
         std::vector<ParamGroup> param_groups = {}, SourceLocation where = SourceLocation::current())

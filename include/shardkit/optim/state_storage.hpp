@@ -13,7 +13,7 @@
 
 // How an optimizer's states lie in memory, and what decides their rounding.
 
-namespace shardkit {
+namespace shardkit::rules {
 
 /// A state's codes and scales: element i has code i and scale i / Block8::block.
 struct Block8Span {
@@ -27,6 +27,10 @@ struct Block8Span {
         return {codes.subspan(begin, count), scales.subspan(begin / Block8::block, Block8::blocks(count))};
     }
 };
+
+}  // namespace shardkit::rules
+
+namespace shardkit {
 
 namespace detail {
 
@@ -99,7 +103,7 @@ struct StateSpanOf<StateFormat::bf16, A> {
 };
 template <class A>
 struct StateSpanOf<StateFormat::block8, A> {
-    using type = Block8Span;
+    using type = rules::Block8Span;
 };
 /// One state of a rank's elements in memory, for updates with arithmetic type A.
 template <class Storage, class A>
@@ -128,26 +132,43 @@ constexpr std::uint32_t squares_of() {
 
 }  // namespace detail
 
+}  // namespace shardkit
+
+namespace shardkit::rules {
+
 /// A rule whose states are stored in another format; an OptimizerRule like `Rule`, whose update it makes.
 template <class Rule, StateFormat Format>
 struct StoredRule : Rule {
     using StateStorage = detail::StateStorage<Format, detail::squares_of<Rule>()>;
 };
 
+}  // namespace shardkit::rules
+
+namespace shardkit {
+
 namespace detail {
 /// `Rule`, with its states in that format.
 template <class Rule, StateFormat Format>
 struct RuleStoredIn {
-    using type = StoredRule<Rule, Format>;
+    using type = rules::StoredRule<Rule, Format>;
 };
 template <class Rule>
 struct RuleStoredIn<Rule, StateFormat::full> {
     using type = Rule;
 };
 }  // namespace detail
+
+}  // namespace shardkit
+
+namespace shardkit::rules {
+
 /// A rule with its states in a format: `Rule` itself for full ones.
 template <class Rule, StateFormat Format>
 using RuleIn = typename detail::RuleStoredIn<Rule, Format>::type;
+
+}  // namespace shardkit::rules
+
+namespace shardkit {
 
 /// The word by which an optimizer is made with its states in a format:
 ///     AdamW optimizer{model, states_in<StateFormat::bf16>, {.learning_rate = 3e-4}};

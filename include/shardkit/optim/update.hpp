@@ -15,7 +15,7 @@
 
 // What Kernels::update takes: the elements, which of them take which hyper-parameters, and the arithmetic.
 
-namespace shardkit {
+namespace shardkit::rules {
 
 /// The elements of one parameter among those that a rank updates: [begin, end) of the pass's spans. `update` is the
 /// place of the parameter's update in the table that goes with the ranges; `element` the number of the first one,
@@ -64,12 +64,17 @@ struct UpdateSpans {
     std::span<float> scales{};
 };
 
+}  // namespace shardkit::rules
+
+namespace shardkit {
+
 namespace detail {
 
 /// Returns the spans of an update that leaves alone what is gathered.
 template <class Master, class Gather, class Gradient, std::size_t StateCount, class Storage>
-constexpr auto without_gathered(const UpdateSpans<Master, Gather, Gradient, StateCount, Storage>& spans) noexcept {
-    return UpdateSpans<Master, Master, Gradient, StateCount, Storage>{
+constexpr auto without_gathered(
+    const rules::UpdateSpans<Master, Gather, Gradient, StateCount, Storage>& spans) noexcept {
+    return rules::UpdateSpans<Master, Master, Gradient, StateCount, Storage>{
         spans.master, {}, spans.gradient, spans.states, spans.draws, spans.state_draws, spans.rest};
 }
 
@@ -84,6 +89,10 @@ inline constexpr bool updates_with<Update, A, std::index_sequence<State...>> =
     std::is_invocable_v<const Update&, A&, StateOf<A, State>..., A>;
 
 }  // namespace detail
+
+}  // namespace shardkit
+
+namespace shardkit::rules {
 
 /// A member of a rule's Progress that advances with the steps, by name: what a checkpoint keeps of it.
 template <class Progress>
@@ -100,4 +109,4 @@ struct ProgressProduct {
 template <class Update, class A, std::size_t StateCount>
 concept UpdateOf = std::floating_point<A> && detail::updates_with<Update, A, std::make_index_sequence<StateCount>>;
 
-}  // namespace shardkit
+}  // namespace shardkit::rules

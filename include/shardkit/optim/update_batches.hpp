@@ -175,10 +175,10 @@ class UpdateLaunches {
 
     template <std::size_t N>
     static auto entry_of() {
-        if constexpr (batches && UpdateOf<Update, A, N>) {
-            using Spans = UpdateSpans<Updated, typename Precision::Gather, typename Precision::Reduction, N,
-                                      typename Group::Storage>;
-            using Ranges = std::span<const UpdateRange>;
+        if constexpr (batches && rules::UpdateOf<Update, A, N>) {
+            using Spans = rules::UpdateSpans<Updated, typename Precision::Gather, typename Precision::Reduction, N,
+                                             typename Group::Storage>;
+            using Ranges = std::span<const rules::UpdateRange>;
             return std::type_identity<decltype(Kernels::update_entry(
                 std::declval<Ranges>(), std::declval<const Update*>(), std::declval<const std::uint32_t*>(),
                 std::declval<const Spans&>()))>{};
@@ -201,7 +201,7 @@ template <class Rule, class Engine, class Precision, class Updated>
 struct LaunchesOf {
     using type = UpdateLaunches<Rule, Engine, Precision, Updated>;
 };
-template <MatrixRule Rule, class Engine, class Precision, class Updated>
+template <rules::MatrixRule Rule, class Engine, class Precision, class Updated>
 struct LaunchesOf<Rule, Engine, Precision, Updated> {
     using type = MatrixLaunches<Rule, Engine, Precision, Updated>;
 };
@@ -242,17 +242,17 @@ class UpdateBatches {
     void run(Context<Engine>& context, const StepScalars* scalars, const ChosenOptions<Options>* options,
              std::optional<BeginStep>& first, SourceLocation where);
     /// What a MatrixRule's whole matrices need, before `prepare`.
-    void set_up(const MatrixSetup<Engine>& setup) requires(MatrixRule<Rule>) {
+    void set_up(const MatrixSetup<Engine>& setup) requires(rules::MatrixRule<Rule>) {
         for_each([&](auto& launches) { launches.set_up(setup); });
     }
-    std::size_t exchange_bytes() const requires(MatrixRule<Rule>) {
+    std::size_t exchange_bytes() const requires(rules::MatrixRule<Rule>) {
         if constexpr (can_drop_master<Precision>) { return own_.bytes() + stored_.bytes(); }
         return own_.bytes();
     }
 
     /// One step of one group alone, on the compute stream.
     void run_alone(State& state, const StepScalars* scalars,
-                   const ChosenOptions<Options>* options) requires(!MatrixRule<Rule>);
+                   const ChosenOptions<Options>* options) requires(!rules::MatrixRule<Rule>);
     /// What it keeps of one of its groups.
     Group& group_of(const State& state) { return groups_[numbers_.at(state.identity())]; }
 
@@ -334,7 +334,7 @@ void UpdateBatches<Rule, Engine, Precision>::choose(State& state, std::span<cons
 template <class Rule, class Engine, class Precision>
 void UpdateBatches<Rule, Engine, Precision>::prepare(Context<Engine>& context, const std::uint32_t* skip) {
     for_each([&](auto& launches) {
-        if constexpr (MatrixRule<Rule>) {
+        if constexpr (rules::MatrixRule<Rule>) {
             launches.prepare(context, table_.updates(), skip);
         } else {
             launches.prepare(context, table_, skip);
@@ -360,7 +360,8 @@ void UpdateBatches<Rule, Engine, Precision>::list(State& state) {
 
 template <class Rule, class Engine, class Precision>
 void UpdateBatches<Rule, Engine, Precision>::run_alone(
-    State& state, const StepScalars* scalars, const ChosenOptions<Options>* options) requires(!MatrixRule<Rule>) {
+    State& state, const StepScalars* scalars,
+    const ChosenOptions<Options>* options) requires(!rules::MatrixRule<Rule>) {
     Group& group = group_of(state);
     if (!group.number()) { return; }
     captured_ = captured_ || capture_of(state.context().compute_stream()) != 0;
@@ -378,7 +379,7 @@ void UpdateBatches<Rule, Engine, Precision>::run(Context<Engine>& context, const
     captured_ = captured_ || capture_of(context.compute_stream()) != 0;
     table_.begin(context.compute_stream(), scalars, options, first);
     for_each([&](auto& launches) {
-        if constexpr (MatrixRule<Rule>) {
+        if constexpr (rules::MatrixRule<Rule>) {
             launches.run(context, table_.updates(), &scalars->skip, where);
         } else {
             launches.run(context, table_, &scalars->skip);

@@ -78,11 +78,11 @@ class UpdateTable {
 
     /// Copies what the groups' updates on the host read, `skip` too, to the host, in the copy stream.
     void copy_to_host(Context<Engine>& context, const std::uint32_t* skip) const
-        requires(Offloads<typename Engine::Communicator>) {
+        requires(engine::Offloads<typename Engine::Communicator>) {
         const auto copy = [&](auto from, std::size_t at) {
             context.world().copy(std::as_bytes(from),
                                  std::as_writable_bytes(host_.span()).subspan(at, from.size_bytes()),
-                                 LinkWay::to_host);
+                                 engine::LinkWay::to_host);
         };
         copy(groups_.span(), 0);
         copy(updates_.span(), updates_at());

@@ -78,7 +78,7 @@ constexpr std::size_t planned_communicators(std::span<const GroupDescription> gr
 
 /// Returns an estimate of the device's memory that the engine's library takes for these communicators.
 constexpr ByteCount communicator_memory(std::span<const GroupDescription> groups, const AxisGrid& mesh,
-                                        const EngineTraits& engine) {
+                                        const engine::Traits& engine) {
     if (engine.communicator_bytes == 0 || mesh.size() == 1) { return {}; }
     const std::size_t count =
         engine.shares_communicators ? 1 : planned_communicators(groups, mesh, engine.separates_reductions);

@@ -35,7 +35,7 @@ struct PlanOptions {
     std::size_t norms_per_step = 1;          ///< global_norm calls per step
     std::size_t offload_slot_bytes = default_offload_slot_bytes;  ///< RankOptions::offload_slot_bytes
     std::size_t ranks_per_host = 0;  ///< k: ranks 0 .. k - 1 on the first host, and so on; 0: one host
-    EngineTraits engine{};           ///< Engine::traits; a plan of groups that exist takes their engine's
+    engine::Traits engine{};         ///< Engine::traits; a plan of groups that exist takes their engine's
 };
 
 /// What the planner needs to know about one group. It is made from types and shapes, without any rank or memory.
@@ -51,7 +51,7 @@ struct GroupDescription {
     IndexRange tp_sum;                  ///< range of the full buffer that is summed over tp
     std::size_t overwritten_numel = 0;  ///< elements of the full gradients that are not zeroed
     std::size_t parameter_scales = 0;   ///< number of them where gathered codes have one for each parameter
-    PolicyValues policy;
+    rules::PolicyValues policy;
     detail::ElementSizes sizes;
     bool trainable = true;
     GradientRelease gradient_release = GradientRelease::never;
@@ -86,7 +86,7 @@ namespace detail {
 /// Returns a hash that is equal for groups whose buffers have equal sizes on every mesh: the same shapes, element
 /// types and split. Such groups share slots. Other groups do not, even where their padded sizes happen to be equal.
 constexpr std::uint64_t likeness(std::span<const PlacedParameter> parameters, Packing packing,
-                                 const PolicyValues& policy, const ElementSizes& sizes) noexcept {
+                                 const rules::PolicyValues& policy, const ElementSizes& sizes) noexcept {
     Fnv alike;
     for (const PlacedParameter& p : parameters) {
         alike.add(std::span(p.shape.extents).first(p.shape.rank));
@@ -163,7 +163,7 @@ constexpr void require_codable(const GroupDescription& group, Packing packing, S
 }
 
 /// Refuses slices that a policy on this mesh cannot add along one tree.
-constexpr void require_slices(std::string_view path, const PolicyValues& policy, const ElementSizes& sizes,
+constexpr void require_slices(std::string_view path, const rules::PolicyValues& policy, const ElementSizes& sizes,
                               const AxisGrid& mesh, SourceLocation where) {
     if (policy.slices == 0) { return; }
     const std::size_t ranks = mesh.extent(Dp::name);
@@ -185,7 +185,7 @@ constexpr void require_slices(std::string_view path, const PolicyValues& policy,
 
 /// What describes a group besides its parameters.
 struct Describing {
-    PolicyValues policy;
+    rules::PolicyValues policy;
     ElementSizes sizes;
     std::size_t alignment = 1;
     Packing packing = Packing::aligned;
@@ -279,7 +279,7 @@ constexpr GroupDescription describe_group(std::string_view path, const TensorsOf
     detail::require_frozen_bytes<Precision>(path, parameters, where);
     return detail::describe_on_mesh(
                path, parameters, mesh, 0,
-               {policy_values(options.policy, mesh.extent(Dp::name), where),
+               {rules::policy_values(options.policy, mesh.extent(Dp::name), where),
                 detail::element_sizes<Precision>(options.master), alignment_for(Precision::narrowest),
                 options.packing, options.gradient_release, options.offload},
                where)

@@ -109,10 +109,10 @@ struct GroupRows : PlacementTable {
 
 /// Returns the bytes of a group's largest reduction in the memory in which an engine widens or collects addends; 0
 /// where the reduction needs none.
-constexpr std::size_t staged_bytes(const GroupDescription& group, const EngineTraits& engine) {
+constexpr std::size_t staged_bytes(const GroupDescription& group, const engine::Traits& engine) {
     if (!group.trainable || !engine.sums_travel_widened) { return 0; }
     const ElementSizes& sizes = group.sizes;
-    const EngineTraits its = engine.of_sum(op_of(group.policy.summation), group.buffer_numel * sizes.gradient);
+    const engine::Traits its = engine.of_sum(op_of(group.policy.summation), group.buffer_numel * sizes.gradient);
     if (!its.sums_travel_widened) {
         constexpr std::size_t row_alignment = 16;  // elements by which a rank's row may be longer than its part
         return (group.buffer_numel + row_alignment * group.shards * group.replicas) * sizes.gradient;

@@ -30,7 +30,7 @@ struct MemoryPlan {
     ByteCount reduce_buffers;    ///< addends of later microbatches, and the norm's sum and totals
     ByteCount arena;             ///< of a schedule: memory shared by all buffers of the last three kinds
     ByteCount offload_slots;     ///< through which offloaded states pass
-    ByteCount staging;           ///< in which the engine's verbs collect addends: EngineTraits::staging_bytes
+    ByteCount staging;           ///< in which the engine's verbs collect addends: engine::Traits::staging_bytes
     ByteCount communicators;     ///< an estimate of what the engine's library takes, which `total` does not count
     ByteCount host;              ///< states, masters and slots in pinned host memory, which `total` does not count
 
@@ -87,7 +87,7 @@ constexpr bool adds_slot(std::span<const GroupDescription> earlier, const GroupD
 /// slots.
 constexpr MemoryPlan resting_memory(std::span<const GroupDescription> groups, const PlanOptions& options) {
     MemoryPlan plan;
-    const EngineTraits& engine = options.engine;
+    const engine::Traits& engine = options.engine;
     std::size_t staged = engine.reduction_staging;
     for (const GroupDescription& group : groups) {
         staged = std::max(staged, std::min(staged_bytes(group, engine), engine.most_reduction_staging));

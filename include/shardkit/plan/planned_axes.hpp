@@ -24,11 +24,12 @@ struct PlannedAxes {
         return {named_axes(mesh, axes), 0};
     }
     /// Returns the axes of a group's communicator.
-    static constexpr PlannedAxes of(detail::Over over, const PolicyValues& policy, const AxisGrid& split) {
+    static constexpr PlannedAxes of(detail::Over over, const rules::PolicyValues& policy, const AxisGrid& split) {
         return of_split(split, detail::axes_of(over, policy), policy);
     }
     /// Returns axes of a mesh that the policy has split.
-    static constexpr PlannedAxes of_split(const AxisGrid& split, const AxisNames& axes, const PolicyValues& policy) {
+    static constexpr PlannedAxes of_split(const AxisGrid& split, const AxisNames& axes,
+                                          const rules::PolicyValues& policy) {
         const AxisNames names = named_axes(split, axes);
         const bool halved = names.contains(DpReplicate::name) || names.contains(DpShard::name);
         return {names, halved ? policy.shard_group : 0};

@@ -193,11 +193,11 @@ constexpr std::size_t exchange_pays_from(const TimeModel& model, const Exchanged
         exchange = {exchange.fixed + gather.fixed, exchange.slope + gather.slope};
     }
     if (exchange.slope > ring.slope || (exchange.slope == ring.slope && exchange.fixed > ring.fixed)) {
-        return never_exchanged;
+        return engine::never_exchanged;
     }
     if (exchange.fixed <= ring.fixed) { return 0; }
     const double bytes = (exchange.fixed - ring.fixed) / (ring.slope - exchange.slope);
-    if (bytes >= 0x1p63) { return never_exchanged; }
+    if (bytes >= 0x1p63) { return engine::never_exchanged; }
     const auto whole_bytes = static_cast<std::size_t>(bytes);
     return whole_bytes + (static_cast<double>(whole_bytes) < bytes ? 1 : 0);
 }

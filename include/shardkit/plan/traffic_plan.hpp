@@ -72,7 +72,7 @@ class TrafficPlan {
     }
     /// @throws std::length_error when there are too many sets of axes
     constexpr void add(Verb verb, const PlannedAxes& axes, std::uint64_t calls, std::uint64_t payload,
-                       const Moved& moved) {
+                       const engine::Moved& moved) {
         add_all(verb, axes, calls, calls * payload, {calls * moved.bytes, calls * moved.between_hosts});
     }
     /// Adds calls that not every rank makes, as the rounded mean over all ranks.
@@ -103,7 +103,7 @@ class TrafficPlan {
                               const HostOf& host_of) {
         if (ranks == 1 || calls == 0) { return; }
         std::uint64_t payload = 0;
-        Moved moved;
+        engine::Moved moved;
         std::uint64_t busiest = 0;
         for (std::size_t rank = 0; rank < ranks; ++rank) {
             std::uint64_t sent = 0;
@@ -136,7 +136,7 @@ class TrafficPlan {
 
   private:
     constexpr void add_all(Verb verb, const PlannedAxes& axes, std::uint64_t calls, std::uint64_t payload,
-                           const Moved& moved) {
+                           const engine::Moved& moved) {
         if (calls == 0 && payload == 0) { return; }
         PlannedTraffic& traffic = row(verb, axes).traffic;
         traffic.calls += calls;
@@ -167,7 +167,7 @@ struct GroupAxes {
     std::array<std::size_t, all_over.size()> ranks{};
     std::array<HostSpread, all_over.size()> hosts{};
 
-    constexpr bool are_of(const PolicyValues& policy) const noexcept {
+    constexpr bool are_of(const rules::PolicyValues& policy) const noexcept {
         return shard_group == policy.shard_group && shard_axes == policy.shard_axes;
     }
     static constexpr GroupAxes of(const GroupDescription& g, const AxisGrid& mesh, std::size_t ranks_per_host = 0) {
@@ -184,7 +184,8 @@ struct GroupAxes {
 };
 
 /// Returns what the sum of a norm over all ranks moves between a rank and its peers.
-constexpr Moved moved_by_norm(const AxisGrid& mesh, const EngineTraits& engine, const HostSpread& hosts = {}) {
+constexpr engine::Moved moved_by_norm(const AxisGrid& mesh, const engine::Traits& engine,
+                                      const HostSpread& hosts = {}) {
     constexpr std::uint64_t bytes = NormNumbers::sent * sizeof(double);
     return all_reduce_moved(bytes, bytes, mesh.size(), engine.of_sum(ReduceOp::sum, bytes), hosts);
 }
@@ -199,7 +200,7 @@ struct TpSums {
 };
 constexpr void add_tp_sums(TpSums& sums, const GroupDescription& g, const PlacementTable& table,
                            const CollectiveRow& row, std::size_t ranks, const HostSpread& hosts, std::uint64_t calls,
-                           const EngineTraits& engine) {
+                           const engine::Traits& engine) {
     const std::size_t holders = table.reduced == Extent::shard ? g.shards : 1;
     const std::size_t each = g.sizes.of(table.find(row.target)->element);
     for (std::size_t shard = 0; shard < holders; ++shard) {
@@ -210,7 +211,7 @@ constexpr void add_tp_sums(TpSums& sums, const GroupDescription& g, const Placem
         const auto share = static_cast<double>(calls) / static_cast<double>(holders);
         sums.calls += share;
         sums.payload += share * static_cast<double>(bytes);
-        const Moved moved = all_reduce_moved(bytes, bytes, ranks, engine.of_sum(ReduceOp::sum, bytes), hosts);
+        const engine::Moved moved = all_reduce_moved(bytes, bytes, ranks, engine.of_sum(ReduceOp::sum, bytes), hosts);
         sums.moved += share * static_cast<double>(moved.bytes);
         sums.between_hosts += share * static_cast<double>(moved.between_hosts);
     }
@@ -218,13 +219,13 @@ constexpr void add_tp_sums(TpSums& sums, const GroupDescription& g, const Placem
 
 /// Returns what one call of a row moves between a rank and its peers, if there are several ranks. `numel` is the
 /// number of elements of the row's larger buffer or, for a sum over tp, of the rank's part.
-constexpr Moved moved_by_row(const GroupDescription& g, const PlacementTable& table, const CollectiveRow& row,
-                             std::size_t numel, std::size_t ranks, const EngineTraits& engine,
-                             const HostSpread& hosts = {}) {
+constexpr engine::Moved moved_by_row(const GroupDescription& g, const PlacementTable& table, const CollectiveRow& row,
+                                     std::size_t numel, std::size_t ranks, const engine::Traits& engine,
+                                     const HostSpread& hosts = {}) {
     const std::size_t source = g.sizes.of(table.find(row.source)->element);
     const std::size_t target = g.sizes.of(table.find(row.target)->element);
     if (row.verb == Verb::all_gather) { return gather_moved(numel * source, ranks, engine, hosts); }
-    const EngineTraits its = engine.of_sum(op_of(g.policy.summation), numel * source);
+    const engine::Traits its = engine.of_sum(op_of(g.policy.summation), numel * source);
     const std::uint64_t addends = numel * (its.sums_travel_widened ? std::max(source, target) : source);
     return row.verb == Verb::all_reduce ? all_reduce_moved(addends, numel * target, ranks, its, hosts)
                                         : scatter_moved(addends, ranks, its, hosts);
@@ -233,7 +234,7 @@ constexpr Moved moved_by_row(const GroupDescription& g, const PlacementTable& ta
 /// Adds a row's calls to a plan, if there are several ranks.
 constexpr void add_row(TrafficPlan& plan, const GroupDescription& g, const PlacementTable& table,
                        const CollectiveRow& row, const PlannedAxes& axes, std::size_t ranks, const HostSpread& hosts,
-                       std::uint64_t calls, const EngineTraits& engine) {
+                       std::uint64_t calls, const engine::Traits& engine) {
     const std::size_t numel = g.numel_of(row.extent);
     plan.add(row.verb, axes, calls, numel * g.sizes.of(table.find(row.source)->element),
              moved_by_row(g, table, row, numel, ranks, engine, hosts));

@@ -27,38 +27,38 @@ class DynamicPolicy {
                                                    SourceLocation where = SourceLocation::current())
         : chosen_(chosen),
     values_of_(&values_of<Policy>), where_(where) {
-        static_assert(PolicyRules<Policy>::hold);
+        static_assert(rules::PolicyRules<Policy>::hold);
     }
     /// Makes a policy from values, for example from a file, that correspond to no policy type. Groups of
     /// `values.shard_group` neighbouring ranks share a copy, whatever dp is.
     /// @throws std::invalid_argument with the sentence of the broken rule when no such policy can exist
-    explicit DynamicPolicy(const PolicyValues& values, SourceLocation where = SourceLocation::current())
+    explicit DynamicPolicy(const rules::PolicyValues& values, SourceLocation where = SourceLocation::current())
         : chosen_(values), values_of_(&same_values), where_(where) {
-        if (const std::string_view broken = broken_rule(values); !broken.empty()) {
+        if (const std::string_view broken = rules::broken_rule(values); !broken.empty()) {
             throw_invalid_argument(where, "DynamicPolicy '", values.name, "': ", broken);
         }
     }
 
     /// Returns the policy's values on a mesh with `dp` data-parallel ranks, on which only `shard_group` depends.
-    PolicyValues values(std::size_t dp = 1) const { return values_of_(chosen_, dp, where_); }
+    rules::PolicyValues values(std::size_t dp = 1) const { return values_of_(chosen_, dp, where_); }
     std::string_view name() const { return values().name; }
     std::size_t shard_group(std::size_t dp) const { return values(dp).shard_group; }
 
   private:
     template <class Policy>
-    static PolicyValues values_of(const std::any& chosen, std::size_t dp, SourceLocation where) {
-        return policy_values(*std::any_cast<Policy>(&chosen), dp, where);
+    static rules::PolicyValues values_of(const std::any& chosen, std::size_t dp, SourceLocation where) {
+        return rules::policy_values(*std::any_cast<Policy>(&chosen), dp, where);
     }
-    static PolicyValues same_values(const std::any& chosen, std::size_t /*dp*/, SourceLocation /*where*/) {
-        return *std::any_cast<PolicyValues>(&chosen);
+    static rules::PolicyValues same_values(const std::any& chosen, std::size_t /*dp*/, SourceLocation /*where*/) {
+        return *std::any_cast<rules::PolicyValues>(&chosen);
     }
 
     // No std::function: <functional> would make this header take 1.6 times as long to compile.
     std::any chosen_;
-    PolicyValues (*values_of_)(const std::any& chosen, std::size_t dp, SourceLocation where);
+    rules::PolicyValues (*values_of_)(const std::any& chosen, std::size_t dp, SourceLocation where);
     SourceLocation where_;
 };
 
-static_assert(ShardPolicy<DynamicPolicy> && PolicyRules<DynamicPolicy>::hold);
+static_assert(ShardPolicy<DynamicPolicy> && rules::PolicyRules<DynamicPolicy>::hold);
 
 }  // namespace shardkit

@@ -21,6 +21,6 @@ struct FullShard {
     static constexpr std::size_t shard_group(std::size_t dp) noexcept { return dp; }
 };
 
-static_assert(ShardPolicy<FullShard> && PolicyRules<FullShard>::hold);
+static_assert(ShardPolicy<FullShard> && rules::PolicyRules<FullShard>::hold);
 
 }  // namespace shardkit

@@ -39,7 +39,7 @@ struct HybridShard<dynamic> : FullShard {
     std::size_t ranks_per_group_ = 1;
 };
 
-static_assert(ShardPolicy<HybridShard<2>> && PolicyRules<HybridShard<2>>::hold);
-static_assert(ShardPolicy<HybridShard<dynamic>> && PolicyRules<HybridShard<dynamic>>::hold);
+static_assert(ShardPolicy<HybridShard<2>> && rules::PolicyRules<HybridShard<2>>::hold);
+static_assert(ShardPolicy<HybridShard<dynamic>> && rules::PolicyRules<HybridShard<dynamic>>::hold);
 
 }  // namespace shardkit

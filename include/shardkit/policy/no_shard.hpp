@@ -20,6 +20,6 @@ struct NoShard {
     static constexpr std::size_t shard_group(std::size_t dp) noexcept { return dp; }
 };
 
-static_assert(ShardPolicy<NoShard> && PolicyRules<NoShard>::hold);
+static_assert(ShardPolicy<NoShard> && rules::PolicyRules<NoShard>::hold);
 
 }  // namespace shardkit

@@ -15,8 +15,16 @@ enum class Offload : std::uint8_t {
     update   ///< in host memory, where updates run: reduced gradients go there, and parameters come back
 };
 
+}  // namespace shardkit
+
+namespace shardkit::engine {
+
 /// The ways that copies go between the device's memory and the host's. A link carries both at once.
 enum class LinkWay : std::uint8_t { to_device, to_host };
+
+}  // namespace shardkit::engine
+
+namespace shardkit {
 
 /// The usual bytes of each of the two slots through which offloaded states pass: some thousand times a link's
 /// latency.

@@ -12,14 +12,26 @@ namespace shardkit {
 /// How a value lies over a set of ranks: whole on each, a piece on each, or as addends of a sum.
 enum class Placement : std::uint8_t { replicated, sharded, partial };
 
+}  // namespace shardkit
+
+namespace shardkit::rules {
+
 /// The operation that turns one placement into another.
 enum class Transition : std::uint8_t { none, slice, all_gather, reduce_scatter, all_reduce };
+
+}  // namespace shardkit::rules
+
+namespace shardkit {
 
 /// Returns the placement's name in errors and tables.
 constexpr std::string_view name(Placement placement) noexcept {
     constexpr std::string_view names[] = {"replicated", "sharded", "partial"};
     return names[static_cast<std::size_t>(placement)];
 }
+
+}  // namespace shardkit
+
+namespace shardkit::rules {
 
 /// Returns the operation that turns one placement into another. Every policy's communication follows from this table.
 /// @post slice and none need no communication
@@ -33,4 +45,4 @@ constexpr Transition transition(Placement from, Placement to, SourceLocation whe
     return from == Placement::sharded ? Transition::all_gather : Transition::slice;
 }
 
-}  // namespace shardkit
+}  // namespace shardkit::rules

@@ -58,7 +58,7 @@ inline constexpr std::array all_over{Over::shards, Over::replicas, Over::data, O
 
 /// Returns the axes of a mesh, with dp split, along which these ranks differ. Communicators, labels, numbers of ranks
 /// and the time model all use this function.
-constexpr AxisNames axes_of(Over over, const PolicyValues& policy) {
+constexpr AxisNames axes_of(Over over, const rules::PolicyValues& policy) {
     switch (over) {
         case Over::shards:
             return policy.shard_axes;
@@ -172,13 +172,13 @@ constexpr Extent extent_of(Placement placement) noexcept {
 }
 /// Returns the verb that makes the change.
 /// @throws std::logic_error when the change needs no communication, which no row of a valid policy has
-constexpr Verb verb_of(Transition change) {
+constexpr Verb verb_of(rules::Transition change) {
     switch (change) {
-        case Transition::all_gather:
+        case rules::Transition::all_gather:
             return Verb::all_gather;
-        case Transition::reduce_scatter:
+        case rules::Transition::reduce_scatter:
             return Verb::reduce_scatter;
-        case Transition::all_reduce:
+        case rules::Transition::all_reduce:
             return Verb::all_reduce;
         default:
             throw std::logic_error("placement table: a row without communication");
@@ -187,12 +187,12 @@ constexpr Verb verb_of(Transition change) {
 /// Makes the table for a valid policy and a group's element types. A group that is not trainable has neither
 /// gradients nor an optimizer. `slices` is the number of slices that a rank adds along the tree; 1 where it adds
 /// microbatches in turn.
-constexpr PlacementTable placement_table(const PolicyValues& policy, const ElementSizes& elements, bool trainable,
-                                         std::size_t slices = 1) {
+constexpr PlacementTable placement_table(const rules::PolicyValues& policy, const ElementSizes& elements,
+                                         bool trainable, std::size_t slices = 1) {
     using enum Placement;
     const auto collective = [](When when, Placement from, Placement to, Over over, Role source, Role target,
                                Extent extent) {
-        return CollectiveRow{when, verb_of(transition(from, to)), over, source, target, extent};
+        return CollectiveRow{when, verb_of(rules::transition(from, to)), over, source, target, extent};
     };
     PlacementTable table;
     table.updated = extent_of(policy.optimizer);

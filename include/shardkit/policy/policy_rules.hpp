@@ -32,6 +32,10 @@ namespace shardkit {
     RULE(p.slices == 0 || (p.summation == Summation::tree && std::has_single_bit(p.slices)),                         \
          "impossible policy: slices are a power of two and need Summation::tree")
 
+}  // namespace shardkit
+
+namespace shardkit::rules {
+
 /// Returns the sentence of the first rule that the values break, or an empty one when the policy is valid.
 constexpr std::string_view broken_rule(const PolicyValues& p) {
 #define SHARDKIT_POLICY_RULE(holds, sentence) \
@@ -41,12 +45,16 @@ constexpr std::string_view broken_rule(const PolicyValues& p) {
     return {};
 }
 
+}  // namespace shardkit::rules
+
+namespace shardkit {
+
 namespace detail {
 /// Returns what the compiler knows of a policy; of one that is chosen at run time, at most its axes.
 template <class Policy>
-constexpr PolicyValues static_values() {
-    PolicyValues known;
-    if constexpr (StaticPolicy<Policy>) {
+constexpr rules::PolicyValues static_values() {
+    rules::PolicyValues known;
+    if constexpr (rules::StaticPolicy<Policy>) {
         known.parameters = Policy::parameters;
         known.gradients = Policy::gradients;
         known.optimizer = Policy::optimizer;
@@ -57,6 +65,10 @@ constexpr PolicyValues static_values() {
     return known;
 }
 }  // namespace detail
+
+}  // namespace shardkit
+
+namespace shardkit::rules {
 
 /// Rejects invalid combinations of placements at compile time, each with its own sentence.
 /// @post PolicyRules<P>::hold is true when P is valid
@@ -69,7 +81,15 @@ struct PolicyRules {
     static constexpr bool hold = broken.empty();
 };
 
+}  // namespace shardkit::rules
+
+namespace shardkit {
+
 #undef SHARDKIT_POLICY_RULES
+
+}  // namespace shardkit
+
+namespace shardkit::rules {
 
 /// Returns the policy as values on a mesh with `dp` data-parallel ranks. `split_mesh` checks whether shard_group
 /// divides dp.
@@ -101,4 +121,4 @@ constexpr PolicyValues policy_values(const Policy& policy, std::size_t dp,
     return values;
 }
 
-}  // namespace shardkit
+}  // namespace shardkit::rules

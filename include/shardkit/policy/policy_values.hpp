@@ -30,6 +30,10 @@ constexpr ReduceOp op_of(Summation summation) noexcept {
 }
 }  // namespace detail
 
+}  // namespace shardkit
+
+namespace shardkit::rules {
+
 /// A policy as values on a mesh, which the rules check and the placement table is made from. The default replicates
 /// everything.
 struct PolicyValues {
@@ -47,4 +51,4 @@ struct PolicyValues {
     friend constexpr bool operator==(const PolicyValues&, const PolicyValues&) noexcept = default;
 };
 
-}  // namespace shardkit
+}  // namespace shardkit::rules

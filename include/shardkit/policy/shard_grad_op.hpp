@@ -22,6 +22,6 @@ struct ShardGradOp {
     static constexpr std::size_t shard_group(std::size_t dp) noexcept { return dp; }
 };
 
-static_assert(ShardPolicy<ShardGradOp> && PolicyRules<ShardGradOp>::hold);
+static_assert(ShardPolicy<ShardGradOp> && rules::PolicyRules<ShardGradOp>::hold);
 
 }  // namespace shardkit

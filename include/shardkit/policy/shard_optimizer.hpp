@@ -21,6 +21,6 @@ struct ShardOptimizer {
     static constexpr std::size_t shard_group(std::size_t dp) noexcept { return dp; }
 };
 
-static_assert(ShardPolicy<ShardOptimizer> && PolicyRules<ShardOptimizer>::hold);
+static_assert(ShardPolicy<ShardOptimizer> && rules::PolicyRules<ShardOptimizer>::hold);
 
 }  // namespace shardkit

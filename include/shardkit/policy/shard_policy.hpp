@@ -44,7 +44,7 @@ concept PolicyOfMembers = HasName<P> && HasParameters<P> && HasGradients<P> && H
     HasRelease<P> && HasShardGroup<P>;
 template <class P>
 concept PolicyOfValues = requires(const P policy, std::size_t dp) {
-    { policy.values(dp) } -> std::same_as<PolicyValues>;
+    { policy.values(dp) } -> std::same_as<rules::PolicyValues>;
 };
 }  // namespace detail
 
@@ -56,11 +56,19 @@ concept PolicyOfValues = requires(const P policy, std::size_t dp) {
 template <class P>
 concept ShardPolicy = std::copyable<P> &&(detail::PolicyOfMembers<P> || detail::PolicyOfValues<P>);
 
+}  // namespace shardkit
+
+namespace shardkit::rules {
+
 /// A policy whose placements the compiler knows: all except DynamicPolicy.
 template <class P>
 concept StaticPolicy = ShardPolicy<P> && requires {
     typename std::bool_constant<(P::parameters == P::optimizer)>;
 };
+
+}  // namespace shardkit::rules
+
+namespace shardkit {
 
 namespace detail {
 /// Checks that a type can serve as a policy, with one sentence for each member that is missing.

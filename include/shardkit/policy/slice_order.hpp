@@ -50,7 +50,7 @@ constexpr std::size_t slice_of(const SliceOrder& order, std::size_t rank, std::s
 
 /// Returns the order in which ranks with this policy take slices on `dp` data-parallel ranks.
 /// @pre the policy has slices, and `dp` divides them
-constexpr SliceOrder slice_order(const PolicyValues& policy, std::size_t dp) noexcept {
+constexpr SliceOrder slice_order(const rules::PolicyValues& policy, std::size_t dp) noexcept {
     const bool each = policy.accumulate == Accumulate::reduced && policy.slices > dp;
     return {policy.slices, dp, each ? policy.shard_group : 1};
 }

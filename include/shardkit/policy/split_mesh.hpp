@@ -13,7 +13,7 @@ namespace shardkit::detail {
 /// Returns the mesh as the group at `path` uses it: dp is split into dp_replicate and dp_shard, the ranks that share
 /// a copy.
 /// @throws std::invalid_argument when the policy's shard group does not divide dp
-constexpr AxisGrid split_mesh(const AxisGrid& mesh, const PolicyValues& policy, std::string_view path,
+constexpr AxisGrid split_mesh(const AxisGrid& mesh, const rules::PolicyValues& policy, std::string_view path,
                               SourceLocation where) {
     const std::size_t dp = mesh.extent(Dp::name);
     if (policy.shard_group == 0 || dp % policy.shard_group != 0) {
@@ -24,7 +24,7 @@ constexpr AxisGrid split_mesh(const AxisGrid& mesh, const PolicyValues& policy, 
 }
 
 /// Returns the number of ranks that join a group's collectives over `over`. `split` is a result of split_mesh.
-constexpr std::size_t ranks_over(Over over, const PolicyValues& policy, const AxisGrid& split) {
+constexpr std::size_t ranks_over(Over over, const rules::PolicyValues& policy, const AxisGrid& split) {
     std::size_t ranks = 1;
     for (const std::string_view name : axes_of(over, policy)) { ranks *= split.extent(name); }
     return ranks;

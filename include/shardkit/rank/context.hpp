@@ -41,11 +41,19 @@ struct RankOptions {
     std::size_t offload_slot_bytes = default_offload_slot_bytes;
 };
 
+}  // namespace shardkit
+
+namespace shardkit::engine {
+
 /// The engine counts the bytes that its copies move.
 template <class C>
 concept CountsTraffic = requires(const C comm) {
     { comm.traffic() } -> std::same_as<TrafficLog&>;
 };
+
+}  // namespace shardkit::engine
+
+namespace shardkit {
 
 /// One rank's view of a mesh, independent of the mesh's static type: its place, communicators, streams and pools. All
 /// containers of the rank refer to it, so it cannot be moved or copied and must outlive them.
@@ -106,7 +114,7 @@ class Context {
 
     /// Returns what this rank has communicated so far. Empty if the engine does not count.
     TrafficLog& traffic() {
-        if constexpr (CountsTraffic<Communicator>) {
+        if constexpr (engine::CountsTraffic<Communicator>) {
             return world_.traffic();
         } else {
             return uncounted_;
@@ -116,7 +124,7 @@ class Context {
     /// Returns the last calls of this rank over groups of more than one rank, the oldest first, to find out what it
     /// did before an error. Empty if the engine keeps no journal.
     std::vector<RecentCall> recent_calls() const {
-        if constexpr (KeepsJournal<Communicator>) {
+        if constexpr (engine::KeepsJournal<Communicator>) {
             return world_.label().journal.recent_calls();
         } else {
             return {};
@@ -126,7 +134,7 @@ class Context {
     /// Says that the calls from now on belong to that step of the program, by which the flight recorder's reader
     /// tells them apart (find_stragglers). Every rank must say the same. Without it all calls belong to step 0.
     void set_step(std::uint32_t step) noexcept {
-        if constexpr (KeepsJournal<Communicator>) { world_.label().journal.recorder().set_step(step); }
+        if constexpr (engine::KeepsJournal<Communicator>) { world_.label().journal.recorder().set_step(step); }
     }
 
     /// Checks that the groups at `path` and at `other_path`, made with `other`, were made with this same context.
@@ -142,7 +150,7 @@ class Context {
     /// Allocates zeroed memory of this rank for n elements that the engine's verbs and kernels can use.
     template <Element T>
     typename Engine::template Buffer<T> buffer(std::size_t n) const {
-        if constexpr (MakesBuffers<Communicator, T>) {
+        if constexpr (engine::MakesBuffers<Communicator, T>) {
             return typename Engine::template Buffer<T>(world_.template buffer<T>(n));
         } else {
             return typename Engine::template Buffer<T>(n);
@@ -153,7 +161,7 @@ class Context {
     /// same sizes and order; the size of this one may differ between ranks.
     template <Element T>
     typename Engine::template Buffer<T> local_buffer(std::size_t n) const {
-        if constexpr (MakesLocalBuffers<Communicator, T>) {
+        if constexpr (engine::MakesLocalBuffers<Communicator, T>) {
             return typename Engine::template Buffer<T>(world_.template local_buffer<T>(n));
         } else {
             return buffer<T>(n);
@@ -172,12 +180,12 @@ class Context {
     /// Checks that the engine can work on the user's memory (a device cannot on host memory, for example).
     /// @throws std::invalid_argument that names `what`, what was given and what was expected
     void require_memory(const void* data, std::size_t bytes, std::string_view what, SourceLocation where) const {
-        if constexpr (ChecksMemory<Communicator>) { world_.require_memory(data, bytes, what, where); }
+        if constexpr (engine::ChecksMemory<Communicator>) { world_.require_memory(data, bytes, what, where); }
     }
     /// Checks that the host can work on the user's memory (which may be a device's, for example).
     /// @throws std::invalid_argument that names `what`, what was given and what was expected
     void require_host_memory(const void* data, std::size_t bytes, std::string_view what, SourceLocation where) const {
-        if constexpr (ChecksMemory<Communicator>) { world_.require_host_memory(data, bytes, what, where); }
+        if constexpr (engine::ChecksMemory<Communicator>) { world_.require_host_memory(data, bytes, what, where); }
     }
 
     /// Uses an existing communicator of the user for the sub-mesh over AxisSet, instead of making one. Call it before
@@ -310,7 +318,7 @@ void Context<EngineType>::require_same(std::string_view path, const Context& oth
 
 template <class EngineType>
 void Context<EngineType>::compare_calls(SourceLocation where) const {
-    if constexpr (ComparesCalls<Communicator>) {
+    if constexpr (engine::ComparesCalls<Communicator>) {
         if (made_.empty()) { world_.compare_calls(where); }
         for (const Made& made : made_) { made.communicator.compare_calls(where); }
     }

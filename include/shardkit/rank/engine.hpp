@@ -22,7 +22,7 @@
 // their optimizers, IndexKernels for layers that tensor or context parallelism splits. backend/threads/engine.hpp is
 // an example; tests/concepts/least_engine.hpp has the minimum of each.
 
-namespace shardkit {
+namespace shardkit::engine {
 
 /// The engine allocates a rank's memory itself. A separate concept, as nvcc 13.0 accepts the same requires-expression
 /// in a member even if it is not satisfied.
@@ -30,11 +30,13 @@ template <class C, class T>
 concept MakesBuffers = requires(const C& comm, std::size_t n) {
     comm.template buffer<T>(n);
 };
+
 /// The engine places memory elsewhere that no verb works on and whose size may differ between ranks.
 template <class C, class T>
 concept MakesLocalBuffers = requires(const C& comm, std::size_t n) {
     comm.template local_buffer<T>(n);
 };
+
 /// The engine's memory is a device's, and two streams of its own copy between that and pinned memory of the host, one
 /// each way, beside other work. What offloaded states need: see Offload.
 ///     host_buffer<T>(n)        n zeroed elements that the host and the device can access, as BufferOf
@@ -52,6 +54,7 @@ concept Offloads = requires(const C& comm, std::size_t n, std::span<const std::b
     { comm.host_stream() } -> std::same_as<typename C::Stream>;
     comm.call_on_host(function, object);
 };
+
 /// The engine can check whether it can work on given memory.
 template <class C>
 concept ChecksMemory = requires(const C& comm, const void* data, std::size_t n, std::string_view what,
@@ -68,6 +71,10 @@ concept BufferOf = std::movable<B> && std::default_initializable<B> && requires(
     { buffer.size() } -> std::convertible_to<std::size_t>;
     { buffer.span() } -> std::same_as<std::span<T>>;
 };
+
+}  // namespace shardkit::engine
+
+namespace shardkit {
 
 namespace detail {
 
@@ -102,8 +109,8 @@ concept HasCommunicator = Communicator<typename E::Communicator>;
 template <class E>
 concept HasStream = Stream<typename E::Stream> && std::same_as<typename E::Stream, typename E::Communicator::Stream>;
 template <class E, class T>
-concept HasBufferOf = BufferOf<typename E::template Buffer<T>, T> &&
-    (MakesBuffers<typename E::Communicator, T> ||
+concept HasBufferOf = engine::BufferOf<typename E::template Buffer<T>, T> &&
+    (engine::MakesBuffers<typename E::Communicator, T> ||
      std::constructible_from<typename E::template Buffer<T>, std::size_t>);
 template <class E>
 concept HasBuffers = HasBufferOf<E, double> && HasBufferOf<E, std::uint8_t>;
@@ -151,22 +158,26 @@ concept RunsFirst = requires(const typename E::Stream& stream, std::uint64_t n, 
 
 // The arguments of the kernels of norms and updates. Their definitions are in optim/ and sharded/, which are above
 // this room.
+namespace engine {
 template <FloatingElement T>
 struct NormPiece;
-struct UpdateRange;
+}  // namespace engine
 namespace detail {
 template <StateFormat Format, std::uint32_t Squares = 0>
 struct StateStorage;
 using FullStates = StateStorage<StateFormat::full>;
 }  // namespace detail
+namespace rules {
+struct UpdateRange;
 template <FloatingElement MasterType, FloatingElement GatherType, FloatingElement GradientType,
           std::size_t StateCount, class Storage = detail::FullStates>
 struct UpdateSpans;
+}  // namespace rules
 
 namespace detail {
 
 template <class E, class T>
-concept SumsNorms = requires(const typename E::Stream& stream, std::span<const NormPiece<T>> pieces,
+concept SumsNorms = requires(const typename E::Stream& stream, std::span<const engine::NormPiece<T>> pieces,
                              IndexRange positions, const double* scale, double* into) {
     E::Kernels::norm_partial(stream, pieces, positions, scale, into);
 };
@@ -177,10 +188,10 @@ struct AnyUpdate {
     constexpr void operator()(ParameterStatesGradient&&... /*values*/) const {}
 };
 template <class E, class P, std::size_t StateCount>
-concept UpdatesWith =
-    requires(const typename E::Stream& stream, std::span<const UpdateRange> ranges, const AnyUpdate* updates,
-             const std::uint32_t* skip,
-             const UpdateSpans<typename P::Master, typename P::Gather, typename P::Reduction, StateCount>& spans) {
+concept UpdatesWith = requires(
+    const typename E::Stream& stream, std::span<const rules::UpdateRange> ranges, const AnyUpdate* updates,
+    const std::uint32_t* skip,
+    const rules::UpdateSpans<typename P::Master, typename P::Gather, typename P::Reduction, StateCount>& spans) {
     E::Kernels::update(stream, ranges, updates, skip, spans);
 };
 template <class E, class P>
@@ -188,11 +199,12 @@ concept Updates = UpdatesWith<E, P, 0> && UpdatesWith<E, P, 1> && UpdatesWith<E,
 
 /// The engine can update many groups in one launch; see StepKernels.
 template <class E, class P, std::size_t StateCount>
-concept BatchesUpdatesWith =
-    requires(const typename E::Stream& stream, std::span<const UpdateRange> ranges, const AnyUpdate* updates,
-             const std::uint32_t* skip,
-             const UpdateSpans<typename P::Master, typename P::Gather, typename P::Reduction, StateCount>& spans) {
-    E::Kernels::update_batch(stream, LaunchBatch<decltype(E::Kernels::update_entry(ranges, updates, skip, spans))>{});
+concept BatchesUpdatesWith = requires(
+    const typename E::Stream& stream, std::span<const rules::UpdateRange> ranges, const AnyUpdate* updates,
+    const std::uint32_t* skip,
+    const rules::UpdateSpans<typename P::Master, typename P::Gather, typename P::Reduction, StateCount>& spans) {
+    E::Kernels::update_batch(stream,
+                             engine::LaunchBatch<decltype(E::Kernels::update_entry(ranges, updates, skip, spans))>{});
 };
 template <class E, class P>
 concept BatchesUpdates = BatchesUpdatesWith<E, P, 0> && BatchesUpdatesWith<E, P, 1> && BatchesUpdatesWith<E, P, 2>;
@@ -217,6 +229,10 @@ concept CountsRowWorkers =
 template <class E>
 concept Engine =
     detail::NamesItself<E> && detail::HasCommunicator<E> && detail::HasStream<E> && detail::HasBuffers<E>;
+
+}  // namespace shardkit
+
+namespace shardkit::engine {
 
 /// The engine has the collectives of a group of parameters with these element types; see the concepts of the verbs.
 template <class E, class Precision = detail::Fp32>
@@ -268,6 +284,10 @@ concept StepKernels = detail::HasKernels<E> && detail::Fills<E, typename Precisi
 template <class E>
 concept IndexKernels = detail::HasKernels<E> && detail::RunsByIndex<E> && detail::CountsRowWorkers<E>;
 
+}  // namespace shardkit::engine
+
+namespace shardkit {
+
 namespace detail {
 
 /// Says in one sentence what an engine lacks for a rank; instantiated once for each engine. Code that needs it checks
@@ -294,16 +314,16 @@ template <class E, class P>
 struct StepRules {
     static constexpr bool are_stated = true;
     using C = typename E::Communicator;
-    static_assert(AllGathers<C, typename P::Gather>,
+    static_assert(engine::AllGathers<C, typename P::Gather>,
                   "Sharded<..., Engine>: Engine::Communicator must satisfy AllGathers; see comm/all_gather.hpp");
     static_assert(
-        ReduceScatters<C, typename P::Gradient, typename P::Reduction>,
+        engine::ReduceScatters<C, typename P::Gradient, typename P::Reduction>,
         "Sharded<..., Engine>: Engine::Communicator must satisfy ReduceScatters; see comm/reduce_scatter.hpp");
-    static_assert(AllReduces<C, typename P::Gradient, typename P::Reduction> &&
-                      AllReduces<C, typename P::Reduction, typename P::Reduction>,
+    static_assert(engine::AllReduces<C, typename P::Gradient, typename P::Reduction> &&
+                      engine::AllReduces<C, typename P::Reduction, typename P::Reduction>,
                   "Sharded<..., Engine>: Engine::Communicator must satisfy AllReduces; see comm/all_reduce.hpp");
     static_assert(
-        !AllReduces<C, typename P::Gradient, typename P::Reduction> || AllReduces<C, double, double>,
+        !engine::AllReduces<C, typename P::Gradient, typename P::Reduction> || engine::AllReduces<C, double, double>,
         "Sharded<..., Engine>: Engine::Communicator must add doubles up, for norms; see comm/all_reduce.hpp");
 
     static constexpr bool none = !HasKernels<E>;

@@ -16,7 +16,7 @@ namespace shardkit::detail {
 /// that the engine needs no further verb.
 /// Order:   collective over the world; the host waits.
 template <class Engine>
-std::vector<double> gather_values(Context<Engine>& context, std::span<const double> mine, CallSite site) {
+std::vector<double> gather_values(Context<Engine>& context, std::span<const double> mine, engine::CallSite site) {
     const EngineTable<Engine, double> given(context, mine);
     const auto gathered = EngineTable<Engine, double>::zeroed(context, mine.size() * context.world_size());
     const auto stream = context.compute_stream();  // the table was written in it
@@ -44,7 +44,7 @@ struct GatheredNumbers {
 };
 /// Returns every rank's integers, by rank; each passes as many, likewise.
 template <class Engine>
-GatheredNumbers gather_numbers(Context<Engine>& context, std::span<const std::uint64_t> mine, CallSite site) {
+GatheredNumbers gather_numbers(Context<Engine>& context, std::span<const std::uint64_t> mine, engine::CallSite site) {
     std::vector<double> halves;
     for (const std::uint64_t number : mine) {
         halves.push_back(static_cast<double>(number >> 32U));

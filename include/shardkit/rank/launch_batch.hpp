@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <span>
 
-namespace shardkit {
+namespace shardkit::engine {
 
 /// Adjacent entries of a table in an engine's memory, for one launch. The `end` of an entry is where its works end,
 /// counted from the start of the table; the works of the batch are [begin, end).
@@ -15,4 +15,4 @@ struct LaunchBatch {
     std::uint64_t end = 0;
 };
 
-}  // namespace shardkit
+}  // namespace shardkit::engine

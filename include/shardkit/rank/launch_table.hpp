@@ -36,7 +36,7 @@ class LaunchTable {
         entries_ = {context, std::span<const Entry>(entries)};
     }
     /// Returns the batch of entries [begin, end).
-    LaunchBatch<Entry> batch(std::size_t begin, std::size_t end) const noexcept {
+    engine::LaunchBatch<Entry> batch(std::size_t begin, std::size_t end) const noexcept {
         return {std::span<const Entry>(entries_.span()).subspan(begin, end - begin), ends_[begin], ends_[end]};
     }
 

@@ -111,7 +111,7 @@ template <class Engine>
 void require_same_schedules(Context<Engine>& context, std::span<const Schedule> schedules,
                             std::span<const GroupDescription> groups, SourceLocation where) {
     if (context.world_size() == 1) { return; }
-    const CallSite site{where, subject_of(context.world(), "the ranks' schedules")};
+    const engine::CallSite site{where, subject_of(context.world(), "the ranks' schedules")};
     std::vector<double> operations;
     Fnv fnv;
     for (const Schedule& schedule : schedules) {

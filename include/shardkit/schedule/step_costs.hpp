@@ -55,7 +55,7 @@ struct BatchSeconds {
 struct StepCosts {
     std::span<const GroupSeconds> groups;  ///< one for each group of the model
     TimeModel links{};
-    EngineTraits engine{};
+    engine::Traits engine{};
     double norm = 0;                                              ///< seconds of computation for a global norm
     double zeroing = 0;                                           ///< seconds in which a byte of gradients is zeroed
     std::span<const BatchSeconds> batches{};                      ///< one for each batch of whole matrices

@@ -254,7 +254,7 @@ class GradientStore {
     /// Makes one collective of the table. A row with a partial extent sums reduced values in place. `carry` says how
     /// a microbatch's sum joins those of the earlier ones.
     void reduce(const CollectiveRow& row, SliceCarry carry, typename Engine::Stream stream, SourceLocation where) {
-        const CallSite site{where, subject_, statements_->in_call(row.over)};
+        const engine::CallSite site{where, subject_, statements_->in_call(row.over)};
         if (row.extent == Extent::tp_sum) {
             const std::span<Reduction> part = reduced().subspan(tp_sum_.begin, tp_sum_.size());
             all_reduce_in_place(comms_[row.over], ReduceOp::sum, part, stream, site);
@@ -345,7 +345,7 @@ class GradientStore {
     GroupStatements* statements_;
     GroupStep* step_;
     GroupCommunicators<Engine> comms_;
-    const CallSubject* subject_;  // subject of the reductions
+    const engine::CallSubject* subject_;  // subject of the reductions
     Gradient* full_ = nullptr;
     Gradient* placed_ = nullptr;  // chosen by a schedule; else null
     Reduction* placed_addend_ = nullptr;

@@ -30,7 +30,7 @@ typename Engine::template Buffer<T> group_buffer(const Context<Engine>& context,
 /// A buffer of a group in the engine's memory or, where the group is offloaded, in the host's.
 template <class Engine, class T>
 class OffloadedBuffer {
-    static constexpr bool can_offload = Offloads<typename Engine::Communicator>;
+    static constexpr bool can_offload = engine::Offloads<typename Engine::Communicator>;
 
   public:
     OffloadedBuffer() = default;

@@ -43,7 +43,7 @@ std::size_t dp_extent(const Context<Engine>& context) {
 /// @throws std::invalid_argument when the path is empty, or the policy's shard group does not divide dp
 template <class Engine>
 GroupCommunicators<Engine> make_communicators(Context<Engine>& context, std::string_view path,
-                                              const PolicyValues& policy, SourceLocation where) {
+                                              const rules::PolicyValues& policy, SourceLocation where) {
     if (path.empty()) { throw_invalid_argument(where, "Sharded: the path is empty, expected a name as 'blocks.3'"); }
     const AxisGrid split = split_mesh(context.grid(), policy, path, where);
     const auto over = [&](Over ranks) { return context.communicator(split, axes_of(ranks, policy), where); };
@@ -52,8 +52,8 @@ GroupCommunicators<Engine> make_communicators(Context<Engine>& context, std::str
 
 /// Refuses sums along a tree where the engine has none, or where ranks are no power of two.
 template <class Engine>
-void require_summation(const GroupCommunicators<Engine>& ranks, const PolicyValues& policy, std::string_view path,
-                       SourceLocation where) {
+void require_summation(const GroupCommunicators<Engine>& ranks, const rules::PolicyValues& policy,
+                       std::string_view path, SourceLocation where) {
     if (policy.summation != Summation::tree) { return; }
     if (!engine_traits<Engine>().adds_along_trees) {
         throw_usage_error(where, "'", path, "': policy '", policy.name, "' adds along a tree, and the engine ",

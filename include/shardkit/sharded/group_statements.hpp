@@ -74,8 +74,8 @@ class GroupStatements {
   public:
     /// `book` is null for an engine that keeps no journal; `subject` is the group's path in quotes. `replicas` says
     /// over which ranks the values are replicated.
-    GroupStatements(bool compared, StatementBook* book, const CallSubject* subject, const GroupGeometry& group,
-                    std::array<bool, 4> replicas)
+    GroupStatements(bool compared, StatementBook* book, const engine::CallSubject* subject,
+                    const GroupGeometry& group, std::array<bool, 4> replicas)
         : book_(compared && subject != nullptr ? book : nullptr),
           group_(group),
           compared_(compared),

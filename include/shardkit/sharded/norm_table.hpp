@@ -8,7 +8,7 @@
 
 #include <shardkit/core/element.hpp>
 
-namespace shardkit {
+namespace shardkit::engine {
 
 /// One run of contiguous elements in a norm: positions [begin, end) of the pass over all elements are `elements`, in
 /// order.
@@ -41,4 +41,4 @@ std::vector<NormPiece<T>> norm_table(std::span<const std::span<const T>> runs) {
     return table;
 }
 
-}  // namespace shardkit
+}  // namespace shardkit::engine

@@ -47,7 +47,7 @@ class NormTable {
   private:
     std::vector<IndexRange> pieces_of_;  // of each group
     std::vector<IndexRange> positions_;  // one for each piece
-    EngineTable<Engine, NormPiece<T>> pieces_;
+    EngineTable<Engine, engine::NormPiece<T>> pieces_;
     std::vector<std::uint64_t> groups_;
     std::vector<std::weak_ptr<const void>> lives_;
 };
@@ -98,9 +98,9 @@ NormTable<Engine, T>::NormTable(Context<Engine>& context, std::span<const NormGr
             runs.push_back(group.reduced.subspan(range.begin, range.size()));
         }
     }
-    const std::vector<NormPiece<T>> pieces = norm_table(std::span<const std::span<const T>>(runs));
-    for (const NormPiece<T>& piece : pieces) { positions_.push_back({piece.begin, piece.end}); }
-    pieces_ = {context, std::span<const NormPiece<T>>(pieces)};
+    const std::vector<engine::NormPiece<T>> pieces = engine::norm_table(std::span<const std::span<const T>>(runs));
+    for (const engine::NormPiece<T>& piece : pieces) { positions_.push_back({piece.begin, piece.end}); }
+    pieces_ = {context, std::span<const engine::NormPiece<T>>(pieces)};
     for (const NormGroup<T>& group : groups) {
         groups_.push_back(group.identity);
         lives_.push_back(*group.life);
@@ -120,7 +120,7 @@ void NormTable<Engine, T>::add_to(const typename Engine::Stream& stream, std::sp
         const IndexRange pieces{pieces_of_[begin].begin, pieces_of_[end - 1].end};
         if (pieces.empty()) { return; }
         Engine::Kernels::norm_partial(
-            stream, std::span<const NormPiece<T>>(pieces_.span()).subspan(pieces.begin, pieces.size()),
+            stream, std::span<const engine::NormPiece<T>>(pieces_.span()).subspan(pieces.begin, pieces.size()),
             IndexRange{positions_[pieces.begin].begin, positions_[pieces.end - 1].end}, scale, into);
     });
 }

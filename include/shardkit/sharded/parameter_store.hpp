@@ -326,7 +326,7 @@ class ParameterStore {
         joined_ = false;  // even of a gather that fails
         const auto stream = context_->communication_stream();
         stream.wait(updated_);
-        const CallSite site{where, subject_, statements_->in_call(row.over)};
+        const engine::CallSite site{where, subject_, statements_->in_call(row.over)};
         if (row.in_place()) {
             all_gather_in_place(gather_ranks_, full, stream, site);
         } else {
@@ -366,7 +366,7 @@ class ParameterStore {
     GroupStatements* statements_;
     GroupStep* step_;
     Communicator gather_ranks_;
-    const CallSubject* subject_;  // subject of the gathers
+    const engine::CallSubject* subject_;  // subject of the gathers
     Gather* full_ = nullptr;
     Buffer<Gather> full_memory_;
     Buffer<Gather> summoned_;

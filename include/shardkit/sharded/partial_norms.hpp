@@ -54,7 +54,7 @@ struct AddPartialNorms {
     }
 
     constexpr void operator()(std::uint64_t lane) const {
-        const Factor<A> factor(*scale);
+        const rules::Factor<A> factor(*scale);
         PartialNorms sum;
         for (std::uint64_t i = lane; i < elements.size(); i += lanes) {
             sum.add(PartialNorms(static_cast<double>(factor * static_cast<A>(elements[i]))));

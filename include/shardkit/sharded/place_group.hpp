@@ -27,7 +27,7 @@ struct GroupValues {
     std::span<const PlacedParameter> parameters;            ///< not yet placed in the flat buffer
     std::span<const std::span<const std::size_t>> fixed{};  ///< the extents that each one's type fixes
     std::span<const ParameterName> all_names{};             ///< of types, with aliases; empty for a TensorList
-    PolicyValues policy{};
+    rules::PolicyValues policy{};
     Packing packing = Packing::aligned;
     MasterWeights master = MasterWeights::kept;
     std::optional<StochasticRounding> stochastic_rounding{};
@@ -54,7 +54,7 @@ PlacedGroup place_group(Context<Engine>& context, const GroupCommunicators<Engin
     }
     require_summation(communicators, values.policy, values.path, where);
     require_frozen_bytes<Precision>(values.path, values.parameters, where);
-    if (values.offload != Offload::none && !Offloads<typename Engine::Communicator>) {
+    if (values.offload != Offload::none && !engine::Offloads<typename Engine::Communicator>) {
         throw_invalid_argument(where, "'", values.path, "': an Offload on the engine '", Engine::name,
                                "', whose memory is the host's already; expected Offload::none");
     }

@@ -18,7 +18,7 @@ namespace shardkit::detail {
 template <class Engine>
 void prepare_reductions(const GroupGeometry& geometry, const GroupCommunicators<Engine>& comms,
                         SourceLocation where) {
-    if constexpr (SeparatesReductions<typename Engine::Communicator>) {
+    if constexpr (engine::SeparatesReductions<typename Engine::Communicator>) {
         const bool no_tp_sum = intersect(geometry.range(geometry.table.reduced), geometry.tp_sum).empty();
         const auto all = geometry.table.collectives();
         const bool gathers = std::any_of(all.begin(), all.end(),
@@ -31,7 +31,7 @@ void prepare_reductions(const GroupGeometry& geometry, const GroupCommunicators<
             if (gathered || row.over == Over::tp) { over.separate_reductions(where); }
         }
     }
-    if constexpr (StagesReductions<typename Engine::Communicator>) {
+    if constexpr (engine::StagesReductions<typename Engine::Communicator>) {
         const std::size_t bytes = staged_bytes(geometry, comms.data.traits());
         if (bytes > 0) { comms.data.reserve_staging(bytes, where); }
     }

@@ -142,7 +142,7 @@ class Sharded {
         static_assert(
             !Precision::gathers_codes,
             "Sharded::adopt: gathered codes are made of masters, and their scales lie in the library's memory");
-        if constexpr (StaticPolicy<Policy>) {
+        if constexpr (rules::StaticPolicy<Policy>) {
             constexpr bool whole = Policy::parameters == Placement::replicated;
             static_assert(whole, "Sharded::adopt: only a policy that keeps whole parameters works in place");
         }
@@ -162,7 +162,7 @@ class Sharded {
     /// Returns the options with the layout of adopted memory: no padding between parameters, and behind the last one
     /// only where the policy shards.
     static Options adopting() {
-        if constexpr (StaticPolicy<Policy>) {
+        if constexpr (rules::StaticPolicy<Policy>) {
             return {.packing = Policy::optimizer == Placement::replicated ? Packing::exact : Packing::packed};
         } else {
             return {.packing = Packing::exact};
@@ -215,7 +215,7 @@ class Sharded {
     void initialize(F value, SourceLocation where = SourceLocation::current()) {
         static_assert(!detail::is_opaque<Gather>,
                       "Sharded: opaque bytes are not initialized from numbers; load them, or a checkpoint");
-        if constexpr (detail::GivesFunctions<F> && IndexKernels<Engine>) {
+        if constexpr (detail::GivesFunctions<F> && engine::IndexKernels<Engine>) {
             live(where).fill(value, where);
         } else {
             live(where).initialize(value, where);
@@ -308,13 +308,14 @@ class Sharded {
     static std::unique_ptr<State> make(Context<Engine>& context, std::string_view path, const Tensors& tensors,
                                        const Options& options, AdoptedMemory<Gather, Gradient> memory,
                                        SourceLocation where) {
-        static_assert(PolicyRules<Policy>::hold);
+        static_assert(rules::PolicyRules<Policy>::hold);
         return std::make_unique<State>(context, path, tensors, options, memory.parameters, memory.gradients, where);
     }
     static void check_adopted(const Context<Engine>& context, const std::string& path, const Tensors& tensors,
                               const AdoptedMemory<Gather, Gradient>& memory, const Options& options,
                               SourceLocation where) {
-        const PolicyValues policy = policy_values(options.policy, context.grid().extent(Dp::name), where);
+        const rules::PolicyValues policy =
+            rules::policy_values(options.policy, context.grid().extent(Dp::name), where);
         if (policy.parameters != Placement::replicated) {
             throw_invalid_argument(where, "'", path, "': adopt with policy ", policy.name,
                                    ", expected one that keeps whole parameters: no other works in place");

@@ -57,8 +57,9 @@ class ShardedState final : public GroupState<EngineType, PrecisionType> {
                  SourceLocation where)
         : Base(context,
                {path, chosen_parameters<Group, Policy>(path, tensors, options, where), extents_of_types<Group>(),
-                names_of_types<Group>(), policy_values(options.policy, dp_extent(context), where), options.packing,
-                options.master, options.stochastic_rounding, options.gradient_release, options.offload},
+                names_of_types<Group>(), rules::policy_values(options.policy, dp_extent(context), where),
+                options.packing, options.master, options.stochastic_rounding, options.gradient_release,
+                options.offload},
                adopted_parameters, adopted_gradients, where),
           policy_(options.policy) {}
 

@@ -274,7 +274,7 @@ class Model : public Groups<EngineType> {
     /// whole parameter), or from value(path, parameter name)(index), which the engine's kernels call. Local work.
     template <class F>
     void initialize(F value, SourceLocation where = SourceLocation::current()) const {
-        if constexpr (detail::GivesFunctions<F> && IndexKernels<Engine>) {
+        if constexpr (detail::GivesFunctions<F> && engine::IndexKernels<Engine>) {
             for_each_state([&](auto& state) { state.fill(value, where); }, where);
         } else {
             Base::initialize(value, where);

@@ -34,7 +34,7 @@ Plan plan(const Groups<Engine>& model, PlanOptions options = {}, SourceLocation 
     const std::vector<GroupDescription> groups = describe_groups(model, where);
     if (groups.empty()) { return {}; }
     const Context<Engine>& context = model.context(where);
-    if constexpr (requires { EngineTraits(context.world().traits()); }) {
+    if constexpr (requires { engine::Traits(context.world().traits()); }) {
         options.engine = context.world().traits();
     } else {
         options.engine = detail::engine_traits<Engine>();

@@ -16,7 +16,7 @@ namespace shardkit::tp {
 /// Order:   stream-ordered; an all-gather over `tp` with sequence parallelism, otherwise nothing.
 /// @return  `gathered`, or `part` itself without sequence parallelism
 /// @throws  std::invalid_argument when the sizes disagree; CommError when the engine fails
-template <Element T, AllGathers<T> C>
+template <Element T, engine::AllGathers<T> C>
 std::span<const T> gather_tokens(const C& tp, SequenceParallel sequence_parallel, std::span<const T> part,
                                  std::span<T> gathered, typename C::Stream stream,
                                  SourceLocation where = SourceLocation::current()) {

@@ -16,7 +16,7 @@ namespace shardkit::tp {
 /// Order:   stream-ordered; an all-reduce of `partial` in place, or a reduce-scatter with sequence parallelism.
 /// @return  `sum`, or `partial` itself without sequence parallelism
 /// @throws  std::invalid_argument when the sizes disagree; CommError when the engine fails
-template <Element T, ReduceScatters<T, T> C>
+template <Element T, engine::ReduceScatters<T, T> C>
 std::span<T> sum_tokens(const C& tp, SequenceParallel sequence_parallel, std::span<T> partial, std::span<T> sum,
                         typename C::Stream stream, SourceLocation where = SourceLocation::current()) {
     if (sequence_parallel == SequenceParallel::off) {

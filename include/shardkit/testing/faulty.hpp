@@ -172,7 +172,7 @@ class RankFaults {
                     spoil(found.value % (std::uint64_t{delivered} * 8));
                 } else {
                     // A rank goes wrong behind the call: its flight recorder says that it is over.
-                    if constexpr (KeepsJournal<C>) { comm.label().journal.recorder().end(call); }
+                    if constexpr (engine::KeepsJournal<C>) { comm.label().journal.recorder().end(call); }
                     go_wrong(found, told);
                 }
             }
@@ -243,55 +243,54 @@ class FaultyCommunicator : public E::Communicator {
     }
 
     template <Element T>
-    requires(AllGathers<Base, T>) auto all_gather(std::span<const T> shard, std::span<T> full, const Stream& stream,
-                                                  const Call& call) const {
+    requires(engine::AllGathers<Base, T>) auto all_gather(std::span<const T> shard, std::span<T> full,
+                                                          const Stream& stream, const Call& call) const {
         return deliver(full, stream, call, [&] { return Base::all_gather(shard, full, stream, call); });
     }
     template <Element In, Element Out>
-    requires(ReduceScatters<Base, In, Out>) auto reduce_scatter(ReduceOp op, std::span<const In> full,
-                                                                std::span<Out> shard, const Stream& stream,
-                                                                const Call& call) const {
+    requires(engine::ReduceScatters<Base, In, Out>) auto reduce_scatter(ReduceOp op, std::span<const In> full,
+                                                                        std::span<Out> shard, const Stream& stream,
+                                                                        const Call& call) const {
         return deliver(shard, stream, call, [&] { return Base::reduce_scatter(op, full, shard, stream, call); });
     }
     template <Element In, Element Out>
-    requires(AllReduces<Base, In, Out>) auto all_reduce(ReduceOp op, std::span<const In> input, std::span<Out> output,
-                                                        const Stream& stream, const Call& call) const {
+    requires(engine::AllReduces<Base, In, Out>) auto all_reduce(ReduceOp op, std::span<const In> input,
+                                                                std::span<Out> output, const Stream& stream,
+                                                                const Call& call) const {
         return deliver(output, stream, call, [&] { return Base::all_reduce(op, input, output, stream, call); });
     }
     template <Element T>
-    requires(Broadcasts<Base, T>) auto broadcast(std::span<T> values, std::size_t root, const Stream& stream,
-                                                 const Call& call) const {
+    requires(engine::Broadcasts<Base, T>) auto broadcast(std::span<T> values, std::size_t root, const Stream& stream,
+                                                         const Call& call) const {
         return deliver(values, stream, call, [&] { return Base::broadcast(values, root, stream, call); });
     }
     template <Element T>
-    requires(ExchangesAllToAll<Base, T>) auto all_to_all(std::span<const T> sent, std::span<T> received,
-                                                         const Stream& stream, const Call& call) const {
+    requires(engine::ExchangesAllToAll<Base, T>) auto all_to_all(std::span<const T> sent, std::span<T> received,
+                                                                 const Stream& stream, const Call& call) const {
         return deliver(received, stream, call, [&] { return Base::all_to_all(sent, received, stream, call); });
     }
     template <Element T>
-    requires(ExchangesUnevenly<Base, T>) auto all_to_all_uneven(std::span<const T> sent,
-                                                                std::span<const std::size_t> send_counts,
-                                                                std::span<T> received,
-                                                                std::span<const std::size_t> receive_counts,
-                                                                const Stream& stream, const Call& call) const {
+    requires(engine::ExchangesUnevenly<Base, T>) auto all_to_all_uneven(
+        std::span<const T> sent, std::span<const std::size_t> send_counts, std::span<T> received,
+        std::span<const std::size_t> receive_counts, const Stream& stream, const Call& call) const {
         return deliver(received, stream, call, [&] {
             return Base::all_to_all_uneven(sent, send_counts, received, receive_counts, stream, call);
         });
     }
     template <Element T>
-    requires(SendsAndReceives<Base, T>) auto send(std::span<const T> values, std::size_t to, const Stream& stream,
-                                                  const Call& call) const {
+    requires(engine::SendsAndReceives<Base, T>) auto send(std::span<const T> values, std::size_t to,
+                                                          const Stream& stream, const Call& call) const {
         return deliver(std::span<T>(), stream, call, [&] { return Base::send(values, to, stream, call); });
     }
     template <Element T>
-    requires(SendsAndReceives<Base, T>) auto receive(std::span<T> values, std::size_t from, const Stream& stream,
-                                                     const Call& call) const {
+    requires(engine::SendsAndReceives<Base, T>) auto receive(std::span<T> values, std::size_t from,
+                                                             const Stream& stream, const Call& call) const {
         return deliver(values, stream, call, [&] { return Base::receive(values, from, stream, call); });
     }
     template <Element T>
-    requires(SendsAndReceives<Base, T>) auto send_receive(std::span<const T> sent, std::size_t to,
-                                                          std::span<T> received, std::size_t from,
-                                                          const Stream& stream, const Call& call) const {
+    requires(engine::SendsAndReceives<Base, T>) auto send_receive(std::span<const T> sent, std::size_t to,
+                                                                  std::span<T> received, std::size_t from,
+                                                                  const Stream& stream, const Call& call) const {
         return deliver(received, stream, call,
                        [&] { return Base::send_receive(sent, to, received, from, stream, call); });
     }
@@ -300,14 +299,14 @@ class FaultyCommunicator : public E::Communicator {
     template <Element T>
     typename E::template Buffer<T> buffer(std::size_t n) const {
         faults_->allocate(n * sizeof(T));
-        if constexpr (MakesBuffers<Base, T>) {
+        if constexpr (engine::MakesBuffers<Base, T>) {
             return typename E::template Buffer<T>(Base::template buffer<T>(n));
         } else {
             return typename E::template Buffer<T>(n);
         }
     }
     template <Element T>
-    requires(MakesLocalBuffers<Base, T>) typename E::template Buffer<T> local_buffer(std::size_t n) const {
+    requires(engine::MakesLocalBuffers<Base, T>) typename E::template Buffer<T> local_buffer(std::size_t n) const {
         faults_->allocate(n * sizeof(T));
         return typename E::template Buffer<T>(Base::template local_buffer<T>(n));
     }

@@ -4,7 +4,7 @@
 
 static_assert(__cplusplus >= 202002L);
 
-__global__ void update(shardkit::AdamWUpdate<float> step, float* parameter, float* first, float* second,
+__global__ void update(shardkit::rules::AdamWUpdate<float> step, float* parameter, float* first, float* second,
                        const float* gradient) {
     step(parameter[threadIdx.x], first[threadIdx.x], second[threadIdx.x], gradient[threadIdx.x]);
 }

@@ -26,15 +26,16 @@ namespace {
 using namespace shardkit;
 
 template <class C, class T>
-constexpr bool carries = AllGathers<C, T>&& ReduceScatters<C, T, T>&& AllReduces<C, T, T>&& Broadcasts<C, T>&&
-    ExchangesAllToAll<C, T>&& ExchangesUnevenly<C, T>&& SendsAndReceives<C, T>;
+constexpr bool carries =
+    engine::AllGathers<C, T>&& engine::ReduceScatters<C, T, T>&& engine::AllReduces<C, T, T>&& engine::Broadcasts<
+        C, T>&& engine::ExchangesAllToAll<C, T>&& engine::ExchangesUnevenly<C, T>&& engine::SendsAndReceives<C, T>;
 
 template <class C>
-constexpr bool is_complete =
-    Communicator<C>&& CountsTraffic<C>&& carries<C, double>&& carries<C, float>&& carries<C, bf16>&&
-        carries<C, fp16>&& carries<C, std::int64_t>&& carries<C, std::int32_t>&& carries<C, std::uint64_t>&&
-            carries<C, std::uint32_t>&& carries<C, std::uint8_t>&& ReduceScatters<C, bf16, float>&&
-                ReduceScatters<C, float, double>&& AllReduces<C, fp16, float>&& AllReduces<C, float, bf16>;
+constexpr bool is_complete = Communicator<C>&& engine::CountsTraffic<C>&& carries<C, double>&& carries<C, float>&&
+    carries<C, bf16>&& carries<C, fp16>&& carries<C, std::int64_t>&& carries<C, std::int32_t>&&
+        carries<C, std::uint64_t>&& carries<C, std::uint32_t>&& carries<C, std::uint8_t>&&
+            engine::ReduceScatters<C, bf16, float>&& engine::ReduceScatters<C, float, double>&&
+                engine::AllReduces<C, fp16, float>&& engine::AllReduces<C, float, bf16>;
 
 static_assert(is_complete<self::Communicator>);
 static_assert(is_complete<threads::Communicator>);
@@ -42,10 +43,10 @@ static_assert(is_complete<threads::Communicator>);
 struct NoElement {
     void* pointer;
 };
-static_assert(!AllGathers<threads::Communicator, NoElement>);
-static_assert(!AllReduces<threads::Communicator, NoElement, float>);
-static_assert(!AllReduces<self::Communicator, float, NoElement>);
-static_assert(!Broadcasts<self::Communicator, NoElement>);
+static_assert(!engine::AllGathers<threads::Communicator, NoElement>);
+static_assert(!engine::AllReduces<threads::Communicator, NoElement, float>);
+static_assert(!engine::AllReduces<self::Communicator, float, NoElement>);
+static_assert(!engine::Broadcasts<self::Communicator, NoElement>);
 
 enum class Member {
     none,
@@ -101,10 +102,13 @@ struct Model {
 
 /// Which concepts a type satisfies, one bit each.
 template <class C>
-constexpr unsigned satisfied = (Communicator<C> ? 1U : 0U) | (AllGathers<C, float> ? 2U : 0U) |
-                               (ReduceScatters<C, float, float> ? 4U : 0U) | (AllReduces<C, float, float> ? 8U : 0U) |
-                               (Broadcasts<C, float> ? 16U : 0U) | (ExchangesAllToAll<C, float> ? 32U : 0U) |
-                               (SendsAndReceives<C, float> ? 64U : 0U) | (ExchangesUnevenly<C, float> ? 128U : 0U);
+constexpr unsigned satisfied = (Communicator<C> ? 1U : 0U) | (engine::AllGathers<C, float> ? 2U : 0U) |
+                               (engine::ReduceScatters<C, float, float> ? 4U : 0U) |
+                               (engine::AllReduces<C, float, float> ? 8U : 0U) |
+                               (engine::Broadcasts<C, float> ? 16U : 0U) |
+                               (engine::ExchangesAllToAll<C, float> ? 32U : 0U) |
+                               (engine::SendsAndReceives<C, float> ? 64U : 0U) |
+                               (engine::ExchangesUnevenly<C, float> ? 128U : 0U);
 
 static_assert(satisfied<Model<Member::none>> == 255U);
 // Without a basic member nothing is left, because every capability is one of a communicator.
@@ -126,7 +130,7 @@ static_assert(satisfied<Model<Member::receive>> == (255U & ~64U));
 static_assert(satisfied<Model<Member::send_receive>> == (255U & ~64U));
 
 // A type that the engine cannot carry is refused even where the members exist.
-static_assert(!AllGathers<Model<Member::none>, double>);
+static_assert(!engine::AllGathers<Model<Member::none>, double>);
 
 /// Copying is part of being a communicator.
 struct MoveOnly : Model<Member::none> {
@@ -139,7 +143,7 @@ struct NoStream {
 };
 static_assert(Stream<InlineStream>);
 static_assert(!Stream<NoStream>);
-static_assert(!CountsTraffic<Model<Member::none>>);
+static_assert(!engine::CountsTraffic<Model<Member::none>>);
 
 }  // namespace
 

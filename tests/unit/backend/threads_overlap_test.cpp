@@ -284,8 +284,8 @@ TEST_CASE("overlap: calls on a stream keep their order, and more of them wait th
 
 TEST_CASE(
     "overlap: calls that disagree on a stream are named by the next wait of every rank, once, and write nothing") {
-    static const CallSubject first("'blocks.0' gradients");
-    static const CallSubject second("'blocks.1' gradients");
+    static const engine::CallSubject first("'blocks.0' gradients");
+    static const engine::CallSubject second("'blocks.1' gradients");
     launch_overlapped(3, on_threads, [](const Comm& world) {
         for (const auto& stream : {world.communication_stream(), world.reduction_stream()}) {
             const std::vector<float> values(60, 1.0F);

@@ -88,10 +88,10 @@ TEST_CASE("a checkpoint of AdamW that is loaded into Lion says so, and so the ot
 }
 
 TEST_CASE("the library's optimizers are known by the states of their rules") {
-    check_named<sk::AdamWRule>(sk::AdamWRule::name);
-    check_named<sk::AmsgradRule>(sk::AmsgradRule::name);
-    check_named<sk::LionRule>(sk::LionRule::name);
-    check_named<sk::SgdRule>(std::string(sk::SgdRule::name) + " with momentum");
+    check_named<sk::rules::AdamWRule>(sk::rules::AdamWRule::name);
+    check_named<sk::rules::AmsgradRule>(sk::rules::AmsgradRule::name);
+    check_named<sk::rules::LionRule>(sk::rules::LionRule::name);
+    check_named<sk::rules::SgdRule>(std::string(sk::rules::SgdRule::name) + " with momentum");
     CHECK(sk::detail::optimizer_in_words({"mine"}) == "an optimizer that keeps mine");
 }
 

@@ -26,7 +26,7 @@ Call call(Verb verb, std::size_t count, std::uint32_t line = 1) {
 
 /// A rank's trace, of calls that its flight recorder has.
 struct Trace : detail::CallTrace {
-    Journal journal;
+    engine::Journal journal;
 
     using CallTrace::CallTrace;
     void add(const Call& made) {

@@ -45,9 +45,9 @@ struct Watcher : CallObserver {
 }  // namespace
 
 TEST_CASE("Journal: one label for one set of axes, with rows of its own") {
-    Journal journal;
-    const CommunicatorLabel& dp = journal.label("dp");
-    const CommunicatorLabel& tp = journal.label("tp");
+    engine::Journal journal;
+    const engine::CommunicatorLabel& dp = journal.label("dp");
+    const engine::CommunicatorLabel& tp = journal.label("tp");
     for (int i = 0; i < 100; ++i) { journal.label("axes " + std::to_string(i)); }
     CHECK(&journal.label("dp") == &dp);
     CHECK(dp.axes == "dp");
@@ -60,10 +60,10 @@ TEST_CASE("Journal: one label for one set of axes, with rows of its own") {
 }
 
 TEST_CASE("Journal: the last calls, the oldest first, 1,024 at most") {
-    Journal journal;
+    engine::Journal journal;
     CHECK(journal.recent_calls().empty());
     CHECK(recent_calls_table(journal.recent_calls()) == "  (nothing)\n");
-    const CommunicatorLabel& dp = journal.label("dp");
+    const engine::CommunicatorLabel& dp = journal.label("dp");
     for (std::size_t i = 0; i < 2000; ++i) {
         journal.begin(dp, {{.verb = Verb::broadcast, .in = ElementType::fp32, .count = i, .argument = 1}, 0, noted});
     }
@@ -105,7 +105,7 @@ TEST_CASE("Journal: verbs are noted before the engine has them, and counted once
 TEST_CASE("CallObserver: sees calls on their way there and back, and may leave them out") {
     threads::launch(2, [](const threads::Communicator& world) {
         Watcher watcher;
-        Journal& journal = world.label().journal;
+        engine::Journal& journal = world.label().journal;
         if (journal.observe(&watcher) != nullptr) { throw std::runtime_error("somebody watched already"); }
         std::vector<float> values{1, 2};
         const std::span<float> all(values);

@@ -35,8 +35,8 @@ constexpr std::size_t many = 40000;
 }  // namespace
 
 TEST_CASE("Journal: 40,000 subjects take the time of their number, and each stays where it was") {
-    sk::Journal journal;
-    std::vector<const sk::CallSubject*> subjects;
+    sk::engine::Journal journal;
+    std::vector<const sk::engine::CallSubject*> subjects;
     const double taken = processor_seconds([&] {
         for (std::size_t i = 0; i < many; ++i) {
             subjects.push_back(&journal.subject("'blocks." + std::to_string(i) + "' parameters"));

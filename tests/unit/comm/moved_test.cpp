@@ -50,38 +50,38 @@ static_assert(spread_of(4, {{0, 0}, {1, 2}}) == detail::HostSpread{4, 2, 2, 2});
 static_assert(spread_of(4, {{0, 0, 0, 0}}) == detail::HostSpread{4, 0, 0, 0});
 static_assert(spread_of(1, {{0}}) == detail::HostSpread{1, 0, 0, 0});
 
-constexpr EngineTraits to_hosts{.gathered_all_reduce_addends = 100,
-                                .gathers = Crossing::to_hosts,
-                                .sums = Crossing::to_hosts,
-                                .small_gather = 100};
-constexpr EngineTraits ring{.gathers = Crossing::ring, .sums = Crossing::ring};
+constexpr engine::Traits to_hosts{.gathered_all_reduce_addends = 100,
+                                  .gathers = engine::Crossing::to_hosts,
+                                  .sums = engine::Crossing::to_hosts,
+                                  .small_gather = 100};
+constexpr engine::Traits ring{.gathers = engine::Crossing::ring, .sums = engine::Crossing::ring};
 
 // Of 4 times 1000 bytes a rank receives 3000: from another host 2000, or, as its neighbour reads its half of them,
 // 1000; on a ring 2 of 4 ranks all of them.
-static_assert(detail::gather_moved(4000, 4, {}, two_by_two) == Moved(3000, 2000));
-static_assert(detail::gather_moved(4000, 4, to_hosts, two_by_two) == Moved(3000, 1000));
-static_assert(detail::gather_moved(4000, 4, ring, two_by_two) == Moved(3000, 1500));
-static_assert(detail::gather_moved(4000, 4) == Moved(3000));
+static_assert(detail::gather_moved(4000, 4, {}, two_by_two) == engine::Moved(3000, 2000));
+static_assert(detail::gather_moved(4000, 4, to_hosts, two_by_two) == engine::Moved(3000, 1000));
+static_assert(detail::gather_moved(4000, 4, ring, two_by_two) == engine::Moved(3000, 1500));
+static_assert(detail::gather_moved(4000, 4) == engine::Moved(3000));
 // What travels with the call goes to every rank.
-static_assert(detail::gather_moved(400, 4, to_hosts, two_by_two) == Moved(300, 200));
-static_assert(detail::gather_moved(404, 4, to_hosts, two_by_two) == Moved(303, 101));
+static_assert(detail::gather_moved(400, 4, to_hosts, two_by_two) == engine::Moved(300, 200));
+static_assert(detail::gather_moved(404, 4, to_hosts, two_by_two) == engine::Moved(303, 101));
 // Addends go to the rank that adds them.
-static_assert(detail::scatter_moved(4000, 4, {}, two_by_two) == Moved(3000, 2000));
-static_assert(detail::scatter_moved(4000, 4, to_hosts, two_by_two) == Moved(3000, 2000));
-static_assert(detail::scatter_moved(4000, 4, ring, two_by_two) == Moved(3000, 1500));
+static_assert(detail::scatter_moved(4000, 4, {}, two_by_two) == engine::Moved(3000, 2000));
+static_assert(detail::scatter_moved(4000, 4, to_hosts, two_by_two) == engine::Moved(3000, 2000));
+static_assert(detail::scatter_moved(4000, 4, ring, two_by_two) == engine::Moved(3000, 1500));
 // Addends of 16 bits, sums of 32.
-static_assert(detail::all_reduce_moved(4000, 8000, 4, {}, two_by_two) == Moved(9000, 2000 + 4000));
-static_assert(detail::all_reduce_moved(4000, 8000, 4, to_hosts, two_by_two) == Moved(9000, 2000 + 2000));
-static_assert(detail::all_reduce_moved(4000, 8000, 4, ring, two_by_two) == Moved(9000, 1500 + 3000));
-static_assert(detail::all_reduce_moved(100, 100, 4, to_hosts, two_by_two) == Moved(300, 200));
+static_assert(detail::all_reduce_moved(4000, 8000, 4, {}, two_by_two) == engine::Moved(9000, 2000 + 4000));
+static_assert(detail::all_reduce_moved(4000, 8000, 4, to_hosts, two_by_two) == engine::Moved(9000, 2000 + 2000));
+static_assert(detail::all_reduce_moved(4000, 8000, 4, ring, two_by_two) == engine::Moved(9000, 1500 + 3000));
+static_assert(detail::all_reduce_moved(100, 100, 4, to_hosts, two_by_two) == engine::Moved(300, 200));
 // Sums of MPI's own beside gathers of the engine's.
-static_assert(detail::all_reduce_moved(4000, 4000, 4, {.gathers = Crossing::to_hosts}, two_by_two) ==
-              Moved(6000, 4000));
+static_assert(detail::all_reduce_moved(4000, 4000, 4, {.gathers = engine::Crossing::to_hosts}, two_by_two) ==
+              engine::Moved(6000, 4000));
 // Past 2^32, and of hosts of different sizes the mean over the ranks: 1000 ranks, 999 of them on one host.
 static_assert(detail::part_of(std::uint64_t{1} << 50U, std::uint64_t{1} << 20U, std::uint64_t{1} << 24U) ==
               std::uint64_t{1} << 46U);
 static_assert(detail::gather_moved(6'000'000'000'000, 6, {}, spread_of(6, {{0, 0, 0, 1, 1, 2}})) ==
-              Moved(5'000'000'000'000, 3'666'666'666'666));
+              engine::Moved(5'000'000'000'000, 3'666'666'666'666));
 
 /// One of ranks that are not there, of which the hosts are known; moves nothing, and leaves the counting to the
 /// verbs.
@@ -90,13 +90,13 @@ class Placed {
     using Stream = InlineStream;
     using Where = SourceLocation;
 
-    Placed(Journal& journal, std::size_t rank, std::vector<std::size_t> hosts)
+    Placed(engine::Journal& journal, std::size_t rank, std::vector<std::size_t> hosts)
         : label_(&journal.label("dp")), rank_(rank), hosts_(std::move(hosts)) {}
 
     std::size_t rank() const { return rank_; }
     std::size_t size() const { return hosts_.size(); }
     std::string_view axes() const { return label_->axes; }
-    const CommunicatorLabel& label() const { return *label_; }
+    const engine::CommunicatorLabel& label() const { return *label_; }
     std::size_t host_of(std::size_t rank) const { return hosts_[rank]; }
     Placed named(std::string_view) const { return *this; }
     Placed split(std::size_t, std::size_t, std::string_view, Where) const { return *this; }
@@ -117,21 +117,21 @@ class Placed {
     template <Element T>
     void send_receive(std::span<const T>, std::size_t, std::span<T>, std::size_t, Stream, Where) const {}
     template <Element In, Element Out>
-    Moved all_reduce(ReduceOp, std::span<const In>, std::span<Out>, Stream, Where) const {
+    engine::Moved all_reduce(ReduceOp, std::span<const In>, std::span<Out>, Stream, Where) const {
         return {1234, 567};
     }
 
   private:
-    const CommunicatorLabel* label_;
+    const engine::CommunicatorLabel* label_;
     std::size_t rank_;
     std::vector<std::size_t> hosts_;
 };
-static_assert(KnowsHosts<Placed> && KeepsJournal<Placed> && Communicator<Placed>);
+static_assert(engine::KnowsHosts<Placed> && engine::KeepsJournal<Placed> && Communicator<Placed>);
 
 }  // namespace
 
 TEST_CASE("verbs count what crosses between hosts where the engine knows them, or what it says itself") {
-    Journal journal;
+    engine::Journal journal;
     // Rank 1 of 5: beside it only rank 3.
     const Placed comm(journal, 1, {7, 8, 7, 8, 9});
     std::array<float, 50> values{};
@@ -176,7 +176,7 @@ TEST_CASE("verbs count what crosses between hosts where the engine knows them, o
 }
 
 TEST_CASE("ranks per host are known where hosts follow each other in the order of the ranks, and only there") {
-    Journal journal;
+    engine::Journal journal;
     const auto of = [&](const std::vector<std::size_t>& hosts) { return ranks_per_host(Placed(journal, 0, hosts)); };
     CHECK(of({4, 4, 5, 5}) == 2);
     CHECK(of({4, 4, 5, 5, 1}) == 2);

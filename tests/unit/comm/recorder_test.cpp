@@ -38,7 +38,7 @@ struct Ranks {
     }
     /// Lets a rank make a call, which is over if `ends`.
     void make(std::size_t rank, const Call& made, bool ends = true, const char* axes = "world") {
-        Journal& journal = journals[rank];
+        engine::Journal& journal = journals[rank];
         journal.begin(journal.label(axes, members), made);
         if (ends) { journal.end(journal.label(axes, members), made, 0); }
     }
@@ -52,7 +52,7 @@ struct Ranks {
         return who_is_missing(records);
     }
 
-    std::vector<Journal> journals;
+    std::vector<engine::Journal> journals;
     std::vector<std::size_t> members;
 };
 
@@ -61,9 +61,9 @@ bool has(const std::string& text, const std::string& part) { return text.find(pa
 }  // namespace
 
 TEST_CASE("Recorder: times of a call are in order, and those of a queued one are its thread's") {
-    Journal journal;
+    engine::Journal journal;
     const std::uint64_t before = detail::TickClock::since_1970();
-    const CommunicatorLabel& dp = journal.label("dp", std::array<std::size_t, 2>{3, 5});
+    const engine::CommunicatorLabel& dp = journal.label("dp", std::array<std::size_t, 2>{3, 5});
     const Call ended = call(Verb::all_gather, 10);
     journal.begin(dp, ended);
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
@@ -97,8 +97,8 @@ TEST_CASE("Recorder: times of a call are in order, and those of a queued one are
 }
 
 TEST_CASE("Recorder: a call that fails is over, and a queued one that has left the ring changes no other") {
-    Journal journal;
-    const CommunicatorLabel& dp = journal.label("dp");
+    engine::Journal journal;
+    const engine::CommunicatorLabel& dp = journal.label("dp");
     const Call fails = call(Verb::all_reduce, 3);
     journal.begin(dp, fails);
     journal.recorder().close(fails);
@@ -113,8 +113,8 @@ TEST_CASE("Recorder: a call that fails is over, and a queued one that has left t
 }
 
 TEST_CASE("Recorder: a send that is made with a receive says so, and neighbours on its line are not touched") {
-    Journal journal;
-    const CommunicatorLabel& dp = journal.label("dp");
+    engine::Journal journal;
+    const engine::CommunicatorLabel& dp = journal.label("dp");
     for (const std::uint32_t entries : {1U, 2U}) {
         const Call receives = call(Verb::receive, 1);
         Call sends = call(Verb::send, 1);
@@ -145,8 +145,8 @@ TEST_CASE("Recorder: a send that is made with a receive says so, and neighbours 
 }
 
 TEST_CASE("Recorder: calls belong to the step that was said before them") {
-    Journal journal;
-    const CommunicatorLabel& dp = journal.label("dp");
+    engine::Journal journal;
+    const engine::CommunicatorLabel& dp = journal.label("dp");
     journal.begin(dp, call(Verb::barrier, 0, 4'000'000'000));
     journal.recorder().set_step(4'294'967'295);
     journal.begin(dp, call(Verb::barrier, 0, 4'000'000'001));
@@ -196,8 +196,8 @@ TEST_CASE("RecordWriter: files of another run in the same second are passed over
 }
 
 TEST_CASE("Recorder: another thread reads whole calls while the rank makes them") {
-    Journal journal;
-    const CommunicatorLabel& dp = journal.label("dp", std::array<std::size_t, 1>{7});
+    engine::Journal journal;
+    const engine::CommunicatorLabel& dp = journal.label("dp", std::array<std::size_t, 1>{7});
     std::atomic<bool> over{false};
     std::thread rank([&] {
         for (std::size_t i = 0; i < 200'000 || !over; ++i) {
@@ -237,7 +237,7 @@ TEST_CASE("RankRecord: what is written is read again") {
     Ranks ranks(2);
     ranks.make(0, call(Verb::all_gather, 10));
     Call sum = call(Verb::all_reduce, std::size_t{1} << 40U);
-    const CallSubject& subject = ranks.journals[0].subject("'blocks.\"0\"' gradients");
+    const engine::CallSubject& subject = ranks.journals[0].subject("'blocks.\"0\"' gradients");
     sum.subject = &subject;
     sum.signature.subject = subject.hash;
     sum.signature.argument = ~std::uint64_t{0};

@@ -25,14 +25,14 @@ namespace {
 constexpr double epsilon = 1e-7;
 
 template <class A>
-std::vector<A> orthogonalised(sk::MatrixExtents extents, std::vector<A> matrix) {
-    std::vector<A> scratch(sk::newton_schulz_scratch<A>(extents));
-    sk::newton_schulz<sk::self::Engine>({}, sk::HostProducts{}, extents, &epsilon, std::span<A>(matrix),
-                                        std::span<A>(scratch));
+std::vector<A> orthogonalised(sk::rules::MatrixExtents extents, std::vector<A> matrix) {
+    std::vector<A> scratch(sk::rules::newton_schulz_scratch<A>(extents));
+    sk::rules::newton_schulz<sk::self::Engine>({}, sk::HostProducts{}, extents, &epsilon, std::span<A>(matrix),
+                                               std::span<A>(scratch));
     return matrix;
 }
 
-sk::MatrixExtents extents_of(const nlohmann::json& golden) {
+sk::rules::MatrixExtents extents_of(const nlohmann::json& golden) {
     return {golden.at("rows").get<std::size_t>(), golden.at("columns").get<std::size_t>()};
 }
 
@@ -59,7 +59,7 @@ TEST_CASE_TEMPLATE("tall, wide, square, thin, zero and nearly zero matrices are 
 }
 
 TEST_CASE("singular values become nearly one: rows of a wide matrix are nearly orthonormal") {
-    const sk::MatrixExtents extents{3, 40};
+    const sk::rules::MatrixExtents extents{3, 40};
     std::vector<double> matrix;
     for (std::size_t i = 0; i < extents.numel(); ++i) { matrix.push_back(std::sin(static_cast<double>(i * i))); }
     const std::vector<double> result = orthogonalised<double>(extents, matrix);
@@ -83,7 +83,7 @@ TEST_CASE(
 
 TEST_CASE("a NaN or an infinity makes every element NaN") {
     for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
-        for (const sk::MatrixExtents extents : {sk::MatrixExtents{2, 3}, {3, 2}, {1, 6}}) {
+        for (const sk::rules::MatrixExtents extents : {sk::rules::MatrixExtents{2, 3}, {3, 2}, {1, 6}}) {
             const std::vector<float> result = orthogonalised<float>(extents, {1, 2, bad, 4, 5, 6});
             for (const float element : result) { CHECK(std::isnan(element)); }
         }
@@ -94,8 +94,8 @@ TEST_CASE("wrong sizes are refused with both") {
     std::vector<float> matrix(6);
     std::vector<float> scratch(6 + 7);
     CHECK_THROWS_WITH_AS(
-        sk::newton_schulz<sk::self::Engine>({}, sk::HostProducts{}, {3, 2}, &epsilon, std::span<float>(matrix),
-                                            std::span<float>(scratch), sk::SourceLocation{}),
+        sk::rules::newton_schulz<sk::self::Engine>({}, sk::HostProducts{}, {3, 2}, &epsilon, std::span<float>(matrix),
+                                                   std::span<float>(scratch), sk::SourceLocation{}),
         doctest::Contains("a matrix of 6 elements and 13 to work in, expected 6 and 14"), std::invalid_argument);
 }
 

@@ -44,8 +44,8 @@ void check_products(const Products& products, const Stream& stream, const InMemo
             const std::vector<A> before =
                 beta == 0 ? std::vector<A>(e.rows * e.columns, nan) : values<A>(e.rows * e.columns, 3);
             A* const out = in_memory(before);
-            products.multiply(stream, sk::MatrixProduct<A>{e.rows, e.inner, e.columns, A{2}, in_memory(left),
-                                                           in_memory(right), beta, out});
+            products.multiply(stream, sk::rules::MatrixProduct<A>{e.rows, e.inner, e.columns, A{2}, in_memory(left),
+                                                                  in_memory(right), beta, out});
             const std::vector<A> product = read(out, before.size());
             std::size_t wrong = 0;
             for (std::size_t i = 0; i < e.rows; ++i) {
@@ -66,7 +66,7 @@ void check_products(const Products& products, const Stream& stream, const InMemo
                 }
             }
             A* const to = in_memory(square);
-            products.gram(stream, sk::GramProduct<A>{e.rows, e.inner, A{2}, in_memory(left), beta, to});
+            products.gram(stream, sk::rules::GramProduct<A>{e.rows, e.inner, A{2}, in_memory(left), beta, to});
             const std::vector<A> gram = read(to, square.size());
             wrong = 0;
             for (std::size_t i = 0; i < e.rows; ++i) {

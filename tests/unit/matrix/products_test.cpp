@@ -12,17 +12,17 @@ namespace products_test {
 
 namespace sk = shardkit;
 
-static_assert(sk::MatrixProducts<sk::HostProducts, sk::InlineStream, float>);
-static_assert(sk::MatrixProducts<sk::HostProducts, sk::host::HostStream, double>);
+static_assert(sk::rules::MatrixProducts<sk::HostProducts, sk::InlineStream, float>);
+static_assert(sk::rules::MatrixProducts<sk::HostProducts, sk::host::HostStream, double>);
 // One violator for each requirement.
 struct NoGram {
-    static void multiply(sk::InlineStream stream, const sk::MatrixProduct<float>& product);
+    static void multiply(sk::InlineStream stream, const sk::rules::MatrixProduct<float>& product);
 };
 struct NoMultiply {
-    static void gram(sk::InlineStream stream, const sk::GramProduct<float>& product);
+    static void gram(sk::InlineStream stream, const sk::rules::GramProduct<float>& product);
 };
-static_assert(!sk::MatrixProducts<NoGram, sk::InlineStream, float>);
-static_assert(!sk::MatrixProducts<NoMultiply, sk::InlineStream, float>);
+static_assert(!sk::rules::MatrixProducts<NoGram, sk::InlineStream, float>);
+static_assert(!sk::rules::MatrixProducts<NoMultiply, sk::InlineStream, float>);
 
 TEST_CASE("the host's products are the sums, of whole tiles and of parts, and write no element that is not theirs") {
     products_cases::check_host_products<float>(sk::HostProducts{}, sk::InlineStream{});

@@ -48,7 +48,7 @@ TEST_CASE_TEMPLATE("AdamWUpdate: every step of PyTorch's trajectories within the
         for (const auto& step : golden.at("steps")) {
             power1 *= options.beta1;
             power2 *= options.beta2;
-            const auto update = sk::adamw_update<A>(options, power1, power2, 1);
+            const auto update = sk::rules::adamw_update<A>(options, power1, power2, 1);
             const auto gradient = test::numbers<A>(step.at("gradient"));
             const auto expected_parameter = test::numbers<A>(step.at("parameter"));
             const auto expected_exp_avg = test::numbers<A>(step.at("exp_avg"));
@@ -80,7 +80,7 @@ TEST_CASE_TEMPLATE("AdamWUpdate: every step of PyTorch's trajectories within the
 
 TEST_CASE_TEMPLATE("AdamWUpdate: the first step is decay, then one learning rate against the gradient's sign", A,
                    float, double) {
-    const auto update = sk::adamw_update<A>({.learning_rate = 0.5, .weight_decay = 0.25}, 0.9, 0.999, 1);
+    const auto update = sk::rules::adamw_update<A>({.learning_rate = 0.5, .weight_decay = 0.25}, 0.9, 0.999, 1);
     for (const A gradient : {A(3), A(-3), A(1e-3), A(-1e4)}) {
         A parameter = 2;
         A exp_avg = 0;
@@ -93,8 +93,8 @@ TEST_CASE_TEMPLATE("AdamWUpdate: the first step is decay, then one learning rate
 }
 
 TEST_CASE_TEMPLATE("AdamWUpdate: gradient_scale multiplies the gradient before anything else", A, float, double) {
-    const auto scaled = sk::adamw_update<A>({}, 0.81, 0.998001, 1.0 / 1024);
-    const auto plain = sk::adamw_update<A>({}, 0.81, 0.998001, 1);
+    const auto scaled = sk::rules::adamw_update<A>({}, 0.81, 0.998001, 1.0 / 1024);
+    const auto plain = sk::rules::adamw_update<A>({}, 0.81, 0.998001, 1);
     for (const A gradient : {A(0.37), A(-51.25), A(0)}) {
         A p[2] = {A(0.7), A(0.7)};
         A m[2] = {A(-0.01), A(-0.01)};
@@ -108,7 +108,7 @@ TEST_CASE_TEMPLATE("AdamWUpdate: gradient_scale multiplies the gradient before a
 }
 
 TEST_CASE("AdamWUpdate: a gradient whose square exceeds fp32 by little gives a finite second moment") {
-    const auto update = sk::adamw_update<float>({}, 0.9, 0.999, 1);
+    const auto update = sk::rules::adamw_update<float>({}, 0.9, 0.999, 1);
     float p = 1;
     float m = 0;
     float v = 0;
@@ -118,7 +118,7 @@ TEST_CASE("AdamWUpdate: a gradient whose square exceeds fp32 by little gives a f
 }
 
 TEST_CASE_TEMPLATE("AdamWUpdate: padding stays zero", A, float, double) {
-    const auto update = sk::adamw_update<A>({.learning_rate = 1, .weight_decay = 0.5}, 0.5, 0.5, 1);
+    const auto update = sk::rules::adamw_update<A>({.learning_rate = 1, .weight_decay = 0.5}, 0.5, 0.5, 1);
     A p = 0;
     A m = 0;
     A v = 0;
@@ -132,13 +132,13 @@ TEST_CASE("adamw_update: constants are made in double and rounded once") {
     const double power1 = std::pow(0.9, 1000);
     const double power2 = std::pow(0.999, 3);
     const auto update =
-        sk::adamw_update<float>({.learning_rate = 1e-4, .weight_decay = 0.1}, power1, power2, 1.0 / 3);
+        sk::rules::adamw_update<float>({.learning_rate = 1e-4, .weight_decay = 0.1}, power1, power2, 1.0 / 3);
     CHECK(update.decay == static_cast<float>(1 - 1e-5));
     CHECK(update.one_minus_beta2 == static_cast<float>(1 - 0.999));
     CHECK(update.one_minus_beta2 != 1 - static_cast<float>(0.999));
     CHECK(update.step_size == static_cast<float>(1e-4 / (1 - power1)));
     CHECK(update.inverse_root == static_cast<float>(1 / std::sqrt(1 - power2)));
-    CHECK(update.gradient_scale == sk::Factor<float>(1.0 / 3));
+    CHECK(update.gradient_scale == sk::rules::Factor<float>(1.0 / 3));
 }
 
 }  // namespace adamw_test

@@ -39,12 +39,12 @@ TEST_CASE_TEMPLATE("AmsgradUpdate: every step of PyTorch's trajectories within t
         std::vector<A> exp_avg(parameter.size());
         std::vector<A> exp_avg_sq(parameter.size());
         std::vector<A> largest(parameter.size());
-        sk::AmsgradRule::Progress progress;
+        sk::rules::AmsgradRule::Progress progress;
         double worst = 0;
         double worst_state = 0;
         for (const auto& step : golden.at("steps")) {
-            sk::AmsgradRule::advance(progress, options);
-            const auto update = sk::AmsgradRule::update<A>(progress, options, 1);
+            sk::rules::AmsgradRule::advance(progress, options);
+            const auto update = sk::rules::AmsgradRule::update<A>(progress, options, 1);
             const auto gradient = test::numbers<A>(step.at("gradient"));
             const auto expected = test::numbers<A>(step.at("parameter"));
             const auto expected_largest = test::numbers<A>(step.at("max_exp_avg_sq"));
@@ -70,7 +70,7 @@ TEST_CASE_TEMPLATE("AmsgradUpdate: every step of PyTorch's trajectories within t
 }
 
 TEST_CASE("AmsgradUpdate: a NaN shows in the maximum, and padding stays zero") {
-    const auto update = sk::AmsgradRule::update<float>({1, 0.9, 0.999}, {}, 1);
+    const auto update = sk::rules::AmsgradRule::update<float>({1, 0.9, 0.999}, {}, 1);
     float values[4] = {0, 0, 0, 0};
     update(values[0], values[1], values[2], values[3], 0.0F);
     for (const float value : values) { CHECK(value == 0); }

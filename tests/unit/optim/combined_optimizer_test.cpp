@@ -89,7 +89,7 @@ std::vector<double> by_hand(const std::vector<double>& factors, double max_norm)
     std::vector<double> all(84);
     std::vector<double> states(2 * all.size());
     for (std::size_t i = 0; i < 42; ++i) { all[i] = all[42 + i] = static_cast<double>(i < 35 ? i : 100 + i - 35); }
-    sk::AdamWRule::Progress progress;
+    sk::rules::AdamWRule::Progress progress;
     for (const double factor : factors) {
         std::vector<double> gradients(84);
         double squares = 0;
@@ -100,9 +100,9 @@ std::vector<double> by_hand(const std::vector<double>& factors, double max_norm)
             squares += gradients[i] * gradients[i];
         }
         const double coefficient = std::min(1.0, max_norm / (std::sqrt(squares) + 1e-6));
-        sk::AdamWRule::advance(progress, adamw_options);
-        const auto adamw = sk::AdamWRule::update<double>(progress, adamw_options, coefficient);
-        const auto lion = sk::lion_update<double>(lion_options, coefficient);
+        sk::rules::AdamWRule::advance(progress, adamw_options);
+        const auto adamw = sk::rules::AdamWRule::update<double>(progress, adamw_options, coefficient);
+        const auto lion = sk::rules::lion_update<double>(lion_options, coefficient);
         for (std::size_t i = 0; i < 84; ++i) {
             if (i % 42 < 35) {
                 lion(all[i], states[i], gradients[i]);

@@ -57,19 +57,19 @@ struct Kernels : sk::test::BatchedKernels<Counted> {
         Base::copy_in(stream, from, to);
     }
     template <class T>
-    static void norm_partial(Counted stream, std::span<const sk::NormPiece<T>> pieces, sk::IndexRange positions,
-                             const double* scale, double* into) {
+    static void norm_partial(Counted stream, std::span<const sk::engine::NormPiece<T>> pieces,
+                             sk::IndexRange positions, const double* scale, double* into) {
         launches.pieces += pieces.size();
         Base::norm_partial(stream, pieces, positions, scale, into);
     }
     template <class Update, class Spans>
-    static void update(Counted stream, std::span<const sk::UpdateRange> ranges, const Update* updates,
+    static void update(Counted stream, std::span<const sk::rules::UpdateRange> ranges, const Update* updates,
                        const std::uint32_t* skip, const Spans& spans) {
         launches.ranges.push_back(ranges.size());
         Base::update(stream, ranges, updates, skip, spans);
     }
     template <class Entry>
-    static void update_batch(Counted stream, const sk::LaunchBatch<Entry>& batch) {
+    static void update_batch(Counted stream, const sk::engine::LaunchBatch<Entry>& batch) {
         ++launches.batches;
         Base::update_batch(stream, batch);
     }
@@ -78,7 +78,7 @@ struct Kernels : sk::test::BatchedKernels<Counted> {
 struct Engine : sk::self::Engine {
     using Kernels = counting::Kernels;
 };
-static_assert(sk::StepKernels<Engine> && sk::detail::BatchesUpdates<Engine, sk::Precision<float>>);
+static_assert(sk::engine::StepKernels<Engine> && sk::detail::BatchesUpdates<Engine, sk::Precision<float>>);
 
 /// Neither batches nor kernels by index: the least that trains.
 struct PlainKernels : sk::host::EnqueuedKernels<sk::InlineStream> {
@@ -87,7 +87,7 @@ struct PlainKernels : sk::host::EnqueuedKernels<sk::InlineStream> {
 struct PlainEngine : sk::self::Engine {
     using Kernels = PlainKernels;
 };
-static_assert(sk::StepKernels<PlainEngine> && !sk::detail::RunsByIndex<PlainEngine>);
+static_assert(sk::engine::StepKernels<PlainEngine> && !sk::detail::RunsByIndex<PlainEngine>);
 static_assert(!sk::detail::BatchesUpdates<PlainEngine, sk::Precision<float>>);
 
 /// f(rank) in this thread.

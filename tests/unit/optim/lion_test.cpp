@@ -40,7 +40,7 @@ TEST_CASE_TEMPLATE("LionUpdate: every step of the paper's algorithm in exact ari
     for (const auto& golden : cases) {
         CAPTURE(golden.at("name").template get<std::string>());
         const sk::LionOptions options = options_of(golden);
-        const auto update = sk::lion_update<A>(options, 1);
+        const auto update = sk::rules::lion_update<A>(options, 1);
         auto parameter = test::numbers<A>(golden.at("initial"));
         std::vector<A> exp_avg(parameter.size());
         double worst_parameter = 0;
@@ -71,7 +71,7 @@ TEST_CASE_TEMPLATE("LionUpdate: every step of the paper's algorithm in exact ari
 TEST_CASE_TEMPLATE("LionUpdate: three steps worked out by hand in binary fractions", A, float, double) {
     auto options = halves;
     options.weight_decay = 0.25;
-    const auto update = sk::lion_update<A>(options, 0.5);
+    const auto update = sk::rules::lion_update<A>(options, 0.5);
     A p = 1;
     A m = 0;
     update(p, m, A(8));    // g = 4, c = 2
@@ -88,7 +88,7 @@ TEST_CASE_TEMPLATE("LionUpdate: three steps worked out by hand in binary fractio
 TEST_CASE_TEMPLATE("LionUpdate: under a constant gradient m is (1 - beta2^t) g and p moves by t learning rates", A,
                    float, double) {
     for (const A gradient : {A(3), A(-1e-6), A(2e4)}) {
-        const auto update = sk::lion_update<A>({.learning_rate = 0.125, .weight_decay = 0}, 1);
+        const auto update = sk::rules::lion_update<A>({.learning_rate = 0.125, .weight_decay = 0}, 1);
         A p = 2;
         A m = 0;
         for (int t = 1; t <= 100; ++t) {
@@ -100,7 +100,7 @@ TEST_CASE_TEMPLATE("LionUpdate: under a constant gradient m is (1 - beta2^t) g a
 }
 
 TEST_CASE_TEMPLATE("LionUpdate: the sign of zero is zero, of either zero; padding stays zero", A, float, double) {
-    const auto update = sk::lion_update<A>(halves, 1);
+    const auto update = sk::rules::lion_update<A>(halves, 1);
     A p = 1;
     A m = 1;
     update(p, m, A(-1));  // c = 0
@@ -118,7 +118,7 @@ TEST_CASE_TEMPLATE("LionUpdate: the sign of zero is zero, of either zero; paddin
 
 TEST_CASE_TEMPLATE("LionUpdate: NaN shows in parameter and state, an infinite gradient in the state", A, float,
                    double) {
-    const auto update = sk::lion_update<A>({}, 1);
+    const auto update = sk::rules::lion_update<A>({}, 1);
     A p = 1;
     A m = 0;
     update(p, m, std::numeric_limits<A>::infinity());
@@ -130,8 +130,8 @@ TEST_CASE_TEMPLATE("LionUpdate: NaN shows in parameter and state, an infinite gr
 }
 
 TEST_CASE_TEMPLATE("LionUpdate: gradient_scale multiplies the gradient before anything else", A, float, double) {
-    const auto scaled = sk::lion_update<A>({}, 1.0 / 1024);
-    const auto plain = sk::lion_update<A>({}, 1);
+    const auto scaled = sk::rules::lion_update<A>({}, 1.0 / 1024);
+    const auto plain = sk::rules::lion_update<A>({}, 1);
     for (const A gradient : {A(0.37), A(-51.25), A(0)}) {
         A p[2] = {A(0.7), A(0.7)};
         A m[2] = {A(-0.01), A(-0.01)};
@@ -143,11 +143,11 @@ TEST_CASE_TEMPLATE("LionUpdate: gradient_scale multiplies the gradient before an
 }
 
 TEST_CASE("lion_update: constants are made in double and rounded once") {
-    const auto update = sk::lion_update<float>({.learning_rate = 1e-4, .weight_decay = 0.1}, 1.0 / 3);
+    const auto update = sk::rules::lion_update<float>({.learning_rate = 1e-4, .weight_decay = 0.1}, 1.0 / 3);
     CHECK(update.decay == static_cast<float>(1 - 1e-5));
     CHECK(update.one_minus_beta2 == static_cast<float>(1 - 0.99));
     CHECK(update.one_minus_beta2 != 1 - static_cast<float>(0.99));
-    CHECK(update.gradient_scale == sk::Factor<float>(1.0 / 3));
+    CHECK(update.gradient_scale == sk::rules::Factor<float>(1.0 / 3));
 }
 
 namespace {
@@ -155,7 +155,7 @@ namespace {
 constexpr double after_one_constant_step() {
     double p = 1;
     double m = 0;
-    sk::lion_update<double>(halves, 2)(p, m, -1.0);
+    sk::rules::lion_update<double>(halves, 2)(p, m, -1.0);
     return p + m;
 }
 

@@ -40,7 +40,7 @@ template <class Policy>
 void check(const Mesh& mesh, const sk::Matrices& matrices = {}) {
     CAPTURE(Policy::name);
     CAPTURE(mesh.describe());
-    sk::MatrixPlanner<sk::MuonRule, float> planner{mesh.grid(), matrices};
+    sk::MatrixPlanner<sk::rules::MuonRule, float> planner{mesh.grid(), matrices};
     for (const std::string_view path : paths) { planner.add<List, Policy>(path, block()); }
     const sk::MatrixPlan plan = planner.plan();
     const std::size_t ranks = mesh.size();
@@ -107,7 +107,7 @@ TEST_CASE("the busiest owner has at most 1.15 of what it must have, on 2 to 64 r
         for (std::size_t ranks = 2; ranks <= 64; ++ranks) {
             CAPTURE(width);
             CAPTURE(ranks);
-            sk::MatrixPlanner<sk::MuonRule, float> planner{Mesh(ranks, 1, 1).grid()};
+            sk::MatrixPlanner<sk::rules::MuonRule, float> planner{Mesh(ranks, 1, 1).grid()};
             for (int layer = 0; layer < layers; ++layer) {
                 planner.add<List, sk::FullShard>("blocks." + std::to_string(layer),
                                                  List{{"qkv", {3 * width, width}},
@@ -142,7 +142,7 @@ TEST_CASE("no rank can have less than some of the costliest matrices together") 
 }
 
 TEST_CASE("owners are printed, with the work of each rank") {
-    sk::MatrixPlanner<sk::MuonRule, float> planner{Mesh(2, 1, 1).grid()};
+    sk::MatrixPlanner<sk::rules::MuonRule, float> planner{Mesh(2, 1, 1).grid()};
     planner.add<List, sk::FullShard>("a", block());
     CHECK(matrix_table(planner.plan()) ==
           "  a.wide                                3 x 8      rank 1\n"

@@ -43,14 +43,14 @@ struct RowApply {
 };
 template <class A>
 struct RowUpdate {
-    sk::Factor<A> gradient_scale;
+    sk::rules::Factor<A> gradient_scale;
     A learning_rate;
 
     template <class V>
     constexpr void operator()(V& direction, V gradient) const {
         direction = gradient_scale * gradient;
     }
-    constexpr RowApply<A> apply(sk::MatrixExtents /*extents*/) const { return {learning_rate}; }
+    constexpr RowApply<A> apply(sk::rules::MatrixExtents /*extents*/) const { return {learning_rate}; }
 };
 
 /// kept = 0.5 kept + 0.5 gram, unless the step is skipped. By element of the square.
@@ -92,21 +92,21 @@ struct RowRule {
     using Update = RowUpdate<A>;
     template <class A>
     static constexpr Update<A> update(const Progress& /*progress*/, const Options& options, double scale) {
-        return {sk::Factor<A>(scale), static_cast<A>(options.learning_rate)};
+        return {sk::rules::Factor<A>(scale), static_cast<A>(options.learning_rate)};
     }
 
     template <class A>
-    static constexpr std::size_t scratch(sk::MatrixExtents extents) {
+    static constexpr std::size_t scratch(sk::rules::MatrixExtents extents) {
         return extents.rows * extents.rows;
     }
-    static constexpr std::size_t kept(sk::MatrixExtents extents) { return extents.rows * extents.rows; }
-    static constexpr std::uint64_t cost(sk::MatrixExtents extents) { return extents.numel() * extents.rows; }
+    static constexpr std::size_t kept(sk::rules::MatrixExtents extents) { return extents.rows * extents.rows; }
+    static constexpr std::uint64_t cost(sk::rules::MatrixExtents extents) { return extents.numel() * extents.rows; }
     template <class Engine, class Products, class A>
     static void transform(const typename Engine::Stream& stream, const Products& products,
-                          const sk::WholeMatrix<A, Update<A>>& whole) {
+                          const sk::rules::WholeMatrix<A, Update<A>>& whole) {
         const auto [rows, columns] = whole.extents;
         A* const gram = whole.scratch.data();
-        products.gram(stream, sk::GramProduct<A>{rows, columns, A(1), whole.values.data(), A(0), gram});
+        products.gram(stream, sk::rules::GramProduct<A>{rows, columns, A(1), whole.values.data(), A(0), gram});
         Engine::Kernels::for_each_index(stream, rows * rows, Average<A>{whole.skip, gram, whole.kept.data()});
         Engine::Kernels::for_each_index(stream, rows * columns,
                                         DivideRows<A>{rows, columns, whole.kept.data(), whole.values.data()});
@@ -116,21 +116,22 @@ struct RowRule {
 // One of the requirements left out each.
 struct NoScratch : RowRule {
     template <class A>
-    static constexpr void scratch(sk::MatrixExtents extents);
+    static constexpr void scratch(sk::rules::MatrixExtents extents);
 };
 struct NoKept : RowRule {
     static constexpr int kept = 0;
 };
 struct NoCost : RowRule {
-    static constexpr double cost(sk::MatrixExtents extents);
+    static constexpr double cost(sk::rules::MatrixExtents extents);
 };
 struct NoApply : RowRule {
     template <class A>
     using Update = RowApply<A>;
 };
-static_assert(sk::OptimizerRule<RowRule> && sk::MatrixRule<RowRule> && sk::MatrixRule<sk::MuonRule>);
-static_assert(!sk::MatrixRule<NoScratch> && !sk::MatrixRule<NoKept> && !sk::MatrixRule<NoCost> &&
-              !sk::MatrixRule<NoApply> && !sk::MatrixRule<sk::AdamWRule>);
+static_assert(sk::rules::OptimizerRule<RowRule> && sk::rules::MatrixRule<RowRule> &&
+              sk::rules::MatrixRule<sk::rules::MuonRule>);
+static_assert(!sk::rules::MatrixRule<NoScratch> && !sk::rules::MatrixRule<NoKept> && !sk::rules::MatrixRule<NoCost> &&
+              !sk::rules::MatrixRule<NoApply> && !sk::rules::MatrixRule<sk::rules::AdamWRule>);
 
 struct Square : sk::Param<"square", double, 3, 3> {};
 struct Wide : sk::Param<"wide", double, 2, 5> {};
@@ -162,7 +163,7 @@ TEST_CASE("a rule that keeps matrices on their owners goes on from step to step,
             using Engine = sk::threads::Engine;
             sk::Sharded<Group, sk::FullShard, Engine> layer{rank, "layer"};
             sk::Model model{layer};
-            sk::MatrixOptimizer<RowRule, Engine, sk::DefaultPrecision<double>> optimizer{
+            sk::rules::MatrixOptimizer<RowRule, Engine, sk::DefaultPrecision<double>> optimizer{
                 model, sk::HostProducts{}, {.learning_rate = 0.1}};
             sk::LossScale<Engine> loss_scale{rank, {.initial = 1}};
             const auto step = [&](int number, double factor) {

@@ -95,7 +95,7 @@ InBatches train_in_batches(Rank& rank, const Products& products, const Submit& s
     }
     sk::Model model{layers};
     model.initialize([](auto, auto, auto i) { return 1.0 / static_cast<double>(i + 2); });
-    sk::MatrixOptimizer<sk::MuonRule, Engine> optimizer{model, products, {.learning_rate = 0.1}};
+    sk::rules::MatrixOptimizer<sk::rules::MuonRule, Engine> optimizer{model, products, {.learning_rate = 0.1}};
     const auto step = [&](std::size_t number) {
         sk::Accumulation accumulation{model, 1};
         for (std::size_t l = 0; l < layers.size(); ++l) {

@@ -88,21 +88,21 @@ void check(const typename Rule::Options& own, const typename Rule::Options& of_b
 }  // namespace
 
 TEST_CASE("parameter groups: AdamW with betas and epsilon of a group's own, bias corrections of its own") {
-    check<sk::AdamWRule>({.learning_rate = 0.5}, {.learning_rate = 0.5, .beta1 = 0.5, .beta2 = 0.75, .epsilon = 2},
-                         [](const auto& model) {
-                             return sk::AdamW{model,
-                                              {.learning_rate = 0.5},
-                                              {{.matches = is_bias, .beta1 = 0.5, .beta2 = 0.75, .epsilon = 2.0}}};
-                         });
+    check<sk::rules::AdamWRule>(
+        {.learning_rate = 0.5}, {.learning_rate = 0.5, .beta1 = 0.5, .beta2 = 0.75, .epsilon = 2},
+        [](const auto& model) {
+            return sk::AdamW{
+                model, {.learning_rate = 0.5}, {{.matches = is_bias, .beta1 = 0.5, .beta2 = 0.75, .epsilon = 2.0}}};
+        });
 }
 
 TEST_CASE("parameter groups: SGD with a momentum of a group's own, Lion with betas") {
     const sk::SgdOptions sgd{.learning_rate = 0.5, .rule = sk::Momentum::classical, .momentum = 0.5};
-    check<sk::SgdRule>(sgd, {.learning_rate = 0.5, .rule = sk::Momentum::classical, .momentum = 0.25},
-                       [&](const auto& model) {
-                           return sk::SGD{model, sgd, {{.matches = is_bias, .momentum = 0.25}}};
-                       });
-    check<sk::LionRule>({.learning_rate = 0.5}, {.learning_rate = 0.5, .beta1 = 0.5}, [](const auto& model) {
+    check<sk::rules::SgdRule>(sgd, {.learning_rate = 0.5, .rule = sk::Momentum::classical, .momentum = 0.25},
+                              [&](const auto& model) {
+                                  return sk::SGD{model, sgd, {{.matches = is_bias, .momentum = 0.25}}};
+                              });
+    check<sk::rules::LionRule>({.learning_rate = 0.5}, {.learning_rate = 0.5, .beta1 = 0.5}, [](const auto& model) {
         return sk::Lion{model, {.learning_rate = 0.5}, {{.matches = is_bias, .beta1 = 0.5}}};
     });
 }

@@ -77,7 +77,7 @@ struct OwnRule {
 
 template <class Engine, class Precision>
 auto own_optimizer(const sk::Model<Engine, Precision>& model, const OwnOptions& options = {}) {
-    return sk::RuleOptimizer<OwnRule, Engine, Precision>(model, options, {}, sk::SourceLocation::current());
+    return sk::rules::RuleOptimizer<OwnRule, Engine, Precision>(model, options, {}, sk::SourceLocation::current());
 }
 
 // One of the requirements left out each.
@@ -129,22 +129,25 @@ struct Owning {
 
 }  // namespace
 
-static_assert(sk::OptimizerRule<sk::AdamWRule> && sk::OptimizerRule<sk::SgdRule> && sk::OptimizerRule<sk::LionRule>);
-static_assert(sk::OptimizerRule<OwnRule> && sk::OptimizerRule<WithOptions<OwnOptions>>);
-static_assert(!sk::OptimizerRule<NoStateNames>);
-static_assert(!sk::OptimizerRule<NoStateCount>);
-static_assert(!sk::OptimizerRule<NoAdvance>);
-static_assert(!sk::OptimizerRule<NoUpdate>);
-static_assert(!sk::OptimizerRule<NoSteps>);
-static_assert(!sk::OptimizerRule<WithOptions<UnvalidatedOptions>>);
-static_assert(!sk::OptimizerRule<WithOptions<NoWeightDecay>>);
-static_assert(!sk::OptimizerRule<WithOptions<Owning>>);
+static_assert(sk::rules::OptimizerRule<sk::rules::AdamWRule> && sk::rules::OptimizerRule<sk::rules::SgdRule> &&
+              sk::rules::OptimizerRule<sk::rules::LionRule>);
+static_assert(sk::rules::OptimizerRule<OwnRule> && sk::rules::OptimizerRule<WithOptions<OwnOptions>>);
+static_assert(!sk::rules::OptimizerRule<NoStateNames>);
+static_assert(!sk::rules::OptimizerRule<NoStateCount>);
+static_assert(!sk::rules::OptimizerRule<NoAdvance>);
+static_assert(!sk::rules::OptimizerRule<NoUpdate>);
+static_assert(!sk::rules::OptimizerRule<NoSteps>);
+static_assert(!sk::rules::OptimizerRule<WithOptions<UnvalidatedOptions>>);
+static_assert(!sk::rules::OptimizerRule<WithOptions<NoWeightDecay>>);
+static_assert(!sk::rules::OptimizerRule<WithOptions<Owning>>);
 
-static_assert(sk::UpdateOf<sk::AdamWUpdate<float>, float, 2>);
-static_assert(!sk::UpdateOf<sk::AdamWUpdate<float>, float, 1> && !sk::UpdateOf<sk::AdamWUpdate<float>, float, 3>);
-static_assert(!sk::UpdateOf<sk::AdamWUpdate<float>, int, 2>);
-static_assert(sk::UpdateOf<sk::SgdUpdate<double>, double, 0> && sk::UpdateOf<sk::SgdUpdate<double>, double, 1>);
-static_assert(sk::UpdateOf<OwnUpdate<float>, float, 3> && !sk::UpdateOf<OwnUpdate<float>, float, 2>);
+static_assert(sk::rules::UpdateOf<sk::rules::AdamWUpdate<float>, float, 2>);
+static_assert(!sk::rules::UpdateOf<sk::rules::AdamWUpdate<float>, float, 1> &&
+              !sk::rules::UpdateOf<sk::rules::AdamWUpdate<float>, float, 3>);
+static_assert(!sk::rules::UpdateOf<sk::rules::AdamWUpdate<float>, int, 2>);
+static_assert(sk::rules::UpdateOf<sk::rules::SgdUpdate<double>, double, 0> &&
+              sk::rules::UpdateOf<sk::rules::SgdUpdate<double>, double, 1>);
+static_assert(sk::rules::UpdateOf<OwnUpdate<float>, float, 3> && !sk::rules::UpdateOf<OwnUpdate<float>, float, 2>);
 
 TEST_CASE("a rule with three states: each is allocated, updated and listed, on every policy's shard") {
     sk::threads::run(Flat{3}, [](auto& rank) {

@@ -55,12 +55,12 @@ double gradient(std::size_t step, std::size_t i) { return (step % 2 == 0 ? 0.5 :
 /// What the steps make of element i of a parameter that begins with `value`.
 template <class OptionsOf>
 double by_hand(double value, std::size_t i, const OptionsOf& options_of) {
-    sk::AdamWRule::Progress progress;
+    sk::rules::AdamWRule::Progress progress;
     double states[2] = {};
     for (std::size_t t = 0; t < steps; ++t) {
         const sk::AdamWOptions options = options_of(t);
-        sk::AdamWRule::advance(progress, options);
-        sk::AdamWRule::update<double>(progress, options, 1)(value, states[0], states[1], gradient(t, i));
+        sk::rules::AdamWRule::advance(progress, options);
+        sk::rules::AdamWRule::update<double>(progress, options, 1)(value, states[0], states[1], gradient(t, i));
     }
     return value;
 }

@@ -38,7 +38,7 @@ TEST_CASE_TEMPLATE("SgdUpdate: every step of PyTorch's trajectories to rounding"
     for (const auto& golden : cases) {
         CAPTURE(golden.at("name").template get<std::string>());
         const sk::SgdOptions options = options_of(golden);
-        const auto update = sk::sgd_update<A>(options, 1);
+        const auto update = sk::rules::sgd_update<A>(options, 1);
         auto parameter = test::numbers<A>(golden.at("initial"));
         std::vector<A> buffer(parameter.size());
         double worst_parameter = 0;
@@ -77,7 +77,7 @@ TEST_CASE_TEMPLATE("SgdUpdate: three steps worked out by hand in binary fraction
     A p = 1;
     A b = 0;
     SUBCASE("none") {
-        const auto update = sk::sgd_update<A>({.learning_rate = 0.5, .weight_decay = 0.25}, 0.5);
+        const auto update = sk::rules::sgd_update<A>({.learning_rate = 0.5, .weight_decay = 0.25}, 0.5);
         update(p, A(1));  // g = 0.5 + 0.25 = 0.75
         CHECK(p == A(0.625));
         update(p, A(-2));  // g = -1 + 0.15625
@@ -85,7 +85,7 @@ TEST_CASE_TEMPLATE("SgdUpdate: three steps worked out by hand in binary fraction
     }
     SUBCASE("classical") {
         const auto update =
-            sk::sgd_update<A>({.learning_rate = 0.5, .rule = sk::Momentum::classical, .momentum = 0.5}, 1);
+            sk::rules::sgd_update<A>({.learning_rate = 0.5, .rule = sk::Momentum::classical, .momentum = 0.5}, 1);
         update(p, b, A(1));
         CHECK(b == A(1));
         CHECK(p == A(0.5));
@@ -98,7 +98,7 @@ TEST_CASE_TEMPLATE("SgdUpdate: three steps worked out by hand in binary fraction
     }
     SUBCASE("nesterov") {
         const auto update =
-            sk::sgd_update<A>({.learning_rate = 0.5, .rule = sk::Momentum::nesterov, .momentum = 0.5}, 1);
+            sk::rules::sgd_update<A>({.learning_rate = 0.5, .rule = sk::Momentum::nesterov, .momentum = 0.5}, 1);
         update(p, b, A(1));  // direction 1 + 0.5
         CHECK(b == A(1));
         CHECK(p == A(0.25));
@@ -113,7 +113,8 @@ namespace {
 constexpr double after_one_constant_step() {
     double p = 1;
     double b = 0;
-    sk::sgd_update<double>({.learning_rate = 0.5, .rule = sk::Momentum::nesterov, .momentum = 0.5}, 2)(p, b, 1.0);
+    sk::rules::sgd_update<double>({.learning_rate = 0.5, .rule = sk::Momentum::nesterov, .momentum = 0.5}, 2)(p, b,
+                                                                                                              1.0);
     return p;
 }
 

@@ -75,13 +75,13 @@ TEST_CASE("BeginUpdates: one update for each choice of each group; a skipped ste
         {2, {.learning_rate = 9, .beta1 = 0.5, .beta2 = 0.75, .weight_decay = 0}},
         {4, {.learning_rate = 9, .beta1 = 0.5, .beta2 = 0.75, .weight_decay = 0}},
         {1, {.learning_rate = 9, .beta1 = 0.25, .beta2 = 0.5, .weight_decay = 0}}};
-    std::vector<sk::detail::ParameterHypers<sk::AdamWRule>> choices{{0}, {1}, {2}, {3}};
-    std::vector<sk::AdamWUpdate<double>> updates(4);
+    std::vector<sk::detail::ParameterHypers<sk::rules::AdamWRule>> choices{{0}, {1}, {2}, {3}};
+    std::vector<sk::rules::AdamWUpdate<double>> updates(4);
     std::vector<sk::detail::GroupUpdates> groups{{0, 2}, {2, 2}};
-    const sk::AdamWRule::Progress& progress = choices[0].progress;
+    const sk::rules::AdamWRule::Progress& progress = choices[0].progress;
     sk::detail::StepScalars scalars{0.125, 0};
-    const sk::detail::BeginUpdates<sk::AdamWRule, double> updates_begin{&scalars, options.data(), groups.data(),
-                                                                        choices.data(), updates.data()};
+    const sk::detail::BeginUpdates<sk::rules::AdamWRule, double> updates_begin{
+        &scalars, options.data(), groups.data(), choices.data(), updates.data()};
     const auto begin = [&] { updates_begin(0); };
     begin();
     CHECK(progress.steps == 1);
@@ -100,7 +100,7 @@ TEST_CASE("BeginUpdates: one update for each choice of each group; a skipped ste
     CHECK(updates[2].decay == 1);
     CHECK(updates[0].decay == 0.875);
     CHECK(updates[0].step_size == 1);
-    CHECK(updates[0].gradient_scale == sk::Factor<double>(0.125));
+    CHECK(updates[0].gradient_scale == sk::rules::Factor<double>(0.125));
     CHECK(updates[1].decay == 1);
     CHECK(updates[1].step_size == 2);
     CHECK(updates[1].inverse_root == 2);
@@ -118,13 +118,13 @@ TEST_CASE("BeginUpdates: one update for each choice of each group; a skipped ste
 
 TEST_CASE("EngineTable: what the host gave, and what kernels wrote since") {
     sk::self::run(sk::DeviceMesh<1>{}, [](auto& rank) {
-        const std::array<sk::UpdateRange, 2> runs{{{0, 5, 1}, {6, 9, 0}}};
-        const sk::detail::EngineTable table{rank, std::span<const sk::UpdateRange>(runs)};
+        const std::array<sk::rules::UpdateRange, 2> runs{{{0, 5, 1}, {6, 9, 0}}};
+        const sk::detail::EngineTable table{rank, std::span<const sk::rules::UpdateRange>(runs)};
         CHECK(table.size() == 2);
         CHECK(table.read(0) == runs[0]);
         CHECK(table.read(1) == runs[1]);
         table.span()[1].end = 7;
-        CHECK(table.read(1) == sk::UpdateRange{6, 7, 0});
+        CHECK(table.read(1) == sk::rules::UpdateRange{6, 7, 0});
     });
 }
 

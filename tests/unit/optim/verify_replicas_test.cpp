@@ -246,7 +246,7 @@ class CountOn final : public sk::detail::StateVisitor<Engine> {
     void state(std::string_view /*name*/, std::span<float> /*values*/, bool /*square*/) override {}
     void state(std::string_view /*name*/, std::span<double> /*values*/, bool /*square*/) override {}
     void state(std::string_view /*name*/, std::span<sk::bf16> /*values*/, bool /*square*/) override {}
-    void state(std::string_view /*name*/, sk::Block8Span /*values*/, bool /*square*/) override {}
+    void state(std::string_view /*name*/, sk::rules::Block8Span /*values*/, bool /*square*/) override {}
     Purpose purpose() const noexcept override { return Purpose::restore; }
 };
 

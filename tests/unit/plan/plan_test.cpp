@@ -215,14 +215,15 @@ TEST_CASE("traffic per step is the closed form of each policy") {
 
 namespace {
 
-constexpr sk::EngineTraits reads_within_hosts{.gathers = sk::Crossing::to_hosts, .sums = sk::Crossing::to_hosts};
-constexpr sk::EngineTraits ring{.gathers = sk::Crossing::ring, .sums = sk::Crossing::ring};
+constexpr sk::engine::Traits reads_within_hosts{.gathers = sk::engine::Crossing::to_hosts,
+                                                .sums = sk::engine::Crossing::to_hosts};
+constexpr sk::engine::Traits ring{.gathers = sk::engine::Crossing::ring, .sums = sk::engine::Crossing::ring};
 
 /// Bytes between hosts of a group of 2^20 bf16 elements, whose gradients are summed in fp32, on 8 ranks; norms left
 /// out.
 template <class Policy>
 std::uint64_t between_hosts(const sk::DeviceMesh<sk::dynamic, sk::dynamic, sk::dynamic>& mesh,
-                            std::size_t ranks_per_host, const sk::EngineTraits& engine, Policy policy = {}) {
+                            std::size_t ranks_per_host, const sk::engine::Traits& engine, Policy policy = {}) {
     using W = Weight<sk::bf16>;
     const auto grid = mesh.grid();
     const std::array group{sk::describe_group<W, Policy, sk::Precision<sk::bf16, float>>(
@@ -253,7 +254,7 @@ TEST_CASE("bytes between hosts per step, by hand: 8 ranks on hosts of 4, 2 and 1
     constexpr std::uint64_t gather = 2U << 20U;  // bytes of the gathered buffer
     constexpr std::uint64_t reduce = 4U << 20U;
     const sk::DeviceMesh dp8{std::size_t{8}, std::size_t{1}, std::size_t{1}};
-    const auto full = [&](std::size_t each, const sk::EngineTraits& engine) {
+    const auto full = [&](std::size_t each, const sk::engine::Traits& engine) {
         return between_hosts<sk::FullShard>(dp8, each, engine);
     };
     // Two gathers and a reduction. To every rank: what the 8 - each others have.

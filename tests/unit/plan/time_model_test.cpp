@@ -147,8 +147,8 @@ TEST_CASE("an exchange pays from the size on at which it takes as long as a ring
     // later.
     sk::TimeModel narrow = model(0);
     narrow.within[static_cast<std::size_t>(sk::Verb::all_to_all)].bandwidth = 4e8;
-    CHECK(sk::exchange_pays_from(narrow, {.ranks = 8}) == sk::never_exchanged);
-    CHECK(sk::exchange_pays_from(slow, {.ranks = 8, .addend_bytes = 4}) == sk::never_exchanged);
+    CHECK(sk::exchange_pays_from(narrow, {.ranks = 8}) == sk::engine::never_exchanged);
+    CHECK(sk::exchange_pays_from(slow, {.ranks = 8, .addend_bytes = 4}) == sk::engine::never_exchanged);
     // The links across nodes are other ones.
     CHECK(sk::exchange_pays_from(narrow, {.ranks = 8, .spans_nodes = true}) == 0);
     static_assert(sk::exchange_pays_from(sk::TimeModel{}, {.ranks = 2}) == 0);

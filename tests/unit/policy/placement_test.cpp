@@ -12,8 +12,8 @@ namespace placement_test {
 namespace {
 
 using enum shardkit::Placement;
-using shardkit::transition;
-using shardkit::Transition;
+using shardkit::rules::transition;
+using shardkit::rules::Transition;
 
 // The design's table, whole.
 static_assert(transition(sharded, replicated) == Transition::all_gather);

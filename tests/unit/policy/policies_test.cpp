@@ -39,20 +39,20 @@ struct Row {
     Placement optimizer;
     Release freed;
 };
-constexpr bool is(const PolicyValues& traits, const Row& row) {
+constexpr bool is(const rules::PolicyValues& traits, const Row& row) {
     return traits.name == row.name && traits.parameters == row.parameters &&
            traits.accumulate == row.microbatches_summed && traits.gradients == row.gradients &&
            traits.optimizer == row.optimizer && traits.release == row.freed;
 }
 template <class Policy>
-constexpr PolicyValues traits(const Policy& policy = {}, std::size_t dp = 8) {
-    return policy_values(policy, dp);
+constexpr rules::PolicyValues traits(const Policy& policy = {}, std::size_t dp = 8) {
+    return rules::policy_values(policy, dp);
 }
 /// Shards on a mesh with cp 3 and tp 2.
 template <class Policy>
 constexpr std::size_t shards(const Policy& policy = {}) {
     const AxisGrid mesh{{"dp", 8}, {"tp", 2}, {"cp", 3}};
-    const PolicyValues values = policy_values(policy, 8);
+    const rules::PolicyValues values = rules::policy_values(policy, 8);
     return detail::ranks_over(detail::Over::shards, values, detail::split_mesh(mesh, values, "mine", {}));
 }
 /// The data axes that remain: across them, shards are replicas of each other.
@@ -97,7 +97,7 @@ static_assert(detail::axes_of(detail::Over::tp, traits<FullShard>()) == Axes<Tp>
 // ShardOver keeps everything but the axes.
 using FullOverBoth = ShardOver<FullShard, Axes<DpShard, Cp>>;
 using HybridOverBoth = ShardOver<HybridShard<dynamic>, Axes<DpShard, Cp>>;
-static_assert(ShardPolicy<FullOverBoth> && PolicyRules<FullOverBoth>::hold);
+static_assert(ShardPolicy<FullOverBoth> && rules::PolicyRules<FullOverBoth>::hold);
 static_assert(is(traits<FullOverBoth>(), stage3) && is(traits(HybridOverBoth{2}), hybrid));
 static_assert(shards<FullOverBoth>() == 8 * 3 && traits<FullOverBoth>().shard_group == 8);
 static_assert(shards(HybridOverBoth{2}) == 2 * 3 && traits(HybridOverBoth{2}).shard_group == 2);
@@ -108,9 +108,10 @@ static_assert(ShardOver<HybridShard<4>, Axes<DpShard, Cp>>::static_group == 4);
 static_assert(shards<ShardOver<ShardOptimizer, Axes<DpShard, Cp>>>() == 24);
 
 // Every policy of the library is possible.
-static_assert(PolicyRules<NoShard>::hold && PolicyRules<ShardOptimizer>::hold && PolicyRules<ShardGradOp>::hold);
-static_assert(PolicyRules<FullShard>::hold && PolicyRules<HybridShard<3>>::hold);
-static_assert(PolicyRules<HybridShard<dynamic>>::hold && PolicyRules<HybridOverBoth>::hold);
+static_assert(rules::PolicyRules<NoShard>::hold && rules::PolicyRules<ShardOptimizer>::hold &&
+              rules::PolicyRules<ShardGradOp>::hold);
+static_assert(rules::PolicyRules<FullShard>::hold && rules::PolicyRules<HybridShard<3>>::hold);
+static_assert(rules::PolicyRules<HybridShard<dynamic>>::hold && rules::PolicyRules<HybridOverBoth>::hold);
 
 /// Possible combinations that the library has no policy of its own for.
 struct AllReduceThenShard : ShardOptimizer {  // gradients replicated, the update sharded
@@ -122,8 +123,8 @@ struct KeepUntilUpdate : FullShard {  // gathered once a step
 struct ReduceOnce : FullShard {
     static constexpr Accumulate accumulate = Accumulate::unreduced;
 };
-static_assert(PolicyRules<AllReduceThenShard>::hold && PolicyRules<KeepUntilUpdate>::hold &&
-              PolicyRules<ReduceOnce>::hold);
+static_assert(rules::PolicyRules<AllReduceThenShard>::hold && rules::PolicyRules<KeepUntilUpdate>::hold &&
+              rules::PolicyRules<ReduceOnce>::hold);
 
 }  // namespace
 
@@ -153,8 +154,8 @@ TEST_CASE("DynamicPolicy: has the placements, name and groups of what it holds, 
     const auto same = [](const auto& policy) {
         const DynamicPolicy chosen(policy);
         for (const std::size_t dp : {1U, 2U, 6U, 64U}) {
-            const PolicyValues given = policy_values(chosen, dp);
-            const PolicyValues expected = policy_values(policy, dp);
+            const rules::PolicyValues given = rules::policy_values(chosen, dp);
+            const rules::PolicyValues expected = rules::policy_values(policy, dp);
             CHECK(given.shard_group == expected.shard_group);
             CHECK(chosen.shard_group(dp) == expected.shard_group);
             CHECK(given.shard_axes == expected.shard_axes);
@@ -174,8 +175,8 @@ TEST_CASE("DynamicPolicy: has the placements, name and groups of what it holds, 
     // Over cp as well, as any other policy.
     const ShardOver<DynamicPolicy, Axes<DpShard, Cp>> both{FullShard{}};
     CHECK(shards(both) == 24);
-    CHECK(policy_values(both, 8).shard_group == 8);
-    CHECK(is(policy_values(both, 8), stage3));
+    CHECK(rules::policy_values(both, 8).shard_group == 8);
+    CHECK(is(rules::policy_values(both, 8), stage3));
 }
 
 // The rules as a function of values, each sentence by name: types have them in tests/compile_fail.
@@ -187,39 +188,41 @@ constexpr const char* released =
 constexpr const char* over_data = "impossible policy: shard_axes must be Axes<DpShard> or Axes<DpShard, Cp>";
 
 struct Broken {
-    PolicyValues values;
+    rules::PolicyValues values;
     std::string_view sentence;
 };
 template <class Policy, class Change>
 constexpr Broken broken(std::string_view sentence, Change change) {
-    Broken made{policy_values(Policy{}, 4), sentence};
+    Broken made{rules::policy_values(Policy{}, 4), sentence};
     change(made.values);
     return made;
 }
 constexpr std::array impossible{
-    broken<NoShard>(never_partial, [](PolicyValues& p) { p.parameters = partial; }),
-    broken<FullShard>(never_partial, [](PolicyValues& p) { p.gradients = partial; }),
-    broken<NoShard>(never_partial, [](PolicyValues& p) { p.optimizer = partial; }),
+    broken<NoShard>(never_partial, [](rules::PolicyValues& p) { p.parameters = partial; }),
+    broken<FullShard>(never_partial, [](rules::PolicyValues& p) { p.gradients = partial; }),
+    broken<NoShard>(never_partial, [](rules::PolicyValues& p) { p.optimizer = partial; }),
     broken<FullShard>("impossible policy: sharded parameters need a sharded optimizer; a replicated one would update "
                       "parameters that the rank does not hold",
-                      [](PolicyValues& p) { p.optimizer = replicated; }),
+                      [](rules::PolicyValues& p) { p.optimizer = replicated; }),
     broken<NoShard>("impossible policy: a replicated optimizer needs replicated gradients; with sharded ones it "
                     "would see one shard only",
-                    [](PolicyValues& p) { p.gradients = sharded; }),
+                    [](rules::PolicyValues& p) { p.gradients = sharded; }),
     broken<FullShard>("impossible policy: accumulating reduced gradients needs sharded gradients",
-                      [](PolicyValues& p) { p.gradients = replicated; }),
-    broken<FullShard>(released, [](PolicyValues& p) { p.release = Release::never; }),
-    broken<NoShard>(released, [](PolicyValues& p) { p.release = Release::at_reshard; }),
-    broken<NoShard>(released, [](PolicyValues& p) { p.release = Release::at_update; }),
-    broken<FullShard>(over_data, [](PolicyValues& p) { p.shard_axes = Axes<DpShard, Tp>{}; }),
-    broken<FullShard>(over_data, [](PolicyValues& p) { p.shard_axes = Axes<DpReplicate>{}; }),
-    broken<FullShard>(over_data, [](PolicyValues& p) { p.shard_axes = Axes<Cp, DpShard>{}; }),
-    broken<FullShard>(over_data, [](PolicyValues& p) { p.shard_axes = Axes<>{}; }),
+                      [](rules::PolicyValues& p) { p.gradients = replicated; }),
+    broken<FullShard>(released, [](rules::PolicyValues& p) { p.release = Release::never; }),
+    broken<NoShard>(released, [](rules::PolicyValues& p) { p.release = Release::at_reshard; }),
+    broken<NoShard>(released, [](rules::PolicyValues& p) { p.release = Release::at_update; }),
+    broken<FullShard>(over_data, [](rules::PolicyValues& p) { p.shard_axes = Axes<DpShard, Tp>{}; }),
+    broken<FullShard>(over_data, [](rules::PolicyValues& p) { p.shard_axes = Axes<DpReplicate>{}; }),
+    broken<FullShard>(over_data, [](rules::PolicyValues& p) { p.shard_axes = Axes<Cp, DpShard>{}; }),
+    broken<FullShard>(over_data, [](rules::PolicyValues& p) { p.shard_axes = Axes<>{}; }),
 };
 static_assert(std::all_of(impossible.begin(), impossible.end(),
-                          [](const Broken& b) { return broken_rule(b.values) == b.sentence; }));
-static_assert(broken_rule(PolicyValues{}).empty() && broken_rule(traits<HybridOverBoth>()).empty());
-static_assert(broken_rule(traits<AllReduceThenShard>()).empty() && broken_rule(traits<KeepUntilUpdate>()).empty());
+                          [](const Broken& b) { return rules::broken_rule(b.values) == b.sentence; }));
+static_assert(rules::broken_rule(rules::PolicyValues{}).empty() &&
+              rules::broken_rule(traits<HybridOverBoth>()).empty());
+static_assert(rules::broken_rule(traits<AllReduceThenShard>()).empty() &&
+              rules::broken_rule(traits<KeepUntilUpdate>()).empty());
 }  // namespace
 
 TEST_CASE(
@@ -238,12 +241,12 @@ TEST_CASE("DynamicPolicy: made from values it is these, and every possible combi
             for (const Placement optimizer : {replicated, sharded}) {
                 for (const Accumulate accumulate : {Accumulate::unreduced, Accumulate::reduced}) {
                     for (const Release release : {Release::never, Release::at_update, Release::at_reshard}) {
-                        const PolicyValues given{"mine",     parameters, gradients, optimizer,
-                                                 accumulate, release,    3,         Axes<DpShard, Cp>{}};
-                        if (!broken_rule(given).empty()) { continue; }
+                        const rules::PolicyValues given{"mine",     parameters, gradients, optimizer,
+                                                        accumulate, release,    3,         Axes<DpShard, Cp>{}};
+                        if (!rules::broken_rule(given).empty()) { continue; }
                         ++possible;
                         const DynamicPolicy policy(given);
-                        CHECK(is(policy_values(policy, 6),
+                        CHECK(is(rules::policy_values(policy, 6),
                                  {"mine", parameters, accumulate, gradients, optimizer, release}));
                         CHECK(policy.shard_group(6) == 3);
                         CHECK(policy.values().shard_axes == Axes<DpShard, Cp>{});
@@ -267,12 +270,12 @@ TEST_CASE("a policy with members that are known at run time only is judged when 
         Release release = Release::never;
         static std::size_t shard_group(std::size_t dp) { return dp; }
     };
-    static_assert(ShardPolicy<Chosen> && !StaticPolicy<Chosen>);
+    static_assert(ShardPolicy<Chosen> && !rules::StaticPolicy<Chosen>);
     Chosen chosen;
-    CHECK(
-        is(policy_values(chosen, 4), {"chosen", replicated, Accumulate::reduced, sharded, sharded, Release::never}));
+    CHECK(is(rules::policy_values(chosen, 4),
+             {"chosen", replicated, Accumulate::reduced, sharded, sharded, Release::never}));
     chosen.release = Release::at_update;
-    CHECK_INVALID_ARGUMENT(policy_values(chosen, 4), released);
+    CHECK_INVALID_ARGUMENT(rules::policy_values(chosen, 4), released);
     // A DynamicPolicy of it says where it was chosen.
     const DynamicPolicy of_it(chosen, {"user.cpp", 7});
     CHECK(thrown_message<std::invalid_argument>([&] { static_cast<void>(of_it.values(4)); }) ==
@@ -285,7 +288,7 @@ template <class P>
 concept Changeable = requires(P policy) {
     policy.parameters = sharded;
 };
-static_assert(!Changeable<DynamicPolicy> && Changeable<PolicyValues>);
+static_assert(!Changeable<DynamicPolicy> && Changeable<rules::PolicyValues>);
 
 TEST_CASE("HybridShard: a group of no ranks is refused") {
     CHECK_INVALID_ARGUMENT(HybridShard<dynamic>{0}, "HybridShard: group of 0 ranks, expected at least 1");

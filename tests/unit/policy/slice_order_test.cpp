@@ -102,7 +102,7 @@ constexpr void for_each_order(std::size_t most, const F& f) {
 /// The order on `ranks` ranks of a policy, with that many slices.
 template <class Policy>
 sk::SliceOrder order_of(const Policy& policy, std::size_t slices, std::size_t ranks) {
-    return sk::slice_order(sk::policy_values(sk::TreeSums<Policy>{sk::Slices{slices}, policy}, ranks), ranks);
+    return sk::slice_order(sk::rules::policy_values(sk::TreeSums<Policy>{sk::Slices{slices}, policy}, ranks), ranks);
 }
 
 }  // namespace
@@ -169,13 +169,13 @@ TEST_CASE("slice_order: what no policy can have is refused") {
                          std::invalid_argument);
     CHECK_THROWS_WITH_AS(sk::Slices{0}, doctest::Contains("Slices: 0 given"), std::invalid_argument);
     const auto own = [](sk::Summation summation, std::size_t slices) {
-        sk::PolicyValues values{.name = "own"};
+        sk::rules::PolicyValues values{.name = "own"};
         values.summation = summation;
         values.slices = slices;
         return values;
     };
     CHECK(sk::DynamicPolicy(own(sk::Summation::tree, 8)).values(2).slices == 8);
-    for (const sk::PolicyValues& wrong : {own(sk::Summation::rank_order, 8), own(sk::Summation::tree, 12)}) {
+    for (const sk::rules::PolicyValues& wrong : {own(sk::Summation::rank_order, 8), own(sk::Summation::tree, 12)}) {
         CHECK_THROWS_WITH_AS(
             sk::DynamicPolicy{wrong},
             doctest::Contains("impossible policy: slices are a power of two and need Summation::tree"),

@@ -114,9 +114,9 @@ struct QuietEngine {
     template <class T>
     using Buffer = HostBuffer<T>;
 };
-static_assert(Engine<QuietEngine> && !StepKernels<QuietEngine>);
-static_assert(CountsTraffic<threads::Communicator> && CountsTraffic<self::Communicator>);
-static_assert(!CountsTraffic<comm_test::RecordingCommunicator>);
+static_assert(Engine<QuietEngine> && !engine::StepKernels<QuietEngine>);
+static_assert(engine::CountsTraffic<threads::Communicator> && engine::CountsTraffic<self::Communicator>);
+static_assert(!engine::CountsTraffic<comm_test::RecordingCommunicator>);
 static_assert(!std::is_copy_constructible_v<Context<self::Engine>> &&
               !std::is_move_constructible_v<Context<self::Engine>>);
 

@@ -47,7 +47,7 @@ std::vector<sk::GroupDescription> described() {
     return groups;
 }
 sk::MatrixPlan planned() {
-    sk::MatrixPlanner<sk::MuonRule, float> planner{mesh.grid()};
+    sk::MatrixPlanner<sk::rules::MuonRule, float> planner{mesh.grid()};
     for (const auto& group : described()) { planner.add<Layer, sk::FullShard>(group.path, {}); }
     return planner.plan();
 }
@@ -282,7 +282,7 @@ TEST_CASE("the seconds of a plan's batches are those of the rank that takes long
     for (const sk::schedule::BatchSeconds& each : seconds) {
         CHECK(each.direct == doctest::Approx(2 * half / 1e6));
         CHECK(each.apply == each.direct);
-        CHECK(each.transform == static_cast<double>(sk::MuonRule::cost({2, 120000})) / 1e9);
+        CHECK(each.transform == static_cast<double>(sk::rules::MuonRule::cost({2, 120000})) / 1e9);
         CHECK(each.to_owners == doctest::Approx(1e-3 + half * 4 / 1e6));
         CHECK(each.from_owners == each.to_owners);
     }

@@ -391,7 +391,7 @@ TEST_CASE("between steps windows open as without a schedule, and a step's addres
 }
 
 TEST_CASE("reduce_last gives the bits of a policy that adds unreduced gradients") {
-    sk::PolicyValues unreduced = sk::policy_values(sk::FullShard{}, 4);
+    sk::rules::PolicyValues unreduced = sk::rules::policy_values(sk::FullShard{}, 4);
     unreduced.name = "full_shard, unreduced";
     unreduced.accumulate = sk::Accumulate::unreduced;
     const Run expected{.policy = sk::DynamicPolicy(unreduced), .microbatches = 3, .steps = 3};

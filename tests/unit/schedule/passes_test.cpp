@@ -175,7 +175,7 @@ TEST_CASE("two passes, one after the other, do not make a rank wait longer than 
 }
 
 TEST_CASE("the plan of a schedule is that of the step that it is: its peak, its gathers and reductions") {
-    constexpr sk::EngineTraits engine{};
+    constexpr sk::engine::Traits engine{};
     for_each_model([&](const std::string& name, Groups groups) {
         CAPTURE(name);
         for (const std::size_t microbatches : {1U, 3U}) {

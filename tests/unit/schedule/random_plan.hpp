@@ -122,7 +122,7 @@ struct Plan {
 };
 
 inline sk::DynamicPolicy unreduced(const auto& policy, std::size_t ranks, const char* name) {
-    sk::PolicyValues values = sk::policy_values(policy, ranks);
+    sk::rules::PolicyValues values = sk::rules::policy_values(policy, ranks);
     values.name = name;
     values.accumulate = sk::Accumulate::unreduced;
     return sk::DynamicPolicy(values);

@@ -10,10 +10,10 @@ namespace sk = shardkit;
 
 namespace custom_policies_test {
 
-static_assert(sk::ShardPolicy<toy::KeepUntilUpdate> && sk::PolicyRules<toy::KeepUntilUpdate>::hold);
-static_assert(sk::ShardPolicy<toy::ReplicateGradients> && sk::PolicyRules<toy::ReplicateGradients>::hold);
-static_assert(sk::ShardPolicy<toy::ReduceOnce> && sk::PolicyRules<toy::ReduceOnce>::hold);
-static_assert(sk::ShardPolicy<toy::PairedGradOp> && sk::PolicyRules<toy::PairedGradOp>::hold);
+static_assert(sk::ShardPolicy<toy::KeepUntilUpdate> && sk::rules::PolicyRules<toy::KeepUntilUpdate>::hold);
+static_assert(sk::ShardPolicy<toy::ReplicateGradients> && sk::rules::PolicyRules<toy::ReplicateGradients>::hold);
+static_assert(sk::ShardPolicy<toy::ReduceOnce> && sk::rules::PolicyRules<toy::ReduceOnce>::hold);
+static_assert(sk::ShardPolicy<toy::PairedGradOp> && sk::rules::PolicyRules<toy::PairedGradOp>::hold);
 
 TEST_CASE("a user's policies train as one rank does, in fp64 to 1e-12") {
     SUBCASE("sharded parameters that are released at the update") { toy::check_in_fp64<toy::KeepUntilUpdate>(); }

@@ -25,12 +25,12 @@ namespace {
 static_assert(!std::is_default_constructible_v<sk::DynamicPolicy>);
 static_assert(!std::is_constructible_v<sk::DynamicPolicy, int>);
 static_assert(!std::is_convertible_v<sk::FullShard, sk::DynamicPolicy>);
-static_assert(!sk::StaticPolicy<sk::DynamicPolicy> && sk::StaticPolicy<sk::HybridShard<sk::dynamic>>);
+static_assert(!sk::rules::StaticPolicy<sk::DynamicPolicy> && sk::rules::StaticPolicy<sk::HybridShard<sk::dynamic>>);
 
 /// The steps of `policy`, chosen at run time, against those of its own type.
 template <class Policy>
 void check_same(const toy::Mesh& mesh, const Policy& policy, const toy::Training& training) {
-    CAPTURE(sk::policy_values(policy, 4).name);
+    CAPTURE(sk::rules::policy_values(policy, 4).name);
     CAPTURE(mesh.size());
     const auto expected = toy::train_as<sk::Precision<double>>(mesh, policy, training);
     const auto given = toy::train_as<sk::Precision<double>>(mesh, sk::DynamicPolicy(policy), training);

@@ -68,7 +68,7 @@ struct LimitedEngine : sk::self::Engine {
     template <class T>
     using Buffer = LimitedBuffer<T>;
 };
-static_assert(sk::Engine<LimitedEngine> && sk::StepKernels<LimitedEngine>);
+static_assert(sk::Engine<LimitedEngine> && sk::engine::StepKernels<LimitedEngine>);
 
 /// What is said with memory for no large buffer, for one, and so on until a group and its optimizer have them all.
 template <class Param, class Policy>

@@ -84,7 +84,7 @@ Trained train(std::size_t dp, std::size_t cp, const sk::DynamicPolicy& policy, c
 /// An engine that does not know tree_sum.
 struct Plain : sk::threads::Engine {
     static constexpr std::string_view name = "plain";
-    static constexpr sk::EngineTraits traits{};
+    static constexpr sk::engine::Traits traits{};
 };
 
 }  // namespace
@@ -128,7 +128,7 @@ TEST_CASE("TreeSums: refused by name on an engine without them") {
     sk::threads::run(sk::DeviceMesh<2>{}, [](auto& rank) {
         const auto& world = rank.world();
         const sk::detail::GroupCommunicators<Plain> ranks{world, world, world, world};
-        const auto values = sk::policy_values(sk::TreeSums<sk::FullShard>{}, 2);
+        const auto values = sk::rules::policy_values(sk::TreeSums<sk::FullShard>{}, 2);
         const sk::SourceLocation here = sk::SourceLocation::current();
         CHECK_THROWS_WITH_AS(
             sk::detail::require_summation(ranks, values, "layer", here),

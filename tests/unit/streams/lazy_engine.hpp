@@ -61,6 +61,7 @@ struct Engine {
     using Buffer = sk::HostBuffer<T>;
     using Kernels = sk::host::EnqueuedKernels<Stream>;
 };
-static_assert(sk::Engine<Engine> && sk::GroupVerbs<Engine> && sk::StepKernels<Engine> && sk::IndexKernels<Engine>);
+static_assert(sk::Engine<Engine> && sk::engine::GroupVerbs<Engine> && sk::engine::StepKernels<Engine> &&
+              sk::engine::IndexKernels<Engine>);
 
 }  // namespace lazy

@@ -92,7 +92,7 @@ struct Engine : lazy::Engine {
     template <class T>
     using Buffer = WatchedBuffer<T>;
 };
-static_assert(sk::Engine<Engine> && sk::StepKernels<Engine>);
+static_assert(sk::Engine<Engine> && sk::engine::StepKernels<Engine>);
 
 /// Its streams are the watched ones, late unless told otherwise.
 struct LazyRank : sk::Rank<Engine, sk::DeviceMesh<1>> {

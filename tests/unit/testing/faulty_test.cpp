@@ -44,11 +44,12 @@ using sk::testing::FaultPlan;
 using sk::testing::Faults;
 using sk::testing::Faulty;
 
-static_assert(sk::GroupVerbs<Faulty<sk::self::Engine>> && sk::StepKernels<Faulty<sk::self::Engine>>);
-static_assert(sk::GroupVerbs<Faulty<sk::threads::Engine>> && sk::IndexKernels<Faulty<sk::threads::Engine>>);
-static_assert(sk::GroupVerbs<Faulty<lazy::Engine>>);
+static_assert(sk::engine::GroupVerbs<Faulty<sk::self::Engine>> && sk::engine::StepKernels<Faulty<sk::self::Engine>>);
+static_assert(sk::engine::GroupVerbs<Faulty<sk::threads::Engine>> &&
+              sk::engine::IndexKernels<Faulty<sk::threads::Engine>>);
+static_assert(sk::engine::GroupVerbs<Faulty<lazy::Engine>>);
 // A verb that an engine lacks, its Faulty engine lacks too.
-static_assert(!sk::Broadcasts<Faulty<lazy::Engine>::Communicator, float>);
+static_assert(!sk::engine::Broadcasts<Faulty<lazy::Engine>::Communicator, float>);
 
 /// What each rank ended with, without the lines.
 template <class F>

@@ -30,7 +30,7 @@ inline int cblas_extent(std::size_t extent) {
 /// same processors.
 struct CblasProducts {
     template <class Stream, std::floating_point A>
-    static void multiply(const Stream& stream, const MatrixProduct<A>& p) {
+    static void multiply(const Stream& stream, const rules::MatrixProduct<A>& p) {
         const int rows = detail::cblas_extent(p.rows);
         const int columns = detail::cblas_extent(p.columns);
         const int inner = detail::cblas_extent(p.inner);
@@ -45,7 +45,7 @@ struct CblasProducts {
         });
     }
     template <class Stream, std::floating_point A>
-    static void gram(const Stream& stream, const GramProduct<A>& p) {
+    static void gram(const Stream& stream, const rules::GramProduct<A>& p) {
         const int rows = detail::cblas_extent(p.rows);
         const int columns = detail::cblas_extent(p.columns);
         stream.submit([=] {

@@ -50,7 +50,7 @@ struct BatchPass {
 /// Runs all passes of `batch` in one launch.
 /// @pre no two passes write the same element
 template <class Pass, class Launch>
-void run_batch(const Launch& launch, const LaunchBatch<BatchEntry<Pass>>& batch, std::string_view kernel) {
+void run_batch(const Launch& launch, const engine::LaunchBatch<BatchEntry<Pass>>& batch, std::string_view kernel) {
     const BatchPass<Pass> all{batch.entries.data(), static_cast<std::uint32_t>(batch.entries.size()), batch.begin};
     launch(batch.end - batch.begin, all, kernel);
 }

@@ -43,17 +43,17 @@ struct BlockUpdatePass {
     std::array<std::uint8_t*, StateCount> codes;
     std::array<float*, StateCount> scales;
     UpdateChoice<Update> choice;
-    UpdateDraws state_draws;
+    rules::UpdateDraws state_draws;
     BlockTiling tiling;
 
     /// @pre the sizes agree
     static BlockUpdatePass of(const UpdateChoice<Update>& choice, const UpdatedParameters<Master, Gather>& parameters,
-                              const UpdateSpans<Master, Gather, Gradient, StateCount, Storage>& spans) {
+                              const rules::UpdateSpans<Master, Gather, Gradient, StateCount, Storage>& spans) {
         bool aligned = elements_past_pack<lanes>(spans.master.data()) == 0 &&
                        elements_past_pack<lanes>(spans.gradient.data()) == 0 &&
                        (parameters.gathered == nullptr || elements_past_pack<lanes>(parameters.gathered) == 0);
         aligned = aligned && (!parameters.split() || elements_past_pack<lanes>(spans.rest.data()) == 0);
-        for (const Block8Span& state : spans.states) {
+        for (const rules::Block8Span& state : spans.states) {
             aligned = aligned && elements_past_pack<lanes>(state.codes.data()) == 0;
         }
         return [&]<std::size_t... S>(std::index_sequence<S...>) {
@@ -110,7 +110,7 @@ struct BlockUpdatePass {
         const std::uint64_t begin = block * Block8::block;
         const std::size_t at = first_ending_after(choice.ranges, choice.range_count, begin);
         if (at == choice.range_count || begin >= tiling.count || choice.skipped()) { return {}; }
-        const UpdateRange range = choice.ranges[at];
+        const rules::UpdateRange range = choice.ranges[at];
         const std::uint64_t behind = begin + Block8::block;
         return {range.begin > begin ? range.begin : begin, range.end < behind ? range.end : behind,
                 range.element - range.begin, range.update};

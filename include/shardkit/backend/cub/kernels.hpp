@@ -104,38 +104,39 @@ struct Kernels {
     }
 
     template <FloatingElement T>
-    static void norm_partial(const Stream& stream, std::span<const NormPiece<T>> pieces, IndexRange positions,
+    static void norm_partial(const Stream& stream, std::span<const engine::NormPiece<T>> pieces, IndexRange positions,
                              const double* scale, double* into) {
         detail::norm_partial(stream, pieces, positions, scale, into);
     }
     template <class Master, class Gather, class Gradient, std::size_t StateCount, class Storage,
-              UpdateOf<Arithmetic<Master>, StateCount> Update>
-    static void update(const Stream& stream, std::span<const UpdateRange> ranges, const Update* updates,
+              rules::UpdateOf<Arithmetic<Master>, StateCount> Update>
+    static void update(const Stream& stream, std::span<const rules::UpdateRange> ranges, const Update* updates,
                        const std::uint32_t* skip,
-                       const UpdateSpans<Master, Gather, Gradient, StateCount, Storage>& spans,
+                       const rules::UpdateSpans<Master, Gather, Gradient, StateCount, Storage>& spans,
                        SourceLocation where = SourceLocation::current()) {
         detail::update(detail::DeviceLaunch(stream), ranges, updates, skip, spans, where);
     }
     /// Makes an entry for update_batch that does what `update` does with the same arguments.
     template <class Master, class Gather, class Gradient, std::size_t StateCount, class Storage,
-              UpdateOf<Arithmetic<Master>, StateCount> Update>
-    static auto update_entry(std::span<const UpdateRange> ranges, const Update* updates, const std::uint32_t* skip,
-                             const UpdateSpans<Master, Gather, Gradient, StateCount, Storage>& spans) {
+              rules::UpdateOf<Arithmetic<Master>, StateCount> Update>
+    static auto update_entry(std::span<const rules::UpdateRange> ranges, const Update* updates,
+                             const std::uint32_t* skip,
+                             const rules::UpdateSpans<Master, Gather, Gradient, StateCount, Storage>& spans) {
         const auto pass = detail::update_pass(ranges, updates, skip, spans);
         return detail::batch_entry(pass);
     }
     /// Runs many updates in one launch. No two of them may have the same elements.
     template <class Pass>
-    static void update_batch(const Stream& stream, const LaunchBatch<detail::BatchEntry<Pass>>& batch) {
+    static void update_batch(const Stream& stream, const engine::LaunchBatch<detail::BatchEntry<Pass>>& batch) {
         detail::run_batch(detail::DeviceLaunch(stream), batch, "update_batch");
     }
 
     template <Element T>
-    static void pack(const Stream& stream, std::span<const TensorPiece<T>> table, std::span<T> flat) {
+    static void pack(const Stream& stream, std::span<const engine::TensorPiece<T>> table, std::span<T> flat) {
         detail::copy_tensors<detail::PackDirection::pack>(detail::DeviceLaunch(stream), table, flat);
     }
     template <Element T>
-    static void unpack(const Stream& stream, std::span<const TensorPiece<T>> table, std::span<T> flat) {
+    static void unpack(const Stream& stream, std::span<const engine::TensorPiece<T>> table, std::span<T> flat) {
         detail::copy_tensors<detail::PackDirection::unpack>(detail::DeviceLaunch(stream), table, flat);
     }
 
@@ -151,8 +152,8 @@ struct Kernels {
     }
 };
 
-static_assert(StepKernels<shardkit::detail::KernelsOn<Kernels, TimelineRef>>);
-static_assert(IndexKernels<shardkit::detail::KernelsOn<Kernels, TimelineRef>>);
+static_assert(engine::StepKernels<shardkit::detail::KernelsOn<Kernels, TimelineRef>>);
+static_assert(engine::IndexKernels<shardkit::detail::KernelsOn<Kernels, TimelineRef>>);
 
 }  // namespace shardkit::gpu
 

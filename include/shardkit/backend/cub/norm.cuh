@@ -137,7 +137,7 @@ void launch_norm(const gpu::TimelineRef& stream, const Pass& pass, double* into)
 
 /// Defines norm_partial, which norm.hpp declares.
 template <FloatingElement T>
-void norm_partial(const gpu::TimelineRef& stream, std::span<const NormPiece<T>> pieces, IndexRange positions,
+void norm_partial(const gpu::TimelineRef& stream, std::span<const engine::NormPiece<T>> pieces, IndexRange positions,
                   const double* scale, double* into) {
     if (pieces.empty()) { return; }
     launch_norm(stream, norm_pass(pieces, positions, scale), into);

@@ -33,7 +33,7 @@ struct NormPass {
     static constexpr std::size_t lanes = lanes_for<T>;
     static constexpr std::size_t vectors = 4;
 
-    const NormPiece<T>* pieces;
+    const engine::NormPiece<T>* pieces;
     std::size_t piece_count;
     const double* scale;
     Tiling<lanes, vectors> tiling;
@@ -51,7 +51,7 @@ struct NormPass {
 
     constexpr Loaded load(std::uint64_t index) const {
         const IndexRange chunk = tiling.chunk(first_index + index);
-        const NormPiece<T> piece = piece_at(chunk);
+        const engine::NormPiece<T> piece = piece_at(chunk);
         const std::uint64_t begin = tiling.vector(first_index + index, 0).begin;
         Loaded loaded{};
         if (tiling.takes_packs_throughout(chunk) && holds(piece, chunk)) {
@@ -75,12 +75,12 @@ struct NormPass {
     /// Returns the square of a loaded element in Compute, A or double.
     template <class Compute>
     constexpr Compute square(T element) const {
-        return shardkit::detail::SquaredTerm<Compute>{Factor<Compute>(*scale)}(
+        return shardkit::detail::SquaredTerm<Compute>{rules::Factor<Compute>(*scale)}(
             static_cast<Compute>(converted<A>(element)));
     }
     /// Returns whether the elements of a vector are finite, scaled too.
     constexpr bool finite(const Elements& elements) const {
-        const Factor<A> factor(*scale);
+        const rules::Factor<A> factor(*scale);
         bool all = true;
         for (const T each : elements.lane) {
             const A element = converted<A>(each);
@@ -118,11 +118,11 @@ struct NormPass {
     }
 
   private:
-    constexpr NormPiece<T> piece_at(IndexRange chunk) const {
+    constexpr engine::NormPiece<T> piece_at(IndexRange chunk) const {
         const std::size_t at = first_ending_after(pieces, piece_count, chunk.begin);
-        return at == piece_count ? NormPiece<T>{} : pieces[at];
+        return at == piece_count ? engine::NormPiece<T>{} : pieces[at];
     }
-    static constexpr Elements elements_from(std::uint64_t begin, const NormPiece<T>& piece) {
+    static constexpr Elements elements_from(std::uint64_t begin, const engine::NormPiece<T>& piece) {
         const T* const elements = from_table(piece.elements);
         Elements some{};
         for (std::size_t i = 0; i < lanes; ++i) {
@@ -176,9 +176,9 @@ class NormThread {
 
 /// Makes the pass. norm_table places pieces so that packs of positions are packs of elements.
 template <FloatingElement T>
-NormPass<T> norm_pass(std::span<const NormPiece<T>> pieces, IndexRange positions, const double* scale) {
+NormPass<T> norm_pass(std::span<const engine::NormPiece<T>> pieces, IndexRange positions, const double* scale) {
     using Tiles = decltype(NormPass<T>::tiling);
-    static_assert(Tiles::chunk_elements * sizeof(T) == norm_chunk_bytes);
+    static_assert(Tiles::chunk_elements * sizeof(T) == engine::norm_chunk_bytes);
     return {pieces.data(),
             pieces.size(),
             scale,
@@ -195,7 +195,7 @@ NormPass<T> norm_pass(std::span<const NormPiece<T>> pieces, IndexRange positions
 /// Cost:   one pass and one launch, whatever the number of pieces.
 /// @throws std::runtime_error that names both sizes, when the stream's scratch is too small
 template <FloatingElement T>
-void norm_partial(const gpu::TimelineRef& stream, std::span<const NormPiece<T>> pieces, IndexRange positions,
+void norm_partial(const gpu::TimelineRef& stream, std::span<const engine::NormPiece<T>> pieces, IndexRange positions,
                   const double* scale, double* into);
 
 }  // namespace shardkit::gpu::detail

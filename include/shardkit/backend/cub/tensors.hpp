@@ -22,7 +22,7 @@ struct PackPass {
     static constexpr std::size_t vectors = 4;
 
     T* flat;
-    const TensorPiece<T>* pieces;
+    const engine::TensorPiece<T>* pieces;
     std::size_t piece_count;
     Tiling<lanes, vectors> tiling;
 
@@ -31,7 +31,7 @@ struct PackPass {
     }
 
     template <class Take>
-    constexpr void in(const TensorPiece<T>& piece, const Take& take) const {
+    constexpr void in(const engine::TensorPiece<T>& piece, const Take& take) const {
         const auto apart =
             reinterpret_cast<std::uintptr_t>(piece.tensor) - reinterpret_cast<std::uintptr_t>(flat + piece.begin);
         if (apart % alignof(AlignedPack<T, lanes>) == 0) {
@@ -84,7 +84,7 @@ namespace shardkit::gpu::detail {
 /// Cost:  one launch for all tensors, whatever their number.
 /// @pre   `table` is from tensor_table, in the engine's memory; no tensor overlaps `flat` or another one
 template <PackDirection Direction, Element T, class Launch>
-void copy_tensors(const Launch& launch, std::span<const TensorPiece<T>> table, std::span<T> flat) {
+void copy_tensors(const Launch& launch, std::span<const engine::TensorPiece<T>> table, std::span<T> flat) {
     using Pass = PackPass<T, Direction>;
     if (table.empty()) { return; }
     const Pass pass{flat.data(), table.data(), table.size(),

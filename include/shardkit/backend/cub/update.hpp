@@ -36,7 +36,7 @@ struct UpdatePass {
     using State = std::conditional_t<rounds_states, bf16, A>;
     static constexpr std::size_t lanes = lanes_for<Master, Gather, Gradient, State>;
     struct NoDraws {};
-    using StateDraws = std::conditional_t<rounds_states, UpdateDraws, NoDraws>;
+    using StateDraws = std::conditional_t<rounds_states, rules::UpdateDraws, NoDraws>;
 
     UpdatedParameters<Master, Gather> parameters;
     const Gradient* gradient;
@@ -47,7 +47,7 @@ struct UpdatePass {
 
     /// @pre the sizes agree
     static UpdatePass of(const UpdateChoice<Update>& choice, const UpdatedParameters<Master, Gather>& parameters,
-                         const UpdateSpans<Master, Gather, Gradient, StateCount, Storage>& spans) {
+                         const rules::UpdateSpans<Master, Gather, Gradient, StateCount, Storage>& spans) {
         return [&]<std::size_t... S>(std::index_sequence<S...>) {
             UpdatePass pass{parameters,
                             spans.gradient.data(),
@@ -70,7 +70,7 @@ struct UpdatePass {
     }
 
     template <class Take>
-    constexpr void in(const UpdateRange& range, const Take& take) const {
+    constexpr void in(const rules::UpdateRange& range, const Take& take) const {
         take(Step{*this, choice.updates + range.update, range.element - range.begin, choice.skipped()});
     }
 
@@ -157,8 +157,8 @@ requires(
 /// Makes the pass that `update` launches, and checks the sizes.
 template <class Update, FloatingElement Master, FloatingElement Gather, FloatingElement Gradient,
           std::size_t StateCount, class Storage>
-auto update_pass(std::span<const UpdateRange> ranges, const Update* updates, const std::uint32_t* skip,
-                 const UpdateSpans<Master, Gather, Gradient, StateCount, Storage>& spans,
+auto update_pass(std::span<const rules::UpdateRange> ranges, const Update* updates, const std::uint32_t* skip,
+                 const rules::UpdateSpans<Master, Gather, Gradient, StateCount, Storage>& spans,
                  SourceLocation where = SourceLocation::current()) {
     using Pass = typename UpdatePassOf<Update, Master, Gather, Gradient, StateCount, Storage>::type;
     require_size("update", "gradient", spans.gradient.size(), spans.master.size(), where);
@@ -188,8 +188,8 @@ auto update_pass(std::span<const UpdateRange> ranges, const Update* updates, con
 /// @pre  ranges are sorted, disjoint and inside the spans
 template <class Update, FloatingElement Master, FloatingElement Gather, FloatingElement Gradient,
           std::size_t StateCount, class Storage, class Launch>
-void update(const Launch& launch, std::span<const UpdateRange> ranges, const Update* updates,
-            const std::uint32_t* skip, const UpdateSpans<Master, Gather, Gradient, StateCount, Storage>& spans,
+void update(const Launch& launch, std::span<const rules::UpdateRange> ranges, const Update* updates,
+            const std::uint32_t* skip, const rules::UpdateSpans<Master, Gather, Gradient, StateCount, Storage>& spans,
             SourceLocation where = SourceLocation::current()) {
     const auto pass = update_pass(ranges, updates, skip, spans, where);
     launch(pass.tiling.indices(), pass, "update");

@@ -23,7 +23,7 @@ struct UpdatedParameters {
     static constexpr bool may_draw = sizeof(Master) == 2;
     /// What a Master of 16 bits may have besides.
     struct Halves {
-        UpdateDraws draws;
+        rules::UpdateDraws draws;
         std::uint16_t* rest;  ///< null: the master is no half of a number
     };
     struct NoHalves {};
@@ -66,7 +66,7 @@ struct UpdatedParameters {
                 }
                 return;
             }
-            if (const UpdateDraws& draws = halves.draws; draws.steps != nullptr) {
+            if (const rules::UpdateDraws& draws = halves.draws; draws.steps != nullptr) {
                 const shardkit::detail::PackDraws<N> draw(draws.seed, *draws.steps, element);
                 for (std::size_t i = 0; i < N; ++i) {
                     to.lane[i] = round_stochastically<Master>(updated(i), draw[i]);
@@ -90,7 +90,7 @@ struct UpdatedParameters {
 /// Which updates a pass makes: of elements in `ranges`; `skip` is null if a step is never skipped.
 template <class Update>
 struct UpdateChoice {
-    const UpdateRange* ranges;
+    const rules::UpdateRange* ranges;
     std::size_t range_count;
     const Update* updates;
     const std::uint32_t* skip;
@@ -100,7 +100,7 @@ struct UpdateChoice {
 
 /// Makes what decides the rounding of `States` states, a pair at a time.
 template <std::size_t States>
-constexpr auto state_draws(const UpdateDraws& draws) {
+constexpr auto state_draws(const rules::UpdateDraws& draws) {
     std::array<shardkit::detail::StateDraws, (States + 1) / 2> all{};
     for (std::size_t pair = 0; pair < all.size(); ++pair) {
         all[pair] = {draws.seed, *draws.steps, static_cast<std::uint32_t>(pair)};

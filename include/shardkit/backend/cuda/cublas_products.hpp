@@ -31,7 +31,7 @@ class CublasProducts {
 
     /// @throws UsageError when the handle's stream is another; std::runtime_error with cuBLAS's text
     template <std::floating_point A>
-    void multiply(const TimelineRef& stream, const MatrixProduct<A>& p) const {
+    void multiply(const TimelineRef& stream, const rules::MatrixProduct<A>& p) const {
         require_stream(stream);
         // Row-major matrices are the transposes of those that cuBLAS sees.
         const auto call = [&](auto gemm) {
@@ -47,7 +47,7 @@ class CublasProducts {
     }
     /// @throws as multiply
     template <std::floating_point A>
-    void gram(const TimelineRef& stream, const GramProduct<A>& p) const {
+    void gram(const TimelineRef& stream, const rules::GramProduct<A>& p) const {
         require_stream(stream);
         const auto call = [&](auto syrk) {
             return syrk(handle_, CUBLAS_FILL_MODE_UPPER, CUBLAS_OP_T, extent(p.rows), extent(p.columns), &p.alpha,

@@ -20,7 +20,7 @@ namespace shardkit::gpu::detail {
 
 /// Copies to and from a device's memory through a ring of pinned buffers, on a stream of its own.
 /// Cost:    2 MiB of pinned memory, a stream and 3 events, all allocated here. Not allowed in a capture.
-class PinnedCopies final : public MemoryCopies {
+class PinnedCopies final : public engine::MemoryCopies {
   public:
     /// Makes an object whose copies run behind the work of `after`.
     /// @throws Error

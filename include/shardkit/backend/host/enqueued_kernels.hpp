@@ -50,11 +50,11 @@ struct EnqueuedKernels {
     }
 
     template <Element T>
-    static void pack(const S& stream, std::span<const TensorPiece<T>> table, std::span<T> flat) {
+    static void pack(const S& stream, std::span<const engine::TensorPiece<T>> table, std::span<T> flat) {
         stream.submit([=] { shardkit::detail::HostKernels::pack(InlineStream{}, table, flat); });
     }
     template <Element T>
-    static void unpack(const S& stream, std::span<const TensorPiece<T>> table, std::span<T> flat) {
+    static void unpack(const S& stream, std::span<const engine::TensorPiece<T>> table, std::span<T> flat) {
         stream.submit([=] { shardkit::detail::HostKernels::unpack(InlineStream{}, table, flat); });
     }
 
@@ -88,11 +88,11 @@ struct EnqueuedKernels {
     /// Adds the sum of (*scale * element)^2 over `pieces`, and the finite check, to the NormSum that travels in
     /// `into`.
     template <FloatingElement T>
-    static void norm_partial(const S& stream, std::span<const NormPiece<T>> pieces, IndexRange /*positions*/,
+    static void norm_partial(const S& stream, std::span<const engine::NormPiece<T>> pieces, IndexRange /*positions*/,
                              const double* scale, double* into) {
         stream.submit([=] {
             shardkit::detail::NormSum sum;
-            for (const NormPiece<T>& piece : pieces) {
+            for (const engine::NormPiece<T>& piece : pieces) {
                 shardkit::detail::HostKernels::norm_partial(
                     InlineStream{}, std::span(piece.elements, piece.end - piece.begin), *scale, sum);
             }
@@ -103,24 +103,24 @@ struct EnqueuedKernels {
     /// Makes one step of an optimizer over the elements in `ranges`, each with updates[range.update]. Does nothing if
     /// *skip is not 0.
     template <class Master, class Gather, class Gradient, std::size_t StateCount, class Storage,
-              UpdateOf<Arithmetic<Master>, StateCount> Update>
-    static void update(const S& stream, std::span<const UpdateRange> ranges, const Update* updates,
+              rules::UpdateOf<Arithmetic<Master>, StateCount> Update>
+    static void update(const S& stream, std::span<const rules::UpdateRange> ranges, const Update* updates,
                        const std::uint32_t* skip,
-                       const UpdateSpans<Master, Gather, Gradient, StateCount, Storage>& spans,
+                       const rules::UpdateSpans<Master, Gather, Gradient, StateCount, Storage>& spans,
                        SourceLocation where = SourceLocation::current()) {
         stream.submit([=] {
             if constexpr (shardkit::detail::is_coded<Gather>) {
                 update_codes(ranges, updates, *skip != 0, spans, where);
             } else {
                 if (*skip != 0) { return; }
-                for (const UpdateRange& range : ranges) { update_range(range, updates, spans, where); }
+                for (const rules::UpdateRange& range : ranges) { update_range(range, updates, spans, where); }
             }
         });
     }
 
   private:
     template <class Update, class Spans>
-    static void update_range(const UpdateRange& range, const Update* updates, const Spans& spans,
+    static void update_range(const rules::UpdateRange& range, const Update* updates, const Spans& spans,
                              SourceLocation where) {
         const auto part = [&](auto span) {
             return span.empty() ? span : span.subspan(range.begin, range.end - range.begin);
@@ -138,8 +138,8 @@ struct EnqueuedKernels {
     /// Updates some masters at a time, and begins their codes while they are in the nearest cache; those of masters
     /// that are not updated too.
     template <class Update, class Master, class Code, class Gradient, std::size_t StateCount, class Storage>
-    static void update_codes(std::span<const UpdateRange> ranges, const Update* updates, bool skipped,
-                             const UpdateSpans<Master, Code, Gradient, StateCount, Storage>& spans,
+    static void update_codes(std::span<const rules::UpdateRange> ranges, const Update* updates, bool skipped,
+                             const rules::UpdateSpans<Master, Code, Gradient, StateCount, Storage>& spans,
                              SourceLocation where) {
         constexpr std::size_t together = 16 * shardkit::detail::coded_together;
         const std::size_t count = spans.master.size();
@@ -148,9 +148,9 @@ struct EnqueuedKernels {
         for (std::size_t begin = 0; begin < count; begin += together) {
             const std::size_t end = std::min(begin + together, count);
             while (!ranges.empty() && ranges.front().end <= begin) { ranges = ranges.subspan(1); }
-            for (const UpdateRange& range : ranges) {
+            for (const rules::UpdateRange& range : ranges) {
                 if (skipped || range.begin >= end) { break; }
-                UpdateRange part = range;
+                rules::UpdateRange part = range;
                 part.begin = std::max<std::uint64_t>(range.begin, begin);
                 part.end = std::min<std::uint64_t>(range.end, end);
                 part.element += part.begin - range.begin;

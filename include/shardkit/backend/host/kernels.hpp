@@ -88,14 +88,14 @@ struct HostKernels {
     /// Copies every tensor of `table` to its place in `flat`; elements between them are not touched.
     /// @pre `table` is from tensor_table; no tensor overlaps `flat` or another one
     template <Element T>
-    static void pack(InlineStream, std::span<const TensorPiece<T>> table, std::span<T> flat) {
+    static void pack(InlineStream, std::span<const engine::TensorPiece<T>> table, std::span<T> flat) {
         copy_tensors(table, flat, [](T* tensor, T* place, std::size_t count, host::detail::Store store) {
             host::detail::copy_elements(tensor, place, count, store);
         });
     }
     /// Copies every tensor of `table` from its place in `flat`, otherwise like pack().
     template <Element T>
-    static void unpack(InlineStream, std::span<const TensorPiece<T>> table, std::span<T> flat) {
+    static void unpack(InlineStream, std::span<const engine::TensorPiece<T>> table, std::span<T> flat) {
         copy_tensors(table, flat, [](T* tensor, T* place, std::size_t count, host::detail::Store store) {
             host::detail::copy_elements(place, tensor, count, store);
         });
@@ -109,7 +109,7 @@ struct HostKernels {
     static void norm_partial(InlineStream, std::span<const T> gradient, double scale, NormSum& into) {
         using A = Arithmetic<T>;
         constexpr std::size_t pack = host::detail::pack_elements<T>;
-        const SquaredTerm<A> term{Factor<A>(scale)};
+        const SquaredTerm<A> term{rules::Factor<A>(scale)};
         A sums[128];
         for (std::size_t at = 0; at < gradient.size(); at += std::size(sums) * pack) {
             const auto block = gradient.subspan(at, std::min(std::size(sums) * pack, gradient.size() - at));
@@ -117,7 +117,8 @@ struct HostKernels {
             into.add_packs(std::span<const A>(sums, (block.size() + pack - 1) / pack), [&](std::size_t p) {
                 const auto elements = block.subspan(p * pack, std::min(pack, block.size() - p * pack));
                 double squares = 0;
-                host::detail::pack_sums<double>(elements, SquaredTerm<double>{Factor<double>(scale)}, &squares);
+                host::detail::pack_sums<double>(elements, SquaredTerm<double>{rules::Factor<double>(scale)},
+                                                &squares);
                 into.squares.add(squares);
                 if (!shardkit::detail::is_finite(sums[p]) && !all_finite(elements, term.scale)) {
                     into.nonfinite += 1;
@@ -132,13 +133,13 @@ struct HostKernels {
     ///         blocks of 8 bits; 2 more with a gathered 16-bit copy, 2 less with a 16-bit gradient. If an update's
     ///         gradient_scale is 1, its unscaled() saves the multiplications.
     template <class Master, class Gather, class Gradient, std::size_t StateCount, class Storage,
-              UpdateOf<Arithmetic<Master>, StateCount> Update>
+              rules::UpdateOf<Arithmetic<Master>, StateCount> Update>
     static void update(InlineStream, const Update& update,
-                       const UpdateSpans<Master, Gather, Gradient, StateCount, Storage>& spans,
+                       const rules::UpdateSpans<Master, Gather, Gradient, StateCount, Storage>& spans,
                        SourceLocation where = SourceLocation::current()) {
         using A = Arithmetic<Master>;
-        if constexpr (requires { update.gradient_scale == Factor<A>(), update.unscaled(); }) {
-            if (update.gradient_scale == Factor<A>()) {
+        if constexpr (requires { update.gradient_scale == rules::Factor<A>(), update.unscaled(); }) {
+            if (update.gradient_scale == rules::Factor<A>()) {
                 return HostKernels::update({}, update.unscaled(), spans, where);
             }
         }
@@ -181,7 +182,7 @@ struct HostKernels {
             }
             (std::make_index_sequence<states>{});
         } else {
-            const UpdateDraws& draws = spans.state_draws;
+            const rules::UpdateDraws& draws = spans.state_draws;
             host::detail::StateStreams<Storage, states> to{{}, {}, draws.element + at};
             for (std::size_t s = 0; s < states; ++s) {
                 to.pointers[s] = host::detail::state_pointers<Storage>(spans.states[s], at);
@@ -229,9 +230,9 @@ struct HostKernels {
 
     /// Calls copy(tensor, its place in `flat`, number of elements, how to write) for each tensor.
     template <Element T, class Copy>
-    static void copy_tensors(std::span<const TensorPiece<T>> table, std::span<T> flat, Copy copy) {
+    static void copy_tensors(std::span<const engine::TensorPiece<T>> table, std::span<T> flat, Copy copy) {
         const host::detail::Store store = host::detail::store_for(2 * flat.size_bytes());
-        for (const TensorPiece<T>& piece : table) {
+        for (const engine::TensorPiece<T>& piece : table) {
             copy(piece.tensor, flat.data() + piece.begin, static_cast<std::size_t>(piece.end - piece.begin), store);
         }
         host::detail::finish(store);
@@ -246,7 +247,7 @@ struct HostKernels {
     }
 
     template <FloatingElement T>
-    static bool all_finite(std::span<const T> elements, const Factor<Arithmetic<T>>& scale) {
+    static bool all_finite(std::span<const T> elements, const rules::Factor<Arithmetic<T>>& scale) {
         return std::all_of(elements.begin(), elements.end(), [&](T element) {
             const auto given = static_cast<Arithmetic<T>>(element);
             return shardkit::detail::is_finite(given) && shardkit::detail::is_finite(scale * given);

@@ -46,7 +46,7 @@ class Communicator {
     std::size_t rank() const noexcept { return group_->rank; }
     std::size_t size() const noexcept { return group_->size(); }
     std::string_view axes() const noexcept { return label_->axes; }
-    const CommunicatorLabel& label() const noexcept { return *label_; }
+    const engine::CommunicatorLabel& label() const noexcept { return *label_; }
     /// Returns the calls that this rank has given to its streams, over all its communicators. Does not wait.
     TrafficLog& traffic() const noexcept { return label_->journal.traffic(); }
     /// Returns the stream of verbs that are given none: they are done when they return.
@@ -98,8 +98,8 @@ class Communicator {
     }
 
     template <Element T>
-    Moved all_gather(std::span<const T> shard, std::span<T> full, const Stream& stream,
-                     const shardkit::Call& what) const {
+    engine::Moved all_gather(std::span<const T> shard, std::span<T> full, const Stream& stream,
+                             const shardkit::Call& what) const {
         const detail::Way went = run(what, stream, {shard.data(), shard.size_bytes(), full.data()},
                                      [=](const auto& way) { detail::all_gather(way, shard.data(), full); });
         const std::size_t crossing = went == detail::Way::across ? group_->taken : group_->strangers();
@@ -107,8 +107,8 @@ class Communicator {
     }
 
     template <Element In, Element Out>
-    Moved reduce_scatter(ReduceOp op, std::span<const In> full, std::span<Out> shard, const Stream& stream,
-                         const shardkit::Call& what) const {
+    engine::Moved reduce_scatter(ReduceOp op, std::span<const In> full, std::span<Out> shard, const Stream& stream,
+                                 const shardkit::Call& what) const {
         run_sum(what, stream, {full.data(), full.size_bytes(), nullptr}, [=](const auto& way) {
             if constexpr (in_one_host<decltype(way)>) {
                 shared::detail::reduce_scatter(way, op, full, shard.data());
@@ -120,8 +120,8 @@ class Communicator {
     }
 
     template <Element In, Element Out>
-    Moved all_reduce(ReduceOp op, std::span<const In> input, std::span<Out> output, const Stream& stream,
-                     const shardkit::Call& what) const {
+    engine::Moved all_reduce(ReduceOp op, std::span<const In> input, std::span<Out> output, const Stream& stream,
+                             const shardkit::Call& what) const {
         const detail::Way went =
             run_sum(what, stream, {input.data(), input.size_bytes(), output.data()}, [=](const auto& way) {
                 if constexpr (in_one_host<decltype(way)>) {
@@ -134,7 +134,8 @@ class Communicator {
     }
 
     template <Element T>
-    Moved broadcast(std::span<T> values, std::size_t root, const Stream& stream, const shardkit::Call& what) const {
+    engine::Moved broadcast(std::span<T> values, std::size_t root, const Stream& stream,
+                            const shardkit::Call& what) const {
         const detail::Way went = run(what, stream, {values.data(), values.size_bytes(), values.data()},
                                      [=](const auto& way) { detail::broadcast(way, values, root); });
         if (rank() == root) { return 0; }
@@ -241,7 +242,7 @@ class Communicator {
     World* world_;
     detail::Group* group_;
     std::shared_ptr<const char> handle_;
-    const CommunicatorLabel* label_;
+    const engine::CommunicatorLabel* label_;
 };
 
 }  // namespace shardkit::mpi

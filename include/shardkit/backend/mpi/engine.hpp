@@ -18,7 +18,7 @@ namespace shardkit::mpi {
 template <class Sums = Exchange>
 struct Engine {
     static constexpr std::string_view name = "mpi";
-    static constexpr EngineTraits traits = Sums::traits;
+    static constexpr engine::Traits traits = Sums::traits;
     using Communicator = mpi::Communicator<Sums>;
     using Stream = host::HostStream;
     template <class T>
@@ -26,6 +26,7 @@ struct Engine {
     using Kernels = host::EnqueuedKernels<host::HostStream>;
 };
 
-static_assert(shardkit::Engine<Engine<>> && GroupVerbs<Engine<>> && StepKernels<Engine<>> && IndexKernels<Engine<>>);
+static_assert(shardkit::Engine<Engine<>> && engine::GroupVerbs<Engine<>> && engine::StepKernels<Engine<>> &&
+              engine::IndexKernels<Engine<>>);
 
 }  // namespace shardkit::mpi

@@ -27,11 +27,11 @@ namespace shardkit::mpi {
 ///          staging memory, so that the latency grows with the number of ranks.
 struct Exchange {
     static constexpr std::string_view name = "exchange";
-    static constexpr EngineTraits traits{.gathered_all_reduce_addends = detail::carried_bytes,
-                                         .gathers = Crossing::to_hosts,
-                                         .sums = Crossing::to_hosts,
-                                         .small_gather = detail::carried_bytes,
-                                         .adds_along_trees = true};
+    static constexpr engine::Traits traits{.gathered_all_reduce_addends = detail::carried_bytes,
+                                           .gathers = engine::Crossing::to_hosts,
+                                           .sums = engine::Crossing::to_hosts,
+                                           .small_gather = detail::carried_bytes,
+                                           .adds_along_trees = true};
 
     /// Ranks of one host read each other's memory, and add to the same bits.
     static constexpr bool reads_peers = true;
@@ -52,7 +52,7 @@ struct Exchange {
     }
     /// Returns what this rank receives in a reduce_scatter.
     template <class In, class Out>
-    static Moved moved_by_reduce_scatter(const detail::Group& group, ReduceOp, std::size_t k) noexcept {
+    static engine::Moved moved_by_reduce_scatter(const detail::Group& group, ReduceOp, std::size_t k) noexcept {
         return {(group.size() - 1) * k * sizeof(In), group.strangers() * k * sizeof(In)};
     }
 
@@ -94,11 +94,11 @@ struct Exchange {
     }
     /// Returns what this rank receives in an all_reduce.
     template <class In, class Out>
-    static Moved moved_by_all_reduce(const World& world, const detail::Group& group, detail::Way way, ReduceOp,
-                                     std::size_t count) {
+    static engine::Moved moved_by_all_reduce(const World& world, const detail::Group& group, detail::Way way,
+                                             ReduceOp, std::size_t count) {
         const std::size_t ranks = group.size();
         if (gathers<In>(count)) { return {(ranks - 1) * count * sizeof(In), group.strangers() * count * sizeof(In)}; }
-        Moved received;
+        engine::Moved received;
         const std::size_t most = way == detail::Way::messages ? world.options().message_elements : count;
         for (std::size_t at = 0; at < count; at += most) {
             const std::size_t part = std::min(most, count - at);

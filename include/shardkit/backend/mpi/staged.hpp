@@ -29,8 +29,8 @@ namespace shardkit::mpi {
 ///          Bytes are counted as those of the best algorithm; what the implementation moves is not visible.
 struct Staged {
     static constexpr std::string_view name = "staged";
-    static constexpr EngineTraits traits{
-        .sums_travel_widened = true, .gathers = Crossing::to_hosts, .small_gather = detail::carried_bytes};
+    static constexpr engine::Traits traits{
+        .sums_travel_widened = true, .gathers = engine::Crossing::to_hosts, .small_gather = detail::carried_bytes};
     /// MPI adds within a host too.
     static constexpr bool reads_peers = false;
 
@@ -66,7 +66,7 @@ struct Staged {
         }
     }
     template <class In, class Out>
-    static Moved moved_by_reduce_scatter(const detail::Group& group, ReduceOp op, std::size_t k) noexcept {
+    static engine::Moved moved_by_reduce_scatter(const detail::Group& group, ReduceOp op, std::size_t k) noexcept {
         if (!by_mpi<In, Out>(op)) { return Exchange::moved_by_reduce_scatter<In, Out>(group, op, k); }
         return Exchange::moved_by_reduce_scatter<Arithmetic<Out>, Out>(group, op, k);
     }
@@ -99,8 +99,8 @@ struct Staged {
         }
     }
     template <class In, class Out>
-    static Moved moved_by_all_reduce(const World& world, const detail::Group& group, detail::Way way, ReduceOp op,
-                                     std::size_t count) {
+    static engine::Moved moved_by_all_reduce(const World& world, const detail::Group& group, detail::Way way,
+                                             ReduceOp op, std::size_t count) {
         if (!by_mpi<In, Out>(op)) { return Exchange::moved_by_all_reduce<In, Out>(world, group, way, op, count); }
         const std::size_t bytes = count * sizeof(Arithmetic<Out>);
         return shardkit::detail::all_reduce_moved(bytes, bytes, group.size(), traits,

@@ -93,7 +93,7 @@ class World {
     detail::Group& world_group() noexcept { return groups_.front(); }
     const detail::Group& world_group() const noexcept { return groups_.front(); }
     /// Returns the journal of the verbs that are given to a stream; used by the rank's own thread.
-    Journal& journal() noexcept { return journal_; }
+    engine::Journal& journal() noexcept { return journal_; }
     /// Adds a group with the usual lane's channel, and makes the channels of the other lanes. Collective over it.
     detail::Group& add_group(detail::Group group, std::string_view doing, SourceLocation where) {
         while (group.channels.size() < lanes_.size()) {
@@ -306,7 +306,7 @@ class World {
     bool finished_ = false;
     detail::Job job_;
     std::deque<detail::Group> groups_;  // a deque, because communicators point into it
-    Journal journal_;
+    engine::Journal journal_;
     std::optional<shardkit::detail::RecordWriter> records_;
     std::optional<MPI_Errhandler> users_handler_;
     detail::Lanes lanes_;  // last: their threads use all the others

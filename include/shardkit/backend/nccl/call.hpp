@@ -45,7 +45,7 @@ void copy_alone(const Call& call, const T* from, std::size_t count, T* to, const
 
 /// Returns this rank's last calls as text, for the error of a rank that waited in vain: to compare with other ranks'
 /// errors.
-inline std::string last_calls(const Journal& journal) {
+inline std::string last_calls(const engine::Journal& journal) {
     constexpr std::size_t most = 4;
     const std::vector<RecentCall> calls = journal.recent_calls();
     std::string text;

@@ -58,7 +58,7 @@ class Communicator {
     std::size_t rank() const noexcept { return group_->rank; }
     std::size_t size() const noexcept { return group_->size; }
     std::string_view axes() const noexcept { return label_->axes; }
-    const CommunicatorLabel& label() const noexcept { return *label_; }
+    const engine::CommunicatorLabel& label() const noexcept { return *label_; }
     /// Returns NCCL's own handle, which the World owns; null after an abort, and for a group of one rank that was
     /// split off.
     ncclComm_t native() const noexcept { return world_->native(*group_); }
@@ -66,7 +66,7 @@ class Communicator {
     TrafficLog& traffic() const noexcept { return label_->journal.traffic(); }
     Streams<Stream> streams() const noexcept { return world_->streams(); }
     /// Returns what plans need to know of the World.
-    EngineTraits traits() const noexcept { return world_->traits(); }
+    engine::Traits traits() const noexcept { return world_->traits(); }
     /// Returns the stream of verbs that are given none.
     Stream compute_stream() const noexcept { return streams().compute; }
 
@@ -89,10 +89,10 @@ class Communicator {
         return world_->template host_buffer<T>(size, where);
     }
     /// Returns the stream of copies between pinned memory and the GPU's that go one way.
-    Stream copy_stream(LinkWay way) const noexcept { return world_->copy_stream(way); }
+    Stream copy_stream(engine::LinkWay way) const noexcept { return world_->copy_stream(way); }
     /// Copies between pinned memory and the GPU's in that stream.
     /// @throws gpu::Error
-    void copy(std::span<const std::byte> from, std::span<std::byte> to, LinkWay way) const {
+    void copy(std::span<const std::byte> from, std::span<std::byte> to, engine::LinkWay way) const {
         const gpu::detail::DeviceGuard guard(world_->device());
         gpu::detail::check(
             cudaMemcpyAsync(to.data(), from.data(), to.size(), cudaMemcpyDefault, copy_stream(way).native()),
@@ -263,7 +263,7 @@ class Communicator {
     void start_together(const Stream& stream, const shardkit::Call& what, const Body& body) const {
         const Options& options = world_->options();
         const bool exchanges =
-            what.signature.verb != Verb::all_gather && options.exchange_sums_from != never_exchanged;
+            what.signature.verb != Verb::all_gather && options.exchange_sums_from != engine::never_exchanged;
         if (size() == 1 || exchanges || options.compare_calls == CompareCalls::each_call) { return body(); }
         const detail::Call call{*world_, detail::lane(*world_, *group_, stream), label_->axes, what.signature.verb,
                                 what.where};
@@ -377,7 +377,7 @@ class Communicator {
     World* world_;
     detail::Group* group_;
     shared::detail::GroupHandles::Handle handle_;
-    const CommunicatorLabel* label_;
+    const engine::CommunicatorLabel* label_;
 };
 
 }  // namespace shardkit::nccl

@@ -66,7 +66,7 @@ class Connections : public LiveGroups, private gpu::Watch {
     }
 
     /// Returns the journal of the verbs that are given to a stream.
-    Journal& journal() noexcept { return journal_; }
+    engine::Journal& journal() noexcept { return journal_; }
 
     /// Ends this rank's part without its peers, whose verbs then fail, at the latest after their timeout. Returns at
     /// once; NCCL ends running work in the background.
@@ -384,7 +384,7 @@ class Connections : public LiveGroups, private gpu::Watch {
         end_and_forget(first);
     }
     Scope scope_;
-    Journal journal_;
+    engine::Journal journal_;
     shardkit::detail::RecordWriter* records_ = nullptr;
     std::function<void(const std::string&)> on_late_;
     bool warned_ = false;

@@ -21,7 +21,7 @@ namespace shardkit::nccl {
 template <class KernelsType>
 struct Engine {
     static constexpr std::string_view name = "nccl";
-    static constexpr EngineTraits traits = detail::usual_traits;
+    static constexpr engine::Traits traits = detail::usual_traits;
     using Kernels = KernelsType;
     using HostKernels = host::EnqueuedKernels<InlineStream>;
     using Communicator = nccl::Communicator<Kernels>;

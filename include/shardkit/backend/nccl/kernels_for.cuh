@@ -36,7 +36,7 @@ constexpr auto update_launches() {
                                            typename shardkit::detail::StorageOf<Rule>::type>::type;
     if constexpr (StateCount > Rule::state_names.size()) {
         return std::type_identity<gpu::Launches<Passes...>>{};
-    } else if constexpr (UpdateOf<Update, Arithmetic<typename P::Master>, StateCount>) {
+    } else if constexpr (rules::UpdateOf<Update, Arithmetic<typename P::Master>, StateCount>) {
         return update_launches<Rule, P, Updated, StateCount + 1, Passes..., Pass, gpu::detail::BatchPass<Pass>>();
     } else {
         return update_launches<Rule, P, Updated, StateCount + 1, Passes...>();
@@ -70,7 +70,7 @@ constexpr auto code_launches() {
 /// Makes all kernels that groups with a Precision launch with an optimizer of Rule on an NCCL engine, when it is
 /// explicitly instantiated in a file of nvcc: the kernels of stores, norms and clipping, steps, and the engine's
 /// reductions.
-///     template struct shardkit::nccl::KernelsFor<shardkit::DefaultPrecision<float>, shardkit::AdamWRule>;
+///     template struct shardkit::nccl::KernelsFor<shardkit::DefaultPrecision<float>, shardkit::rules::AdamWRule>;
 template <class Precision, class Rule>
 struct KernelsFor {
     using Gather = typename Precision::Gather;
@@ -110,8 +110,8 @@ struct KernelsFor {
 
     using OfCodes = typename decltype(detail::code_launches<Precision>())::type;
 
-    using Norm = void (*)(const gpu::TimelineRef&, std::span<const NormPiece<Reduction>>, IndexRange, const double*,
-                          double*);
+    using Norm = void (*)(const gpu::TimelineRef&, std::span<const engine::NormPiece<Reduction>>, IndexRange,
+                          const double*, double*);
     using Calls = std::tuple<typename OfGroups::Calls, typename OfSteps::Calls, typename BeginsSteps::Call,
                              typename OfUpdates::Calls, typename OfStoredUpdates::Calls, typename OfReductions::Calls,
                              typename OfCodes::Calls, Norm>;
@@ -144,8 +144,8 @@ struct AverageKernelsFor {
     using Master = typename Average::Master;
     using Stored = std::conditional_t<sizeof(Gather) < sizeof(float), Master, Gather>;
     template <class Updated, class Value>
-    using Pass = typename gpu::detail::UpdatePassOf<MovingAverageUpdate<Arithmetic<Updated>>, Updated, Gather, Value,
-                                                    std::size_t{0}, shardkit::detail::FullStates>::type;
+    using Pass = typename gpu::detail::UpdatePassOf<rules::MovingAverageUpdate<Arithmetic<Updated>>, Updated, Gather,
+                                                    Value, std::size_t{0}, shardkit::detail::FullStates>::type;
     using OfUpdates = gpu::Launches<gpu::detail::RunOnce<shardkit::detail::SetMovingAverage>,
                                     Pass<Master, typename Of::Master>, Pass<Master, typename Of::Written>,
                                     Pass<Stored, typename Of::Master>, Pass<Stored, typename Of::Written>>;

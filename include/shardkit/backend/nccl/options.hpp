@@ -58,8 +58,10 @@ inline constexpr int graph_usage_version = 22900;
 namespace detail {
 
 /// What plans need to know of every World.
-inline constexpr EngineTraits usual_traits{
-    .sums_travel_widened = true, .gathers = Crossing::ring, .sums = Crossing::ring, .adds_along_trees = true};
+inline constexpr engine::Traits usual_traits{.sums_travel_widened = true,
+                                             .gathers = engine::Crossing::ring,
+                                             .sums = engine::Crossing::ring,
+                                             .adds_along_trees = true};
 
 /// Checks that the loaded NCCL supports a registration.
 /// @throws CommError that names both versions, when NCCL is too old for it
@@ -146,7 +148,7 @@ struct Options {
     /// exchange: addends travel as they are, and a kernel adds them in rank order, so that the bits are those of the
     /// engine `threads`. 0: all sums. `exchange_pays_from` of a time model says from which size on it is faster.
     /// Otherwise NCCL adds, and 16-bit addends travel as fp32. Sums along a tree are always exchanges.
-    std::size_t exchange_sums_from = never_exchanged;
+    std::size_t exchange_sums_from = engine::never_exchanged;
 
     /// How these chunks are registered with NCCL.
     Registration registration = Registration::none;
@@ -248,8 +250,8 @@ namespace shardkit::nccl {
 
 /// Returns what plans need to know of Worlds with these options and that many ranks: PlanOptions::engine of a plan
 /// that is made before there is a World. A plan of a model that exists takes it from there.
-constexpr EngineTraits traits_of(const Options& options, std::size_t ranks) noexcept {
-    EngineTraits traits = detail::usual_traits;
+constexpr engine::Traits traits_of(const Options& options, std::size_t ranks) noexcept {
+    engine::Traits traits = detail::usual_traits;
     traits.exchanged_sums_from = options.exchange_sums_from;
     const std::size_t each = detail::staging_size(options, ranks);
     traits.staging_bytes = each * (detail::separates_reductions(options, ranks) ? 2 : 1);

@@ -127,7 +127,7 @@ class World final : public detail::Connections {
 
     int device() const noexcept { return device_; }
     const Options& options() const noexcept { return options_; }
-    EngineTraits traits() const noexcept { return traits_of(options_, ranks_); }
+    engine::Traits traits() const noexcept { return traits_of(options_, ranks_); }
     /// Returns the streams for a Rank.
     Streams<gpu::TimelineRef> streams() noexcept {
         return {resources_->compute.ref(), resources_->communication.ref(), resources_->reductions()};
@@ -152,8 +152,8 @@ class World final : public detail::Connections {
         return gpu::detail::PinnedBuffer<T>(size, where);
     }
     /// Returns the stream of copies between pinned memory and the GPU's that go one way, beside the other streams.
-    gpu::TimelineRef copy_stream(LinkWay way) const noexcept {
-        return (way == LinkWay::to_device ? resources_->to_device : resources_->to_host).ref();
+    gpu::TimelineRef copy_stream(engine::LinkWay way) const noexcept {
+        return (way == engine::LinkWay::to_device ? resources_->to_device : resources_->to_host).ref();
     }
     /// Returns the stream of functions of the host, which runs beside the other streams.
     gpu::TimelineRef host_stream() const noexcept { return resources_->host_calls.ref(); }

@@ -32,7 +32,7 @@ class Communicator {
     static constexpr std::size_t rank() noexcept { return 0; }
     static constexpr std::size_t size() noexcept { return 1; }
     std::string_view axes() const noexcept { return label_->axes; }
-    const CommunicatorLabel& label() const noexcept { return *label_; }
+    const engine::CommunicatorLabel& label() const noexcept { return *label_; }
     TrafficLog& traffic() const noexcept { return label_->journal.traffic(); }
     /// Returns the stream of verbs that are given none: they are done when they return.
     Stream compute_stream() const noexcept { return {}; }
@@ -118,7 +118,7 @@ class Communicator {
     }
 
     World* world_;
-    const CommunicatorLabel* label_;
+    const engine::CommunicatorLabel* label_;
 };
 
 }  // namespace shardkit::self

@@ -15,7 +15,7 @@ namespace shardkit::self {
 /// The engine of a single rank in the caller's thread; nothing is communicated.
 struct Engine {
     static constexpr std::string_view name = "self";
-    static constexpr EngineTraits traits{.adds_along_trees = true};
+    static constexpr engine::Traits traits{.adds_along_trees = true};
     using Communicator = self::Communicator;
     using Stream = InlineStream;
     template <class T>

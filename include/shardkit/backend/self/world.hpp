@@ -12,10 +12,10 @@ class World {
     World(const World&) = delete;
     World& operator=(const World&) = delete;
 
-    Journal& journal() noexcept { return journal_; }
+    engine::Journal& journal() noexcept { return journal_; }
 
   private:
-    Journal journal_;
+    engine::Journal journal_;
 };
 
 }  // namespace shardkit::self

@@ -20,7 +20,7 @@ struct Call {
     const void* input = nullptr;
     void* output = nullptr;
     SourceLocation where{};
-    const CallSubject* subject = nullptr;  ///< in the rank's journal, which outlives the call
+    const engine::CallSubject* subject = nullptr;  ///< in the rank's journal, which outlives the call
 
     std::string text(std::string_view stated) const {
         return describe(signature, where, shardkit::detail::text_of(subject), stated);

@@ -46,7 +46,7 @@ class Communicator {
     std::size_t rank() const noexcept { return handle_.rank; }
     std::size_t size() const noexcept { return handle_.group->size(); }
     std::string_view axes() const noexcept { return handle_.label->axes; }
-    const CommunicatorLabel& label() const noexcept { return *handle_.label; }
+    const engine::CommunicatorLabel& label() const noexcept { return *handle_.label; }
     /// Returns the calls that this rank has given to its streams, over all its communicators. Does not wait.
     TrafficLog& traffic() const noexcept { return handle_.label->journal.traffic(); }
 

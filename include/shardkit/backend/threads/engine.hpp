@@ -17,8 +17,8 @@ namespace shardkit::threads {
 /// engines.
 struct Engine {
     static constexpr std::string_view name = "threads";
-    static constexpr EngineTraits traits{.gathered_all_reduce_addends = detail::carried_bytes,
-                                         .adds_along_trees = true};
+    static constexpr engine::Traits traits{.gathered_all_reduce_addends = detail::carried_bytes,
+                                           .adds_along_trees = true};
     using Communicator = threads::Communicator;
     using Stream = host::HostStream;
     template <class T>

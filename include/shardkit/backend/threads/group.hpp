@@ -92,7 +92,7 @@ struct GroupHandle {
     World* world;
     Group* group;
     std::size_t rank;
-    const CommunicatorLabel* label;
+    const engine::CommunicatorLabel* label;
     ThreadState* thread;
 
     const std::string& axes() const noexcept { return label->axes; }

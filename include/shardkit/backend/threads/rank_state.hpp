@@ -46,7 +46,7 @@ struct alignas(padding) ThreadState {
 /// The state of a rank and of its own thread. `fate` and `ended_before` are guarded by the World's mutex; the journal
 /// is used only by the rank's own thread.
 struct RankState : ThreadState {
-    alignas(padding) Journal journal;
+    alignas(padding) engine::Journal journal;
     Fate fate = Fate::running;
     std::size_t ended_before = 0;  ///< number of ranks whose functions ended before this one's
     std::array<ThreadState, stream_threads> streams;

@@ -11,7 +11,7 @@ namespace cblas_products_test {
 
 namespace sk = shardkit;
 
-static_assert(sk::MatrixProducts<sk::CblasProducts, sk::InlineStream, float>);
+static_assert(sk::rules::MatrixProducts<sk::CblasProducts, sk::InlineStream, float>);
 
 TEST_CASE("a CBLAS multiplies row-major matrices, and writes half of a symmetric result") {
     products_cases::check_host_products<float>(sk::CblasProducts{}, sk::InlineStream{});

@@ -11,16 +11,16 @@
 namespace shardkit::test {
 
 template <class A>
-std::vector<AdamWUpdate<A>> adamw_updates() {
-    return {adamw_update<A>({.learning_rate = 1e-2, .weight_decay = 0.1}, 0.9, 0.999, 0.5),
-            adamw_update<A>({.learning_rate = 3e-3, .weight_decay = 0}, 0.81, 0.998, 1),
-            adamw_update<A>({.learning_rate = 0.5, .beta1 = 0.5, .beta2 = 0.9}, 0.25, 0.81, -2)};
+std::vector<rules::AdamWUpdate<A>> adamw_updates() {
+    return {rules::adamw_update<A>({.learning_rate = 1e-2, .weight_decay = 0.1}, 0.9, 0.999, 0.5),
+            rules::adamw_update<A>({.learning_rate = 3e-3, .weight_decay = 0}, 0.81, 0.998, 1),
+            rules::adamw_update<A>({.learning_rate = 0.5, .beta1 = 0.5, .beta2 = 0.9}, 0.25, 0.81, -2)};
 }
 
 struct AdamWCase {
     static constexpr std::size_t state_count = 2;
     template <class A>
-    std::vector<AdamWUpdate<A>> updates() const {
+    std::vector<rules::AdamWUpdate<A>> updates() const {
         return adamw_updates<A>();
     }
 };

@@ -33,14 +33,14 @@ template <class Code, class Rule, StateFormat Format, class Master, class M>
 void check_coded_update(M& machine, const typename Rule::template Update<Arithmetic<Master>>& update,
                         std::size_t count, std::size_t offset, std::uint32_t skip, Master planted) {
     constexpr std::size_t states = Rule::state_names.size();
-    using Storage = typename detail::StorageOf<RuleIn<Rule, Format>>::type;
+    using Storage = typename detail::StorageOf<rules::RuleIn<Rule, Format>>::type;
     using A = Arithmetic<Master>;
     constexpr std::size_t block = 64;
     machine.clear();
     auto master = random_elements<Master>(count, 1);
     if (count > 70) { master[70] = planted; }
     const auto gradient = random_elements<float>(count, 2);
-    const std::vector<UpdateRange> ranges = block_ranges(count);
+    const std::vector<rules::UpdateRange> ranges = block_ranges(count);
     const std::vector<typename Rule::template Update<A>> updates(3, update);
     const auto ranges_there = array(machine, ranges);
     const auto updates_there = array(machine, updates);
@@ -51,7 +51,7 @@ void check_coded_update(M& machine, const typename Rule::template Update<Arithme
     const auto scales_there = array(machine, std::vector<float>((count + block - 1) / block));
     const auto run = [&](auto gathered, const auto& masters) {
         using Gather = typename decltype(gathered)::value_type;
-        UpdateSpans<Master, Gather, float, states, Storage> spans{
+        rules::UpdateSpans<Master, Gather, float, states, Storage> spans{
             masters.span(), gathered, gradient_there.view(), {}, {}, {5, step_there.data()}};
         spans.scales = scales_there.span();
         if constexpr (Format == StateFormat::full) {
@@ -111,8 +111,8 @@ void check_coded_update(M& machine, const typename Rule::template Update<Arithme
 template <class M>
 void check_coded_updates(M& machine) {
     const AdamWOptions options{.learning_rate = 0.1};
-    const auto adamw = adamw_update<float>(options, 0.9, 0.999, 0.5);
-    const auto of_fp64 = adamw_update<double>(options, 0.9, 0.999, 0.5);
+    const auto adamw = rules::adamw_update<float>(options, 0.9, 0.999, 0.5);
+    const auto of_fp64 = rules::adamw_update<double>(options, 0.9, 0.999, 0.5);
     constexpr float infinite = std::numeric_limits<float>::infinity();
     constexpr float nan = std::numeric_limits<float>::quiet_NaN();
     for (const std::size_t count : std::vector<std::size_t>{0, 1, 63, 64, 65, 700, 2500}) {
@@ -122,11 +122,15 @@ void check_coded_updates(M& machine) {
                 CAPTURE(offset);
                 CAPTURE(skip);
                 using enum StateFormat;
-                check_coded_update<e4m3, AdamWRule, full, float>(machine, adamw, count, offset, skip, infinite);
-                check_coded_update<e4m3, AdamWRule, block8, float>(machine, adamw, count, offset, skip, -3.0F);
-                check_coded_update<block_int8, AdamWRule, full, float>(machine, adamw, count, offset, skip, nan);
-                check_coded_update<block_int8, AdamWRule, block8, float>(machine, adamw, count, offset, skip, 9.0F);
-                check_coded_update<block_int8, AdamWRule, full, double>(machine, of_fp64, count, offset, skip, 9.0);
+                check_coded_update<e4m3, rules::AdamWRule, full, float>(machine, adamw, count, offset, skip,
+                                                                        infinite);
+                check_coded_update<e4m3, rules::AdamWRule, block8, float>(machine, adamw, count, offset, skip, -3.0F);
+                check_coded_update<block_int8, rules::AdamWRule, full, float>(machine, adamw, count, offset, skip,
+                                                                              nan);
+                check_coded_update<block_int8, rules::AdamWRule, block8, float>(machine, adamw, count, offset, skip,
+                                                                                9.0F);
+                check_coded_update<block_int8, rules::AdamWRule, full, double>(machine, of_fp64, count, offset, skip,
+                                                                               9.0);
             }
         }
     }

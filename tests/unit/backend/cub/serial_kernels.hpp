@@ -125,7 +125,7 @@ struct SerialKernels {
         launch(1, gpu::detail::RunOnce<Work>{work}, "run_once");
     }
     template <FloatingElement T>
-    static void norm_partial(Stream /*launch*/, std::span<const NormPiece<T>> pieces, IndexRange positions,
+    static void norm_partial(Stream /*launch*/, std::span<const engine::NormPiece<T>> pieces, IndexRange positions,
                              const double* scale, double* into) {
         if (pieces.empty()) { return; }
         const gpu::detail::NormPass<T> pass = gpu::detail::norm_pass(pieces, positions, scale);
@@ -156,27 +156,27 @@ struct SerialKernels {
         sum.add_to(into);
     }
     template <class Update, class Spans>
-    static void update(Stream launch, std::span<const UpdateRange> ranges, const Update* updates,
+    static void update(Stream launch, std::span<const rules::UpdateRange> ranges, const Update* updates,
                        const std::uint32_t* skip, const Spans& spans,
                        SourceLocation where = SourceLocation::current()) {
         gpu::detail::update(launch, ranges, updates, skip, spans, where);
     }
     template <class Update, class Spans>
-    static auto update_entry(std::span<const UpdateRange> ranges, const Update* updates, const std::uint32_t* skip,
-                             const Spans& spans) {
+    static auto update_entry(std::span<const rules::UpdateRange> ranges, const Update* updates,
+                             const std::uint32_t* skip, const Spans& spans) {
         const auto pass = gpu::detail::update_pass(ranges, updates, skip, spans);
         return gpu::detail::batch_entry(pass);
     }
     template <class Entry>
-    static void update_batch(Stream launch, const LaunchBatch<Entry>& batch) {
+    static void update_batch(Stream launch, const engine::LaunchBatch<Entry>& batch) {
         gpu::detail::run_batch(launch, batch, "update_batch");
     }
     template <Element T>
-    static void pack(Stream launch, std::span<const TensorPiece<T>> table, std::span<T> flat) {
+    static void pack(Stream launch, std::span<const engine::TensorPiece<T>> table, std::span<T> flat) {
         gpu::detail::copy_tensors<gpu::detail::PackDirection::pack>(launch, table, flat);
     }
     template <Element T>
-    static void unpack(Stream launch, std::span<const TensorPiece<T>> table, std::span<T> flat) {
+    static void unpack(Stream launch, std::span<const engine::TensorPiece<T>> table, std::span<T> flat) {
         gpu::detail::copy_tensors<gpu::detail::PackDirection::unpack>(launch, table, flat);
     }
     template <std::size_t Block, FloatingElement T>

@@ -11,18 +11,19 @@
 namespace shardkit::test {
 
 template <class A>
-std::vector<SgdUpdate<A>> sgd_updates(Momentum rule) {
+std::vector<rules::SgdUpdate<A>> sgd_updates(Momentum rule) {
     const double momentum = rule == Momentum::none ? 0 : 0.9;
-    return {sgd_update<A>({.learning_rate = 0.1, .rule = rule, .momentum = momentum, .weight_decay = 0.01}, 0.5),
-            sgd_update<A>({.learning_rate = 0.3, .rule = rule, .momentum = momentum}, 1),
-            sgd_update<A>({.learning_rate = 1e-3, .rule = rule, .momentum = momentum / 2}, -2)};
+    return {
+        rules::sgd_update<A>({.learning_rate = 0.1, .rule = rule, .momentum = momentum, .weight_decay = 0.01}, 0.5),
+        rules::sgd_update<A>({.learning_rate = 0.3, .rule = rule, .momentum = momentum}, 1),
+        rules::sgd_update<A>({.learning_rate = 1e-3, .rule = rule, .momentum = momentum / 2}, -2)};
 }
 
 template <Momentum Rule>
 struct SgdCase {
     static constexpr std::size_t state_count = Rule == Momentum::none ? 0 : 1;
     template <class A>
-    std::vector<SgdUpdate<A>> updates() const {
+    std::vector<rules::SgdUpdate<A>> updates() const {
         return sgd_updates<A>(Rule);
     }
 };

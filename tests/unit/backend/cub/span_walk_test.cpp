@@ -66,7 +66,7 @@ struct RecordIn {
 
     struct Step {
         Record record;
-        sk::UpdateRange range;
+        sk::rules::UpdateRange range;
 
         template <std::size_t N>
         std::uint64_t load(std::uint64_t position) const {
@@ -80,7 +80,7 @@ struct RecordIn {
         }
     };
     template <class Take>
-    void in(const sk::UpdateRange& range, const Take& take) const {
+    void in(const sk::rules::UpdateRange& range, const Take& take) const {
         take(Step{{visits}, range});
     }
 };
@@ -93,7 +93,7 @@ Visits visit(const gpu::detail::Tiling<Lanes, Vectors>& tiling) {
 }
 
 template <std::size_t Lanes, std::size_t Vectors>
-Visits visit(const gpu::detail::Tiling<Lanes, Vectors>& tiling, const std::vector<sk::UpdateRange>& runs) {
+Visits visit(const gpu::detail::Tiling<Lanes, Vectors>& tiling, const std::vector<sk::rules::UpdateRange>& runs) {
     Visits visits;
     for (std::uint64_t i = 0; i < tiling.indices(); ++i) {
         gpu::detail::for_each_pack_in(tiling, i, runs.data(), runs.size(), RecordIn{&visits});
@@ -141,11 +141,11 @@ TEST_CASE("a warp's accesses are neighbours, and all loads of an index come befo
         }
     }
     // Cut by a range's border, the whole vectors still are loaded together.
-    const std::vector<sk::UpdateRange> runs{{0, 770, 0}};
+    const std::vector<sk::rules::UpdateRange> runs{{0, 770, 0}};
     Visits visits;
     gpu::detail::for_each_pack_in(gpu::detail::Tiling<4, 3>{2 * 384, 0, true}, 0, runs.data(), 1, RecordIn{&visits});
     CHECK(visits.most_loaded == 3);
-    const std::vector<sk::UpdateRange> cut{{0, 300, 0}};
+    const std::vector<sk::rules::UpdateRange> cut{{0, 300, 0}};
     visits = {};
     gpu::detail::for_each_pack_in(gpu::detail::Tiling<4, 3>{2 * 384, 0, true}, 0, cut.data(), 1, RecordIn{&visits});
     CHECK(visits.most_loaded == 3);
@@ -193,7 +193,7 @@ TEST_CASE("positions beyond 2^32") {
 }
 
 TEST_CASE("first_ending_after finds the range of a position, or the next one") {
-    const std::vector<sk::UpdateRange> runs{{2, 5, 0}, {5, 5, 0}, {5, 9, 0}, {20, 21, 0}};
+    const std::vector<sk::rules::UpdateRange> runs{{2, 5, 0}, {5, 5, 0}, {5, 9, 0}, {20, 21, 0}};
     for (std::uint64_t position = 0; position < 25; ++position) {
         std::size_t expected = 0;
         while (expected < runs.size() && runs[expected].end <= position) { ++expected; }
@@ -203,7 +203,7 @@ TEST_CASE("first_ending_after finds the range of a position, or the next one") {
 }
 
 TEST_CASE("exactly the positions in ranges are visited, whole vectors inside of a range in packs") {
-    const std::vector<sk::UpdateRange> runs{{0, 1, 0}, {3, 17, 1}, {17, 18, 2}, {18, 18, 0}, {24, 40, 0}};
+    const std::vector<sk::rules::UpdateRange> runs{{0, 1, 0}, {3, 17, 1}, {17, 18, 2}, {18, 18, 0}, {24, 40, 0}};
     std::vector<std::uint64_t> inside;
     for (const auto& run : runs) {
         for (std::uint64_t i = run.begin; i < run.end; ++i) { inside.push_back(i); }
@@ -215,7 +215,7 @@ TEST_CASE("exactly the positions in ranges are visited, whole vectors inside of 
         CHECK(visit(gpu::detail::Tiling<4>{40, shift, false}, runs).packs == 0);
     }
     CHECK(visit(gpu::detail::Tiling<4>{40, 0, true}, runs).packs == 3 + 4);
-    CHECK(visit(gpu::detail::Tiling<4>{40, 0, true}, std::vector<sk::UpdateRange>()).all.empty());
+    CHECK(visit(gpu::detail::Tiling<4>{40, 0, true}, std::vector<sk::rules::UpdateRange>()).all.empty());
 }
 
 }  // namespace span_walk_test

@@ -11,11 +11,11 @@
 namespace shardkit::test {
 
 /// Ways to cut `count` elements into runs; the updates' numbers are below 3.
-inline std::vector<std::vector<UpdateRange>> runs_of(std::size_t count) {
-    std::vector<std::vector<UpdateRange>> all{{{0, count, 1}}, {}};
+inline std::vector<std::vector<rules::UpdateRange>> runs_of(std::size_t count) {
+    std::vector<std::vector<rules::UpdateRange>> all{{{0, count, 1}}, {}};
     if (count >= 2) { all.push_back({{0, count / 2, 2}, {count / 2, count, 0}}); }  // without a gap
     if (count >= 3) { all.push_back({{1, count - 1, 0}}); }                         // gaps at both ends
-    std::vector<UpdateRange> many;  // of lengths 0, 1, 2, ... with gaps of lengths 0, 1, 2
+    std::vector<rules::UpdateRange> many;  // of lengths 0, 1, 2, ... with gaps of lengths 0, 1, 2
     for (std::size_t at = 0, i = 0; at < count; ++i) {
         const std::size_t end = at + i % 23 < count ? at + i % 23 : count;
         many.push_back({at, end, static_cast<std::uint32_t>(i % 3)});
@@ -25,9 +25,9 @@ inline std::vector<std::vector<UpdateRange>> runs_of(std::size_t count) {
     return all;
 }
 
-inline std::vector<IndexRange> ranges_of(const std::vector<UpdateRange>& runs) {
+inline std::vector<IndexRange> ranges_of(const std::vector<rules::UpdateRange>& runs) {
     std::vector<IndexRange> ranges;
-    for (const UpdateRange& run : runs) { ranges.push_back({run.begin, run.end}); }
+    for (const rules::UpdateRange& run : runs) { ranges.push_back({run.begin, run.end}); }
     return ranges;
 }
 

@@ -86,8 +86,8 @@ struct StoredStates {
 };
 
 /// Ranges that begin where blocks do, with gaps, and end anywhere.
-inline std::vector<UpdateRange> block_ranges(std::size_t count) {
-    std::vector<UpdateRange> ranges;
+inline std::vector<rules::UpdateRange> block_ranges(std::size_t count) {
+    std::vector<rules::UpdateRange> ranges;
     std::size_t at = 0;
     for (std::uint32_t n = 0; at < count; ++n) {
         const std::size_t end = std::min(count, at + 7 + n * 29);
@@ -102,13 +102,13 @@ template <class Rule, StateFormat Format, class Master, class Gather, class M>
 void check_stored_states(M& machine, const std::vector<typename Rule::template Update<float>>& updates,
                          std::size_t count, std::size_t offset, bool split = false) {
     constexpr std::size_t states = Rule::state_names.size();
-    using Storage = typename RuleIn<Rule, Format>::StateStorage;
+    using Storage = typename rules::RuleIn<Rule, Format>::StateStorage;
     machine.clear();
     StoredStates<Storage, states> stored(count);
     auto master = random_elements<Master>(count, 1);
     auto gathered = random_elements<Gather>(count, 9);
     auto gradient = random_elements<float>(count, 2);
-    const std::vector<UpdateRange> ranges = block_ranges(count);
+    const std::vector<rules::UpdateRange> ranges = block_ranges(count);
     const std::uint64_t seed = 0x1234'5678'9abc'def0U;
     const std::uint64_t step = 7;
 
@@ -122,7 +122,7 @@ void check_stored_states(M& machine, const std::vector<typename Rule::template U
     const auto updates_there = array(machine, updates);
     const auto skip_there = array(machine, std::vector<std::uint32_t>{0});
     const auto step_there = array(machine, std::vector<std::uint64_t>{step});
-    UpdateSpans<Master, Gather, float, states, Storage> spans{
+    rules::UpdateSpans<Master, Gather, float, states, Storage> spans{
         master_there.span(), gathered_there.span(), gradient_there.view(), {}, {}, {seed, step_there.data()}};
     std::vector<Array<typename StoredStates<Storage, states>::Element, M>> elements_there;
     std::vector<Array<float, M>> scales_there;
@@ -147,7 +147,7 @@ void check_stored_states(M& machine, const std::vector<typename Rule::template U
         numbers[s] = stored.read(s);
         draws[s].resize(count);
     }
-    for (const UpdateRange& range : ranges) {
+    for (const rules::UpdateRange& range : ranges) {
         for (std::size_t i = range.begin; i < range.end; ++i) {
             auto parameter = static_cast<float>(master[i]);
             if (split) {
@@ -187,27 +187,27 @@ void check_stored_states(M& machine, const std::vector<typename Rule::template U
 template <class M>
 void check_stored_states(M& machine) {
     const AdamWOptions adamw{.learning_rate = 0.1};
-    const std::vector<AdamWUpdate<float>> of_adamw{adamw_update<float>(adamw, 0.9, 0.999, 0.5),
-                                                   adamw_update<float>(adamw, 0.8, 0.99, 1),
-                                                   adamw_update<float>(adamw, 0.5, 0.9, -2)};
-    std::vector<AmsgradUpdate<float>> of_amsgrad;
+    const std::vector<rules::AdamWUpdate<float>> of_adamw{rules::adamw_update<float>(adamw, 0.9, 0.999, 0.5),
+                                                          rules::adamw_update<float>(adamw, 0.8, 0.99, 1),
+                                                          rules::adamw_update<float>(adamw, 0.5, 0.9, -2)};
+    std::vector<rules::AmsgradUpdate<float>> of_amsgrad;
     for (const auto& update : of_adamw) { of_amsgrad.push_back({update}); }
     const LionOptions lion{.learning_rate = 0.1};
-    const std::vector<LionUpdate<float>> of_lion(3, lion_update<float>(lion, 0.5));
+    const std::vector<rules::LionUpdate<float>> of_lion(3, rules::lion_update<float>(lion, 0.5));
     constexpr StateFormat as_bf16 = StateFormat::bf16;
     constexpr StateFormat as_block8 = StateFormat::block8;
     for (const std::size_t count : std::vector<std::size_t>{0, 1, 31, 32, 33, 700}) {
         for (const std::size_t offset : std::vector<std::size_t>{0, 1}) {
             CAPTURE(count);
             CAPTURE(offset);
-            check_stored_states<AdamWRule, as_bf16, float, shardkit::bf16>(machine, of_adamw, count, offset);
-            check_stored_states<AdamWRule, as_block8, float, shardkit::bf16>(machine, of_adamw, count, offset);
-            check_stored_states<AdamWRule, as_block8, shardkit::bf16, float>(machine, of_adamw, count, offset);
-            check_stored_states<AmsgradRule, as_block8, float, float>(machine, of_amsgrad, count, offset);
-            check_stored_states<LionRule, as_bf16, float, float>(machine, of_lion, count, offset);
+            check_stored_states<rules::AdamWRule, as_bf16, float, shardkit::bf16>(machine, of_adamw, count, offset);
+            check_stored_states<rules::AdamWRule, as_block8, float, shardkit::bf16>(machine, of_adamw, count, offset);
+            check_stored_states<rules::AdamWRule, as_block8, shardkit::bf16, float>(machine, of_adamw, count, offset);
+            check_stored_states<rules::AmsgradRule, as_block8, float, float>(machine, of_amsgrad, count, offset);
+            check_stored_states<rules::LionRule, as_bf16, float, float>(machine, of_lion, count, offset);
             using Half = shardkit::bf16;
-            check_stored_states<AdamWRule, as_bf16, Half, Half>(machine, of_adamw, count, offset, true);
-            check_stored_states<AdamWRule, as_block8, Half, Half>(machine, of_adamw, count, offset, true);
+            check_stored_states<rules::AdamWRule, as_bf16, Half, Half>(machine, of_adamw, count, offset, true);
+            check_stored_states<rules::AdamWRule, as_block8, Half, Half>(machine, of_adamw, count, offset, true);
         }
     }
 }

@@ -29,22 +29,22 @@ std::vector<T> counted(std::size_t count, std::size_t from) {
 
 /// Tensors of all lengths, each at another offset from an aligned address when `unlike`.
 template <class T, class M>
-void check_pack_of(M& machine, std::size_t size, const std::vector<UpdateRange>& places, bool unlike,
+void check_pack_of(M& machine, std::size_t size, const std::vector<rules::UpdateRange>& places, bool unlike,
                    std::size_t offset) {
     machine.clear();
     std::vector<T> expected = counted<T>(size, 7);
     const auto flat = array(machine, expected, offset);
     std::vector<Array<T, M>> tensors;
-    std::vector<TensorPiece<T>> pieces;
-    for (const UpdateRange& place : places) {
+    std::vector<engine::TensorPiece<T>> pieces;
+    for (const rules::UpdateRange& place : places) {
         const std::size_t count = place.end - place.begin;
         const std::size_t like = (place.begin + offset) % 16;
         tensors.push_back(array(machine, counted<T>(count, 100 + place.begin), unlike ? tensors.size() % 5 : like));
         pieces.insert(pieces.begin(), {place.begin, place.end, tensors.back().data()});  // in any order
     }
-    const auto table = array(machine, tensor_table(std::span<const TensorPiece<T>>(pieces), size));
+    const auto table = array(machine, engine::tensor_table(std::span<const engine::TensorPiece<T>>(pieces), size));
     M::Kernels::pack(machine.stream(), table.view(), flat.span());
-    for (const UpdateRange& place : places) {
+    for (const rules::UpdateRange& place : places) {
         for (std::size_t i = place.begin; i < place.end; ++i) {
             expected[i] = static_cast<T>(static_cast<Arithmetic<T>>((100 + i) % 251));
         }
@@ -73,10 +73,10 @@ void check_pack_type(M& machine) {
 }
 
 inline void check_tensor_table() {
-    using Piece = TensorPiece<float>;
+    using Piece = engine::TensorPiece<float>;
     float tensor = 0;
     const auto table = [](std::vector<Piece> pieces) {
-        return tensor_table(std::span<const Piece>(pieces), 10, {"user.cpp", 7});
+        return engine::tensor_table(std::span<const Piece>(pieces), 10, {"user.cpp", 7});
     };
     CHECK(table({{4, 6, &tensor}, {2, 2, nullptr}, {0, 3, &tensor}}).size() == 2);
     CHECK(table({{4, 6, &tensor}, {0, 3, &tensor}})[0].end == 3);

@@ -45,16 +45,16 @@ struct UpdateData {
         }
     }
 
-    UpdateSpans<Master, Gather, Gradient, StateCount> spans() {
-        UpdateSpans<Master, Gather, Gradient, StateCount> all{master, gathered, gradient, {}};
+    rules::UpdateSpans<Master, Gather, Gradient, StateCount> spans() {
+        rules::UpdateSpans<Master, Gather, Gradient, StateCount> all{master, gathered, gradient, {}};
         for (std::size_t s = 0; s < states.size(); ++s) { all.states[s] = states[s]; }
         return all;
     }
 
     /// The functor, one element at a time.
     template <class Update>
-    void step(const std::vector<UpdateRange>& runs, const std::vector<Update>& updates) {
-        for (const UpdateRange& run : runs) {
+    void step(const std::vector<rules::UpdateRange>& runs, const std::vector<Update>& updates) {
+        for (const rules::UpdateRange& run : runs) {
             for (std::size_t i = run.begin; i < run.end; ++i) {
                 A parameter = static_cast<A>(master[i]);
                 const A g = static_cast<A>(static_cast<Arithmetic<Gradient>>(gradient[i]));
@@ -84,8 +84,9 @@ class UpdateArrays {
         for (std::size_t s = 0; s < StateCount; ++s) { states_.push_back({machine, data.states[s], at[3 + s]}); }
     }
 
-    UpdateSpans<Master, Gather, Gradient, StateCount> spans() const {
-        UpdateSpans<Master, Gather, Gradient, StateCount> all{master_.span(), gathered_.span(), gradient_.view(), {}};
+    rules::UpdateSpans<Master, Gather, Gradient, StateCount> spans() const {
+        rules::UpdateSpans<Master, Gather, Gradient, StateCount> all{
+            master_.span(), gathered_.span(), gradient_.view(), {}};
         for (std::size_t s = 0; s < StateCount; ++s) { all.states[s] = states_[s].span(); }
         return all;
     }
@@ -105,7 +106,7 @@ class UpdateArrays {
 
 template <class Master, class Gather, class Gradient, class M, class Case>
 void check_update_of(M& machine, const Case& optimizer, std::size_t size, const Offsets& at,
-                     const std::vector<UpdateRange>& runs, std::uint32_t skip) {
+                     const std::vector<rules::UpdateRange>& runs, std::uint32_t skip) {
     machine.clear();
     const auto updates = optimizer.template updates<Arithmetic<Master>>();
     UpdateData<Master, Gather, Gradient, Case::state_count> data(size);
@@ -127,7 +128,7 @@ void check_update_in_master(M& machine, const Case& optimizer) {
     const auto updates = optimizer.template updates<Arithmetic<T>>();
     UpdateData<T, T, T, Case::state_count> data(size);
     const UpdateArrays<M, T, T, T, Case::state_count> arrays(machine, data, {{2}});
-    const std::vector<UpdateRange> runs{{0, 40, 0}, {43, size, 2}};
+    const std::vector<rules::UpdateRange> runs{{0, 40, 0}, {43, size, 2}};
     const auto runs_there = array(machine, runs);
     const auto updates_there = array(machine, updates);
     auto spans = arrays.spans();
@@ -171,8 +172,8 @@ void check_update_batch(M& machine, const Case& optimizer, std::size_t first, st
     const auto skip = array(machine, std::vector<std::uint32_t>{0});
     std::vector<Data> data;
     std::vector<UpdateArrays<M, float, bf16, float, Case::state_count>> arrays;
-    std::vector<std::vector<UpdateRange>> runs;
-    std::vector<Array<UpdateRange, M>> runs_there;
+    std::vector<std::vector<rules::UpdateRange>> runs;
+    std::vector<Array<rules::UpdateRange, M>> runs_there;
     for (const std::size_t size : {1003U, 1U, 70U, 128U, 333U}) {
         data.emplace_back(size);
         arrays.emplace_back(machine, data.back(), Offsets{{data.size()}});
@@ -197,8 +198,8 @@ void check_update_batch(M& machine, const Case& optimizer, std::size_t first, st
                         std::span(there, entries.size()));
     M::Kernels::update_batch(
         machine.stream(),
-        LaunchBatch<decltype(entry_of(0))>{std::span<const decltype(entry_of(0))>(there + first, last - first),
-                                           ends[first], ends[last]});
+        engine::LaunchBatch<decltype(entry_of(0))>{
+            std::span<const decltype(entry_of(0))>(there + first, last - first), ends[first], ends[last]});
     for (std::size_t i = 0; i < data.size(); ++i) {
         if (i >= first && i < last) { data[i].step(runs[i], updates); }
         arrays[i].check_equal(data[i]);
@@ -213,7 +214,7 @@ void check_update_sizes(M& machine, const Case& optimizer) {
     const auto updates = array(machine, optimizer.template updates<float>());
     const auto throws = [&](const auto& spans, const char* text) {
         CHECK_THROWS_WITH_AS(
-            M::Kernels::update(machine.stream(), std::span<const UpdateRange>(), updates.view().data(),
+            M::Kernels::update(machine.stream(), std::span<const rules::UpdateRange>(), updates.view().data(),
                                static_cast<const std::uint32_t*>(nullptr), spans, SourceLocation{"user.cpp", 7}),
             text, std::invalid_argument);
     };

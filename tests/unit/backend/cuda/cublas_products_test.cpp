@@ -20,7 +20,7 @@ namespace cublas_products_test {
 namespace sk = shardkit;
 namespace gpu = shardkit::gpu;
 
-static_assert(sk::MatrixProducts<gpu::CublasProducts, gpu::TimelineRef, double>);
+static_assert(sk::rules::MatrixProducts<gpu::CublasProducts, gpu::TimelineRef, double>);
 
 template <class A>
 void check_on_device(const gpu::CublasProducts& products, const gpu::TimelineRef& stream) {
@@ -51,7 +51,7 @@ TEST_CASE("cuBLAS multiplies row-major matrices, and writes half of a symmetric 
 
     const gpu::Stream other;
     REQUIRE(cublasSetStream(handle, other.ref().native()) == CUBLAS_STATUS_SUCCESS);
-    const sk::MatrixProduct<float> none{1, 1, 1, 1, nullptr, nullptr, 0, nullptr};
+    const sk::rules::MatrixProduct<float> none{1, 1, 1, 1, nullptr, nullptr, 0, nullptr};
     CHECK_THROWS_WITH_AS(products.multiply(timeline.ref(), none),
                          doctest::Contains("the handle's stream is another than the rank's compute stream"),
                          sk::UsageError);

@@ -16,7 +16,7 @@ namespace shardkit::test {
 /// An update as an entry of a batch, of three works.
 template <class Update, class Spans>
 struct UpdateEntry {
-    std::span<const UpdateRange> ranges;
+    std::span<const rules::UpdateRange> ranges;
     const Update* updates;
     const std::uint32_t* skip;
     Spans spans;
@@ -27,7 +27,7 @@ struct UpdateEntry {
 template <class S>
 struct BatchedKernels : host::EnqueuedKernels<S> {
     template <class Update, class Spans>
-    static UpdateEntry<Update, Spans> update_entry(std::span<const UpdateRange> ranges, const Update* updates,
+    static UpdateEntry<Update, Spans> update_entry(std::span<const rules::UpdateRange> ranges, const Update* updates,
                                                    const std::uint32_t* skip, const Spans& spans) {
         return {ranges, updates, skip, spans, 3};
     }
@@ -42,7 +42,7 @@ struct BatchedKernels : host::EnqueuedKernels<S> {
         });
     }
     template <class Update, class Spans>
-    static void update_batch(const S& stream, const LaunchBatch<UpdateEntry<Update, Spans>>& batch) {
+    static void update_batch(const S& stream, const engine::LaunchBatch<UpdateEntry<Update, Spans>>& batch) {
         stream.submit([=] {
             // A GPU would take works that are not there, or leave some out.
             const bool right = !batch.entries.empty() && batch.entries.front().end == batch.begin + 3 &&

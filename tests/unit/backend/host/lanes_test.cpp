@@ -45,7 +45,7 @@ struct AdamWResult {
     std::vector<A> exp_avg_sq = test::random_squares<A>(count, 4);
 
     explicit AdamWResult(InstructionSet set) {
-        const auto update = sk::adamw_update<A>({.learning_rate = 0.01}, 0.9, 0.999, 0.7);
+        const auto update = sk::rules::adamw_update<A>({.learning_rate = 0.01}, 0.9, 0.999, 0.7);
         run<A>(
             set,
             [update](auto& p, auto g, auto& m, auto& v, auto& out) {
@@ -86,7 +86,7 @@ TEST_CASE_TEMPLATE("lanes: sums of packs do not depend on the width of the regis
                    sk::fp16) {
     if (!host::detail::use_avx2()) { return; }
     using A = sk::Arithmetic<T>;
-    const sk::detail::SquaredTerm<A> term{sk::Factor<A>(0.3)};
+    const sk::detail::SquaredTerm<A> term{sk::rules::Factor<A>(0.3)};
     constexpr std::size_t packs = 50;
     const auto elements = test::random_elements<T>(packs * host::detail::pack_elements<T> + 1, 5);
     const T* const first = elements.data() + 1;

@@ -33,8 +33,8 @@ TEST_CASE("host: a flat buffer that is larger than the caches is packed past the
     std::vector<float> tensor(count - 3);
     for (std::size_t i = 0; i < tensor.size(); ++i) { tensor[i] = static_cast<float>(i % 1021); }
     const std::vector<float> kept = tensor;
-    const TensorPiece<float> piece{1, count - 2, tensor.data()};
-    const std::span<const TensorPiece<float>> table(&piece, 1);
+    const engine::TensorPiece<float> piece{1, count - 2, tensor.data()};
+    const std::span<const engine::TensorPiece<float>> table(&piece, 1);
     std::vector<float> flat(count, -1);
     InlineKernels::pack(InlineStream{}, table, std::span(flat));
     CHECK(flat.front() == -1);

@@ -59,7 +59,8 @@ struct State {
     template <class Update>
     void step(const Update& update, Range r, Gathered where = Gathered::written) {
         const auto part = [&](auto& all) { return std::span(all).subspan(r.first, r.count); };
-        sk::UpdateSpans<Master, Gather, Gradient, StateCount> spans{part(master), part(gathered), part(gradient), {}};
+        sk::rules::UpdateSpans<Master, Gather, Gradient, StateCount> spans{
+            part(master), part(gathered), part(gradient), {}};
         for (std::size_t s = 0; s < StateCount; ++s) { spans.states[s] = part(states[s]); }
         if (where == Gathered::in_master) { spans.gathered = {}; }
         sk::detail::HostKernels::update({}, update, spans);
@@ -76,18 +77,18 @@ struct State {
 };
 
 template <class A>
-sk::AdamWUpdate<A> some_adamw() {
-    return sk::adamw_update<A>({.learning_rate = 0.01, .weight_decay = 0.1}, 0.9 * 0.9, 0.999 * 0.999, 0.7);
+sk::rules::AdamWUpdate<A> some_adamw() {
+    return sk::rules::adamw_update<A>({.learning_rate = 0.01, .weight_decay = 0.1}, 0.9 * 0.9, 0.999 * 0.999, 0.7);
 }
 
 template <class A>
-sk::SgdUpdate<A> some_sgd(sk::Momentum rule) {
-    return sk::sgd_update<A>({.learning_rate = 0.01, .rule = rule, .momentum = 0.9, .weight_decay = 0.1}, 0.7);
+sk::rules::SgdUpdate<A> some_sgd(sk::Momentum rule) {
+    return sk::rules::sgd_update<A>({.learning_rate = 0.01, .rule = rule, .momentum = 0.9, .weight_decay = 0.1}, 0.7);
 }
 
 template <class A>
-sk::LionUpdate<A> some_lion() {
-    return sk::lion_update<A>({.learning_rate = 0.01, .weight_decay = 0.1}, 0.7);
+sk::rules::LionUpdate<A> some_lion() {
+    return sk::rules::lion_update<A>({.learning_rate = 0.01, .weight_decay = 0.1}, 0.7);
 }
 
 /// check(a function that makes the update for A, number of states) for every optimizer.
@@ -250,8 +251,8 @@ TEST_CASE("adamw: a 16-bit gathered copy of an fp32 master keeps small steps tha
         power1 *= 0.9;
         power2 *= 0.999;
         sk::detail::HostKernels::update(
-            {}, sk::adamw_update<float>({.learning_rate = 1e-4, .weight_decay = 0}, power1, power2, 1),
-            sk::UpdateSpans<float, sk::bf16, sk::bf16, 2>{master, gathered, gradient, {exp_avg, exp_avg_sq}});
+            {}, sk::rules::adamw_update<float>({.learning_rate = 1e-4, .weight_decay = 0}, power1, power2, 1),
+            sk::rules::UpdateSpans<float, sk::bf16, sk::bf16, 2>{master, gathered, gradient, {exp_avg, exp_avg_sq}});
         if (step == 1) { CHECK(gathered[8] == sk::bf16(1.0F)); }
     }
     // A constant gradient moves each parameter by one learning rate per step.
@@ -264,7 +265,7 @@ namespace {
 /// AdamW as a loop knows it that does not ask for the scale.
 template <class A>
 struct ScaledAdamW {
-    sk::AdamWUpdate<A> adamw;
+    sk::rules::AdamWUpdate<A> adamw;
 
     template <class V>
     [[gnu::always_inline]] constexpr void operator()(V& parameter, V& exp_avg, V& exp_avg_sq, V gradient) const {
@@ -285,7 +286,7 @@ void check_unscaled() {
     for (const double scale : {1.0, 0.5, 0x1p-140}) {
         CAPTURE(scale);
         const auto update =
-            sk::adamw_update<A>({.learning_rate = 0.01, .weight_decay = 0.1}, 0.9 * 0.9, 0.999 * 0.999, scale);
+            sk::rules::adamw_update<A>({.learning_rate = 0.01, .weight_decay = 0.1}, 0.9 * 0.9, 0.999 * 0.999, scale);
         auto after = before;
         after.step(update, {0, odd_count});
         auto expected = before;
@@ -313,7 +314,7 @@ TEST_CASE("update: sizes that disagree are named") {
     const auto message = [&](const auto& how, const auto& spans) {
         return thrown_message<std::invalid_argument>([&] { sk::detail::HostKernels::update({}, how, spans, user); });
     };
-    using Spans = sk::UpdateSpans<float, float, float, 2>;
+    using Spans = sk::rules::UpdateSpans<float, float, float, 2>;
     CHECK(message(update, Spans{five, five, three, {five, five}}) ==
           text_at("HostKernels::update: gradient has 3 elements, expected 5", user));
     CHECK(message(update, Spans{five, {}, five, {three, five}}) ==
@@ -323,10 +324,10 @@ TEST_CASE("update: sizes that disagree are named") {
     CHECK(message(update, Spans{five, three, five, {five, five}}) ==
           text_at("HostKernels::update: gathered has 3 elements, expected 5", user));
     // Another type than the master's cannot be the master, so it must be given.
-    CHECK(message(update, sk::UpdateSpans<float, sk::bf16, float, 2>{five, none, five, {five, five}}) ==
+    CHECK(message(update, sk::rules::UpdateSpans<float, sk::bf16, float, 2>{five, none, five, {five, five}}) ==
           text_at("HostKernels::update: gathered has 0 elements, expected 5", user));
     CHECK(message(some_sgd<float>(sk::Momentum::classical),
-                  sk::UpdateSpans<float, float, float, 1>{five, {}, five, {}}) ==
+                  sk::rules::UpdateSpans<float, float, float, 1>{five, {}, five, {}}) ==
           text_at("HostKernels::update: a state has 0 elements, expected 5", user));
 }
 

@@ -195,7 +195,7 @@ TEST_CASE("nccl: the plan has the traffic of sums by exchange, and the memory in
     };
     const std::uint64_t exchanged = sums(0);
     CHECK(exchanged > std::uint64_t{777} * 2 * 3 / 4);
-    CHECK(sums(sk::never_exchanged) == 2 * exchanged);
+    CHECK(sums(sk::engine::never_exchanged) == 2 * exchanged);
 }
 
 }  // namespace exchange_test

@@ -30,7 +30,8 @@ namespace gpu_ranks {
 namespace sk = shardkit;
 using Engine = sk::nccl::Engine<host_functions::Kernels>;
 using Comm = Engine::Communicator;
-static_assert(sk::Engine<Engine> && sk::GroupVerbs<Engine> && sk::StepKernels<Engine> && sk::IndexKernels<Engine>);
+static_assert(sk::Engine<Engine> && sk::engine::GroupVerbs<Engine> && sk::engine::StepKernels<Engine> &&
+              sk::engine::IndexKernels<Engine>);
 using rank_checks::Kind;
 using rank_checks::Outcome;
 

@@ -208,11 +208,11 @@ std::string on_ranks(std::size_t ranks, Paces paces, const F& f) {
                                 // Half of the ranks store at the fetches' pace, the others at the other one.
                                 const Pace other = paces.copies == Pace::lazy ? Pace::eager : Pace::lazy;
                                 const Pace back = rank.rank() % 2 == 0 ? paces.copies : other;
-                                const auto pace = [&](sk::LinkWay way, Pace its) {
+                                const auto pace = [&](sk::engine::LinkWay way, Pace its) {
                                     standin::set_pace(rank.world().copy_stream(way).native(), its);
                                 };
-                                pace(sk::LinkWay::to_device, paces.copies);
-                                pace(sk::LinkWay::to_host, back);
+                                pace(sk::engine::LinkWay::to_device, paces.copies);
+                                pace(sk::engine::LinkWay::to_host, back);
                                 standin::set_pace(rank.world().host_stream().native(), other);
                                 f(rank, streams);
                             });
