@@ -249,6 +249,9 @@ STATES = [
 # What exact sums and the norm's are made of, by statements likewise.
 EXACT_SUM = "shardkit/core/exact_sum.hpp"
 NORM_SUM = "shardkit/optim/norm_partial.hpp"
+NEAR = "shardkit/backend/host/for_each_lanes.hpp"
+NEAR_SUM = "shardkit/backend/host/lanes.hpp"
+NEAR_LOOP = "shardkit/backend/host/loops.inc"
 EXACT = [
     (EXACT_SUM, "a carry lost where a number is split", "carried = moved >> 32U;", "carried = 0;"),
     (EXACT_SUM, "a carry lost in a sum that travels", "carried = number >> 32U;", "carried = 0;"),
@@ -268,6 +271,13 @@ EXACT = [
      "if (shift >= 2 * range) { return false; }"),
     (NORM_SUM, "sums outside of the window lost", "squares.add(static_cast<double>(sums[at]));",
      "static_cast<void>(at);"),
+    (NEAR_LOOP, "lower halves of fractions lost in lanes", "low += (words & 0x3ffffff) << shift;", "static_cast<void>(low);"),
+    (NEAR_LOOP, "the upper bits of a lane lost", "sum.add(high[i] << 26, high[i] >> 38);", "sum.add(high[i] << 26, 0);"),
+    (NEAR_LOOP, "zeros taken for powers of two", "high += ((words >> 26 & 0x3ffffff) | (~zero & 0x4000000)) << shift;",
+     "high += ((words >> 26 & 0x3ffffff) | 0x4000000) << shift;"),
+    (NEAR_SUM, "a carry lost between lanes", "high += upper + (low < lower ? 1 : 0);", "high += upper;"),
+    (NEAR, "sums out of a lane's range taken in", "if (sum.shifts >= NearSum::range) { return false; }",
+     "if (sum.shifts >= 2 * NearSum::range) { return false; }"),
 ]
 
 # The levels of a tree of sums, likewise.

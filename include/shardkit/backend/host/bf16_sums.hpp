@@ -30,7 +30,7 @@ using Words = Vector<std::uint32_t, 16>;
 using Floats = Vector<float, 16>;
 
 /// Sums at 32 places: those at even places in one register, at odd places in the other, as in SumPair<float, bf16,
-/// bf16>.
+/// bf16>. They are added by multiplying with one: some of the units that add are busy with widening.
 struct Bf16Sums {
     static constexpr std::size_t count = 32;
 
@@ -45,9 +45,11 @@ struct Bf16Sums {
         std::memcpy(&even, &low, sizeof even);
         std::memcpy(&odd, &high, sizeof odd);
     }
-    /// Adds by multiplying with one: some of the units that add are busy with widening.
-    SHARDKIT_TARGET_CODE void add(const bf16* next, const Floats& one) {
-        const Bf16Sums addend(next);
+    SHARDKIT_TARGET_CODE static Bf16Sums of(const bf16* from) { return Bf16Sums(from); }
+    SHARDKIT_TARGET_CODE void add(const bf16* next) { add(Bf16Sums(next)); }
+    SHARDKIT_TARGET_CODE void add(const Bf16Sums& addend) {
+        Floats one{};  // in two steps for the reason in sum_bf16
+        one += 1.0F;
         asm("vfmadd231ps {%2, %1, %0|%0, %1, %2}" : "+v"(even) : "v"(addend.even), "v"(one));
         asm("vfmadd231ps {%2, %1, %0|%0, %1, %2}" : "+v"(odd) : "v"(addend.odd), "v"(one));
     }
@@ -96,8 +98,9 @@ SHARDKIT_TARGET_CODE inline void stream(const Words& words, bf16* target) {
 }
 
 /// Adds up like sum_lanes.
-SHARDKIT_TARGET_CODE [[gnu::noinline, gnu::flatten]] inline void sum_bf16(const Summands<bf16, bf16>& summands,
-                                                                          std::size_t begin, std::size_t end) {
+template <std::size_t Tree>
+SHARDKIT_TARGET_CODE [[gnu::noinline, gnu::flatten]] void sum_bf16(const Summands<bf16, bf16>& summands,
+                                                                   std::size_t begin, std::size_t end) {
     constexpr std::size_t count = Bf16Sums::count;
     static_assert(summed_elements % (2 * count) == 0);
     alignas(64) static constexpr std::uint16_t places[count] = {0,  16, 1,  17, 2,  18, 3,  19, 4,  20, 5,
@@ -107,18 +110,11 @@ SHARDKIT_TARGET_CODE [[gnu::noinline, gnu::flatten]] inline void sum_bf16(const 
     std::memcpy(&order, places, sizeof order);
     Words magnitude{};  // nvcc 13.0's front end crashes on Words{} + 0x7fff7fff
     magnitude += 0x7fff7fff;
-    Floats one{};
-    one += 1.0F;
     for (std::size_t i = begin; i < end; i += 2 * count) {
         const bf16* const first = summands.input(0) + i;
         Bf16Sums a(first);
         Bf16Sums b(first + count);
-        std::size_t q = 1;
-        do {
-            const bf16* const next = summands.input(q) + i;
-            a.add(next, one);
-            b.add(next + count, one);
-        } while (++q < summands.ranks);
+        add_others<Tree>(summands, i, a, b);
         Words rounded_a;
         Words rounded_b;
         round(a, order, rounded_a);
@@ -159,7 +155,8 @@ inline bool use() noexcept {
 #else
 
 constexpr bool use() noexcept { return false; }
-inline void sum_bf16(const Summands<bf16, bf16>&, std::size_t, std::size_t) noexcept {}
+template <std::size_t Tree>
+void sum_bf16(const Summands<bf16, bf16>&, std::size_t, std::size_t) noexcept {}
 
 #endif
 

@@ -2,14 +2,17 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <concepts>
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <tuple>
 #include <utility>
 
 #include <shardkit/backend/host/lanes.hpp>
 #include <shardkit/core/element.hpp>
+#include <shardkit/core/exact_sum.hpp>
 
 namespace shardkit::host::detail {
 
@@ -190,6 +193,31 @@ void pack_sums(std::span<const T> elements, const Term& term, A* sums) {
         std::copy_n(elements.data() + whole * pack, rest, padded);
         add(padded, 1, sums + whole);
     }
+}
+
+template <bool Zeros, std::floating_point A>
+NearSum near_sum(const A* sums, std::uint64_t lowest) {
+    return use_avx2() ? avx2::add_near<Zeros>(sums, lowest) : compiled::add_near<Zeros>(sums, lowest);
+}
+
+/// Adds `near_sums` sums of packs to `total`, exactly, if those that are not zero are near each other, and A holds
+/// what they are of: in a fraction of an ExactWindow's time. Returns whether they are; *zeros, whether there may be
+/// zeros.
+template <std::floating_point A>
+bool add_near(const A* sums, ExactSum& total, bool* zeros) {
+    constexpr std::uint64_t half = NearSum::range / 2;
+    constexpr bool single = sizeof(A) < sizeof(double);
+    constexpr std::uint64_t least = single ? 1023 - 80 : 1;  // the exponents of sums that holds_squares()
+    constexpr std::uint64_t largest = single ? 1023 + 127 : 2046;
+    const A* const some = std::find_if(sums, sums + near_sums - 1, [](A sum) { return sum != 0; });
+    const std::uint64_t exponent = std::bit_cast<std::uint64_t>(static_cast<double>(*some)) >> 52U;
+    const std::uint64_t lowest = std::clamp(exponent, least + half, largest - half) - half;
+    NearSum sum = near_sum<false>(sums, lowest);
+    *zeros = sum.shifts >= NearSum::range;
+    if (*zeros) { sum = near_sum<true>(sums, lowest); }
+    if (sum.shifts >= NearSum::range) { return false; }
+    total.add_integer(lowest - 1, sum.low, sum.high);
+    return true;
 }
 
 }  // namespace shardkit::host::detail

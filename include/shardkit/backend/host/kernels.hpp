@@ -6,6 +6,7 @@
 #include <bit>
 #include <concepts>
 #include <cstddef>
+#include <cstring>
 #include <iterator>
 #include <span>
 #include <string_view>
@@ -110,12 +111,14 @@ struct HostKernels {
         using A = Arithmetic<T>;
         constexpr std::size_t pack = host::detail::pack_elements<T>;
         const SquaredTerm<A> term{rules::Factor<A>(scale)};
-        A sums[128];
+        A sums[host::detail::near_sums];
         for (std::size_t at = 0; at < gradient.size(); at += std::size(sums) * pack) {
             const auto block = gradient.subspan(at, std::min(std::size(sums) * pack, gradient.size() - at));
             host::detail::pack_sums<A>(block, term, sums);
-            into.add_packs(std::span<const A>(sums, (block.size() + pack - 1) / pack), [&](std::size_t p) {
+            const auto again = [&](std::size_t p) {
                 const auto elements = block.subspan(p * pack, std::min(pack, block.size() - p * pack));
+                static constexpr T zeros[pack]{};
+                if (std::memcmp(elements.data(), zeros, elements.size_bytes()) == 0) { return; }
                 double squares = 0;
                 host::detail::pack_sums<double>(elements, SquaredTerm<double>{rules::Factor<double>(scale)},
                                                 &squares);
@@ -123,7 +126,16 @@ struct HostKernels {
                 if (!shardkit::detail::is_finite(sums[p]) && !all_finite(elements, term.scale)) {
                     into.nonfinite += 1;
                 }
-            });
+            };
+            const std::span<const A> packs(sums, (block.size() + pack - 1) / pack);
+            bool zeros = false;
+            if (packs.size() < std::size(sums) || !host::detail::add_near(sums, into.squares, &zeros)) {
+                into.add_packs(packs, again);
+            } else if (zeros && !holds_squares(A{0})) {
+                for (std::size_t p = 0; p < packs.size(); ++p) {
+                    if (sums[p] == 0) { again(p); }
+                }
+            }
         }
     }
 

@@ -25,7 +25,7 @@
 // Loops on short vectors, compiled once per instruction set from the same source:
 //   lanes.inc      Lanes<A>: one register of values, with arithmetic and comparisons
 //   lanes_io.inc   load, Stored, store, stored_as: registers from and to elements of any type
-//   loops.inc      run_lanes, pack_sums: the loops that for_each_lanes and pack_sums choose from
+//   loops.inc      run_lanes, pack_sums, add_near: the loops that for_each_lanes.hpp chooses from
 //   sums.inc       sum_lanes: the loop of rank_order_reduction
 //   states.inc     run_state_blocks: the loop of updates whose states are bf16 or blocks of 8 bits
 // Namespace `compiled` uses the instructions that the translation unit is compiled for. On x86 without AVX there is
@@ -93,6 +93,22 @@ struct StateStreams {
     std::array<StatePointers<Storage>, Count> pointers;
     std::array<shardkit::detail::StateDraws, (Count + 1) / 2> draws;
     std::uint64_t element;  ///< the number of the first one
+};
+
+inline constexpr std::size_t near_sums = 128;
+/// The sum of `near_sums` numbers as an integer: a number with exponent lowest + shift counts as its fraction times
+/// 2^shift. In each lane the lower 26 bits of fractions are added apart from the upper 27, so that 64 bits hold them.
+struct NearSum {
+    static constexpr std::uint64_t range = 32;  ///< of shifts, beyond which the integer is wrong
+
+    std::uint64_t low = 0;
+    std::uint64_t high = 0;
+    std::uint64_t shifts = 0;  ///< has the bits of all shifts: below `range` if they are
+
+    void add(std::uint64_t lower, std::uint64_t upper) {
+        low += lower;
+        high += upper + (low < lower ? 1 : 0);
+    }
 };
 
 /// The number of elements that sum_lanes adds up before it writes them: two cache lines of 16-bit elements.

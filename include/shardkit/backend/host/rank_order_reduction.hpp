@@ -60,7 +60,7 @@ struct Tile {
     // NOLINTNEXTLINE(modernize-use-using): clang 14 takes the attribute of a dependent type here only
     typedef Summand Register __attribute__((vector_size(register_bytes)));
     static constexpr std::size_t registers = 8;
-    static constexpr std::size_t elements = registers * register_bytes / sizeof(T);
+    static constexpr std::size_t count = registers * register_bytes / sizeof(T);
 
     Register at[registers];
 
@@ -112,17 +112,11 @@ struct Tile {
 template <std::size_t Tree, class T>
 std::size_t sum_tiles(const Summands<T, T>& summands, std::size_t begin, std::size_t count) noexcept {
     using Tile = Tile<T>;
-    const std::size_t end = count - (count - begin) % Tile::elements;
-    for (std::size_t offset = begin; offset < end; offset += Tile::elements) {
+    const std::size_t end = count - (count - begin) % Tile::count;
+    for (std::size_t offset = begin; offset < end; offset += Tile::count) {
         Tile sums;
         sums.load(summands.input(0) + offset);
-        if constexpr (Tree == tree_of_eights) {
-            add_eights(sums, summands, offset);
-        } else if constexpr (Tree != 0) {
-            add_tree<Tree>(sums, summands, 0, offset);
-        } else {
-            for (std::size_t q = 1; q < summands.ranks; ++q) { sums.add(summands.input(q) + offset); }
-        }
+        add_others<Tree>(summands, offset, sums);
         for (std::size_t i = 0; i < summands.results; ++i) {
             const Result<T> result = summands.result(i);
             if (result.store == Store::streaming) {
@@ -141,9 +135,9 @@ std::size_t sum_tiles(const Summands<T, T>& summands, std::size_t begin, std::si
 template <std::size_t Tree, std::floating_point A, FloatingElement In, FloatingElement Out>
 std::size_t sum_lanes(const Summands<In, Out>& summands, std::size_t begin, std::size_t count) noexcept {
     const std::size_t end = count - (count - begin) % summed_elements;
-    if constexpr (Tree == 0 && std::is_same_v<In, bf16> && std::is_same_v<Out, bf16>) {
+    if constexpr (std::is_same_v<In, bf16> && std::is_same_v<Out, bf16>) {
         if (avx512::use()) {
-            avx512::sum_bf16(summands, begin, end);
+            avx512::sum_bf16<Tree>(summands, begin, end);
             return end;
         }
     }

@@ -102,4 +102,22 @@ template <class Sum, class In, class Out>
 /// Stands for these ranks where a number of ranks is a template argument.
 inline constexpr std::size_t tree_of_eights = 16;
 
+/// Adds to `sums`, which are what input 0 has from `offset` on, Sum::count elements each, the other inputs: in rank
+/// order, or along a tree of `Tree` ranks.
+template <std::size_t Tree, class In, class Out, class... Sum>
+[[gnu::always_inline]] inline void add_others(const Summands<In, Out>& summands, std::size_t offset,
+                                              Sum&... sums) noexcept {
+    if constexpr (Tree == tree_of_eights) {
+        ((add_eights(sums, summands, offset), offset += Sum::count), ...);
+    } else if constexpr (Tree != 0) {
+        ((add_tree<Tree>(sums, summands, 0, offset), offset += Sum::count), ...);
+    } else {
+        std::size_t q = 1;
+        do {  // tested at the end: a test before it would double the instructions, by moves between registers
+            const In* from = summands.input(q) + offset;
+            ((sums.add(from), from += Sum::count), ...);
+        } while (++q < summands.ranks);
+    }
+}
+
 }  // namespace shardkit::host::detail

@@ -97,6 +97,22 @@ TEST_CASE_TEMPLATE("lanes: sums of packs do not depend on the width of the regis
     CHECK(test::same_bits(sums, others));
 }
 
+TEST_CASE_TEMPLATE("lanes: sums that are added as integers do not depend on the width of the registers", A, double,
+                   float) {
+    auto sums = test::random_squares<A>(host::detail::near_sums, 7);
+    for (A& sum : sums) { sum += A{0x1p-20}; }
+    sums[3] = sums[100] = 0;
+    const auto same = [](const host::detail::NearSum& a, const host::detail::NearSum& b) {
+        return a.low == b.low && a.high == b.high && a.shifts == b.shifts;
+    };
+    CHECK(same(host::detail::compiled::add_near<true>(sums.data(), 1000),
+               host::detail::near_sum<true>(sums.data(), 1000)));
+    sums[3] = sums[100] = 1;
+    CHECK(same(host::detail::compiled::add_near<false>(sums.data(), 1000),
+               host::detail::near_sum<false>(sums.data(), 1000)));
+    CHECK(same(host::detail::near_sum<true>(sums.data(), 1000), host::detail::near_sum<false>(sums.data(), 1000)));
+}
+
 TEST_CASE_TEMPLATE("lanes: square roots are the correctly rounded ones", A, float, double) {
     for (const InstructionSet set : {InstructionSet::compiled, InstructionSet::avx2}) {
         if (set == InstructionSet::avx2 && !host::detail::use_avx2()) { continue; }

@@ -109,6 +109,23 @@ TEST_CASE("norm_partial: a closed form, and packs whose sum is exact") {
     CHECK(norm_of(std::span<const float>(spread)).sum_of_squares == 0x1p80 + 0x1p28);
 }
 
+TEST_CASE("norm_partial: packs without anything between others, and packs that fp32 takes for such") {
+    // Within a block, sums of packs from one end to the other of what lanes add at once, and a tie between doubles.
+    std::vector<float> some(128 * 32, 0.0F);
+    some[5 * 32] = 0x1p8F;
+    some[6 * 32] = some[6 * 32 + 1] = 0x1p15F;
+    some[7 * 32] = 1.0F;
+    some[7 * 32 + 1] = 0x1p-11F;
+    constexpr double rounded_down = 0x1p31 + 0x1p16 + 1;
+    CHECK(norm_of(std::span<const float>(some)).sum_of_squares == rounded_down);
+    some[127 * 32 + 31] = 1e-25F;  // breaks the tie; in fp32 its square is zero
+    CHECK(norm_of(std::span<const float>(some)).sum_of_squares == rounded_down + 0x1p-21);
+    std::vector<double> doubles(some.size() / 2, 0.0);
+    doubles[2047] = 3;
+    CHECK(norm_of(std::span<const double>(doubles)).sum_of_squares == 9);
+    CHECK(norm_of(std::span<const double>(std::vector<double>(2048))) == sk::detail::NormTotal{});
+}
+
 TEST_CASE_TEMPLATE("norm_partial: cut anywhere at packs, and in any order, the same bits", T, float, double, sk::bf16,
                    sk::fp16) {
     constexpr std::size_t pack = 128 / sizeof(T);

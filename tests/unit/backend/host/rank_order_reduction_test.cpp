@@ -25,8 +25,12 @@ constexpr std::size_t guard = 3;  // elements before and after; makes every arra
 template <class T>
 T given(std::size_t rank, std::size_t i) {
     // Sums of these are rounded, and in another order to other values; bytes wrap around.
-    const float value =
-        static_cast<float>((rank * 7919 + i * 104729) % 1000) / 37.0F * (rank % 3 == 1 ? 64.0F : 1.0F);
+    const auto some = static_cast<float>((rank * 7919 + i * 104729) % 1000) / 37.0F;
+    float value = some * (rank % 3 == 1 ? 64.0F : 1.0F);
+    if constexpr (sizeof(T) == 2 && !std::is_integral_v<T>) {
+        // In 16 bits only what large values that cancel each other leave of small ones tells orders apart.
+        value = rank % 2 == 1 ? some / 4096.0F : rank % 4 == 0 ? 0x1p15F : -0x1p15F;
+    }
     if constexpr (std::is_integral_v<T>) {
         return static_cast<T>(static_cast<std::int64_t>(value));
     } else {
@@ -242,9 +246,34 @@ TEST_CASE_TEMPLATE("host: sums of every 16-bit value are those of one by one, wi
     }
     if constexpr (std::is_same_v<T, bf16>) {
         if (host::detail::avx512::use()) {
-            check_every_value<T>(
-                [](const auto& summands, std::size_t count) { host::detail::avx512::sum_bf16(summands, 0, count); });
+            check_every_value<T>([](const auto& summands, std::size_t count) {
+                host::detail::avx512::sum_bf16<0>(summands, 0, count);
+            });
         }
+    }
+}
+
+TEST_CASE_TEMPLATE("host: sums along a tree are those of halves, with every set of instructions", T, bf16, fp16) {
+    constexpr std::size_t count = 4 * host::detail::summed_elements;
+    std::vector<std::vector<T>> inputs(8, std::vector<T>(count));
+    for (std::size_t q = 0; q < inputs.size(); ++q) {
+        for (std::size_t i = 0; i < count; ++i) { inputs[q][i] = given<T>(q, i); }
+    }
+    std::vector<T> sums(count);
+    const host::detail::Summands<T, T> summands(
+        inputs.size(), [&](std::size_t q) { return static_cast<const T*>(inputs[q].data()); }, 1,
+        [&](std::size_t) { return host::detail::Result<T>{sums.data()}; });
+    const auto check = [&](auto sum_up) {
+        std::fill(sums.begin(), sums.end(), T{});
+        sum_up(summands, 0, count);
+        for (std::size_t i = 0; i < count; ++i) {
+            CHECK(same_bits(sums[i], expected<T, T>(ReduceOp::tree_sum, inputs.size(), i)));
+        }
+    };
+    check(host::detail::compiled::sum_lanes<float, 8, T, T>);
+    if (host::detail::use_avx2()) { check(host::detail::avx2::sum_lanes<float, 8, T, T>); }
+    if constexpr (std::is_same_v<T, bf16>) {
+        if (host::detail::avx512::use()) { check(host::detail::avx512::sum_bf16<8>); }
     }
 }
 
