@@ -21,6 +21,7 @@
 #include <shardkit/checkpoint/saved_state.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/concat.hpp>
+#include <shardkit/detail/list.hpp>
 
 namespace shardkit::detail {
 
@@ -185,8 +186,13 @@ class FindNumbers {
     /// Reads the parts of a parameter whose elements have taken fewer steps than the first ones: those that the files
     /// list, and elements that the files lack.
     void find_parts(GroupProgress& progress, std::size_t p, const From& from, std::size_t numel) {
-        std::erase_if(progress.parts, [&](const auto& part) { return part.parameter == p; });
-        std::vector<GroupProgress::Part> parts;
+        List<GroupProgress::Part> parts;
+        const auto keep = [&](auto wanted) {
+            for (const GroupProgress::Part& part : progress.parts) {
+                if (wanted(part)) { parts.push_back(part); }
+            }
+        };
+        keep([&](const auto& part) { return part.parameter < p; });
         for (const std::string& name : from.names) {
             const auto known = parts_.find(name);
             if (known == parts_.end()) { continue; }
@@ -207,9 +213,8 @@ class FindNumbers {
             }
         }
         if (from.elements < numel) { parts.push_back({p, from.elements, progress.beginning}); }
-        const auto at = std::find_if(progress.parts.begin(), progress.parts.end(),
-                                     [&](const auto& part) { return part.parameter > p; });
-        progress.parts.insert(at, parts.begin(), parts.end());
+        keep([&](const auto& part) { return part.parameter > p; });
+        progress.parts = std::move(parts);
     }
     /// Reads the products of an older format, which identifies them by the position of a ParamGroup in a list. This
     /// is possible where both sides have exactly one.

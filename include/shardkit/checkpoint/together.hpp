@@ -131,7 +131,9 @@ class RankWorldOf final : public RankWorld {
     }
     RankWorldOf(const RankWorldOf&) = delete;
     RankWorldOf& operator=(const RankWorldOf&) = delete;
-    ~RankWorldOf() override { std::erase(Access::living(context_), &verb_); }
+    ~RankWorldOf() override {
+        Access::living(context_).erase_if([this](const std::string* each) { return each == &verb_; });
+    }
 
     std::size_t rank() const noexcept override { return context_.rank(); }
     std::size_t size() const noexcept override { return context_.world_size(); }

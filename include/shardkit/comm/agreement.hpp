@@ -20,7 +20,9 @@
 #include <shardkit/core/finite.hpp>
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/detail/concat.hpp>
+#include <shardkit/detail/counted.hpp>
 #include <shardkit/detail/fnv.hpp>
+#include <shardkit/detail/list.hpp>
 
 // How ranks find out that they disagree. A rank states facts (a divisor, a learning rate) that must be the same on
 // every rank. A hash of these statements travels with a call that the ranks make anyway, or is gathered at
@@ -51,7 +53,7 @@ struct Statement {
     SourceLocation where{};  ///< an empty file: no particular place
 };
 /// The statements of a rank, in an order that is the same on every rank.
-using Statements = std::vector<Statement>;
+using Statements = List<Statement>;
 
 /// Statements that do not change from step to step, with their hash: for example an optimizer's betas.
 struct KeptStatements {
@@ -136,12 +138,12 @@ class StatementBook {
     std::shared_ptr<RecentlyStated> add_group() {
         const Hold hold(busy_);
         norm_.reserve(groups_.size() + 1);
-        return add(groups_, std::make_shared<RecentlyStated>(), 0);
+        return add(groups_, make_counted<RecentlyStated>(), 0);
     }
     /// Keeps statements while their handle lives, and for some time after.
     StatementsHandle keep(StatementHash hash, Statements statements) {
         const Hold hold(busy_);
-        return add(kept_, std::make_shared<const KeptStatements>(KeptStatements{hash, std::move(statements)}), 32);
+        return add(kept_, make_counted<const KeptStatements>(KeptStatements{hash, std::move(statements)}), 32);
     }
     StatementsHandle keep(Statements statements) {
         Fnv fnv;
@@ -213,10 +215,10 @@ class StatementBook {
     }
     /// Appends `one`. Without room, it first removes entries that nobody else keeps, except the last `spared`.
     template <class T>
-    static std::shared_ptr<T> add(std::vector<std::shared_ptr<T>>& all, std::shared_ptr<T> one, std::size_t spared) {
-        if (all.size() == all.capacity()) {
-            const auto end = all.end() - static_cast<std::ptrdiff_t>(std::min(spared, all.size()));
-            all.erase(std::remove_if(all.begin(), end, [](const auto& old) { return old.use_count() == 1; }), end);
+    static std::shared_ptr<T> add(List<std::shared_ptr<T>>& all, std::shared_ptr<T> one, std::size_t spared) {
+        if (all.full()) {
+            const auto* const end = all.end() - std::min(spared, all.size());
+            all.erase_if([&](const auto& old) { return &old < end && old.use_count() == 1; });
             all.reserve(2 * all.size() + 1);
         }
         all.push_back(one);
@@ -242,7 +244,7 @@ class StatementBook {
     void add_kept(StatementHash hash, Statements& all) const {
         for (const StatementsHandle& one : kept_) {
             if (one->hash != hash) { continue; }
-            all.insert(all.end(), one->statements.begin(), one->statements.end());
+            all.append(one->statements.begin(), one->statements.end());
             return;
         }
     }
@@ -276,7 +278,7 @@ class StatementBook {
             add_gradients(step->gradients_hash(), all);
             all.push_back({"max_norm", is_finite(step->max_norm) ? text_of(step->max_norm) : "none", where});
         }
-        std::vector<const StatedStep*> sharing;  // of optimizers that share the step, the last one first
+        List<const StatedStep*> sharing;  // of optimizers that share the step, the last one first
         for (const StatedStep* each = step; each != nullptr;) {
             sharing.push_back(each);
             each = each->shared == 0 ? nullptr : find_step(&StatedStep::update_hash, each->shared);
@@ -296,8 +298,8 @@ class StatementBook {
     }
 
     mutable std::atomic_flag busy_;
-    std::vector<std::shared_ptr<RecentlyStated>> groups_;
-    std::vector<StatementsHandle> kept_;
+    List<std::shared_ptr<RecentlyStated>> groups_;
+    List<StatementsHandle> kept_;
     std::array<StatedStep, 64> steps_{};
     std::size_t noted_ = 0;
     StatementHash norm_hash_ = 0;

@@ -23,6 +23,8 @@
 #include <shardkit/core/error.hpp>
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/detail/concat.hpp>
+#include <shardkit/detail/counted.hpp>
+#include <shardkit/detail/list.hpp>
 
 namespace shardkit::engine {
 
@@ -109,7 +111,7 @@ class Journal {
         }
         return labels_.emplace_front(
             CommunicatorLabel{*this, traffic_.add_communicator(axes), std::string(axes),
-                              std::make_shared<const std::vector<std::size_t>>(members.begin(), members.end())});
+                              detail::make_counted<const std::vector<std::size_t>>(members.begin(), members.end())});
     }
 
     /// Returns the subject with this text, always the same object.
@@ -182,7 +184,7 @@ class Journal {
     /// Doubles the number of lists, so that each stays short however many groups a rank makes. Subjects keep their
     /// addresses.
     void spread_subjects() {
-        std::vector<Subjects> before(2 * subjects_.size() + 1);
+        detail::List<Subjects> before(2 * subjects_.size() + 1);
         before.swap(subjects_);
         for (Subjects& alike : before) {
             while (!alike.empty()) {
@@ -197,7 +199,7 @@ class Journal {
     detail::TickClock clock_;
     detail::Recorder recorder_;
     std::forward_list<CommunicatorLabel> labels_;
-    std::vector<Subjects> subjects_;  // by hash
+    detail::List<Subjects> subjects_;  // by hash
     std::size_t subject_count_ = 0;
     detail::StatementBook statements_;
 };

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
-#include <map>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -16,6 +16,8 @@
 #include <shardkit/comm/rank_record.hpp>
 #include <shardkit/comm/verb.hpp>
 #include <shardkit/detail/concat.hpp>
+#include <shardkit/detail/list.hpp>
+#include <shardkit/detail/sort_numbers.hpp>
 
 namespace shardkit {
 
@@ -31,7 +33,7 @@ namespace detail {
 
 /// Returns "rank 2" or "ranks 0-1, 3-63", or the same of `what` else.
 inline std::string ranks_text(std::vector<std::size_t> ranks, std::string_view what = "rank") {
-    std::sort(ranks.begin(), ranks.end());
+    sort_numbers(ranks);
     std::string text = concat(what, ranks.size() == 1 ? " " : "s ");
     for (std::size_t i = 0; i < ranks.size();) {
         std::size_t last = i;
@@ -45,7 +47,7 @@ inline std::string ranks_text(std::vector<std::size_t> ranks, std::string_view w
 /// Finds out from the records of ranks, of which some may lack, who waits for whom.
 class WhoIsMissing {
   public:
-    explicit WhoIsMissing(const std::vector<RankRecord>& records) {
+    explicit WhoIsMissing(std::span<const RankRecord> records) {
         std::size_t ranks = 0;
         for (const RankRecord& record : records) { ranks = std::max({ranks, record.ranks, record.rank + 1}); }
         records_.resize(ranks);
@@ -54,7 +56,7 @@ class WhoIsMissing {
             for (const RecentCall& call : record.calls) {
                 if (is_message(call)) { continue; }
                 const Key key = key_of(call);
-                made_[key].emplace_back(record.rank, &call);
+                entry_of(made_, key).value.push_back({record.rank, &call});
                 if (call.begun == 0) { continue; }  // behind others, on a stream
                 std::uint64_t& entered = groups_[key.first].entered[record.rank];
                 entered = std::max(entered, call.sequence + 1);
@@ -122,7 +124,7 @@ class WhoIsMissing {
                 for (const std::size_t rank : wait.ranks) { add(found.ranks, rank); }
             }
         }
-        std::sort(found.ranks.begin(), found.ranks.end());
+        sort_numbers(found.ranks);
         return found;
     }
 
@@ -132,7 +134,7 @@ class WhoIsMissing {
     /// A collective, the same on all of its ranks: the place of axes and ranks in groups_, and the call's number.
     using Key = std::pair<std::size_t, std::uint64_t>;
     /// What each rank called there.
-    using Made = std::vector<std::pair<std::size_t, const RecentCall*>>;
+    using Made = List<std::pair<std::size_t, const RecentCall*>>;
     struct Group {
         std::string axes;
         std::vector<std::size_t> members;
@@ -172,8 +174,8 @@ class WhoIsMissing {
     }
     /// Sorts a few elements, and keeps the order of equal ones. Every program has this class: std::stable_sort would
     /// be a hundred functions more in each.
-    template <class T, class Less>
-    static void sort(std::vector<T>& all, const Less& less) {
+    template <class List, class Less>
+    static void sort(List& all, const Less& less) {
         for (std::size_t i = 1; i < all.size(); ++i) {
             for (std::size_t at = i; at > 0 && less(all[at], all[at - 1]); --at) { std::swap(all[at], all[at - 1]); }
         }
@@ -235,13 +237,13 @@ class WhoIsMissing {
     void add_order(std::string& text) const {
         const Made* first = nullptr;
         for (const auto& each : made_) {
-            const Made& made = each.second;
+            const Made& made = each.value;
             const auto differs = [&](const auto& one) { return !same(*one.second, *made.front().second); };
             if (std::none_of(made.begin(), made.end(), differs)) { continue; }
             if (first == nullptr || made.front().second->given < first->front().second->given) { first = &made; }
         }
         if (first == nullptr) { return; }
-        std::vector<std::pair<const RecentCall*, std::vector<std::size_t>>> sides;
+        List<std::pair<const RecentCall*, std::vector<std::size_t>>> sides;
         for (const auto& each : *first) {
             const RecentCall& call = *each.second;
             const auto side =
@@ -272,20 +274,20 @@ class WhoIsMissing {
         const std::size_t group = key_of(call).first;
         const RecentCall* last = nullptr;
         for (const auto& each : made_) {
-            if (each.first.first != group || each.second.size() < groups_[group].members.size()) { continue; }
+            if (each.key.first != group || each.value.size() < groups_[group].members.size()) { continue; }
             const auto is_over = [](const auto& one) { return one.second->done != 0; };
-            if (std::all_of(each.second.begin(), each.second.end(), is_over)) { last = each.second.front().second; }
+            if (std::all_of(each.value.begin(), each.value.end(), is_over)) { last = each.value.front().second; }
         }
         if (last != nullptr) {
             add_line(text, concat("  the last call that all have finished there: ", text_of(*last)));
         }
     }
 
-    std::vector<const RankRecord*> records_;  // by rank; null where there is none
-    std::vector<Group> groups_;
-    std::map<Key, Made> made_;
+    List<const RankRecord*> records_;  // by rank; null where there is none
+    List<Group> groups_;
+    List<Keyed<Key, Made>> made_;  // by key
     const std::vector<std::size_t> nobody_;
-    std::vector<Wait> waits_;
+    List<Wait> waits_;
 };
 
 }  // namespace detail

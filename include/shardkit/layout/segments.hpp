@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <span>
-#include <vector>
 
 #include <shardkit/layout/index_range.hpp>
 #include <shardkit/layout/placed_parameter.hpp>
@@ -28,8 +27,8 @@ constexpr void for_each_segment(std::span<const PlacedParameter> parameters, Ind
 
 /// Appends `range` to `ranges`, merged with the last one if it is adjacent to it and `alike`.
 /// @pre `range` begins at or behind the end of the last one
-template <class Range>
-void append_merged(std::vector<Range>& ranges, const Range& range, bool alike) {
+template <class Ranges, class Range>
+void append_merged(Ranges& ranges, const Range& range, bool alike) {
     if (alike && !ranges.empty() && ranges.back().end == range.begin) {
         ranges.back().end = range.end;
     } else {

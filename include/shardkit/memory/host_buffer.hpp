@@ -9,6 +9,7 @@
 #include <new>
 #include <span>
 #include <stdexcept>
+#include <utility>
 
 #include <shardkit/core/element.hpp>
 #include <shardkit/detail/concat.hpp>
@@ -33,28 +34,39 @@ class HostBuffer {
             throw std::length_error(
                 detail::concat("HostBuffer: ", size, " elements of ", sizeof(T), " bytes exceed the address space"));
         }
-        data_.reset(static_cast<T*>(::operator new (size * sizeof(T), std::align_val_t{alignment})));
+        data_ = static_cast<T*>(::operator new (size * sizeof(T), std::align_val_t{alignment}));
         for (std::size_t i = 0; i < size; ++i) { ::new (static_cast<void*>(data() + i)) T{}; }
     }
 
     /// Takes memory that the deleter of `placed` returns.
     /// @pre `size` zeroed elements, aligned to 128 bytes
     HostBuffer(std::shared_ptr<T> placed, std::size_t size) noexcept
-        : data_(placed.get(), Free{placed}), size_(size) {}
+        : data_(placed.get()), size_(size), placed_(std::move(placed)) {}
 
-    T* data() const noexcept { return data_.get(); }
-    std::size_t size() const noexcept { return data_ == nullptr ? 0 : size_; }
+    HostBuffer(HostBuffer&& other) noexcept : HostBuffer() { swap(other); }
+    HostBuffer& operator=(HostBuffer&& other) noexcept {
+        HostBuffer taken(std::move(other));
+        swap(taken);
+        return *this;
+    }
+    ~HostBuffer() {
+        if (!placed_) { ::operator delete (data_, std::align_val_t{alignment}); }
+    }
+
+    T* data() const noexcept { return data_; }
+    std::size_t size() const noexcept { return size_; }
     std::span<T> span() const noexcept { return {data(), size()}; }
 
   private:
-    struct Free {
-        std::shared_ptr<T> placed;  // null if the memory is the buffer's own
-        void operator()(T* data) const noexcept {
-            if (!placed) { ::operator delete (data, std::align_val_t{alignment}); }
-        }
-    };
-    std::unique_ptr<T, Free> data_;
-    std::size_t size_ = 0;  // not valid after a move from the buffer
+    void swap(HostBuffer& other) noexcept {
+        std::swap(data_, other.data_);
+        std::swap(size_, other.size_);
+        placed_.swap(other.placed_);
+    }
+
+    T* data_ = nullptr;
+    std::size_t size_ = 0;
+    std::shared_ptr<void> placed_;  // null if the memory is the buffer's own
 };
 
 namespace detail {

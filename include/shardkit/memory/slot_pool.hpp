@@ -8,9 +8,9 @@
 #include <string>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include <shardkit/core/error.hpp>
+#include <shardkit/detail/list.hpp>
 #include <shardkit/memory/pool_slots.hpp>
 
 namespace shardkit::detail {
@@ -113,7 +113,7 @@ class SlotPool {
     Source source_;
     std::size_t members_ = 0;
     std::size_t next_ordinal_ = 0;
-    std::vector<Slot> slots_;
+    List<Slot> slots_;
 };
 
 /// The purpose of a leased buffer. Pools are not shared between purposes, so that a gradient never waits for the end

@@ -198,7 +198,7 @@ void CombinedOptimizer<Engine>::list_choices() {
         detail::Statements all;
         for (const auto& part : group.parts) {
             if (const auto& its = part.optimizer->choices(part.number)) {
-                all.insert(all.end(), its->statements.begin(), its->statements.end());
+                all.append(its->statements.begin(), its->statements.end());
             }
         }
         auto* const book = detail::book_of(this->model().context().world());

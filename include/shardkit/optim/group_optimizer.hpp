@@ -15,6 +15,7 @@
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/end_program.hpp>
 #include <shardkit/detail/fnv.hpp>
+#include <shardkit/detail/list.hpp>
 #include <shardkit/detail/to_size.hpp>
 #include <shardkit/layout/segments.hpp>
 #include <shardkit/optim/group_progress.hpp>
@@ -160,7 +161,7 @@ class GroupOptimizer {
     /// How far its updates in `table` are.
     GroupProgress progress(const UpdateTable<Rule, Engine, Element>& table) const;
     /// Whether parameters that share a choice are as far as each other in `progress`, so that it can be set.
-    bool takes(const GroupProgress& progress) const { return numbers_of_choices(progress).has_value(); }
+    bool takes(const GroupProgress& progress) const { return !numbers_of_choices(progress).empty(); }
     /// Whether no block of 8 bits would have elements of two different numbers of steps.
     bool cuts_at_blocks(const GroupProgress& progress) const noexcept {
         return Storage::format != StateFormat::block8 ||
@@ -171,8 +172,8 @@ class GroupOptimizer {
     void set_progress(const GroupProgress& progress, UpdateTable<Rule, Engine, Element>& table) const;
 
   private:
-    /// How far each choice is where those that share one are as far as each other; none where they are not.
-    std::optional<std::vector<std::vector<std::uint64_t>>> numbers_of_choices(const GroupProgress& progress) const;
+    /// How far each choice is where those that share one are as far as each other; empty where they are not.
+    List<std::vector<std::uint64_t>> numbers_of_choices(const GroupProgress& progress) const;
 
     static Choice choice_of(std::string_view path, const PlacedParameter& parameter,
                             std::span<const ParamGroup> param_groups) {
@@ -219,10 +220,10 @@ class GroupOptimizer {
     EngineTable<Engine, rules::UpdateRange> ranges_;  // of what this rank updates
     std::optional<std::size_t> number_;
     std::uint32_t first_update_ = 0;
-    std::vector<Choice> choices_;      // what its hypers in the UpdateTable were chosen by; the same on every rank
+    List<Choice> choices_;             // what its hypers in the UpdateTable were chosen by; the same on every rank
     std::vector<char> updated_;        // of each parameter, whether it is
     std::vector<std::size_t> chosen_;  // by each parameter, of these; none where it is not updated
-    std::vector<Later> later_;         // of parameters that are not everywhere as far
+    List<Later> later_;                // of parameters that are not everywhere as far
     MemoryReader* reader_ = nullptr;
 };
 
@@ -297,9 +298,9 @@ void GroupOptimizer<Rule, Engine, ElementType>::choose(Context<Engine>& context,
             later_.push_back({part.parameter, part.begin, chosen(part.parameter, part.numbers)});
         }
     }
-    std::vector<ParameterHypers<Rule>> hypers;
+    List<ParameterHypers<Rule>> hypers;
     for (const Choice& choice : choices_) { hypers.push_back({choice.options, progress_of<Rule>(choice.progress)}); }
-    std::vector<rules::UpdateRange> ranges;
+    List<rules::UpdateRange> ranges;
     const bool rounds = group.stochastic_rounding.has_value() || Storage::format != StateFormat::full;
     const auto add = [&](std::size_t begin, std::size_t end, std::size_t choice, std::uint64_t at) {
         rules::UpdateRange next{begin, end, updates.size() + static_cast<std::uint32_t>(choice), rounds ? at : 0};
@@ -326,8 +327,8 @@ void GroupOptimizer<Rule, Engine, ElementType>::choose(Context<Engine>& context,
                          });
     if (offloaded_.cut(ranges, group, rounds)) { updates.keep_host_copy(); }
     first_update_ = updates.size();
-    number_ = updates.add(hypers);
-    ranges_ = {context, std::span<const rules::UpdateRange>(ranges.data(), ranges.size())};
+    number_ = updates.add(hypers.span());
+    ranges_ = {context, ranges.span()};
 }
 
 template <class Rule, class Engine, class ElementType>
@@ -335,7 +336,7 @@ GroupProgress GroupOptimizer<Rule, Engine, ElementType>::progress(
     const UpdateTable<Rule, Engine, Element>& table) const {
     GroupProgress progress;
     progress.numbers = progress_numbers<Rule>();
-    std::vector<std::vector<std::uint64_t>> of;
+    List<std::vector<std::uint64_t>> of;
     for (std::size_t c = 0; c < choices_.size(); ++c) { of.push_back(numbers_of<Rule>(table.progress(*number_, c))); }
     progress.own = of.front();
     progress.beginning = numbers_of<Rule>({});
@@ -351,8 +352,8 @@ GroupProgress GroupOptimizer<Rule, Engine, ElementType>::progress(
 
 template <class Rule, class Engine, class ElementType>
 auto GroupOptimizer<Rule, Engine, ElementType>::numbers_of_choices(const GroupProgress& progress) const
-    -> std::optional<std::vector<std::vector<std::uint64_t>>> {
-    std::vector<std::vector<std::uint64_t>> of(choices_.size());
+    -> List<std::vector<std::uint64_t>> {
+    List<std::vector<std::uint64_t>> of(choices_.size());
     of.front() = progress.own;
     const auto agrees = [&](std::size_t choice, std::span<const std::uint64_t> numbers) {
         std::vector<std::uint64_t>& its = of[choice];
@@ -360,13 +361,13 @@ auto GroupOptimizer<Rule, Engine, ElementType>::numbers_of_choices(const GroupPr
         return std::equal(its.begin(), its.end(), numbers.begin());
     };
     for (std::size_t p = 0; p < chosen_.size(); ++p) {
-        if (chosen_[p] != GroupProgress::none && !agrees(chosen_[p], progress.of(p))) { return std::nullopt; }
+        if (chosen_[p] != GroupProgress::none && !agrees(chosen_[p], progress.of(p))) { return {}; }
     }
-    if (progress.parts.size() != later_.size()) { return std::nullopt; }
+    if (progress.parts.size() != later_.size()) { return {}; }
     for (std::size_t i = 0; i < later_.size(); ++i) {
         const auto& part = progress.parts[i];
         const bool same = part.parameter == later_[i].parameter && part.begin == later_[i].begin;
-        if (!same || !agrees(later_[i].choice, part.numbers)) { return std::nullopt; }
+        if (!same || !agrees(later_[i].choice, part.numbers)) { return {}; }
     }
     return of;
 }
@@ -374,7 +375,7 @@ auto GroupOptimizer<Rule, Engine, ElementType>::numbers_of_choices(const GroupPr
 template <class Rule, class Engine, class ElementType>
 void GroupOptimizer<Rule, Engine, ElementType>::set_progress(const GroupProgress& progress,
                                                              UpdateTable<Rule, Engine, Element>& table) const {
-    const auto numbers = *numbers_of_choices(progress);
+    const auto numbers = numbers_of_choices(progress);
     for (std::size_t c = 0; c < numbers.size(); ++c) {
         table.set_progress(*number_, c, progress_of<Rule>(numbers[c]));
     }

@@ -26,10 +26,10 @@ struct GroupProgress {
         std::vector<std::uint64_t> numbers;
     };
 
-    std::vector<Number> numbers;            ///< what there is of each: its steps, and running products
+    List<Number> numbers;                   ///< what there is of each: its steps, and running products
     std::vector<std::uint64_t> own;         ///< the group's: of the steps that it took part in
     std::vector<std::uint64_t> beginning;   ///< what they are before the first step
-    std::vector<Part> parts;                ///< of parameters that are not everywhere as far, in order
+    List<Part> parts;                       ///< of parameters that are not everywhere as far, in order
     std::vector<std::uint64_t> parameters;  ///< of each parameter, one's numbers behind the other's
     /// Which ParamGroup with betas, say, of its own each parameter has; none: no such one.
     std::vector<std::size_t> param_groups;
@@ -45,8 +45,8 @@ struct GroupProgress {
 
 /// What there is of a rule's Progress.
 template <class Rule>
-std::vector<GroupProgress::Number> progress_numbers() {
-    std::vector<GroupProgress::Number> numbers{{"steps", false}};
+List<GroupProgress::Number> progress_numbers() {
+    List<GroupProgress::Number> numbers{{"steps", false}};
     if constexpr (requires { Rule::products; }) {
         for (const auto& product : Rule::products) { numbers.push_back({product.name, true}); }
     }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <shardkit/comm/broadcast.hpp>
+#include <shardkit/detail/list.hpp>
 #include <shardkit/optim/group_optimizer.hpp>
 #include <shardkit/optim/listed_group.hpp>
 #include <shardkit/optim/matrix_exchange.hpp>
@@ -72,7 +73,7 @@ class MatrixLaunches {
             acts_.push_back({act, batch});
         });
         steps_.reserve(placement_.batches());
-        std::vector<rules::UpdateRange> ranges;
+        List<rules::UpdateRange> ranges;
         for (std::size_t b = 0; b < placement_.batches(); ++b) {
             Batch& batch = batches_.emplace_back(Batch{placement_.batch_of(b, rank), {}, {}});
             for (const MatrixPiece& piece : batch.of.pieces) { batch.ranges.push_back(add_ranges(piece, ranges)); }
@@ -176,7 +177,7 @@ class MatrixLaunches {
         const GroupGeometry& group = listed_[unit(piece.unit).group].state->geometry();
         return group.parameters[unit(piece.unit).parameter].range.begin + piece.elements.begin - group.updated.begin;
     }
-    Ranges add_ranges(const MatrixPiece& piece, std::vector<rules::UpdateRange>& ranges) const {
+    Ranges add_ranges(const MatrixPiece& piece, List<rules::UpdateRange>& ranges) const {
         const MatrixUnit& of = unit(piece.unit);
         const Listed& in = listed_[of.group];
         const GroupGeometry& group = in.state->geometry();

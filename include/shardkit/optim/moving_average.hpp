@@ -16,6 +16,7 @@
 #include <shardkit/core/element.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/access.hpp>
+#include <shardkit/detail/list.hpp>
 #include <shardkit/detail/number_text.hpp>
 #include <shardkit/optim/update.hpp>
 #include <shardkit/rank/engine_table.hpp>
@@ -103,7 +104,7 @@ class MovingAverage {
     MovingAverage(const Model<Engine, AverageType>& average, const Model<Engine, PrecisionType>& of,
                   SourceLocation where = SourceLocation::current())
         : average_(average), of_(of) {
-        std::vector<rules::UpdateRange> ranges;
+        detail::List<rules::UpdateRange> ranges;
         for_each_pair([&](auto& to, auto& from) { ranges.push_back(check(to, from, where)); }, where);
         auto& context = of.context(where);
         context.require_same("MovingAverage", average.context(where), "average", where);

@@ -13,6 +13,7 @@
 
 #include <shardkit/comm/all_reduce.hpp>
 #include <shardkit/core/finite.hpp>
+#include <shardkit/detail/list.hpp>
 #include <shardkit/layout/index_range.hpp>
 #include <shardkit/optim/norm_partial.hpp>
 #include <shardkit/plan/norm_numbers.hpp>
@@ -95,10 +96,13 @@ class NormMemory {
     /// Takes a group into the norm that was begun last.
     void list(Group<Engine>& group) {
         NormList<Engine>& list = group.list_for_norm(begun_);
-        if (std::find(lists_.begin(), lists_.end(), &list) == lists_.end()) { lists_.push_back(&list); }
+        for (const NormList<Engine>* const known : lists_) {
+            if (known == &list) { return; }
+        }
+        lists_.push_back(&list);
     }
     /// Returns the lists of the groups that were taken in, one for each type of reduced gradients.
-    std::span<NormList<Engine>* const> lists() const noexcept { return {lists_.data(), lists_.size()}; }
+    std::span<NormList<Engine>* const> lists() const noexcept { return lists_.span(); }
 
     /// Returns what the norms' all-reduces are for.
     const engine::CallSubject* subject() const noexcept { return subject_; }
@@ -153,8 +157,8 @@ class NormMemory {
     typename Engine::template Buffer<double> totals_;
     typename Engine::template Buffer<double> partial_norms_;
     std::uint64_t taken_ = 0;
-    std::vector<StatementHash> updates_;    // of each group
-    std::vector<NormList<Engine>*> lists_;  // of the norm that was begun last
+    std::vector<StatementHash> updates_;  // of each group
+    List<NormList<Engine>*> lists_;       // of the norm that was begun last
     std::uint64_t begun_ = 0;
     FinishNorm left_;
 };

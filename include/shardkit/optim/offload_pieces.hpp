@@ -6,10 +6,10 @@
 #include <cstdint>
 #include <functional>
 #include <span>
-#include <tuple>
 #include <utility>
 #include <vector>
 
+#include <shardkit/detail/list.hpp>
 #include <shardkit/layout/index_range.hpp>
 #include <shardkit/optim/update.hpp>
 #include <shardkit/policy/offload.hpp>
@@ -26,12 +26,13 @@ struct OffloadPiece {
     IndexRange ranges;    ///< of the group's ranges, which count from the piece's first element
 };
 
-/// Cuts sorted ranges of `elements` at pieces of `piece` elements, and counts each from the first element of its
-/// piece. `numbered`: whether they have the numbers of their first elements. Pieces without a range are left out.
-inline std::pair<std::vector<OffloadPiece>, std::vector<rules::UpdateRange>> cut_at_pieces(
-    std::span<const rules::UpdateRange> ranges, std::size_t elements, std::size_t piece, bool numbered) {
-    std::vector<OffloadPiece> pieces;
-    std::vector<rules::UpdateRange> cut;
+/// Cuts sorted ranges of `elements` at pieces of `piece` elements, which it returns, and counts each from the first
+/// element of its piece. `numbered`: whether they have the numbers of their first elements. Pieces without a range
+/// are left out.
+inline List<OffloadPiece> cut_at_pieces(List<rules::UpdateRange>& ranges, std::size_t elements, std::size_t piece,
+                                        bool numbered) {
+    List<OffloadPiece> pieces;
+    List<rules::UpdateRange> cut;
     for (const rules::UpdateRange& whole : ranges) {
         for (std::uint64_t from = whole.begin; from < whole.end;) {
             const std::size_t begin = static_cast<std::size_t>(from) / piece * piece;
@@ -45,20 +46,21 @@ inline std::pair<std::vector<OffloadPiece>, std::vector<rules::UpdateRange>> cut
             from = end;
         }
     }
-    return {std::move(pieces), std::move(cut)};
+    ranges = std::move(cut);
+    return pieces;
 }
 
 /// What an optimizer keeps of an offloaded group beside its states.
 struct OffloadedGroup {
     std::size_t piece = 0;  ///< elements of a piece; 0 where nothing is offloaded
-    std::vector<OffloadPiece> pieces{};
-    std::vector<rules::UpdateRange> host_ranges{};    ///< of a group that is updated on the host
-    std::vector<std::function<void()>> host_calls{};  ///< likewise: of each piece one for each slot
+    List<OffloadPiece> pieces{};
+    List<rules::UpdateRange> host_ranges{};    ///< of a group that is updated on the host
+    List<std::function<void()>> host_calls{};  ///< likewise: of each piece one for each slot
 
     /// Cuts the group's ranges at its pieces, if there are any. @returns whether it is updated on the host
-    bool cut(std::vector<rules::UpdateRange>& ranges, const GroupGeometry& group, bool numbered) {
+    bool cut(List<rules::UpdateRange>& ranges, const GroupGeometry& group, bool numbered) {
         if (piece == 0) { return false; }
-        std::tie(pieces, ranges) = cut_at_pieces(ranges, group.updated.size(), piece, numbered);
+        pieces = cut_at_pieces(ranges, group.updated.size(), piece, numbered);
         if (group.offload != Offload::update) { return false; }
         host_ranges = ranges;
         return true;

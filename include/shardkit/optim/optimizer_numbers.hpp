@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -18,6 +17,7 @@
 #include <shardkit/detail/access.hpp>
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/fnv.hpp>
+#include <shardkit/detail/list.hpp>
 #include <shardkit/detail/number_text.hpp>
 #include <shardkit/optim/clip.hpp>
 #include <shardkit/optim/norm.hpp>
@@ -120,8 +120,7 @@ class OptimizerNumbers {
     }
     /// `choices`: what they choose for each group.
     /// @throws std::invalid_argument for hyper-parameters out of range
-    void set_param_groups(std::vector<ParamGroup> param_groups, std::vector<Statements> choices,
-                          SourceLocation where);
+    void set_param_groups(std::vector<ParamGroup> param_groups, List<Statements> choices, SourceLocation where);
     /// Compares what the ranks called, and begins a step, whose first work is then first(). Collective over the
     /// world.
     /// @return what all ranks must state alike of it
@@ -171,9 +170,9 @@ class OptimizerNumbers {
     Options options_;
     Context<Engine>* context_ = nullptr;
     std::vector<ParamGroup> param_groups_;
-    std::set<std::string> paths_;            // of the groups
-    StatementsHandle stated_;                // of the options
-    std::vector<StatementsHandle> choices_;  // of each group
+    List<Keyed<std::string, char>> paths_;  // of the groups
+    StatementsHandle stated_;               // of the options
+    List<StatementsHandle> choices_;        // of each group
     std::uint64_t steps_ = 0;
     EngineTable<Engine, ChosenOptions<Options>> engine_options_;  // of chosen_options
     EngineTable<Engine, StepScalars> scalars_;
@@ -199,7 +198,9 @@ OptimizerNumbers<Rule, Engine>::~OptimizerNumbers() = default;
 template <class Rule, class Engine>
 void OptimizerNumbers<Rule, Engine>::add_group(Context<Engine>& context, const GroupGeometry& group,
                                                SourceLocation where) {
-    if (!paths_.insert(group.path).second) {
+    const std::size_t groups = paths_.size();
+    entry_of(paths_, group.path);
+    if (paths_.size() == groups) {
         throw_invalid_argument(where, "optimizer: two groups have the path '", group.path, "'");
     }
     choices_.emplace_back();
@@ -217,7 +218,7 @@ void OptimizerNumbers<Rule, Engine>::begin(Context<Engine>& context) {
     // Here, so that the first step allocates nothing but the norm's buffers.
     static_cast<void>(context.template kept<NormMemory<Engine>>());
     const auto chosen = chosen_options(options_, param_groups(), SourceLocation{});
-    engine_options_ = {context, std::span<const ChosenOptions<Options>>(chosen)};
+    engine_options_ = {context, chosen.span()};
     scalars_ = EngineTable<Engine, StepScalars>(context, StepScalars{});
 }
 
@@ -242,20 +243,20 @@ void OptimizerNumbers<Rule, Engine>::set_options(const Options& options, SourceL
     const auto chosen = chosen_options(options, param_groups(), where);
     if (stated_ != nullptr) { stated_ = book()->keep(optimizer_statements<Rule>(options, where)); }
     options_ = options;
-    write(chosen);
+    write(chosen.span());
 }
 
 template <class Rule, class Engine>
-void OptimizerNumbers<Rule, Engine>::set_param_groups(std::vector<ParamGroup> param_groups,
-                                                      std::vector<Statements> choices, SourceLocation where) {
+void OptimizerNumbers<Rule, Engine>::set_param_groups(std::vector<ParamGroup> param_groups, List<Statements> choices,
+                                                      SourceLocation where) {
     const auto chosen = chosen_options(options_, std::span<const ParamGroup>(param_groups), where);
-    std::vector<StatementsHandle> kept = choices_;
+    List<StatementsHandle> kept = choices_;
     for (std::size_t number = 0; number < kept.size(); ++number) {
         if (kept[number] != nullptr) { kept[number] = book()->keep(std::move(choices[number])); }
     }
     choices_ = std::move(kept);
     param_groups_ = std::move(param_groups);
-    write(chosen);
+    write(chosen.span());
 }
 
 template <class Rule, class Engine>

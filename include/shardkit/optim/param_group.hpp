@@ -8,11 +8,11 @@
 #include <span>
 #include <string_view>
 #include <type_traits>
-#include <vector>
 
 #include <shardkit/core/error.hpp>
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/core/validate_number.hpp>
+#include <shardkit/detail/list.hpp>
 #include <shardkit/optim/step_work.hpp>
 
 namespace shardkit {
@@ -113,9 +113,9 @@ Options options_of(const ParamGroup& group, Options options, SourceLocation wher
 /// All hyper-parameters that an optimizer's parameters may have: its own, and those of each group.
 /// @throws std::invalid_argument as options_of
 template <class Options>
-std::vector<ChosenOptions<Options>> chosen_options(const Options& options, std::span<const ParamGroup> groups,
-                                                   SourceLocation where) {
-    std::vector<ChosenOptions<Options>> chosen{{1, options}, {1, options}};
+List<ChosenOptions<Options>> chosen_options(const Options& options, std::span<const ParamGroup> groups,
+                                            SourceLocation where) {
+    List<ChosenOptions<Options>> chosen{{1, options}, {1, options}};
     chosen.back().options.weight_decay = 0;
     for (const ParamGroup& group : groups) {
         const Options its = options_of(group, options, where);

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include <shardkit/detail/list.hpp>
 #include <shardkit/optim/group_optimizer.hpp>
 #include <shardkit/optim/group_progress.hpp>
 #include <shardkit/optim/matrix_rule.hpp>
@@ -181,7 +182,7 @@ class RuleOptimizer : public Optimizer<EngineType> {
         this->require_between_steps("set_param_groups", where);
         for (const ParamGroup& group : param_groups) { validate(group, where); }
         const std::span<const ParamGroup> to(param_groups.data(), param_groups.size());
-        std::vector<detail::Statements> choices;
+        detail::List<detail::Statements> choices;
         detail::Access::walk(
             this->model(),
             [&](detail::Group<Engine>& group) {
@@ -319,7 +320,7 @@ class RuleOptimizer : public Optimizer<EngineType> {
                                                   "(MatrixRule::kept): its files hold states by parameter alone");
             }
         }
-        std::vector<detail::GroupProgress> all;
+        detail::List<detail::GroupProgress> all;
         bool as_chosen = true;
         for_each_group(
             [&](auto& state, auto& group, auto& table) {
@@ -366,7 +367,7 @@ class RuleOptimizer : public Optimizer<EngineType> {
     }
     /// Makes the tables anew for parameters that had one choice of hyper-parameters and are not as far as each other
     /// any more.
-    void choose_again(const std::vector<detail::GroupProgress>& progress, SourceLocation where) {
+    void choose_again(const detail::List<detail::GroupProgress>& progress, SourceLocation where) {
         for_each_batches([](auto& batches) { batches.restart(); });
         std::size_t number = 0;
         model_.for_each_state(

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <span>
 #include <tuple>
@@ -12,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include <shardkit/detail/list.hpp>
 #include <shardkit/optim/group_optimizer.hpp>
 #include <shardkit/optim/host_updates.hpp>
 #include <shardkit/optim/listed_group.hpp>
@@ -62,7 +62,7 @@ class UpdateLaunches {
     /// Makes the tables for the groups that were listed. `skip`: in the engine's memory, the same in all calls.
     void prepare(Context<Engine>& context, const Table& table, const std::uint32_t* skip) {
         const Update* const updates = table.updates();
-        make_host_calls(std::span<const Listed>(listed_), context, table);
+        make_host_calls(listed_.span(), context, table);
         if constexpr (batches) {
             order_.clear();
             batches_.clear();
@@ -99,7 +99,7 @@ class UpdateLaunches {
                 }
             }
         });
-        run_offloaded(std::span<const Listed>(listed_), context, table, skip);
+        run_offloaded(listed_.span(), context, table, skip);
     }
 
   private:
@@ -140,7 +140,7 @@ class UpdateLaunches {
     }
     template <std::size_t N>
     void make_table(Context<Engine>& context, const Update* updates, const std::uint32_t* skip) {
-        std::vector<Entry<N>> entries;
+        List<Entry<N>> entries;
         for (const std::size_t number : order_) {
             const Listed& each = listed_[number];
             entries.push_back(Kernels::update_entry(each.group->ranges(), updates, skip, each.template spans<N>()));
@@ -191,9 +191,9 @@ class UpdateLaunches {
     template <std::size_t... N>
     static auto tables_of(std::index_sequence<N...>) -> std::tuple<LaunchTable<Engine, Entry<N>>...>;
 
-    std::vector<Listed> listed_;
+    List<Listed> listed_;
     std::vector<std::size_t> order_;  // of the table's entries among them
-    std::vector<Batch> batches_;
+    List<Batch> batches_;
     decltype(tables_of(std::make_index_sequence<state_count + 1>{})) tables_;  // by number of states; one is in use
 };
 
@@ -254,7 +254,7 @@ class UpdateBatches {
     void run_alone(State& state, const StepScalars* scalars,
                    const ChosenOptions<Options>* options) requires(!rules::MatrixRule<Rule>);
     /// What it keeps of one of its groups.
-    Group& group_of(const State& state) { return groups_[numbers_.at(state.identity())]; }
+    Group& group_of(const State& state) { return groups_[entry_of(numbers_, state.identity()).value]; }
 
     /// The next group in a walk over the model that `start` began.
     Group& next() noexcept { return groups_[listed_++]; }
@@ -276,8 +276,8 @@ class UpdateBatches {
         f(own_);
     }
 
-    std::vector<Group> groups_;
-    std::map<std::uint64_t, std::size_t> numbers_;  // of them, by identity
+    List<Group> groups_;
+    List<Keyed<std::uint64_t, std::size_t>> numbers_;  // of them, by identity
     // Their ends wait for the kernels that use what is above.
     Table table_;
     typename LaunchesOf<Rule, Engine, Precision, typename Precision::Master>::type own_;
@@ -305,7 +305,7 @@ void UpdateBatches<Rule, Engine, Precision>::add(State& state, const Options& op
                                                  std::span<const ParamGroup> param_groups, SourceLocation where) {
     Group& group = groups_.emplace_back(state.context(), state.geometry(), options, param_groups, where);
     group.choose(state.context(), state.geometry(), param_groups, nullptr, table_);
-    numbers_.emplace(state.identity(), groups_.size() - 1);
+    entry_of(numbers_, state.identity()).value = groups_.size() - 1;
     for (std::size_t p = 0; p < group.updated().size(); ++p) {
         if (group.updates(p)) { state.torn().end_states(p); }
     }
@@ -313,9 +313,9 @@ void UpdateBatches<Rule, Engine, Precision>::add(State& state, const Options& op
 
 template <class Rule, class Engine, class Precision>
 std::optional<std::uint64_t> UpdateBatches<Rule, Engine, Precision>::steps(std::uint64_t identity) const {
-    const auto found = numbers_.find(identity);
-    if (found == numbers_.end()) { return std::nullopt; }
-    const auto number = groups_[found->second].number();
+    const std::size_t found = place_of(numbers_, identity);
+    if (found == numbers_.size() || numbers_[found].key != identity) { return std::nullopt; }
+    const auto number = groups_[numbers_[found].value].number();
     return number ? table_.steps(*number) : 0;
 }
 

@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include <shardkit/detail/list.hpp>
 #include <shardkit/optim/step_work.hpp>
 #include <shardkit/optim/update.hpp>
 #include <shardkit/policy/offload.hpp>
@@ -30,7 +31,7 @@ class UpdateTable {
     /// @return the group's number; its updates are those from size(), as it was before, on
     std::size_t add(std::span<const Hypers> hypers) {
         listed_groups_.push_back({size(), static_cast<std::uint32_t>(hypers.size()), hypers.front().progress.steps});
-        listed_hypers_.insert(listed_hypers_.end(), hypers.begin(), hypers.end());
+        listed_hypers_.append(hypers.data(), hypers.data() + hypers.size());
         return listed_groups_.size() - 1;
     }
     /// Of all updates.
@@ -107,8 +108,8 @@ class UpdateTable {
         return reinterpret_cast<const T*>(host_.span().data() + at);
     }
 
-    std::vector<GroupUpdates> listed_groups_;
-    std::vector<Hypers> listed_hypers_;
+    List<GroupUpdates> listed_groups_;
+    List<Hypers> listed_hypers_;
     std::vector<char> taken_;
     // Groups, updates and skip, where some groups are updated there. Freed behind the tables, which wait for it.
     OffloadedBuffer<Engine, std::uint8_t> host_;
@@ -122,9 +123,9 @@ class UpdateTable {
 
 template <class Rule, class Engine, class A>
 void UpdateTable<Rule, Engine, A>::upload(Context<Engine>& context) {
-    groups_ = {context, std::span<const GroupUpdates>(listed_groups_)};
-    hypers_ = {context, std::span<const Hypers>(listed_hypers_)};
-    updates_ = {context, std::span<const Update>(std::vector<Update>(listed_hypers_.size()))};
+    groups_ = {context, listed_groups_.span()};
+    hypers_ = {context, listed_hypers_.span()};
+    updates_ = {context, List<Update>(listed_hypers_.size()).span()};
     taken_.assign(listed_groups_.size(), 0);
     if (on_host_) {
         host_ = {context, true, "optimizer", "numbers of updates on the host",

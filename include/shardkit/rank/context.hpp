@@ -19,7 +19,9 @@
 #include <shardkit/core/element.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/access.hpp>
+#include <shardkit/detail/counted.hpp>
 #include <shardkit/detail/end_program.hpp>
+#include <shardkit/detail/list.hpp>
 #include <shardkit/memory/host_buffer.hpp>
 #include <shardkit/memory/slot_pool.hpp>
 #include <shardkit/mesh/axes.hpp>
@@ -212,7 +214,7 @@ class Context {
         for (const Kept& kept : kept_) {
             if (kept.type == &type_key<T>) { return *static_cast<T*>(kept.object.get()); }
         }
-        kept_.push_back({&type_key<T>, std::make_shared<T>(*this)});
+        kept_.push_back({&type_key<T>, detail::make_counted<T>(*this)});
         return *static_cast<T*>(kept_.back().object.get());
     }
 
@@ -268,10 +270,10 @@ class Context {
     Streams<Stream> streams_;
     detail::SlotPools<Engine> pools_;
     RankOptions options_;
-    std::vector<Made> made_;
+    detail::List<Made> made_;
     TrafficLog uncounted_;
-    std::vector<Kept> kept_;
-    std::vector<const std::string*> living_;  // paths of the groups
+    detail::List<Kept> kept_;
+    detail::List<const std::string*> living_;  // paths of the groups
 };
 
 template <class EngineType>

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <shardkit/core/divided.hpp>
+#include <shardkit/detail/list.hpp>
 #include <shardkit/memory/host_buffer.hpp>
 #include <shardkit/rank/context.hpp>
 #include <shardkit/rank/engine.hpp>
@@ -25,7 +26,7 @@ class LaunchTable {
     LaunchTable() noexcept = default;
     /// Copies `entries` to the engine's memory; in each, `end` is the number of its own works.
     /// Cost:  waits for the compute stream
-    LaunchTable(Context<Engine>& context, std::vector<Entry> entries) {
+    LaunchTable(Context<Engine>& context, List<Entry> entries) {
         std::uint64_t works = 0;
         ends_.push_back(works);
         for (Entry& entry : entries) {
@@ -33,7 +34,7 @@ class LaunchTable {
             entry.end = works;
             ends_.push_back(works);
         }
-        entries_ = {context, std::span<const Entry>(entries)};
+        entries_ = {context, entries.span()};
     }
     /// Returns the batch of entries [begin, end).
     engine::LaunchBatch<Entry> batch(std::size_t begin, std::size_t end) const noexcept {

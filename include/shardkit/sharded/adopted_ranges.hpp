@@ -9,11 +9,12 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <vector>
+#include <utility>
 
 #include <shardkit/core/error.hpp>
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/detail/immortal.hpp>
+#include <shardkit/detail/list.hpp>
 
 namespace shardkit::detail {
 
@@ -58,7 +59,7 @@ class BasicAdoptedRanges {
     static std::mutex& mutex() { return immortal<std::mutex, BasicAdoptedRanges>(); }
     /// The registered ranges, sorted by address. Ranges that have not ended are disjoint. Sorting keeps the cost of
     /// adopting a model proportional to its number of groups.
-    static std::vector<Range>& held() { return immortal<std::vector<Range>>(); }
+    static List<Range>& held() { return immortal<List<Range>>(); }
     /// Returns the first range that does not begin before `begin`.
     static auto place(const std::byte* begin) {
         return std::lower_bound(held().begin(), held().end(), begin,
@@ -72,7 +73,7 @@ class BasicAdoptedRanges {
         if (++ended() == held().size()) { forget_ended(); }
     }
     static void forget_ended() {
-        std::erase_if(held(), [](const Range& range) { return range.holder == nullptr; });
+        held().erase_if([](const Range& range) { return range.holder == nullptr; });
         ended() = 0;
     }
     void add(std::size_t what, std::span<const std::byte> memory) {
@@ -82,7 +83,9 @@ class BasicAdoptedRanges {
         const auto at = place(range.begin);
         if (at != held().begin() && range.begin < std::prev(at)->end) { refuse(what, *std::prev(at)); }
         if (at != held().end() && at->begin < range.end) { refuse(what, *at); }
-        held().insert(at, range);
+        std::size_t place = held().size();
+        const auto behind = static_cast<std::size_t>(at - held().begin());
+        for (held().push_back(range); place > behind; --place) { std::swap(held()[place], held()[place - 1]); }
         begins_[what] = range.begin;
     }
     [[noreturn]] void refuse(std::size_t what, const Range& other) const {

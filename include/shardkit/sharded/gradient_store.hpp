@@ -7,7 +7,6 @@
 #include <cstring>
 #include <limits>
 #include <span>
-#include <vector>
 
 #include <shardkit/comm/all_reduce.hpp>
 #include <shardkit/comm/journal.hpp>
@@ -15,6 +14,7 @@
 #include <shardkit/core/checked.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/concat.hpp>
+#include <shardkit/detail/list.hpp>
 #include <shardkit/plan/step_machine.hpp>
 #include <shardkit/rank/context.hpp>
 #include <shardkit/sharded/group_buffer.hpp>
@@ -353,8 +353,8 @@ class GradientStore {
     Buffer<Reduction> reduced_memory_;
     Buffer<Reduction> subtotals_;  // one behind the other
     std::size_t subtotal_numel_ = 0;
-    std::vector<IndexRange> zeroed_;  // ranges of the full buffer: all that nobody overwrites
-    std::size_t slice_ = 0;           // place in the stack of sums of the microbatch under way
+    List<IndexRange> zeroed_;  // ranges of the full buffer: all that nobody overwrites
+    std::size_t slice_ = 0;    // place in the stack of sums of the microbatch under way
     SlotLease<Engine> lease_;
     SlotLease<Engine> sums_;
     SlotLease<Engine> addend_;

@@ -13,7 +13,9 @@
 
 #include <shardkit/core/checked.hpp>
 #include <shardkit/core/error.hpp>
+#include <shardkit/detail/counted.hpp>
 #include <shardkit/detail/identity.hpp>
+#include <shardkit/detail/list.hpp>
 #include <shardkit/layout/flat_layout.hpp>
 #include <shardkit/layout/segments.hpp>
 #include <shardkit/param/initial_values.hpp>
@@ -101,7 +103,7 @@ class Group {
     /// by exactly one rank: those of its (virtual) shard, unless another rank holds the same ones. They are sorted
     /// ranges of its reduced gradients, each within one parameter. How parameters are packed changes no block of a
     /// norm.
-    std::span<const IndexRange> counted_segments() const noexcept { return counted_segments_; }
+    std::span<const IndexRange> counted_segments() const noexcept { return counted_segments_.span(); }
 
     /// Returns the parameters and states that a write or a step has left half written.
     TornValues& torn() noexcept { return torn_; }
@@ -211,7 +213,7 @@ class Group {
     /// Returns the buffers whose values the rank holds at the moment, one for each row of the placement table that
     /// has some: not the optimizer's states, and reduced gradients only between their reduction and their update.
     /// Later work on the compute stream sees the values.
-    virtual std::vector<HeldValues> held() = 0;
+    virtual List<HeldValues> held() = 0;
     /// Prepares an optimizer's update: waits for the reader of the group's memory, if any.
     /// @throws UsageError when a window is open
     virtual void begin_update(SourceLocation where) const = 0;
@@ -309,7 +311,7 @@ class Group {
     std::uint64_t accumulation_ = 0;  // number of its accumulation; 0 outside of a step
     std::size_t microbatches_ = 0;
     std::uint64_t gradient_generation_ = 0;
-    std::vector<IndexRange> counted_segments_;
+    List<IndexRange> counted_segments_;
     MemoryReader* reader_ = nullptr;
     DirectedGroup directed_;
 
@@ -323,7 +325,7 @@ class Group {
 
     const char* precision_;
     std::uint64_t identity_ = new_identity();
-    std::shared_ptr<const void> life_ = std::make_shared<const char>('\0');
+    std::shared_ptr<const void> life_ = make_counted<const char>('\0');
 };
 
 // Defined out of the class, so that `extern template` keeps them out of a user's file.
@@ -349,7 +351,7 @@ void Group<Engine>::list_counted_segments(std::size_t alignment) {
     // packed. So adopted memory gives the same bits as the library's own.
     const bool whole = geometry_.table.reduced == Extent::full;
     FlatLayout cut(geometry_.shards, alignment);
-    std::vector<IndexRange> places;
+    List<IndexRange> places;
     for (const PlacedParameter& p : geometry_.parameters) {
         places.push_back(whole ? cut.append(p.part.numel()) : p.range);
     }

@@ -10,6 +10,7 @@
 
 #include <shardkit/comm/agreement.hpp>
 #include <shardkit/detail/fnv.hpp>
+#include <shardkit/detail/list.hpp>
 #include <shardkit/policy/split_mesh.hpp>
 #include <shardkit/rank/context.hpp>
 #include <shardkit/rank/gather_values.hpp>
@@ -116,7 +117,7 @@ void require_same_group(Context<Engine>& context, const GroupGeometry& group, So
         const std::vector<double> all =
             gather_values(context, std::vector<double>(bytes, bytes + sizeof mine), where);
         const std::vector<unsigned char> raw(all.begin(), all.end());
-        std::vector<StatementRecord> records(context.world_size());
+        List<StatementRecord> records(context.world_size());
         std::memcpy(static_cast<void*>(records.data()), raw.data(), raw.size());
         return records;
     });

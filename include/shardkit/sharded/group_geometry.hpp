@@ -12,6 +12,7 @@
 #include <vector>
 
 #include <shardkit/core/error.hpp>
+#include <shardkit/detail/list.hpp>
 #include <shardkit/layout/index_range.hpp>
 #include <shardkit/layout/placed_parameter.hpp>
 #include <shardkit/param/params.hpp>
@@ -25,7 +26,7 @@ struct GroupGeometry : GroupDescription {
     std::string path;  ///< the group's path; `description()` returns a description that refers to it
     GroupRows table;
     std::optional<StochasticRounding> stochastic_rounding;  ///< with a seed of this group alone
-    std::vector<PlacedParameter> parameters;
+    List<PlacedParameter> parameters;
     std::vector<std::size_t> by_name;        ///< numbers of the parameters, sorted by name
     std::vector<std::string> owned_names;    ///< the names that `parameters` refers to; empty for types
     std::span<const ParameterName> aliases;  ///< further names of parameters, given by types

@@ -13,6 +13,7 @@
 #include <shardkit/comm/all_gather.hpp>
 #include <shardkit/detail/access.hpp>
 #include <shardkit/detail/end_program.hpp>
+#include <shardkit/detail/list.hpp>
 #include <shardkit/param/tensor_view.hpp>
 #include <shardkit/policy/policy_rules.hpp>
 #include <shardkit/policy/precision.hpp>
@@ -84,7 +85,7 @@ class GroupState : public Group<EngineType> {
     void skip_step(SourceLocation where) override;
     void write(std::size_t parameter, const ValuesAt& values, SourceLocation where) override;
     std::vector<ShardInfo> shards() override;
-    std::vector<HeldValues> held() override;
+    List<HeldValues> held() override;
     void begin_update(SourceLocation where) const override;
     void begin_write(SourceLocation where) override {
         step_.require_not_updated(path(), "load", where);

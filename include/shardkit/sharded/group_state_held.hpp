@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include <shardkit/detail/list.hpp>
 #include <shardkit/sharded/group_state.hpp>
 #include <shardkit/sharded/held_values.hpp>
 
@@ -14,8 +15,8 @@
 namespace shardkit::detail SHARDKIT_BUILD {
 
 template <class Engine, class Precision>
-std::vector<HeldValues> GroupState<Engine, Precision>::held() {
-    std::vector<HeldValues> all;
+List<HeldValues> GroupState<Engine, Precision>::held() {
+    List<HeldValues> all;
     const auto add = [&]<class T>(Role role, std::span<T> values, IndexRange flat, Extent extent) {
         all.push_back({role, {}, values.data(), sizeof(T), flat, extent});
     };

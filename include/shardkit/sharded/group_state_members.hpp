@@ -68,8 +68,7 @@ GroupState<Engine, Precision>::~GroupState() {
         end_program("'", path(), "' ended or was assigned to while a save of it is pending: commit it before");
     }
     // Searched from the end: groups mostly end in reverse order.
-    auto& living = Access::living(context_);
-    living.erase(std::next(std::find(living.rbegin(), living.rend(), &geometry_.path)).base());
+    Access::living(context_).erase_if([this](const std::string* path) { return path == &geometry_.path; });
     context_.settle();
 }
 

@@ -11,12 +11,12 @@
 #include <span>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include <shardkit/comm/agreement.hpp>
 #include <shardkit/comm/call.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/detail/concat.hpp>
+#include <shardkit/detail/list.hpp>
 #include <shardkit/detail/number_text.hpp>
 #include <shardkit/policy/placement.hpp>
 #include <shardkit/policy/placement_table.hpp>
@@ -168,7 +168,7 @@ class GroupStatements {
     StatementHash updates_hash_ = 0;
     StatementHash plain_hash_ = 0;
     StatementHash replica_hash_ = 0;
-    std::vector<ValuesDigest> values_;  // one for each parameter
+    List<ValuesDigest> values_;  // one for each parameter
     StatementsHandle kept_values_;
     std::function<void()> before_next_;
 };

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <shardkit/core/element.hpp>
+#include <shardkit/detail/list.hpp>
 
 namespace shardkit::engine {
 
@@ -22,15 +23,15 @@ struct NormPiece {
 /// The bytes of positions that a warp takes at a time. Each piece begins in a new chunk.
 inline constexpr std::size_t norm_chunk_bytes = 2048;
 
-/// Returns the table for Kernels::norm_partial over `runs`, which lie in the engine's memory and are not read. Empty
-/// runs are left out. It is made once and copied into the engine's memory by Kernels::copy_in; every step can use it.
-/// @post A piece begins, in elements, at a multiple of norm_chunk_bytes plus its address modulo 16 bytes.
-///       Pieces are disjoint and in the order of `runs`
+}  // namespace shardkit::engine
+
+namespace shardkit::detail {
+
 template <FloatingElement T>
-std::vector<NormPiece<T>> norm_table(std::span<const std::span<const T>> runs) {
-    constexpr std::uint64_t chunk = norm_chunk_bytes / sizeof(T);
+List<engine::NormPiece<T>> list_norm_pieces(std::span<const std::span<const T>> runs) {
+    constexpr std::uint64_t chunk = engine::norm_chunk_bytes / sizeof(T);
     constexpr std::size_t alignment = 16;
-    std::vector<NormPiece<T>> table;
+    List<engine::NormPiece<T>> table;
     std::uint64_t at = 0;
     for (const std::span<const T> run : runs) {
         if (run.empty()) { continue; }
@@ -39,6 +40,20 @@ std::vector<NormPiece<T>> norm_table(std::span<const std::span<const T>> runs) {
         at = (begin + run.size() + chunk - 1) / chunk * chunk;
     }
     return table;
+}
+
+}  // namespace shardkit::detail
+
+namespace shardkit::engine {
+
+/// Returns the table for Kernels::norm_partial over `runs`, which lie in the engine's memory and are not read. Empty
+/// runs are left out. It is made once and copied into the engine's memory by Kernels::copy_in; every step can use it.
+/// @post A piece begins, in elements, at a multiple of norm_chunk_bytes plus its address modulo 16 bytes.
+///       Pieces are disjoint and in the order of `runs`
+template <FloatingElement T>
+std::vector<NormPiece<T>> norm_table(std::span<const std::span<const T>> runs) {
+    const auto table = shardkit::detail::list_norm_pieces(runs);
+    return {table.begin(), table.end()};
 }
 
 }  // namespace shardkit::engine

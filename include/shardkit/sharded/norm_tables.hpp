@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include <shardkit/detail/list.hpp>
 #include <shardkit/layout/index_range.hpp>
 #include <shardkit/rank/context.hpp>
 #include <shardkit/rank/engine_table.hpp>
@@ -34,7 +35,9 @@ class NormTable {
 
     /// Returns whether the table was made of these groups, in this order.
     bool is_of(std::span<const NormGroup<T>> groups) const noexcept {
-        return std::ranges::equal(groups_, groups, {}, {}, &NormGroup<T>::identity);
+        bool same = groups_.size() == groups.size();
+        for (std::size_t i = 0; same && i < groups_.size(); ++i) { same = groups_[i] == groups[i].identity; }
+        return same;
     }
     /// Returns whether one of its groups has ended.
     bool is_over() const noexcept;
@@ -45,11 +48,11 @@ class NormTable {
                 double* into) const;
 
   private:
-    std::vector<IndexRange> pieces_of_;  // of each group
-    std::vector<IndexRange> positions_;  // one for each piece
+    List<IndexRange> pieces_of_;  // of each group
+    List<IndexRange> positions_;  // one for each piece
     EngineTable<Engine, engine::NormPiece<T>> pieces_;
     std::vector<std::uint64_t> groups_;
-    std::vector<std::weak_ptr<const void>> lives_;
+    List<std::weak_ptr<const void>> lives_;
 };
 
 /// The groups with one type of reduced gradients that a norm is taken over.
@@ -82,8 +85,8 @@ class NormTables final : public NormList<Engine> {
 
     Context<Engine>* context_;
     std::uint64_t norm_ = 0;
-    std::vector<NormTable<Engine, T>> tables_;
-    std::vector<NormGroup<T>> listed_;  // groups of the current norm
+    List<NormTable<Engine, T>> tables_;
+    List<NormGroup<T>> listed_;  // groups of the current norm
     std::vector<char> taken_;
 };
 
@@ -91,16 +94,16 @@ class NormTables final : public NormList<Engine> {
 
 template <class Engine, class T>
 NormTable<Engine, T>::NormTable(Context<Engine>& context, std::span<const NormGroup<T>> groups) {
-    std::vector<std::span<const T>> runs;
+    List<std::span<const T>> runs;
     for (const NormGroup<T>& group : groups) {
         pieces_of_.push_back({runs.size(), runs.size() + group.counted.size()});
         for (const IndexRange range : group.counted) {
             runs.push_back(group.reduced.subspan(range.begin, range.size()));
         }
     }
-    const std::vector<engine::NormPiece<T>> pieces = engine::norm_table(std::span<const std::span<const T>>(runs));
+    const List<engine::NormPiece<T>> pieces = list_norm_pieces(runs.span());
     for (const engine::NormPiece<T>& piece : pieces) { positions_.push_back({piece.begin, piece.end}); }
-    pieces_ = {context, std::span<const engine::NormPiece<T>>(pieces)};
+    pieces_ = {context, pieces.span()};
     for (const NormGroup<T>& group : groups) {
         groups_.push_back(group.identity);
         lives_.push_back(*group.life);
@@ -109,7 +112,10 @@ NormTable<Engine, T>::NormTable(Context<Engine>& context, std::span<const NormGr
 
 template <class Engine, class T>
 bool NormTable<Engine, T>::is_over() const noexcept {
-    return std::ranges::any_of(lives_, [](const auto& life) { return life.expired(); });
+    for (const std::weak_ptr<const void>& life : lives_) {
+        if (life.expired()) { return true; }
+    }
+    return false;
 }
 
 template <class Engine, class T>
@@ -143,20 +149,22 @@ template <class Engine, class T>
 void NormTables<Engine, T>::add_to(const typename Engine::Stream& stream, const double* scale, double* into) {
     if (listed_.empty()) { return; }
     const NormTable<Engine, T>* table = find();
-    if (table == nullptr) { table = make(listed_); }
+    if (table == nullptr) { table = make(listed_.span()); }
     table->add_to(stream, taken_, scale, into);
 }
 
 template <class Engine, class T>
 const NormTable<Engine, T>* NormTables<Engine, T>::find() const noexcept {
-    const auto table = std::ranges::find_if(tables_, [&](const auto& each) { return each.is_of(listed_); });
-    return table == tables_.end() ? nullptr : &*table;
+    for (const NormTable<Engine, T>& table : tables_) {
+        if (table.is_of(listed_.span())) { return &table; }
+    }
+    return nullptr;
 }
 
 template <class Engine, class T>
 const NormTable<Engine, T>* NormTables<Engine, T>::make(std::span<const NormGroup<T>> groups) {
-    std::erase_if(tables_, [](const auto& each) { return each.is_over(); });
-    return &tables_.emplace_back(*context_, groups);
+    tables_.erase_if([](const auto& each) { return each.is_over(); });
+    return &tables_.push_back({*context_, groups});
 }
 
 }  // namespace shardkit::detail

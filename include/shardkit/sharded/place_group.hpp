@@ -10,6 +10,7 @@
 #include <string_view>
 #include <utility>
 
+#include <shardkit/detail/sort_numbers.hpp>
 #include <shardkit/mesh/axes.hpp>
 #include <shardkit/mesh/axis_grid.hpp>
 #include <shardkit/param/parameter_record.hpp>
@@ -61,7 +62,7 @@ PlacedGroup place_group(Context<Engine>& context, const GroupCommunicators<Engin
     check_rounding<Precision>(values.path, values.master, values.stochastic_rounding, where);
     const AxisGrid& grid = context.grid();
     GroupGeometry g;
-    g.parameters.assign(values.parameters.begin(), values.parameters.end());
+    g.parameters.append(values.parameters.data(), values.parameters.data() + values.parameters.size());
     g.aliases = values.all_names;
     if (values.all_names.empty()) {
         for (const PlacedParameter& p : g.parameters) { g.owned_names.emplace_back(p.name); }
@@ -69,8 +70,8 @@ PlacedGroup place_group(Context<Engine>& context, const GroupCommunicators<Engin
     }
     g.by_name.resize(g.parameters.size());
     std::iota(g.by_name.begin(), g.by_name.end(), std::size_t{0});
-    std::sort(g.by_name.begin(), g.by_name.end(),
-              [&](std::size_t a, std::size_t b) { return g.parameters[a].name < g.parameters[b].name; });
+    sort_numbers(g.by_name,
+                 [&](std::size_t a, std::size_t b) { return g.parameters[a].name < g.parameters[b].name; });
     g.tp_index = grid.coordinate(Tp::name, context.rank());
     const DescribedGroup described =
         describe_on_mesh(values.path, g.parameters, grid, g.tp_index,

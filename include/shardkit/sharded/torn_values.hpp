@@ -2,13 +2,12 @@
 #pragma once
 
 #include <cstddef>
-#include <set>
 #include <span>
 #include <string_view>
-#include <utility>
 
 #include <shardkit/core/error.hpp>
 #include <shardkit/core/source_location.hpp>
+#include <shardkit/detail/list.hpp>
 #include <shardkit/layout/placed_parameter.hpp>
 
 namespace shardkit::detail {
@@ -29,23 +28,35 @@ class BasicTornValues {
     bool empty() const noexcept { return torn_.empty(); }
     /// Marks values of that kind as half written, by `verb`, called at `where`.
     void begin(std::size_t parameter, std::string_view kind, std::string_view verb, SourceLocation where) {
-        if (!torn_.emplace(parameter, kind).second) { return; }  // part of a write that has begun already
+        const Values values{parameter, kind};
+        for (std::size_t i = torn_.size(); i > 0; --i) {
+            if (torn_[i - 1] == values) { return; }  // part of a write that has begun already
+        }
+        torn_.push_back(values);
         verb_ = verb;
         where_ = where;
     }
     /// Marks these values as completely written.
-    void end(std::size_t parameter, std::string_view kind) noexcept { torn_.erase({parameter, kind}); }
+    void end(std::size_t parameter, std::string_view kind) noexcept {
+        const Values ended{parameter, kind};
+        for (std::size_t i = torn_.size(); i > 0; --i) {
+            if (torn_[i - 1] != ended) { continue; }
+            torn_[i - 1] = torn_.back();
+            return torn_.pop_back();
+        }
+    }
     /// Forgets the half-written optimizer states of a parameter, as a new optimizer has states of its own for it.
     void end_states(std::size_t parameter) noexcept {
-        std::erase_if(torn_, [parameter](const Values& values) {
-            return values.first == parameter && values.second != parameters;
-        });
+        torn_.erase_if(
+            [parameter](const Values& values) { return values.parameter == parameter && values.kind != parameters; });
     }
     /// @throws UsageError, which names `verb` and the write that has not ended, where values are half written
     void require_whole(std::string_view path, std::span<const PlacedParameter> of, std::string_view verb,
                        SourceLocation where) const {
         if (empty()) [[likely]] { return; }
-        const auto& [parameter, kind] = *torn_.begin();
+        Values first = torn_.front();
+        for (const Values& each : torn_) { first = each < first ? each : first; }
+        const auto [parameter, kind] = first;
         if (verb_ == step) {
             throw_usage_error(where, "'", path, "': ", verb, ", but the ", verb_, " that began at ", where_.file, ":",
                               where_.line, " has updated '", of[parameter].name,
@@ -60,9 +71,17 @@ class BasicTornValues {
     }
 
   private:
-    using Values = std::pair<std::size_t, std::string_view>;
+    struct Values {
+        std::size_t parameter;
+        std::string_view kind;
 
-    std::set<Values> torn_;
+        bool operator==(const Values&) const noexcept = default;
+        bool operator<(const Values& other) const noexcept {
+            return parameter != other.parameter ? parameter < other.parameter : kind < other.kind;
+        }
+    };
+
+    List<Values> torn_;
     std::string_view verb_;
     SourceLocation where_{};
 };

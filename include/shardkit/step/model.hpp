@@ -14,6 +14,8 @@
 
 #include <shardkit/core/elements.hpp>
 #include <shardkit/detail/access.hpp>
+#include <shardkit/detail/counted.hpp>
+#include <shardkit/detail/list.hpp>
 #include <shardkit/detail/range.hpp>
 #include <shardkit/policy/precision.hpp>
 #include <shardkit/sharded/group.hpp>
@@ -187,9 +189,9 @@ class Groups {
         friend bool operator==(const Member& a, const Member& b) noexcept { return a.identity == b.identity; }
     };
 
-    explicit Groups(std::vector<Member> members)
-        : members_(std::make_shared<const std::vector<Member>>(std::move(members))) {}
-    static const std::vector<Member>& members(const Groups& groups) noexcept { return *groups.members_; }
+    explicit Groups(detail::List<Member> members)
+        : members_(detail::make_counted<const detail::List<Member>>(std::move(members))) {}
+    static const detail::List<Member>& members(const Groups& groups) noexcept { return *groups.members_; }
     static Member member(detail::Group<Engine>& group) {
         return {&group, group.identity(), group.life(), group.path()};
     }
@@ -208,7 +210,7 @@ class Groups {
     [[noreturn]] static void refuse_ended(const Member& member, SourceLocation where);
     [[noreturn]] static void refuse_moved(SourceLocation where);
 
-    std::shared_ptr<const std::vector<Member>> members_;  // null: moved from
+    std::shared_ptr<const detail::List<Member>> members_;  // null: moved from
 };
 
 // Defined out of the class, so that `extern template` keeps them out of a user's file.
@@ -298,12 +300,12 @@ class Model : public Groups<EngineType> {
     using typename Base::Member;
 
     template <class... T>
-    static std::vector<Member> list(T&... parts) {
+    static detail::List<Member> list(T&... parts) {
         constexpr bool is_sharded = detail::all_sharded<T...>;
         static_assert(sizeof...(T) > 0, "Model: give at least one Sharded");
         static_assert(sizeof...(T) == 0 || is_sharded,
                       "Model: each argument must be a Sharded or a range of Sharded, or one of several models");
-        std::vector<Member> members;
+        detail::List<Member> members;
         if constexpr (is_sharded) {
             constexpr bool one_engine = (std::is_same_v<typename LayerOf<T>::Engine, Engine> && ...);
             static_assert(one_engine, "Model: the groups of one model must be of one engine");
@@ -316,7 +318,7 @@ class Model : public Groups<EngineType> {
         return members;
     }
     template <class Part>
-    static void add(std::vector<Member>& members, Part& part) {
+    static void add(detail::List<Member>& members, Part& part) {
         if constexpr (detail::IsSharded<std::remove_const_t<Part>>::value) {
             if (detail::Access::moved_from(part)) {
                 members.push_back({nullptr, 0, {}, {}});  // refused where the model is used, with a line to report
@@ -325,7 +327,7 @@ class Model : public Groups<EngineType> {
             }
         } else if constexpr (std::is_base_of_v<Base, Part>) {
             const auto& more = Base::members(part);
-            members.insert(members.end(), more.begin(), more.end());
+            members.append(more.begin(), more.end());
         } else {
             for (auto& layer : part) { add(members, layer); }
         }

@@ -5,14 +5,15 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <exception>
 #include <memory>
-#include <new>
 #include <thread>
 #include <type_traits>
 #include <utility>
 
 #include <shardkit/backend/host/processor.hpp>
+#include <shardkit/detail/list.hpp>
 
 namespace shardkit::host::detail {
 
@@ -59,13 +60,33 @@ class Command {
   public:
     static constexpr std::size_t bytes = 320;
 
+    /// A function to copy, without its type: a queue's code is compiled once for all of them.
+    class Function {
+      public:
+        template <class F>
+        [[gnu::always_inline]] Function(const F& function) noexcept  // NOLINT(google-explicit-constructor)
+            : object_(&function), size_(sizeof(F)), call_(&call<F>) {
+            static_assert(sizeof(F) <= bytes, "the command captures more than a slot of a queue holds");
+            static_assert(alignof(F) <= alignof(std::max_align_t));
+            static_assert(std::is_trivially_copy_constructible_v<F> && std::is_trivially_destructible_v<F>);
+        }
+
+      private:
+        friend Command;
+        template <class F>
+        static void call(void* function) {
+            (*static_cast<F*>(function))();
+        }
+
+        const void* object_;
+        std::size_t size_;
+        void (*call_)(void*);
+    };
+
     /// Stores a copy of the function.
-    template <class F>
-    void set(const F& function) noexcept {
-        static_assert(sizeof(F) <= bytes, "the command captures more than a slot of a queue holds");
-        static_assert(alignof(F) <= alignof(std::max_align_t) && std::is_trivially_destructible_v<F>);
-        ::new (static_cast<void*>(function_.data())) F(function);
-        call_ = [](void* at) { (*std::launder(static_cast<F*>(at)))(); };
+    void set(const Function& function) noexcept {
+        std::memcpy(function_.data(), function.object_, function.size_);
+        call_ = function.call_;
     }
     /// @throws what the function throws
     void operator()() { call_(function_.data()); }
@@ -88,8 +109,7 @@ class CommandQueue {
     /// Starts the thread. `spins` is the number of polls of an idle thread before it sleeps; use 0 if there are more
     /// threads than processors.
     /// @throws std::system_error when no thread can be made
-    explicit CommandQueue(std::uint32_t spins = 0)
-        : ring_(std::make_unique<std::array<Slot, slots>>()), spins_(spins), worker_([this] { work(); }) {}
+    explicit CommandQueue(std::uint32_t spins = 0) : ring_(slots), spins_(spins), worker_([this] { work(); }) {}
     CommandQueue(const CommandQueue&) = delete;
     CommandQueue& operator=(const CommandQueue&) = delete;
     /// Runs the submitted commands, then ends the thread. An error that nobody waited for is dropped.
@@ -102,10 +122,7 @@ class CommandQueue {
     std::uint64_t submitted() const noexcept { return submitted_.load(std::memory_order_relaxed); }
 
     /// Submits a command and returns its position.
-    template <class F>
-    std::uint64_t submit(const F& command) {
-        return submit(command, Kind::unless_failed);
-    }
+    std::uint64_t submit(const Command::Function& command) { return submit(command, Kind::unless_failed); }
 
     /// Waits, in the submitting thread, until the command at `position` has run or was dropped.
     void await(std::uint64_t position) noexcept { wait_until(done_, position, &submitter_); }
@@ -144,11 +161,10 @@ class CommandQueue {
         Kind kind = Kind::unless_failed;
     };
 
-    template <class F>
-    std::uint64_t submit(const F& command, Kind kind) {
+    std::uint64_t submit(const Command::Function& command, Kind kind) {
         const std::uint64_t position = submitted();
         if (position >= slots) { await(position - slots + 1); }
-        Slot& slot = (*ring_)[position % slots];
+        Slot& slot = ring_[position % slots];
         slot.set(command);
         slot.kind = kind;
         submitted_.store(position + 1, std::memory_order_release);
@@ -176,7 +192,7 @@ class CommandQueue {
     void work() noexcept {
         for (std::uint64_t next = 0; !ending_; ++next) {
             wait_until(submitted_, next + 1, nullptr);
-            Slot& slot = (*ring_)[next % slots];
+            Slot& slot = ring_[next % slots];
             if (slot.kind == Kind::always || !failed_.load(std::memory_order_relaxed)) {
                 try {
                     slot();
@@ -190,7 +206,7 @@ class CommandQueue {
         }
     }
 
-    std::unique_ptr<std::array<Slot, slots>> ring_;
+    shardkit::detail::List<Slot> ring_;
     std::uint32_t spins_;
     std::atomic<std::uint64_t> submitted_{0};
     std::atomic<std::uint64_t> done_{0};

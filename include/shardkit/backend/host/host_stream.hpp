@@ -72,7 +72,7 @@ class HostStream {
 
     /// Runs `work()` in this stream's order. The work is copied, and must be trivially destructible and small.
     template <class Work>
-    void submit(const Work& work) const {
+    [[gnu::always_inline]] void submit(const Work& work) const {
         if (queue_ != nullptr) {
             queue_->submit(work);
         } else {

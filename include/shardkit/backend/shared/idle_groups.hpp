@@ -21,7 +21,7 @@ class GroupHandles {
     bool none() const noexcept { return handle_.use_count() == 1; }
 
   private:
-    Handle handle_ = std::make_shared<const char>();
+    Handle handle_ = shardkit::detail::make_counted<const char>();
 };
 
 /// The numbers of some groups, padded with zeros, which are no group's: ranks exchange them to find groups to reuse.

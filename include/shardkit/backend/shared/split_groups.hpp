@@ -17,11 +17,11 @@ struct SplitGroups {
     std::size_t place = 0;              ///< the caller's place in its group
 
     /// Splits by `wishes[q]`, which has rank q's color and key. The caller is `rank`.
-    template <class Wish>
-    SplitGroups(const std::vector<Wish>& wishes, std::size_t rank) {
-        std::vector<std::uint64_t> colors;
-        for (const Wish& wish : wishes) { colors.push_back(wish.color); }
-        std::sort(colors.begin(), colors.end());
+    template <class Wishes>
+    SplitGroups(const Wishes& wishes, std::size_t rank) {
+        std::vector<std::size_t> colors;
+        for (const auto& wish : wishes) { colors.push_back(wish.color); }
+        shardkit::detail::sort_numbers(colors);
         colors.erase(std::unique(colors.begin(), colors.end()), colors.end());
         count = colors.size();
         for (std::size_t q = 0; q < wishes.size(); ++q) {
@@ -32,7 +32,7 @@ struct SplitGroups {
         const auto before = [&](std::size_t a, std::size_t b) {
             return std::pair(wishes[a].key, a) < std::pair(wishes[b].key, b);
         };
-        std::sort(members.begin(), members.end(), before);
+        shardkit::detail::sort_numbers(members, before);
         place = static_cast<std::size_t>(std::find(members.begin(), members.end(), rank) - members.begin());
     }
     /// Returns the index of the caller's group.

@@ -6,9 +6,9 @@
 #include <memory>
 #include <mutex>
 #include <utility>
-#include <vector>
 
 #include <shardkit/backend/threads/group.hpp>
+#include <shardkit/detail/list.hpp>
 
 namespace shardkit::threads::detail {
 
@@ -42,16 +42,18 @@ class GroupList {
     /// Returns a member's first handle of a group.
     std::shared_ptr<Group> take(const Group& group) {
         const std::lock_guard lock(mutex);
-        const auto found = std::find_if(untaken_.begin(), untaken_.end(),
-                                        [&](const Untaken& untaken) { return untaken.group.get() == &group; });
-        std::shared_ptr<Group> handle = found->group;
-        if (--found->members == 0) { untaken_.erase(found); }
+        std::shared_ptr<Group> handle;
+        untaken_.erase_if([&](Untaken& each) {
+            if (each.group.get() != &group) { return false; }
+            handle = each.group;
+            return --each.members == 0;
+        });
         return handle;
     }
 
     /// Closes the list at the World's end: no member takes a group any more, and no stream uses one.
     void close() noexcept {
-        std::vector<Untaken> untaken;
+        shardkit::detail::List<Untaken> untaken;
         const std::lock_guard lock(mutex);
         untaken.swap(untaken_);
     }
@@ -73,15 +75,15 @@ class GroupList {
         sweep();
     }
     void sweep() noexcept {
-        std::erase_if(groups_, [](const Kept& kept) { return !kept.held && !kept.group->in_use(); });
+        groups_.erase_if([](const Kept& kept) { return !kept.held && !kept.group->in_use(); });
     }
 
     struct Kept {
         std::unique_ptr<Group> group;
         bool held = true;
     };
-    std::vector<Kept> groups_;
-    std::vector<Untaken> untaken_;
+    shardkit::detail::List<Kept> groups_;
+    shardkit::detail::List<Untaken> untaken_;
 };
 
 }  // namespace shardkit::threads::detail

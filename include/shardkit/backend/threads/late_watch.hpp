@@ -10,7 +10,6 @@
 #include <span>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include <shardkit/backend/threads/launch_options.hpp>
 #include <shardkit/backend/threads/rank_state.hpp>
@@ -19,6 +18,7 @@
 #include <shardkit/comm/who_is_missing.hpp>
 #include <shardkit/detail/bounded_wait.hpp>
 #include <shardkit/detail/concat.hpp>
+#include <shardkit/detail/list.hpp>
 #include <shardkit/detail/ticks.hpp>
 
 namespace shardkit::threads::detail {
@@ -70,7 +70,10 @@ class LateWatch {
         return std::nullopt;
     }
 
-    MissingRanks missing() { return who_is_missing(taken_ = records(states_.size(), {})); }
+    MissingRanks missing() {
+        taken_ = records(states_.size(), {});
+        return shardkit::detail::WhoIsMissing(taken_.span()).find();
+    }
     /// Writes what `missing` looked at last: before the ranks are told, and go on.
     void write_missing(const std::string& why) noexcept {
         if (options_.record.empty() || std::exchange(written_, true)) { return; }
@@ -90,8 +93,8 @@ class LateWatch {
     static std::uint64_t nanoseconds(std::chrono::milliseconds time) noexcept {
         return static_cast<std::uint64_t>(std::chrono::nanoseconds(shardkit::detail::bounded_wait(time)).count());
     }
-    std::vector<RankRecord> records(std::size_t of, const std::string& why) const {
-        std::vector<RankRecord> all;
+    shardkit::detail::List<RankRecord> records(std::size_t of, const std::string& why) const {
+        shardkit::detail::List<RankRecord> all;
         for (std::size_t rank = 0; rank < states_.size(); ++rank) {
             const RankState& state = states_[rank];
             const char* const fate = state.fate == Fate::running    ? ""
@@ -114,7 +117,7 @@ class LateWatch {
     const LaunchOptions& options_;
     std::optional<shardkit::detail::RecordSignal> signal_;
     std::uint32_t asked_ = shardkit::detail::record_requests.load(std::memory_order_relaxed);
-    std::vector<RankRecord> taken_;
+    shardkit::detail::List<RankRecord> taken_;
     std::uint64_t run_ = shardkit::detail::new_run();
     bool warned_ = false;
     bool written_ = false;

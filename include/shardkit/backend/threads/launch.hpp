@@ -22,6 +22,7 @@
 #include <shardkit/core/error.hpp>
 #include <shardkit/core/human_bytes.hpp>
 #include <shardkit/detail/concat.hpp>
+#include <shardkit/detail/list.hpp>
 #include <shardkit/memory/memory_error.hpp>
 
 namespace shardkit::threads {
@@ -95,6 +96,8 @@ std::exception_ptr run_rank(World& world, std::size_t rank, const F& f) noexcept
     }
 }
 
+using Errors = shardkit::detail::List<std::exception_ptr>;  // by rank
+
 inline bool is_peer_error(const std::exception_ptr& error) noexcept {
     try {
         std::rethrow_exception(error);
@@ -136,13 +139,12 @@ inline std::unique_ptr<World> make_world(std::size_t ranks, const LaunchOptions&
 
 /// Implements launch_and_collect(), instantiated for RankBody alone.
 template <class Body>
-std::vector<std::exception_ptr> collect(std::size_t ranks, Body body, const LaunchOptions& options,
-                                        SourceLocation where) {
+Errors collect(std::size_t ranks, Body body, const LaunchOptions& options, SourceLocation where) {
     const std::unique_ptr<World> made = make_world(ranks, options, where);
     World& world = *made;
-    std::vector<std::exception_ptr> errors(ranks);
+    Errors errors(ranks);
     StartGate gate;
-    std::vector<std::thread> threads;
+    shardkit::detail::List<std::thread> threads;
     threads.reserve(ranks);
     const auto join_all = [&]() noexcept {
         for (std::thread& thread : threads) { thread.join(); }
@@ -174,14 +176,12 @@ std::vector<std::exception_ptr> collect(std::size_t ranks, Body body, const Laun
 /// Implements launch(), likewise.
 template <class Body>
 void collect_and_throw(std::size_t ranks, Body body, const LaunchOptions& options, SourceLocation where) {
-    const std::vector<std::exception_ptr> errors = collect(ranks, body, options, where);
-    const auto root = std::find_if(errors.begin(), errors.end(), [](const std::exception_ptr& error) {
-        return error != nullptr && !is_peer_error(error);
-    });
-    if (root != errors.end()) { std::rethrow_exception(*root); }
-    const auto first =
-        std::find_if(errors.begin(), errors.end(), [](const std::exception_ptr& error) { return error != nullptr; });
-    if (first != errors.end()) { std::rethrow_exception(*first); }
+    const Errors errors = collect(ranks, body, options, where);
+    for (const bool peer_errors : {false, true}) {
+        for (const std::exception_ptr& error : errors) {
+            if (error != nullptr && is_peer_error(error) == peer_errors) { std::rethrow_exception(error); }
+        }
+    }
 }
 
 }  // namespace detail
@@ -195,7 +195,8 @@ template <class F>
 std::vector<std::exception_ptr> launch_and_collect(std::size_t ranks, F&& f, const LaunchOptions& options = {},
                                                    SourceLocation where = SourceLocation::current()) {
     const auto body = [&](auto& world) { f(world); };
-    return detail::collect(ranks, detail::RankBody::of(body), options, where);
+    const detail::Errors errors = detail::collect(ranks, detail::RankBody::of(body), options, where);
+    return {errors.begin(), errors.end()};
 }
 
 /// Launches likewise and throws the first error: the exception of the lowest rank that failed by itself, unchanged;

@@ -10,6 +10,7 @@
 #include <shardkit/backend/threads/group.hpp>
 #include <shardkit/backend/threads/rendezvous.hpp>
 #include <shardkit/comm/call.hpp>
+#include <shardkit/detail/list.hpp>
 
 namespace shardkit::threads::detail {
 
@@ -30,7 +31,7 @@ SplitResult split_group(const Handle& handle, std::size_t color, std::size_t key
     };
     const std::size_t size = handle.group->size();
     const Wish own{color, key};
-    std::vector<Wish> wishes(size);  // allocated here: nothing may throw inside a round
+    shardkit::detail::List<Wish> wishes(size);  // allocated here: nothing may throw inside a round
     const auto exchange = [&](const auto& published, auto read) {
         const Seat seat(handle);
         Round round(seat, call, &published, sizeof(published));

@@ -31,6 +31,7 @@
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/bounded_wait.hpp>
 #include <shardkit/detail/concat.hpp>
+#include <shardkit/detail/counted.hpp>
 
 namespace shardkit::threads::detail {
 
@@ -270,7 +271,7 @@ class World {
     LaunchOptions options_;
     std::unique_ptr<Group> world_group_;
     std::unique_ptr<RankState[]> states_;
-    std::shared_ptr<GroupList> groups_ = std::make_shared<GroupList>();
+    std::shared_ptr<GroupList> groups_ = shardkit::detail::make_counted<GroupList>();
 
     std::mutex& mutex_ = groups_->mutex;  // guards the following members, and every state's fate and stopped_by
     std::condition_variable ended_;
