@@ -154,7 +154,7 @@ int main(int count, char** arguments) {
         const double waited = static_cast<double>(std::max(found.entering, found.finishing)) * 1e-9;
         const double shown = std::max(2 * waited, 0.001);
         std::printf("%s", lanes(records, shown).c_str());
-        const sk::Stragglers late = sk::find_stragglers(records);
+        const sk::measure::Stragglers late = sk::measure::find_stragglers(records);
         if (!late.ranks.empty()) { std::printf("%s\n", late.text.c_str()); }
         if (svg.empty()) { return EXIT_SUCCESS; }
         std::ofstream file(svg);

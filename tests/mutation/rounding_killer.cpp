@@ -69,7 +69,7 @@ template <class T>
 double mean(float value) {
     double sum = 0;
     for (std::uint32_t d = 0; d < 65536; ++d) {
-        sum += static_cast<double>(static_cast<float>(sk::round_stochastically<T>(value, d)));
+        sum += static_cast<double>(static_cast<float>(sk::rules::round_stochastically<T>(value, d)));
     }
     return sum / 65536;
 }

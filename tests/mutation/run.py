@@ -124,18 +124,18 @@ ARITHMETIC = [
     (STEP_WORK, "parameter groups keep the optimizer's learning rate", "*= [[options[number].learning_rate_scale]];", "1.0"),
 ]
 # What stochastic rounding is made of, by statements: file, name, statement, replacement.
-DRAWN = "return philox({low(block), high(block), low(step), high(step)}, {low(seed), high(seed)});"
+DRAWN = "return rules::philox({low(block), high(block), low(step), high(step)}, {low(seed), high(seed)});"
 DRAWS = "shardkit/core/stochastic_rounding.hpp"
 ROUNDING = [
     (DRAWS, "philox without its second key's rounds", "key[1] += 0xBB67AE85U;", "key[1] += 0x9E3779B9U;"),
     (DRAWS, "draws that no seed decides", DRAWN,
-     "return philox({low(block), high(block), low(step), high(step)}, {0, 0});"),
+     "return rules::philox({low(block), high(block), low(step), high(step)}, {0, 0});"),
     (DRAWS, "draws of the seed's lower word", DRAWN,
-     "return philox({low(block), high(block), low(step), high(step)}, {low(seed), 0});"),
+     "return rules::philox({low(block), high(block), low(step), high(step)}, {low(seed), 0});"),
     (DRAWS, "the same draws in every step", DRAWN,
-     "return philox({low(block), high(block), 0, 0}, {low(seed), high(seed)});"),
+     "return rules::philox({low(block), high(block), 0, 0}, {low(seed), high(seed)});"),
     (DRAWS, "draws that repeat after 2^35 elements", DRAWN,
-     "return philox({low(block), 0, low(step), high(step)}, {low(seed), high(seed)});"),
+     "return rules::philox({low(block), 0, low(step), high(step)}, {low(seed), high(seed)});"),
     (DRAWS, "draws of a pack that begins in the middle of a block", "next = draws_of_block(seed, step, block + 1);",
      "next = own;"),
     (DRAWS, "draws of a pack one word late", "words[i] = (skipped & 2U) != 0 ? words[i + 1] : words[i];", ";"),
@@ -170,8 +170,8 @@ ROUNDING = [
     ("shardkit/backend/host/enqueued_kernels.hpp", "elements by their place in the shard",
      "parts.draws.element = range.element;", "parts.draws.element = range.begin;"),
     ("shardkit/backend/host/kernels.hpp", "draws that begin anew in every block of the kernel",
-     "master[i] = round_stochastically<Master>(updated[i], draw(spans.draws.element + at + i));",
-     "master[i] = round_stochastically<Master>(updated[i], draw(spans.draws.element + i));"),
+     "master[i] = rules::round_stochastically<Master>(updated[i], draw(spans.draws.element + at + i));",
+     "master[i] = rules::round_stochastically<Master>(updated[i], draw(spans.draws.element + i));"),
 ]
 
 # What an optimizer of whole matrices is made of: exchanges by statements, numbers by expressions.

@@ -26,10 +26,10 @@ std::string plot_losses(const std::string& file, const std::string& title, const
     return program::gnuplot_picture(file, {900, 540, script + "e\n"});
 }
 
-std::string plot_stragglers(const std::string& file, const std::string& title, const shardkit::Stragglers& stragglers,
-                            std::size_t ranks) {
+std::string plot_stragglers(const std::string& file, const std::string& title,
+                            const shardkit::measure::Stragglers& stragglers, std::size_t ranks) {
     std::map<std::uint32_t, std::vector<double>> waited;  // by step and rank
-    for (const shardkit::RankWait& wait : stragglers.waits) {
+    for (const shardkit::measure::RankWait& wait : stragglers.waits) {
         std::vector<double>& by_rank = waited[wait.step];
         by_rank.resize(ranks);
         by_rank[wait.rank] += 1e3 * wait.seconds;

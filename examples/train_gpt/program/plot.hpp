@@ -16,7 +16,7 @@ std::string plot_losses(const std::string& file, const std::string& title, const
                         std::size_t first_step = 0);
 
 /// A picture of how long the others waited for each of so many ranks in each step, likewise.
-std::string plot_stragglers(const std::string& file, const std::string& title, const shardkit::Stragglers& stragglers,
-                            std::size_t ranks);
+std::string plot_stragglers(const std::string& file, const std::string& title,
+                            const shardkit::measure::Stragglers& stragglers, std::size_t ranks);
 
 }  // namespace train_gpt

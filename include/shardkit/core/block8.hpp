@@ -45,9 +45,9 @@ struct Block8 {
     /// Returns the code of a number, 0 to 255, as a number. `draw`: in [0, 1), uniformly distributed.
     template <bool Square, class V>
     [[gnu::always_inline]] static constexpr V encode(V number, V inverse, V draw) {
-        using shardkit::select;
-        using shardkit::square_root;
-        using shardkit::truncated;
+        using shardkit::rules::select;
+        using shardkit::rules::square_root;
+        using shardkit::rules::truncated;
         constexpr float steps = Square ? 255.0F : 127.0F;
         constexpr float most = steps * steps;
         const V scaled = magnitude<Square>(number) * inverse * most;
@@ -76,7 +76,7 @@ struct Block8 {
   private:
     template <bool Square, class V>
     [[gnu::always_inline]] static constexpr V magnitude(V value) {
-        using shardkit::absolute;
+        using shardkit::rules::absolute;
         if constexpr (Square) {
             return value;
         } else {

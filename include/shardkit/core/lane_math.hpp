@@ -5,12 +5,11 @@
 #include <concepts>
 #include <cstdint>
 
-namespace shardkit {
+namespace shardkit::rules {
 
 // Functors of kernels run on values and on short vectors of values. They call these functions unqualified, so that
 // argument-dependent lookup finds a short vector's own overload, and one functor serves both:
-//     using shardkit::select;
-//     parameter = select(gradient > A{0}, parameter, V(A{0}));
+//     using shardkit::rules::select;
 //     parameter = select(gradient > A{0}, parameter, V(A{0}));
 
 /// Returns the correctly rounded square root.
@@ -38,4 +37,4 @@ constexpr A select(bool which, A yes, A no) {
     return which ? yes : no;
 }
 
-}  // namespace shardkit
+}  // namespace shardkit::rules

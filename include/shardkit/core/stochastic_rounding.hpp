@@ -8,7 +8,7 @@
 
 #include <shardkit/core/element.hpp>
 
-namespace shardkit {
+namespace shardkit::rules {
 
 /// Computes Philox4x32-10: four pseudo-random words from a counter of four words and a key of two.
 /// Source:  Salmon et al., Parallel Random Numbers: As Easy as 1, 2, 3, SC 2011
@@ -26,6 +26,10 @@ constexpr std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> count
     return counter;
 }
 
+}  // namespace shardkit::rules
+
+namespace shardkit {
+
 namespace detail {
 
 /// The halves of a word, as philox takes them.
@@ -35,7 +39,7 @@ constexpr std::uint32_t high(std::uint64_t word) noexcept { return static_cast<s
 /// Returns the draws of the elements 8 * block and the seven after it, as ElementDraws has them.
 constexpr std::array<std::uint32_t, 4> draws_of_block(std::uint64_t seed, std::uint64_t step,
                                                       std::uint64_t block) noexcept {
-    return philox({low(block), high(block), low(step), high(step)}, {low(seed), high(seed)});
+    return rules::philox({low(block), high(block), low(step), high(step)}, {low(seed), high(seed)});
 }
 
 /// Draws 16 random bits for each element, which depend only on (seed, step, element): half word `element % 8` of
@@ -121,6 +125,10 @@ constexpr std::uint16_t fp16_bits(float value, std::uint32_t draw) noexcept {
 
 }  // namespace detail
 
+}  // namespace shardkit
+
+namespace shardkit::rules {
+
 /// Rounds `value` to a 16-bit element, up or down with the probabilities that make its mean `value`: exactly for
 /// bf16, and for fp16 except for amounts of 2^-13 of its spacing and less. Values beyond the largest finite element
 /// may become infinite, as in rounding to nearest; infinity and NaN stay.
@@ -135,4 +143,4 @@ requires(sizeof(T) == 2) constexpr T round_stochastically(float value, std::uint
     }
 }
 
-}  // namespace shardkit
+}  // namespace shardkit::rules

@@ -61,7 +61,7 @@ struct FrobeniusNorm {
 
     constexpr void operator()() const {
         for (std::size_t i = 1; i < chunks; ++i) { sums[0] += sums[i]; }
-        const double norm = square_root(sums[0]);
+        const double norm = rules::square_root(sums[0]);
         sums[0] = norm < *least ? *least : norm;  // a NaN stays one
     }
 };

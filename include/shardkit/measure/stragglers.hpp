@@ -20,7 +20,7 @@
 #include <shardkit/comm/who_is_missing.hpp>
 #include <shardkit/detail/concat.hpp>
 
-namespace shardkit {
+namespace shardkit::measure {
 
 /// How long the other ranks waited for one rank, in a step's calls for one purpose.
 struct RankWait {
@@ -114,7 +114,7 @@ class FindStragglers {
             next = call.number + 1;
             step = call.step;
             if (!call.members || call.begun == 0) { continue; }
-            Key key{call.axes, *call.members, is_message(call.signature.verb)};
+            Key key{call.axes, *call.members, shardkit::detail::is_message(call.signature.verb)};
             std::uint64_t number = call.sequence;
             if (key.messages) {
                 if (call.signature.argument >= key.members.size()) { continue; }
@@ -187,7 +187,7 @@ class FindStragglers {
         std::sort(came.begin(), came.end());
         const RecentCall& call = *made.front();
         const std::string purpose = call.subject.empty() ? std::string(name(call.signature.verb)) : call.subject;
-        const std::string text = concat(purpose, " over ", call.axes);
+        const std::string text = shardkit::detail::concat(purpose, " over ", call.axes);
         const auto others = static_cast<double>(came.size() - 1);
         double each = 0;  // what each of the ranks that have not come is charged by now
         for (std::size_t i = 1; i < came.size(); ++i) {
@@ -245,16 +245,18 @@ class FindStragglers {
             char digits[80];
             std::snprintf(digits, sizeof digits, "%.3f s in %zu steps, %.0f %% of them", seconds, shares.size(),
                           100 * share);
-            found.text += concat("the others waited for rank ", rank, " for ", digits, "\n");
+            found.text += shardkit::detail::concat("the others waited for rank ", rank, " for ", digits, "\n");
         }
         if (found.ranks.empty()) {
-            found.text += shares.size() < least_steps
-                              ? concat(shares.size(), " whole steps are too few to name a late rank\n")
-                              : concat("no rank is late in most of ", shares.size(), " steps\n");
+            found.text +=
+                shares.size() < least_steps
+                    ? shardkit::detail::concat(shares.size(), " whole steps are too few to name a late rank\n")
+                    : shardkit::detail::concat("no rank is late in most of ", shares.size(), " steps\n");
         }
         if (!left_out_.empty()) {
-            found.text += concat("not counted, as a rank's record no longer has all of their calls: ",
-                                 ranks_text({left_out_.begin(), left_out_.end()}, "step"), "\n");
+            found.text += shardkit::detail::concat(
+                "not counted, as a rank's record no longer has all of their calls: ",
+                shardkit::detail::ranks_text({left_out_.begin(), left_out_.end()}, "step"), "\n");
         }
     }
 
@@ -279,4 +281,4 @@ inline Stragglers find_stragglers(const std::vector<RankRecord>& records) {
     return detail::FindStragglers(records).find();
 }
 
-}  // namespace shardkit
+}  // namespace shardkit::measure

@@ -85,7 +85,7 @@ struct alignas(8) AdamWUpdate {  // read in pairs; wider, nvcc 13.0 runs out of 
     /// The parameter's.
     template <class V>
     [[gnu::always_inline]] constexpr void move(V& parameter, V exp_avg, V second_moment) const {
-        using shardkit::square_root;
+        using shardkit::rules::square_root;
         const V denominator = square_root(second_moment) * inverse_root + epsilon;
         parameter = decay * parameter - (step_size * exp_avg) / denominator;
     }

@@ -29,7 +29,7 @@ struct AmsgradUpdate {
     template <class V>
     [[gnu::always_inline]] constexpr void operator()(V& parameter, V& exp_avg, V& exp_avg_sq, V& max_exp_avg_sq,
                                                      V gradient) const {
-        using shardkit::select;
+        using shardkit::rules::select;
         adamw.add(exp_avg, exp_avg_sq, gradient);
         max_exp_avg_sq = select(max_exp_avg_sq > exp_avg_sq, max_exp_avg_sq, exp_avg_sq);
         adamw.move(parameter, exp_avg, max_exp_avg_sq);

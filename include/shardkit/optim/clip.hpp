@@ -26,7 +26,7 @@ struct ClipCoefficient {
     /// min(1, max_norm / (norm + 1e-6)); NaN for a NaN norm. Where `total` can be read.
     constexpr double value() const {
         if (total == nullptr || !detail::is_finite(max_norm)) { return 1; }
-        const double ratio = max_norm / (square_root(total[0]) + 1e-6);
+        const double ratio = max_norm / (rules::square_root(total[0]) + 1e-6);
         return ratio > 1 ? 1 : ratio;
     }
     constexpr FoundInf found_inf() const { return total != nullptr && total[1] > 0 ? FoundInf::yes : FoundInf::no; }

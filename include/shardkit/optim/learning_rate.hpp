@@ -68,7 +68,7 @@ constexpr double LearningRate::operator()(std::uint64_t step, SourceLocation whe
     }
     if (decay == Decay::constant) { return peak; }
     if (decay == Decay::inverse_root) {
-        return peak * square_root(static_cast<double>(warm_up) / static_cast<double>(step));
+        return peak * rules::square_root(static_cast<double>(warm_up) / static_cast<double>(step));
     }
     if (step >= steps) { return peak * last; }
     const double done = static_cast<double>(step - warm_up) / static_cast<double>(steps - warm_up);

@@ -70,7 +70,7 @@ struct alignas(16) LionUpdate {
   private:
     template <class V>
     [[gnu::always_inline]] static constexpr V sign(V value) {
-        using shardkit::select;
+        using shardkit::rules::select;
         return select(value > A{0}, V(A{1}), select(value < A{0}, V(A{-1}), value));
     }
 };

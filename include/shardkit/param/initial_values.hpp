@@ -115,11 +115,11 @@ class InitialValues {
         if (kind_ == Kind::constant) { return first_; }
         using detail::high;
         using detail::low;
-        const auto words = philox({low(index), high(index), low(seed_), high(seed_)}, {low(key_), high(key_)});
+        const auto words = rules::philox({low(index), high(index), low(seed_), high(seed_)}, {low(key_), high(key_)});
         const double one = fraction(words[0], words[1]);
         if (kind_ == Kind::uniform) { return first_ + second_ * one; }
         const double other = fraction(words[2], words[3]);
-        const double radius = square_root(-2 * detail::logarithm(1 - one));
+        const double radius = rules::square_root(-2 * detail::logarithm(1 - one));
         return first_ + second_ * radius * detail::cosine_of_turns(other);
     }
 

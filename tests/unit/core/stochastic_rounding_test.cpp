@@ -21,7 +21,7 @@ template <class T>
 double mean(float value) {
     double sum = 0;
     for (std::uint32_t draw = 0; draw < 65536; ++draw) {
-        sum += static_cast<double>(static_cast<float>(sk::round_stochastically<T>(value, draw)));
+        sum += static_cast<double>(static_cast<float>(sk::rules::round_stochastically<T>(value, draw)));
     }
     return sum / 65536;
 }
@@ -30,10 +30,11 @@ double mean(float value) {
 
 TEST_CASE("philox: the known answers of Random123 for Philox4x32-10") {
     using Words = std::array<std::uint32_t, 4>;
-    CHECK(sk::philox({0, 0, 0, 0}, {0, 0}) == Words{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8});
+    CHECK(sk::rules::philox({0, 0, 0, 0}, {0, 0}) == Words{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8});
     constexpr std::uint32_t all = 0xffffffff;
-    CHECK(sk::philox({all, all, all, all}, {all, all}) == Words{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd});
-    CHECK(sk::philox({0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}, {0xa4093822, 0x299f31d0}) ==
+    CHECK(sk::rules::philox({all, all, all, all}, {all, all}) ==
+          Words{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd});
+    CHECK(sk::rules::philox({0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}, {0xa4093822, 0x299f31d0}) ==
           Words{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1});
 }
 
@@ -42,8 +43,8 @@ TEST_CASE("ElementDraws: eight elements share the words of one call, in any orde
     const std::uint64_t step = 0x100000007U;
     for (const std::uint64_t block : {std::uint64_t{0}, std::uint64_t{5}, std::uint64_t{1} << 33U}) {
         const auto words =
-            sk::philox({static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32U), 7, 1},
-                       {0x89abcdef, 0x1234567});
+            sk::rules::philox({static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32U), 7, 1},
+                              {0x89abcdef, 0x1234567});
         for (std::uint64_t i = 8; i > 0; --i) {
             const std::uint32_t expected = i % 2 == 1 ? words[(i - 1) / 2] & 0xffffU : words[(i - 1) / 2] >> 16U;
             CHECK(sk::detail::ElementDraws(seed, step)(8 * block + i - 1) == expected);
@@ -99,8 +100,8 @@ TEST_CASE("round_stochastically: the mean over all draws is the value, exactly; 
             const float of_wide = static_cast<float>(wide);
             const float of_narrow = static_cast<float>(narrow);
             const bool kept =
-                (std::isnan(of_wide) || sk::round_stochastically<sk::bf16>(of_wide, draw).bits == bits) &&
-                (std::isnan(of_narrow) || sk::round_stochastically<sk::fp16>(of_narrow, draw).bits == bits);
+                (std::isnan(of_wide) || sk::rules::round_stochastically<sk::bf16>(of_wide, draw).bits == bits) &&
+                (std::isnan(of_narrow) || sk::rules::round_stochastically<sk::fp16>(of_narrow, draw).bits == bits);
             if (!kept) { FAIL("element ", bits, " with draw ", draw, " is another one"); }
         }
     }
@@ -109,17 +110,17 @@ TEST_CASE("round_stochastically: the mean over all draws is the value, exactly; 
 TEST_CASE("round_stochastically: infinite and NaN stay so, and nothing wraps past the largest") {
     constexpr float infinity = std::numeric_limits<float>::infinity();
     for (const std::uint32_t draw : {0U, 1U, 65535U}) {
-        CHECK(std::isnan(static_cast<float>(sk::round_stochastically<sk::bf16>(std::nanf(""), draw))));
-        CHECK(std::isnan(static_cast<float>(sk::round_stochastically<sk::fp16>(std::nanf(""), draw))));
-        CHECK(static_cast<float>(sk::round_stochastically<sk::bf16>(-infinity, draw)) == -infinity);
-        CHECK(static_cast<float>(sk::round_stochastically<sk::fp16>(infinity, draw)) == infinity);
-        CHECK(static_cast<float>(sk::round_stochastically<sk::fp16>(1e6F, draw)) == infinity);
+        CHECK(std::isnan(static_cast<float>(sk::rules::round_stochastically<sk::bf16>(std::nanf(""), draw))));
+        CHECK(std::isnan(static_cast<float>(sk::rules::round_stochastically<sk::fp16>(std::nanf(""), draw))));
+        CHECK(static_cast<float>(sk::rules::round_stochastically<sk::bf16>(-infinity, draw)) == -infinity);
+        CHECK(static_cast<float>(sk::rules::round_stochastically<sk::fp16>(infinity, draw)) == infinity);
+        CHECK(static_cast<float>(sk::rules::round_stochastically<sk::fp16>(1e6F, draw)) == infinity);
     }
     constexpr float largest = std::numeric_limits<float>::max();
-    CHECK(static_cast<float>(sk::round_stochastically<sk::bf16>(largest, 0)) < infinity);
-    CHECK(static_cast<float>(sk::round_stochastically<sk::bf16>(largest, 65535)) == infinity);
-    CHECK(static_cast<float>(sk::round_stochastically<sk::fp16>(65535.0F, 0)) == 65504);
-    CHECK(static_cast<float>(sk::round_stochastically<sk::fp16>(65535.0F, 65535)) == infinity);
+    CHECK(static_cast<float>(sk::rules::round_stochastically<sk::bf16>(largest, 0)) < infinity);
+    CHECK(static_cast<float>(sk::rules::round_stochastically<sk::bf16>(largest, 65535)) == infinity);
+    CHECK(static_cast<float>(sk::rules::round_stochastically<sk::fp16>(65535.0F, 0)) == 65504);
+    CHECK(static_cast<float>(sk::rules::round_stochastically<sk::fp16>(65535.0F, 65535)) == infinity);
 }
 
 }  // namespace stochastic_rounding_test

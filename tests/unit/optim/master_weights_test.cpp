@@ -190,7 +190,7 @@ TEST_CASE("stochastic rounding: bits are those of philox at (seed, step, element
             const auto next = [&](float value, std::uint64_t step, float gradient) {
                 const float updated = value - 0.0009765625F * gradient;
                 return static_cast<float>(
-                    sk::round_stochastically<E>(updated, sk::detail::ElementDraws(seed.hash, step)(i)));
+                    sk::rules::round_stochastically<E>(updated, sk::detail::ElementDraws(seed.hash, step)(i)));
             };
             const float share = static_cast<float>(within % 5 + 1);
             CHECK(middle[i] == next(before[i], 1, share * 0.25F));

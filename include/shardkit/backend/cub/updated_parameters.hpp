@@ -69,7 +69,7 @@ struct UpdatedParameters {
             if (const rules::UpdateDraws& draws = halves.draws; draws.steps != nullptr) {
                 const shardkit::detail::PackDraws<N> draw(draws.seed, *draws.steps, element);
                 for (std::size_t i = 0; i < N; ++i) {
-                    to.lane[i] = round_stochastically<Master>(updated(i), draw[i]);
+                    to.lane[i] = rules::round_stochastically<Master>(updated(i), draw[i]);
                 }
                 return;
             }

@@ -235,7 +235,7 @@ struct HostKernels {
                 },
                 host::detail::Output<A>{updated}, host::detail::Input<Master>{master}, gradients);
             for (std::size_t i = 0; i < count; ++i) {
-                master[i] = round_stochastically<Master>(updated[i], draw(spans.draws.element + at + i));
+                master[i] = rules::round_stochastically<Master>(updated[i], draw(spans.draws.element + at + i));
             }
         }
     }

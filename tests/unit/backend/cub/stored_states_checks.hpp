@@ -65,7 +65,7 @@ struct StoredStates {
                IndexRange range) {
         if constexpr (!coded) {
             for (std::size_t i = range.begin; i < range.end; ++i) {
-                elements[s][i] = round_stochastically<bf16>(numbers[i], draws[i]);
+                elements[s][i] = rules::round_stochastically<bf16>(numbers[i], draws[i]);
             }
         } else {
             for (std::size_t begin = range.begin; begin < range.end; begin += Block8::block) {

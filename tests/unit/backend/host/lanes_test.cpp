@@ -123,8 +123,12 @@ TEST_CASE_TEMPLATE("lanes: square roots are the correctly rounded ones", A, floa
         values[3] = std::numeric_limits<A>::max();
         std::vector<A> roots(count);
         run<A>(
-            set, [](auto value, auto& root) { root = square_root(value); }, host::detail::Input<A>{values.data()},
-            host::detail::Output<A>{roots.data()});
+            set,
+            [](auto value, auto& root) {
+                using shardkit::rules::square_root;
+                root = square_root(value);
+            },
+            host::detail::Input<A>{values.data()}, host::detail::Output<A>{roots.data()});
         for (std::size_t i = 0; i < count; ++i) { CHECK(roots[i] == std::sqrt(values[i])); }
     }
 }
@@ -135,7 +139,7 @@ namespace {
 struct Clamped {
     template <class V>
     void operator()(V value, V bound, V& result) const {
-        using sk::select;
+        using sk::rules::select;
         const V small = select(value < bound, value, bound);
         const V large = select(value > bound, value, bound);
         result = select(value > 0, small, select(value < 0, large, V(-1)));

@@ -148,7 +148,7 @@ TEST_CASE("nccl: a rank whose host is slow in each step is named from the files 
     for (std::size_t rank = 0; rank < ranks; ++rank) {
         records.push_back(read_record(record_file(options.record, rank)));
     }
-    const Stragglers found = find_stragglers(records);
+    const measure::Stragglers found = measure::find_stragglers(records);
     CAPTURE(found.text);
     CHECK(found.ranks == std::vector<std::size_t>{1});
     CHECK(found.steps == 6);
