@@ -5,7 +5,6 @@
 
 #include <shardkit/backend/cub/kernels.cuh>
 #include <shardkit/backend/cub/update.hpp>
-#include <shardkit/backend/nccl/combined.hpp>
 #include <shardkit/backend/nccl/kernels_for.cuh>
 #include <shardkit/optim/adamw.hpp>
 #include <shardkit/optim/sgd.hpp>
@@ -26,9 +25,6 @@ using shardkit::gpu::detail::norm_partial;
 using shardkit::gpu::detail::PackDirection;
 using shardkit::gpu::detail::PackPass;
 using shardkit::gpu::detail::UpdatePass;
-using shardkit::nccl::detail::AddedAlongTree;
-using shardkit::nccl::detail::AddedInOrder;
-using shardkit::nccl::detail::Extremes;
 using shardkit::rules::AdamWUpdate;
 using shardkit::rules::SgdUpdate;
 using Indices = std::uint64_t;
@@ -58,18 +54,10 @@ template void DeviceLaunch::operator()(Indices, const PackPass<bf16, PackDirecti
 template void DeviceLaunch::operator()(Indices, const ConvertPass<float, fp16>&, Name) const;
 template void DeviceLaunch::operator()(Indices, const ConvertPass<fp16, float>&, Name) const;
 template void DeviceLaunch::operator()(Indices, const ConvertRowsPass<fp16, float>&, Name) const;
-template void DeviceLaunch::operator()(Indices, const Extremes<double, double>&, Name) const;
-template void DeviceLaunch::operator()(Indices, const Extremes<float, float>&, Name) const;
-template void DeviceLaunch::operator()(Indices, const Extremes<bf16, bf16>&, Name) const;
-template void DeviceLaunch::operator()(Indices, const Extremes<fp16, fp16>&, Name) const;
-template void DeviceLaunch::operator()(Indices, const AddedInOrder<double, double>&, Name) const;
-template void DeviceLaunch::operator()(Indices, const AddedInOrder<float, float>&, Name) const;
-template void DeviceLaunch::operator()(Indices, const AddedInOrder<bf16, bf16>&, Name) const;
-template void DeviceLaunch::operator()(Indices, const AddedInOrder<fp16, fp16>&, Name) const;
-template void DeviceLaunch::operator()(Indices, const AddedAlongTree<double, double>&, Name) const;
-template void DeviceLaunch::operator()(Indices, const AddedAlongTree<float, float>&, Name) const;
-template void DeviceLaunch::operator()(Indices, const AddedAlongTree<bf16, bf16>&, Name) const;
-template void DeviceLaunch::operator()(Indices, const AddedAlongTree<fp16, fp16>&, Name) const;
+template struct shardkit::nccl::detail::CombinedFor<double, double>;
+template struct shardkit::nccl::detail::CombinedFor<float, float>;
+template struct shardkit::nccl::detail::CombinedFor<bf16, bf16>;
+template struct shardkit::nccl::detail::CombinedFor<fp16, fp16>;
 
 // Whole steps.
 template struct shardkit::nccl::KernelsFor<shardkit::DefaultPrecision<float>, shardkit::rules::AdamWRule>;

@@ -48,6 +48,17 @@ template <class P>
 using UpdatedWithout =
     std::conditional_t<shardkit::detail::can_drop_master<P>, typename P::Gather, typename P::Master>;
 
+/// Makes the kernels that add and compare the ranks' elements of type In, into elements of type Out, when it is
+/// explicitly instantiated in a file of nvcc.
+template <class In, class Out>
+struct CombinedFor {
+    using Of =
+        gpu::Launches<AddedInOrder<In, Out>, AddedAlongTree<In, Out>, AddedByEights<In, Out>, Extremes<In, Out>>;
+    using Calls = typename Of::Calls;
+    static Calls calls() { return Of::calls(); }
+    static void preload(SourceLocation where) { Of::preload(where); }
+};
+
 /// Lists the launches that make codes of masters, for groups with precision P that gather codes, and decode them.
 template <class P>
 constexpr auto code_launches() {
@@ -97,16 +108,12 @@ struct KernelsFor {
     using OfUpdates = typename decltype(detail::update_launches<Rule, Precision, Master>())::type;
     using OfStoredUpdates =
         typename decltype(detail::update_launches<Rule, Precision, detail::UpdatedWithout<Precision>>())::type;
-    using OfReductions =
-        gpu::Launches<gpu::detail::ConvertPass<Gradient, Arithmetic<Reduction>>,
-                      gpu::detail::ConvertRowsPass<Gradient, Arithmetic<Reduction>>,
-                      gpu::detail::ConvertPass<Arithmetic<Reduction>, Reduction>,
-                      detail::AddedInOrder<Gradient, Reduction>, detail::AddedInOrder<Reduction, Reduction>,
-                      detail::AddedInOrder<double, double>, detail::AddedAlongTree<Gradient, Reduction>,
-                      detail::AddedAlongTree<Reduction, Reduction>, detail::AddedAlongTree<double, double>,
-                      detail::AddedByEights<Gradient, Reduction>, detail::AddedByEights<Reduction, Reduction>,
-                      detail::AddedByEights<double, double>, detail::Extremes<Gradient, Reduction>,
-                      detail::Extremes<Reduction, Reduction>, detail::Extremes<double, double>>;
+    using OfReductions = gpu::Launches<gpu::detail::ConvertPass<Gradient, Arithmetic<Reduction>>,
+                                       gpu::detail::ConvertRowsPass<Gradient, Arithmetic<Reduction>>,
+                                       gpu::detail::ConvertPass<Arithmetic<Reduction>, Reduction>>;
+    using OfGradients = detail::CombinedFor<Gradient, Reduction>;
+    using OfReduced = detail::CombinedFor<Reduction, Reduction>;
+    using OfValues = detail::CombinedFor<double, double>;
 
     using OfCodes = typename decltype(detail::code_launches<Precision>())::type;
 
@@ -114,11 +121,12 @@ struct KernelsFor {
                           const double*, double*);
     using Calls = std::tuple<typename OfGroups::Calls, typename OfSteps::Calls, typename BeginsSteps::Call,
                              typename OfUpdates::Calls, typename OfStoredUpdates::Calls, typename OfReductions::Calls,
+                             typename OfGradients::Calls, typename OfReduced::Calls, typename OfValues::Calls,
                              typename OfCodes::Calls, Norm>;
     static Calls calls() {
         return Calls(OfGroups::calls(), OfSteps::calls(), BeginsSteps::call(), OfUpdates::calls(),
-                     OfStoredUpdates::calls(), OfReductions::calls(), OfCodes::calls(),
-                     &gpu::detail::norm_partial<Reduction>);
+                     OfStoredUpdates::calls(), OfReductions::calls(), OfGradients::calls(), OfReduced::calls(),
+                     OfValues::calls(), OfCodes::calls(), &gpu::detail::norm_partial<Reduction>);
     }
     /// Loads all of them on the selected device, which CUDA otherwise does at the first launch of each. To be called
     /// in the file of nvcc, before the first step.
@@ -130,6 +138,9 @@ struct KernelsFor {
         OfUpdates::preload(where);
         OfStoredUpdates::preload(where);
         OfReductions::preload(where);
+        OfGradients::preload(where);
+        OfReduced::preload(where);
+        OfValues::preload(where);
         if constexpr (Precision::gathers_codes) { OfCodes::preload(where); }
         gpu::detail::load_kernel(&gpu::detail::norm_kernel<gpu::detail::NormPass<Reduction>>, where);
     }
