@@ -13,6 +13,7 @@
 
 #include <shardkit/checkpoint/saved_group.hpp>
 #include <shardkit/core/block8.hpp>
+#include <shardkit/detail/list.hpp>
 #include <shardkit/layout/segments.hpp>
 #include <shardkit/optim/require_blocks.hpp>
 #include <shardkit/optim/state_storage.hpp>
@@ -26,7 +27,7 @@ namespace shardkit::detail {
 template <class T>
 class LoadedCopy : public SavedValues {
   public:
-    LoadedCopy(StoredKind of_kind, const GroupGeometry& geometry, std::vector<char> parameters)
+    LoadedCopy(StoredKind of_kind, const GroupGeometry& geometry, List<char> parameters)
         : SavedValues({of_kind, element_type_of<T>, true, geometry.updated, geometry.updated, std::move(parameters)},
                       geometry) {}
 

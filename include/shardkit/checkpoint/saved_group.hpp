@@ -17,6 +17,7 @@
 #include <shardkit/checkpoint/stored_as.hpp>
 #include <shardkit/comm/all_gather.hpp>
 #include <shardkit/core/element.hpp>
+#include <shardkit/detail/list.hpp>
 #include <shardkit/memory/host_buffer.hpp>
 #include <shardkit/sharded/blocks_of.hpp>
 #include <shardkit/sharded/group_buffer.hpp>
@@ -33,18 +34,18 @@ namespace shardkit::detail {
 struct SavedKind {
     StoredKind kind;
     ElementType type{};
-    bool on_host = true;     ///< in memory that the host can read and write
-    IndexRange saved;        ///< elements of the flat buffer that this rank can save; other ranks may have them too
-    IndexRange loaded;       ///< elements that this rank must load; they include `saved`
-    std::vector<char> of{};  ///< whether each parameter has such values
-    double code_scale = 0;   ///< of elements that are codes with a scale of their type; 0 for others
+    bool on_host = true;    ///< in memory that the host can read and write
+    IndexRange saved;       ///< elements of the flat buffer that this rank can save; other ranks may have them too
+    IndexRange loaded;      ///< elements that this rank must load; they include `saved`
+    List<char> of{};        ///< whether each parameter has such values
+    double code_scale = 0;  ///< of elements that are codes with a scale of their type; 0 for others
 };
 
 /// A group's values of one kind, without their element type.
 class SavedValues : public SavedKind {
   public:
     SavedValues(const SavedKind& what, const GroupGeometry& geometry)
-        : SavedKind(what), geometry_(&geometry), read_(of.size(), 0) {}
+        : SavedKind(what), geometry_(&geometry), read_(of.size()) {}
     virtual ~SavedValues() = default;
     SavedValues(const SavedValues&) = delete;
     SavedValues& operator=(const SavedValues&) = delete;
@@ -89,7 +90,7 @@ class SavedValues : public SavedKind {
   private:
     const GroupGeometry* geometry_;
     const GroupGeometry* named_ = geometry_;
-    std::vector<char> read_;
+    List<char> read_;
 };
 
 template <class Engine, class T>
@@ -99,7 +100,7 @@ class SavedValuesOf : public SavedValues {
     /// host waits for the compute stream, behind which steps have stored them.
     SavedValuesOf(Context<Engine>& context, const GroupGeometry& group,
                   const GroupCommunicators<Engine>& communicators, StoredKind of_kind, std::span<T> memory,
-                  IndexRange held, std::vector<char> parameters)
+                  IndexRange held, List<char> parameters)
         : SavedValues({of_kind, element_type_of<T>, host_reads<Engine> || lies_offloaded(group, of_kind),
                        group.updated, held, std::move(parameters), scale_of<T>},
                       group),
@@ -163,7 +164,7 @@ template <class Engine>
 class SavedScales final : private GroupGeometry, public SavedValuesOf<Engine, float> {
   public:
     SavedScales(Context<Engine>& context, const GroupGeometry& group, const GroupCommunicators<Engine>& communicators,
-                StoredKind codes, std::span<float> scales, const std::vector<char>& saved_ones)
+                StoredKind codes, std::span<float> scales, const List<char>& saved_ones)
         : GroupGeometry(blocks_of(group)),
           SavedValuesOf<Engine, float>(context, *this, communicators, {codes.role, codes.state, true}, scales,
                                        GroupGeometry::updated, saved_ones) {
@@ -178,7 +179,7 @@ class SavedSplitMaster final : public SavedValues {
     using Master = typename Precision::Master;
 
   public:
-    SavedSplitMaster(GroupState<Engine, Precision>& state, std::vector<char> parameters)
+    SavedSplitMaster(GroupState<Engine, Precision>& state, List<char> parameters)
         : SavedValues({StoredKind{Role::master, {}}, element_type_of<Master>, true, state.geometry().updated,
                        state.geometry().updated, std::move(parameters)},
                       state.geometry()),
@@ -275,8 +276,8 @@ class SavedGroupOf final : public SavedGroup {
   public:
     explicit SavedGroupOf(GroupState<Engine, Precision>& state) : state_(state) {
         auto& parameters = state.parameters();
-        std::vector<char> all;
-        std::vector<char> trained;
+        List<char> all;
+        List<char> trained;
         for (const PlacedParameter& p : state.geometry().parameters) {
             all.push_back(1);
             trained.push_back(p.frozen ? 0 : 1);
@@ -320,7 +321,7 @@ class SavedGroupOf final : public SavedGroup {
 
   private:
     template <class T>
-    void add(StoredKind kind, std::span<T> memory, IndexRange loaded, std::vector<char> of) {
+    void add(StoredKind kind, std::span<T> memory, IndexRange loaded, List<char> of) {
         values.push_back(std::make_unique<SavedValuesOf<Engine, T>>(
             state_.context(), state_.geometry(), state_.communicators(), kind, memory, loaded, std::move(of)));
     }

@@ -13,6 +13,7 @@
 #include <shardkit/comm/verb.hpp>
 #include <shardkit/core/counts.hpp>
 #include <shardkit/core/human_bytes.hpp>
+#include <shardkit/detail/list.hpp>
 
 namespace shardkit {
 
@@ -52,8 +53,7 @@ class TrafficLog {
     }
 
     /// Returns all rows, including unused ones: the same list on every rank that has made the same communicators.
-    /// (By pointer and size: the check that a vector is a range takes compilers as long as the rest of this header.)
-    std::span<const Entry> rows() const noexcept { return {rows_.data(), rows_.size()}; }
+    std::span<const Entry> rows() const noexcept { return rows_.span(); }
 
     /// Returns the rows with at least one call, in order of first appearance of their axes.
     std::vector<Entry> entries() const {
@@ -86,7 +86,7 @@ class TrafficLog {
     }
 
   private:
-    std::vector<Entry> rows_;
+    detail::List<Entry> rows_;
 };
 
 namespace detail {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstring>
 #include <initializer_list>
 #include <new>
 #include <span>
@@ -55,9 +56,13 @@ class List {
         if (count <= capacity_) { return; }
         static_assert(std::is_nothrow_move_constructible_v<T> && alignof(T) <= __STDCPP_DEFAULT_NEW_ALIGNMENT__);
         T* const moved = static_cast<T*>(::operator new(count * sizeof(T)));
-        for (std::size_t i = 0; i < size_; ++i) {
-            ::new (static_cast<void*>(moved + i)) T(static_cast<T&&>(data_[i]));
-            data_[i].~T();
+        if constexpr (std::is_trivially_copyable_v<T>) {
+            if (size_ > 0) { std::memcpy(static_cast<void*>(moved), data_, size_ * sizeof(T)); }
+        } else {
+            for (std::size_t i = 0; i < size_; ++i) {
+                ::new (static_cast<void*>(moved + i)) T(static_cast<T&&>(data_[i]));
+                data_[i].~T();
+            }
         }
         ::operator delete(data_);
         data_ = moved;

@@ -13,6 +13,7 @@
 #include <shardkit/comm/journal.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/access.hpp>
+#include <shardkit/detail/list.hpp>
 #include <shardkit/optim/optimizer.hpp>
 #include <shardkit/sharded/group.hpp>
 #include <shardkit/sharded/shard_info.hpp>
@@ -67,7 +68,7 @@ class CombinedOptimizer : public Optimizer<EngineType> {
         };
         std::vector<Part> parts;
         Optimizer<Engine>* first = nullptr;  ///< that updates some of it; null for a group that is not trained
-        std::vector<char> updated;           ///< of each parameter
+        detail::List<char> updated;          ///< of each parameter
         detail::StatementHash chosen = 0;    ///< of what `choices` is of
         detail::StatementsHandle choices;
     };
@@ -94,8 +95,8 @@ class CombinedOptimizer : public Optimizer<EngineType> {
     const detail::StatementsHandle& choices(std::size_t number) const noexcept override {
         return groups_[number].choices;
     }
-    std::vector<std::vector<char>> updated(SourceLocation /*where*/) override {
-        std::vector<std::vector<char>> all;
+    detail::List<detail::List<char>> updated(SourceLocation /*where*/) override {
+        detail::List<detail::List<char>> all;
         for (const OfGroup& group : groups_) { all.push_back(group.updated); }
         return all;
     }
@@ -143,7 +144,7 @@ CombinedOptimizer<Engine>::CombinedOptimizer(const Groups<Engine>& model,
     detail::Access::walk(
         model,
         [&](const detail::Group<Engine>& group) {
-            const std::vector<char>& updated = groups_[number++].updated;
+            const detail::List<char>& updated = groups_[number++].updated;
             for (std::size_t i = 0; i < updated.size(); ++i) {
                 const PlacedParameter& parameter = group.geometry().parameters[i];
                 if (updated[i] != 0 || !group.trainable() || parameter.frozen) { continue; }
@@ -158,7 +159,7 @@ template <class Engine>
 void CombinedOptimizer<Engine>::take(std::size_t p, std::vector<std::vector<std::size_t>>& updaters,
                                      SourceLocation where) {
     Optimizer<Engine>& part = parts_[p];
-    const std::vector<std::vector<char>> its = part.updated(where);
+    const detail::List<detail::List<char>> its = part.updated(where);
     std::size_t n = 0;
     detail::Access::walk(
         part.model(),

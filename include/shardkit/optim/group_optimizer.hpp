@@ -75,7 +75,7 @@ class GroupOptimizer {
                 const GroupProgress* progress, UpdateTable<Rule, Engine, Element>& updates);
     /// Whether it updates a parameter, which is neither frozen nor another optimizer's.
     bool updates(std::size_t parameter) const noexcept { return updated_[parameter] != 0; }
-    std::span<const char> updated() const noexcept { return {updated_.data(), updated_.size()}; }
+    const List<char>& updated() const noexcept { return updated_; }
 
     std::size_t states_used() const noexcept { return states_used_; }
     /// f(std::integral_constant) of the number of states that the rule has with its options; compiled for N states
@@ -221,7 +221,7 @@ class GroupOptimizer {
     std::optional<std::size_t> number_;
     std::uint32_t first_update_ = 0;
     List<Choice> choices_;             // what its hypers in the UpdateTable were chosen by; the same on every rank
-    std::vector<char> updated_;        // of each parameter, whether it is
+    List<char> updated_;               // of each parameter, whether it is
     std::vector<std::size_t> chosen_;  // by each parameter, of these; none where it is not updated
     List<Later> later_;                // of parameters that are not everywhere as far
     MemoryReader* reader_ = nullptr;

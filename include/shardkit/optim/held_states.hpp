@@ -12,6 +12,7 @@
 #include <shardkit/comm/agreement.hpp>
 #include <shardkit/core/block8.hpp>
 #include <shardkit/detail/concat.hpp>
+#include <shardkit/detail/list.hpp>
 #include <shardkit/optim/optimizer.hpp>
 #include <shardkit/sharded/group.hpp>
 #include <shardkit/sharded/held_values.hpp>
@@ -72,7 +73,7 @@ class ListStates final : public StateVisitor<Engine> {
     }
 
     Group<Engine>* group_ = nullptr;
-    std::vector<char> updated_;
+    List<char> updated_;
 };
 
 }  // namespace shardkit::detail SHARDKIT_BUILD

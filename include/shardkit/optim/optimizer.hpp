@@ -12,6 +12,7 @@
 #include <vector>
 
 #include <shardkit/detail/end_program.hpp>
+#include <shardkit/detail/list.hpp>
 #include <shardkit/optim/clip.hpp>
 #include <shardkit/optim/group_progress.hpp>
 #include <shardkit/optim/norm.hpp>
@@ -239,7 +240,7 @@ class Optimizer : private detail::BackwardUpdates<EngineType> {
     /// What its ParamGroups choose for group `number`; null where ranks do not compare it.
     virtual const detail::StatementsHandle& choices(std::size_t number) const noexcept = 0;
     /// Which parameters of each group it updates.
-    virtual std::vector<std::vector<char>> updated(SourceLocation where) = 0;
+    virtual detail::List<detail::List<char>> updated(SourceLocation where) = 0;
     virtual std::uint64_t steps_of(const detail::Group<Engine>& group, SourceLocation where) const = 0;
     virtual void visit(detail::StateVisitor<Engine>& visitor, SourceLocation where) = 0;
 

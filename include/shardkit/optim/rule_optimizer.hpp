@@ -293,11 +293,9 @@ class RuleOptimizer : public Optimizer<EngineType> {
     const detail::StatementsHandle& choices(std::size_t number) const noexcept override {
         return numbers_.choices(number);
     }
-    std::vector<std::vector<char>> updated(SourceLocation where) override {
-        std::vector<std::vector<char>> all;
-        for_each_group([&](auto& /*state*/, auto& group,
-                           auto& /*table*/) { all.emplace_back(group.updated().begin(), group.updated().end()); },
-                       where);
+    detail::List<detail::List<char>> updated(SourceLocation where) override {
+        detail::List<detail::List<char>> all;
+        for_each_group([&](auto& /*state*/, auto& group, auto& /*table*/) { all.push_back(group.updated()); }, where);
         return all;
     }
 

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <optional>
 #include <span>
-#include <vector>
 
 #include <shardkit/detail/list.hpp>
 #include <shardkit/optim/step_work.hpp>
@@ -110,7 +109,7 @@ class UpdateTable {
 
     List<GroupUpdates> listed_groups_;
     List<Hypers> listed_hypers_;
-    std::vector<char> taken_;
+    List<char> taken_;
     // Groups, updates and skip, where some groups are updated there. Freed behind the tables, which wait for it.
     OffloadedBuffer<Engine, std::uint8_t> host_;
     EngineTable<Engine, GroupUpdates> groups_;
@@ -126,7 +125,7 @@ void UpdateTable<Rule, Engine, A>::upload(Context<Engine>& context) {
     groups_ = {context, listed_groups_.span()};
     hypers_ = {context, listed_hypers_.span()};
     updates_ = {context, List<Update>(listed_hypers_.size()).span()};
-    taken_.assign(listed_groups_.size(), 0);
+    taken_ = List<char>(listed_groups_.size());
     if (on_host_) {
         host_ = {context, true, "optimizer", "numbers of updates on the host",
                  behind(skip_at(), sizeof(std::uint32_t))};

@@ -4,9 +4,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <vector>
 
 #include <shardkit/comm/all_gather.hpp>
+#include <shardkit/detail/list.hpp>
 #include <shardkit/rank/context.hpp>
 #include <shardkit/rank/engine_table.hpp>
 
@@ -16,19 +16,20 @@ namespace shardkit::detail {
 /// that the engine needs no further verb.
 /// Order:   collective over the world; the host waits.
 template <class Engine>
-std::vector<double> gather_values(Context<Engine>& context, std::span<const double> mine, engine::CallSite site) {
+List<double> gather_values(Context<Engine>& context, std::span<const double> mine, engine::CallSite site) {
     const EngineTable<Engine, double> given(context, mine);
     const auto gathered = EngineTable<Engine, double>::zeroed(context, mine.size() * context.world_size());
     const auto stream = context.compute_stream();  // the table was written in it
     all_gather(context.world(), std::span<const double>(given.span()), gathered.span(), stream, site);
-    std::vector<double> all(gathered.size());
-    Engine::Kernels::copy_out(stream, std::span<const double>(gathered.span()), std::span<double>(all));
+    List<double> all(gathered.size());
+    Engine::Kernels::copy_out(stream, std::span<const double>(gathered.span()),
+                              std::span<double>(all.data(), all.size()));
     return all;
 }
 
 /// Integers of all ranks, which have travelled as the doubles of their halves.
 struct GatheredNumbers {
-    std::vector<double> halves;
+    List<double> halves;
     std::size_t each = 0;  ///< numbers of a rank
 
     std::uint64_t of(std::size_t rank, std::size_t i) const {
@@ -45,12 +46,12 @@ struct GatheredNumbers {
 /// Returns every rank's integers, by rank; each passes as many, likewise.
 template <class Engine>
 GatheredNumbers gather_numbers(Context<Engine>& context, std::span<const std::uint64_t> mine, engine::CallSite site) {
-    std::vector<double> halves;
+    List<double> halves;
     for (const std::uint64_t number : mine) {
         halves.push_back(static_cast<double>(number >> 32U));
         halves.push_back(static_cast<double>(number & 0xffff'ffffU));
     }
-    return {gather_values(context, std::span<const double>(halves), site), mine.size()};
+    return {gather_values(context, halves.span(), site), mine.size()};
 }
 
 }  // namespace shardkit::detail

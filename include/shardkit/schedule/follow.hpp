@@ -122,7 +122,7 @@ void require_same_schedules(Context<Engine>& context, std::span<const Schedule> 
     for (const GroupDescription& group : groups) { fnv.add(group.path); }
     const std::array<double, 3> mine{static_cast<double>(fnv.hash >> 12U), static_cast<double>(schedules.size()),
                                      static_cast<double>(operations.size())};
-    const std::vector<double> all = gather_values(context, mine, site);
+    const List<double> all = gather_values(context, mine, site);
     const std::size_t other = first_apart(all, mine.size());
     if (other == context.world_size()) { return; }
     const auto count = [&](std::size_t rank) { return static_cast<std::size_t>(all[rank * mine.size() + 1]); };
@@ -133,7 +133,7 @@ void require_same_schedules(Context<Engine>& context, std::span<const Schedule> 
     double longest = 0;
     for (std::size_t i = 2; i < all.size(); i += mine.size()) { longest = std::max(longest, all[i]); }
     operations.resize(static_cast<std::size_t>(longest), packed_end);
-    const std::vector<double> every = gather_values(context, operations, site);
+    const List<double> every = gather_values(context, operations, site);
     const double* const first = every.data();
     const double* const second = first + other * operations.size();
     std::size_t schedule = 0;

@@ -14,6 +14,7 @@
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/access.hpp>
 #include <shardkit/detail/end_program.hpp>
+#include <shardkit/detail/list.hpp>
 #include <shardkit/rank/context.hpp>
 #include <shardkit/rank/gather_values.hpp>
 #include <shardkit/schedule/measured_step.hpp>
@@ -75,9 +76,8 @@ class StepCursor final : public StepDirector {
         if (wish >= programs_.size()) {
             throw_invalid_argument(where, "choose: schedule ", wish, " given, expected one below ", programs_.size());
         }
-        const std::vector<double> all =
-            gather_values(context_, std::array{static_cast<double>(wish)},
-                          {where, subject_of(context_.world(), "the next step's schedule")});
+        const List<double> all = gather_values(context_, std::array{static_cast<double>(wish)},
+                                               {where, subject_of(context_.world(), "the next step's schedule")});
         const auto chosen = static_cast<std::size_t>(*std::max_element(all.begin(), all.end()));
         if (chosen != current_) {
             context_.settle();  // the schedules' slots share memory

@@ -6,7 +6,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include <shardkit/comm/agreement.hpp>
 #include <shardkit/detail/fnv.hpp>
@@ -113,12 +112,13 @@ void require_same_group(Context<Engine>& context, const GroupGeometry& group, So
     if (other == context.world_size()) { return; }
     const auto [first, second] = stated_apart(0, other, where, [&](std::size_t number) {
         const StatementRecord mine(own, number);
-        const auto* const bytes = reinterpret_cast<const unsigned char*>(&mine);
-        const std::vector<double> all =
-            gather_values(context, std::vector<double>(bytes, bytes + sizeof mine), where);
-        const std::vector<unsigned char> raw(all.begin(), all.end());
+        const auto* const raw = reinterpret_cast<const unsigned char*>(&mine);
+        List<double> bytes(sizeof mine);
+        for (std::size_t i = 0; i < sizeof mine; ++i) { bytes[i] = raw[i]; }
+        const List<double> all = gather_values(context, bytes.span(), where);
         List<StatementRecord> records(context.world_size());
-        std::memcpy(static_cast<void*>(records.data()), raw.data(), raw.size());
+        auto* const to = reinterpret_cast<unsigned char*>(records.data());
+        for (std::size_t i = 0; i < all.size(); ++i) { to[i] = static_cast<unsigned char>(all[i]); }
         return records;
     });
     throw_invalid_argument(

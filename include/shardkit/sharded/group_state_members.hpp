@@ -248,7 +248,7 @@ void GroupState<Engine, Precision>::write_range(std::size_t parameter, std::span
     const bool as_it_is = array != nullptr && Rounding::template keeps<T>;
     constexpr std::size_t read_at_once = 128;
     double read[read_at_once];
-    std::vector<T> staged(std::min(staged_elements<Engine>, range.size()));
+    List<T> staged(std::min(staged_elements<Engine>, range.size()));
     const auto add = [&](std::span<const T> written_now, std::size_t first) {
         if constexpr (FloatingElement<T>) {
             if (digest != nullptr) { digest->add(first, written_now); }
@@ -270,7 +270,7 @@ void GroupState<Engine, Precision>::write_range(std::size_t parameter, std::span
             values.read(written.part, first + i, some);
             for (std::size_t k = 0; k < some.size(); ++k) { staged[i + k] = Rounding::template of<T>(some[k]); }
         }
-        const std::span<const T> written_now = std::span<const T>(staged).first(count);
+        const std::span<const T> written_now = staged.span().first(count);
         Engine::Kernels::copy_in(context_.compute_stream(), written_now, target.subspan(at - origin, count));
         add(written_now, first);
         at += count;

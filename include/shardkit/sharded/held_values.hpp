@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include <shardkit/detail/list.hpp>
 #include <shardkit/layout/index_range.hpp>
 #include <shardkit/param/tensor_part.hpp>
 #include <shardkit/policy/placement.hpp>
@@ -31,7 +32,7 @@ struct HeldValues {
     IndexRange flat;             ///< elements of the group's flat order that the buffer holds
     Extent extent{};             ///< which ranks hold the same elements: with `shard`, those of the same shard
     std::size_t unit = 1;        ///< elements of the flat order for each element of the buffer: of scales, a block's
-    std::vector<char> of{};      ///< whether it has values of each parameter; empty: of all
+    List<char> of{};             ///< whether it has values of each parameter; empty: of all
 
     /// Returns what the values are called in errors and in lists of hashes.
     std::string_view name() const noexcept {

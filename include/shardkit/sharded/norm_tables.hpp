@@ -87,7 +87,7 @@ class NormTables final : public NormList<Engine> {
     std::uint64_t norm_ = 0;
     List<NormTable<Engine, T>> tables_;
     List<NormGroup<T>> listed_;  // groups of the current norm
-    std::vector<char> taken_;
+    List<char> taken_;
 };
 
 // Defined out of the classes, so that `extern template` keeps them out of a user's file.
@@ -150,7 +150,7 @@ void NormTables<Engine, T>::add_to(const typename Engine::Stream& stream, const 
     if (listed_.empty()) { return; }
     const NormTable<Engine, T>* table = find();
     if (table == nullptr) { table = make(listed_.span()); }
-    table->add_to(stream, taken_, scale, into);
+    table->add_to(stream, taken_.span(), scale, into);
 }
 
 template <class Engine, class T>

@@ -5,11 +5,11 @@
 #include <cstddef>
 #include <span>
 #include <string>
-#include <vector>
 
 #include <shardkit/comm/all_gather.hpp>
 #include <shardkit/comm/journal.hpp>
 #include <shardkit/detail/concat.hpp>
+#include <shardkit/detail/list.hpp>
 #include <shardkit/memory/host_buffer.hpp>
 #include <shardkit/rank/context.hpp>
 #include <shardkit/sharded/group_buffer.hpp>
@@ -42,7 +42,7 @@ class WholeTensor {
     /// Copies the tensor in row-major order. Long runs are copied directly, without staging. The host waits for the
     /// stream.
     void copy(std::span<T> to) const {
-        for_each_part([&](std::span<const T> elements, const TensorPart& part, std::vector<T>& staged) {
+        for_each_part([&](std::span<const T> elements, const TensorPart& part, List<T>& staged) {
             for (std::size_t at = 0; at < elements.size();) {
                 std::size_t count = std::min(part.run_at(at), elements.size() - at);
                 if (count >= staged.size()) {
@@ -65,7 +65,7 @@ class WholeTensor {
     /// Writes to[i] = converted(element i).
     template <class To, class Convert>
     void convert(std::span<To> to, const Convert& converted) const {
-        for_each_part([&](std::span<const T> elements, const TensorPart& part, std::vector<T>& staged) {
+        for_each_part([&](std::span<const T> elements, const TensorPart& part, List<T>& staged) {
             for (std::size_t at = 0; at < elements.size(); at += staged.size()) {
                 const std::size_t count = std::min(staged.size(), elements.size() - at);
                 copy_staged(elements, part, at, std::span<T>(staged).first(count), to, converted);
@@ -78,7 +78,7 @@ class WholeTensor {
     template <class F>
     void for_each_part(const F& f) const {
         const std::size_t numel = group_.parameters[parameter_].range.size();
-        std::vector<T> staged(std::min(staged_elements<Engine>, numel));
+        List<T> staged(std::min(staged_elements<Engine>, numel));
         for (std::size_t tp_index = 0; tp_index * numel < parts_.size(); ++tp_index) {
             f(parts_.subspan(tp_index * numel, numel), part_of(tp_index), staged);
         }
