@@ -102,7 +102,7 @@ NormTable<Engine, T>::NormTable(Context<Engine>& context, std::span<const NormGr
         }
     }
     const List<engine::NormPiece<T>> pieces = list_norm_pieces(runs.span());
-    for (const engine::NormPiece<T>& piece : pieces) { positions_.push_back({piece.begin, piece.end}); }
+    for (const engine::NormPiece<T>& piece : pieces) { positions_.push_back(IndexRange{piece.begin, piece.end}); }
     pieces_ = {context, pieces.span()};
     for (const NormGroup<T>& group : groups) {
         groups_.push_back(group.identity);
