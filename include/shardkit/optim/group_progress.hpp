@@ -48,7 +48,7 @@ template <class Rule>
 List<GroupProgress::Number> progress_numbers() {
     List<GroupProgress::Number> numbers{{"steps", false}};
     if constexpr (requires { Rule::products; }) {
-        for (const auto& product : Rule::products) { numbers.push_back({product.name, true}); }
+        for (const auto& product : Rule::products) { numbers.push_back(GroupProgress::Number{product.name, true}); }
     }
     return numbers;
 }
