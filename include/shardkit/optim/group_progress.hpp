@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include <shardkit/detail/list.hpp>
+
 namespace shardkit::detail {
 
 /// How far the updates of a group and of each of its parameters are, as numbers that a checkpoint keeps; the same on

@@ -68,7 +68,7 @@ GroupState<Engine, Precision>::~GroupState() {
         end_program("'", path(), "' ended or was assigned to while a save of it is pending: commit it before");
     }
     // Searched from the end: groups mostly end in reverse order.
-    Access::living(context_).erase_if([this](const std::string* path) { return path == &geometry_.path; });
+    Access::living(context_).erase_if([this](const std::string* other) { return other == &geometry_.path; });
     context_.settle();
 }
 

@@ -9,6 +9,8 @@
 #include <optional>
 #include <vector>
 
+#include <shardkit/detail/counted.hpp>
+
 namespace shardkit::shared::detail {
 
 /// Counts how many of a rank's communicators use one of its groups. Without any, the group may be reused.

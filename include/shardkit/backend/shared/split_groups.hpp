@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include <shardkit/detail/sort_numbers.hpp>
+
 namespace shardkit::shared::detail {
 
 /// The result of splitting a group: ranks with the same color form a group, ordered by key, then by rank.
