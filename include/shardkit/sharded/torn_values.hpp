@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string_view>
 
@@ -25,38 +26,42 @@ class BasicTornValues {
     /// The verb of a step that updates groups in its backward pass, and ended before it was closed.
     static constexpr std::string_view step = "step in backward";
 
-    bool empty() const noexcept { return torn_.empty(); }
+    bool empty() const noexcept { return count_ == 0; }
     /// Marks values of that kind as half written, by `verb`, called at `where`.
     void begin(std::size_t parameter, std::string_view kind, std::string_view verb, SourceLocation where) {
-        const Values values{parameter, kind};
-        for (std::size_t i = torn_.size(); i > 0; --i) {
-            if (torn_[i - 1] == values) { return; }  // part of a write that has begun already
-        }
-        torn_.push_back(values);
+        List<char>& torn = of_kind(kind).torn;
+        while (torn.size() <= parameter) { torn.push_back(0); }
+        if (torn[parameter] != 0) { return; }  // part of a write that has begun already
+        torn[parameter] = 1;
+        ++count_;
         verb_ = verb;
         where_ = where;
     }
     /// Marks these values as completely written.
     void end(std::size_t parameter, std::string_view kind) noexcept {
-        const Values ended{parameter, kind};
-        for (std::size_t i = torn_.size(); i > 0; --i) {
-            if (torn_[i - 1] != ended) { continue; }
-            torn_[i - 1] = torn_.back();
-            return torn_.pop_back();
+        for (Kind& each : kinds_) {
+            if (each.kind == kind) { end(each, parameter); }
         }
     }
     /// Forgets the half-written optimizer states of a parameter, as a new optimizer has states of its own for it.
     void end_states(std::size_t parameter) noexcept {
-        torn_.erase_if(
-            [parameter](const Values& values) { return values.parameter == parameter && values.kind != parameters; });
+        for (Kind& each : kinds_) {
+            if (each.kind != parameters) { end(each, parameter); }
+        }
     }
     /// @throws UsageError, which names `verb` and the write that has not ended, where values are half written
     void require_whole(std::string_view path, std::span<const PlacedParameter> of, std::string_view verb,
                        SourceLocation where) const {
         if (empty()) [[likely]] { return; }
-        Values first = torn_.front();
-        for (const Values& each : torn_) { first = each < first ? each : first; }
-        const auto [parameter, kind] = first;
+        std::size_t parameter = of.size();
+        std::string_view kind;
+        for (const Kind& each : kinds_) {
+            const std::size_t first = each.first();
+            if (first < parameter || (first == parameter && each.kind < kind)) {
+                parameter = first;
+                kind = each.kind;
+            }
+        }
         if (verb_ == step) {
             throw_usage_error(where, "'", path, "': ", verb, ", but the ", verb_, " that began at ", where_.file, ":",
                               where_.line, " has updated '", of[parameter].name,
@@ -65,23 +70,37 @@ class BasicTornValues {
         }
         throw_usage_error(where, "'", path, "': ", verb, ", but the ", verb_, " at ", where_.file, ":", where_.line,
                           " ended with an error before '", of[parameter].name, "' had its ", kind,
-                          torn_.size() > 1 ? " and others theirs" : "",
+                          count_ > 1 ? " and others theirs" : "",
                           "; expected a load, or an initialize of the whole group and, after one of states, a new "
                           "optimizer, that succeeds before");
     }
 
   private:
-    struct Values {
-        std::size_t parameter;
+    /// Which parameters have half-written values of a kind.
+    struct Kind {
         std::string_view kind;
+        List<char> torn;  // as long as the last of them needs
 
-        bool operator==(const Values&) const noexcept = default;
-        bool operator<(const Values& other) const noexcept {
-            return parameter != other.parameter ? parameter < other.parameter : kind < other.kind;
+        std::size_t first() const noexcept {
+            std::size_t parameter = 0;
+            while (parameter < torn.size() && torn[parameter] == 0) { ++parameter; }
+            return parameter < torn.size() ? parameter : SIZE_MAX;
         }
     };
+    Kind& of_kind(std::string_view kind) {
+        for (Kind& each : kinds_) {
+            if (each.kind == kind) { return each; }
+        }
+        return kinds_.push_back(Kind{kind, {}});
+    }
+    void end(Kind& kind, std::size_t parameter) noexcept {
+        if (parameter >= kind.torn.size() || kind.torn[parameter] == 0) { return; }
+        kind.torn[parameter] = 0;
+        --count_;
+    }
 
-    List<Values> torn_;
+    List<Kind> kinds_;  // few: the parameters, and the states of an optimizer
+    std::size_t count_ = 0;
     std::string_view verb_;
     SourceLocation where_{};
 };
