@@ -55,9 +55,10 @@ class List {
     void reserve(std::size_t count) {
         if (count <= capacity_) { return; }
         static_assert(std::is_nothrow_move_constructible_v<T> && alignof(T) <= __STDCPP_DEFAULT_NEW_ALIGNMENT__);
-        T* const moved = static_cast<T*>(::operator new(count * sizeof(T)));
+        constexpr std::size_t bytes = sizeof(T);  // NOLINT(bugprone-sizeof-expression): T may be a pointer
+        T* const moved = static_cast<T*>(::operator new(count* bytes));
         if constexpr (std::is_trivially_copyable_v<T>) {
-            if (size_ > 0) { std::memcpy(static_cast<void*>(moved), data_, size_ * sizeof(T)); }
+            if (size_ > 0) { std::memcpy(static_cast<void*>(moved), data_, size_ * bytes); }
         } else {
             for (std::size_t i = 0; i < size_; ++i) {
                 ::new (static_cast<void*>(moved + i)) T(static_cast<T&&>(data_[i]));
