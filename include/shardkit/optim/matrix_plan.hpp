@@ -105,7 +105,7 @@ class MatrixPlanner {
         tensors.check(path, where);
         const auto chosen = detail::chosen_parameters<GroupOf<ParamOrGroup>, Policy>(path, tensors, options, where);
         detail::GroupGeometry& group = groups_.emplace_back();
-        for (const PlacedParameter& p : chosen) { group.parameters.push_back(p); }
+        group.parameters.append(chosen.data(), chosen.data() + chosen.size());
         for (const PlacedParameter& p : group.parameters) { group.owned_names.emplace_back(p.name); }
         for (std::size_t p = 0; p < group.parameters.size(); ++p) { group.parameters[p].name = group.owned_names[p]; }
         group.path = path;

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -170,9 +171,9 @@ class OptimizerNumbers {
     Options options_;
     Context<Engine>* context_ = nullptr;
     std::vector<ParamGroup> param_groups_;
-    List<Keyed<std::string, char>> paths_;  // of the groups
-    StatementsHandle stated_;               // of the options
-    List<StatementsHandle> choices_;        // of each group
+    std::set<std::string> paths_;     // of the groups
+    StatementsHandle stated_;         // of the options
+    List<StatementsHandle> choices_;  // of each group
     std::uint64_t steps_ = 0;
     EngineTable<Engine, ChosenOptions<Options>> engine_options_;  // of chosen_options
     EngineTable<Engine, StepScalars> scalars_;
@@ -198,9 +199,7 @@ OptimizerNumbers<Rule, Engine>::~OptimizerNumbers() = default;
 template <class Rule, class Engine>
 void OptimizerNumbers<Rule, Engine>::add_group(Context<Engine>& context, const GroupGeometry& group,
                                                SourceLocation where) {
-    const std::size_t groups = paths_.size();
-    entry_of(paths_, group.path);
-    if (paths_.size() == groups) {
+    if (!paths_.insert(group.path).second) {
         throw_invalid_argument(where, "optimizer: two groups have the path '", group.path, "'");
     }
     choices_.emplace_back();
