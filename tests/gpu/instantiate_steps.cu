@@ -22,18 +22,12 @@ RUN(sk::detail::BeginStep)
 RUN(sk::detail::SetOptions<sk::AdamWOptions>)
 RUN(sk::detail::SetOptions<sk::SgdOptions>)
 RUN(sk::detail::SetOptions<sk::LionOptions>)
+// Alone, and behind the launch that begins a step.
 #define BEGIN(...)                                                                                      \
     template void DeviceLaunch::operator()(std::uint64_t, const sk::detail::BeginUpdates<__VA_ARGS__>&, \
-                                           std::string_view) const;
-#define FIRST(...)                                                                  \
-    template void DeviceLaunch::behind(const sk::detail::BeginStep&, std::uint64_t, \
+                                           std::string_view) const;                                     \
+    template void DeviceLaunch::behind(const sk::detail::BeginStep&, std::uint64_t,                     \
                                        const sk::detail::BeginUpdates<__VA_ARGS__>&, std::string_view) const;
-FIRST(sk::rules::AdamWRule, float)
-FIRST(sk::rules::AdamWRule, double)
-FIRST(sk::rules::SgdRule, float)
-FIRST(sk::rules::SgdRule, double)
-FIRST(sk::rules::LionRule, float)
-FIRST(sk::rules::LionRule, double)
 BEGIN(sk::rules::AdamWRule, float)
 BEGIN(sk::rules::AdamWRule, double)
 BEGIN(sk::rules::SgdRule, float)
