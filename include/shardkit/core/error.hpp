@@ -96,23 +96,29 @@ class FileError : public std::runtime_error {
     SourceLocation where_;
 };
 
-/// Throws std::invalid_argument with a message made of `pieces`, and the caller's file and line.
-template <class... Pieces>
-[[noreturn]] void throw_invalid_argument(SourceLocation where, const Pieces&... pieces) {
-    throw std::invalid_argument(detail::concat(pieces..., " (", detail::place(where), ")"));
+namespace detail {
+
+[[noreturn, gnu::cold]] inline void throw_argument(SourceLocation where, const Piece* pieces, std::size_t count) {
+    throw std::invalid_argument(concat(joined(pieces, count), " (", place(where), ")"));
+}
+[[noreturn, gnu::cold]] inline void throw_usage(SourceLocation where, const Piece* pieces, std::size_t count) {
+    throw UsageError(joined(pieces, count), where);
 }
 
-/// Throws std::invalid_argument with one text; compiled once, whatever its length.
-[[noreturn]] inline void throw_invalid_argument(SourceLocation where, const char* text) {
-    throw std::invalid_argument(detail::concat(text, " (", detail::place(where), ")"));
+}  // namespace detail
+
+/// Throws std::invalid_argument with a message made of `pieces`, and the caller's file and line.
+template <class... Pieces>
+[[noreturn, gnu::always_inline]] inline void throw_invalid_argument(SourceLocation where, const Pieces&... pieces) {
+    const detail::Piece list[] = {detail::Piece(pieces)...};
+    detail::throw_argument(where, list, sizeof...(Pieces));
 }
 
 /// Throws UsageError with a message made of `pieces`, and the caller's file and line.
 template <class... Pieces>
-[[noreturn]] void throw_usage_error(SourceLocation where, const Pieces&... pieces) {
-    throw UsageError(detail::concat(pieces...), where);
+[[noreturn, gnu::always_inline]] inline void throw_usage_error(SourceLocation where, const Pieces&... pieces) {
+    const detail::Piece list[] = {detail::Piece(pieces)...};
+    detail::throw_usage(where, list, sizeof...(Pieces));
 }
-/// Throws UsageError with one text; compiled once, whatever its length.
-[[noreturn]] inline void throw_usage_error(SourceLocation where, const char* text) { throw UsageError(text, where); }
 
 }  // namespace shardkit

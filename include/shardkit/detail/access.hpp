@@ -108,7 +108,7 @@ struct Access {
         if constexpr (requires { object.members_; }) {
             return object.members_ == nullptr;
         } else {
-            return object.state_ == nullptr;
+            return !object.state_;
         }
     }
     /// Returns the paths of the existing groups that were made with a context.

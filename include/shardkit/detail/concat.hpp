@@ -12,44 +12,39 @@ namespace shardkit::detail {
 /// A text or an integer that concat() joins. A text is referred to, not copied.
 class Piece {
   public:
-    Piece(std::string_view text) noexcept : text_(text) {}                 // NOLINT(google-explicit-constructor)
-    Piece(const char* text) noexcept : text_(text) {}                      // NOLINT(google-explicit-constructor)
-    Piece(const std::string& text) noexcept : text_(text) {}               // NOLINT(google-explicit-constructor)
-    Piece(char letter) noexcept : kind_(Kind::letter), letter_(letter) {}  // NOLINT(google-explicit-constructor)
+    Piece(std::string_view text) noexcept
+        : text_(text.data()), value_(text.size()) {}                     // NOLINT(*-explicit-constructor)
+    Piece(const char* text) noexcept : Piece(std::string_view(text)) {}  // NOLINT(*-explicit-constructor)
+    Piece(const std::string& text) noexcept
+        : text_(text.data()), value_(text.size()) {}                   // NOLINT(*-explicit-constructor)
+    Piece(const char& letter) noexcept : text_(&letter), value_(1) {}  // NOLINT(*-explicit-constructor)
     template <std::integral T>
     requires(!std::same_as<T, char>) Piece(T number)
-    noexcept  // NOLINT(google-explicit-constructor)
-        : kind_(std::is_signed_v<T> && number < T{} ? Kind::negative : Kind::number),
-          magnitude_(kind_ == Kind::negative ? -static_cast<unsigned long long>(number)
-                                             : static_cast<unsigned long long>(number)) {}
+    noexcept  // NOLINT(*-explicit-constructor)
+        : text_(std::is_signed_v<T> && number < T{} ? negative : positive),
+          value_(text_ == negative ? -static_cast<unsigned long long>(number)
+                                   : static_cast<unsigned long long>(number)) {}
     /// Refuses floating-point numbers, which would be converted to integers.
     template <std::floating_point T>
     Piece(T number) = delete;
 
     void append_to(std::string& text) const {
-        switch (kind_) {
-            case Kind::text:
-                text += text_;
-                break;
-            case Kind::letter:
-                text += letter_;
-                break;
-            case Kind::negative:
-                text += '-';
-                [[fallthrough]];
-            case Kind::number:
-                text += std::to_string(magnitude_);
-                break;
+        if (text_ != negative && text_ != positive) {
+            text.append(text_, value_);
+            return;
         }
+        if (text_ == negative) { text += '-'; }
+        text += std::to_string(value_);
     }
 
   private:
-    enum class Kind : unsigned char { text, letter, number, negative };
+    // Two words, as callers have many pieces. These addresses in place of a text's mark a number.
+    static constexpr char signs[] = {'-', '+'};
+    static constexpr const char* negative = &signs[0];
+    static constexpr const char* positive = &signs[1];
 
-    std::string_view text_;
-    Kind kind_ = Kind::text;
-    char letter_ = 0;
-    unsigned long long magnitude_ = 0;
+    const char* text_;
+    unsigned long long value_;  ///< the text's length, or the number's magnitude
 };
 
 /// Joins `count` pieces to one string. Compiled once, whatever the pieces are, as there are many messages, rarely

@@ -62,7 +62,7 @@ class MatrixOptimizer : public RuleOptimizer<Rule, Engine, Precision> {
     /// in and what it keeps of matrices that the rank owns. They come on top of a MemoryPlan.
     std::size_t bytes_of_exchange() {
         std::size_t bytes = 0;
-        this->for_each_batches([&](auto& batches) { bytes += batches.exchange_bytes(); });
+        this->for_each_batches([&](auto& batches) { bytes += batches.exchange_bytes(batches); });
         return bytes;
     }
 

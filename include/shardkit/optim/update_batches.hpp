@@ -242,12 +242,12 @@ class UpdateBatches {
     void run(Context<Engine>& context, const StepScalars* scalars, const ChosenOptions<Options>* options,
              std::optional<BeginStep>& first, SourceLocation where);
     /// What a MatrixRule's whole matrices need, before `prepare`.
-    void set_up(const MatrixSetup<Engine>& setup) requires(rules::MatrixRule<Rule>) {
+    void set_up(const auto& setup) {
         for_each([&](auto& launches) { launches.set_up(setup); });
     }
-    std::size_t exchange_bytes() const requires(rules::MatrixRule<Rule>) {
-        if constexpr (can_drop_master<Precision>) { return own_.bytes() + stored_.bytes(); }
-        return own_.bytes();
+    static std::size_t exchange_bytes(const auto& batches) {
+        if constexpr (can_drop_master<Precision>) { return batches.own_.bytes() + batches.stored_.bytes(); }
+        return batches.own_.bytes();
     }
 
     /// One step of one group alone, on the compute stream.

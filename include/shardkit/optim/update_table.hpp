@@ -76,9 +76,9 @@ class UpdateTable {
         groups_.write(whole, group);
     }
 
-    /// Copies what the groups' updates on the host read, `skip` too, to the host, in the copy stream.
-    void copy_to_host(Context<Engine>& context, const std::uint32_t* skip) const
-        requires(engine::Offloads<typename Engine::Communicator>) {
+    /// Copies what the groups' updates on the host read, `skip` too, to the host, in the copy stream. A template, as
+    /// not all engines can.
+    void copy_to_host(auto& context, const std::uint32_t* skip) const {
         const auto copy = [&](auto from, std::size_t at) {
             context.world().copy(std::as_bytes(from),
                                  std::as_writable_bytes(host_.span()).subspan(at, from.size_bytes()),

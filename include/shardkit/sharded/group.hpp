@@ -16,6 +16,7 @@
 #include <shardkit/detail/counted.hpp>
 #include <shardkit/detail/identity.hpp>
 #include <shardkit/detail/list.hpp>
+#include <shardkit/detail/owned.hpp>
 #include <shardkit/layout/flat_layout.hpp>
 #include <shardkit/layout/segments.hpp>
 #include <shardkit/param/initial_values.hpp>
@@ -304,7 +305,7 @@ class Group {
     GroupGeometry geometry_;
     FlatLayout layout_;
     GroupCommunicators<Engine> comms_;
-    std::unique_ptr<AdoptedRanges> adopted_;
+    Owned<AdoptedRanges> adopted_;
     GroupStatements statements_;
     StepState step_;
     TornValues torn_;
@@ -401,7 +402,7 @@ void Group<Engine>::end_update(StatementHash step, StatementHash choices, Source
 template <class Engine>
 void Group<Engine>::hold(std::span<const std::byte> parameters, std::span<const std::byte> gradients,
                          SourceLocation where) {
-    adopted_ = std::make_unique<AdoptedRanges>(path(), parameters, gradients, where);
+    adopted_ = Owned<AdoptedRanges>(new AdoptedRanges(path(), parameters, gradients, where));
 }
 
 template <class Engine>

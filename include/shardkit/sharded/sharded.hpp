@@ -5,7 +5,6 @@
 #include <concepts>
 #include <cstddef>
 #include <iterator>
-#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -14,6 +13,7 @@
 
 #include <shardkit/comm/barrier.hpp>
 #include <shardkit/core/elements.hpp>
+#include <shardkit/detail/owned.hpp>
 #include <shardkit/detail/range.hpp>
 #include <shardkit/mesh/axes.hpp>
 #include <shardkit/param/initial_values.hpp>
@@ -295,21 +295,20 @@ class Sharded {
 
   private:
     friend detail::Access;
-    explicit Sharded(std::unique_ptr<State> state) : state_(std::move(state)) {}
+    explicit Sharded(detail::Owned<State> state) : state_(std::move(state)) {}
 
     /// Returns the state behind this object. @throws UsageError when it was moved from
     State& live(SourceLocation where) const {
-        if (state_ == nullptr) [[unlikely]] {
-            State::refuse_use(where, "a Sharded was used after it was moved from");
-        }
+        if (!state_) [[unlikely]] { State::refuse_use(where, "a Sharded was used after it was moved from"); }
         return *state_;
     }
 
-    static std::unique_ptr<State> make(Context<Engine>& context, std::string_view path, const Tensors& tensors,
-                                       const Options& options, AdoptedMemory<Gather, Gradient> memory,
-                                       SourceLocation where) {
+    static detail::Owned<State> make(Context<Engine>& context, std::string_view path, const Tensors& tensors,
+                                     const Options& options, AdoptedMemory<Gather, Gradient> memory,
+                                     SourceLocation where) {
         static_assert(rules::PolicyRules<Policy>::hold);
-        return std::make_unique<State>(context, path, tensors, options, memory.parameters, memory.gradients, where);
+        return detail::Owned<State>(
+            new State(context, path, tensors, options, memory.parameters, memory.gradients, where));
     }
     static void check_adopted(const Context<Engine>& context, const std::string& path, const Tensors& tensors,
                               const AdoptedMemory<Gather, Gradient>& memory, const Options& options,
@@ -340,7 +339,7 @@ class Sharded {
         if (!memory.gradients.empty()) { check("gradients", memory.gradients.size()); }
     }
 
-    std::unique_ptr<State> state_;
+    detail::Owned<State> state_;
 };
 
 }  // namespace SHARDKIT_BUILD

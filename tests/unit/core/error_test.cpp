@@ -74,6 +74,8 @@ TEST_CASE("a line of the standard library is none of the user's") {
 
 TEST_CASE("concat: texts and numbers of every kind") {
     CHECK(sk::detail::concat() == "");
+    CHECK(sk::detail::concat(std::string_view(), "-", std::string_view("+")) == "-+");
+    CHECK(sk::detail::concat(0, -0, 'x', static_cast<signed char>(-128)) == "00x-128");
     CHECK(sk::detail::concat("a", std::string("b"), std::string_view("c")) == "abc");
     using sk::detail::number_text;
     CHECK(sk::detail::concat(-3, ' ', 18446744073709551615ULL, ' ', number_text(0.1), ' ', number_text(-2.5F)) ==

@@ -6,7 +6,6 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <string>
 #include <utility>
@@ -18,6 +17,7 @@
 #include <shardkit/backend/threads/rank_state.hpp>
 #include <shardkit/backend/threads/wait_word.hpp>
 #include <shardkit/comm/journal.hpp>
+#include <shardkit/detail/owned.hpp>
 
 namespace shardkit::threads::detail {
 
@@ -30,10 +30,10 @@ class Group {
     explicit Group(std::vector<std::size_t> world_ranks, Overlap overlap = Overlap::none)
         : world_ranks_(std::move(world_ranks)),
           size_(world_ranks_.size()),
-          channels_(std::make_unique<Channel[]>(size() * size())),
+          channels_(new Channel[size() * size()]()),
           meeting_(size()) {
         for (std::size_t i = 0; i < stream_threads; ++i) {
-            if (overlap != Overlap::none) { streams_[i] = std::make_unique<Group>(world_ranks_); }
+            if (overlap != Overlap::none) { streams_[i] = shardkit::detail::Owned<Group>(new Group(world_ranks_)); }
         }
     }
 
@@ -81,10 +81,11 @@ class Group {
   private:
     std::vector<std::size_t> world_ranks_;
     std::size_t size_;
-    std::unique_ptr<Channel[]> channels_;  // the largest part, allocated first: it fails first for too many ranks
+    shardkit::detail::Owned<Channel[]>
+        channels_;  // the largest part, allocated first: it fails first for too many ranks
     Meeting meeting_;
-    std::array<std::unique_ptr<Group>, stream_threads> streams_;  // null without overlap
-    std::atomic<std::uint32_t> uses_{0};                          // number of uses by streams
+    std::array<shardkit::detail::Owned<Group>, stream_threads> streams_;  // null without overlap
+    std::atomic<std::uint32_t> uses_{0};                                  // number of uses by streams
 };
 
 /// One rank's end of a group, under one of its names, for one of its threads.

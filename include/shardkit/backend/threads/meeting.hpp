@@ -4,7 +4,6 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -12,6 +11,7 @@
 
 #include <shardkit/backend/shared/round.hpp>
 #include <shardkit/backend/threads/wait_word.hpp>
+#include <shardkit/detail/owned.hpp>
 
 namespace shardkit::threads::detail {
 
@@ -25,7 +25,7 @@ using Member = shared::detail::Member<carried_bytes>;
 /// The meeting place for the calls of some ranks, one collective after the other.
 class Meeting {
   public:
-    explicit Meeting(std::size_t ranks) : members_(std::make_unique<Member[]>(ranks)) {}
+    explicit Meeting(std::size_t ranks) : members_(new Member[ranks]()) {}
 
     WaitWord& word() noexcept { return word_; }
     Member* members() noexcept { return members_.get(); }
@@ -44,7 +44,7 @@ class Meeting {
   private:
     alignas(padding) WaitWord word_;
     alignas(padding) std::atomic<std::uint32_t> taken_{0};
-    alignas(padding) std::unique_ptr<Member[]> members_;
+    alignas(padding) shardkit::detail::Owned<Member[]> members_;
     std::mutex saying_;
     std::optional<std::pair<std::uint64_t, std::string>> said_;  // guarded by saying_: collective and explanation
 };

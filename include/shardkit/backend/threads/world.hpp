@@ -32,6 +32,7 @@
 #include <shardkit/detail/bounded_wait.hpp>
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/counted.hpp>
+#include <shardkit/detail/owned.hpp>
 
 namespace shardkit::threads::detail {
 
@@ -44,8 +45,8 @@ class World {
     World(std::size_t ranks, const LaunchOptions& options, SourceLocation where)
         : ranks_(checked_size(ranks, options, where)),
           options_(options),
-          world_group_(std::make_unique<Group>(everybody(ranks), options.overlap)),
-          states_(std::make_unique<RankState[]>(ranks)),
+          world_group_(new Group(everybody(ranks), options.overlap)),
+          states_(new RankState[ranks]()),
           running_(ranks) {
         for (std::size_t rank = 0; rank < ranks; ++rank) {
             RankState& state = states_[rank];
@@ -77,7 +78,8 @@ class World {
     void start_streams(std::size_t rank) {
         if (options_.overlap == Overlap::none) { return; }
         for (auto& queue : states_[rank].queues) {
-            queue = std::make_unique<host::detail::CommandQueue>(spins(all_threads()));
+            queue = shardkit::detail::Owned<host::detail::CommandQueue>(
+                new host::detail::CommandQueue(spins(all_threads())));
         }
     }
     /// Returns when all work that the rank gave to its streams has run.
@@ -101,7 +103,7 @@ class World {
 
     /// Makes a group for its members to take, poisoned if a rank has failed already. One of its members calls it.
     Group& make_group(std::vector<std::size_t> world_ranks) {
-        auto group = std::make_unique<Group>(std::move(world_ranks), options_.overlap);
+        shardkit::detail::Owned<Group> group(new Group(std::move(world_ranks), options_.overlap));
         const std::lock_guard lock(mutex_);
         if (failure_) { group->poison(); }
         return GroupList::add(groups_, std::move(group));
@@ -269,8 +271,8 @@ class World {
 
     std::size_t ranks_;
     LaunchOptions options_;
-    std::unique_ptr<Group> world_group_;
-    std::unique_ptr<RankState[]> states_;
+    shardkit::detail::Owned<Group> world_group_;
+    shardkit::detail::Owned<RankState[]> states_;
     std::shared_ptr<GroupList> groups_ = shardkit::detail::make_counted<GroupList>();
 
     std::mutex& mutex_ = groups_->mutex;  // guards the following members, and every state's fate and stopped_by
