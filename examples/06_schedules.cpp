@@ -65,7 +65,8 @@ std::vector<float> train(bool scheduled) {
             if (rank.rank() == 0) {
                 // A gather or a reduction takes 0.3 ms here, a forward pass 0.4 ms and a backward pass 0.8 ms.
                 const std::vector<sk::schedule::GroupSeconds> seconds(3, {0.4e-3, 0.8e-3, 0});
-                const sk::schedule::StepCosts costs{seconds, {sk::TimeModel::links({0, 3 * 64 * 64 / 0.3e-3})}};
+                const sk::schedule::StepCosts costs{seconds,
+                                                    {sk::planner::TimeModel::links({0, 3 * 64 * 64 / 0.3e-3})}};
                 const auto time = [&](const sk::Schedule& s) {
                     return sk::schedule::simulate(s, groups, rank.grid(), costs);
                 };

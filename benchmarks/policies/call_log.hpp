@@ -18,7 +18,7 @@ namespace benchmarks::policies {
 /// What a model's collectives do on one rank; T: its elements. A step's addresses are the same every time, so that
 /// its collectives can be made again without the step, on the same buffers.
 template <class Communicator, class T>
-class CallLog final : public shardkit::CallObserver {
+class CallLog final : public shardkit::recorder::CallObserver {
     using Number = shardkit::Arithmetic<T>;
 
   public:
@@ -44,7 +44,7 @@ class CallLog final : public shardkit::CallObserver {
         }
     }
 
-    bool before(const shardkit::ObservedCall& seen) override {
+    bool before(const shardkit::recorder::ObservedCall& seen) override {
         if (!records_) { return false; }
         calls_.push_back(
             {*static_cast<const Communicator*>(seen.communicator), seen.call.signature, seen.input, seen.output});

@@ -325,8 +325,8 @@ void read_links(const program::Flags& flags, Options& o) {
     flags.use("--link-gbs", [&](const std::string& flag, const std::string& given) {
         bandwidth = parse_pair(flag, given, 1e-6, 1e6);
     });
-    o.links.within = shardkit::LinkModel{latency[0] * 1e-6, bandwidth[0] * 1e9};
-    o.links.across = shardkit::LinkModel{latency[1] * 1e-6, bandwidth[1] * 1e9};
+    o.links.within = shardkit::planner::LinkModel{latency[0] * 1e-6, bandwidth[0] * 1e9};
+    o.links.across = shardkit::planner::LinkModel{latency[1] * 1e-6, bandwidth[1] * 1e9};
 }
 
 }  // namespace

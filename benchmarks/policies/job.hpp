@@ -41,7 +41,7 @@ struct Job {
     const Options& options;
     program::MeshExtents mesh;
     BusyWork busy;
-    const shardkit::TimeModel::Links* links = nullptr;  ///< null: nothing is predicted
+    const shardkit::planner::TimeModel::Links* links = nullptr;  ///< null: nothing is predicted
 };
 
 /// Takes a policy's figures, where rank 0 is.

@@ -156,27 +156,28 @@ shardkit::Plan plan_model(const Options& options, const program::MeshExtents& me
     const shardkit::AxisGrid grid = grid_of(mesh);
     const shardkit::DynamicPolicy chosen = options.policy_on(mesh, policy);
     const auto described = with_element(options.element, [&]<class T>(std::type_identity<T>) {
-        std::vector<shardkit::GroupDescription> groups;
+        std::vector<shardkit::planner::GroupDescription> groups;
         for (const GroupSize& group : options.groups) {
             const shardkit::Shapes<Elements<T>> shapes{shardkit::shape<Elements<T>>(group.numel)};
             groups.push_back(shardkit::describe_group<Elements<T>>(group.path, shapes, grid, chosen));
         }
         return groups;
     });
-    return shardkit::plan(std::span<const shardkit::GroupDescription>(described), grid,
+    return shardkit::plan(std::span<const shardkit::planner::GroupDescription>(described), grid,
                           {.microbatches = options.microbatches,
                            .in_flight = options.in_flight(),
                            .optimizer_states = options.optimizer_states()});
 }
 
-Links Links::given(const shardkit::LinkModel& within, const shardkit::LinkModel& across) {
-    return {shardkit::TimeModel::links(within), shardkit::TimeModel::links(across), std::nullopt, "given by flags"};
+Links Links::given(const shardkit::planner::LinkModel& within, const shardkit::planner::LinkModel& across) {
+    return {shardkit::planner::TimeModel::links(within), shardkit::planner::TimeModel::links(across), std::nullopt,
+            "given by flags"};
 }
 
 Links Links::of(const FittedLinks& fitted) { return {fitted.links(), fitted.links(), fitted, fitted.source}; }
 
 std::vector<PredictedRow> predict(const Options& o, const Links& links) {
-    const shardkit::TimeModel model{links.within, links.across, o.links.ranks_per_node};
+    const shardkit::planner::TimeModel model{links.within, links.across, o.links.ranks_per_node};
     std::vector<PredictedRow> rows;
     for (const program::MeshExtents& mesh : o.predict) {
         const shardkit::AxisGrid grid = shardkit::DeviceMesh(mesh.dp, mesh.tp, mesh.cp).grid();
@@ -194,7 +195,7 @@ std::vector<PredictedRow> predict(const Options& o, const Links& links) {
                 row.bytes += static_cast<double>(plan.traffic.total(verb).moved.value);
             }
             row.compute = o.busy_seconds();
-            row.communication = shardkit::communication_seconds(plan.traffic, grid, model);
+            row.communication = shardkit::planner::communication_seconds(plan.traffic, grid, model);
             rows.push_back(row);
         }
     }

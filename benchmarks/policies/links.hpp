@@ -26,7 +26,7 @@ struct LinkSample {
 };
 
 struct FittedLink {
-    shardkit::LinkModel link;
+    shardkit::planner::LinkModel link;
     std::size_t samples = 0;
     double error = 0;  ///< mean of |predicted - measured| / measured over the samples
 };
@@ -41,8 +41,8 @@ struct FittedLinks {
     std::array<FittedLink, step_verbs.size()> verbs;
     std::string source;  ///< in words
 
-    shardkit::TimeModel::Links links() const noexcept {
-        shardkit::TimeModel::Links all{};
+    shardkit::planner::TimeModel::Links links() const noexcept {
+        shardkit::planner::TimeModel::Links all{};
         for (std::size_t i = 0; i < step_verbs.size(); ++i) {
             all[static_cast<std::size_t>(step_verbs[i])] = verbs[i].link;
         }
@@ -67,12 +67,12 @@ shardkit::Plan plan_model(const Options& options, const program::MeshExtents& me
 
 /// What predictions rest on: links that were given, or fitted ones.
 struct Links {
-    shardkit::TimeModel::Links within{};
-    shardkit::TimeModel::Links across{};
+    shardkit::planner::TimeModel::Links within{};
+    shardkit::planner::TimeModel::Links across{};
     std::optional<FittedLinks> fitted;
     std::string source;  ///< in words
 
-    static Links given(const shardkit::LinkModel& within, const shardkit::LinkModel& across);
+    static Links given(const shardkit::planner::LinkModel& within, const shardkit::planner::LinkModel& across);
     /// The same links within a node and across.
     static Links of(const FittedLinks& fitted);
 };

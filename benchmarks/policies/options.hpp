@@ -59,11 +59,11 @@ struct ScheduleChoice {
 
 /// What the command line says of the links; what it does not say is fitted.
 struct LinkOptions {
-    std::vector<std::string> fit;               ///< files of `benchmarks/run collectives --json`
-    std::optional<EngineKind> fit_engine;       ///< that these must have been measured with; none: one for all
-    std::optional<shardkit::LinkModel> within;  ///< given in place of a fit
-    std::optional<shardkit::LinkModel> across;  ///< none: as within
-    std::size_t ranks_per_node = 8;             ///< of predicted meshes
+    std::vector<std::string> fit;          ///< files of `benchmarks/run collectives --json`
+    std::optional<EngineKind> fit_engine;  ///< that these must have been measured with; none: one for all
+    std::optional<shardkit::planner::LinkModel> within;  ///< given in place of a fit
+    std::optional<shardkit::planner::LinkModel> across;  ///< none: as within
+    std::size_t ranks_per_node = 8;                      ///< of predicted meshes
 };
 
 /// What the command line says, checked.

@@ -127,7 +127,7 @@ std::string links_head(const Links& links) {
     std::string text = "# links:   " + links.source + "\n";
     for (std::size_t i = 0; i < step_verbs.size(); ++i) {
         const auto verb = static_cast<std::size_t>(step_verbs[i]);
-        const auto link = [](const shardkit::LinkModel& l) {
+        const auto link = [](const shardkit::planner::LinkModel& l) {
             return four_digits(l.latency * 1e6) + " us, " +
                    (std::isinf(l.bandwidth) ? "no limit" : four_digits(l.bandwidth / 1e9) + " GB/s");
         };
@@ -242,7 +242,7 @@ json to_json(const PredictedRow& row) {
             {"most_exposed", row.most_exposed()}};
 }
 
-json to_json(const shardkit::LinkModel& link) {
+json to_json(const shardkit::planner::LinkModel& link) {
     const bool limited = std::isfinite(link.bandwidth);
     return {{"latency_us", link.latency * 1e6}, {"gb_s", limited ? json(link.bandwidth / 1e9) : json(nullptr)}};
 }

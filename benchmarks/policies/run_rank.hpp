@@ -62,8 +62,8 @@ void count_traffic(shardkit::Context<Engine>& context, const Job& job, Trainer<E
     row.shard_group = row.policy == program::PolicyKind::no_shard ? 1 : traits.shard_group;
     row.planned_bytes = plan.memory.total().value;
     if (job.links != nullptr) {
-        const shardkit::TimeModel model{*job.links, *job.links, 0};
-        row.predicted = shardkit::communication_seconds(plan.traffic, context.grid(), model);
+        const shardkit::planner::TimeModel model{*job.links, *job.links, 0};
+        row.predicted = shardkit::planner::communication_seconds(plan.traffic, context.grid(), model);
     }
 }
 

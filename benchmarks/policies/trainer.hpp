@@ -52,7 +52,7 @@ class Trainer {
   public:
     Trainer(shardkit::Context<Engine>& context, const Options& options, const BusyWork& busy,
             const shardkit::DynamicPolicy& policy, const ScheduleChoice& choice = {},
-            const shardkit::TimeModel::Links* links = nullptr)
+            const shardkit::planner::TimeModel::Links* links = nullptr)
         : options_(&options),
           choice_(choice),
           account_(std::make_shared<ByteAccount>()),
@@ -94,13 +94,13 @@ class Trainer {
     std::vector<std::size_t> gathers() const {
         std::vector<std::size_t> times(groups_.size());
         for (const shardkit::schedule::Op& op : schedule_->ops()) {
-            times[op.group] += op.act == shardkit::Act::gather ? 1 : 0;
+            times[op.group] += op.act == shardkit::schedule::Act::gather ? 1 : 0;
         }
         return times;
     }
     /// Seconds of a step of the schedule, or of the one without, whose computation takes `compute`, busy work and,
     /// by elements, updates.
-    double simulated(double compute, const shardkit::TimeModel::Links& links) {
+    double simulated(double compute, const shardkit::planner::TimeModel::Links& links) {
         const auto groups = shardkit::describe_groups(shardkit::Model{groups_});
         const auto seconds = group_seconds(std::max(0.0, compute - options_->busy_seconds()));
         using shardkit::schedule::CommunicationLanes;
@@ -184,7 +184,7 @@ class Trainer {
     }
 
   private:
-    using Groups = std::span<const shardkit::GroupDescription>;
+    using Groups = std::span<const shardkit::planner::GroupDescription>;
 
     /// Of each group's busy work, and its part of so many seconds for updates.
     std::vector<shardkit::schedule::GroupSeconds> group_seconds(double updates) const {
@@ -198,7 +198,7 @@ class Trainer {
         return seconds;
     }
     static shardkit::schedule::StepCosts costs(std::span<const shardkit::schedule::GroupSeconds> seconds,
-                                               const shardkit::TimeModel::Links& links) {
+                                               const shardkit::planner::TimeModel::Links& links) {
         return {seconds, {links, links, 0}, shardkit::detail::engine_traits<Engine>()};
     }
     /// The step as run_step makes it.
@@ -219,7 +219,7 @@ class Trainer {
                    : step;
     }
     /// Without links communication counts as taking no time.
-    shardkit::Schedule made(const shardkit::TimeModel::Links* links) {
+    shardkit::Schedule made(const shardkit::planner::TimeModel::Links* links) {
         const auto groups = shardkit::describe_groups(shardkit::Model{groups_});
         shardkit::Schedule step = dry_step(groups);
         if (choice_.reduces_last) { step = shardkit::schedule::reduce_last(step, groups); }
@@ -231,7 +231,7 @@ class Trainer {
         step = shardkit::schedule::prefetch(step, groups, choice_.depth);
         if (choice_.overlaps_reductions) { step = shardkit::schedule::overlap_reductions(step, groups); }
         if (choice_.gathers_after_zero) {
-            const auto instant = shardkit::TimeModel::links({0, std::numeric_limits<double>::infinity()});
+            const auto instant = shardkit::planner::TimeModel::links({0, std::numeric_limits<double>::infinity()});
             const auto seconds = group_seconds(0);
             step = shardkit::schedule::gather_after_zero(step, groups, context_.grid(),
                                                          costs(seconds, links != nullptr ? *links : instant));

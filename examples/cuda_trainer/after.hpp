@@ -148,8 +148,9 @@ std::vector<float> train(const Options& options, const std::vector<std::uint8_t>
         return initial_value(shape, options.seed, path, parameter, i);
     });
     sk::AdamW optimizer{model, {.learning_rate = options.learning_rate}};
-    const sk::PlanOptions steps{.microbatches = options.microbatches, .norms_per_step = options.clip > 0 ? 1U : 0U};
-    const sk::MemoryPlan planned = sk::plan(model, steps).memory;
+    const sk::planner::PlanOptions steps{.microbatches = options.microbatches,
+                                         .norms_per_step = options.clip > 0 ? 1U : 0U};
+    const sk::planner::MemoryPlan planned = sk::plan(model, steps).memory;
     if (!options.schedule) { report.model_bytes(planned.total().value - planned.staging.value); }
     std::optional<sk::schedule::Following<Engine>> following;
     std::optional<StepGraph> graph;  // after the guard: NCCL's abort waits for graphs that use the communicator

@@ -34,7 +34,7 @@ std::string layout() {
     };
     constexpr std::array<Part, 3> parts{{{"weight", 100}, {"bias", 7}, {"norm", 40}}};
     constexpr std::size_t shards = 3;
-    sk::FlatLayout flat(shards, sk::alignment_for(sizeof(float)));
+    sk::layout::FlatLayout flat(shards, sk::layout::alignment_for(sizeof(float)));
     std::vector<sk::IndexRange> ranges;
     for (const Part& part : parts) { ranges.push_back(flat.append(part.numel)); }
 
@@ -97,9 +97,9 @@ std::string hybrid() {
 }
 
 template <class Policy>
-sk::MemoryPlan memory_of(const sk::AxisGrid& mesh) {
+sk::planner::MemoryPlan memory_of(const sk::AxisGrid& mesh) {
     struct Block : sk::Param<"block", float, 4096, 3072> {};
-    std::array<sk::GroupDescription, 32> model{};
+    std::array<sk::planner::GroupDescription, 32> model{};
     for (auto& group : model) { group = sk::describe_group<Block, Policy>("block", {}, mesh, Policy{}); }
     return sk::plan(model, mesh).memory;
 }
@@ -109,7 +109,7 @@ std::string memory() {
     const sk::AxisGrid mesh = sk::DeviceMesh<8>{}.grid();
     struct Row {
         std::string_view name;
-        sk::MemoryPlan plan;
+        sk::planner::MemoryPlan plan;
     };
     const std::array<Row, 5> rows{{{"NoShard", memory_of<sk::NoShard>(mesh)},
                                    {"ShardOptimizer", memory_of<sk::ShardOptimizer>(mesh)},
@@ -128,7 +128,7 @@ std::string memory() {
         at += 34 + 7 * static_cast<double>(std::string_view(kinds[k]).size());
     }
     for (std::size_t r = 0; r < rows.size(); ++r) {
-        const sk::MemoryPlan& plan = rows[r].plan;
+        const sk::planner::MemoryPlan& plan = rows[r].plan;
         const double y = 64 + 30 * static_cast<double>(r);
         const std::string name =
             rows[r].name == "HybridShard<4>" ? "HybridShard&lt;4&gt;" : std::string(rows[r].name);
@@ -201,7 +201,7 @@ std::string pair_of_layers() {
     for (std::size_t tp = 0; tp < held.size(); ++tp) {
         for (const sk::ShardInfo& info : held[tp]) {
             const double x = place(info.parameter), y = 70;
-            for (const sk::Box& box : info.boxes) {
+            for (const sk::layout::Box& box : info.boxes) {
                 svg.rectangle(
                     {x + unit * static_cast<double>(box.offsets[1]), y + unit * static_cast<double>(box.offsets[0]),
                      unit * static_cast<double>(box.extents[1]), unit * static_cast<double>(box.extents[0])},

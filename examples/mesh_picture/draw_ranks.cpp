@@ -115,7 +115,7 @@ void draw_tensor(Svg& svg, const Facts& facts, std::size_t rank, std::size_t kin
     svg.rectangle(place(x, y, parameter.shape, part), attribute("class", "part") + " " + fill(colour, "0.16"));
     for (const shardkit::ShardInfo& info : facts.ranks[rank].held[kind]) {
         if (info.parameter != parameter.name) { continue; }
-        for (const shardkit::Box& box : info.boxes) {
+        for (const shardkit::layout::Box& box : info.boxes) {
             svg.rectangle(place(x, y, parameter.shape, box),
                           attribute("class", "held") + " " + attribute("data-begin", box.range.begin) + " " +
                               attribute("data-end", box.range.end) + " " + fill(colour));

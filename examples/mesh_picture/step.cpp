@@ -30,11 +30,11 @@ constexpr double transfer = 1.5;
 std::string label(const sk::schedule::Op& op, bool backward, bool both) {
     const std::string group = " " + std::to_string(op.group);
     switch (op.act) {
-        case sk::Act::gather:
+        case sk::schedule::Act::gather:
             return "g" + group;
-        case sk::Act::reduce:
+        case sk::schedule::Act::reduce:
             return "r" + group;
-        case sk::Act::update:
+        case sk::schedule::Act::update:
             return "u";
         default:
             return (both ? "fwd, bwd" : backward ? "bwd" : "fwd") + group;
@@ -45,7 +45,7 @@ std::string label(const sk::schedule::Op& op, bool backward, bool both) {
 
 std::string draw_step() {
     const sk::AxisGrid mesh = sk::DeviceMesh<4>{}.grid();
-    std::vector<sk::GroupDescription> groups;
+    std::vector<sk::planner::GroupDescription> groups;
     for (const char* path : {"layers.0", "layers.1", "layers.2"}) {
         groups.push_back(sk::describe_group<Weight, sk::FullShard>(path, {}, mesh));
     }
@@ -56,7 +56,7 @@ std::string draw_step() {
     const std::vector<sk::schedule::GroupSeconds> seconds(groups.size(), computation);
     const double moved = 64.0 * 64 * sizeof(float) * 3 / 4;  // from three of four ranks
     const sk::schedule::StepTimes times =
-        sk::schedule::simulate(step, groups, mesh, {seconds, {sk::TimeModel::links({0, moved / transfer})}});
+        sk::schedule::simulate(step, groups, mesh, {seconds, {sk::planner::TimeModel::links({0, moved / transfer})}});
     double earliest = 0;  // a gather may begin behind its update, while the step before still updates others
     for (const sk::schedule::OpTime& time : times.ops) { earliest = std::min(earliest, time.begin); }
     const double width = 584 - left;
@@ -75,13 +75,13 @@ std::string draw_step() {
     std::vector<std::size_t> windows(groups.size(), 0);
     for (std::size_t i = 0; i < step.size(); ++i) {
         const sk::schedule::Op& op = step[i];
-        if (op.act == sk::Act::zero) { backward[op.group] = 1; }
-        const bool first = op.act == sk::Act::close && windows[op.group]++ == 0;
+        if (op.act == sk::schedule::Act::zero) { backward[op.group] = 1; }
+        const bool first = op.act == sk::schedule::Act::close && windows[op.group]++ == 0;
         const auto& [begin, end] = times.ops[i];
         if (end <= begin) { continue; }
         const bool computes = op.lane == sk::schedule::Lane::compute;
         const double y = first_row + row * (computes ? 0 : op.lane == sk::schedule::Lane::gather ? 1 : 2);
-        const bool pale = op.act == sk::Act::reduce || (computes && backward[op.group] == 0);
+        const bool pale = op.act == sk::schedule::Act::reduce || (computes && backward[op.group] == 0);
         svg.rectangle({x(begin), y, unit * (end - begin) - 1, height},
                       fill(colour_of_tp(op.group), pale ? "0.45" : "0.85"));
         svg.text((x(begin) + x(end)) / 2, y + 17,

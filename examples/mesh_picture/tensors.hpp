@@ -19,7 +19,7 @@ struct Unit {
 inline Unit unit_of(const shardkit::TensorShape& shape) { return shape.rank == 1 ? Unit{2, 8} : Unit{}; }
 
 /// Where elements [offset, offset + extent) of a tensor lie that is drawn at (x, y).
-inline Rectangle place(double x, double y, const shardkit::TensorShape& shape, const shardkit::Box& box) {
+inline Rectangle place(double x, double y, const shardkit::TensorShape& shape, const shardkit::layout::Box& box) {
     const auto pixels = [](std::size_t n, double unit) { return static_cast<double>(n) * unit; };
     const Unit unit = unit_of(shape);
     if (shape.rank == 1) { return {x + pixels(box.offsets[0], unit.x), y, pixels(box.extents[0], unit.x), unit.y}; }
@@ -27,10 +27,10 @@ inline Rectangle place(double x, double y, const shardkit::TensorShape& shape, c
             pixels(box.extents[0], unit.y)};
 }
 inline Rectangle place(double x, double y, const shardkit::TensorShape& shape) {
-    return place(x, y, shape, shardkit::Box{shape.rank, {}, shape.extents, {}});
+    return place(x, y, shape, shardkit::layout::Box{shape.rank, {}, shape.extents, {}});
 }
 inline Rectangle place(double x, double y, const shardkit::TensorShape& shape, const shardkit::TensorPart& part) {
-    shardkit::Box box{shape.rank, {}, part.shape().extents, {}};
+    shardkit::layout::Box box{shape.rank, {}, part.shape().extents, {}};
     box.offsets[part.dimension()] = part.first();
     return place(x, y, shape, box);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads the flight records that the ranks of a job have written, and says who waits where and who is missing:
-//     who_is_missing [--svg FILE] PREFIX-rank-*.json
-// g++ -std=c++20 -Iinclude examples/who_is_missing/main.cpp -o who_is_missing
+//     recorder::who_is_missing [--svg FILE] PREFIX-rank-*.json
+// g++ -std=c++20 -Iinclude examples/who_is_missing/main.cpp -o recorder::who_is_missing
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -27,22 +27,22 @@ constexpr std::size_t columns = 64;
 
 /// Returns a lane for each rank, of the last `seconds` before the first record was taken: '#' where a call was open,
 /// '.' where the rank was outside of calls, a blank where its record does not reach.
-std::string lanes(const std::vector<sk::RankRecord>& records, double seconds) {
+std::string lanes(const std::vector<sk::recorder::RankRecord>& records, double seconds) {
     std::uint64_t end = records.front().taken;
-    for (const sk::RankRecord& record : records) { end = std::min(end, record.taken); }
+    for (const sk::recorder::RankRecord& record : records) { end = std::min(end, record.taken); }
     const auto begin = end - static_cast<std::uint64_t>(seconds * 1e9);
     const auto column = [&](std::uint64_t time) {
         const double at = (static_cast<double>(time) - static_cast<double>(begin)) / (seconds * 1e9) * columns;
         return static_cast<std::size_t>(std::clamp(at, 0.0, static_cast<double>(columns)));
     };
     std::string text = "the last " + std::to_string(seconds).substr(0, 5) + " s; # in a call, . outside of calls\n";
-    for (const sk::RankRecord& record : records) {
+    for (const sk::recorder::RankRecord& record : records) {
         std::string lane(columns, ' ');
         if (!record.calls.empty()) {
             std::fill(lane.begin() + static_cast<std::ptrdiff_t>(column(record.calls.front().given)), lane.end(),
                       '.');
         }
-        for (const sk::RecentCall& call : record.calls) {
+        for (const sk::recorder::RecentCall& call : record.calls) {
             const std::size_t from = std::min(column(call.given), columns - 1);
             const std::size_t to = call.done == 0 && !call.failed ? columns : column(call.done);
             if (call.done == 0 ? call.failed : call.done < begin) { continue; }
@@ -58,7 +58,7 @@ std::string lanes(const std::vector<sk::RankRecord>& records, double seconds) {
 
 /// Returns the same lanes as a picture: open calls in red, others in blue, a thin line where the rank was outside of
 /// calls. Each rectangle's title is its call.
-std::string picture(const std::vector<sk::RankRecord>& records, double seconds, const std::string& text) {
+std::string picture(const std::vector<sk::recorder::RankRecord>& records, double seconds, const std::string& text) {
     constexpr double width = 900;
     constexpr double left = 70;
     constexpr double height = 22;
@@ -78,12 +78,12 @@ std::string picture(const std::vector<sk::RankRecord>& records, double seconds, 
     std::string body =
         "<text x='8' y='" + number(y) + "' font-size='11'>" + escaped(text.substr(0, text.find('\n'))) + "</text>\n";
     std::uint64_t taken = 0;
-    for (const sk::RankRecord& record : records) { taken = std::max(taken, record.taken); }
+    for (const sk::recorder::RankRecord& record : records) { taken = std::max(taken, record.taken); }
     const auto at = [&](std::uint64_t time) {
         const double ago = time > taken ? 0 : static_cast<double>(taken - time) * 1e-9;
         return left + (width - left - 8) * (1 - std::min(ago / seconds, 1.0));
     };
-    for (const sk::RankRecord& record : records) {
+    for (const sk::recorder::RankRecord& record : records) {
         y += height;
         body +=
             "<text x='8' y='" + number(y + 5) + "' font-size='11'>rank " + std::to_string(record.rank) + "</text>\n";
@@ -92,7 +92,7 @@ std::string picture(const std::vector<sk::RankRecord>& records, double seconds, 
             body += "<line x1='" + number(from) + "' x2='" + number(at(record.taken)) + "' y1='" + number(y) +
                     "' y2='" + number(y) + "' stroke='#888888'/>\n";
         }
-        for (const sk::RecentCall& call : record.calls) {
+        for (const sk::recorder::RecentCall& call : record.calls) {
             const bool open = call.done == 0;
             const double from = at(call.given);
             const double to = at(open ? (call.failed ? call.given : record.taken) : call.done);
@@ -112,7 +112,7 @@ std::string picture(const std::vector<sk::RankRecord>& records, double seconds, 
 }
 
 /// Leaves the records of the newest run alone.
-void keep_one_run(std::vector<sk::RankRecord>& records) {
+void keep_one_run(std::vector<sk::recorder::RankRecord>& records) {
     const std::uint64_t run = std::max_element(records.begin(), records.end(), [](const auto& a, const auto& b) {
                                   return a.taken < b.taken;
                               })->run;
@@ -140,16 +140,16 @@ int main(int count, char** arguments) {
         files.erase(files.begin(), files.begin() + 2);
     }
     try {
-        std::vector<sk::RankRecord> records;
+        std::vector<sk::recorder::RankRecord> records;
         for (const std::string& file : files) {
             try {
-                records.push_back(sk::read_record(file));
+                records.push_back(sk::recorder::read_record(file));
             } catch (const sk::FileError& error) { std::fprintf(stderr, "who_is_missing: %s\n", error.what()); }
         }
         if (records.empty()) { return 2; }
         keep_one_run(records);
         std::sort(records.begin(), records.end(), [](const auto& a, const auto& b) { return a.rank < b.rank; });
-        const sk::MissingRanks found = sk::who_is_missing(records);
+        const sk::recorder::MissingRanks found = sk::recorder::who_is_missing(records);
         std::printf("%s\n", found.text.c_str());
         const double waited = static_cast<double>(std::max(found.entering, found.finishing)) * 1e-9;
         const double shown = std::max(2 * waited, 0.001);

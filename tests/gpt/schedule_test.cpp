@@ -205,7 +205,7 @@ TEST_SUITE("gpt.schedule") {
         CHECK(kept.bytes_per_rank() <= none.bytes_per_rank());
         std::size_t gathers = 0;
         for (const sk::schedule::Op& op : kept.chosen.schedule->ops()) {
-            gathers += op.act == sk::Act::gather ? 1 : 0;
+            gathers += op.act == sk::schedule::Act::gather ? 1 : 0;
         }
         // Each block is used twice in each microbatch, in the memory of the two largest groups.
         CHECK(gathers < 2 * layers * 8);

@@ -133,7 +133,7 @@ void check(std::size_t ranks) {
         std::vector<float> whole(numel);
         layer.read_full(Long{}, whole);
         expect("read", static_cast<double>(whole[numel - 1]), 2.8, 3.2);
-        const sk::GroupDescription group = sk::describe_groups(model)[0];
+        const sk::planner::GroupDescription group = sk::describe_groups(model)[0];
         const std::size_t at_rest = cuts_parameters<Policy> ? group.shard_numel : group.buffer_numel;
         const std::size_t scales = std::is_same_v<Code, sk::e4m3> ? 2 * (1 + group.shards) : at_rest / 64;
         expect("bytes at rest", static_cast<double>(plan.memory.parameters.value),

@@ -112,10 +112,10 @@ using Mixed = sk::Precision<float, sk::bf16, float, float>;
 constexpr std::size_t full_numel = 64 * 32;
 
 template <class Policy, class Precision>
-std::vector<sk::GroupDescription> released() {
+std::vector<sk::planner::GroupDescription> released() {
     sk::ShardedOptions<sk::Params<Weight>, Policy> options;
     options.gradient_release = sk::GradientRelease::at_update;
-    std::vector<sk::GroupDescription> groups;
+    std::vector<sk::planner::GroupDescription> groups;
     for (const char* const name : {"a", "b", "c"}) {
         groups.push_back(
             sk::describe_group<Weight, Policy, Precision>(name, {}, sk::DeviceMesh<2>{}.grid(), options));
@@ -143,7 +143,7 @@ void check_schedules() {
     again.unshard(2).reshard(2);
     bool found = false;
     for (const sk::schedule::Violation& violation : sk::schedule::check(again.schedule(), groups)) {
-        found = found || violation.rule == sk::StepRule::windows_before_update;
+        found = found || violation.rule == sk::schedule::StepRule::windows_before_update;
     }
     expect("a window behind its group's update", found);
     // What overlaps a reduction can be undone, and its bytes are then those of the plain step.
@@ -174,7 +174,9 @@ void check_record() {
             optimizer.step(std::move(accumulation));
         });
         std::size_t updates = 0;
-        for (const sk::schedule::Op& op : recorded.ops()) { updates += op.act == sk::Act::update ? 1U : 0U; }
+        for (const sk::schedule::Op& op : recorded.ops()) {
+            updates += op.act == sk::schedule::Act::update ? 1U : 0U;
+        }
         expect("an update that is not recorded", updates == 1);
     });
 }

@@ -11,7 +11,7 @@ namespace train_gpt {
 
 /// What a rank's calls for its groups take, gathers, reductions and the norm's sum, waits for other ranks included;
 /// not what the program communicates itself, over tp or cp. Of engines whose calls return when they are done.
-class CallTimes final : public sk::CallObserver {
+class CallTimes final : public sk::recorder::CallObserver {
   public:
     /// While it lives, a rank's calls are timed, from 0 on.
     class Scope {
@@ -25,14 +25,14 @@ class CallTimes final : public sk::CallObserver {
 
       private:
         sk::engine::Journal& journal_;
-        sk::CallObserver* before_;
+        sk::recorder::CallObserver* before_;
     };
 
-    bool before(const sk::ObservedCall&) override {
+    bool before(const sk::recorder::ObservedCall&) override {
         began_ = Clock::now();
         return true;
     }
-    void after(const sk::ObservedCall& seen) override {
+    void after(const sk::recorder::ObservedCall& seen) override {
         if (seen.call.subject != nullptr) {
             seconds_ += std::chrono::duration<double>(Clock::now() - began_).count();
         }

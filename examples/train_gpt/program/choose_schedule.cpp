@@ -19,7 +19,7 @@ namespace sk = shardkit;
 
 // Of a processor of today and the memory between two. What a choice depends on is their ratio.
 constexpr double operations_per_second = 1e10;
-constexpr sk::LinkModel link{10e-6, 2e9};
+constexpr sk::planner::LinkModel link{10e-6, 2e9};
 
 /// A step that auto may choose.
 struct Candidate {
@@ -29,20 +29,22 @@ struct Candidate {
 };
 
 /// Gathers so many windows ahead, and reductions beside the next backward pass.
-sk::Schedule overlapped(const sk::Schedule& step, std::span<const sk::GroupDescription> groups, std::size_t depth) {
+sk::Schedule overlapped(const sk::Schedule& step, std::span<const sk::planner::GroupDescription> groups,
+                        std::size_t depth) {
     return sk::schedule::overlap_reductions(sk::schedule::prefetch(step, groups, depth), groups);
 }
 
 /// Seconds of a step for which it waits for communication.
-double waited(const sk::Schedule& schedule, bool ahead, std::span<const sk::GroupDescription> groups,
+double waited(const sk::Schedule& schedule, bool ahead, std::span<const sk::planner::GroupDescription> groups,
               const sk::AxisGrid& mesh, const sk::schedule::StepCosts& costs) {
     const auto lanes = ahead ? sk::schedule::CommunicationLanes::two : sk::schedule::CommunicationLanes::in_compute;
     return sk::schedule::simulate(sk::schedule::on_lanes(schedule, lanes), groups, mesh, costs).exposed();
 }
 
 ChosenSchedule automatic(const Options& options, const sk::Schedule& step,
-                         std::span<const sk::GroupDescription> groups, const sk::AxisGrid& mesh,
-                         const sk::engine::Traits& engine, const StepMemory& memory, const sk::MatrixPlan& matrices) {
+                         std::span<const sk::planner::GroupDescription> groups, const sk::AxisGrid& mesh,
+                         const sk::engine::Traits& engine, const StepMemory& memory,
+                         const sk::planner::MatrixPlan& matrices) {
     const auto keep = [&](const sk::Schedule& s) {
         return sk::schedule::keep_gathered(s, groups, memory.most, memory.optimizer_states);
     };
@@ -56,11 +58,11 @@ ChosenSchedule automatic(const Options& options, const sk::Schedule& step,
     }
     const auto tokens = static_cast<double>(options.split().local(options.pass_shape()).tokens());
     std::vector<sk::schedule::GroupSeconds> seconds;
-    for (const sk::GroupDescription& group : groups) {
+    for (const sk::planner::GroupDescription& group : groups) {
         const double forward = 2 * tokens * static_cast<double>(group.buffer_numel) / operations_per_second;
         seconds.push_back({forward, 2 * forward, 0});
     }
-    const sk::TimeModel links{sk::TimeModel::links(link)};
+    const sk::planner::TimeModel links{sk::planner::TimeModel::links(link)};
     const auto batches = sk::schedule::batch_seconds(matrices, mesh, links, {.cost = operations_per_second});
     const sk::schedule::StepCosts costs{.groups = seconds, .links = links, .engine = engine, .batches = batches};
     const bool fits = !memory.limited || memory.none <= memory.most;
@@ -91,9 +93,9 @@ ChosenSchedule automatic(const Options& options, const sk::Schedule& step,
 }  // namespace
 
 ChosenSchedule choose_schedule(const Options& options, const sk::Schedule& step,
-                               std::span<const sk::GroupDescription> groups, const sk::AxisGrid& mesh,
+                               std::span<const sk::planner::GroupDescription> groups, const sk::AxisGrid& mesh,
                                const sk::engine::Traits& engine, const StepMemory& memory,
-                               const sk::MatrixPlan& matrices) {
+                               const sk::planner::MatrixPlan& matrices) {
     using Kind = ScheduleChoice::Kind;
     if (options.schedule.kind == Kind::automatic) {
         return automatic(options, step, groups, mesh, engine, memory, matrices);

@@ -39,8 +39,8 @@ struct StepMemory {
 /// that a choice depends on the options alone and is the same on every rank.
 /// `step`: what the trainer does, which fits `most`; `matrices`: of its optimizer, if it has whole ones.
 ChosenSchedule choose_schedule(const Options& options, const shardkit::Schedule& step,
-                               std::span<const shardkit::GroupDescription> groups, const shardkit::AxisGrid& mesh,
-                               const shardkit::engine::Traits& engine, const StepMemory& memory,
-                               const shardkit::MatrixPlan& matrices);
+                               std::span<const shardkit::planner::GroupDescription> groups,
+                               const shardkit::AxisGrid& mesh, const shardkit::engine::Traits& engine,
+                               const StepMemory& memory, const shardkit::planner::MatrixPlan& matrices);
 
 }  // namespace train_gpt

@@ -100,7 +100,8 @@ struct DryPass {
 
 /// The step that the trainer makes, of groups in the order of ShardedModel::groups(); `batches`: of whole matrices.
 template <class T>
-sk::Schedule dry_step(const Options& options, std::span<const sk::GroupDescription> groups, std::size_t batches) {
+sk::Schedule dry_step(const Options& options, std::span<const sk::planner::GroupDescription> groups,
+                      std::size_t batches) {
     sk::schedule::DryStep step(groups, options.microbatches);
     DryModel<T> model(step, options.model);
     DryAccumulation accumulation(step);

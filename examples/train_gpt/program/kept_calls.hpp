@@ -24,8 +24,8 @@ namespace train_gpt {
 class KeptCalls {
   public:
     /// Adds those of the recorder that are new, and over.
-    void keep(std::vector<sk::RecentCall> recent) {
-        for (sk::RecentCall& call : recent) {
+    void keep(std::vector<sk::recorder::RecentCall> recent) {
+        for (sk::recorder::RecentCall& call : recent) {
             if (call.number < next_) { continue; }
             if (call.done == 0) { break; }
             next_ = call.number + 1;
@@ -38,9 +38,9 @@ class KeptCalls {
         }
     }
     /// Returns them, the oldest first. Numbers begin at 0 unless the recorder had lost some before.
-    std::vector<sk::RecentCall> kept() const {
-        std::vector<sk::RecentCall> calls(calls_.begin(), calls_.end());
-        for (sk::RecentCall& call : calls) { call.number -= begin_; }
+    std::vector<sk::recorder::RecentCall> kept() const {
+        std::vector<sk::recorder::RecentCall> calls(calls_.begin(), calls_.end());
+        for (sk::recorder::RecentCall& call : calls) { call.number -= begin_; }
         return calls;
     }
 
@@ -48,24 +48,25 @@ class KeptCalls {
     static constexpr std::uint32_t most_steps = 100;
     static constexpr std::uint32_t before_steps = 0;
 
-    std::deque<sk::RecentCall> calls_;
+    std::deque<sk::recorder::RecentCall> calls_;
     std::uint64_t next_ = 0;
     std::uint64_t begin_ = 0;  // number of the call behind those that were dropped
 };
 
 /// Returns every rank's record, with these calls. Collective over the world.
 template <class Engine>
-std::vector<sk::RankRecord> gather_records(sk::Context<Engine>& context, std::vector<sk::RecentCall> calls) {
+std::vector<sk::recorder::RankRecord> gather_records(sk::Context<Engine>& context,
+                                                     std::vector<sk::recorder::RecentCall> calls) {
     const std::size_t ranks = context.world_size();
-    const std::string text =
-        to_json(sk::RankRecord{std::string(Engine::name), context.rank(), ranks, "", false, 0, std::move(calls), 0});
+    const std::string text = to_json(sk::recorder::RankRecord{std::string(Engine::name), context.rank(), ranks, "",
+                                                              false, 0, std::move(calls), 0});
     const std::size_t most = sk::all_reduce_value(context, std::uint64_t{text.size()}, sk::ReduceOp::max);
     std::vector<std::uint8_t> mine(most, ' ');
     std::copy(text.begin(), text.end(), mine.begin());
     std::vector<std::uint8_t> all(most * ranks);
     sk::all_gather(context.world(), std::span<const std::uint8_t>(mine), std::span<std::uint8_t>(all),
                    context.compute_stream());
-    std::vector<sk::RankRecord> records;
+    std::vector<sk::recorder::RankRecord> records;
     for (std::size_t rank = 0; rank < ranks; ++rank) {
         const auto* const begin = reinterpret_cast<const char*>(all.data() + rank * most);
         records.push_back(sk::detail::record_of(std::string_view(begin, most)));

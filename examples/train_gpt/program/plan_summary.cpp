@@ -47,17 +47,18 @@ sk::DeviceMesh<sk::dynamic, sk::dynamic, sk::dynamic> mesh_of(const Options& opt
 /// The model's groups, and the names that they refer to.
 struct PlannedGroups {
     std::vector<std::string> blocks;
-    std::vector<sk::GroupDescription> all;
+    std::vector<sk::planner::GroupDescription> all;
 };
 
 template <class Precision, class Group>
-sk::GroupDescription describe_group(std::string_view path, const sk::Shapes<Group>& shapes, const Options& options) {
+sk::planner::GroupDescription describe_group(std::string_view path, const sk::Shapes<Group>& shapes,
+                                             const Options& options) {
     return sk::describe_group<Group, sk::DynamicPolicy, Precision>(
         path, shapes, mesh_of(options).grid(),
         group_options<Group>(options.chosen_policy(), options.master, options.release));
 }
 template <class T>
-sk::GroupDescription describe_block(const Options& options) {
+sk::planner::GroupDescription describe_block(const Options& options) {
     const auto as = [&]<class Gather>(std::type_identity<Gather>) {
         return describe_group<sk::Precision<Gather, T>>("blocks", block_shapes<T>(options.model), options);
     };
@@ -74,7 +75,7 @@ PlannedGroups planned_groups(const Options& options) {
     const bool tied = config.head == HeadKind::tied;
     PlannedGroups groups;
     for (std::size_t l = 0; l < config.layers; ++l) { groups.blocks.push_back("blocks." + std::to_string(l)); }
-    const auto add = [&](sk::GroupDescription group, std::size_t windows) {
+    const auto add = [&](sk::planner::GroupDescription group, std::size_t windows) {
         group.windows_per_microbatch = windows;
         group.offload = options.offload;
         if (options.optimizer == OptimizerKind::muon) {
@@ -100,12 +101,12 @@ sk::engine::Traits traits_of(EngineKind engine) {
 }
 
 /// What a step's passes add over tp and cp; `element` is the size of an activation's number.
-void add_activations(sk::TrafficPlan& plan, const Options& options, std::size_t element,
+void add_activations(sk::planner::TrafficPlan& plan, const Options& options, std::size_t element,
                      const sk::engine::Traits& engine) {
     using sk::Verb;
     const auto grid = mesh_of(options).grid();
-    const auto over_tp = sk::PlannedAxes::of(grid, sk::Axes<sk::Tp>{});
-    const auto over_cp = sk::PlannedAxes::of(grid, sk::Axes<sk::Cp>{});
+    const auto over_tp = sk::planner::PlannedAxes::of(grid, sk::Axes<sk::Tp>{});
+    const auto over_cp = sk::planner::PlannedAxes::of(grid, sk::Axes<sk::Cp>{});
     const auto tp_hosts = sk::detail::host_spread(over_tp, grid, options.ranks_per_host);
     const auto cp_hosts = sk::detail::host_spread(over_cp, grid, options.ranks_per_host);
     const auto& [dp, tp, cp] = options.mesh;
@@ -175,7 +176,7 @@ std::size_t exchange_elements(const Options& options) {
 }
 
 /// A plan's rows as they are measured.
-std::vector<CollectiveCount> collectives_of(const sk::TrafficPlan& plan) {
+std::vector<CollectiveCount> collectives_of(const sk::planner::TrafficPlan& plan) {
     std::vector<CollectiveCount> counts;
     for (const auto& [verb, axes, traffic] : plan.rows()) {
         counts.push_back({std::string(name(verb)), axes.label(), traffic.calls, traffic.moved.value,
@@ -195,8 +196,8 @@ void require_memory(const Options& options, std::uint64_t needed) {
 
 /// What Muon adds to the plan: its matrices lie in the blocks.
 template <class T>
-sk::MatrixPlan plan_matrices(const Options& options) {
-    sk::MatrixPlanner<sk::rules::MuonRule, Arithmetic<T>> planner{
+sk::planner::MatrixPlan plan_matrices(const Options& options) {
+    sk::planner::MatrixPlanner<sk::rules::MuonRule, Arithmetic<T>> planner{
         mesh_of(options).grid(), {}, options.ranks_per_host};
     for (std::size_t l = 0; l < options.model.layers; ++l) {
         planner.template add<BlockGroup<T>>("blocks." + std::to_string(l), block_shapes<T>(options.model),
@@ -207,8 +208,8 @@ sk::MatrixPlan plan_matrices(const Options& options) {
 
 /// What --schedule makes of the step that `dry` says, into a summary of the step without a schedule.
 template <class Dry>
-void add_schedule(PlanSummary& summary, const Options& options, std::span<const sk::GroupDescription> groups,
-                  const sk::PlanOptions& assumed, const sk::MatrixPlan& matrices, const Dry& dry) {
+void add_schedule(PlanSummary& summary, const Options& options, std::span<const sk::planner::GroupDescription> groups,
+                  const sk::planner::PlanOptions& assumed, const sk::planner::MatrixPlan& matrices, const Dry& dry) {
     const bool none = options.schedule.kind == ScheduleChoice::Kind::none;
     if (none) { require_memory(options, summary.bytes_per_rank()); }
     if (none && options.schedule_out.empty()) { return; }
@@ -232,7 +233,7 @@ void add_schedule(PlanSummary& summary, const Options& options, std::span<const 
 
 template <class T>
 PlanSummary plan_for(const Options& options) {
-    sk::PlanOptions assumed;
+    sk::planner::PlanOptions assumed;
     assumed.microbatches = options.microbatches;
     assumed.norms_per_step = options.release == sk::GradientRelease::at_update ? 0 : 1;
     assumed.optimizer_states = {options.optimizer == OptimizerKind::adamw ? 2U : 1U, options.states};
@@ -240,14 +241,14 @@ PlanSummary plan_for(const Options& options) {
     assumed.engine = traits_of(options.engine);
     const auto grid = mesh_of(options).grid();
     const PlannedGroups planned = planned_groups<T>(options);
-    const std::span<const sk::GroupDescription> groups = planned.all;
+    const std::span<const sk::planner::GroupDescription> groups = planned.all;
     PlanSummary summary;
     const Split split = options.split();
     summary.workspace_bytes = Workspace<T>::bytes(options.model, split, split.local(options.pass_shape())) +
                               exchange_elements<Arithmetic<T>>(options) * sizeof(Arithmetic<T>);
     if (options.gather != GatherKind::full) { summary.workspace_bytes += DecodedBlock<T>::bytes(options.model); }
     summary.library = sk::plan(groups, grid, assumed);
-    sk::MatrixPlan matrices;
+    sk::planner::MatrixPlan matrices;
     if (options.optimizer == OptimizerKind::muon) { matrices = plan_matrices<T>(options); }
     summary.matrix_bytes = matrices.bytes().value;
     add_schedule(summary, options, groups, assumed, matrices,
@@ -255,7 +256,7 @@ PlanSummary plan_for(const Options& options) {
     if (const std::size_t data_ranks = options.mesh.dp * options.mesh.cp; data_ranks > 1) {
         // The loss: one double, or the numbers of an exact sum.
         const std::size_t loss = sizeof(double) * (options.slices > 0 ? sk::ExactSum::numbers : 1);
-        const auto over_data = sk::PlannedAxes::of(grid, sk::Axes<sk::Dp, sk::Cp>{});
+        const auto over_data = sk::planner::PlannedAxes::of(grid, sk::Axes<sk::Dp, sk::Cp>{});
         const auto hosts = sk::detail::host_spread(over_data, grid, options.ranks_per_host);
         summary.library.traffic.add(sk::Verb::all_reduce, over_data, 1, loss,
                                     sk::detail::all_reduce_moved(loss, loss, data_ranks, assumed.engine, hosts));
@@ -337,7 +338,7 @@ std::string describe_plan(const Options& options, const PlanSummary& plan) {
     row("activations", plan.workspace_bytes);
     row("total", plan.bytes_per_rank());
     if (options.offload != sk::Offload::none) {
-        const sk::HostLinkPlan& moved = plan.library.host_link;
+        const sk::planner::HostLinkPlan& moved = plan.library.host_link;
         row("pinned on the host", memory.host.value);
         out << "over the link to the host's memory per rank and step, planned:\n";
         row("to the device", moved.to_device.value);

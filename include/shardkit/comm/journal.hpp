@@ -43,7 +43,7 @@ struct CommunicatorLabel {
 
 }  // namespace shardkit::engine
 
-namespace shardkit {
+namespace shardkit::recorder {
 
 /// One of a rank's last calls. Times are nanoseconds since 1970; 0: not yet.
 struct RecentCall {
@@ -87,7 +87,7 @@ class CallObserver {
     virtual void after(const ObservedCall&) {}
 };
 
-}  // namespace shardkit
+}  // namespace shardkit::recorder
 
 namespace shardkit::engine {
 
@@ -155,8 +155,8 @@ class Journal {
     }
     /// Returns the last calls over groups of more than one rank, at most 1,024, the oldest first. Any thread may call
     /// it.
-    std::vector<RecentCall> recent_calls() const {
-        std::vector<RecentCall> calls;
+    std::vector<recorder::RecentCall> recent_calls() const {
+        std::vector<recorder::RecentCall> calls;
         const std::uint64_t oldest = recorder_.oldest();
         for (std::uint64_t number = recorder_.count(); number-- > oldest;) {
             const auto entry = recorder_.read(number);
@@ -174,8 +174,10 @@ class Journal {
     }
 
     /// Makes the observer see every call from now on; null: none. Returns the observer before.
-    CallObserver* observe(CallObserver* observer) noexcept { return std::exchange(observer_, observer); }
-    CallObserver* observer() const noexcept { return observer_; }
+    recorder::CallObserver* observe(recorder::CallObserver* observer) noexcept {
+        return std::exchange(observer_, observer);
+    }
+    recorder::CallObserver* observer() const noexcept { return observer_; }
 
   private:
     using Subjects = std::forward_list<CallSubject>;
@@ -195,7 +197,7 @@ class Journal {
     }
 
     TrafficLog traffic_;
-    CallObserver* observer_ = nullptr;
+    recorder::CallObserver* observer_ = nullptr;
     detail::TickClock clock_;
     detail::Recorder recorder_;
     std::forward_list<CommunicatorLabel> labels_;
@@ -206,7 +208,7 @@ class Journal {
 
 }  // namespace shardkit::engine
 
-namespace shardkit {
+namespace shardkit::recorder {
 
 /// Returns a text with a line for each call: number, call, axes.
 inline std::string recent_calls_table(const std::vector<RecentCall>& calls) {
@@ -218,7 +220,7 @@ inline std::string recent_calls_table(const std::vector<RecentCall>& calls) {
     return table.empty() ? "  (nothing)\n" : table;
 }
 
-}  // namespace shardkit
+}  // namespace shardkit::recorder
 
 namespace shardkit::engine {
 
@@ -230,9 +232,7 @@ concept KeepsJournal = requires(const C comm) {
 
 }  // namespace shardkit::engine
 
-namespace shardkit {
-
-namespace detail {
+namespace shardkit::detail {
 
 /// Returns the subject with that text for calls over `comm`; null if the engine keeps no journal.
 template <class C>
@@ -260,7 +260,7 @@ template <class C>
 [[gnu::always_inline]] inline bool begin(const C& comm, const Call& call, const void* input, void* output) {
     if constexpr (engine::KeepsJournal<C>) {
         const engine::CommunicatorLabel& label = comm.label();
-        CallObserver* const observer = label.journal.observer();
+        recorder::CallObserver* const observer = label.journal.observer();
         if (observer != nullptr) [[unlikely]] {
             if (!observer->before({call, label.axes, &comm, input, output})) { return false; }
         }
@@ -276,7 +276,7 @@ template <class C>
     if constexpr (engine::KeepsJournal<C>) {
         const engine::CommunicatorLabel& label = comm.label();
         comm.size() > 1 ? label.journal.end(label, call, moved) : label.journal.recorder().end(call);
-        CallObserver* const observer = label.journal.observer();
+        recorder::CallObserver* const observer = label.journal.observer();
         if (observer != nullptr) [[unlikely]] { observer->after({call, label.axes, &comm, input, output}); }
     }
 }
@@ -347,6 +347,4 @@ template <class C>
                            comm.size());
 }
 
-}  // namespace detail
-
-}  // namespace shardkit
+}  // namespace shardkit::detail

@@ -21,7 +21,7 @@
 #include <shardkit/core/json_string.hpp>
 #include <shardkit/detail/concat.hpp>
 
-namespace shardkit {
+namespace shardkit::recorder {
 
 /// What a rank's flight recorder held at one time: its last calls, and what the rank did then.
 struct RankRecord {
@@ -37,7 +37,9 @@ struct RankRecord {
     std::shared_ptr<std::forward_list<std::string>> files{};
 };
 
-namespace detail {
+}  // namespace shardkit::recorder
+
+namespace shardkit::detail {
 
 inline constexpr std::string_view record_format = "shardkit flight record 1";
 
@@ -59,7 +61,9 @@ Enum named(const JsonReader& json, std::string_view text) {
     json.fail(concat("a name that is not known: ", text));
 }
 
-}  // namespace detail
+}  // namespace shardkit::detail
+
+namespace shardkit::recorder {
 
 /// Returns a record as JSON, with a line for each call.
 inline std::string to_json(const RankRecord& record) {
@@ -98,12 +102,14 @@ inline std::string to_json(const RankRecord& record) {
                   "],\n  \"calls\": [", calls, "]\n}\n");
 }
 
-namespace detail {
+}  // namespace shardkit::recorder
+
+namespace shardkit::detail {
 
 /// Reads what `to_json` wrote.
 /// @throws JsonError for any other text
-inline RankRecord record_of(std::string_view text) {
-    RankRecord record;
+inline recorder::RankRecord record_of(std::string_view text) {
+    recorder::RankRecord record;
     record.files = std::make_shared<std::forward_list<std::string>>();
     std::string format;
     std::vector<std::pair<std::string, std::shared_ptr<const std::vector<std::size_t>>>> groups;
@@ -121,7 +127,7 @@ inline RankRecord record_of(std::string_view text) {
         groups.emplace_back(axes, std::make_shared<const std::vector<std::size_t>>(std::move(members)));
     };
     const auto call = [&] {
-        RecentCall& made = record.calls.emplace_back();
+        recorder::RecentCall& made = record.calls.emplace_back();
         Signature& s = made.signature;
         json.object([&](const std::string& key, std::size_t begin) {
             const std::pair<const char*, std::uint64_t*> numbers[] = {
@@ -196,6 +202,4 @@ inline RankRecord record_of(std::string_view text) {
     return record;
 }
 
-}  // namespace detail
-
-}  // namespace shardkit
+}  // namespace shardkit::detail

@@ -29,9 +29,7 @@
 #include <shardkit/detail/fnv.hpp>
 #include <shardkit/detail/ticks.hpp>
 
-namespace shardkit {
-
-namespace detail {
+namespace shardkit::detail {
 
 /// Counts the requests to write records; a signal handler may add to it.
 inline std::atomic<std::uint32_t> record_requests{0};
@@ -67,7 +65,9 @@ class RecordSignal {
     static inline bool taken = false;
 };
 
-}  // namespace detail
+}  // namespace shardkit::detail
+
+namespace shardkit::recorder {
 
 /// Asks every World of this process that has a prefix for its files to write its ranks' records soon. A signal
 /// handler may call it.
@@ -112,7 +112,9 @@ inline RankRecord read_record(const std::string& path, SourceLocation where = So
     }
 }
 
-namespace detail {
+}  // namespace shardkit::recorder
+
+namespace shardkit::detail {
 
 /// Returns a number that no other run has, but by chance.
 inline std::uint64_t new_run() noexcept {
@@ -141,7 +143,7 @@ class RecordWriter {
           journal_(journal),
           refresh_(std::move(refresh)) {
         if (prefix_.empty()) { return; }
-        std::remove(record_file(prefix_, rank_).c_str());
+        std::remove(recorder::record_file(prefix_, rank_).c_str());
         if (rank_ == 0) { std::remove(trouble().c_str()); }
         thread_ = std::thread([this] { look(); });
     }
@@ -183,23 +185,23 @@ class RecordWriter {
     }
     /// Tells why this rank gives up, waits for the others' records for a short time, and returns who is missing.
     /// Without files it does not know, and returns no text.
-    MissingRanks missing(std::string_view why) noexcept {
+    recorder::MissingRanks missing(std::string_view why) noexcept {
         if (prefix_.empty()) { return {}; }
         tell(why);
         try {
-            std::vector<RankRecord> records;
+            std::vector<recorder::RankRecord> records;
             for (auto waited = std::chrono::milliseconds(0); waited < 6 * interval; waited += interval / 5) {
                 records.clear();
                 for (std::size_t rank = 0; rank < ranks_; ++rank) {
-                    const std::string path = record_file(prefix_, rank);
+                    const std::string path = recorder::record_file(prefix_, rank);
                     if (access(path.c_str(), R_OK) != 0) { continue; }
-                    RankRecord record = read_record(path);
+                    recorder::RankRecord record = recorder::read_record(path);
                     if (record.run == run_) { records.push_back(std::move(record)); }
                 }
                 if (records.size() == ranks_) { break; }
                 std::this_thread::sleep_for(interval / 5);
             }
-            MissingRanks found = who_is_missing(records);
+            recorder::MissingRanks found = recorder::who_is_missing(records);
             found.text = concat(": ", found.text);
             return found;
         } catch (...) { return {}; }
@@ -221,8 +223,8 @@ class RecordWriter {
             if (refresh_) { refresh_(); }
             const std::lock_guard lock(mutex_);
             const std::string reason(returned_ ? "its function has returned" : why);
-            write_record(prefix_, {engine_, rank_, ranks_, reason, ended || returned_, TickClock::since_1970(),
-                                   journal_.recent_calls(), run_});
+            recorder::write_record(prefix_, {engine_, rank_, ranks_, reason, ended || returned_,
+                                             TickClock::since_1970(), journal_.recent_calls(), run_});
         } catch (...) {}  // NOLINT(bugprone-empty-catch): see tell
     }
     void look() noexcept {
@@ -257,6 +259,4 @@ class RecordWriter {
     std::thread thread_;
 };
 
-}  // namespace detail
-
-}  // namespace shardkit
+}  // namespace shardkit::detail

@@ -19,7 +19,7 @@
 #include <shardkit/detail/list.hpp>
 #include <shardkit/detail/sort_numbers.hpp>
 
-namespace shardkit {
+namespace shardkit::recorder {
 
 /// What the records of the ranks say about a call that does not end.
 struct MissingRanks {
@@ -29,7 +29,9 @@ struct MissingRanks {
     std::uint64_t finishing = 0;     ///< nanoseconds of the longest wait in a call that all have entered
 };
 
-namespace detail {
+}  // namespace shardkit::recorder
+
+namespace shardkit::detail {
 
 /// Returns "rank 2" or "ranks 0-1, 3-63", or the same of `what` else.
 inline std::string ranks_text(std::vector<std::size_t> ranks, std::string_view what = "rank") {
@@ -47,13 +49,15 @@ inline std::string ranks_text(std::vector<std::size_t> ranks, std::string_view w
 /// Finds out from the records of ranks, of which some may lack, who waits for whom.
 class WhoIsMissing {
   public:
-    explicit WhoIsMissing(std::span<const RankRecord> records) {
+    explicit WhoIsMissing(std::span<const recorder::RankRecord> records) {
         std::size_t ranks = 0;
-        for (const RankRecord& record : records) { ranks = std::max({ranks, record.ranks, record.rank + 1}); }
+        for (const recorder::RankRecord& record : records) {
+            ranks = std::max({ranks, record.ranks, record.rank + 1});
+        }
         records_.resize(ranks);
-        for (const RankRecord& record : records) { records_[record.rank] = &record; }
-        for (const RankRecord& record : records) {
-            for (const RecentCall& call : record.calls) {
+        for (const recorder::RankRecord& record : records) { records_[record.rank] = &record; }
+        for (const recorder::RankRecord& record : records) {
+            for (const recorder::RecentCall& call : record.calls) {
                 if (is_message(call)) { continue; }
                 const Key key = key_of(call);
                 entry_of(made_, key).value.push_back({record.rank, &call});
@@ -62,8 +66,8 @@ class WhoIsMissing {
                 entered = std::max(entered, call.sequence + 1);
             }
         }
-        for (const RankRecord& record : records) {
-            for (const RecentCall& call : record.calls) {
+        for (const recorder::RankRecord& record : records) {
+            for (const recorder::RecentCall& call : record.calls) {
                 // The call in which a rank ended with an exception is where it waited.
                 const bool ended_in = record.ended && &call == &record.calls.back();
                 if (call.done == 0 && call.begun != 0 && (!call.failed || ended_in)) { add_wait(record.rank, call); }
@@ -71,8 +75,8 @@ class WhoIsMissing {
         }
     }
 
-    MissingRanks find() {
-        MissingRanks found;
+    recorder::MissingRanks find() {
+        recorder::MissingRanks found;
         add_order(found.text);
         std::vector<std::size_t> roots;
         for (const Wait& wait : waits_) {
@@ -134,21 +138,23 @@ class WhoIsMissing {
     /// A collective, the same on all of its ranks: the place of axes and ranks in groups_, and the call's number.
     using Key = std::pair<std::size_t, std::uint64_t>;
     /// What each rank called there.
-    using Made = List<std::pair<std::size_t, const RecentCall*>>;
+    using Made = List<std::pair<std::size_t, const recorder::RecentCall*>>;
     struct Group {
         std::string axes;
         std::vector<std::size_t> members;
         std::vector<std::uint64_t> entered{};  // by rank: the last call, plus 1
     };
     struct Wait {
-        const RecentCall* call;
+        const recorder::RecentCall* call;
         std::vector<std::size_t> ranks;  // that wait in it
         std::vector<std::size_t> needs;  // ranks that have not entered it
         std::uint64_t since;             // nanoseconds
     };
 
-    static bool is_message(const RecentCall& call) noexcept { return detail::is_message(call.signature.verb); }
-    Key key_of(const RecentCall& call) {
+    static bool is_message(const recorder::RecentCall& call) noexcept {
+        return detail::is_message(call.signature.verb);
+    }
+    Key key_of(const recorder::RecentCall& call) {
         const std::vector<std::size_t>& members = call.members ? *call.members : nobody_;
         const auto found = std::find_if(groups_.begin(), groups_.end(), [&](const Group& group) {
             return group.axes == call.axes && group.members == members;
@@ -159,7 +165,7 @@ class WhoIsMissing {
         }
         return {which, call.sequence};
     }
-    static std::string text_of(const RecentCall& call) {
+    static std::string text_of(const recorder::RecentCall& call) {
         const std::string text = describe(call.signature, call.where, call.subject);
         return is_message(call) ? concat(text, " (over ", call.axes, ")")
                                 : concat(text, " (call ", call.sequence, " over ", call.axes, ")");
@@ -194,7 +200,7 @@ class WhoIsMissing {
         });
     }
 
-    void add_wait(std::size_t rank, const RecentCall& call) {
+    void add_wait(std::size_t rank, const recorder::RecentCall& call) {
         const std::uint64_t taken = records_[rank]->taken;
         const std::uint64_t since = taken - std::min(taken, call.given);
         if (is_message(call)) {
@@ -221,13 +227,13 @@ class WhoIsMissing {
         waits_.push_back({&call, {rank}, needs, since});
     }
     std::string state_of(std::size_t rank) const {
-        const RankRecord* const record = rank < records_.size() ? records_[rank] : nullptr;
+        const recorder::RankRecord* const record = rank < records_.size() ? records_[rank] : nullptr;
         if (record == nullptr) {
             return "has left no record: its process is gone, or was stopped before it could write one";
         }
         if (record->ended) { return record->why.empty() ? "has returned" : concat("has ended: ", record->why); }
         if (record->calls.empty()) { return "has made no call yet: it computes, or is in a loop"; }
-        const RecentCall& last = record->calls.back();
+        const recorder::RecentCall& last = record->calls.back();
         const std::uint64_t at = std::max(last.given, last.done);
         return concat("makes no call since ", seconds(record->taken - std::min(record->taken, at)),
                       ": it computes, or is in a loop; its last one was ", text_of(last));
@@ -243,9 +249,9 @@ class WhoIsMissing {
             if (first == nullptr || made.front().second->given < first->front().second->given) { first = &made; }
         }
         if (first == nullptr) { return; }
-        List<std::pair<const RecentCall*, std::vector<std::size_t>>> sides;
+        List<std::pair<const recorder::RecentCall*, std::vector<std::size_t>>> sides;
         for (const auto& each : *first) {
-            const RecentCall& call = *each.second;
+            const recorder::RecentCall& call = *each.second;
             const auto side =
                 std::find_if(sides.begin(), sides.end(), [&](const auto& one) { return same(*one.first, call); });
             if (side == sides.end()) {
@@ -264,15 +270,15 @@ class WhoIsMissing {
         }
     }
     /// Returns whether two ranks' calls are one collective.
-    static bool same(const RecentCall& a, const RecentCall& b) noexcept {
+    static bool same(const recorder::RecentCall& a, const recorder::RecentCall& b) noexcept {
         Signature as_b = a.signature;
         if (a.signature.verb != Verb::broadcast) { as_b.argument = b.signature.argument; }
         return as_b == b.signature;
     }
     /// Adds the last call that all members had finished, over the ranks of `call`.
-    void add_last(const RecentCall& call, std::string& text) {
+    void add_last(const recorder::RecentCall& call, std::string& text) {
         const std::size_t group = key_of(call).first;
-        const RecentCall* last = nullptr;
+        const recorder::RecentCall* last = nullptr;
         for (const auto& each : made_) {
             if (each.key.first != group || each.value.size() < groups_[group].members.size()) { continue; }
             const auto is_over = [](const auto& one) { return one.second->done != 0; };
@@ -283,14 +289,16 @@ class WhoIsMissing {
         }
     }
 
-    List<const RankRecord*> records_;  // by rank; null where there is none
+    List<const recorder::RankRecord*> records_;  // by rank; null where there is none
     List<Group> groups_;
     List<Keyed<Key, Made>> made_;  // by key
     const std::vector<std::size_t> nobody_;
     List<Wait> waits_;
 };
 
-}  // namespace detail
+}  // namespace shardkit::detail
+
+namespace shardkit::recorder {
 
 /// Says in a few lines who waits where and since when, who has not come, who left the order of calls, and which call
 /// all had finished. Records of some ranks may lack: then they are named as those that left none.
@@ -299,4 +307,4 @@ inline MissingRanks who_is_missing(const std::vector<RankRecord>& records) {
     return detail::WhoIsMissing(records).find();
 }
 
-}  // namespace shardkit
+}  // namespace shardkit::recorder

@@ -8,7 +8,7 @@
 #include <shardkit/layout/index_range.hpp>
 #include <shardkit/param/tensor_shape.hpp>
 
-namespace shardkit {
+namespace shardkit::layout {
 
 /// A rectangular piece of a tensor: `extents` elements along each dimension, from `offsets` on. Its elements are
 /// `range` of the tensor's row-major order.
@@ -51,4 +51,4 @@ constexpr void for_each_box(const TensorShape& shape, IndexRange range, F&& f) {
     }
 }
 
-}  // namespace shardkit
+}  // namespace shardkit::layout

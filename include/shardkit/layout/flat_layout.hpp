@@ -18,6 +18,10 @@ enum class Packing : unsigned char {
     exact     ///< no padding at all: memory with a given layout; cannot be sharded
 };
 
+}  // namespace shardkit
+
+namespace shardkit::layout {
+
 /// The layout of a group's parameters, one after the other in a flat buffer that is split into shards.
 ///     FlatLayout layout(3, alignment_for(sizeof(float)));
 ///     const IndexRange weight = layout.append(100);
@@ -87,4 +91,4 @@ constexpr std::size_t alignment_for(std::size_t narrowest_element_size) noexcept
     return 128 / narrowest_element_size;
 }
 
-}  // namespace shardkit
+}  // namespace shardkit::layout

@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-namespace shardkit {
+namespace shardkit::layout {
 
 /// Gives each piece of work one owner among the ranks: the largest cost first, to the rank with the least so far
 /// among those that may have it, the lowest of them where several have the least. The same on every rank, as it
@@ -37,4 +37,4 @@ std::vector<std::size_t> assign_owners(std::span<const std::uint64_t> costs, std
     return owners;
 }
 
-}  // namespace shardkit
+}  // namespace shardkit::layout

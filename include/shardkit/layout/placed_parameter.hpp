@@ -42,8 +42,8 @@ struct Placing {
 /// @pre    the shapes were checked
 /// @throws std::invalid_argument that names the parameter when tp does not divide the extent that it splits;
 ///         std::length_error when the group is too large for its bytes to be counted
-constexpr FlatLayout place_parameters(std::string_view path, std::span<PlacedParameter> parameters,
-                                      const Placing& placing, SourceLocation where) {
+constexpr layout::FlatLayout place_parameters(std::string_view path, std::span<PlacedParameter> parameters,
+                                              const Placing& placing, SourceLocation where) {
     for (PlacedParameter& p : parameters) {
         p.part = TensorPart(p.shape);
         if (!p.split_over_tp()) { continue; }
@@ -57,7 +57,7 @@ constexpr FlatLayout place_parameters(std::string_view path, std::span<PlacedPar
     // A limit for buffers of 8-byte elements, whatever the group's types: counts of bytes never overflow.
     constexpr std::size_t most = std::numeric_limits<std::ptrdiff_t>::max() / 8;
     try {
-        FlatLayout layout(placing.shards, placing.alignment, placing.packing);
+        layout::FlatLayout layout(placing.shards, placing.alignment, placing.packing);
         for (PlacedParameter& p : parameters) { p.range = layout.append(p.part.numel()); }
         if (layout.buffer_numel() <= most) { return layout; }
     } catch (const std::length_error&) {}  // NOLINT(bugprone-empty-catch): reported in detail below

@@ -6,9 +6,7 @@
 
 #include <shardkit/layout/index_range.hpp>
 
-namespace shardkit {
-
-namespace detail {
+namespace shardkit::detail {
 
 /// Rounds `n` up to a multiple.
 /// @pre multiple > 0, the result fits   @post the smallest multiple of `multiple` that is at least n
@@ -39,7 +37,9 @@ constexpr IndexRange shard_range(std::size_t index, std::size_t numel, std::size
     return {begin, end};
 }
 
-}  // namespace detail
+}  // namespace shardkit::detail
+
+namespace shardkit::layout {
 
 /// Returns the rows of a tensor that rank `index` of `ranks` holds when dimension 0 is chunked.
 /// Source:  torch.chunk as DTensor's Shard(0) uses it: 5 rows on 4 ranks are 2, 2, 1, 0
@@ -48,4 +48,4 @@ constexpr IndexRange chunk_range(std::size_t rows, std::size_t index, std::size_
     return detail::shard_range(index, detail::divide_up(rows, ranks), rows);
 }
 
-}  // namespace shardkit
+}  // namespace shardkit::layout

@@ -46,12 +46,12 @@ namespace detail {
 /// Finds out from the records of ranks how long they waited for each other.
 class FindStragglers {
   public:
-    explicit FindStragglers(const std::vector<RankRecord>& records) : records_(records) {
-        for (const RankRecord& record : records) {
+    explicit FindStragglers(const std::vector<recorder::RankRecord>& records) : records_(records) {
+        for (const recorder::RankRecord& record : records) {
             ranks_ = std::max({ranks_, record.ranks, record.rank + 1});
             one_clock_ = one_clock_ && record.engine == "threads";
         }
-        for (const RankRecord& record : records) { add_calls(record); }
+        for (const recorder::RankRecord& record : records) { add_calls(record); }
         offsets_.resize(ranks_);
         if (!one_clock_) { find_offsets(); }
     }
@@ -98,15 +98,15 @@ class FindStragglers {
         }
     };
     /// A call on each of its ranks, in the order of the members; null where it is not known.
-    using Made = std::vector<const RecentCall*>;
+    using Made = std::vector<const recorder::RecentCall*>;
     using Calls = std::map<std::pair<std::uint32_t, std::uint64_t>, Made>;  // by step and number
 
-    void add_calls(const RankRecord& record) {
+    void add_calls(const recorder::RankRecord& record) {
         std::map<std::tuple<Key, bool, std::uint32_t>, std::uint64_t> messages;  // sent or received in a step, so far
         std::uint64_t next = 0;
         std::uint32_t step = 0;
         for (std::size_t i = 0; i < record.calls.size(); ++i) {
-            const RecentCall& call = record.calls[i];
+            const recorder::RecentCall& call = record.calls[i];
             if (call.number != next) {
                 left_out_.insert(call.step);
                 if (i > 0) { left_out_.insert(step); }
@@ -160,8 +160,8 @@ class FindStragglers {
     static std::pair<bool, double> median_apart(const Calls& calls, std::size_t one, std::size_t other) {
         std::vector<double> apart;
         for (const auto& each : calls) {
-            const RecentCall* const a = each.second[one];
-            const RecentCall* const b = each.second[other];
+            const recorder::RecentCall* const a = each.second[one];
+            const recorder::RecentCall* const b = each.second[other];
             if (a == nullptr || b == nullptr || a->done == 0 || b->done == 0) { continue; }
             if (a->signature.verb == Verb::broadcast) { continue; }
             apart.push_back(a->done > b->done ? static_cast<double>(a->done - b->done)
@@ -185,7 +185,7 @@ class FindStragglers {
             came.emplace_back(at - offsets_[key.members[m]], key.members[m]);
         }
         std::sort(came.begin(), came.end());
-        const RecentCall& call = *made.front();
+        const recorder::RecentCall& call = *made.front();
         const std::string purpose = call.subject.empty() ? std::string(name(call.signature.verb)) : call.subject;
         const std::string text = shardkit::detail::concat(purpose, " over ", call.axes);
         const auto others = static_cast<double>(came.size() - 1);
@@ -203,9 +203,9 @@ class FindStragglers {
     /// before to that of this one.
     std::map<std::uint32_t, double> step_lengths() const {
         std::map<std::uint32_t, double> lengths;
-        for (const RankRecord& record : records_) {
+        for (const recorder::RankRecord& record : records_) {
             std::map<std::uint32_t, std::pair<std::uint64_t, std::uint64_t>> spans;  // first given, last done
-            for (const RecentCall& call : record.calls) {
+            for (const recorder::RecentCall& call : record.calls) {
                 auto& span = spans.try_emplace(call.step, call.given, call.given).first->second;
                 span.second = std::max(span.second, call.done);
             }
@@ -260,7 +260,7 @@ class FindStragglers {
         }
     }
 
-    const std::vector<RankRecord>& records_;
+    const std::vector<recorder::RankRecord>& records_;
     std::size_t ranks_ = 0;
     bool one_clock_ = true;
     std::map<Key, Calls> groups_;
@@ -277,7 +277,7 @@ class FindStragglers {
 /// left a record of it, in a step of which no record lacks a call. The clocks of processes are made comparable by the
 /// common ends of calls; they should keep their distance. On `nccl` a rank comes to a call when its host makes it.
 /// Cost:    a tenth of a second for 64 records
-inline Stragglers find_stragglers(const std::vector<RankRecord>& records) {
+inline Stragglers find_stragglers(const std::vector<recorder::RankRecord>& records) {
     return detail::FindStragglers(records).find();
 }
 

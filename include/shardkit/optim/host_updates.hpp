@@ -38,7 +38,7 @@ struct PieceOnHost {
 
 /// Updates groups on the host one behind the other: while a piece is updated there, the parameters of the one
 /// before it go back and the next one is fetched, on streams of their own.
-/// Cost:   offloaded_update_seconds, with the update on one thread of the host
+/// Cost:   planner::offloaded_update_seconds, with the update on one thread of the host
 template <class Engine, class Listed>
 class HostUpdates {
     using Stream = typename Engine::Stream;

@@ -59,7 +59,7 @@ class MatrixOptimizer : public RuleOptimizer<Rule, Engine, Precision> {
     }
 
     /// The bytes of this rank's buffers for whole matrices: those that they travel through, those that the rule works
-    /// in and what it keeps of matrices that the rank owns. They come on top of a MemoryPlan.
+    /// in and what it keeps of matrices that the rank owns. They come on top of a planner::MemoryPlan.
     std::size_t bytes_of_exchange() {
         std::size_t bytes = 0;
         this->for_each_batches([&](auto& batches) { bytes += batches.exchange_bytes(batches); });

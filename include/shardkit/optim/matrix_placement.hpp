@@ -120,8 +120,9 @@ class MatrixPlacement {
         : ranks_(mesh.size()), holders_(std::move(holders)), units_(std::move(units)), loads_(ranks_) {
         std::vector<std::uint64_t> costs;
         for (const MatrixUnit& unit : units_) { costs.push_back(unit.cost); }
-        const auto owners = assign_owners(std::span<const std::uint64_t>(costs), loads_,
-                                          [&](std::size_t unit, std::size_t rank) { return has_part(unit, rank); });
+        const auto owners =
+            layout::assign_owners(std::span<const std::uint64_t>(costs), loads_,
+                                  [&](std::size_t unit, std::size_t rank) { return has_part(unit, rank); });
         for (std::size_t u = 0; u < units_.size(); ++u) { units_[u].owner = owners[u]; }
         make_batches();
         for (std::size_t b = 0; b < batches_.size(); ++b) {

@@ -24,7 +24,7 @@
 #include <shardkit/plan/planned_axes.hpp>
 #include <shardkit/plan/traffic_plan.hpp>
 
-namespace shardkit {
+namespace shardkit::planner {
 
 /// One matrix of a model, and the rank that owns it.
 struct PlannedMatrix {
@@ -113,7 +113,7 @@ class MatrixPlanner {
             detail::describe_on_mesh(group.path, group.parameters, mesh_, 0,
                                      {rules::policy_values(options.policy, mesh_.extent(Dp::name), where),
                                       detail::element_sizes<Precision>(options.master),
-                                      alignment_for(Precision::narrowest), options.packing},
+                                      layout::alignment_for(Precision::narrowest), options.packing},
                                      where)
                 .group;
         group.table = detail::GroupRows(group);
@@ -244,4 +244,4 @@ inline std::string matrix_table(const MatrixPlan& plan) {
     return table;
 }
 
-}  // namespace shardkit
+}  // namespace shardkit::planner

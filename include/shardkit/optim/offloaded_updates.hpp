@@ -243,7 +243,7 @@ class OrderedCopies {
 /// Updates offloaded groups one behind the other. While a piece is updated on the compute stream, the one before it
 /// is stored and the next one is fetched, on streams of their own. Everything else that the rank's streams do with
 /// states and masters is in the order of the compute stream.
-/// Cost:   offloaded_update_seconds
+/// Cost:   planner::offloaded_update_seconds
 template <class Engine, class Listed>
 class OffloadedUpdates {
     using Stream = typename Engine::Stream;

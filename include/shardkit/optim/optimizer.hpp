@@ -203,7 +203,7 @@ class Optimizer : private detail::BackwardUpdates<EngineType> {
     void step_alone(Reduced<Engine>&& reduced, SourceLocation where) {
         // Before the norm: a rank that is refused must not have taken part in a collective that it will repeat.
         const bool scaled = reduced.has_loss_scale();
-        check_step(reduced.groups(where), scaled ? Act::norm : Act::update, where);
+        check_step(reduced.groups(where), scaled ? schedule::Act::norm : schedule::Act::update, where);
         update(std::move(reduced),
                scaled
                    ? clip(detail::global_norm(reduced, NormKind::two, detail::NormFor::step, where), unlimited, where)
@@ -214,7 +214,7 @@ class Optimizer : private detail::BackwardUpdates<EngineType> {
     /// Refuses a step that these gradients or the model's state do not allow; nothing has changed then.
     void check_model(const Groups<Engine>& gradients, SourceLocation where) const;
     void require_own(const Groups<Engine>& gradients, SourceLocation where) const;
-    void check_step(const Groups<Engine>& gradients, Act first, SourceLocation where) const;
+    void check_step(const Groups<Engine>& gradients, schedule::Act first, SourceLocation where) const;
     /// A step that was checked.
     void update(Reduced<Engine>&& reduced, const ClipCoefficient& coefficient, SourceLocation where);
 
@@ -267,7 +267,7 @@ GlobalNorm<Engine> Optimizer<Engine>::step(Accumulation<Engine>&& accumulation, 
     Reduced<Engine> reduced = options.loss_scale == nullptr
                                   ? reduce(std::move(accumulation), options.divisor, where)
                                   : reduce(std::move(accumulation), options.divisor, *options.loss_scale, where);
-    check_step(reduced.groups(where), Act::norm, where);
+    check_step(reduced.groups(where), schedule::Act::norm, where);
     const GlobalNorm<Engine> norm = detail::global_norm(reduced, options.norm, detail::NormFor::step, where);
     update(std::move(reduced), clip(norm, options.max_norm, where), where);
     return norm;
@@ -276,7 +276,7 @@ GlobalNorm<Engine> Optimizer<Engine>::step(Accumulation<Engine>&& accumulation, 
 template <class Engine>
 void Optimizer<Engine>::step_clipped(Reduced<Engine>&& reduced, const ClipCoefficient& coefficient,
                                      SourceLocation where) {
-    check_step(reduced.groups(where), Act::update, where);
+    check_step(reduced.groups(where), schedule::Act::update, where);
     if (coefficient.total == nullptr && reduced.has_loss_scale()) {
         detail::Group<Engine>::refuse_use(
             where,
@@ -322,7 +322,7 @@ void Optimizer<Engine>::check_model(const Groups<Engine>& gradients, SourceLocat
 }
 
 template <class Engine>
-void Optimizer<Engine>::check_step(const Groups<Engine>& gradients, Act first, SourceLocation where) const {
+void Optimizer<Engine>::check_step(const Groups<Engine>& gradients, schedule::Act first, SourceLocation where) const {
     if (!left_out_.empty() || !(gradients == model_)) { check_model(gradients, where); }
     bool expected = false;
     detail::Access::walk(

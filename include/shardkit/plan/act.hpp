@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <string_view>
 
-namespace shardkit {
+namespace shardkit::schedule {
 
 /// One operation of a step on a group; a norm is an operation on all groups, and the last five are operations on a
 /// batch of whole matrices, whatever groups these are of.
@@ -46,4 +46,8 @@ constexpr bool is_of_program(Act act) noexcept {
     return act != Act::gather && act != Act::reduce && act != Act::all_reduce;
 }
 
-}  // namespace shardkit
+}  // namespace shardkit::schedule
+
+namespace shardkit::detail {
+using schedule::Act;
+}  // namespace shardkit::detail

@@ -24,7 +24,7 @@
 #include <shardkit/policy/split_mesh.hpp>
 #include <shardkit/policy/state_format.hpp>
 
-namespace shardkit {
+namespace shardkit::planner {
 
 /// What a plan assumes about the trainer.
 struct PlanOptions {
@@ -81,7 +81,12 @@ struct GroupDescription {
     friend constexpr bool operator==(const GroupDescription&, const GroupDescription&) noexcept = default;
 };
 
+}  // namespace shardkit::planner
+
+namespace shardkit {
+
 namespace detail {
+using planner::GroupDescription;
 
 /// Returns a hash that is equal for groups whose buffers have equal sizes on every mesh: the same shapes, element
 /// types and split. Such groups share slots. Other groups do not, even where their padded sizes happen to be equal.
@@ -196,7 +201,7 @@ struct Describing {
 /// The description of a group, with the layout of its flat buffer.
 struct DescribedGroup {
     GroupDescription group;
-    FlatLayout layout;
+    layout::FlatLayout layout;
 };
 
 /// Lays out the group at `path` on a mesh, and places its parameters as the ranks with index `tp_index` along tp hold
@@ -215,7 +220,7 @@ constexpr DescribedGroup describe_on_mesh(std::string_view path, std::span<Place
     group.replicas = ranks_over(Over::replicas, of.policy, split);
     group.tp = ranks_over(Over::tp, of.policy, split);
     require_slices(path, of.policy, of.sizes, mesh, where);
-    const FlatLayout layout =
+    const layout::FlatLayout layout =
         place_parameters(path, parameters, {group.tp, tp_index, group.shards, of.alignment, of.packing}, where);
     if (of.policy.optimizer == Placement::sharded && of.packing == Packing::exact) {
         throw_invalid_argument(where, "'", path, "': Packing::exact given, but ", of.policy.name,
@@ -269,10 +274,10 @@ constexpr auto chosen_parameters(std::string_view path, const TensorsOf<Group>& 
 ///          it splits, or no group can have these options
 template <class ParamOrGroup, ShardPolicy Policy,
           class Precision = DefaultPrecision<typename GroupOf<ParamOrGroup>::Element>>
-constexpr GroupDescription describe_group(std::string_view path, const TensorsOf<ParamOrGroup>& tensors,
-                                          const AxisGrid& mesh,
-                                          const ShardedOptions<GroupOf<ParamOrGroup>, Policy>& options,
-                                          SourceLocation where = SourceLocation::current()) {
+constexpr planner::GroupDescription describe_group(std::string_view path, const TensorsOf<ParamOrGroup>& tensors,
+                                                   const AxisGrid& mesh,
+                                                   const ShardedOptions<GroupOf<ParamOrGroup>, Policy>& options,
+                                                   SourceLocation where = SourceLocation::current()) {
     detail::check_rounding<Precision>(path, options.master, options.stochastic_rounding, where);
     tensors.check(path, where);
     auto parameters = detail::chosen_parameters<GroupOf<ParamOrGroup>, Policy>(path, tensors, options, where);
@@ -280,7 +285,7 @@ constexpr GroupDescription describe_group(std::string_view path, const TensorsOf
     return detail::describe_on_mesh(
                path, parameters, mesh, 0,
                {rules::policy_values(options.policy, mesh.extent(Dp::name), where),
-                detail::element_sizes<Precision>(options.master), alignment_for(Precision::narrowest),
+                detail::element_sizes<Precision>(options.master), layout::alignment_for(Precision::narrowest),
                 options.packing, options.gradient_release, options.offload},
                where)
         .group;
@@ -288,9 +293,9 @@ constexpr GroupDescription describe_group(std::string_view path, const TensorsOf
 /// Returns the description of a group with no other options than a policy.
 template <class ParamOrGroup, ShardPolicy Policy,
           class Precision = DefaultPrecision<typename GroupOf<ParamOrGroup>::Element>>
-constexpr GroupDescription describe_group(std::string_view path, const TensorsOf<ParamOrGroup>& tensors,
-                                          const AxisGrid& mesh, const Policy& policy = {},
-                                          SourceLocation where = SourceLocation::current()) {
+constexpr planner::GroupDescription describe_group(std::string_view path, const TensorsOf<ParamOrGroup>& tensors,
+                                                   const AxisGrid& mesh, const Policy& policy = {},
+                                                   SourceLocation where = SourceLocation::current()) {
     return describe_group<ParamOrGroup, Policy, Precision>(
         path, tensors, mesh, ShardedOptions<GroupOf<ParamOrGroup>, Policy>{policy}, where);
 }

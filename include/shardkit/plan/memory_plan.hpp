@@ -17,7 +17,7 @@
 #include <shardkit/plan/offload_plan.hpp>
 #include <shardkit/plan/step_counts.hpp>
 
-namespace shardkit {
+namespace shardkit::planner {
 
 /// The peak bytes of the library's buffers on one rank, by kind. They are equal on all ranks.
 struct MemoryPlan {
@@ -41,28 +41,30 @@ struct MemoryPlan {
     friend constexpr bool operator==(const MemoryPlan&, const MemoryPlan&) noexcept = default;
 };
 
-namespace detail {
+}  // namespace shardkit::planner
+
+namespace shardkit::detail {
 
 /// Returns the kind under which a plan counts a buffer that the group owns or, if `leased`, shares.
-constexpr auto kind_of(Role role, Held held) -> ByteCount MemoryPlan::* {
+constexpr auto kind_of(Role role, Held held) -> ByteCount planner::MemoryPlan::* {
     const bool leased = held == Held::leased;
     switch (role) {
         case Role::parameters:
-            return &MemoryPlan::parameters;
+            return &planner::MemoryPlan::parameters;
         case Role::gathered:
-            return &MemoryPlan::gather_buffers;
+            return &planner::MemoryPlan::gather_buffers;
         case Role::master:
-            return &MemoryPlan::master;
+            return &planner::MemoryPlan::master;
         case Role::states:
-            return &MemoryPlan::optimizer;
+            return &planner::MemoryPlan::optimizer;
         case Role::gradients:
         case Role::reduced:
         case Role::subtotals:
-            return leased ? &MemoryPlan::gradient_buffers : &MemoryPlan::gradients;
+            return leased ? &planner::MemoryPlan::gradient_buffers : &planner::MemoryPlan::gradients;
         case Role::addend:
             break;
     }
-    return &MemoryPlan::reduce_buffers;
+    return &planner::MemoryPlan::reduce_buffers;
 }
 /// Returns the bytes that the group needs from the pool of `role`, 0 if it uses none.
 constexpr std::size_t slot_bytes(Role role, const GroupDescription& group) {
@@ -85,8 +87,9 @@ constexpr bool adds_slot(std::span<const GroupDescription> earlier, const GroupD
 
 /// Returns the memory that the groups, an optimizer and the norm hold from construction on: all except the shared
 /// slots.
-constexpr MemoryPlan resting_memory(std::span<const GroupDescription> groups, const PlanOptions& options) {
-    MemoryPlan plan;
+constexpr planner::MemoryPlan resting_memory(std::span<const GroupDescription> groups,
+                                             const planner::PlanOptions& options) {
+    planner::MemoryPlan plan;
     const engine::Traits& engine = options.engine;
     std::size_t staged = engine.reduction_staging;
     for (const GroupDescription& group : groups) {
@@ -103,7 +106,7 @@ constexpr MemoryPlan resting_memory(std::span<const GroupDescription> groups, co
                                             state_bytes(states.format, group.numel_of(row.extent), group.sizes.state)
                                       : bytes_of(row, group));
             const bool on_host = group.offloads() && (row.role == Role::states || row.role == Role::master);
-            plan.*(on_host ? &MemoryPlan::host : kind_of(row.role, row.held)) += bytes;
+            plan.*(on_host ? &planner::MemoryPlan::host : kind_of(row.role, row.held)) += bytes;
         }
         if (offload_piece(group, states, options.offload_slot_bytes) == 0) { continue; }
         if (group.offload == Offload::states) { plan.offload_slots = ByteCount(2 * options.offload_slot_bytes); }
@@ -116,7 +119,9 @@ constexpr MemoryPlan resting_memory(std::span<const GroupDescription> groups, co
     return plan;
 }
 
-}  // namespace detail
+}  // namespace shardkit::detail
+
+namespace shardkit::planner {
 
 /// Returns the peak bytes per rank for these groups.
 /// @post equals what the containers, an optimizer with that many states and global_norm allocate in buffers
@@ -137,8 +142,12 @@ constexpr MemoryPlan plan_memory(std::span<const GroupDescription> groups, const
     return plan;
 }
 
+}  // namespace shardkit::planner
+
+namespace shardkit {
+
 /// Returns the memory of one rank as a text table, with one line for each kind.
-inline std::string memory_table(const MemoryPlan& plan) {
+inline std::string memory_table(const planner::MemoryPlan& plan) {
     struct Row {
         std::string_view kind;
         ByteCount bytes;

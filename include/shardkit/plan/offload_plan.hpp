@@ -12,7 +12,8 @@
 namespace shardkit::detail {
 
 /// Returns the states that an optimizer keeps of a group.
-constexpr const OptimizerStates& states_of(const GroupDescription& group, const PlanOptions& options) noexcept {
+constexpr const OptimizerStates& states_of(const GroupDescription& group,
+                                           const planner::PlanOptions& options) noexcept {
     return group.optimizer_states ? *group.optimizer_states : options.optimizer_states;
 }
 
@@ -40,7 +41,7 @@ constexpr std::size_t offload_piece(const GroupDescription& group, const Optimiz
 
 }  // namespace shardkit::detail
 
-namespace shardkit {
+namespace shardkit::planner {
 
 /// What a step of one rank moves between its device and the host's memory for offloaded groups. Pieces of which
 /// nothing is trained, of frozen parameters or padding, do not move.
@@ -78,4 +79,4 @@ constexpr HostLinkPlan plan_host_link(std::span<const GroupDescription> groups, 
     return all;
 }
 
-}  // namespace shardkit
+}  // namespace shardkit::planner

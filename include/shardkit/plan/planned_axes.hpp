@@ -11,7 +11,7 @@
 #include <shardkit/policy/placement_table.hpp>
 #include <shardkit/policy/split_mesh.hpp>
 
-namespace shardkit {
+namespace shardkit::planner {
 
 /// The ranks that join a planned collective: axes with the names that `named_axes` and a rank's traffic log give
 /// them.
@@ -55,10 +55,12 @@ struct PlannedAxes {
     friend constexpr bool operator==(const PlannedAxes&, const PlannedAxes&) noexcept = default;
 };
 
-namespace detail {
+}  // namespace shardkit::planner
+
+namespace shardkit::detail {
 
 /// Returns how the collectives over these axes spread over hosts, for all ranks of a mesh.
-constexpr HostSpread host_spread(const PlannedAxes& axes, const AxisGrid& mesh, std::size_t ranks_per_host) {
+constexpr HostSpread host_spread(const planner::PlannedAxes& axes, const AxisGrid& mesh, std::size_t ranks_per_host) {
     HostSpread spread{.ranks = mesh.size()};
     if (ranks_per_host == 0) { return spread; }
     if (axes.is_world()) {
@@ -78,6 +80,4 @@ constexpr HostSpread host_spread(const PlannedAxes& axes, const AxisGrid& mesh, 
     return spread;
 }
 
-}  // namespace detail
-
-}  // namespace shardkit
+}  // namespace shardkit::detail

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <string_view>
 
-namespace shardkit {
+namespace shardkit::schedule {
 
 /// The rules that every step must keep. `check` reports where a schedule breaks one.
 enum class StepRule : std::uint8_t {
@@ -77,4 +77,8 @@ constexpr std::string_view sentence(StepRule rule) noexcept {
     return sentences[static_cast<std::size_t>(rule)];
 }
 
-}  // namespace shardkit
+}  // namespace shardkit::schedule
+
+namespace shardkit::detail {
+using schedule::StepRule;
+}  // namespace shardkit::detail

@@ -20,7 +20,7 @@
 #include <shardkit/plan/offload_plan.hpp>
 #include <shardkit/plan/traffic_plan.hpp>
 
-namespace shardkit {
+namespace shardkit::planner {
 
 /// A link between neighbours of a ring: the latency of a message, and the bandwidth after it.
 struct LinkModel {
@@ -61,16 +61,18 @@ struct TimeModel {
     }
 };
 
-namespace detail {
+}  // namespace shardkit::planner
 
-[[noreturn]] inline void throw_impossible(std::string_view which, std::string_view what, const LinkModel& link,
-                                          SourceLocation where) {
+namespace shardkit::detail {
+
+[[noreturn]] inline void throw_impossible(std::string_view which, std::string_view what,
+                                          const planner::LinkModel& link, SourceLocation where) {
     throw_invalid_argument(where, "TimeModel: the link ", which, " has latency ", number_text(link.latency),
                            " s and bandwidth ", number_text(link.bandwidth), " B/s for ", what,
                            ", expected a finite latency >= 0 and a bandwidth > 0");
 }
 /// Returns whether a link's latency and bandwidth are possible. A bandwidth may be infinite.
-constexpr bool is_possible(const LinkModel& link) noexcept {
+constexpr bool is_possible(const planner::LinkModel& link) noexcept {
     constexpr auto infinite = std::bit_cast<std::uint64_t>(std::numeric_limits<double>::infinity());
     const bool carries =
         is_finite(link.bandwidth) ? link.bandwidth > 0 : std::bit_cast<std::uint64_t>(link.bandwidth) == infinite;
@@ -78,11 +80,11 @@ constexpr bool is_possible(const LinkModel& link) noexcept {
 }
 /// Checks that latencies and bandwidths are possible. A bandwidth may be infinite.
 /// @throws std::invalid_argument
-constexpr void require_possible(const TimeModel& model, SourceLocation where) {
+constexpr void require_possible(const planner::TimeModel& model, SourceLocation where) {
     for (const bool across : {false, true}) {
-        const TimeModel::Links& links = across ? model.across : model.within;
+        const planner::TimeModel::Links& links = across ? model.across : model.within;
         for (std::size_t verb = 0; verb < links.size(); ++verb) {
-            const LinkModel& link = links[verb];
+            const planner::LinkModel& link = links[verb];
             if (is_possible(link)) { continue; }
             throw_impossible(across ? "across nodes" : "within nodes", name(static_cast<Verb>(verb)), link, where);
         }
@@ -91,7 +93,7 @@ constexpr void require_possible(const TimeModel& model, SourceLocation where) {
 }
 
 /// Returns whether any group over these axes has ranks on more than one node.
-constexpr bool spans_nodes(const PlannedAxes& axes, const AxisGrid& mesh, std::size_t ranks_per_node) {
+constexpr bool spans_nodes(const planner::PlannedAxes& axes, const AxisGrid& mesh, std::size_t ranks_per_node) {
     if (ranks_per_node == 0) { return false; }
     if (axes.is_world()) { return mesh.size() > ranks_per_node; }
     for (std::size_t rank = 0; rank < mesh.size(); ++rank) {
@@ -100,7 +102,9 @@ constexpr bool spans_nodes(const PlannedAxes& axes, const AxisGrid& mesh, std::s
     return false;
 }
 
-}  // namespace detail
+}  // namespace shardkit::detail
+
+namespace shardkit::planner {
 
 /// Returns the seconds of an update that takes `update` seconds by itself, while pieces of what is offloaded pass two
 /// slots as the plan says: pieces come, are updated and go at the same time, and one comes to a slot once the one
@@ -202,4 +206,4 @@ constexpr std::size_t exchange_pays_from(const TimeModel& model, const Exchanged
     return whole_bytes + (static_cast<double>(whole_bytes) < bytes ? 1 : 0);
 }
 
-}  // namespace shardkit
+}  // namespace shardkit::planner

@@ -22,7 +22,7 @@
 #include <shardkit/plan/planned_axes.hpp>
 #include <shardkit/plan/step_counts.hpp>
 
-namespace shardkit {
+namespace shardkit::planner {
 
 /// The collectives of one verb over one set of axes in one training step, on one rank.
 struct PlannedTraffic {
@@ -157,13 +157,15 @@ class TrafficPlan {
     std::size_t count_ = 0;
 };
 
-namespace detail {
+}  // namespace shardkit::planner
+
+namespace shardkit::detail {
 
 /// The ranks that join a group's collectives. They are equal for all groups whose policies split the mesh equally.
 struct GroupAxes {
     std::size_t shard_group = 0;
     AxisNames shard_axes;
-    std::array<PlannedAxes, all_over.size()> axes{};
+    std::array<planner::PlannedAxes, all_over.size()> axes{};
     std::array<std::size_t, all_over.size()> ranks{};
     std::array<HostSpread, all_over.size()> hosts{};
 
@@ -175,7 +177,7 @@ struct GroupAxes {
         GroupAxes made{g.policy.shard_group, g.policy.shard_axes, {}, {}, {}};
         for (const Over over : all_over) {
             const auto i = static_cast<std::size_t>(over);
-            made.axes[i] = PlannedAxes::of(over, g.policy, split);
+            made.axes[i] = planner::PlannedAxes::of(over, g.policy, split);
             made.ranks[i] = ranks_over(over, g.policy, split);
             made.hosts[i] = host_spread(made.axes[i], mesh, ranks_per_host);
         }
@@ -192,7 +194,7 @@ constexpr engine::Moved moved_by_norm(const AxisGrid& mesh, const engine::Traits
 
 /// The sums of one model over tp, all together. The ranks whose shards contain partial sums of a group make them.
 struct TpSums {
-    PlannedAxes axes;
+    planner::PlannedAxes axes;
     double calls = 0;
     double payload = 0;
     double moved = 0;
@@ -232,9 +234,9 @@ constexpr engine::Moved moved_by_row(const GroupDescription& g, const PlacementT
 }
 
 /// Adds a row's calls to a plan, if there are several ranks.
-constexpr void add_row(TrafficPlan& plan, const GroupDescription& g, const PlacementTable& table,
-                       const CollectiveRow& row, const PlannedAxes& axes, std::size_t ranks, const HostSpread& hosts,
-                       std::uint64_t calls, const engine::Traits& engine) {
+constexpr void add_row(planner::TrafficPlan& plan, const GroupDescription& g, const PlacementTable& table,
+                       const CollectiveRow& row, const planner::PlannedAxes& axes, std::size_t ranks,
+                       const HostSpread& hosts, std::uint64_t calls, const engine::Traits& engine) {
     const std::size_t numel = g.numel_of(row.extent);
     plan.add(row.verb, axes, calls, numel * g.sizes.of(table.find(row.source)->element),
              moved_by_row(g, table, row, numel, ranks, engine, hosts));
@@ -242,9 +244,9 @@ constexpr void add_row(TrafficPlan& plan, const GroupDescription& g, const Place
 
 /// Returns the traffic of a step that makes counts(group's rows, group's number) calls with each group.
 template <class Counts>
-constexpr TrafficPlan traffic_of(std::span<const GroupDescription> groups, const AxisGrid& mesh,
-                                 const PlanOptions& options, const Counts& counts) {
-    TrafficPlan plan;
+constexpr planner::TrafficPlan traffic_of(std::span<const GroupDescription> groups, const AxisGrid& mesh,
+                                          const planner::PlanOptions& options, const Counts& counts) {
+    planner::TrafficPlan plan;
     TpSums tp_sums;
     GroupAxes group_axes;
     for (std::size_t number = 0; number < groups.size(); ++number) {
@@ -257,7 +259,7 @@ constexpr TrafficPlan traffic_of(std::span<const GroupDescription> groups, const
             const auto over = static_cast<std::size_t>(row.over);
             const std::size_t ranks = group_axes.ranks[over];
             if (ranks == 1) { continue; }
-            const PlannedAxes& axes = group_axes.axes[over];
+            const planner::PlannedAxes& axes = group_axes.axes[over];
             const HostSpread& hosts = group_axes.hosts[over];
             if (row.extent == Extent::tp_sum) {
                 tp_sums.axes = axes;
@@ -270,14 +272,17 @@ constexpr TrafficPlan traffic_of(std::span<const GroupDescription> groups, const
     plan.add_mean(Verb::all_reduce, tp_sums.axes, tp_sums.calls, tp_sums.payload, tp_sums.moved,
                   tp_sums.between_hosts);
     if (mesh.size() > 1 && options.norms_per_step > 0) {
-        plan.add(
-            Verb::all_reduce, PlannedAxes::world(), options.norms_per_step, NormNumbers::sent * sizeof(double),
-            moved_by_norm(mesh, options.engine, host_spread(PlannedAxes::world(), mesh, options.ranks_per_host)));
+        plan.add(Verb::all_reduce, planner::PlannedAxes::world(), options.norms_per_step,
+                 NormNumbers::sent * sizeof(double),
+                 moved_by_norm(mesh, options.engine,
+                               host_spread(planner::PlannedAxes::world(), mesh, options.ranks_per_host)));
     }
     return plan;
 }
 
-}  // namespace detail
+}  // namespace shardkit::detail
+
+namespace shardkit::planner {
 
 /// Returns the collectives of one training step in steady state.
 /// @post with n = shards, gather bytes G and reduce bytes R, times (n - 1) / n: NoShard 2 R; ShardOptimizer
@@ -291,13 +296,17 @@ constexpr TrafficPlan plan_traffic(std::span<const GroupDescription> groups, con
     });
 }
 
+}  // namespace shardkit::planner
+
+namespace shardkit {
+
 /// Returns the collectives of one step as a text table: verb, axes as in the log, calls, bytes moved per rank and, if
 /// there are any, bytes between hosts.
-inline std::string traffic_table(const TrafficPlan& plan) {
+inline std::string traffic_table(const planner::TrafficPlan& plan) {
     std::string table;
     bool hosts = false;
-    for (const PlannedRow& row : plan.rows()) { hosts = hosts || row.traffic.between_hosts.value > 0; }
-    for (const Verb verb : TrafficPlan::verbs) {
+    for (const planner::PlannedRow& row : plan.rows()) { hosts = hosts || row.traffic.between_hosts.value > 0; }
+    for (const Verb verb : planner::TrafficPlan::verbs) {
         for (const auto& [of, axes, traffic] : plan.rows()) {
             if (of != verb) { continue; }
             table +=

@@ -29,7 +29,7 @@ enum class Extent : std::uint8_t {
     full,
     shard,   ///< this rank's shard
     tp_sum,  ///< the reduced gradients that are summed over tp
-    scales   ///< of gathered codes, in bytes: see GroupDescription::scale_bytes
+    scales   ///< of gathered codes, in bytes: see planner::GroupDescription::scale_bytes
 };
 /// Whether a group owns a buffer permanently or leases one.
 enum class Held : std::uint8_t {

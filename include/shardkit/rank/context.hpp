@@ -125,7 +125,7 @@ class Context {
 
     /// Returns the last calls of this rank over groups of more than one rank, the oldest first, to find out what it
     /// did before an error. Empty if the engine keeps no journal.
-    std::vector<RecentCall> recent_calls() const {
+    std::vector<recorder::RecentCall> recent_calls() const {
         if constexpr (engine::KeepsJournal<Communicator>) {
             return world_.label().journal.recent_calls();
         } else {

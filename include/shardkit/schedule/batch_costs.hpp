@@ -25,20 +25,20 @@ struct MatrixRates {
 ///     const auto batches = batch_seconds(planner.plan(), mesh.grid(), links, {.cost = 5e10});
 ///     const StepTimes times = simulate(schedule, groups, mesh.grid(), {seconds, links, engine, 0, batches});
 /// Cost:    arithmetic; no rank is needed
-/// @throws  std::invalid_argument unless both rates are above 0, and as communication_seconds
-inline std::vector<BatchSeconds> batch_seconds(const MatrixPlan& plan, const AxisGrid& mesh, const TimeModel& links,
-                                               const MatrixRates& rates,
+/// @throws  std::invalid_argument unless both rates are above 0, and as planner::communication_seconds
+inline std::vector<BatchSeconds> batch_seconds(const planner::MatrixPlan& plan, const AxisGrid& mesh,
+                                               const planner::TimeModel& links, const MatrixRates& rates,
                                                SourceLocation where = SourceLocation::current()) {
     if (!(rates.cost > 0) || !(rates.elements > 0)) {
         throw_invalid_argument(where, "batch_seconds: rates of ", detail::number_text(rates.cost), " and ",
                                detail::number_text(rates.elements), " in a second given, expected above 0");
     }
     std::vector<BatchSeconds> seconds;
-    for (const PlannedBatch& batch : plan.batches) {
+    for (const planner::PlannedBatch& batch : plan.batches) {
         const double pass = static_cast<double>(batch.elements) / rates.elements;
-        seconds.push_back({pass, communication_seconds(batch.to_owners, mesh, links, where),
+        seconds.push_back({pass, planner::communication_seconds(batch.to_owners, mesh, links, where),
                            static_cast<double>(batch.cost) / rates.cost,
-                           communication_seconds(batch.from_owners, mesh, links, where), pass});
+                           planner::communication_seconds(batch.from_owners, mesh, links, where), pass});
     }
     return seconds;
 }

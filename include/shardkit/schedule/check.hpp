@@ -43,11 +43,13 @@ class StepChecker {
         step_.batches().begin();
         for (at_ = 0; at_ < schedule_.size(); ++at_) {
             const schedule::Op& op = schedule_[at_];
-            if (is_of_batch(op.act)) { add(step_.batches().apply(op.act, op.microbatch).broken, op.microbatch); }
+            if (schedule::is_of_batch(op.act)) {
+                add(step_.batches().apply(op.act, op.microbatch).broken, op.microbatch);
+            }
             if (op.act == Act::norm || op.act == Act::direct) {
                 if (updates && op.act == Act::norm) { found_.push_back({StepRule::norm_before_updates, at_, 0}); }
                 for (std::size_t g = 0; g < step_.size(); ++g) { add(step_.apply(op.act, g).broken, g); }
-            } else if (is_of_batch(op.act)) {
+            } else if (schedule::is_of_batch(op.act)) {
                 continue;
             } else if (op.group >= step_.size()) {
                 found_.push_back({StepRule::group_exists, at_, op.group});
@@ -114,7 +116,7 @@ namespace shardkit::schedule {
 ///     static_assert(check(schedule(), groups).empty());
 /// Cost:    operations times groups at most; works in constant expressions
 SHARDKIT_CONSTEXPR_VECTOR std::vector<Violation> check(const Schedule& schedule,
-                                                       std::span<const GroupDescription> groups) {
+                                                       std::span<const planner::GroupDescription> groups) {
     return detail::StepChecker(schedule, groups).check();
 }
 /// Returns the same, and every place from which on the library's buffers exceed `limit` bytes on a rank. They are the
@@ -123,8 +125,8 @@ SHARDKIT_CONSTEXPR_VECTOR std::vector<Violation> check(const Schedule& schedule,
 ///     static_assert(check(schedule(), groups, ByteCount(80'000'000'000)).empty());
 /// Cost:    that of the check without a limit, and that of peak
 SHARDKIT_CONSTEXPR_VECTOR std::vector<Violation> check(const Schedule& schedule,
-                                                       std::span<const GroupDescription> groups, ByteCount limit,
-                                                       OptimizerStates optimizer_states = 2) {
+                                                       std::span<const planner::GroupDescription> groups,
+                                                       ByteCount limit, OptimizerStates optimizer_states = 2) {
     const std::vector<Violation> of_order = check(schedule, groups);
     const std::vector<Violation> of_bytes = detail::over_limit(schedule, groups, limit, optimizer_states);
     std::vector<Violation> all;
@@ -148,14 +150,15 @@ namespace shardkit::schedule {
 
 /// Checks that a schedule breaks no rule.
 /// @throws std::invalid_argument that names the first operation, the group and the rule
-inline void require_valid(const Schedule& schedule, std::span<const GroupDescription> groups,
+inline void require_valid(const Schedule& schedule, std::span<const planner::GroupDescription> groups,
                           SourceLocation where = SourceLocation::current()) {
     detail::throw_first(check(schedule, groups), schedule, groups, where);
 }
 /// Checks also that its buffers fit in `limit` bytes.
 /// @throws std::invalid_argument likewise; for within_limit with the bytes held and the limit
-inline void require_valid(const Schedule& schedule, std::span<const GroupDescription> groups, ByteCount limit,
-                          OptimizerStates optimizer_states = 2, SourceLocation where = SourceLocation::current()) {
+inline void require_valid(const Schedule& schedule, std::span<const planner::GroupDescription> groups,
+                          ByteCount limit, OptimizerStates optimizer_states = 2,
+                          SourceLocation where = SourceLocation::current()) {
     detail::throw_first(check(schedule, groups, limit, optimizer_states), schedule, groups, where);
 }
 

@@ -79,7 +79,8 @@ namespace shardkit::schedule {
 /// Cost:    the square of the operations; works in constant expressions
 /// Source:  heaviest increasing subsequence: its operations keep their order and are not moved
 /// @throws  std::invalid_argument when one of them has a group that is not described
-SHARDKIT_CONSTEXPR_VECTOR Diff diff(const Schedule& a, const Schedule& b, std::span<const GroupDescription> groups,
+SHARDKIT_CONSTEXPR_VECTOR Diff diff(const Schedule& a, const Schedule& b,
+                                    std::span<const planner::GroupDescription> groups,
                                     SourceLocation where = SourceLocation::current()) {
     constexpr std::size_t none = Change::none;
     const std::vector<std::size_t> in_a = detail::numbers_in(a, b);
@@ -115,7 +116,7 @@ SHARDKIT_CONSTEXPR_VECTOR Diff diff(const Schedule& a, const Schedule& b, std::s
 }
 
 /// Returns a line for each change, and the bytes: "  moved   12 -> 9   gather of 'blocks.1', microbatch 0".
-inline std::string diff_table(const Diff& diff, std::span<const GroupDescription> groups) {
+inline std::string diff_table(const Diff& diff, std::span<const planner::GroupDescription> groups) {
     std::string table;
     const auto number = [](std::size_t n) { return n == Change::none ? std::string("-") : std::to_string(n); };
     for (const Change& change : diff.changes) {
@@ -132,8 +133,8 @@ inline std::string diff_table(const Diff& diff, std::span<const GroupDescription
                                   detail::human_bytes(diff.arena_after), "\n");
 }
 /// Returns the same, and how the time changes that the rank waits for communication.
-inline std::string diff_table(const Diff& diff, std::span<const GroupDescription> groups, const StepTimes& before,
-                              const StepTimes& after) {
+inline std::string diff_table(const Diff& diff, std::span<const planner::GroupDescription> groups,
+                              const StepTimes& before, const StepTimes& after) {
     std::array<char, 160> line{};
     std::snprintf(line.data(), line.size(), "  step %.3f -> %.3f ms, exposed %.3f -> %.3f ms\n", before.seconds * 1e3,
                   after.seconds * 1e3, before.exposed() * 1e3, after.exposed() * 1e3);

@@ -27,11 +27,13 @@ namespace shardkit::schedule {
 class DryStep {
   public:
     /// `microbatches` is how often each group is added.
-    SHARDKIT_CONSTEXPR_VECTOR explicit DryStep(std::span<const GroupDescription> groups, std::size_t microbatches = 1)
+    SHARDKIT_CONSTEXPR_VECTOR explicit DryStep(std::span<const planner::GroupDescription> groups,
+                                               std::size_t microbatches = 1)
         : groups_(groups), microbatches_(microbatches) {}
 
     /// For an unknown number of microbatches: `finish` or `reduce` ends them.
-    SHARDKIT_CONSTEXPR_VECTOR DryStep(std::span<const GroupDescription> groups, UntilReduced) : DryStep(groups, 0) {}
+    SHARDKIT_CONSTEXPR_VECTOR DryStep(std::span<const planner::GroupDescription> groups, UntilReduced)
+        : DryStep(groups, 0) {}
 
     /// Asks for a window, whose gather starts if the full copy is stale. The copy is kept until the window ends.
     SHARDKIT_CONSTEXPR_VECTOR DryStep& begin_unshard(std::size_t group,
@@ -95,7 +97,7 @@ class DryStep {
         schedule_.add({Act::norm});
         return *this;
     }
-    /// Makes the acts of an optimizer of whole matrices on that many batches: a MatrixPlan's.
+    /// Makes the acts of an optimizer of whole matrices on that many batches: a planner::MatrixPlan's.
     SHARDKIT_CONSTEXPR_VECTOR DryStep& matrices(std::size_t batches) {
         detail::for_each_batch_act(batches, [&](Act act, std::uint32_t number) { batch(act, number); });
         return *this;
@@ -172,7 +174,7 @@ struct LayeredStep {
 /// Returns the step of a model whose groups are used in order, and then in reverse for the backward pass, as in most
 /// trainers. The last group's forward and backward pass share a window. The backward pass goes down to the first
 /// trainable group, and passes frozen ones above it without gradients.
-SHARDKIT_CONSTEXPR_VECTOR Schedule layered_step(std::span<const GroupDescription> groups,
+SHARDKIT_CONSTEXPR_VECTOR Schedule layered_step(std::span<const planner::GroupDescription> groups,
                                                 const LayeredStep& options = {}) {
     DryStep step(groups, options.microbatches);
     std::size_t lowest = 0;

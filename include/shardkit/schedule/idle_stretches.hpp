@@ -37,7 +37,7 @@ SHARDKIT_CONSTEXPR_VECTOR std::vector<std::size_t> next_of_group(const Schedule&
     std::vector<std::size_t> next = filled(schedule.size(), no_op);
     std::vector<std::size_t> first = filled(groups, no_op);
     for (std::size_t i = schedule.size(); i-- > 0;) {
-        if (!is_of_group(schedule[i].act) || schedule[i].group >= groups) { continue; }
+        if (!schedule::is_of_group(schedule[i].act) || schedule[i].group >= groups) { continue; }
         next[i] = first[schedule[i].group];
         first[schedule[i].group] = i;
     }

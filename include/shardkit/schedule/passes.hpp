@@ -44,7 +44,7 @@ constexpr std::size_t next_op(const Schedule& schedule, std::size_t from, Act ac
 /// the group.
 constexpr std::size_t behind_group(const Schedule& schedule, std::size_t at, std::uint32_t group,
                                    std::size_t first = 0) {
-    while (at > first && (!is_of_group(schedule[at - 1].act) || schedule[at - 1].group != group)) { --at; }
+    while (at > first && (!schedule::is_of_group(schedule[at - 1].act) || schedule[at - 1].group != group)) { --at; }
     return at;
 }
 
@@ -56,7 +56,7 @@ namespace shardkit::schedule {
 /// backward pass before the reduction of the group before it. Gathers keep their order and stay in their step.
 /// Memory:  `depth` more full groups, where parameters are released; results keep their bits
 /// Source:  FSDP's forward and backward prefetch, arXiv 2304.11277, section 3.3.2, with a known order
-SHARDKIT_CONSTEXPR_VECTOR Schedule prefetch(Schedule schedule, std::span<const GroupDescription> /*groups*/,
+SHARDKIT_CONSTEXPR_VECTOR Schedule prefetch(Schedule schedule, std::span<const planner::GroupDescription> /*groups*/,
                                             std::size_t depth = 1) {
     if (depth == 0) { return schedule; }
     std::vector<std::size_t> gathers;  // their operations
@@ -86,8 +86,9 @@ SHARDKIT_CONSTEXPR_VECTOR Schedule prefetch(Schedule schedule, std::span<const G
 /// pass.
 /// Memory:  up to `limit`, see peak; results keep their bits
 /// Source:  reshard_after_forward of FSDP2, chosen by memory instead of by hand
-SHARDKIT_CONSTEXPR_VECTOR Schedule keep_gathered(const Schedule& schedule, std::span<const GroupDescription> groups,
-                                                 ByteCount limit, OptimizerStates optimizer_states = 2,
+SHARDKIT_CONSTEXPR_VECTOR Schedule keep_gathered(const Schedule& schedule,
+                                                 std::span<const planner::GroupDescription> groups, ByteCount limit,
+                                                 OptimizerStates optimizer_states = 2,
                                                  SourceLocation where = SourceLocation::current()) {
     struct Candidate {
         std::size_t operation = 0;
@@ -163,7 +164,7 @@ SHARDKIT_CONSTEXPR_VECTOR Schedule keep_gathered(const Schedule& schedule, std::
 /// updates, in the order in which the next step needs them.
 /// Memory:  none; results keep their bits
 SHARDKIT_CONSTEXPR_VECTOR Schedule gather_after_update(const Schedule& schedule,
-                                                       std::span<const GroupDescription> groups,
+                                                       std::span<const planner::GroupDescription> groups,
                                                        SourceLocation where = SourceLocation::current()) {
     const std::vector<detail::GroupRows> rows = detail::rows_of(schedule, groups, where);
     const std::vector<std::size_t> updates = detail::last_ops(schedule, groups.size(), Act::update);
@@ -186,7 +187,8 @@ SHARDKIT_CONSTEXPR_VECTOR Schedule gather_after_update(const Schedule& schedule,
 /// Accumulates microbatches unreduced, and reduces them once, at the last one.
 /// Memory:  the full gradients of every group, from the first microbatch to the last
 /// Numbers: sums are made in another order; the bits are those of a policy with Accumulate::unreduced
-SHARDKIT_CONSTEXPR_VECTOR Schedule reduce_last(const Schedule& schedule, std::span<const GroupDescription> groups) {
+SHARDKIT_CONSTEXPR_VECTOR Schedule reduce_last(const Schedule& schedule,
+                                               std::span<const planner::GroupDescription> groups) {
     const std::vector<std::size_t> reductions = detail::last_ops(schedule, groups.size(), Act::reduce);
     Schedule made;
     for (std::size_t i = 0; i < schedule.size(); ++i) {
@@ -203,7 +205,8 @@ SHARDKIT_CONSTEXPR_VECTOR Schedule reduce_last(const Schedule& schedule, std::sp
 /// Memory:  gradients of the groups whose backward passes overlap, instead of the model's; results keep their bits
 /// @throws  std::invalid_argument for a step with a norm, or with batches of whole matrices: they need the gradients
 ///          of all groups before the first update
-SHARDKIT_CONSTEXPR_VECTOR Schedule update_in_backward(Schedule schedule, std::span<const GroupDescription> /*groups*/,
+SHARDKIT_CONSTEXPR_VECTOR Schedule update_in_backward(Schedule schedule,
+                                                      std::span<const planner::GroupDescription> /*groups*/,
                                                       SourceLocation where = SourceLocation::current()) {
     for (std::size_t i = 0; i < schedule.size(); ++i) {
         if (schedule[i].act != Act::norm && !is_of_batch(schedule[i].act)) { continue; }
@@ -223,7 +226,7 @@ SHARDKIT_CONSTEXPR_VECTOR Schedule update_in_backward(Schedule schedule, std::sp
 /// Memory:  one more full gradient; results keep their bits
 /// Source:  FSDP overlaps its reduce-scatter with the next layer's backward pass, arXiv 2304.11277, section 3.3
 SHARDKIT_CONSTEXPR_VECTOR Schedule overlap_reductions(Schedule schedule,
-                                                      std::span<const GroupDescription> /*groups*/) {
+                                                      std::span<const planner::GroupDescription> /*groups*/) {
     for (std::size_t i = schedule.size(); i-- > 0;) {
         const Op op = schedule[i];
         if (op.act != Act::reduce && op.act != Act::all_reduce) { continue; }
@@ -255,7 +258,7 @@ SHARDKIT_CONSTEXPR_VECTOR Schedule overlap_reductions(Schedule schedule,
 /// step whose batches are not whole stays as it is.
 /// Memory:  none, as the three slots are always there; results keep their bits
 SHARDKIT_CONSTEXPR_VECTOR Schedule overlap_batches(const Schedule& schedule,
-                                                   std::span<const GroupDescription> /*groups*/) {
+                                                   std::span<const planner::GroupDescription> /*groups*/) {
     std::vector<Op> given;
     std::vector<std::uint32_t> numbers;
     for (const Op& op : schedule.ops()) {
@@ -282,8 +285,8 @@ SHARDKIT_CONSTEXPR_VECTOR Schedule overlap_batches(const Schedule& schedule,
 /// Memory:  none; results keep their bits
 /// Cost:    two simulations
 SHARDKIT_CONSTEXPR_VECTOR Schedule gather_after_zero(const Schedule& schedule,
-                                                     std::span<const GroupDescription> groups, const AxisGrid& mesh,
-                                                     const StepCosts& costs,
+                                                     std::span<const planner::GroupDescription> groups,
+                                                     const AxisGrid& mesh, const StepCosts& costs,
                                                      SourceLocation where = SourceLocation::current()) {
     Schedule moved = schedule;
     for (std::size_t i = 0; i < moved.size(); ++i) {
@@ -300,7 +303,7 @@ SHARDKIT_CONSTEXPR_VECTOR Schedule gather_after_zero(const Schedule& schedule,
 /// prefetched gather starts right before its use, a group that stayed gathered is released and gathered again,
 /// unreduced microbatches are reduced, a reduction starts right behind its last addend.
 /// @throws std::invalid_argument, with the smallest possible number of bytes, when nothing is left to undo
-SHARDKIT_CONSTEXPR_VECTOR Schedule memory_limit(Schedule schedule, std::span<const GroupDescription> groups,
+SHARDKIT_CONSTEXPR_VECTOR Schedule memory_limit(Schedule schedule, std::span<const planner::GroupDescription> groups,
                                                 ByteCount limit, OptimizerStates optimizer_states = 2,
                                                 SourceLocation where = SourceLocation::current()) {
     const auto needed = [&](const Schedule& step) { return peak(step, groups, optimizer_states, where); };

@@ -19,7 +19,8 @@ namespace shardkit::schedule {
 /// sizes share it while they are needed, and each has the same address in every step.
 /// Cost:    close to a sort of the buffers where sizes repeat; works in constant expressions
 /// @throws  std::invalid_argument when the schedule has a group that is not described
-SHARDKIT_CONSTEXPR_VECTOR ByteCount arena_bytes(const Schedule& schedule, std::span<const GroupDescription> groups,
+SHARDKIT_CONSTEXPR_VECTOR ByteCount arena_bytes(const Schedule& schedule,
+                                                std::span<const planner::GroupDescription> groups,
                                                 SourceLocation where = SourceLocation::current()) {
     detail::require_described(schedule, groups, where);
     return ByteCount(detail::place_slots(detail::slots_of(schedule, groups)).arena_bytes);
@@ -31,7 +32,7 @@ namespace shardkit::detail {
 /// Returns the bytes that the groups, an optimizer with that many states and the norm hold permanently.
 constexpr ByteCount resting_bytes(const Schedule& schedule, std::span<const GroupDescription> groups,
                                   OptimizerStates optimizer_states) {
-    PlanOptions options{.optimizer_states = optimizer_states, .norms_per_step = 0};
+    planner::PlanOptions options{.optimizer_states = optimizer_states, .norms_per_step = 0};
     for (const schedule::Op& op : schedule.ops()) { options.norms_per_step += op.act == Act::norm ? 1U : 0U; }
     return resting_memory(groups, options).total();
 }
@@ -43,7 +44,7 @@ namespace shardkit::schedule {
 /// optimizer with that many states and the norm hold permanently, and the arena.
 /// @post   equals what they allocate, to the byte
 /// @throws std::invalid_argument as arena_bytes
-SHARDKIT_CONSTEXPR_VECTOR ByteCount peak(const Schedule& schedule, std::span<const GroupDescription> groups,
+SHARDKIT_CONSTEXPR_VECTOR ByteCount peak(const Schedule& schedule, std::span<const planner::GroupDescription> groups,
                                          OptimizerStates optimizer_states = 2,
                                          SourceLocation where = SourceLocation::current()) {
     return detail::resting_bytes(schedule, groups, optimizer_states) + arena_bytes(schedule, groups, where);

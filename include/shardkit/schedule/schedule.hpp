@@ -122,7 +122,7 @@ constexpr std::uint64_t hash(const Schedule& schedule) noexcept {
 
 /// Returns the operation as text: "gather of 'blocks.1', microbatch 0", followed by ", lane compute" if the lane is
 /// not the act's usual one.
-inline std::string describe(const Op& op, std::span<const GroupDescription> groups) {
+inline std::string describe(const Op& op, std::span<const planner::GroupDescription> groups) {
     std::string act(name(op.act));
     if (op.act == Act::norm) { return act; }
     const bool of_batch = is_of_batch(op.act);
@@ -160,7 +160,7 @@ constexpr std::vector<T> filled(std::size_t n, const T& value) {
 constexpr void require_described(const Schedule& schedule, std::span<const GroupDescription> groups,
                                  SourceLocation where) {
     for (std::size_t i = 0; i < schedule.size(); ++i) {
-        const bool described = !is_of_group(schedule[i].act) || schedule[i].group < groups.size();
+        const bool described = !schedule::is_of_group(schedule[i].act) || schedule[i].group < groups.size();
         if (!described) { throw_undescribed(schedule, i, groups, where); }
     }
 }

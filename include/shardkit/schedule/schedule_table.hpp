@@ -19,7 +19,7 @@ namespace shardkit::schedule {
 /// Returns a schedule as text, with one line for each operation: number, lane, act, microbatch, group, and the bytes
 /// of leased buffers that exist during it; then the size of the arena and the hash. The text is the same on every
 /// machine and fit for a golden file.
-inline std::string table(const Schedule& schedule, std::span<const GroupDescription> groups) {
+inline std::string table(const Schedule& schedule, std::span<const planner::GroupDescription> groups) {
     const detail::SlotPlan plan = detail::plan_slots(schedule, groups);
     const std::vector<std::size_t> held = detail::bytes_held(schedule, plan.slots);
     const auto text = [](std::string_view words) { return std::string(words); };

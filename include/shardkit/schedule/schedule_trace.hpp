@@ -58,8 +58,8 @@ namespace shardkit::schedule {
 /// Units:   microseconds from the step's start
 /// @throws  std::invalid_argument when the times belong to another schedule
 /// Source:  Trace Event Format, complete events ("ph": "X")
-inline std::string trace(const Schedule& schedule, std::span<const GroupDescription> groups, const StepTimes& times,
-                         SourceLocation where = SourceLocation::current()) {
+inline std::string trace(const Schedule& schedule, std::span<const planner::GroupDescription> groups,
+                         const StepTimes& times, SourceLocation where = SourceLocation::current()) {
     if (times.ops.size() != schedule.size()) {
         throw_invalid_argument(where, "schedule::trace: times of ", times.ops.size(),
                                " operations given, expected of ", schedule.size());
@@ -77,7 +77,7 @@ inline std::string trace(const Schedule& schedule, std::span<const GroupDescript
 /// Units:   microseconds from the first rank's start
 /// @throws  std::invalid_argument when a step has an operation that the schedule does not have
 /// Source:  Trace Event Format, complete events ("ph": "X")
-inline std::string trace(const Schedule& schedule, std::span<const GroupDescription> groups,
+inline std::string trace(const Schedule& schedule, std::span<const planner::GroupDescription> groups,
                          std::span<const MeasuredStep> ranks, SourceLocation where = SourceLocation::current()) {
     detail::TraceText trace;
     Lane sums = Lane::reduce;

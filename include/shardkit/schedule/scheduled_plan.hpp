@@ -17,13 +17,13 @@ namespace shardkit::schedule {
 /// Returns the plan of a step that follows the schedule. It assumes nothing about the trainer: of the options only
 /// the engine and the optimizer's states are used.
 ///     const Plan planned = plan(schedule, describe_groups(model), rank.grid(), {.optimizer_states = 1});
-/// What whole matrices add is in a MatrixPlan.
+/// What whole matrices add is in a planner::MatrixPlan.
 /// Cost:    arithmetic; works in constant expressions
 /// @post    memory.total() is peak(schedule, groups), the bytes of the rank's buffers; traffic is what its log
 ///          reports for a steady step, and an upper bound for a step that gathers a group which it does not update
 /// @throws  std::invalid_argument when the schedule has a group that is not described
-SHARDKIT_CONSTEXPR_VECTOR Plan plan(const Schedule& schedule, std::span<const GroupDescription> groups,
-                                    const AxisGrid& mesh, PlanOptions options = {},
+SHARDKIT_CONSTEXPR_VECTOR Plan plan(const Schedule& schedule, std::span<const planner::GroupDescription> groups,
+                                    const AxisGrid& mesh, planner::PlanOptions options = {},
                                     SourceLocation where = SourceLocation::current()) {
     detail::require_described(schedule, groups, where);
     options.norms_per_step = 0;
@@ -36,7 +36,7 @@ SHARDKIT_CONSTEXPR_VECTOR Plan plan(const Schedule& schedule, std::span<const Gr
             counts[op.group].add(step.rows(op.group), step.apply(op.act, op.group, op.microbatch));
         }
     }
-    Plan made{0, detail::resting_memory(groups, options), {}, plan_host_link(groups, options)};
+    Plan made{0, detail::resting_memory(groups, options), {}, planner::plan_host_link(groups, options)};
     made.memory.arena = arena_bytes(schedule, groups, where);
     made.memory.communicators = detail::communicator_memory(groups, mesh, options.engine);
     made.traffic = detail::traffic_of(groups, mesh, options,

@@ -114,23 +114,24 @@ class StepSimulation {
         require_possible(costs, where);
         for (const schedule::Op& op : schedule.ops()) {
             if (op.act == Act::reduce) { sums_ = op.lane; }
-            if (is_of_batch(op.act) && op.microbatch >= costs.batches.size()) {
+            if (schedule::is_of_batch(op.act) && op.microbatch >= costs.batches.size()) {
                 throw_invalid_argument(where, "simulate: seconds of ", costs.batches.size(),
                                        " batches of matrices given, expected of batch ", op.microbatch, " too");
             }
         }
-        const PlanOptions options{.optimizer_states = costs.optimizer_states,
-                                  .offload_slot_bytes = costs.offload_slot_bytes};
+        const planner::PlanOptions options{.optimizer_states = costs.optimizer_states,
+                                           .offload_slot_bytes = costs.offload_slot_bytes};
         for (const GroupDescription& group : groups) {
             const double update = costs.groups[groups_.size()].update;
             const double offloaded =
-                offloaded_update_seconds(update, plan_host_link(group, options), costs.links.host);
+                planner::offloaded_update_seconds(update, planner::plan_host_link(group, options), costs.links.host);
             groups_.push_back({CommunicationSeconds(group, mesh, costs), offloaded - update, zeroed_bytes(group),
                                costs.coding * static_cast<double>(coded_bytes(group, GroupRows(group)).value)});
         }
         if (mesh.size() > 1) {
             norm_ = costs.links
-                        .link(Verb::all_reduce, spans_nodes(PlannedAxes::world(), mesh, costs.links.ranks_per_node))
+                        .link(Verb::all_reduce,
+                              spans_nodes(planner::PlannedAxes::world(), mesh, costs.links.ranks_per_node))
                         .seconds(ring_messages(Verb::all_reduce, mesh.size()),
                                  static_cast<double>(moved_by_norm(mesh, costs.engine).bytes));
         }
@@ -173,16 +174,17 @@ class StepSimulation {
             schedule::OpTime time;
             if (op.act == Act::norm) {
                 time = norm(times);
-            } else if (is_of_batch(op.act)) {
+            } else if (schedule::is_of_batch(op.act)) {
                 time = batch(op, times);
             } else {
                 const GroupRows& rows = step.rows(op.group);
                 const Applied applied = step.apply(op.act, op.group, op.microbatch);
-                time = is_of_program(op.act) ? compute(i, op, applied, times)
-                                             : communicate(i, op,
-                                                           groups_[op.group].seconds.of(rows, applied.calls) +
-                                                               (applied.makes_codes ? groups_[op.group].coding : 0),
-                                                           times);
+                time = schedule::is_of_program(op.act)
+                           ? compute(i, op, applied, times)
+                           : communicate(i, op,
+                                         groups_[op.group].seconds.of(rows, applied.calls) +
+                                             (applied.makes_codes ? groups_[op.group].coding : 0),
+                                         times);
             }
             times.ops.push_back({time.begin - begin, time.end - begin});
         }
@@ -303,9 +305,10 @@ namespace shardkit::schedule {
 /// Cost:    three times the operations, and plan_slots; no rank is needed, works in constant expressions
 /// @throws  std::invalid_argument unless every group is described and has costs, all of them finite and >= 0, and the
 ///          links have some bandwidth
-/// Source:  that of communication_seconds for the collectives
-SHARDKIT_CONSTEXPR_VECTOR StepTimes simulate(const Schedule& schedule, std::span<const GroupDescription> groups,
-                                             const AxisGrid& mesh, const StepCosts& costs,
+/// Source:  that of planner::communication_seconds for the collectives
+SHARDKIT_CONSTEXPR_VECTOR StepTimes simulate(const Schedule& schedule,
+                                             std::span<const planner::GroupDescription> groups, const AxisGrid& mesh,
+                                             const StepCosts& costs,
                                              SourceLocation where = SourceLocation::current()) {
     return detail::StepSimulation(schedule, groups, mesh, costs, where).run();
 }

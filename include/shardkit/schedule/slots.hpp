@@ -47,7 +47,7 @@ SHARDKIT_CONSTEXPR_VECTOR std::vector<ScheduledSlot> slots_of(const Schedule& sc
     std::vector<ScheduledSlot> slots;
     for (std::size_t i = 0; i < schedule.size(); ++i) {
         const schedule::Op& op = schedule[i];
-        if (!is_of_group(op.act) || op.group >= groups.size()) { continue; }
+        if (!schedule::is_of_group(op.act) || op.group >= groups.size()) { continue; }
         const GroupRows& rows = step.rows(op.group);
         const Applied applied = step.apply(op.act, op.group, op.microbatch);
         const auto works_in = [&](SlotUse use, std::size_t kind, bool takes, std::size_t bytes) {

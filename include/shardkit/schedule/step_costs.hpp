@@ -54,7 +54,7 @@ struct BatchSeconds {
 /// The machine's costs for a simulation.
 struct StepCosts {
     std::span<const GroupSeconds> groups;  ///< one for each group of the model
-    TimeModel links{};
+    planner::TimeModel links{};
     engine::Traits engine{};
     double norm = 0;                                              ///< seconds of computation for a global norm
     double zeroing = 0;                                           ///< seconds in which a byte of gradients is zeroed

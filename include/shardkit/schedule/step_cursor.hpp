@@ -250,7 +250,7 @@ class StepCursor final : public StepDirector {
     /// Gives the communication that is due to its streams.
     void advance(SourceLocation where) {
         where_ = where;
-        while (at_ < program().steps.size() && !is_of_program(program().steps[at_].op.act)) {
+        while (at_ < program().steps.size() && !schedule::is_of_program(program().steps[at_].op.act)) {
             try {
                 const auto range = ranges().scope(at_);
                 const bool gathers = program().steps[at_].op.act == Act::gather;
@@ -287,7 +287,7 @@ class StepCursor final : public StepDirector {
     void pass_batches() noexcept {
         if (behind_batches_ != 0) { return; }
         batch_ = at_;
-        while (at_ < program().steps.size() && is_of_batch(program().steps[at_].op.act)) { ++at_; }
+        while (at_ < program().steps.size() && schedule::is_of_batch(program().steps[at_].op.act)) { ++at_; }
         behind_batches_ = at_;
     }
     void end_batch_act() {

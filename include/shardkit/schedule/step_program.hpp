@@ -37,7 +37,7 @@ struct StepProgram {
         require_updates_together(schedule, groups, where);
         ModelStep step(groups);
         for (const schedule::Op& op : schedule.ops()) {
-            if (is_of_group(op.act)) {
+            if (schedule::is_of_group(op.act)) {
                 microbatches[op.group] = step.apply(op.act, op.group, op.microbatch).next.added;
             }
             steps.push_back({op});
@@ -93,7 +93,7 @@ inline std::string operation_text(const StepProgram& program, std::size_t at,
     if (at >= program.steps.size()) { return "the end of the step"; }
     const schedule::Op& op = program.steps[at].op;
     if (op.act == Act::norm) { return std::string(verb_of(op.act)); }
-    if (is_of_batch(op.act)) { return describe(op, groups); }
+    if (schedule::is_of_batch(op.act)) { return describe(op, groups); }
     const std::string text = concat(verb_of(op.act), " of '", groups[op.group].path, "'");
     return op.act == Act::update ? text : concat(text, " in microbatch ", op.microbatch);
 }

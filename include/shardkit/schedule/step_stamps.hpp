@@ -84,11 +84,13 @@ class StepStamps {
             const Stamp& at = stamps_[i];
             const Act act = program.steps[i].op.act;
             const bool between = act == Act::to_owners || act == Act::from_owners;
-            if (!is_of_program(act) || act == Act::norm || between) {
+            if (!schedule::is_of_program(act) || act == Act::norm || between) {
                 step.communication += add(schedule::SpanKind::communicates, i, at.begins, at.ends);
             }
-            if (!is_of_program(act) || is_of_batch(act)) { continue; }  // batches are parts of the updates' call
-            const std::size_t last = last_of_call(program, i);          // updates are one call
+            if (!schedule::is_of_program(act) || schedule::is_of_batch(act)) {
+                continue;
+            }                                                   // batches are parts of the updates' call
+            const std::size_t last = last_of_call(program, i);  // updates are one call
             const Time ready = act == Act::use ? at.done : stamps_[last].ready;
             const Time computed = act == Act::norm ? at.marked : at.done;
             step.compute += add(schedule::SpanKind::computes, i, resumed, at.arrived);

@@ -27,7 +27,7 @@ struct Violation {
 /// Returns the violation as text: "operation 4 (add of 'blocks.0', microbatch 0) breaks zero_before_add: expected
 /// ..."
 inline std::string describe(const Violation& violation, const Schedule& schedule,
-                            std::span<const GroupDescription> groups) {
+                            std::span<const planner::GroupDescription> groups) {
     const bool of_batch =
         violation.rule == StepRule::batches_in_order || violation.rule == StepRule::batches_in_slots;
     const std::string group = of_batch ? detail::concat("batch ", violation.group)

@@ -68,7 +68,7 @@ class Group {
     const GroupGeometry& geometry() const noexcept { return geometry_; }
     const std::string& path() const noexcept { return geometry_.path; }
     bool trainable() const noexcept { return geometry_.trainable; }
-    const FlatLayout& layout() const noexcept { return layout_; }
+    const layout::FlatLayout& layout() const noexcept { return layout_; }
     const GroupCommunicators<Engine>& communicators() const noexcept { return comms_; }
     /// Returns a number that no other group of the process has or had, whatever their addresses and paths.
     std::uint64_t identity() const noexcept { return identity_; }
@@ -303,7 +303,7 @@ class Group {
 
     Context<Engine>& context_;
     GroupGeometry geometry_;
-    FlatLayout layout_;
+    layout::FlatLayout layout_;
     GroupCommunicators<Engine> comms_;
     Owned<AdoptedRanges> adopted_;
     GroupStatements statements_;
@@ -351,7 +351,7 @@ void Group<Engine>::list_counted_segments(std::size_t alignment) {
     // Where a rank has all gradients, its part is cut as in the library's own layout, however the parameters are
     // packed. So adopted memory gives the same bits as the library's own.
     const bool whole = geometry_.table.reduced == Extent::full;
-    FlatLayout cut(geometry_.shards, alignment);
+    layout::FlatLayout cut(geometry_.shards, alignment);
     List<IndexRange> places;
     for (const PlacedParameter& p : geometry_.parameters) {
         places.push_back(whole ? cut.append(p.part.numel()) : p.range);

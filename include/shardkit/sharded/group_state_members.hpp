@@ -41,7 +41,7 @@ template <class Engine, class Precision>
 GroupState<Engine, Precision>::GroupState(Context<Engine>& context, const GroupCommunicators<Engine>& communicators,
                                           PlacedGroup&& placed, std::span<Gather> adopted_parameters,
                                           std::span<Gradient> adopted_gradients)
-    : Base(context, communicators, std::move(placed), alignment_for(Precision::narrowest),
+    : Base(context, communicators, std::move(placed), layout::alignment_for(Precision::narrowest),
            &Base::template precision_tag<Precision>),
       parameters_(context, geometry_, comms_, statements_, step_.group(), adopted_parameters),
       gradients_(context, geometry_, comms_, statements_, step_.group(), adopted_gradients) {

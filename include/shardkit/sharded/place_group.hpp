@@ -38,7 +38,7 @@ struct GroupValues {
 
 struct PlacedGroup {
     GroupGeometry group;
-    FlatLayout layout;
+    layout::FlatLayout layout;
 };
 
 /// Places a group on one rank of a mesh, as its communicators split it: all work that does not need the group's
@@ -73,11 +73,11 @@ PlacedGroup place_group(Context<Engine>& context, const GroupCommunicators<Engin
     sort_numbers(g.by_name,
                  [&](std::size_t a, std::size_t b) { return g.parameters[a].name < g.parameters[b].name; });
     g.tp_index = grid.coordinate(Tp::name, context.rank());
-    const DescribedGroup described =
-        describe_on_mesh(values.path, g.parameters, grid, g.tp_index,
-                         {values.policy, element_sizes<Precision>(values.master), alignment_for(Precision::narrowest),
-                          values.packing, values.gradient_release, values.offload},
-                         where);
+    const DescribedGroup described = describe_on_mesh(
+        values.path, g.parameters, grid, g.tp_index,
+        {values.policy, element_sizes<Precision>(values.master), layout::alignment_for(Precision::narrowest),
+         values.packing, values.gradient_release, values.offload},
+        where);
     static_cast<GroupDescription&>(g) = described.group;
     g.GroupDescription::path = {};  // refers to the caller's string
     g.path = values.path;

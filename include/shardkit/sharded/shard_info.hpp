@@ -23,10 +23,11 @@ struct ShardInfo {
     std::string parameter;  ///< "weight"
     std::string kind;       ///< "parameter", "master", "exp_avg", "exp_avg scales" of blocks of 8 bits, ...
     ElementType type{};
-    TensorShape shape;           ///< shape of the whole tensor
-    TensorShape part;            ///< shape of the rank's part under tp: the whole tensor where it is not split
-    IndexRange range;            ///< the run's elements in that part, row-major
-    std::vector<Box> boxes;      ///< the run as boxes of the whole tensor; a box's range counts elements of the part
+    TensorShape shape;  ///< shape of the whole tensor
+    TensorShape part;   ///< shape of the rank's part under tp: the whole tensor where it is not split
+    IndexRange range;   ///< the run's elements in that part, row-major
+    std::vector<layout::Box>
+        boxes;                   ///< the run as boxes of the whole tensor; a box's range counts elements of the part
     IndexRange local;            ///< the run's elements in this rank's buffer
     const void* data = nullptr;  ///< the first element, in this rank's memory
     std::size_t replica = 0;     ///< 0 on exactly one of the ranks that hold this run, always current
@@ -63,7 +64,7 @@ void list_shards(const GroupGeometry& group, std::string_view kind, Placement pl
         info.data = buffer.data() + info.local.begin;
         info.replica = group.replica(segment.parameter, placement, held.owner);
         info.current = held.current;
-        for_each_box(info.part, info.range, [&](const Box& box) {
+        layout::for_each_box(info.part, info.range, [&](const layout::Box& box) {
             info.boxes.push_back(box);
             if (box.rank > 0) { info.boxes.back().offsets[part.dimension()] += part.first(); }
         });

@@ -266,7 +266,9 @@ class Sharded {
 
     const std::string& path(SourceLocation where = SourceLocation::current()) const { return live(where).path(); }
     /// Returns the sizes of the flat buffer and of its shards.
-    const FlatLayout& layout(SourceLocation where = SourceLocation::current()) const { return live(where).layout(); }
+    const layout::FlatLayout& layout(SourceLocation where = SourceLocation::current()) const {
+        return live(where).layout();
+    }
     /// Returns the name, shape, attributes and place of each parameter, in order.
     std::span<const PlacedParameter> parameters(SourceLocation where = SourceLocation::current()) const {
         return live(where).geometry().parameters;

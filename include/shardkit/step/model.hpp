@@ -113,7 +113,7 @@ class GroupRef {
     const std::string& path() const noexcept { return group_->path(); }
     bool trainable() const noexcept { return group_->trainable(); }
     /// Returns the sizes of the flat buffer and of its shards.
-    const FlatLayout& layout() const noexcept { return group_->layout(); }
+    const layout::FlatLayout& layout() const noexcept { return group_->layout(); }
     /// Returns the name, shape, attributes and place of each parameter, in order.
     std::span<const PlacedParameter> parameters() const noexcept { return group_->geometry().parameters; }
     Context<Engine>& context() const noexcept { return group_->context(); }

@@ -13,15 +13,15 @@ namespace shardkit {
 
 /// Returns the description of a group that exists. It refers to the group's path.
 template <class Layer>
-GroupDescription describe_group(const Layer& layer) {
+planner::GroupDescription describe_group(const Layer& layer) {
     return detail::Access::state(layer).geometry().description();
 }
 
 /// Returns the descriptions of a model's groups, in order. They refer to the groups' paths.
 template <class Engine>
-std::vector<GroupDescription> describe_groups(const Groups<Engine>& model,
-                                              SourceLocation where = SourceLocation::current()) {
-    std::vector<GroupDescription> groups;
+std::vector<planner::GroupDescription> describe_groups(const Groups<Engine>& model,
+                                                       SourceLocation where = SourceLocation::current()) {
+    std::vector<planner::GroupDescription> groups;
     detail::Access::walk(
         model, [&](detail::Group<Engine>& group) { groups.push_back(group.geometry().description()); }, where);
     return groups;
@@ -30,8 +30,9 @@ std::vector<GroupDescription> describe_groups(const Groups<Engine>& model,
 /// Returns the plan of a model that exists. If `ranks_per_host` is 0 and the engine knows the hosts (KnowsHosts), the
 /// plan takes the ranks per host from it, provided that ranks lie on the hosts in order.
 template <class Engine>
-Plan plan(const Groups<Engine>& model, PlanOptions options = {}, SourceLocation where = SourceLocation::current()) {
-    const std::vector<GroupDescription> groups = describe_groups(model, where);
+Plan plan(const Groups<Engine>& model, planner::PlanOptions options = {},
+          SourceLocation where = SourceLocation::current()) {
+    const std::vector<planner::GroupDescription> groups = describe_groups(model, where);
     if (groups.empty()) { return {}; }
     const Context<Engine>& context = model.context(where);
     if constexpr (requires { engine::Traits(context.world().traits()); }) {
@@ -40,7 +41,7 @@ Plan plan(const Groups<Engine>& model, PlanOptions options = {}, SourceLocation 
         options.engine = detail::engine_traits<Engine>();
     }
     if (options.ranks_per_host == 0) { options.ranks_per_host = shardkit::ranks_per_host(context.world()); }
-    return plan(std::span<const GroupDescription>(groups.data(), groups.size()), context.grid(), options);
+    return plan(std::span<const planner::GroupDescription>(groups.data(), groups.size()), context.grid(), options);
 }
 
 }  // namespace shardkit

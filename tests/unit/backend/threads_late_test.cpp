@@ -40,7 +40,7 @@ using threads::launch_and_collect;
 struct Told {
     std::vector<Outcome> outcomes;
     std::vector<std::string> late;  // what on_late was told
-    MissingRanks files;
+    recorder::MissingRanks files;
     std::size_t records = 0;
 };
 /// Runs f(world) with deadlines of 200 ms and files.
@@ -55,13 +55,13 @@ Told told(std::size_t ranks, const F& f) {
     for (const std::exception_ptr& error : launch_and_collect(ranks, f, options)) {
         all.outcomes.push_back(outcome(error));
     }
-    std::vector<RankRecord> records;
+    std::vector<recorder::RankRecord> records;
     for (std::size_t rank = 0; rank < ranks; ++rank) {
-        if (!std::ifstream(record_file(options.record, rank))) { continue; }
-        records.push_back(read_record(record_file(options.record, rank)));
+        if (!std::ifstream(recorder::record_file(options.record, rank))) { continue; }
+        records.push_back(recorder::read_record(recorder::record_file(options.record, rank)));
     }
     all.records = records.size();
-    all.files = who_is_missing(records);
+    all.files = recorder::who_is_missing(records);
     return all;
 }
 /// Every rank's error has these parts, and so have the files.
@@ -203,7 +203,8 @@ TEST_CASE("threads: records are written on SIGUSR1 and on request, while all goe
     options.record = folder.file("run");
     const auto wait_for_files = [&] {
         const auto begin = std::chrono::steady_clock::now();
-        while (!std::ifstream(record_file(options.record, 1)) && std::chrono::steady_clock::now() - begin < 20s) {
+        while (!std::ifstream(recorder::record_file(options.record, 1)) &&
+               std::chrono::steady_clock::now() - begin < 20s) {
             std::this_thread::sleep_for(1ms);
         }
     };
@@ -214,13 +215,13 @@ TEST_CASE("threads: records are written on SIGUSR1 and on request, while all goe
             [&](const Comm& world) {
                 barrier(world, {});
                 if (world.rank() == 0) {
-                    by_signal ? static_cast<void>(std::raise(SIGUSR1)) : request_records();
+                    by_signal ? static_cast<void>(std::raise(SIGUSR1)) : recorder::request_records();
                     wait_for_files();
                 }
                 barrier(world, {});
             },
             options);
-        const RankRecord read = read_record(record_file(options.record, 1));
+        const recorder::RankRecord read = recorder::read_record(recorder::record_file(options.record, 1));
         CHECK(read.why == "asked for");
         CHECK(read.ended == false);
         REQUIRE(!read.calls.empty());

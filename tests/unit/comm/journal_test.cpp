@@ -25,17 +25,17 @@ using namespace shardkit;
 constexpr SourceLocation noted{"train.cpp", 7};
 
 /// Notes what it sees, and leaves out all-reduces.
-struct Watcher : CallObserver {
+struct Watcher : recorder::CallObserver {
     std::vector<std::string> seen;
 
-    bool before(const ObservedCall& call) override {
+    bool before(const recorder::ObservedCall& call) override {
         note("before ", call);
         return call.call.signature.verb != Verb::all_reduce;
     }
-    void after(const ObservedCall& call) override { note("after ", call); }
+    void after(const recorder::ObservedCall& call) override { note("after ", call); }
 
   private:
-    void note(const char* when, const ObservedCall& call) {
+    void note(const char* when, const recorder::ObservedCall& call) {
         seen.push_back(when + std::string(name(call.call.signature.verb)) + " over " + std::string(call.axes) +
                        (call.input != nullptr ? " in" : "") + (call.output != nullptr ? " out" : "") + " " +
                        std::to_string(call.call.payload));
@@ -62,17 +62,17 @@ TEST_CASE("Journal: one label for one set of axes, with rows of its own") {
 TEST_CASE("Journal: the last calls, the oldest first, 1,024 at most") {
     engine::Journal journal;
     CHECK(journal.recent_calls().empty());
-    CHECK(recent_calls_table(journal.recent_calls()) == "  (nothing)\n");
+    CHECK(recorder::recent_calls_table(journal.recent_calls()) == "  (nothing)\n");
     const engine::CommunicatorLabel& dp = journal.label("dp");
     for (std::size_t i = 0; i < 2000; ++i) {
         journal.begin(dp, {{.verb = Verb::broadcast, .in = ElementType::fp32, .count = i, .argument = 1}, 0, noted});
     }
-    const std::vector<RecentCall> calls = journal.recent_calls();
+    const std::vector<recorder::RecentCall> calls = journal.recent_calls();
     REQUIRE(calls.size() == 1024);
     CHECK(calls.front().number == 976);
     CHECK(calls.front().signature.count == 976);
     CHECK(calls.back().number == 1999);
-    CHECK(recent_calls_table({calls.back()}) ==
+    CHECK(recorder::recent_calls_table({calls.back()}) ==
           "  1999  broadcast of 1999 fp32 from root 1 at train.cpp:7 over dp\n");
 }
 
@@ -89,7 +89,7 @@ TEST_CASE("Journal: verbs are noted before the engine has them, and counted once
             all_gather_in_place(dp, all.first(2 + 2 * dp.rank()), {}, noted);
         } catch (const CommError&) {}
         std::string verbs;
-        for (const RecentCall& call : dp.label().journal.recent_calls()) {
+        for (const recorder::RecentCall& call : dp.label().journal.recent_calls()) {
             verbs += std::string(name(call.signature.verb)) + " " + std::to_string(call.signature.count) + " " +
                      call.axes + "; ";
         }

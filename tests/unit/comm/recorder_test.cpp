@@ -42,14 +42,14 @@ struct Ranks {
         journal.begin(journal.label(axes, members), made);
         if (ends) { journal.end(journal.label(axes, members), made, 0); }
     }
-    RankRecord record(std::size_t rank) const {
+    recorder::RankRecord record(std::size_t rank) const {
         return {
             "test", rank, journals.size(), "", false, detail::TickClock::since_1970(), journals[rank].recent_calls()};
     }
-    MissingRanks missing() const {
-        std::vector<RankRecord> records;
+    recorder::MissingRanks missing() const {
+        std::vector<recorder::RankRecord> records;
         for (std::size_t rank = 0; rank < journals.size(); ++rank) { records.push_back(record(rank)); }
-        return who_is_missing(records);
+        return recorder::who_is_missing(records);
     }
 
     std::vector<engine::Journal> journals;
@@ -72,7 +72,7 @@ TEST_CASE("Recorder: times of a call are in order, and those of a queued one are
     journal.begin(dp, queued);
     journal.recorder().queue(queued);
     journal.end(dp, queued, 0);
-    std::vector<RecentCall> calls = journal.recent_calls();
+    std::vector<recorder::RecentCall> calls = journal.recent_calls();
     REQUIRE(calls.size() == 2);
     CHECK(calls[0].payload == 40);
     CHECK(calls[0].sequence == 0);
@@ -109,7 +109,7 @@ TEST_CASE("Recorder: a call that fails is over, and a queued one that has left t
     journal.recorder().queue(queued);
     for (std::uint64_t i = 0; i < detail::Recorder::kept; ++i) { journal.begin(dp, call(Verb::barrier, 0)); }
     journal.recorder().done(queued.number);
-    for (const RecentCall& each : journal.recent_calls()) { CHECK(each.done == 0); }
+    for (const recorder::RecentCall& each : journal.recent_calls()) { CHECK(each.done == 0); }
 }
 
 TEST_CASE("Recorder: a send that is made with a receive says so, and neighbours on its line are not touched") {
@@ -122,7 +122,7 @@ TEST_CASE("Recorder: a send that is made with a receive says so, and neighbours 
         journal.begin(dp, receives);
         journal.begin(dp, sends);
         const auto open = [&](std::size_t behind) {
-            const RecentCall last = *(journal.recent_calls().end() - static_cast<std::ptrdiff_t>(behind));
+            const recorder::RecentCall last = *(journal.recent_calls().end() - static_cast<std::ptrdiff_t>(behind));
             return (last.begun == 0 ? 1 : 0) + (last.done == 0 ? 2 : 0);
         };
         journal.recorder().queue(sends);
@@ -150,7 +150,7 @@ TEST_CASE("Recorder: calls belong to the step that was said before them") {
     journal.begin(dp, call(Verb::barrier, 0, 4'000'000'000));
     journal.recorder().set_step(4'294'967'295);
     journal.begin(dp, call(Verb::barrier, 0, 4'000'000'001));
-    const std::vector<RecentCall> calls = journal.recent_calls();
+    const std::vector<recorder::RecentCall> calls = journal.recent_calls();
     CHECK(calls[0].step == 0);
     CHECK(calls[0].where.line == 4'000'000'000);
     CHECK(calls[1].step == 4'294'967'295);
@@ -163,9 +163,9 @@ TEST_CASE("RecordWriter: files of another run in the same second are passed over
     Ranks ranks(2);
     ranks.make(0, call(Verb::barrier, 0), false);
     const auto left_by = [&](std::uint64_t run) {
-        RankRecord record = ranks.record(1);
+        recorder::RankRecord record = ranks.record(1);
         record.run = run;
-        write_record(prefix, record);
+        recorder::write_record(prefix, record);
         std::ofstream(prefix + "-trouble") << run;
     };
     left_by(8);
@@ -175,10 +175,10 @@ TEST_CASE("RecordWriter: files of another run in the same second are passed over
         writer.set_run(7);
         left_by(8);
         std::this_thread::sleep_for(4 * detail::RecordWriter::interval);
-        CHECK(!std::ifstream(record_file(prefix, 0)));  // it has no trouble
-        const MissingRanks found = writer.missing("late");
+        CHECK(!std::ifstream(recorder::record_file(prefix, 0)));  // it has no trouble
+        const recorder::MissingRanks found = writer.missing("late");
         CHECK(has(found.text, "rank 1 has left no record"));
-        CHECK(read_record(record_file(prefix, 0)).run == 7);
+        CHECK(recorder::read_record(recorder::record_file(prefix, 0)).run == 7);
         std::string mark;
         std::ifstream(prefix + "-trouble") >> mark;
         CHECK(mark == "7");
@@ -187,10 +187,10 @@ TEST_CASE("RecordWriter: files of another run in the same second are passed over
     writer.set_run(7);
     left_by(7);
     const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-    while (!std::ifstream(record_file(prefix, 0)) && std::chrono::steady_clock::now() < until) {
+    while (!std::ifstream(recorder::record_file(prefix, 0)) && std::chrono::steady_clock::now() < until) {
         std::this_thread::sleep_for(std::chrono::milliseconds(5));
     }
-    CHECK(read_record(record_file(prefix, 0)).why == "another rank of the job has a failure");
+    CHECK(recorder::read_record(recorder::record_file(prefix, 0)).why == "another rank of the job has a failure");
     CHECK(has(writer.missing("late").text, "rank 1 has not entered"));
     CHECK(!has(writer.missing("late").text, "no record"));
 }
@@ -210,7 +210,7 @@ TEST_CASE("Recorder: another thread reads whole calls while the rank makes them"
     while (journal.recorder().count() == 0) { std::this_thread::yield(); }
     std::size_t read = 0;
     for (int looks = 0; looks < 200; ++looks) {
-        for (const RecentCall& each : journal.recent_calls()) {
+        for (const recorder::RecentCall& each : journal.recent_calls()) {
             const auto count = static_cast<std::uint32_t>(each.signature.count);
             if (each.where.line != count || each.payload != 4 * each.signature.count ||
                 each.sequence != each.number || each.number != each.signature.count) {
@@ -245,12 +245,12 @@ TEST_CASE("RankRecord: what is written is read again") {
     sum.signature.out = ElementType::bf16;
     ranks.journals[0].recorder().set_step(12);
     ranks.make(0, sum, false, "dp x \xff");
-    RankRecord record = ranks.record(0);
+    recorder::RankRecord record = ranks.record(0);
     record.run = ~std::uint64_t{0};
     record.why = "line 1\nline 2";
     const std::string prefix = folder.file("run");
-    write_record(prefix, record);
-    const RankRecord read = read_record(record_file(prefix, 0));
+    recorder::write_record(prefix, record);
+    const recorder::RankRecord read = recorder::read_record(recorder::record_file(prefix, 0));
     CHECK(read.engine == "test");
     CHECK(read.ranks == 2);
     CHECK(read.why == record.why);
@@ -258,8 +258,8 @@ TEST_CASE("RankRecord: what is written is read again") {
     CHECK(read.run == record.run);
     REQUIRE(read.calls.size() == 2);
     for (std::size_t i = 0; i < 2; ++i) {
-        const RecentCall& a = record.calls[i];
-        const RecentCall& b = read.calls[i];
+        const recorder::RecentCall& a = record.calls[i];
+        const recorder::RecentCall& b = read.calls[i];
         CHECK(a.signature == b.signature);
         CHECK(a.given == b.given);
         CHECK(a.done == b.done);
@@ -271,8 +271,8 @@ TEST_CASE("RankRecord: what is written is read again") {
         CHECK(*a.members == *b.members);
     }
     CHECK(read.calls[1].axes == "dp x ?");  // no UTF-8
-    CHECK_THROWS_AS(read_record(prefix), FileError);
-    CHECK_THROWS_AS(write_record(folder.file("none/run"), record), FileError);
+    CHECK_THROWS_AS(recorder::read_record(prefix), FileError);
+    CHECK_THROWS_AS(recorder::write_record(folder.file("none/run"), record), FileError);
 }
 
 TEST_CASE("who_is_missing: a rank that computes, on 2 to 64 ranks") {
@@ -282,7 +282,7 @@ TEST_CASE("who_is_missing: a rank that computes, on 2 to 64 ranks") {
             ranks.make(rank, call(Verb::barrier, 0, 5));
             if (rank != 1) { ranks.make(rank, call(Verb::all_gather, 10, 6), false); }
         }
-        const MissingRanks found = ranks.missing();
+        const recorder::MissingRanks found = ranks.missing();
         CAPTURE(found.text);
         CHECK(found.ranks == std::vector<std::size_t>{1});
         CHECK(has(found.text, "rank 1 has not entered all_gather of 10 fp32 at train.cpp:6 (call 1 over world)"));
@@ -300,7 +300,7 @@ TEST_CASE("who_is_missing: a rank that computes, on 2 to 64 ranks") {
 TEST_CASE("who_is_missing: ranks without a record, that wait elsewhere, and that left the order") {
     Ranks ranks(4);
     for (std::size_t rank = 0; rank < 3; ++rank) { ranks.make(rank, call(Verb::barrier, 0), false); }
-    MissingRanks found = who_is_missing({ranks.record(0), ranks.record(1), ranks.record(2)});
+    recorder::MissingRanks found = recorder::who_is_missing({ranks.record(0), ranks.record(1), ranks.record(2)});
     CAPTURE(found.text);
     CHECK(found.ranks == std::vector<std::size_t>{3});
     CHECK(has(found.text, "rank 3 has left no record"));

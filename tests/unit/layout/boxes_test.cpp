@@ -22,7 +22,7 @@ TensorShape shape_of(const std::vector<std::size_t>& extents) {
 }
 
 /// The row-major indices of a box's elements, walked dimension by dimension.
-void walk(const TensorShape& shape, const Box& box, std::size_t dimension, std::size_t index,
+void walk(const TensorShape& shape, const layout::Box& box, std::size_t dimension, std::size_t index,
           std::vector<std::size_t>& indices) {
     if (dimension == shape.rank) {
         indices.push_back(index);
@@ -40,7 +40,7 @@ void check(const TensorShape& shape, IndexRange range) {
     std::vector<std::size_t> indices;
     std::size_t boxes = 0;
     std::size_t at = range.begin;
-    for_each_box(shape, range, [&](const Box& box) {
+    layout::for_each_box(shape, range, [&](const layout::Box& box) {
         ++boxes;
         REQUIRE(box.rank == shape.rank);
         REQUIRE(box.range.begin == at);
@@ -76,9 +76,9 @@ void check_all_shapes(std::vector<std::size_t>& extents, std::size_t rank, std::
     }
 }
 
-std::vector<Box> boxes(const TensorShape& shape, IndexRange range) {
-    std::vector<Box> found;
-    for_each_box(shape, range, [&](const Box& box) { found.push_back(box); });
+std::vector<layout::Box> boxes(const TensorShape& shape, IndexRange range) {
+    std::vector<layout::Box> found;
+    layout::for_each_box(shape, range, [&](const layout::Box& box) { found.push_back(box); });
     return found;
 }
 
@@ -138,7 +138,8 @@ static_assert([] {
     shape.rank = 2;
     shape.extents = {3, 4};
     std::size_t elements = 0;
-    for_each_box(shape, {2, 11}, [&](const Box& box) { elements += box.extents[0] * box.extents[1]; });
+    layout::for_each_box(shape, {2, 11},
+                         [&](const layout::Box& box) { elements += box.extents[0] * box.extents[1]; });
     return elements;
 }() == 9);
 

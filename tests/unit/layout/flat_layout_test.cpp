@@ -122,11 +122,12 @@ TEST_CASE("FlatLayout: many shards of few elements are partly empty of parameter
 
 TEST_CASE("alignment_for: a multiple of it starts on a 128-byte boundary in every buffer") {
     for (const std::size_t narrowest : {1U, 2U, 4U, 8U}) {
-        const std::size_t alignment = alignment_for(narrowest);
+        const std::size_t alignment = layout::alignment_for(narrowest);
         for (std::size_t size = narrowest; size <= 8; size *= 2) { CHECK(alignment * size % 128 == 0); }
         CHECK((alignment - 1) * narrowest % 128 != 0);
     }
-    static_assert(alignment_for(sizeof(bf16)) == 64 && alignment_for(4) == 32 && alignment_for(8) == 16);
+    static_assert(layout::alignment_for(sizeof(bf16)) == 64 && layout::alignment_for(4) == 32 &&
+                  layout::alignment_for(8) == 16);
 }
 
 }  // namespace flat_layout_test

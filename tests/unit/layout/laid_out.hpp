@@ -9,7 +9,7 @@
 
 /// A layout and where the N parameters lie that were appended to it.
 template <std::size_t N>
-class LaidOut : public shardkit::FlatLayout {
+class LaidOut : public shardkit::layout::FlatLayout {
   public:
     constexpr LaidOut(const std::array<std::size_t, N>& numels, std::size_t shards, std::size_t alignment,
                       shardkit::Packing packing = shardkit::Packing::aligned)

@@ -26,7 +26,7 @@ struct Assigned {
 
 Assigned assigned(const std::vector<std::uint64_t>& costs, std::size_t ranks) {
     Assigned result{{}, std::vector<std::uint64_t>(ranks)};
-    result.owners = shardkit::assign_owners(std::span<const std::uint64_t>(costs), result.loads, everyone);
+    result.owners = shardkit::layout::assign_owners(std::span<const std::uint64_t>(costs), result.loads, everyone);
     return result;
 }
 
@@ -91,9 +91,9 @@ TEST_CASE("the busiest rank has at most a third more than in the best of all ass
 TEST_CASE("a work goes to a rank that shares it, with what ranks had before") {
     const std::vector<std::uint64_t> costs{4, 4, 4};
     std::vector<std::uint64_t> loads{9, 0, 0, 5};
-    const auto owners =
-        shardkit::assign_owners(std::span<const std::uint64_t>(costs), loads,
-                                [](std::size_t work, std::size_t rank) { return work != 1 || rank % 3 == 0; });
+    const auto owners = shardkit::layout::assign_owners(
+        std::span<const std::uint64_t>(costs), loads,
+        [](std::size_t work, std::size_t rank) { return work != 1 || rank % 3 == 0; });
     CHECK(owners == std::vector<std::size_t>{1, 3, 2});
     CHECK(loads == std::vector<std::uint64_t>{9, 4, 4, 9});
 }

@@ -111,11 +111,11 @@ TEST_CASE("shard_range: past 2^32 and up to the last index") {
 }
 
 TEST_CASE("chunk_range: 5 rows on 4 ranks are 2, 2, 1, 0") {
-    CHECK(chunk_range(5, 0, 4) == IndexRange{0, 2});
-    CHECK(chunk_range(5, 1, 4) == IndexRange{2, 4});
-    CHECK(chunk_range(5, 2, 4) == IndexRange{4, 5});
-    CHECK(chunk_range(5, 3, 4) == IndexRange{5, 5});
-    static_assert(chunk_range(5, 2, 4).size() == 1 && chunk_range(5, 3, 4).empty());
+    CHECK(layout::chunk_range(5, 0, 4) == IndexRange{0, 2});
+    CHECK(layout::chunk_range(5, 1, 4) == IndexRange{2, 4});
+    CHECK(layout::chunk_range(5, 2, 4) == IndexRange{4, 5});
+    CHECK(layout::chunk_range(5, 3, 4) == IndexRange{5, 5});
+    static_assert(layout::chunk_range(5, 2, 4).size() == 1 && layout::chunk_range(5, 3, 4).empty());
 }
 
 TEST_CASE("chunk_range: torch.chunk's rule for every small case, and min(r c, d0) as DTensor writes it") {
@@ -124,8 +124,8 @@ TEST_CASE("chunk_range: torch.chunk's rule for every small case, and min(r c, d0
             const auto chunks = torch_chunks(rows, ranks);
             const std::size_t c = (rows + ranks - 1) / ranks;
             for (std::size_t r = 0; r < ranks; ++r) {
-                REQUIRE(chunk_range(rows, r, ranks) == chunks[r]);
-                REQUIRE(chunk_range(rows, r, ranks) ==
+                REQUIRE(layout::chunk_range(rows, r, ranks) == chunks[r]);
+                REQUIRE(layout::chunk_range(rows, r, ranks) ==
                         IndexRange{std::min(r * c, rows), std::min((r + 1) * c, rows)});
             }
         }

@@ -45,7 +45,7 @@ class Job {
     /// A message of two ranks of the world, each of which comes at its time.
     void message(std::uint32_t step, std::size_t from, std::size_t to, std::int64_t sent, std::int64_t received) {
         auto all = std::make_shared<std::vector<std::size_t>>();
-        for (const RankRecord& record : records) { all->push_back(record.rank); }
+        for (const recorder::RankRecord& record : records) { all->push_back(record.rank); }
         const std::int64_t end = std::max(sent, received) + 10'000;
         add(step, Verb::send, from, sent, end, "world", all, to);
         add(step, Verb::receive, to, received, end, "world", all, from);
@@ -55,20 +55,20 @@ class Job {
         return static_cast<std::int64_t>((random_ >> 33U) % static_cast<std::uint64_t>(most));
     }
 
-    std::vector<RankRecord> records;
+    std::vector<recorder::RankRecord> records;
 
   private:
     void add(std::uint32_t step, Verb verb, std::size_t rank, std::int64_t come, std::int64_t done,
              const std::string& axes, const std::shared_ptr<const std::vector<std::size_t>>& members,
              std::size_t peer) {
-        std::vector<RecentCall>& calls = records[rank].calls;
-        RecentCall made;
+        std::vector<recorder::RecentCall>& calls = records[rank].calls;
+        recorder::RecentCall made;
         made.number = calls.size();
         made.axes = axes;
         made.signature.verb = verb;
         made.signature.argument = peer;
         made.subject = verb == Verb::all_gather ? "'blocks.0' parameters" : "";
-        for (const RecentCall& before : calls) {
+        for (const recorder::RecentCall& before : calls) {
             made.sequence += before.axes == axes && !detail::is_message(before.signature.verb) ? 1U : 0U;
         }
         const auto at = [&](std::int64_t time) { return static_cast<std::uint64_t>(begin + time + clocks_[rank]); };
@@ -164,8 +164,8 @@ TEST_CASE("find_stragglers: without a slow rank nobody is named, nor for one lat
 TEST_CASE("find_stragglers: the time that ranks wait is charged to those that have not come, and to nobody else") {
     Job job(3);
     job.call(1, Verb::all_gather, {0, 1, 2}, {0, 9 * ms, 10 * ms});
-    std::vector<RankRecord> on_threads = job.records;
-    for (RankRecord& record : on_threads) { record.engine = "threads"; }
+    std::vector<recorder::RankRecord> on_threads = job.records;
+    for (recorder::RankRecord& record : on_threads) { record.engine = "threads"; }
     const measure::Stragglers found = measure::find_stragglers(on_threads);
     REQUIRE(found.waits.size() == 2);
     // For 9 ms rank 0 waits for two ranks, then two ranks for 1 ms for one.
@@ -177,7 +177,7 @@ TEST_CASE("find_stragglers: the time that ranks wait is charged to those that ha
 
 TEST_CASE("find_stragglers: a step of which a record lacks calls is said to be left out") {
     Job job = job_of(3, 8, [](auto, std::size_t rank) { return rank == 1 ? 40 : 0; });
-    std::vector<RecentCall>& calls = job.records[2].calls;
+    std::vector<recorder::RecentCall>& calls = job.records[2].calls;
     calls.erase(calls.begin());                         // of step 0
     calls.erase(calls.begin() + 6, calls.begin() + 8);  // the barrier of step 3 and the gather of step 4
     measure::Stragglers found = measure::find_stragglers(job.records);

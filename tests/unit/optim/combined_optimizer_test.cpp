@@ -179,7 +179,9 @@ TEST_CASE("combined optimizers: a schedule that was recorded is followed") {
         };
         const sk::Schedule schedule = sk::schedule::record(trainer.model, [&] { step(factors[0]); });
         std::size_t updates = 0;
-        for (const auto& operation : schedule.ops()) { updates += operation.act == sk::Act::update ? 1U : 0U; }
+        for (const auto& operation : schedule.ops()) {
+            updates += operation.act == sk::schedule::Act::update ? 1U : 0U;
+        }
         CHECK(updates == 2);
         {
             const auto following = sk::schedule::follow(trainer.model, schedule);

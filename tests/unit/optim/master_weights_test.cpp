@@ -142,9 +142,9 @@ TEST_CASE(
             const std::array described{sk::describe_group(chosen)};
             const std::array said{sk::describe_group<Block<E>, sk::DynamicPolicy>(
                 "chosen", {}, rank.grid(), {.policy = run.policy, .master = sk::MasterWeights::none})};
-            CHECK(sk::plan_memory(described).master.value == 0);
-            CHECK(sk::plan_memory(described) == sk::plan_memory(said));
-            CHECK(sk::plan_memory(std::array{sk::describe_group(kept)}).master.value > 0);
+            CHECK(sk::planner::plan_memory(described).master.value == 0);
+            CHECK(sk::planner::plan_memory(described) == sk::planner::plan_memory(said));
+            CHECK(sk::planner::plan_memory(std::array{sk::describe_group(kept)}).master.value > 0);
         });
     }
 }

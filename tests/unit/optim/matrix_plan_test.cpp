@@ -40,9 +40,9 @@ template <class Policy>
 void check(const Mesh& mesh, const sk::Matrices& matrices = {}) {
     CAPTURE(Policy::name);
     CAPTURE(mesh.describe());
-    sk::MatrixPlanner<sk::rules::MuonRule, float> planner{mesh.grid(), matrices};
+    sk::planner::MatrixPlanner<sk::rules::MuonRule, float> planner{mesh.grid(), matrices};
     for (const std::string_view path : paths) { planner.add<List, Policy>(path, block()); }
-    const sk::MatrixPlan plan = planner.plan();
+    const sk::planner::MatrixPlan plan = planner.plan();
     const std::size_t ranks = mesh.size();
     std::vector<std::size_t> bytes(ranks);
     std::vector<sk::TrafficLog> logs(ranks);
@@ -70,7 +70,7 @@ void check(const Mesh& mesh, const sk::Matrices& matrices = {}) {
             payload += log.total(verb).payload.value;
             most = std::max(most, log.total(verb).moved.value);
         }
-        const sk::PlannedTraffic planned = plan.traffic.total(verb);
+        const sk::planner::PlannedTraffic planned = plan.traffic.total(verb);
         // A mean is rounded for each batch and each set of ranks.
         const auto is_mean = [&](std::uint64_t mean, std::uint64_t sum) {
             const auto off = static_cast<double>(mean) - static_cast<double>(sum) / static_cast<double>(ranks);
@@ -107,7 +107,7 @@ TEST_CASE("the busiest owner has at most 1.15 of what it must have, on 2 to 64 r
         for (std::size_t ranks = 2; ranks <= 64; ++ranks) {
             CAPTURE(width);
             CAPTURE(ranks);
-            sk::MatrixPlanner<sk::rules::MuonRule, float> planner{Mesh(ranks, 1, 1).grid()};
+            sk::planner::MatrixPlanner<sk::rules::MuonRule, float> planner{Mesh(ranks, 1, 1).grid()};
             for (int layer = 0; layer < layers; ++layer) {
                 planner.add<List, sk::FullShard>("blocks." + std::to_string(layer),
                                                  List{{"qkv", {3 * width, width}},
@@ -115,7 +115,7 @@ TEST_CASE("the busiest owner has at most 1.15 of what it must have, on 2 to 64 r
                                                       {"up", {4 * width, width}},
                                                       {"down", {width, 4 * width}}});
             }
-            const sk::MatrixPlan plan = planner.plan();
+            const sk::planner::MatrixPlan plan = planner.plan();
             CHECK(plan.imbalance() >= plan.least_imbalance());
             CHECK(plan.imbalance() <= 1.15 * plan.least_imbalance() + 1e-9);
             // Where a rank has four matrices or more, and they divide, an equal share is near.
@@ -126,7 +126,7 @@ TEST_CASE("the busiest owner has at most 1.15 of what it must have, on 2 to 64 r
 }
 
 TEST_CASE("no rank can have less than some of the costliest matrices together") {
-    sk::MatrixPlan plan;
+    sk::planner::MatrixPlan plan;
     for (const std::uint64_t cost : {10U, 8U, 8U, 6U, 6U, 1U}) { plan.matrices.push_back({"", {}, cost, 0}); }
     const auto least = [&](std::size_t ranks) {
         plan.loads.assign(ranks, 0);
@@ -142,7 +142,7 @@ TEST_CASE("no rank can have less than some of the costliest matrices together") 
 }
 
 TEST_CASE("owners are printed, with the work of each rank") {
-    sk::MatrixPlanner<sk::rules::MuonRule, float> planner{Mesh(2, 1, 1).grid()};
+    sk::planner::MatrixPlanner<sk::rules::MuonRule, float> planner{Mesh(2, 1, 1).grid()};
     planner.add<List, sk::FullShard>("a", block());
     CHECK(matrix_table(planner.plan()) ==
           "  a.wide                                3 x 8      rank 1\n"

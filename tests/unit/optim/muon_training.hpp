@@ -113,14 +113,15 @@ InBatches train_in_batches(Rank& rank, const Products& products, const Submit& s
     InBatches made;
     const sk::Schedule recorded = sk::schedule::record(model, [&] { step(0); });
     for (const sk::schedule::Op& op : recorded.ops()) {
-        if (sk::is_of_batch(op.act)) { made.recorded.push_back(op); }
+        if (sk::schedule::is_of_batch(op.act)) { made.recorded.push_back(op); }
     }
     sk::Schedule followed;
     std::size_t next = 0;
     for (sk::schedule::Op op : recorded.ops()) {
-        if (one_by_one && sk::is_of_batch(op.act)) {
-            constexpr std::array acts{sk::Act::direct, sk::Act::to_owners, sk::Act::transform, sk::Act::from_owners,
-                                      sk::Act::apply};
+        if (one_by_one && sk::schedule::is_of_batch(op.act)) {
+            constexpr std::array acts{sk::schedule::Act::direct, sk::schedule::Act::to_owners,
+                                      sk::schedule::Act::transform, sk::schedule::Act::from_owners,
+                                      sk::schedule::Act::apply};
             op = {acts[next % 5], 0, static_cast<std::uint32_t>(next / 5)};
             ++next;
         }

@@ -253,7 +253,7 @@ TEST_CASE("a split is refused where there are no two halves") {
     const auto group = sk::describe_group<Net, sk::FullShard>(
         "layer", sk::Shapes<Net>{}, sk::DeviceMesh<2>{}.grid(),
         sk::ShardedOptions<Net, sk::FullShard>{.master = sk::MasterWeights::split});
-    CHECK(sk::plan_memory(std::span(&group, 1)).master.value == 2 * group.shard_numel);
+    CHECK(sk::planner::plan_memory(std::span(&group, 1)).master.value == 2 * group.shard_numel);
 }
 
 }  // namespace split_master_test

@@ -194,7 +194,7 @@ TEST_CASE("states follow full ones: the parameters after 200 steps differ by a p
 TEST_CASE("a plan counts the bytes of the states: 2 of an element in bf16, 1 and an eighth in blocks") {
     const auto group = sk::describe_group<Net, sk::FullShard>("layer", sk::Shapes<Net>{}, sk::DeviceMesh<4>{}.grid());
     const auto bytes = [&](sk::StateFormat format) {
-        return sk::plan_memory(std::span(&group, 1), {.optimizer_states = {2, format}}).optimizer.value;
+        return sk::planner::plan_memory(std::span(&group, 1), {.optimizer_states = {2, format}}).optimizer.value;
     };
     CHECK(bytes(sk::StateFormat::full) == 8 * group.shard_numel);
     CHECK(bytes(sk::StateFormat::bf16) == 4 * group.shard_numel);

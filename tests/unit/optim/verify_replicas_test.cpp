@@ -82,7 +82,7 @@ struct Trainer {
             Held one;
             one.what = "'layer' " + std::string(info.kind) + " of '" + info.parameter + "'";
             one.key = one.what;
-            for (const sk::Box& box : info.boxes) {
+            for (const sk::layout::Box& box : info.boxes) {
                 for (std::size_t d = 0; d < box.rank; ++d) {
                     one.key += " " + std::to_string(box.offsets[d]) + "+" + std::to_string(box.extents[d]);
                 }

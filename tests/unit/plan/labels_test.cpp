@@ -51,7 +51,7 @@ void check(const Mesh& mesh, const std::vector<sk::DynamicPolicy>& policies, std
     CHECK(result.logged.empty() == (mesh.size() == 1));
 }
 
-std::string label(const sk::TrafficPlan& plan, sk::Verb verb) {
+std::string label(const sk::planner::TrafficPlan& plan, sk::Verb verb) {
     std::string labels;
     for (const auto& [of, axes, traffic] : plan.rows()) {
         if (of == verb) { labels += (labels.empty() ? "" : ", ") + axes.label(); }

@@ -31,7 +31,7 @@ using Pair = sk::Params<Matrix, Vector>;
 /// One group of `numel` elements that every world size used here divides without padding.
 template <class Policy, class Precision>
 constexpr sk::Plan plan_of(std::size_t numel, std::size_t ranks,
-                           const sk::PlanOptions& options = {.norms_per_step = 0}, Policy policy = {}) {
+                           const sk::planner::PlanOptions& options = {.norms_per_step = 0}, Policy policy = {}) {
     using W = Weight<typename Precision::Gather>;
     const auto grid = sk::DeviceMesh{ranks}.grid();
     const std::array group{sk::describe_group<W, Policy, Precision>(
@@ -40,25 +40,25 @@ constexpr sk::Plan plan_of(std::size_t numel, std::size_t ranks,
 }
 
 /// Bytes per parameter at rest: without the buffers that live while windows and microbatches are open.
-double at_rest(const sk::MemoryPlan& m, std::size_t numel) {
+double at_rest(const sk::planner::MemoryPlan& m, std::size_t numel) {
     return static_cast<double>((m.parameters + m.master + m.gradients + m.optimizer).value) /
            static_cast<double>(numel);
 }
 
 }  // namespace
 
-static_assert(plan_of<sk::NoShard, sk::Precision<float>>(1U << 20U, 1).traffic == sk::TrafficPlan{});
+static_assert(plan_of<sk::NoShard, sk::Precision<float>>(1U << 20U, 1).traffic == sk::planner::TrafficPlan{});
 static_assert(plan_of<sk::FullShard, sk::Precision<float>>(1U << 20U, 64).memory.parameters ==
               sk::ByteCount((4U << 20U) / 64));
 
 /// Eight groups of 1,024 fp32 elements on four ranks, whose gradients are released at the update.
 template <class Policy>
-constexpr sk::MemoryPlan released(std::size_t in_flight) {
+constexpr sk::planner::MemoryPlan released(std::size_t in_flight) {
     using W = Weight<float>;
     const auto grid = sk::DeviceMesh<4>{}.grid();
     sk::ShardedOptions<sk::Params<W>, Policy> options;
     options.gradient_release = sk::GradientRelease::at_update;
-    std::array<sk::GroupDescription, 8> groups;
+    std::array<sk::planner::GroupDescription, 8> groups;
     for (auto& group : groups) {
         group = sk::describe_group<W, Policy>("model", sk::Shapes<sk::Params<W>>{sk::shape<W>(1024)}, grid, options);
     }
@@ -98,7 +98,7 @@ constexpr sk::Plan plan_qwen(std::size_t ranks, sk::Offload offload) {
         options.offload = offload;
         return sk::describe_group<Group, Policy>("group", {}, grid, options);
     };
-    std::array<sk::GroupDescription, 30> model;
+    std::array<sk::planner::GroupDescription, 30> model;
     model.fill(describe(std::type_identity<QwenBlock>{}));
     model.front() = describe(std::type_identity<sk::Params<Qwen<152064, 3584>>>{});
     model.back() = describe(std::type_identity<QwenHead>{});
@@ -124,7 +124,7 @@ static_assert(qwen_host.host_link.to_device == sk::ByteCount(qwen_1.numel * 2));
 // Without an offload, the same bytes lie on the GPU.
 constexpr sk::Plan qwen_alone = plan_qwen<sk::NoShard>(1, sk::Offload::none);
 static_assert(qwen_alone.memory.total() + qwen_1.memory.offload_slots == qwen_1.memory.total() + qwen_1.memory.host);
-static_assert(qwen_alone.host_link == sk::HostLinkPlan{} && qwen_alone.memory.host == sk::ByteCount(0));
+static_assert(qwen_alone.host_link == sk::planner::HostLinkPlan{} && qwen_alone.memory.host == sk::ByteCount(0));
 TEST_CASE("a frozen group, and one without states and masters, has nothing to offload") {
     using W = Weight<float>;
     const auto grid = sk::DeviceMesh<4>{}.grid();
@@ -137,7 +137,7 @@ TEST_CASE("a frozen group, and one without states and masters, has nothing to of
     const auto check_nothing = [](const sk::Plan& plan) {
         CHECK(plan.memory.offload_slots == sk::ByteCount(0));
         CHECK(plan.memory.host == sk::ByteCount(0));
-        CHECK(plan.host_link == sk::HostLinkPlan{});
+        CHECK(plan.host_link == sk::planner::HostLinkPlan{});
     };
     check_nothing(sk::plan(trained, grid, {.optimizer_states = 0}));
     check_nothing(sk::plan(frozen, grid));
@@ -164,7 +164,7 @@ TEST_CASE("memory per parameter is that of the ZeRO paper, 16-bit throughout") {
 template <class Policy>
 constexpr std::uint64_t tenths_of_a_gigabyte = [] {
     using P = sk::Precision<sk::bf16, sk::bf16, sk::bf16, float>;
-    const sk::MemoryPlan m = plan_of<Policy, P>(7'500'000'000, 64).memory;
+    const sk::planner::MemoryPlan m = plan_of<Policy, P>(7'500'000'000, 64).memory;
     return ((m.parameters + m.master + m.gradients + m.optimizer).value + 50'000'000) / 100'000'000;
 }();
 static_assert(tenths_of_a_gigabyte<sk::NoShard> == 1200);
@@ -192,12 +192,14 @@ TEST_CASE("traffic per step is the closed form of each policy") {
     constexpr std::uint64_t numel = std::uint64_t{5} << 32U;  // past 2^32 elements
     for (const std::uint64_t n : {2U, 4U, 64U}) {
         for (const std::uint64_t m : {1U, 3U}) {
-            const sk::PlanOptions options{.microbatches = m, .norms_per_step = 0};
+            const sk::planner::PlanOptions options{.microbatches = m, .norms_per_step = 0};
             const std::uint64_t gather = numel * 2 / n * (n - 1);
             const std::uint64_t reduce = numel * 4 / n * (n - 1);
             const auto moved = [](const sk::Plan& plan) {
                 std::uint64_t sum = 0;
-                for (const sk::Verb verb : sk::TrafficPlan::verbs) { sum += plan.traffic.total(verb).moved.value; }
+                for (const sk::Verb verb : sk::planner::TrafficPlan::verbs) {
+                    sum += plan.traffic.total(verb).moved.value;
+                }
                 return sum;
             };
             CHECK(moved(plan_of<sk::NoShard, P>(numel, n, options)) == 2 * reduce);
@@ -228,10 +230,10 @@ std::uint64_t between_hosts(const sk::DeviceMesh<sk::dynamic, sk::dynamic, sk::d
     const auto grid = mesh.grid();
     const std::array group{sk::describe_group<W, Policy, sk::Precision<sk::bf16, float>>(
         "model", sk::Shapes<sk::Params<W>>{sk::shape<W>(1U << 20U)}, grid, policy)};
-    const sk::TrafficPlan plan =
-        sk::plan_traffic(group, grid, {.norms_per_step = 0, .ranks_per_host = ranks_per_host, .engine = engine});
+    const sk::planner::TrafficPlan plan = sk::planner::plan_traffic(
+        group, grid, {.norms_per_step = 0, .ranks_per_host = ranks_per_host, .engine = engine});
     std::uint64_t sum = 0;
-    for (const sk::Verb verb : sk::TrafficPlan::verbs) {
+    for (const sk::Verb verb : sk::planner::TrafficPlan::verbs) {
         CHECK(plan.total(verb).between_hosts <= plan.total(verb).moved);
         sum += plan.total(verb).between_hosts.value;
     }
@@ -241,7 +243,8 @@ std::uint64_t between_hosts(const sk::DeviceMesh<sk::dynamic, sk::dynamic, sk::d
 }  // namespace
 
 TEST_CASE("sums along a tree are sent as they are, where others are widened") {
-    const sk::PlanOptions options{.norms_per_step = 0, .ranks_per_host = 4, .engine = {.sums_travel_widened = true}};
+    const sk::planner::PlanOptions options{
+        .norms_per_step = 0, .ranks_per_host = 4, .engine = {.sums_travel_widened = true}};
     const auto moved = [&](const sk::Plan& plan) { return plan.traffic.total(sk::Verb::reduce_scatter); };
     using P = sk::Precision<sk::bf16>;
     CHECK(moved(plan_of<sk::FullShard, P>(1U << 20U, 8, options)).moved.value == (4U << 20U) / 8 * 7);
@@ -313,7 +316,7 @@ TEST_CASE("buffers: slots are shared by groups of the same shapes, up to in_flig
     };
     const std::array groups{group("a", 1024), group("b", 1024), group("c", 1024), group("d", 4096)};
     const auto buffers = [&](std::size_t in_flight) {
-        return sk::plan_memory(groups, {.in_flight = in_flight, .norms_per_step = 0});
+        return sk::planner::plan_memory(groups, {.in_flight = in_flight, .norms_per_step = 0});
     };
     CHECK(buffers(1).gather_buffers.value == (1024 + 4096) * 4);
     CHECK(buffers(2).gather_buffers.value == (2 * 1024 + 4096) * 4);
@@ -330,7 +333,7 @@ TEST_CASE("bytes per parameter of Reduce16, by hand: llm.c's, on 8 ranks") {
         const sk::Shapes<sk::Params<W>> shapes{sk::shape<W>(numel)};
         const std::array model{
             sk::describe_group<W, std::remove_cvref_t<decltype(policy)>, sk::Reduce16<sk::bf16>>("a", shapes, grid)};
-        return 2 * sk::plan_memory(model, {.norms_per_step = 0}).total().value / numel;
+        return 2 * sk::planner::plan_memory(model, {.norms_per_step = 0}).total().value / numel;
     };
     CHECK(halves_per_parameter(sk::NoShard{}) == 2 * (2 + 2 + 4 + 8));              // 16.00
     CHECK(halves_per_parameter(sk::ShardOptimizer{}) == 2 * (2 + 2) + 2 * 12 / 8);  // 5.50
@@ -413,7 +416,7 @@ void compare_with_engine(const sk::DeviceMesh<sk::dynamic, sk::dynamic, sk::dyna
         logs[rank.rank()] = rank.traffic();
         plans[rank.rank()] = sk::plan(sk::Model{layers}, {.microbatches = microbatches});
     });
-    for (const sk::Verb verb : sk::TrafficPlan::verbs) {
+    for (const sk::Verb verb : sk::planner::TrafficPlan::verbs) {
         CAPTURE(name(verb));
         std::uint64_t moved = 0;
         std::uint64_t planned = 0;

@@ -27,8 +27,8 @@ namespace time_model_test {
 namespace {
 
 /// 1 us and 1 GB/s within a node, 10 us and 0.1 GB/s across.
-constexpr sk::TimeModel model(std::size_t ranks_per_node) {
-    return {sk::TimeModel::links({1e-6, 1e9}), sk::TimeModel::links({1e-5, 1e8}), ranks_per_node};
+constexpr sk::planner::TimeModel model(std::size_t ranks_per_node) {
+    return {sk::planner::TimeModel::links({1e-6, 1e9}), sk::planner::TimeModel::links({1e-5, 1e8}), ranks_per_node};
 }
 
 /// One group of 2^22 fp32 elements, 16 MiB, without a norm.
@@ -37,8 +37,8 @@ constexpr double seconds(const sk::AxisGrid& mesh, std::size_t ranks_per_node, s
                          const Policy& policy = {}) {
     struct Weight : sk::Param<"weight", float, 1U << 22U> {};
     const std::array group{sk::describe_group<Weight, Policy>("model", {}, mesh, policy)};
-    const auto plan = sk::plan_traffic(group, mesh, {.microbatches = microbatches, .norms_per_step = 0});
-    return sk::communication_seconds(plan, mesh, model(ranks_per_node));
+    const auto plan = sk::planner::plan_traffic(group, mesh, {.microbatches = microbatches, .norms_per_step = 0});
+    return sk::planner::communication_seconds(plan, mesh, model(ranks_per_node));
 }
 
 constexpr double bytes = 4.0 * (1U << 22U);
@@ -51,15 +51,15 @@ constexpr sk::AxisGrid mesh_of(std::size_t dp, std::size_t tp = 1, std::size_t c
 static_assert(seconds<sk::FullShard>(mesh_of(1), 8) == 0);
 
 TEST_CASE("a link: latency for each message, bytes over bandwidth; the default costs nothing") {
-    CHECK(sk::LinkModel{2e-6, 4e9}.seconds(3, 8e9) == doctest::Approx(2 + 6e-6).epsilon(1e-12));
-    CHECK(sk::LinkModel{}.seconds(5, 1e12) == 0);
-    CHECK(slower(sk::LinkModel{1, 10}, sk::LinkModel{2, 20}) == sk::LinkModel{2, 10});
+    CHECK(sk::planner::LinkModel{2e-6, 4e9}.seconds(3, 8e9) == doctest::Approx(2 + 6e-6).epsilon(1e-12));
+    CHECK(sk::planner::LinkModel{}.seconds(5, 1e12) == 0);
+    CHECK(slower(sk::planner::LinkModel{1, 10}, sk::planner::LinkModel{2, 20}) == sk::planner::LinkModel{2, 10});
 }
 
 TEST_CASE("a link that no machine has is refused where its time is asked for") {
-    sk::TimeModel broken;
+    sk::planner::TimeModel broken;
     broken.across[static_cast<std::size_t>(sk::Verb::all_reduce)] = {0, std::numeric_limits<double>::quiet_NaN()};
-    CHECK_INVALID_ARGUMENT(sk::communication_seconds({}, mesh_of(2), broken),
+    CHECK_INVALID_ARGUMENT(sk::planner::communication_seconds({}, mesh_of(2), broken),
                            "TimeModel: the link across nodes has latency 0 s and bandwidth nan B/s for all_reduce, "
                            "expected a finite latency >= 0 and a bandwidth > 0");
 }
@@ -110,52 +110,55 @@ TEST_CASE("cp and tp lie between the ranks of dp: a group of two can span nodes"
 
 TEST_CASE("the norm's all-reduce runs over the world; a message is counted where it is received") {
     const auto mesh = mesh_of(2, 1, 2);
-    const auto cp = sk::PlannedAxes::of(mesh, sk::Axes<sk::Cp>{});
-    sk::TrafficPlan plan;
-    plan.add(sk::Verb::all_reduce, sk::PlannedAxes::world(), 1, 64, 96);
+    const auto cp = sk::planner::PlannedAxes::of(mesh, sk::Axes<sk::Cp>{});
+    sk::planner::TrafficPlan plan;
+    plan.add(sk::Verb::all_reduce, sk::planner::PlannedAxes::world(), 1, 64, 96);
     plan.add(sk::Verb::send, cp, 2, 1000, 1000);
     plan.add(sk::Verb::receive, cp, 2, 1000, 1000);
     const double expected = 6e-5 + 96 / 1e8 + 2e-6 + 2000 / 1e9;
-    CHECK(sk::communication_seconds(plan, mesh, model(2)) == doctest::Approx(expected).epsilon(1e-12));
+    CHECK(sk::planner::communication_seconds(plan, mesh, model(2)) == doctest::Approx(expected).epsilon(1e-12));
 }
 
 // Four pieces of 100 bytes each way over 10 bytes a second, beside updates of 5 and of 50 seconds each. The first two
 // are there after 10 and 20 seconds; the first slot is free after 25, the second after 35.
-static_assert(sk::offloaded_update_seconds(20, {sk::ByteCount(400), sk::ByteCount(400), 4}, {0, 10}) ==
+static_assert(sk::planner::offloaded_update_seconds(20, {sk::ByteCount(400), sk::ByteCount(400), 4}, {0, 10}) ==
               35 + 10 + 5 + 10);
-static_assert(sk::offloaded_update_seconds(200, {sk::ByteCount(400), sk::ByteCount(400), 4}, {1, 10}) ==
+static_assert(sk::planner::offloaded_update_seconds(200, {sk::ByteCount(400), sk::ByteCount(400), 4}, {1, 10}) ==
               11 + 50 + 11 + 3 * 50);
 // Where updates take no time, the link goes both ways at once.
-static_assert(sk::offloaded_update_seconds(0, {sk::ByteCount(400), sk::ByteCount(400), 4}, {0, 10}) == (4 + 1) * 10);
-static_assert(sk::offloaded_update_seconds(7, {sk::ByteCount(30), sk::ByteCount(50), 1}, {0, 10}) == 3 + 7 + 5);
-static_assert(sk::offloaded_update_seconds(20, {}, {1, 10}) == 20);
+static_assert(sk::planner::offloaded_update_seconds(0, {sk::ByteCount(400), sk::ByteCount(400), 4}, {0, 10}) ==
+              (4 + 1) * 10);
+static_assert(sk::planner::offloaded_update_seconds(7, {sk::ByteCount(30), sk::ByteCount(50), 1}, {0, 10}) ==
+              3 + 7 + 5);
+static_assert(sk::planner::offloaded_update_seconds(20, {}, {1, 10}) == 20);
 
 TEST_CASE("an exchange pays from the size on at which it takes as long as a ring") {
     // 8 ranks; a reduce-scatter of bf16 sends twice the bytes as fp32: 7 us + 2 * 7 / 8 S / B against
     // 70 us + 7 / 8 S / B of an all-to-all whose messages take ten times as long.
-    sk::TimeModel slow = model(0);
+    sk::planner::TimeModel slow = model(0);
     slow.within[static_cast<std::size_t>(sk::Verb::all_to_all)].latency = 1e-5;
-    CHECK(sk::exchange_pays_from(slow, {.ranks = 8}) == doctest::Approx(63e-6 * 1e9 * 8 / 7).epsilon(1e-4));
+    CHECK(sk::planner::exchange_pays_from(slow, {.ranks = 8}) == doctest::Approx(63e-6 * 1e9 * 8 / 7).epsilon(1e-4));
     // Of an all-reduce the sums are gathered in fp32 both times: 14 us + 4 * 7 / 8 S / B, and 77 us + 3 * 7 / 8 S /
     // B.
-    CHECK(sk::exchange_pays_from(slow, {.verb = sk::Verb::all_reduce, .ranks = 8}) ==
+    CHECK(sk::planner::exchange_pays_from(slow, {.verb = sk::Verb::all_reduce, .ranks = 8}) ==
           doctest::Approx(63e-6 * 1e9 * 8 / 7).epsilon(1e-4));
     // Equal links: at once for 16 bits, and for fp32 too, of which both send the same.
-    CHECK(sk::exchange_pays_from(model(0), {.ranks = 8}) == 0);
-    CHECK(sk::exchange_pays_from(model(0), {.ranks = 8, .addend_bytes = 4}) == 0);
+    CHECK(sk::planner::exchange_pays_from(model(0), {.ranks = 8}) == 0);
+    CHECK(sk::planner::exchange_pays_from(model(0), {.ranks = 8, .addend_bytes = 4}) == 0);
     // Never where an all-to-all is slower by more than the bytes that it saves, nor where it saves none and starts
     // later.
-    sk::TimeModel narrow = model(0);
+    sk::planner::TimeModel narrow = model(0);
     narrow.within[static_cast<std::size_t>(sk::Verb::all_to_all)].bandwidth = 4e8;
-    CHECK(sk::exchange_pays_from(narrow, {.ranks = 8}) == sk::engine::never_exchanged);
-    CHECK(sk::exchange_pays_from(slow, {.ranks = 8, .addend_bytes = 4}) == sk::engine::never_exchanged);
+    CHECK(sk::planner::exchange_pays_from(narrow, {.ranks = 8}) == sk::engine::never_exchanged);
+    CHECK(sk::planner::exchange_pays_from(slow, {.ranks = 8, .addend_bytes = 4}) == sk::engine::never_exchanged);
     // The links across nodes are other ones.
-    CHECK(sk::exchange_pays_from(narrow, {.ranks = 8, .spans_nodes = true}) == 0);
-    static_assert(sk::exchange_pays_from(sk::TimeModel{}, {.ranks = 2}) == 0);
-    CHECK_INVALID_ARGUMENT(static_cast<void>(sk::exchange_pays_from(model(0), {.verb = sk::Verb::all_gather})),
-                           "exchange_pays_from: all_gather of 2 into 4 bytes over 2 ranks given, expected a "
-                           "reduce_scatter or an all_reduce over at least 2");
-    CHECK_INVALID_ARGUMENT(static_cast<void>(sk::exchange_pays_from(model(0), {.ranks = 1})),
+    CHECK(sk::planner::exchange_pays_from(narrow, {.ranks = 8, .spans_nodes = true}) == 0);
+    static_assert(sk::planner::exchange_pays_from(sk::planner::TimeModel{}, {.ranks = 2}) == 0);
+    CHECK_INVALID_ARGUMENT(
+        static_cast<void>(sk::planner::exchange_pays_from(model(0), {.verb = sk::Verb::all_gather})),
+        "exchange_pays_from: all_gather of 2 into 4 bytes over 2 ranks given, expected a "
+        "reduce_scatter or an all_reduce over at least 2");
+    CHECK_INVALID_ARGUMENT(static_cast<void>(sk::planner::exchange_pays_from(model(0), {.ranks = 1})),
                            "exchange_pays_from: reduce_scatter of 2 into 4 bytes over 1 ranks given, expected a "
                            "reduce_scatter or an all_reduce over at least 2");
 }

@@ -25,10 +25,10 @@ constexpr std::size_t ranks = 4;
 /// Elements that one rank sends to another: rank 2 gets most.
 constexpr std::size_t count(std::size_t from, std::size_t to) { return to == 2 ? 100 * from + 40 : from % 2; }
 
-constexpr sk::TrafficPlan planned(std::uint64_t calls) {
-    sk::TrafficPlan plan;
+constexpr sk::planner::TrafficPlan planned(std::uint64_t calls) {
+    sk::planner::TrafficPlan plan;
     plan.add_uneven(
-        sk::PlannedAxes::world(), calls, ranks,
+        sk::planner::PlannedAxes::world(), calls, ranks,
         [](std::size_t from, std::size_t to) { return count(from, to) * sizeof(float); },
         [](std::size_t rank) { return rank / 2; });
     return plan;
@@ -57,25 +57,27 @@ TEST_CASE("the plan of an uneven all-to-all is the mean of the ranks' logs") {
         payload += logged.payload.value;
         moved += logged.moved.value;
     });
-    const sk::PlannedTraffic plan = planned(2).total(sk::Verb::all_to_all_uneven);
+    const sk::planner::PlannedTraffic plan = planned(2).total(sk::Verb::all_to_all_uneven);
     CHECK(plan.calls == 2);
     CHECK(plan.payload.value * ranks == payload);
     CHECK(plan.moved.value * ranks == moved);
 }
 
 TEST_CASE("what all wait for is the rank that sends or receives most; the mean says what crosses hosts") {
-    const sk::PlannedTraffic plan = planned(1).total(sk::Verb::all_to_all_uneven);
+    const sk::planner::PlannedTraffic plan = planned(1).total(sk::Verb::all_to_all_uneven);
     // Rank 2 receives 40, 140 and 340 elements; ranks 0 and 1 are on the other host, and send it 180 of them.
     CHECK(plan.busiest.value == 520 * 4);
     // Ranks 1 and 3 send one element to each of the others; of these cross 1 -> 3, 3 -> 0 and 3 -> 1.
     CHECK(plan.moved.value == (520 + 2 + 2));
     CHECK(plan.between_hosts.value == (180 + 3));
-    const sk::TimeModel model{sk::TimeModel::links({1e-6, 1e9}), sk::TimeModel::links({1e-5, 1e8}), 0};
-    CHECK(sk::communication_seconds(planned(1), sk::DeviceMesh(ranks, 1, 1).grid(), model) ==
+    const sk::planner::TimeModel model{sk::planner::TimeModel::links({1e-6, 1e9}),
+                                       sk::planner::TimeModel::links({1e-5, 1e8}), 0};
+    CHECK(sk::planner::communication_seconds(planned(1), sk::DeviceMesh(ranks, 1, 1).grid(), model) ==
           doctest::Approx(3e-6 + 2080 / 1e9).epsilon(1e-12));
-    sk::TrafficPlan alone;
+    sk::planner::TrafficPlan alone;
     alone.add_uneven(
-        sk::PlannedAxes::world(), 5, 1, [](std::size_t, std::size_t) { return 8U; }, [](std::size_t) { return 0; });
+        sk::planner::PlannedAxes::world(), 5, 1, [](std::size_t, std::size_t) { return 8U; },
+        [](std::size_t) { return 0; });
     CHECK(alone.rows().empty());
 }
 

@@ -28,8 +28,8 @@ namespace sk = shardkit;
 
 namespace {
 
-using sk::Act;
-using sk::StepRule;
+using sk::schedule::Act;
+using sk::schedule::StepRule;
 using Engine = sk::threads::Engine;
 using Mesh = sk::DeviceMesh<sk::dynamic, sk::dynamic, sk::dynamic>;
 
@@ -38,16 +38,16 @@ struct Bias : sk::Param<"bias", float, 5> {};
 using Layer = sk::Params<Up, Bias>;
 const Mesh mesh(2, 1, 1);
 
-std::vector<sk::GroupDescription> described() {
-    std::vector<sk::GroupDescription> groups;
+std::vector<sk::planner::GroupDescription> described() {
+    std::vector<sk::planner::GroupDescription> groups;
     for (const char* path : {"a", "b", "c", "d", "e", "f"}) {
         groups.push_back(sk::describe_group<Layer, sk::FullShard>(path, {}, mesh.grid()));
         groups.back().optimizer_states = 3;
     }
     return groups;
 }
-sk::MatrixPlan planned() {
-    sk::MatrixPlanner<sk::rules::MuonRule, float> planner{mesh.grid()};
+sk::planner::MatrixPlan planned() {
+    sk::planner::MatrixPlanner<sk::rules::MuonRule, float> planner{mesh.grid()};
     for (const auto& group : described()) { planner.add<Layer, sk::FullShard>(group.path, {}); }
     return planner.plan();
 }
@@ -74,7 +74,7 @@ std::vector<sk::schedule::Op> plain(std::uint32_t batches) {
 std::vector<sk::schedule::Op> batches_of(const sk::Schedule& step) {
     std::vector<sk::schedule::Op> ops;
     std::copy_if(step.ops().begin(), step.ops().end(), std::back_inserter(ops),
-                 [](const sk::schedule::Op& op) { return sk::is_of_batch(op.act); });
+                 [](const sk::schedule::Op& op) { return sk::schedule::is_of_batch(op.act); });
     return ops;
 }
 /// The step of the groups with these acts before its updates.
@@ -273,8 +273,8 @@ TEST_CASE("simulate's time of batches is the closed form's, plain and overlapped
 }
 
 TEST_CASE("the seconds of a plan's batches are those of the rank that takes longest") {
-    const sk::MatrixPlan plan = planned();
-    const sk::TimeModel links{sk::TimeModel::links({1e-3, 1e6})};
+    const sk::planner::MatrixPlan plan = planned();
+    const sk::planner::TimeModel links{sk::planner::TimeModel::links({1e-3, 1e6})};
     const auto seconds = sk::schedule::batch_seconds(plan, mesh.grid(), links, {1e9, 1e6});
     REQUIRE(seconds.size() == 3);
     // A rank has about half of the two matrices of a batch, one of which it owns.
@@ -300,7 +300,7 @@ TEST_CASE("an optimizer makes its batches as it is recorded, and as a schedule s
         std::size_t next = 0;
         const auto batches = plain(3);
         for (const sk::schedule::Op& op : recorded.ops()) {
-            made.add(sk::is_of_batch(op.act) ? batches[next++] : op);
+            made.add(sk::schedule::is_of_batch(op.act) ? batches[next++] : op);
         }
         return made;
     };
@@ -311,7 +311,7 @@ TEST_CASE("an optimizer makes its batches as it is recorded, and as a schedule s
     const sk::Schedule followed = one_by_one(usual.recorded);
     std::vector<sk::schedule::Op> travelled;
     for (const sk::schedule::StepSpan& span : other.measured.spans) {
-        if (span.kind != sk::schedule::SpanKind::communicates || !sk::is_of_batch(followed[span.op].act)) {
+        if (span.kind != sk::schedule::SpanKind::communicates || !sk::schedule::is_of_batch(followed[span.op].act)) {
             continue;
         }
         travelled.push_back(followed[span.op]);
@@ -329,7 +329,7 @@ TEST_CASE("an optimizer makes its batches as it is recorded, and as a schedule s
     CHECK(refusal([](const sk::Schedule& recorded) {
               sk::Schedule made;
               for (const sk::schedule::Op& op : recorded.ops()) {
-                  if (!sk::is_of_batch(op.act)) { made.add(op); }
+                  if (!sk::schedule::is_of_batch(op.act)) { made.add(op); }
               }
               return made;
           }).find("direct of batch 0 called, expected step of 'a'") != std::string::npos);

@@ -22,14 +22,14 @@ namespace explore_test {
 namespace {
 
 namespace sk = shardkit;
-using sk::Act;
+using sk::schedule::Act;
 using sk::schedule::Op;
 
 constexpr std::size_t lanes = 3;
 
-bool communicates(const Op& op) { return !sk::is_of_program(op.act) || op.act == Act::norm; }
+bool communicates(const Op& op) { return !sk::schedule::is_of_program(op.act) || op.act == Act::norm; }
 
-using Groups = std::span<const sk::GroupDescription>;
+using Groups = std::span<const sk::planner::GroupDescription>;
 constexpr auto none = static_cast<std::size_t>(-1);
 
 /// One rank's operations by lane, and for each the operations of the rank that have to be over before it starts:

@@ -463,7 +463,7 @@ TEST_CASE("updates that stand apart are refused, with both of them") {
         const sk::Schedule step = sk::schedule::record(model, [&] { trainer.step(0); });
         sk::Schedule early = step;
         const std::size_t update = early.size() - 1;
-        REQUIRE(early[update].act == sk::Act::update);
+        REQUIRE(early[update].act == sk::schedule::Act::update);
         early.move(update, sk::detail::behind_group(early, update, early[update].group));
         REQUIRE(early != step);
         REQUIRE(sk::schedule::check(early, groups).empty());
@@ -507,7 +507,7 @@ TEST_CASE(
                                       sk::schedule::record(model, [&] { step(false); })};
             std::size_t of_it = 0;
             for (const sk::schedule::Op& op : recorded[0].ops()) {
-                if (op.group == 3 && op.act != sk::Act::norm) { ++of_it; }
+                if (op.group == 3 && op.act != sk::schedule::Act::norm) { ++of_it; }
             }
             CHECK(of_it == (policy.name() == sk::NoShard::name ? 3 : 4));  // gather, use, close, skip
             std::optional<sk::schedule::Following<Engine>> following;
@@ -570,18 +570,18 @@ TEST_CASE(
                 trainer.optimizer->step(sk::reduce(std::move(accumulation), sk::mean));
             };
             sk::Schedule schedule = sk::schedule::record(model, step);
-            const auto of_it = [&](std::size_t i, sk::Act act) {
+            const auto of_it = [&](std::size_t i, sk::schedule::Act act) {
                 return schedule[i].act == act && schedule[i].group == 3;
             };
             std::vector<std::size_t> uses;
             std::size_t gathers = 0;
             for (std::size_t i = 0; i < schedule.size(); ++i) {
-                if (of_it(i, sk::Act::use)) { uses.push_back(i); }
-                gathers += of_it(i, sk::Act::gather) ? 1U : 0U;
+                if (of_it(i, sk::schedule::Act::use)) { uses.push_back(i); }
+                gathers += of_it(i, sk::schedule::Act::gather) ? 1U : 0U;
             }
             REQUIRE(uses.size() == 3);
             CHECK(gathers == 1);  // as without a schedule: the window that was asked for keeps the copy
-            if (way == Way::released) { schedule.insert(uses[1], {sk::Act::gather, 3, 0}); }
+            if (way == Way::released) { schedule.insert(uses[1], {sk::schedule::Act::gather, 3, 0}); }
             std::optional<sk::schedule::Following<Engine>> following;
             if (way != Way::no_schedule) { following.emplace(sk::schedule::follow(model, schedule)); }
             rank.traffic().clear();

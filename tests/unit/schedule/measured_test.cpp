@@ -48,11 +48,11 @@ void check_step(const sk::schedule::MeasuredStep& step, const sk::Schedule& sche
     for (const sk::schedule::StepSpan& each : step.spans) {
         CHECK(each.time.end > each.time.begin);
         REQUIRE(each.op < schedule.size());
-        const bool of_program = sk::is_of_program(schedule[each.op].act);
+        const bool of_program = sk::schedule::is_of_program(schedule[each.op].act);
         if (each.kind == sk::schedule::SpanKind::communicates) {
             ++communications[each.op];
             communicated += each.time.end - each.time.begin;
-            CHECK((!of_program || schedule[each.op].act == sk::Act::norm));
+            CHECK((!of_program || schedule[each.op].act == sk::schedule::Act::norm));
             continue;
         }
         CHECK(each.time.begin == at);  // no gap, no overlap
@@ -80,7 +80,8 @@ void check_step(const sk::schedule::MeasuredStep& step, const sk::Schedule& sche
     }
     for (std::size_t i = 0; i < schedule.size(); ++i) {
         CAPTURE(i);
-        const bool communicates = !sk::is_of_program(schedule[i].act) || schedule[i].act == sk::Act::norm;
+        const bool communicates =
+            !sk::schedule::is_of_program(schedule[i].act) || schedule[i].act == sk::schedule::Act::norm;
         CHECK(communications[i] == (communicates ? 1 : 0));
     }
 }
@@ -123,7 +124,7 @@ TEST_CASE("what the program does between two verbs is computation, of the verb t
         std::size_t closes = 0;
         const sk::schedule::MeasuredStep step = following.measured();
         for (std::size_t i = 0; i < schedule.size(); ++i) {
-            if (schedule[i].act != sk::Act::close || ++closes != 4) { continue; }
+            if (schedule[i].act != sk::schedule::Act::close || ++closes != 4) { continue; }
             double computed = 0;
             for (const sk::schedule::StepSpan& each : step.spans) {
                 if (each.op == i && each.kind == sk::schedule::SpanKind::computes) {

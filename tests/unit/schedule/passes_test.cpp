@@ -22,10 +22,10 @@ namespace passes_test {
 namespace {
 
 namespace sk = shardkit;
-using sk::Act;
+using sk::schedule::Act;
 
 constexpr auto mesh = sk::DeviceMesh<4>{}.grid();
-using Groups = std::span<const sk::GroupDescription>;
+using Groups = std::span<const sk::planner::GroupDescription>;
 struct Rows : sk::Param<"rows", float, sk::dynamic, 16> {};
 
 /// f(name, groups) for every policy and model.
@@ -51,7 +51,7 @@ void for_each_model(const F& f) {
 std::vector<sk::schedule::Op> program_of(const sk::Schedule& schedule) {
     std::vector<sk::schedule::Op> acts;
     for (const sk::schedule::Op& op : schedule.ops()) {
-        if (sk::is_of_program(op.act)) { acts.push_back(op); }
+        if (sk::schedule::is_of_program(op.act)) { acts.push_back(op); }
     }
     return acts;
 }
@@ -71,7 +71,7 @@ struct Pass {
 /// A millionth of a second for each element forward, two backward, a tenth in the update.
 std::vector<sk::schedule::GroupSeconds> seconds_of(Groups groups) {
     std::vector<sk::schedule::GroupSeconds> seconds;
-    for (const sk::GroupDescription& group : groups) {
+    for (const sk::planner::GroupDescription& group : groups) {
         const double each = static_cast<double>(group.numel) * 1e-6;
         seconds.push_back({each, 2 * each, each / 10});
     }
@@ -79,7 +79,8 @@ std::vector<sk::schedule::GroupSeconds> seconds_of(Groups groups) {
 }
 sk::Schedule with_late_gathers(const sk::Schedule& schedule, Groups groups) {
     const auto seconds = seconds_of(groups);
-    return sk::schedule::gather_after_zero(schedule, groups, mesh, {seconds, {sk::TimeModel::links({1e-4, 4e6})}});
+    return sk::schedule::gather_after_zero(schedule, groups, mesh,
+                                           {seconds, {sk::planner::TimeModel::links({1e-4, 4e6})}});
 }
 constexpr std::array passes{
     Pass{"prefetch 1", [](const sk::Schedule& s, Groups g) { return sk::schedule::prefetch(s, g, 1); }, true, true},
@@ -117,7 +118,7 @@ void check_pass(const Pass& pass, const sk::Schedule& before, const sk::Schedule
 void check_time(const sk::Schedule& before, const sk::Schedule& after, Groups groups, double bandwidth,
                 double latency) {
     const auto seconds = seconds_of(groups);
-    const sk::schedule::StepCosts costs{seconds, {sk::TimeModel::links({latency, bandwidth})}};
+    const sk::schedule::StepCosts costs{seconds, {sk::planner::TimeModel::links({latency, bandwidth})}};
     for (const auto lanes : described::every_lanes) {
         const auto first = sk::schedule::simulate(sk::schedule::on_lanes(before, lanes), groups, mesh, costs);
         const auto second = sk::schedule::simulate(sk::schedule::on_lanes(after, lanes), groups, mesh, costs);
@@ -185,7 +186,7 @@ TEST_CASE("the plan of a schedule is that of the step that it is: its peak, its 
             CHECK(planned.memory.total() == sk::schedule::peak(step, groups, 1));
             CHECK(planned.memory.arena == sk::schedule::arena_bytes(step, groups));
             // What the planner assumes of windows: two of each group, of the last one.
-            std::vector<sk::GroupDescription> assumed(groups.begin(), groups.end());
+            std::vector<sk::planner::GroupDescription> assumed(groups.begin(), groups.end());
             assumed.back().windows_per_microbatch = 1;
             const sk::Plan guessed =
                 sk::plan(assumed, mesh, {.microbatches = microbatches, .optimizer_states = 1, .engine = engine});
@@ -229,7 +230,7 @@ TEST_CASE(
                 std::vector<std::size_t> told;
                 for (const sk::schedule::Violation& each :
                      sk::schedule::check(step, groups, sk::ByteCount(limit), 1)) {
-                    CHECK(each.rule == sk::StepRule::within_limit);
+                    CHECK(each.rule == sk::schedule::StepRule::within_limit);
                     CHECK(each.group == step[each.operation].group);
                     CHECK(each.held > each.limit);
                     told.push_back(each.operation);
@@ -299,7 +300,7 @@ TEST_CASE("keep_gathered takes what memory there is, the last blocks first") {
 
 TEST_CASE("keep_gathered leaves out as many gathers as one by one, where buffers of many sizes leave gaps") {
     std::mt19937 random(3);
-    std::vector<sk::GroupDescription> groups;
+    std::vector<sk::planner::GroupDescription> groups;
     for (int g = 0; g < 40; ++g) {
         groups.push_back(sk::describe_group<sk::Params<Rows>, sk::FullShard>(
             "rows", {sk::shape<Rows>(20 + random() % 200, 16)}, mesh));
@@ -376,7 +377,7 @@ TEST_CASE("overlap_reductions starts each reduction behind the next gradient buf
           sk::schedule::peak(plain, groups));
     // A step whose every backward pass takes as long as a reduction: only the last two are waited for.
     const std::vector<sk::schedule::GroupSeconds> seconds(groups.size(), sk::schedule::GroupSeconds{0, 1, 0});
-    const sk::schedule::StepCosts costs{seconds, {sk::TimeModel::links({1, 1e30})}};
+    const sk::schedule::StepCosts costs{seconds, {sk::planner::TimeModel::links({1, 1e30})}};
     const auto time = [&](const sk::Schedule& of) { return sk::schedule::simulate(of, groups, mesh, costs); };
     const sk::Schedule ahead = sk::schedule::prefetch(plain, groups, 1);
     CHECK(time(sk::schedule::overlap_reductions(ahead, groups)).exposed() < time(ahead).exposed());
@@ -416,7 +417,7 @@ TEST_CASE("gather_after_zero starts gathers behind gradient buffers, unless a ra
                     CAPTURE(depth);
                     CAPTURE(bandwidth);
                     const auto seconds = seconds_of(groups);
-                    const sk::schedule::StepCosts costs{seconds, {sk::TimeModel::links({0, bandwidth})}};
+                    const sk::schedule::StepCosts costs{seconds, {sk::planner::TimeModel::links({0, bandwidth})}};
                     check_case(ahead, groups, costs);
                     check_case(sk::schedule::overlap_reductions(ahead, groups), groups, costs);
                 }
@@ -430,7 +431,7 @@ TEST_CASE("gather_after_zero starts gathers behind gradient buffers, unless a ra
     const sk::Schedule step = sk::schedule::gather_after_zero(
         sk::schedule::overlap_reductions(sk::schedule::prefetch(sk::schedule::layered_step(groups), groups, 1),
                                          groups),
-        groups, mesh, {seconds, {sk::TimeModel::links({0, 1e8})}});
+        groups, mesh, {seconds, {sk::planner::TimeModel::links({0, 1e8})}});
     const std::size_t zero = sk::detail::next_op(step, 0, Act::zero, 3);
     REQUIRE(zero != sk::detail::no_op);
     CHECK(step[zero + 1] == sk::schedule::Op{Act::gather, 2, 0});
@@ -465,7 +466,7 @@ TEST_CASE("what asks for the groups of a schedule refuses descriptions of fewer"
     const auto fewer = Groups(groups).first(2);
     const sk::Schedule plain = sk::schedule::layered_step(groups, {.norms = 0});
     const std::vector<sk::schedule::GroupSeconds> seconds(fewer.size());
-    const sk::schedule::StepCosts costs{seconds, {sk::TimeModel::links({0, 1e6})}};
+    const sk::schedule::StepCosts costs{seconds, {sk::planner::TimeModel::links({0, 1e6})}};
     std::size_t first = 0;
     while (plain[first].group < fewer.size()) { ++first; }
     const std::string expected = "schedule: operation " + std::to_string(first) +

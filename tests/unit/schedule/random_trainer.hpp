@@ -23,7 +23,8 @@ namespace random_trainer {
 template <class T>
 struct Elements : sk::Param<"elements", T, sk::dynamic> {};
 
-inline sk::Schedule improved(sk::Schedule s, std::span<const sk::GroupDescription> groups, std::size_t passes) {
+inline sk::Schedule improved(sk::Schedule s, std::span<const sk::planner::GroupDescription> groups,
+                             std::size_t passes) {
     if ((passes & 1) != 0) {
         s = sk::schedule::keep_gathered(s, groups, sk::schedule::peak(s, groups) + sk::ByteCount(3000));
     }

@@ -26,8 +26,8 @@ namespace schedule_test {
 namespace {
 
 namespace sk = shardkit;
-using sk::Act;
-using sk::StepRule;
+using sk::schedule::Act;
+using sk::schedule::StepRule;
 
 constexpr auto mesh = sk::DeviceMesh<4>{}.grid();
 constexpr auto full = described::transformer<sk::FullShard>(mesh);
@@ -63,7 +63,7 @@ static_assert(sk::schedule::arena_bytes(sk::schedule::prefetch(sk::schedule::lay
 static_assert(sk::schedule::hash(plain()) == sk::schedule::hash(plain()));
 static_assert(sk::schedule::hash(plain()) != sk::schedule::hash(sk::schedule::prefetch(plain(), full)));
 
-std::vector<std::string> said(const sk::Schedule& schedule, std::span<const sk::GroupDescription> groups) {
+std::vector<std::string> said(const sk::Schedule& schedule, std::span<const sk::planner::GroupDescription> groups) {
     std::vector<std::string> lines;
     for (const sk::schedule::Violation& violation : sk::schedule::check(schedule, groups)) {
         lines.push_back(sk::schedule::describe(violation, schedule, groups));
@@ -71,7 +71,7 @@ std::vector<std::string> said(const sk::Schedule& schedule, std::span<const sk::
     return lines;
 }
 /// The rules that a schedule breaks.
-std::set<StepRule> broken(const sk::Schedule& schedule, std::span<const sk::GroupDescription> groups) {
+std::set<StepRule> broken(const sk::Schedule& schedule, std::span<const sk::planner::GroupDescription> groups) {
     std::set<StepRule> rules;
     for (const sk::schedule::Violation& violation : sk::schedule::check(schedule, groups)) {
         rules.insert(violation.rule);
@@ -99,7 +99,8 @@ constexpr auto pair = std::array{sk::describe_group<Kilo, sk::FullShard>("a", {}
                                  sk::describe_group<Kilo, sk::FullShard>("b", {}, two_ranks)};
 constexpr auto pair_seconds = std::array{sk::schedule::GroupSeconds{1, 2, 0}, sk::schedule::GroupSeconds{1, 2, 0}};
 constexpr sk::schedule::StepTimes time(const sk::Schedule& schedule) {
-    return sk::schedule::simulate(schedule, pair, two_ranks, {pair_seconds, {sk::TimeModel::links({0, 2048})}});
+    return sk::schedule::simulate(schedule, pair, two_ranks,
+                                  {pair_seconds, {sk::planner::TimeModel::links({0, 2048})}});
 }
 
 }  // namespace
@@ -355,11 +356,11 @@ TEST_CASE("seconds of a step by hand: gathers and reductions of one second") {
 
 TEST_CASE("costs that no machine has are refused by name") {
     const sk::Schedule step = sk::schedule::layered_step(pair);
-    const auto said_of = [&](const std::array<sk::schedule::GroupSeconds, 2>& seconds, const sk::LinkModel& link,
-                             double norm) {
+    const auto said_of = [&](const std::array<sk::schedule::GroupSeconds, 2>& seconds,
+                             const sk::planner::LinkModel& link, double norm) {
         return thrown_message<std::invalid_argument>([&] {
-            static_cast<void>(
-                sk::schedule::simulate(step, pair, two_ranks, {seconds, {sk::TimeModel::links(link)}, {}, norm}));
+            static_cast<void>(sk::schedule::simulate(step, pair, two_ranks,
+                                                     {seconds, {sk::planner::TimeModel::links(link)}, {}, norm}));
         });
     };
     constexpr double nan = std::numeric_limits<double>::quiet_NaN();
@@ -531,7 +532,7 @@ TEST_CASE("a buffer waits for the latest one in its bytes that each lane gave ba
 
 TEST_CASE("ten thousand operations are placed, kept gathered, limited, simulated and compared in seconds") {
     for (const auto& [layers, microbatches] : {std::pair<std::size_t, std::size_t>{100, 12}, {1200, 1}}) {
-        std::vector<sk::GroupDescription> groups{full[0]};
+        std::vector<sk::planner::GroupDescription> groups{full[0]};
         for (std::size_t l = 0; l < layers; ++l) { groups.push_back(full[1]); }
         groups.push_back(full[4]);
         const sk::Schedule step = sk::schedule::layered_step(groups, {.microbatches = microbatches});
@@ -549,7 +550,7 @@ TEST_CASE("ten thousand operations are placed, kept gathered, limited, simulated
         CHECK(sk::schedule::peak(ahead, groups) > limit);
         CHECK(sk::schedule::peak(sk::schedule::memory_limit(ahead, groups, limit), groups) <= limit);
         const std::vector<sk::schedule::GroupSeconds> seconds(groups.size(), {1, 2, 0.1});
-        const sk::schedule::StepCosts costs{seconds, {sk::TimeModel::links({0, 1e5})}};
+        const sk::schedule::StepCosts costs{seconds, {sk::planner::TimeModel::links({0, 1e5})}};
         CHECK(sk::schedule::simulate(kept, groups, mesh, costs).exposed() <=
               sk::schedule::simulate(step, groups, mesh, costs).exposed());
         const sk::schedule::Diff changed = sk::schedule::diff(step, kept, groups);

@@ -57,7 +57,7 @@ enum class Planted {
     forgotten_group
 };
 
-using Groups = std::span<const sk::GroupDescription>;
+using Groups = std::span<const sk::planner::GroupDescription>;
 /// What a trainer's steps are to follow, made of what was recorded.
 using Improve = sk::Schedule (*)(const sk::Schedule&, Groups);
 inline sk::Schedule gathers_ahead(const sk::Schedule& s, Groups g) {
@@ -69,7 +69,7 @@ inline sk::Schedule some_stay_gathered(const sk::Schedule& s, Groups g) {
 }
 inline sk::Schedule all_overlaps(const sk::Schedule& s, Groups g) {
     const std::vector<sk::schedule::GroupSeconds> seconds(g.size());
-    const sk::schedule::StepCosts nothing{seconds, {sk::TimeModel::links({0, 1e30})}};
+    const sk::schedule::StepCosts nothing{seconds, {sk::planner::TimeModel::links({0, 1e30})}};
     const auto mesh = sk::DeviceMesh<8>{}.grid();  // any that the groups fit: communication takes no time
     const sk::Schedule overlapped = sk::schedule::overlap_reductions(sk::schedule::prefetch(s, g, 1), g);
     return sk::schedule::gather_after_update(sk::schedule::gather_after_zero(overlapped, g, mesh, nothing), g);

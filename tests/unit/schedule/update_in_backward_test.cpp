@@ -45,7 +45,7 @@ constexpr std::size_t full = 64 * 32;
 template <class Policy, class Precision>
 constexpr auto released(sk::GradientRelease release = sk::GradientRelease::at_update) {
     constexpr std::array<const char*, 4> names{"a", "b", "c", "d"};
-    std::array<sk::GroupDescription, 4> groups;
+    std::array<sk::planner::GroupDescription, 4> groups;
     for (std::size_t g = 0; g < groups.size(); ++g) {
         sk::ShardedOptions<sk::Params<Weight>, Policy> options;
         options.gradient_release = release;
@@ -82,7 +82,7 @@ static_assert(sk::schedule::check(sk::schedule::update_in_backward(
 std::string broken(const sk::Schedule& step) {
     std::string said;
     for (const sk::schedule::Violation& violation : sk::schedule::check(step, released_groups)) {
-        said += std::string(sk::name(violation.rule)) + ' ';
+        said += std::string(sk::schedule::name(violation.rule)) + ' ';
     }
     return said;
 }
@@ -126,7 +126,8 @@ TEST_CASE("a recorded step in backward is the pass of the plain one, and the dry
             CHECK(dry.reduce().step().schedule() == recorded);
             CHECK(sk::schedule::check(recorded, groups).empty());
             // One group's buffers, as the groups take turns in them.
-            const sk::MemoryPlan plain = sk::plan_memory(groups, {.in_flight = 1, .norms_per_step = 0});
+            const sk::planner::MemoryPlan plain =
+                sk::planner::plan_memory(groups, {.in_flight = 1, .norms_per_step = 0});
             CHECK(sk::schedule::plan(recorded, groups, rank.grid()).memory.arena <=
                   plain.gather_buffers * 2 + plain.gradient_buffers);
             CHECK(
@@ -151,7 +152,7 @@ TEST_CASE("a step that needs all gradients at once is not released") {
 }
 
 TEST_CASE("what a step in backward must not do is found by the check") {
-    using enum sk::Act;
+    using enum sk::schedule::Act;
     const auto step = [] {
         sk::schedule::DryStep made(released_groups);
         made.step_in_backward();
@@ -179,7 +180,8 @@ TEST_CASE("an update in backward waits for its reduction, and the next group's g
     const std::vector<sk::schedule::GroupSeconds> seconds(4, sk::schedule::GroupSeconds{0, 4, 1});
     const auto of = [&](const sk::Schedule& step) {
         // A reduce-scatter, or a gather, of one second.
-        return sk::schedule::simulate(step, groups, mesh, {seconds, {sk::TimeModel::links({0, full * 4 / 2})}});
+        return sk::schedule::simulate(step, groups, mesh,
+                                      {seconds, {sk::planner::TimeModel::links({0, full * 4 / 2})}});
     };
     const sk::Schedule plain = sk::schedule::layered_step(groups, no_norm);
     const sk::schedule::StepTimes early = of(sk::schedule::update_in_backward(plain, groups));

@@ -427,7 +427,9 @@ TEST_CASE("a plan counts one byte an element, and the scales") {
         return sk::describe_group<List, Policy, Precision>("layer", coded_training::tensors(),
                                                            sk::DeviceMesh<4>{}.grid());
     };
-    const auto memory = [](const sk::GroupDescription& group) { return sk::plan_memory(std::span(&group, 1)); };
+    const auto memory = [](const sk::planner::GroupDescription& group) {
+        return sk::planner::plan_memory(std::span(&group, 1));
+    };
     using Codes = sk::Precision<sk::e4m3, float>;
     using Blocks = sk::Precision<sk::block_int8, float>;
     const auto full = describe(Codes{}, sk::FullShard{});
@@ -446,7 +448,7 @@ TEST_CASE("a simulation counts the pass that an update leaves once, whatever is 
         "layer", coded_training::tensors(), sk::DeviceMesh<2>{}.grid());
     const auto by_parameter = sk::describe_group<List, sk::FullShard, sk::Precision<sk::e4m3, float>>(
         "layer", coded_training::tensors(), sk::DeviceMesh<2>{}.grid());
-    const auto seconds = [](const sk::GroupDescription& of) {
+    const auto seconds = [](const sk::planner::GroupDescription& of) {
         const std::array groups{of};
         const std::array work{sk::schedule::GroupSeconds{}};
         return sk::schedule::simulate(sk::schedule::layered_step(groups), groups, sk::DeviceMesh<2>{}.grid(),

@@ -317,7 +317,7 @@ TEST_CASE("a plan counts what is zeroed, and a simulation its time") {
     static_assert(groups[0].overwritten_numel == 64 * 64);
     // Under FullShard a sum begins with each microbatch, else with each step.
     static_assert(sk::plan(groups, mesh, {.microbatches = 3}).zeroed == sk::ByteCount((3 + 1 + 1) * 64 * 4));
-    std::vector<sk::GroupDescription> zeroed(groups.begin(), groups.end());
+    std::vector<sk::planner::GroupDescription> zeroed(groups.begin(), groups.end());
     for (auto& group : zeroed) { group.overwritten_numel = 0; }
     CHECK(sk::plan(zeroed, mesh, {.microbatches = 3}).zeroed ==
           sk::ByteCount(((3 + 1) * 64 * 65 + 64) * std::uint64_t{4}));
@@ -325,7 +325,7 @@ TEST_CASE("a plan counts what is zeroed, and a simulation its time") {
     const auto step = sk::schedule::layered_step(groups, {.microbatches = 3});
     CHECK(sk::schedule::plan(step, groups, mesh).zeroed == sk::ByteCount((3 + 1 + 1) * 64 * 4));
     const std::vector<sk::schedule::GroupSeconds> none(groups.size());
-    const auto seconds = [&](std::span<const sk::GroupDescription> of) {
+    const auto seconds = [&](std::span<const sk::planner::GroupDescription> of) {
         return sk::schedule::simulate(step, of, mesh, {.groups = none, .zeroing = 0.25}).compute;
     };
     CHECK(seconds(groups) == (3 + 1 + 1) * 64);

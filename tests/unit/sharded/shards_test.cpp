@@ -55,7 +55,7 @@ double value_at(const sk::ShardInfo& info, std::size_t i) {
 /// The boxes follow each other and name exactly the elements of the run, each by its coordinates.
 bool boxes_agree(const sk::ShardInfo& info) {
     std::size_t next = info.range.begin;
-    for (const sk::Box& box : info.boxes) {
+    for (const sk::layout::Box& box : info.boxes) {
         if (box.range.begin != next || box.rank != info.shape.rank) { return false; }
         std::size_t numel = 1;
         std::size_t first = 0;

@@ -259,10 +259,12 @@ TEST_CASE("slices: the plan has their sums, and each step the traffic that it sa
         using Policy = decltype(policy);
         const std::array sliced{described(sk::TreeSums<Policy>{sk::Slices{slices}}, precision, ranks)};
         const std::array usual{described(sk::TreeSums<Policy>{}, precision, ranks)};
-        const sk::PlanOptions options{.microbatches = slices / ranks};
-        CHECK(sk::plan_traffic(sliced, sk::DeviceMesh{ranks, 1, 1}.grid()).total(sk::Verb::all_gather) ==
-              sk::plan_traffic(usual, sk::DeviceMesh{ranks, 1, 1}.grid(), options).total(sk::Verb::all_gather));
-        return sk::plan_memory(sliced).total().value - sk::plan_memory(usual, options).total().value;
+        const sk::planner::PlanOptions options{.microbatches = slices / ranks};
+        CHECK(sk::planner::plan_traffic(sliced, sk::DeviceMesh{ranks, 1, 1}.grid()).total(sk::Verb::all_gather) ==
+              sk::planner::plan_traffic(usual, sk::DeviceMesh{ranks, 1, 1}.grid(), options)
+                  .total(sk::Verb::all_gather));
+        return sk::planner::plan_memory(sliced).total().value -
+               sk::planner::plan_memory(usual, options).total().value;
     };
     const std::size_t full = described(sk::NoShard{}, Plain{}, 2).buffer_numel * sizeof(float);
     const std::size_t shard = described(sk::FullShard{}, Plain{}, 2).shard_numel * sizeof(float);
@@ -276,7 +278,7 @@ TEST_CASE("slices: the plan has their sums, and each step the traffic that it sa
     // In a constant expression too.
     constexpr std::array constant{sk::describe_group<Group, sk::TreeSums<sk::NoShard>, Plain>(
         "layer", {}, sk::DeviceMesh<2>{}.grid(), sk::TreeSums<sk::NoShard>{sk::Slices{8}})};
-    static_assert(sk::plan_memory(constant).gradients.value == 3 * constant[0].buffer_numel * sizeof(float));
+    static_assert(sk::planner::plan_memory(constant).gradients.value == 3 * constant[0].buffer_numel * sizeof(float));
     static_assert(sk::slice_sums(4) == 3);
 
     const sk::DeviceMesh<sk::dynamic, sk::dynamic, sk::dynamic> mesh(4, 1, 1);
@@ -312,7 +314,7 @@ TEST_CASE("slices: a schedule that reduces two of them together, or not all, is 
     CHECK(sk::schedule::check(step, groups).empty());
     const auto broken = [&](const sk::Schedule& schedule) {
         for (const sk::schedule::Violation& each : sk::schedule::check(schedule, groups)) {
-            if (each.rule == sk::StepRule::slices_one_by_one) { return true; }
+            if (each.rule == sk::schedule::StepRule::slices_one_by_one) { return true; }
         }
         return false;
     };
@@ -320,7 +322,7 @@ TEST_CASE("slices: a schedule that reduces two of them together, or not all, is 
     CHECK(broken(sk::schedule::layered_step(groups, {.microbatches = 4})));
     sk::Schedule together;
     for (const sk::schedule::Op& op : step.ops()) {
-        if (op.act != sk::Act::reduce || op.microbatch == 1) { together.add(op); }
+        if (op.act != sk::schedule::Act::reduce || op.microbatch == 1) { together.add(op); }
     }
     CHECK(broken(together));
 }

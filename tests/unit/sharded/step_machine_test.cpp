@@ -32,9 +32,9 @@ namespace step_machine_test {
 namespace {
 
 namespace sk = shardkit;
-using sk::Act;
-using sk::StepRule;
 using sk::detail::Applied;
+using sk::schedule::Act;
+using sk::schedule::StepRule;
 using Mesh = sk::DeviceMesh<sk::dynamic, sk::dynamic, sk::dynamic>;
 
 struct Weight : sk::Param<"weight", float, 12, 5> {};

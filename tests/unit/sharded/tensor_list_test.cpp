@@ -96,7 +96,7 @@ void hold(const std::vector<sk::ShardInfo>& runs, std::vector<Held>& held) {
     for (const sk::ShardInfo& run : runs) {
         const auto* const data = static_cast<const float*>(run.data);
         std::vector<std::size_t> boxes;
-        for (const sk::Box& box : run.boxes) {
+        for (const sk::layout::Box& box : run.boxes) {
             boxes.insert(boxes.end(), box.offsets.begin(), box.offsets.end());
             boxes.insert(boxes.end(), box.extents.begin(), box.extents.end());
         }
@@ -447,9 +447,9 @@ TEST_CASE("TensorList: a description without a rank is that of the group that ex
     for (const sk::DynamicPolicy& policy : policies(2)) {
         CAPTURE(policy.name());
         const Mesh mesh(2, 2, 1);
-        const sk::GroupDescription types =
+        const sk::planner::GroupDescription types =
             sk::describe_group<Block, sk::DynamicPolicy>("b", shapes(), mesh.grid(), policy);
-        const sk::GroupDescription lists =
+        const sk::planner::GroupDescription lists =
             sk::describe_group<List, sk::DynamicPolicy>("b", list(), mesh.grid(), policy);
         CHECK(types == lists);
         CHECK(lists.numel == 12 * 6 + 12 + 63 + 6 + 72 + 1);

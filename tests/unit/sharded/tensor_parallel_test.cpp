@@ -289,7 +289,7 @@ TEST_CASE("tp: over all ranks the runs of replica 0 cover each element of each w
             for (std::size_t k = 0; k < listed[r].size(); ++k) {
                 const sk::ShardInfo& info = listed[r][k];
                 std::size_t seen = 0;
-                for (const sk::Box& box : info.boxes) {
+                for (const sk::layout::Box& box : info.boxes) {
                     std::array<std::size_t, sk::TensorShape::max_rank> at{};
                     for (std::size_t i = 0; i < box.range.size(); ++i, ++seen) {
                         std::size_t w = 0;

@@ -231,7 +231,7 @@ void check_released(std::size_t world, const Policy& policy, std::size_t in_flig
             }
             sk::Model model{layers};
             sk::AdamW optimizer{model, {}};
-            const sk::PlanOptions planned{.in_flight = in_flight, .norms_per_step = 0};
+            const sk::planner::PlanOptions planned{.in_flight = in_flight, .norms_per_step = 0};
             const std::size_t expected = sk::plan(model, planned).memory.total().value;
             std::array<std::size_t, 3> allocations{};
             std::size_t most = 0;
@@ -375,7 +375,7 @@ void check_scheduled(std::size_t world, Policy policy, const std::vector<std::si
                 const auto norm = sk::global_norm(reduced);
                 optimizer.step(std::move(reduced), sk::clip(norm, 1));
             };
-            const std::vector<sk::GroupDescription> groups = sk::describe_groups(model);
+            const std::vector<sk::planner::GroupDescription> groups = sk::describe_groups(model);
             const sk::Schedule schedule = improve(sk::schedule::record(model, step), groups);
             auto following = sk::schedule::follow(model, schedule);
             // The norm's doubles and the tables of launches are below the ledger's 4 KiB.

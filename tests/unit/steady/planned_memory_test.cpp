@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a rank allocates at most beside what plan_memory says before there is a rank, to the byte, for every choice of
-// states, masters, gathers, release of gradients and policy.
+// What a rank allocates at most beside what planner::plan_memory says before there is a rank, to the byte, for every
+// choice of states, masters, gathers, release of gradients and policy.
 #include <cstddef>
 #include <string>
 #include <string_view>
@@ -85,16 +85,16 @@ std::size_t check(sk::Context<Engine>& rank, const Choice& choice) {
 
     std::vector<std::string> paths;
     for (std::size_t i = 0; i < groups().size(); ++i) { paths.push_back("layers." + std::to_string(i)); }
-    std::vector<sk::GroupDescription> described;
+    std::vector<sk::planner::GroupDescription> described;
     for (std::size_t i = 0; i < groups().size(); ++i) {
         described.push_back(
             sk::describe_group<List, sk::DynamicPolicy, Precision>(paths[i], groups()[i], rank.grid(), options));
     }
-    const std::size_t planned = sk::plan_memory(described, {.microbatches = microbatches,
-                                                            .in_flight = rank.options().in_flight,
-                                                            .optimizer_states = {2, Format},
-                                                            .norms_per_step = releases ? 0U : 1U,
-                                                            .engine = Engine::traits})
+    const std::size_t planned = sk::planner::plan_memory(described, {.microbatches = microbatches,
+                                                                     .in_flight = rank.options().in_flight,
+                                                                     .optimizer_states = {2, Format},
+                                                                     .norms_per_step = releases ? 0U : 1U,
+                                                                     .engine = Engine::traits})
                                     .total()
                                     .value;
 

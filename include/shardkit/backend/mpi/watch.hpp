@@ -61,8 +61,8 @@ class Watch {
         }
     }
     /// Returns who is missing, from the ranks' files; nothing without them.
-    static MissingRanks missing(Job& job, const std::string& why) {
-        return job.records == nullptr ? MissingRanks{} : job.records->missing(why);
+    static recorder::MissingRanks missing(Job& job, const std::string& why) {
+        return job.records == nullptr ? recorder::MissingRanks{} : job.records->missing(why);
     }
 
   private:
@@ -73,7 +73,7 @@ class Watch {
                                         call_.where.line, " after ", after.count(), " ms");
     }
     [[noreturn]] void throw_late() const {
-        const MissingRanks found = missing(job_, doing_late(limit_));
+        const recorder::MissingRanks found = missing(job_, doing_late(limit_));
         const std::string text =
             shardkit::detail::concat("not every rank has made this call within ", limit_.count(), " ms", found.text);
         if (found.ranks.empty()) { throw CommError("mpi", call_.doing(), text, call_.where); }

@@ -47,7 +47,7 @@ void copy_alone(const Call& call, const T* from, std::size_t count, T* to, const
 /// errors.
 inline std::string last_calls(const engine::Journal& journal) {
     constexpr std::size_t most = 4;
-    const std::vector<RecentCall> calls = journal.recent_calls();
+    const std::vector<recorder::RecentCall> calls = journal.recent_calls();
     std::string text;
     for (std::size_t i = calls.size() - std::min(calls.size(), most); i < calls.size(); ++i) {
         text += shardkit::detail::concat(text.empty() ? "; this rank's last calls: " : ", ",

@@ -146,8 +146,8 @@ struct Options {
 
     /// The smallest size of a rank's addends, in bytes, from which on a sum of floating-point elements is an
     /// exchange: addends travel as they are, and a kernel adds them in rank order, so that the bits are those of the
-    /// engine `threads`. 0: all sums. `exchange_pays_from` of a time model says from which size on it is faster.
-    /// Otherwise NCCL adds, and 16-bit addends travel as fp32. Sums along a tree are always exchanges.
+    /// engine `threads`. 0: all sums. `planner::exchange_pays_from` of a time model says from which size on it is
+    /// faster. Otherwise NCCL adds, and 16-bit addends travel as fp32. Sums along a tree are always exchanges.
     std::size_t exchange_sums_from = engine::never_exchanged;
 
     /// How these chunks are registered with NCCL.
@@ -248,8 +248,8 @@ inline ncclConfig_t config_of(const Options& options) {
 
 namespace shardkit::nccl {
 
-/// Returns what plans need to know of Worlds with these options and that many ranks: PlanOptions::engine of a plan
-/// that is made before there is a World. A plan of a model that exists takes it from there.
+/// Returns what plans need to know of Worlds with these options and that many ranks: planner::PlanOptions::engine of
+/// a plan that is made before there is a World. A plan of a model that exists takes it from there.
 constexpr engine::Traits traits_of(const Options& options, std::size_t ranks) noexcept {
     engine::Traits traits = detail::usual_traits;
     traits.exchanged_sums_from = options.exchange_sums_from;

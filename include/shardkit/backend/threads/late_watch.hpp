@@ -31,7 +31,7 @@ class LateWatch {
         if (options.record.empty()) { return; }
         signal_.emplace();
         for (std::size_t rank = 0; rank < states.size(); ++rank) {
-            std::remove(record_file(options.record, rank).c_str());
+            std::remove(recorder::record_file(options.record, rank).c_str());
         }
     }
 
@@ -42,7 +42,7 @@ class LateWatch {
         return options_.record.empty() ? quarter : std::min(quarter, std::chrono::milliseconds(50));
     }
     /// Checks once. Returns who is missing when a timeout has passed.
-    std::optional<MissingRanks> look() {
+    std::optional<recorder::MissingRanks> look() {
         const std::uint32_t asked = shardkit::detail::record_requests.load(std::memory_order_relaxed);
         if (std::exchange(asked_, asked) != asked) { write_all(states_.size(), "asked for"); }
         const std::uint64_t enter = nanoseconds(options_.timeout);
@@ -54,7 +54,7 @@ class LateWatch {
             warned_ = false;
             return std::nullopt;
         }
-        MissingRanks found = missing();
+        recorder::MissingRanks found = missing();
         if (found.entering > enter || found.finishing > finish) {
             const bool entering = found.entering > enter;
             found.text = shardkit::detail::concat(
@@ -70,7 +70,7 @@ class LateWatch {
         return std::nullopt;
     }
 
-    MissingRanks missing() {
+    recorder::MissingRanks missing() {
         taken_ = records(states_.size(), {});
         return shardkit::detail::WhoIsMissing(taken_.span()).find();
     }
@@ -78,9 +78,9 @@ class LateWatch {
     void write_missing(const std::string& why) noexcept {
         if (options_.record.empty() || std::exchange(written_, true)) { return; }
         try {
-            for (RankRecord& record : taken_) {
+            for (recorder::RankRecord& record : taken_) {
                 if (record.why.empty()) { record.why = why; }
-                write_record(options_.record, record);
+                recorder::write_record(options_.record, record);
             }
         } catch (...) {}  // NOLINT(bugprone-empty-catch): the error that is told has another reason
     }
@@ -93,8 +93,8 @@ class LateWatch {
     static std::uint64_t nanoseconds(std::chrono::milliseconds time) noexcept {
         return static_cast<std::uint64_t>(std::chrono::nanoseconds(shardkit::detail::bounded_wait(time)).count());
     }
-    shardkit::detail::List<RankRecord> records(std::size_t of, const std::string& why) const {
-        shardkit::detail::List<RankRecord> all;
+    shardkit::detail::List<recorder::RankRecord> records(std::size_t of, const std::string& why) const {
+        shardkit::detail::List<recorder::RankRecord> all;
         for (std::size_t rank = 0; rank < states_.size(); ++rank) {
             const RankState& state = states_[rank];
             const char* const fate = state.fate == Fate::running    ? ""
@@ -109,7 +109,9 @@ class LateWatch {
     void write_all(std::size_t of, const std::string& why) noexcept {
         if (options_.record.empty()) { return; }
         try {
-            for (const RankRecord& record : records(of, why)) { write_record(options_.record, record); }
+            for (const recorder::RankRecord& record : records(of, why)) {
+                recorder::write_record(options_.record, record);
+            }
         } catch (...) {}  // NOLINT(bugprone-empty-catch): the error that is told has another reason
     }
 
@@ -117,7 +119,7 @@ class LateWatch {
     const LaunchOptions& options_;
     std::optional<shardkit::detail::RecordSignal> signal_;
     std::uint32_t asked_ = shardkit::detail::record_requests.load(std::memory_order_relaxed);
-    shardkit::detail::List<RankRecord> taken_;
+    shardkit::detail::List<recorder::RankRecord> taken_;
     std::uint64_t run_ = shardkit::detail::new_run();
     bool warned_ = false;
     bool written_ = false;

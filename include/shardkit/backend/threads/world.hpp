@@ -212,7 +212,7 @@ class World {
 
     std::span<const RankState> all_states() const noexcept { return {states_.get(), ranks_}; }
     /// Ends all ranks because of ranks that do not come. @pre the mutex is held
-    void give_up(const char* what, const MissingRanks& missing, LateWatch& late) {
+    void give_up(const char* what, const recorder::MissingRanks& missing, LateWatch& late) {
         if (!failure_) {
             failure_.emplace(Failure{missing.ranks.empty() ? 0 : missing.ranks.front(),
                                      shardkit::detail::concat(what, *what == '\0' ? "" : ": ", missing.text)});

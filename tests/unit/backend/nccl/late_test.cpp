@@ -36,7 +36,7 @@ using rank_checks::Kind;
 /// that rank had given it: until then, a rank that comes late still finds all the others there. Returns each outcome,
 /// and what the files say.
 template <class F>
-std::pair<std::vector<rank_checks::Outcome>, MissingRanks> recorded(std::size_t ranks, const F& f) {
+std::pair<std::vector<rank_checks::Outcome>, recorder::MissingRanks> recorded(std::size_t ranks, const F& f) {
     gpu_ranks::restart();
     const temporary_folder::Folder folder;
     nccl::Options options = gpu_ranks::impatient();
@@ -61,15 +61,15 @@ std::pair<std::vector<rank_checks::Outcome>, MissingRanks> recorded(std::size_t 
     });
     CHECK(!warned.empty());
     for (const std::string& text : warned) { CHECK(contains(text, "late: ")); }
-    std::vector<RankRecord> records;
+    std::vector<recorder::RankRecord> records;
     for (std::size_t rank = 0; rank < ranks; ++rank) {
-        records.push_back(read_record(record_file(options.record, rank)));
+        records.push_back(recorder::read_record(recorder::record_file(options.record, rank)));
     }
-    for (const RankRecord& record : records) {
+    for (const recorder::RankRecord& record : records) {
         CHECK(record.run != 0);
         CHECK(record.run == records[0].run);
     }
-    return {std::move(outcomes), who_is_missing(records)};
+    return {std::move(outcomes), recorder::who_is_missing(records)};
 }
 
 }  // namespace
@@ -136,17 +136,17 @@ TEST_CASE("nccl: a rank whose host is slow in each step is named from the files 
             all_gather_in_place(world, values.span(), stream);
             stream.synchronize();
         }
-        const std::string file = record_file(options.record, world.rank());
+        const std::string file = recorder::record_file(options.record, world.rank());
         for (int i = 0; i < 2000 && !std::ifstream(file); ++i) {
-            if (world.rank() == 0) { request_records(); }
+            if (world.rank() == 0) { recorder::request_records(); }
             std::this_thread::sleep_for(std::chrono::milliseconds(10));
         }
         ++written;
         while (written < ranks) { std::this_thread::sleep_for(std::chrono::milliseconds(1)); }
     });
-    std::vector<RankRecord> records;
+    std::vector<recorder::RankRecord> records;
     for (std::size_t rank = 0; rank < ranks; ++rank) {
-        records.push_back(read_record(record_file(options.record, rank)));
+        records.push_back(recorder::read_record(recorder::record_file(options.record, rank)));
     }
     const measure::Stragglers found = measure::find_stragglers(records);
     CAPTURE(found.text);

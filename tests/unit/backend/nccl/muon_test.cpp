@@ -71,7 +71,7 @@ TEST_CASE("nccl: batches of matrices are made in the order of a schedule, with t
                           muon_training::train_in_batches(rank, LaunchedProducts{}, paced_ranks::submit, one_by_one);
                   }) == "");
             std::vector<sk::schedule::Op> planned;
-            sk::detail::for_each_batch_act(4, [&](sk::Act act, std::uint32_t batch) {
+            sk::detail::for_each_batch_act(4, [&](sk::schedule::Act act, std::uint32_t batch) {
                 planned.push_back({act, 0, batch});
             });
             for (const auto& of_rank : made) {

@@ -147,8 +147,8 @@ TEST_CASE("offload: buffers and the link's bytes are the plan's, and no copy of 
                   const int device = static_cast<int>(rank.rank());
                   const std::size_t pinned = standin::pinned_bytes(device);
                   Trainer<sk::bf16, format()> trainer(rank, run, way);
-                  const sk::PlanOptions options{.optimizer_states = {2, format()},
-                                                .offload_slot_bytes = sk::least_offload_slot_bytes};
+                  const sk::planner::PlanOptions options{.optimizer_states = {2, format()},
+                                                         .offload_slot_bytes = sk::least_offload_slot_bytes};
                   const sk::Plan planned = sk::plan(*trainer.model, options);
                   const auto is_planned = [way](std::size_t given, sk::ByteCount bytes) {
                       // Updates on the host read some numbers beside, which no plan counts.

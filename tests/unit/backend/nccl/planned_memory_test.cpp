@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a rank on a GPU holds at most of device and of pinned memory, beside what plan_memory says before there is a
-// rank, to the byte: with states and masters on the device and in pinned memory. planned_memory_test.cpp of
-// unit/steady has every other choice, on the host.
+// What a rank on a GPU holds at most of device and of pinned memory, beside what planner::plan_memory says before
+// there is a rank, to the byte: with states and masters on the device and in pinned memory. planned_memory_test.cpp
+// of unit/steady has every other choice, on the host.
 #include <algorithm>
 #include <cstddef>
 #include <string>
@@ -105,15 +105,15 @@ using Layer = sk::Sharded<List, sk::DynamicPolicy, Engine>;
 void check(sk::Context<Engine>& rank, const typename Layer::Options& options) {
     const List tensors{{"weight", {263, 61}}, {"bias", {61}}, {"one", {1}}};
     const std::vector<std::string> paths{"layers.0", "layers.1", "layers.2"};
-    std::vector<sk::GroupDescription> described;
+    std::vector<sk::planner::GroupDescription> described;
     for (const std::string& path : paths) {
         described.push_back(sk::describe_group<List, sk::DynamicPolicy>(path, tensors, rank.grid(), options));
     }
-    const sk::MemoryPlan planned =
-        sk::plan_memory(described, {.microbatches = 2,
-                                    .optimizer_states = {2, format},
-                                    .offload_slot_bytes = rank.options().offload_slot_bytes,
-                                    .engine = rank.world().traits()});
+    const sk::planner::MemoryPlan planned =
+        sk::planner::plan_memory(described, {.microbatches = 2,
+                                             .optimizer_states = {2, format},
+                                             .offload_slot_bytes = rank.options().offload_slot_bytes,
+                                             .engine = rank.world().traits()});
     const auto device = static_cast<int>(rank.rank());
     const std::size_t pinned = standin::pinned_bytes(device);
     of_verbs = of_own_kernels = {};

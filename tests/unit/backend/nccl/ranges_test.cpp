@@ -24,7 +24,8 @@ using Layer = sk::Sharded<sk::Params<scheduled::Bias<float>>, sk::FullShard, Eng
 constexpr paced_ranks::Paces eager{standin::Pace::eager, standin::Pace::eager, standin::Pace::eager};
 
 /// What a followed schedule pushes and pops, starts and ends.
-std::vector<std::string> expected_of(const sk::Schedule& schedule, std::span<const sk::GroupDescription> groups) {
+std::vector<std::string> expected_of(const sk::Schedule& schedule,
+                                     std::span<const sk::planner::GroupDescription> groups) {
     std::vector<std::string> calls;
     std::vector<std::string> windows;
     bool updates = false;
@@ -34,15 +35,15 @@ std::vector<std::string> expected_of(const sk::Schedule& schedule, std::span<con
     };
     for (const sk::schedule::Op& op : schedule.ops()) {
         const std::string name = sk::schedule::describe(op, groups);
-        if (op.act == sk::Act::use) {
+        if (op.act == sk::schedule::Act::use) {
             calls.push_back("start " + name);
             windows.push_back(name);
-        } else if (op.act == sk::Act::close) {
+        } else if (op.act == sk::schedule::Act::close) {
             calls.push_back("end " + windows.back());  // none are open beside each other here
-        } else if (op.act == sk::Act::update) {
+        } else if (op.act == sk::schedule::Act::update) {
             if (!updates) { pair("update"); }
             updates = true;
-        } else if (!sk::is_of_program(op.act) || op.act == sk::Act::norm) {
+        } else if (!sk::schedule::is_of_program(op.act) || op.act == sk::schedule::Act::norm) {
             pair(name);
         }
     }

@@ -24,15 +24,15 @@ using shardkit::detail::Applied;
 using shardkit::detail::GroupRows;
 using shardkit::detail::GroupStep;
 /// What is done to the machine's word on an act.
-inline std::function<void(Applied& made, const GroupStep& its, shardkit::Act act)> change;
+inline std::function<void(Applied& made, const GroupStep& its, shardkit::schedule::Act act)> change;
 inline bool without_due_gather = false;
-inline std::optional<shardkit::Act> without_due;
-inline std::optional<shardkit::StepRule> without_rule;
+inline std::optional<shardkit::schedule::Act> without_due;
+inline std::optional<shardkit::schedule::StepRule> without_rule;
 
 constexpr Applied without(Applied made) {
     if (std::is_constant_evaluated() || !without_rule) { return made; }
     shardkit::detail::BrokenRules left;
-    for (const shardkit::StepRule rule : made.broken) { left.require(rule == *without_rule, rule); }
+    for (const shardkit::schedule::StepRule rule : made.broken) { left.require(rule == *without_rule, rule); }
     made.broken = left;
     return made;
 }
@@ -79,8 +79,8 @@ namespace facts_test {
 
 namespace {
 
-using sk::Act;
-using sk::StepRule;
+using sk::schedule::Act;
+using sk::schedule::StepRule;
 using Mesh = sk::DeviceMesh<sk::dynamic, sk::dynamic, sk::dynamic>;
 
 struct Weight : sk::Param<"weight", float, 96> {};
@@ -97,16 +97,16 @@ struct AtUpdate : sk::FullShard {
 const Mesh mesh(2, 1, 1);
 
 template <class Policy>
-std::vector<sk::GroupDescription> described(const Policy& policy = {}) {
+std::vector<sk::planner::GroupDescription> described(const Policy& policy = {}) {
     return {sk::describe_group<Weight, Policy, Half>("a", {}, mesh.grid(), policy),
             sk::describe_group<Weight, Policy, Half>("b", {}, mesh.grid(), policy)};
 }
-sk::Schedule step_of(std::span<const sk::GroupDescription> groups) {
+sk::Schedule step_of(std::span<const sk::planner::GroupDescription> groups) {
     return sk::schedule::layered_step(groups, {.microbatches = 2});
 }
 /// Each policy with the schedule of its plain step, made while nothing is taken out.
 struct Model {
-    std::vector<sk::GroupDescription> groups;
+    std::vector<sk::planner::GroupDescription> groups;
     sk::Schedule step;
 };
 const std::vector<Model>& models() {
@@ -194,15 +194,17 @@ std::string slots() {
 std::string simulated() {
     const std::array seconds{sk::schedule::GroupSeconds{1, 2, 0}, sk::schedule::GroupSeconds{1, 2, 0}};
     return each([&](const Model& model) {
-        const sk::schedule::StepTimes times =
-            sk::schedule::simulate(model.step, model.groups, mesh.grid(),
-                                   {.groups = seconds, .links = {sk::TimeModel::links({0, 100})}, .zeroing = 0.5});
+        const sk::schedule::StepTimes times = sk::schedule::simulate(
+            model.step, model.groups, mesh.grid(),
+            {.groups = seconds, .links = {sk::planner::TimeModel::links({0, 100})}, .zeroing = 0.5});
         return std::to_string(times.communication) + " of " + std::to_string(times.seconds);
     });
 }
-std::string traffic(const sk::TrafficPlan& plan) {
+std::string traffic(const sk::planner::TrafficPlan& plan) {
     std::string said;
-    for (const sk::Verb verb : sk::TrafficPlan::verbs) { said += std::to_string(plan.total(verb).calls) + ' '; }
+    for (const sk::Verb verb : sk::planner::TrafficPlan::verbs) {
+        said += std::to_string(plan.total(verb).calls) + ' ';
+    }
     return said;
 }
 std::string scheduled_plan() {
@@ -274,7 +276,7 @@ std::string calls_of(const Policy& policy, bool follows, const sk::Schedule& sch
                                  step();
                              }
                          });
-                         for (const sk::Verb verb : sk::TrafficPlan::verbs) {
+                         for (const sk::Verb verb : sk::planner::TrafficPlan::verbs) {
                              text += std::to_string(rank.traffic().total(verb).calls) + ' ';
                          }
                          text += std::to_string(updated_to(a));
@@ -413,10 +415,10 @@ TEST_CASE(
     const std::set<StepRule> between_groups{StepRule::group_exists,           StepRule::norm_before_updates,
                                             StepRule::batches_in_order,       StepRule::batches_in_slots,
                                             StepRule::batches_before_updates, StepRule::within_limit};
-    for (std::size_t i = 0; i < sk::step_rule_count; ++i) {
+    for (std::size_t i = 0; i < sk::schedule::step_rule_count; ++i) {
         const auto rule = static_cast<StepRule>(i);
         if (between_groups.contains(rule)) { continue; }
-        CAPTURE(sk::name(rule));
+        CAPTURE(sk::schedule::name(rule));
         CHECK(missed_by([&] { planted::without_rule = rule; }) ==
               (of_groups.contains(rule) ? "check, guards" : "check"));
     }
