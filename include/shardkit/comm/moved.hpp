@@ -34,8 +34,8 @@ concept KnowsHosts = requires(const C comm, std::size_t rank) {
 namespace shardkit {
 
 /// Returns planner::PlanOptions::ranks_per_host for a communicator: how many ranks each host has, if ranks lie on
-/// hosts in order. Returns 0 if all are on one host, or in another order. Cost:    the square of the ranks at most;
-/// no communication
+/// hosts in order. Returns 0 if all are on one host, or in another order.
+/// Cost:    the square of the ranks at most; no communication
 template <class C>
 constexpr std::size_t ranks_per_host(const C& comm) {
     if constexpr (engine::KnowsHosts<C>) {

@@ -73,7 +73,7 @@ constexpr double cosine_of_turns(double turns) noexcept {
 /// An element's value depends on the seed, the group's path, the parameter's name and its index in the whole
 /// parameter alone: it is the same under every policy and on every mesh. Engines whose compilers contract
 /// products and sums otherwise may differ in the last bit of a double.
-/// Source:  Philox4x32-10, see core/stochastic_rounding.hpp; layout::Box and Muller, A Note on the Generation of
+/// Source:  Philox4x32-10, see core/stochastic_rounding.hpp; Box and Muller, A Note on the Generation of
 ///          Random Normal Deviates, 1958
 class InitialValues {
   public:
