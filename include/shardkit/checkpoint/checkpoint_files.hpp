@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
-#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -24,6 +23,8 @@
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/fnv.hpp>
+#include <shardkit/detail/list.hpp>
+#include <shardkit/detail/name_table.hpp>
 #include <shardkit/detail/number_text.hpp>
 
 namespace shardkit::detail {
@@ -53,6 +54,8 @@ class CheckpointFiles {
         std::uint32_t crc32c = 0;
         bool used = false;  ///< asked for, or represented by another tensor that was
         bool read = false;
+        List<Keyed<std::uint64_t, std::uint64_t>> parts{};  ///< that were read of it: bytes, by the first one
+        std::uint32_t sum = 0;                              ///< the digest of what was read
         std::string scale{};  ///< of codes of 8 bits, as the metadata gives it; empty without one
     };
 
@@ -104,7 +107,7 @@ class CheckpointFiles {
             identity.add(stored.crc32c);
         }
     }
-    std::vector<Stored>& tensors() noexcept { return tensors_; }
+    List<Stored>& tensors() noexcept { return tensors_; }
     const std::string& kind(const Stored& stored) const noexcept { return files_[stored.file].kind; }
     const std::string& path(const Stored& stored) const noexcept { return files_[stored.file].path; }
     /// Returns the file of a tensor. It stays open until `most_open` other files were asked for.
@@ -122,14 +125,14 @@ class CheckpointFiles {
     }
     /// Returns the tensor of that kind ("model", "state/exp_avg", "state/scalars") and name; null when there is none.
     Stored* find(std::string_view kind, const std::string& name) {
-        const auto found = known_.find(std::pair(std::string(kind), name));
-        return found == known_.end() ? nullptr : &tensors_[found->second];
+        const std::size_t found = known_.find(key_of(kind, name));
+        return found == NameIndex::none ? nullptr : &tensors_[found];
     }
     /// Returns the tensor that a missing name stands for according to the files' metadata; null if they do not list
     /// it.
     Stored* find_alias(std::string_view kind, const std::string& name) {
-        const auto found = aliases_.find(std::pair(std::string(kind), name));
-        return found == aliases_.end() ? nullptr : find(kind, found->second);
+        const std::string* const found = aliases_.find(key_of(kind, name));
+        return found == nullptr ? nullptr : find(kind, *found);
     }
 
   private:
@@ -144,11 +147,11 @@ class CheckpointFiles {
     };
     static constexpr std::size_t most_open = 16;
     void keep_open(std::size_t number) {
-        open_.push_back(number);
-        if (open_.size() <= most_open) { return; }
-        files_[open_.front()].open.reset();
-        open_.pop_front();
+        std::size_t& place = open_[opened_++ % most_open];
+        if (opened_ > most_open) { files_[place].open.reset(); }
+        place = number;
     }
+    static std::string key_of(std::string_view kind, std::string_view name) { return concat(kind, "\n", name); }
 
     /// @param expected  the manifest's entry of the file; null for a model's file
     /// @param model     its index may choose between several tensors of one name; null for a checkpoint's file
@@ -173,30 +176,30 @@ class CheckpointFiles {
         }
         if (expected == nullptr) { strings_.insert(strings_.end(), header.metadata.begin(), header.metadata.end()); }
         // Tensors without bytes may be in another order than they were written in.
-        std::map<std::string_view, std::uint32_t> digests;
+        NameTable<std::uint32_t> digests;
         if (expected != nullptr) {
-            for (const Manifest::Tensor& tensor : expected->tensors) { digests.emplace(tensor.name, tensor.crc32c); }
+            for (const Manifest::Tensor& tensor : expected->tensors) { digests.add(tensor.name, tensor.crc32c); }
         }
         for (const safetensors::Tensor& tensor : header.tensors) {
-            const auto digest = digests.find(tensor.name);
-            if (expected != nullptr && digest == digests.end()) {
+            const std::uint32_t* const digest = digests.find(tensor.name);
+            if (expected != nullptr && digest == nullptr) {
                 throw FileError(path, concat("tensor '", tensor.name, "' is not in the manifest"), where_);
             }
             if (model != nullptr) {
-                const auto place = model->place.find(tensor.name);
-                if (place != model->place.end() && place->second != path) { continue; }
+                const std::string* const place = model->place.find(tensor.name);
+                if (place != nullptr && *place != path) { continue; }
             }
-            if (!known_.emplace(std::pair(kind, tensor.name), tensors_.size()).second) {
+            if (!known_.add(key_of(kind, tensor.name)).is_new) {
                 throw FileError(path, concat("tensor '", tensor.name, "' is in another file too"), where_);
             }
-            tensors_.push_back({tensor, files_.size() - 1, header.data_begin + tensor.bytes.begin,
-                                expected != nullptr ? digest->second : 0});
+            tensors_.push_back(
+                {tensor, files_.size() - 1, header.data_begin + tensor.bytes.begin, digest != nullptr ? *digest : 0});
         }
         add_aliases(header, kind);
         for (const auto& [key, value] : header.metadata) {
             if (!key.starts_with(scale_mark)) { continue; }
-            const auto scaled = known_.find(std::pair(kind, key.substr(scale_mark.size())));
-            if (scaled != known_.end()) { tensors_[scaled->second].scale = value; }
+            Stored* const scaled = find(kind, key.substr(scale_mark.size()));
+            if (scaled != nullptr) { scaled->scale = value; }
         }
     }
     /// Reads the names that stand for other tensors. Our own metadata store "alias:b" -> "a". Other writers of
@@ -204,26 +207,27 @@ class CheckpointFiles {
     void add_aliases(const safetensors::Header& header, const std::string& kind) {
         constexpr std::string_view mark = "alias:";
         for (const auto& [key, value] : header.metadata) {
-            aliases_.emplace(std::pair(kind, key.starts_with(mark) ? key.substr(mark.size()) : key), value);
+            aliases_.add(key_of(kind, key.starts_with(mark) ? key.substr(mark.size()) : key), value);
         }
     }
     /// Checks that each tensor is in the file that the index names.
     void check_index(const ModelFiles& model) const {
-        for (const auto& [tensor, path] : model.place) {
-            if (known_.contains(std::pair(std::string("model"), tensor))) { continue; }
+        model.place.for_each([&](const std::string& tensor, const std::string& path) {
+            if (known_.find(key_of("model", tensor)) != NameIndex::none) { return; }
             throw FileError(path,
                             concat("lacks '", safetensors::detail::shown(tensor), "', which the index says it has"),
                             where_);
-        }
+        });
     }
 
     checkpoint::FileCalls* calls_;
     SourceLocation where_;
-    std::vector<File> files_;
-    std::deque<std::size_t> open_;  // indices of the open files, the oldest first
-    std::vector<Stored> tensors_;
-    std::map<std::pair<std::string, std::string>, std::size_t> known_;
-    std::map<std::pair<std::string, std::string>, std::string> aliases_;  // from the metadata
+    List<File> files_;
+    std::array<std::size_t, most_open> open_{};  // indices of the open files, in turns
+    std::size_t opened_ = 0;                     // how many were, so far
+    List<Stored> tensors_;
+    NameIndex known_;                 // of tensors_, by kind and name
+    NameTable<std::string> aliases_;  // from the metadata
     std::uint64_t step_ = 0;
     std::vector<std::pair<std::string, std::string>> strings_;
     bool verified_ = false;

@@ -22,6 +22,8 @@
 #include <shardkit/checkpoint/safetensors.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/concat.hpp>
+#include <shardkit/detail/list.hpp>
+#include <shardkit/detail/sort_numbers.hpp>
 
 namespace shardkit::checkpoint {
 
@@ -122,16 +124,20 @@ inline std::optional<checkpoint::Folder> latest_of(checkpoint::FileCalls& calls,
     const int error = calls.list(folder, names);
     if (error == ENOENT) { return std::nullopt; }
     require(error, folder, "cannot be listed", where);
-    std::vector<std::pair<std::uint64_t, std::string>> steps;
+    struct Step {
+        std::uint64_t step;
+        std::string name;
+    };
+    List<Step> steps;
     for (const std::string& name : names) {
         if (const auto step = step_of(name)) {
-            steps.emplace_back(*step, name);
+            steps.push_back({*step, name});
         } else if (name.substr(0, 5) == "step-") {
             skipped.push_back(concat(name, ": a save that was not committed, or is under way"));
         }
     }
-    std::sort(steps.rbegin(), steps.rend());
-    std::sort(skipped.begin(), skipped.end());
+    sort_stably(steps, [](const Step& a, const Step& b) { return a.step > b.step; });
+    sort_stably(skipped, std::less<>{});
     for (const auto& [step, name] : steps) {
         const std::string path = concat(folder, "/", name);
         try {

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -23,7 +22,10 @@
 #include <shardkit/core/json_string.hpp>
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/fnv.hpp>
+#include <shardkit/detail/list.hpp>
+#include <shardkit/detail/name_table.hpp>
 #include <shardkit/detail/number_text.hpp>
+#include <shardkit/detail/sort_numbers.hpp>
 
 namespace shardkit::detail {
 
@@ -49,12 +51,12 @@ struct PlannedTensor {
 
 /// One file of a checkpoint, before anything is written.
 struct PlannedFile {
-    std::string name;                       ///< path within the folder
-    std::string begin;                      ///< the bytes before the first tensor
-    std::uint64_t bytes = 0;                ///< size of the whole file
-    std::vector<PlannedTensor> tensors;     ///< in file order; those that share a tensor are adjacent
-    std::string scalars;                    ///< of the file without parameters: the bytes after `begin`
-    std::vector<Manifest::Tensor> digests;  ///< of the tensors in `scalars`
+    std::string name;                ///< path within the folder
+    std::string begin;               ///< the bytes before the first tensor
+    std::uint64_t bytes = 0;         ///< size of the whole file
+    List<PlannedTensor> tensors;     ///< in file order; those that share a tensor are adjacent
+    std::string scalars;             ///< of the file without parameters: the bytes after `begin`
+    List<Manifest::Tensor> digests;  ///< of the tensors in `scalars`
 };
 
 /// The files of a state. They depend only on names, shapes and types, so they are the same on every rank of every
@@ -65,7 +67,7 @@ class CheckpointPlan {
     CheckpointPlan(const SavedState& state, const checkpoint::TensorNames& names, std::uint64_t max_file_bytes,
                    SourceLocation where)
         : max_file_bytes_(max_file_bytes), where_(where) {
-        std::vector<StoredKind> kinds;
+        List<StoredKind> kinds;
         for (const auto& group : state.groups) {
             for (const auto& values : group->values) {
                 if (std::find(kinds.begin(), kinds.end(), values->kind) != kinds.end()) { continue; }
@@ -82,7 +84,7 @@ class CheckpointPlan {
         add_scalars(state, names);
     }
 
-    std::vector<PlannedFile> files;
+    List<PlannedFile> files;
     std::string index;  ///< the model's index, if it has several files
 
     /// Returns the number of parameters' tensors in all files.
@@ -119,7 +121,7 @@ class CheckpointPlan {
   private:
     static std::uint32_t crc(std::string_view text) { return crc32c::of(std::as_bytes(std::span(text))); }
     void add_kind(const SavedState& state, const checkpoint::TensorNames& names, const StoredKind& kind) {
-        std::vector<PlannedTensor> tensors;
+        List<PlannedTensor> tensors;
         std::vector<std::pair<std::string, std::string>> metadata{{"format", "pt"}};
         // A model's file has no such entry: it is written as other libraries write it.
         if (kind.role != Role::parameters) { metadata.emplace_back(kind_key, kind.file()); }
@@ -154,15 +156,14 @@ class CheckpointPlan {
         if (tensors.empty()) { return; }
         join(state, kind, tensors);
         // Larger elements come first: then every tensor is aligned.
-        std::stable_sort(tensors.begin(), tensors.end(), [](const PlannedTensor& a, const PlannedTensor& b) {
-            return size_of(a.type) > size_of(b.type);
-        });
+        sort_stably(tensors,
+                    [](const PlannedTensor& a, const PlannedTensor& b) { return size_of(a.type) > size_of(b.type); });
         cut(std::move(tensors), metadata, kind);
     }
     /// Moves parameters that share a tensor next to each other.
     /// @throws std::invalid_argument when two tensors of a kind have one name, even in different files, or some
     ///         elements of a tensor belong to no parameter or to two
-    void join(const SavedState& state, const StoredKind& kind, std::vector<PlannedTensor>& tensors) const {
+    void join(const SavedState& state, const StoredKind& kind, List<PlannedTensor>& tensors) const {
         const auto what = [&](const PlannedTensor& of) {
             const GroupGeometry& geometry = state.groups[of.group]->geometry();
             return concat("'", geometry.path, ".", geometry.parameters[of.parameter].name, "'");
@@ -172,11 +173,12 @@ class CheckpointPlan {
             return concat(name(of.type), scale > 0 ? concat(" times ", number_text(scale)) : "", " ",
                           of.order.shape().describe());
         };
-        std::map<std::string_view, std::vector<const PlannedTensor*>> known;
-        for (const PlannedTensor& tensor : tensors) {
-            auto& sharers = known[tensor.name];
-            sharers.push_back(&tensor);
-            const PlannedTensor& first = *sharers.front();
+        NameTable<List<std::size_t>> known;
+        for (std::size_t t = 0; t < tensors.size(); ++t) {
+            const PlannedTensor& tensor = tensors[t];
+            List<std::size_t>& sharers = known[tensor.name];
+            sharers.push_back(t);
+            const PlannedTensor& first = tensors[sharers.front()];
             if (sharers.size() == 1) { continue; }
             if (!first.order.shares() || !tensor.order.shares()) {
                 throw_invalid_argument(where_, "checkpoint: ", what(first), " and ", what(tensor),
@@ -190,12 +192,12 @@ class CheckpointPlan {
                                        ": expected one type and shape");
             }
         }
-        std::vector<PlannedTensor> joined;
+        List<PlannedTensor> joined;
         for (const PlannedTensor& tensor : tensors) {
-            auto sharers = std::exchange(known[tensor.name], {});
+            List<std::size_t> sharers = std::move(known[tensor.name]);
             if (sharers.empty()) { continue; }
-            std::sort(sharers.begin(), sharers.end(), [](const PlannedTensor* a, const PlannedTensor* b) {
-                return a->order.begin() < b->order.begin();
+            sort_numbers({sharers.data(), sharers.size()}, [&](std::size_t a, std::size_t b) {
+                return tensors[a].order.begin() < tensors[b].order.begin();
             });
             std::size_t next = 0;
             std::string before = "its beginning";
@@ -205,11 +207,12 @@ class CheckpointPlan {
                                        "' ", before, " ends at element ", next, " and ", behind, " begins at ", begin,
                                        ": expected one parameter for each element", values_hint(kind));
             };
-            for (const PlannedTensor* const each : sharers) {
-                expect(each->order.begin(), what(*each));
-                next = each->order.begin() + each->order.numel();
-                before = what(*each);
-                joined.push_back(*each);
+            for (const std::size_t t : sharers) {
+                const StoredOrder& order = tensors[t].order;
+                expect(order.begin(), what(tensors[t]));
+                next = order.begin() + order.numel();
+                before = what(tensors[t]);
+                joined.push_back(tensors[t]);
             }
             if (tensor.order.shares()) { expect(tensor.order.shape().numel(), "its end"); }
         }
@@ -219,16 +222,16 @@ class CheckpointPlan {
         return kind.role == Role::parameters ? "" : "; a frozen one has no state or master to put there";
     }
     /// Distributes tensors over files of at most max_file_bytes or one tensor.
-    void cut(std::vector<PlannedTensor>&& tensors, const std::vector<std::pair<std::string, std::string>>& metadata,
+    void cut(List<PlannedTensor>&& tensors, const std::vector<std::pair<std::string, std::string>>& metadata,
              const StoredKind& kind) {
-        std::vector<std::vector<PlannedTensor>> parts(1);
+        List<List<PlannedTensor>> parts(1);
         std::uint64_t bytes = 0;
         std::uint64_t total = 0;
         for (PlannedTensor& tensor : tensors) {
             if (tensor.begins()) {
                 const std::uint64_t size = tensor.tensor_bytes(size_of(tensor.type));
                 if (!parts.back().empty() && size > max_file_bytes_ - std::min(bytes, max_file_bytes_)) {
-                    parts.emplace_back();
+                    parts.push_back({});
                     bytes = 0;
                 }
                 bytes += size;
@@ -251,7 +254,7 @@ class CheckpointPlan {
             index = concat("{\n \"metadata\": {\"total_size\": ", total, "},\n \"weight_map\": {", map, "\n }\n}\n");
         }
     }
-    void add_file(std::string name, std::vector<PlannedTensor>&& tensors,
+    void add_file(std::string name, List<PlannedTensor>&& tensors,
                   const std::vector<std::pair<std::string, std::string>>& metadata) {
         HeaderWriter header;
         header.metadata(metadata);
@@ -270,7 +273,7 @@ class CheckpointPlan {
         files.push_back(std::move(file));
     }
     void add_scalars(const SavedState& state, const checkpoint::TensorNames& names) {
-        const std::vector<SavedScalar> scalars = state.all_scalars(names, where_);
+        const List<SavedScalar> scalars = state.all_scalars(names, where_);
         if (scalars.empty() && state.blobs.empty()) { return; }
         HeaderWriter header;
         header.metadata({{std::string(kind_key), std::string(scalars_file)}});

@@ -20,6 +20,9 @@
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/access.hpp>
 #include <shardkit/detail/concat.hpp>
+#include <shardkit/detail/list.hpp>
+#include <shardkit/detail/name_table.hpp>
+#include <shardkit/detail/sort_numbers.hpp>
 #include <shardkit/optim/optimizer.hpp>
 #include <shardkit/step/loss_scale.hpp>
 #include <shardkit/step/model.hpp>
@@ -140,14 +143,14 @@ class State {
     /// @throws std::invalid_argument when it has a group that is not the model's, or that another optimizer has
     State& add(Optimizer<Engine>& optimizer, SourceLocation where = SourceLocation::current()) {
         const auto identities = [&](const Groups<Engine>& groups) {
-            std::vector<std::uint64_t> list;
+            detail::List<std::size_t> list;
             detail::Access::walk(
                 groups, [&](const detail::Group<Engine>& group) { list.push_back(group.identity()); }, where);
-            std::sort(list.begin(), list.end());
+            detail::sort_numbers({list.data(), list.size()});
             return list;
         };
         const auto require = [&](const Groups<Engine>& among, bool expected, const char* text) {
-            const std::vector<std::uint64_t> known = identities(among);
+            const detail::List<std::size_t> known = identities(among);
             detail::Access::walk(
                 optimizer.model(),
                 [&](const detail::Group<Engine>& group) {
@@ -174,7 +177,7 @@ class State {
                                        "', expected a name for each: add(loss_scale, name)");
             }
         }
-        loss_scales_.emplace_back(std::move(name), &loss_scale);
+        loss_scales_.push_back({std::move(name), &loss_scale});
         return *this;
     }
     /// Adds the user's bytes under a name. They are written from the vector, which must be the same on every rank,
@@ -187,7 +190,7 @@ class State {
                 throw_invalid_argument(where, "checkpoint::State: two blobs are called '", name, "'");
             }
         }
-        blobs_.emplace_back(std::move(name), &bytes);
+        blobs_.push_back({std::move(name), &bytes});
         return *this;
     }
 
@@ -197,13 +200,13 @@ class State {
     friend detail::Access;
 
     static void check_paths(const Groups<Engine>& model, SourceLocation where) {
-        std::vector<std::string> paths;
-        model.for_each([&](const auto& group) { paths.push_back(group.path()); }, where);
-        std::sort(paths.begin(), paths.end());
-        const auto twice = std::adjacent_find(paths.begin(), paths.end());
-        if (twice != paths.end()) {
-            throw_invalid_argument(where, "checkpoint::State: two groups have the path '", *twice, "'");
-        }
+        detail::NameIndex paths;
+        model.for_each(
+            [&](const auto& group) {
+                if (paths.add(group.path()).is_new) { return; }
+                throw_invalid_argument(where, "checkpoint::State: two groups have the path '", group.path(), "'");
+            },
+            where);
     }
     template <class Precision>
     static void add_groups(detail::SavedState& state, const Model<Engine, Precision>& model, SourceLocation where) {
@@ -246,10 +249,10 @@ class State {
     /// Sets the numbers that are no tensors.
     void restore_numbers(const detail::SavedState& numbers, SourceLocation where) const {
         give(detail::StateVisitor<Engine>::Purpose::restore, numbers, where);
-        const std::vector<detail::SavedScalar>& scalars = numbers.scalars;
+        const detail::List<detail::SavedScalar>& scalars = numbers.scalars;
         for (std::size_t i = 0; i < loss_scales_.size(); ++i) {
             const std::uint64_t counts = scalars[2 * i + 1].bits;
-            detail::Access::restore(*loss_scales_[i].second, std::bit_cast<double>(scalars[2 * i].bits),
+            detail::Access::restore(*loss_scales_[i].scale, std::bit_cast<double>(scalars[2 * i].bits),
                                     static_cast<std::uint32_t>(counts), static_cast<std::uint32_t>(counts >> 32U));
         }
     }
@@ -257,9 +260,13 @@ class State {
     Context<Engine>* context_;
     Groups<Engine> model_;
     std::function<void(detail::SavedState&, SourceLocation)> add_groups_;
-    std::vector<Optimizer<Engine>*> optimizers_;
-    std::vector<std::pair<std::string, LossScale<Engine>*>> loss_scales_;
-    std::vector<std::pair<std::string, std::vector<std::uint8_t>*>> blobs_;
+    struct NamedScale {
+        std::string name;
+        LossScale<Engine>* scale;
+    };
+    detail::List<Optimizer<Engine>*> optimizers_;
+    detail::List<NamedScale> loss_scales_;
+    detail::List<detail::SavedBlob> blobs_;
 };
 
 // For clang 14, which makes no guides of constructors after needs_checkpoint.hpp.

@@ -13,6 +13,7 @@
 #include <shardkit/checkpoint/stored_as.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/concat.hpp>
+#include <shardkit/detail/list.hpp>
 
 namespace shardkit::detail {
 
@@ -30,23 +31,29 @@ inline bool is_in_blocks(const SavedValues& values, CheckpointFiles& files, cons
 }
 
 /// Shows each state in the form that the files have it in.
-inline void choose_forms(const std::vector<std::unique_ptr<SavedGroup>>& groups, CheckpointFiles& files,
+inline void choose_forms(const List<std::unique_ptr<SavedGroup>>& groups, CheckpointFiles& files,
                          const checkpoint::TensorNames& names, SourceLocation where) {
     for (const auto& group : groups) {
         // From the last one, so that the places of those before it stay.
         for (std::size_t f = group->forms.size(); f > 0; --f) {
             const StateForm& form = group->forms[f - 1];
-            const auto first = group->values.begin() + static_cast<std::ptrdiff_t>(form.first);
-            if (is_in_blocks(**first, files, names, form.in_blocks, where) == form.in_blocks) { continue; }
-            auto others = form.other(**first, where);
-            const auto at = group->values.erase(first, first + static_cast<std::ptrdiff_t>(form.count()));
-            group->values.insert(at, std::move_iterator(others.begin()), std::move_iterator(others.end()));
+            const SavedValues& first = *group->values[form.first];
+            if (is_in_blocks(first, files, names, form.in_blocks, where) == form.in_blocks) { continue; }
+            List<std::unique_ptr<SavedValues>> others = form.other(first, where);
+            List<std::unique_ptr<SavedValues>> shown;
+            for (std::size_t v = 0; v < group->values.size(); ++v) {
+                if (v == form.first) {
+                    for (std::unique_ptr<SavedValues>& other : others) { shown.push_back(std::move(other)); }
+                }
+                if (v - form.first >= form.count()) { shown.push_back(std::move(group->values[v])); }
+            }
+            group->values = std::move(shown);
         }
     }
 }
 
 /// Checks that codes are loaded with their scales. @throws FileError that names what the files lack
-inline void require_whole_blocks(const std::vector<std::unique_ptr<SavedGroup>>& groups, const CheckpointFiles& files,
+inline void require_whole_blocks(const List<std::unique_ptr<SavedGroup>>& groups, const CheckpointFiles& files,
                                  SourceLocation where) {
     for (const auto& group : groups) {
         for (const auto& scales : group->values) {

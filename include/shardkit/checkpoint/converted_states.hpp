@@ -59,8 +59,8 @@ struct LoadedPart final : LoadedCopy<T> {
 };
 
 /// The elements of the parameters that a load reads, relative to those that this rank updates.
-inline std::vector<IndexRange> read_elements(const SavedValues& values) {
-    std::vector<IndexRange> ranges;
+inline List<IndexRange> read_elements(const SavedValues& values) {
+    List<IndexRange> ranges;
     const GroupGeometry& group = values.geometry();
     for_each_segment(group.parameters, group.updated, [&](const Segment& segment) {
         if (values.is_read(segment.parameter)) { ranges.push_back(relative_to(segment.flat, group.updated.begin)); }
@@ -157,7 +157,7 @@ class BlocksOfNumbers final : private GroupGeometry, public LoadedCopy<float> {
 template <class Engine>
 StateForm state_form(Context<Engine>& context, std::size_t first, rules::Block8Span memory, bool square) {
     return {first, true, [&context, memory, square](const SavedValues& codes, SourceLocation /*where*/) {
-                std::vector<std::unique_ptr<SavedValues>> numbers;
+                List<std::unique_ptr<SavedValues>> numbers;
                 numbers.push_back(std::make_unique<NumbersOfBlocks<Engine>>(context, codes, memory, square));
                 return numbers;
             }};
@@ -169,7 +169,7 @@ StateForm state_form(Context<Engine>& context, std::size_t first, std::span<T> m
                 require_blocks(values.geometry(), values.of, where);
                 auto codes = std::make_unique<LoadedPart<std::uint8_t>>(values.kind, values.geometry(), values.of);
                 auto scales = std::make_unique<BlocksOfNumbers<Engine, T>>(context, *codes, memory, square);
-                std::vector<std::unique_ptr<SavedValues>> both;
+                List<std::unique_ptr<SavedValues>> both;
                 both.push_back(std::move(codes));
                 both.push_back(std::move(scales));
                 return both;

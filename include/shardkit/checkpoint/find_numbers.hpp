@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <map>
-#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -22,6 +20,7 @@
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/list.hpp>
+#include <shardkit/detail/name_table.hpp>
 
 namespace shardkit::detail {
 
@@ -30,12 +29,18 @@ class FindNumbers {
   public:
     /// The tensors from which a parameter's states are loaded.
     struct From {
-        std::vector<std::string> names;
+        List<std::string> names;
+        std::size_t values = 0;    ///< index of the group's values that they are, the first ones loaded
         bool plain = true;         ///< the elements are in the parameter's own order
         std::size_t elements = 0;  ///< how many of the parameter's elements they have: the first ones
     };
     /// Indexed by the numbers of the group and of the parameter.
-    using Tensors = std::map<std::pair<std::size_t, std::size_t>, From>;
+    using Tensors = List<List<From>>;
+    /// The user's bytes, and where they go.
+    struct Blob {
+        std::vector<std::uint8_t>* to = nullptr;
+        std::vector<std::uint8_t> bytes;
+    };
 
     FindNumbers(CheckpointFiles& files, SourceLocation where) : files_(files), where_(where) {}
 
@@ -54,9 +59,8 @@ class FindNumbers {
         }
     }
     /// Returns the blobs that the files have, with their targets; the names of the others are appended to `left`.
-    std::vector<std::pair<std::vector<std::uint8_t>*, std::vector<std::uint8_t>>> blobs(
-        const SavedState& state, std::vector<std::string>& left) {
-        std::vector<std::pair<std::vector<std::uint8_t>*, std::vector<std::uint8_t>>> found;
+    List<Blob> blobs(const SavedState& state, std::vector<std::string>& left) {
+        List<Blob> found;
         for (const auto& [name, to] : state.blobs) {
             const std::string stored = concat("blob.", name);
             Stored* const from = files_.find(scalars_file, stored);
@@ -64,8 +68,8 @@ class FindNumbers {
                 left.push_back(stored);
                 continue;
             }
-            std::vector<std::uint8_t>& bytes =
-                found.emplace_back(to, std::vector<std::uint8_t>(from->tensor.bytes.size())).second;
+            std::vector<std::uint8_t>& bytes = found.push_back({to, {}}).bytes;
+            bytes.resize(from->tensor.bytes.size());
             read(*from, std::as_writable_bytes(std::span(bytes)));
         }
         return found;
@@ -73,8 +77,12 @@ class FindNumbers {
 
   private:
     using Stored = CheckpointFiles::Stored;
-    /// Entries of an older format, named "group.PATH.param_group_N.NAME", by path and N.
-    using Numbered = std::map<std::string, std::map<std::string, std::vector<std::pair<std::string, Stored*>>>>;
+    /// An entry of an older format, named "group.PATH.param_group_N.NAME".
+    struct Numbered {
+        std::string param_group;  ///< N
+        std::string name;
+        Stored* stored = nullptr;
+    };
 
     void read(Stored& from, std::span<std::byte> bytes) {
         files_.file(from).read(from.begin, bytes);
@@ -118,7 +126,8 @@ class FindNumbers {
                 const bool counts = tensor > element + 1 && tensor < element + 20 && number >= tensor &&
                                     name.find_first_not_of("0123456789", element) == tensor - 1;
                 if (counts) {
-                    parts_[name.substr(tensor, number - tensor)].insert(std::stoull(name.substr(element)));
+                    entry_of(parts_[std::string_view(name).substr(tensor, number - tensor)],
+                             std::size_t{std::stoull(name.substr(element))});
                 }
             }
             const std::size_t at = name.rfind(mark);
@@ -126,8 +135,8 @@ class FindNumbers {
             const std::size_t number = at + mark.size();
             const std::size_t end = name.find('.', number);
             if (end == std::string::npos) { continue; }
-            numbered_[name.substr(begin.size(), at - begin.size())][name.substr(number, end - number)].emplace_back(
-                name.substr(end + 1), &stored);
+            numbered_[std::string_view(name).substr(begin.size(), at - begin.size())].push_back(
+                {name.substr(number, end - number), name.substr(end + 1), &stored});
         }
     }
 
@@ -148,27 +157,27 @@ class FindNumbers {
                 return values->kind.role == Role::states && values->of[p] != 0;
             });
         };
-        std::vector<std::size_t> loaded;
+        List<std::size_t> loaded;
         for (std::size_t p = 0; p < geometry.parameters.size(); ++p) {
             const auto its = progress.of(p);
-            const auto from = tensors.find({saved.group, p});
+            const From& from = tensors[saved.group][p];
             // The parameter has the group's numbers, as it has none of its own or is not trained.
             if (progress.updated[p] == 0 || !has_states(p)) {
                 std::copy(progress.own.begin(), progress.own.end(), its.begin());
-            } else if (from != tensors.end()) {
+            } else if (!from.names.empty()) {
                 if (!missing.empty()) {
-                    refuse(concat("have states of '", from->second.names.front(), "' and not '", missing.front(),
+                    refuse(concat("have states of '", from.names.front(), "' and not '", missing.front(),
                                   "', without which it is not known how many steps they are of"));
                 }
-                find_parameter(progress, p, from->second.names);
-                find_parts(progress, p, from->second, geometry.parameters[p].shape.numel());
+                find_parameter(progress, p, from.names);
+                find_parts(progress, p, from, geometry.parameters[p].shape.numel());
                 loaded.push_back(p);
             }
         }
         find_numbered(geometry, progress, loaded);
     }
     /// Reads one parameter's numbers, from the tensors that its states come from.
-    void find_parameter(GroupProgress& progress, std::size_t p, const std::vector<std::string>& tensors) {
+    void find_parameter(GroupProgress& progress, std::size_t p, const List<std::string>& tensors) {
         const auto its = progress.of(p);
         for (std::size_t t = 0; t < (of_tensors_ ? tensors.size() : 1); ++t) {
             for (std::size_t n = 0; n < progress.numbers.size(); ++n) {
@@ -194,14 +203,14 @@ class FindNumbers {
         };
         keep([&](const auto& part) { return part.parameter < p; });
         for (const std::string& name : from.names) {
-            const auto known = parts_.find(name);
-            if (known == parts_.end()) { continue; }
+            const auto* const known = parts_.find(name);
+            if (known == nullptr) { continue; }
             if (!from.plain || from.names.size() > 1) {
                 refuse(concat("have rows of '", name,
                               "' that have taken fewer steps than the others, and it is no "
                               "parameter here, or one in another order"));
             }
-            for (const std::size_t begin : known->second) {
+            for (const auto& [begin, nothing] : *known) {
                 GroupProgress::Part& part = parts.emplace_back(GroupProgress::Part{p, begin, progress.beginning});
                 for (std::size_t n = 0; n < progress.numbers.size(); ++n) {
                     const auto& number = progress.numbers[n];
@@ -218,31 +227,33 @@ class FindNumbers {
     }
     /// Reads the products of an older format, which identifies them by the position of a ParamGroup in a list. This
     /// is possible where both sides have exactly one.
-    void find_numbered(const GroupGeometry& geometry, GroupProgress& progress,
-                       const std::vector<std::size_t>& loaded) {
-        const auto of_group = numbered_.find(geometry.path);
-        if (of_group == numbered_.end()) { return; }
-        std::set<std::size_t> own;  // of this optimizer
-        for (const std::size_t number : progress.param_groups) { own.insert(number); }
-        own.erase(GroupProgress::none);
-        if (own.size() != 1 || of_group->second.size() != 1) {
+    void find_numbered(const GroupGeometry& geometry, GroupProgress& progress, const List<std::size_t>& loaded) {
+        const List<Numbered>* const of_group = numbered_.find(geometry.path);
+        if (of_group == nullptr) { return; }
+        NameIndex own;  // of this optimizer
+        NameIndex theirs;
+        for (const std::size_t number : progress.param_groups) {
+            if (number != GroupProgress::none) { own.add(concat(number)); }
+        }
+        for (const Numbered& each : *of_group) { theirs.add(each.param_group); }
+        if (own.size() != 1 || theirs.size() != 1) {
             std::string there;
             std::string here;
-            for (const auto& each : of_group->second) { there += concat(there.empty() ? "" : ", ", each.first); }
-            for (const std::size_t number : own) { here += concat(here.empty() ? "" : ", ", number); }
+            for (const auto& each : theirs.sorted()) { there += concat(there.empty() ? "" : ", ", each.first); }
+            for (const auto& each : own.sorted()) { here += concat(here.empty() ? "" : ", ", each.first); }
             refuse(
                 concat("are of a version that told running products apart by the place of a ParamGroup in its list: "
                        "'",
                        geometry.path, "' has those of number ", there, ", this optimizer ParamGroups with betas of ",
                        "their own with number ", here.empty() ? "none" : here, ", and whose are whose is not known"));
         }
-        for (const auto& [name, stored] : of_group->second.begin()->second) {
+        for (const auto& [param_group, name, stored] : *of_group) {
             for (std::size_t n = 0; n < progress.numbers.size(); ++n) {
                 if (progress.numbers[n].name != name) { continue; }
                 SavedScalar scalar{stored->tensor.name, progress.numbers[n].real, 0};
                 read(*stored, scalar);
                 for (const std::size_t p : loaded) {
-                    if (progress.param_groups[p] == *own.begin()) { progress.of(p)[n] = scalar.bits; }
+                    if (progress.param_groups[p] != GroupProgress::none) { progress.of(p)[n] = scalar.bits; }
                 }
             }
         }
@@ -251,9 +262,9 @@ class FindNumbers {
     CheckpointFiles& files_;
     const SavedState* into_ = nullptr;  // once numbers are looked for
     SourceLocation where_;
-    Numbered numbered_;
-    std::map<std::string, std::set<std::size_t>> parts_;  // first elements of parts, by tensor
-    bool of_tensors_ = false;                             // whether there are numbers for single parameters
+    NameTable<List<Numbered>> numbered_;               // by the group's path
+    NameTable<List<Keyed<std::size_t, char>>> parts_;  // first elements of parts, by tensor
+    bool of_tensors_ = false;                          // whether there are numbers for single parameters
 };
 
 }  // namespace shardkit::detail

@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <cstring>
 #include <exception>
-#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -25,6 +24,7 @@
 #include <shardkit/checkpoint/other_optimizer.hpp>
 #include <shardkit/checkpoint/read_tensor.hpp>
 #include <shardkit/checkpoint/together.hpp>
+#include <shardkit/detail/list.hpp>
 
 namespace shardkit::detail {
 
@@ -86,7 +86,7 @@ class LoadRun {
             together(world_, where_, [&] { Access::restore_numbers(state, state_, where_); });
         }
         for (const Target& target : targets_) { torn(target).end(target.tensor.parameter, kind(target)); }
-        for (auto& [to, bytes] : blobs_) { *to = std::move(bytes); }
+        for (FindNumbers::Blob& blob : blobs_) { *blob.to = std::move(blob.bytes); }
         report_.step = files_->step();
         report_.strings = files_->strings();
         return report_;
@@ -109,21 +109,18 @@ class LoadRun {
         return its.role == Role::states ? its.state : TornValues::parameters;
     }
     /// The names that a tensor may have in the files: first its own, then those of the parameter's aliases.
-    struct Names {
-        std::string own;
-        std::vector<std::string> aliases;
-    };
+    using Names = List<std::string>;
     /// Finds a tensor of a kind's file by any of its names. All tensors with these names count as used.
     Stored* find(std::string_view file, const Names& names) {
-        Stored* found = files_->find(file, names.own);
-        for (const std::string& alias : names.aliases) {
-            Stored* const other = files_->find(file, alias);
+        Stored* found = files_->find(file, names.front());
+        for (std::size_t alias = 1; alias < names.size(); ++alias) {
+            Stored* const other = files_->find(file, names[alias]);
             if (other == nullptr) { continue; }
             other->used = true;
             if (found == nullptr) { found = other; }
             if (found != other) { require_equal(*found, *other); }
         }
-        if (found == nullptr) { found = files_->find_alias(file, names.own); }
+        if (found == nullptr) { found = files_->find_alias(file, names.front()); }
         if (found != nullptr) { found->used = true; }
         return found;
     }
@@ -177,33 +174,36 @@ class LoadRun {
         const PlacedParameter& parameter = geometry.parameters[p];
         const SavedValues& values = *state_.groups[g]->values[v];
         auto tensors = values.stored(options_.names, p, where_);
-        std::vector<Names> names(tensors.size());
-        for (std::size_t t = 0; t < tensors.size(); ++t) { names[t].own = tensors[t].first; }
+        List<Names> names(tensors.size());
+        for (std::size_t t = 0; t < tensors.size(); ++t) { names[t].push_back(tensors[t].name); }
         for (const ParameterName& alias : geometry.aliases) {
             if (alias.number != p || alias.name == parameter.name) { continue; }
             ParameterRecord called = parameter;
             called.name = alias.name;
             const std::vector<std::string> others = names_of_alias(options_.names, geometry.path, called, where_);
             for (std::size_t t = 0; t < names.size() && others.size() == names.size(); ++t) {
-                if (others[t] != names[t].own) { names[t].aliases.push_back(others[t]); }
+                if (others[t] != names[t].front()) { names[t].push_back(others[t]); }
             }
         }
-        std::vector<Stored*> from;
+        List<Stored*> from;
         for (const Names& each : names) { from.push_back(source(values, each)); }
-        const auto lacks = std::find(from.begin(), from.end(), nullptr);
-        const auto has =
-            std::find_if(from.begin(), from.end(), [](const Stored* stored) { return stored != nullptr; });
-        if (values.kind.role == Role::states && lacks != from.end() && has != from.end()) {
+        const Stored* has = nullptr;
+        const Names* lacks = nullptr;
+        for (std::size_t t = from.size(); t-- > 0;) {
+            if (from[t] == nullptr) { lacks = &names[t]; }
+            if (from[t] != nullptr) { has = from[t]; }
+        }
+        if (values.kind.role == Role::states && lacks != nullptr && has != nullptr) {
             throw FileError(
-                files_->path(**has),
-                concat("and the files beside it have '", values.kind.of((**has).tensor.name), "' and not '",
-                       values.kind.of(names[static_cast<std::size_t>(lacks - from.begin())].own),
+                files_->path(*has),
+                concat("and the files beside it have '", values.kind.of(has->tensor.name), "' and not '",
+                       values.kind.of(lacks->front()),
                        "', which are one parameter here: its updates could not go on from half of a state; "
                        "LoadOptions::states = false loads the parameters alone"),
                 where_);
         }
         for (std::size_t t = 0; t < tensors.size(); ++t) {
-            add_target(g, v, p, names[t].own, tensors[t].second, from[t]);
+            add_target(g, v, p, names[t].front(), tensors[t].order, from[t]);
         }
     }
     void add_target(std::size_t g, std::size_t v, std::size_t p, const std::string& name, StoredOrder order,
@@ -240,19 +240,23 @@ class LoadRun {
         if (values.type == ElementType::uint8) { require_scale(path, name, from->scale, values.code_scale, where_); }
         const std::size_t size = from->tensor.bytes.size() / order.shape().numel();
         const std::uint64_t begin = from->begin + order.begin() * size;
-        const bool first = order.shares() ? shared_[from].emplace(begin, order.numel() * size).second
-                                          : !std::exchange(from->read, true);
+        bool first = !std::exchange(from->read, true);
+        if (order.shares()) {
+            std::uint64_t& bytes = entry_of(from->parts, begin).value;
+            first = bytes == 0;
+            if (first) { bytes = order.numel() * size; }
+        }
         targets_.push_back({{g, v, p, order, name, values.type, begin, order.numel() * size}, from, first, rest, 0});
     }
     /// Checks that all elements of tensors which parameters share are read: otherwise no digest could be compared.
     void require_shared() const {
-        for (const auto& [from, parts] : shared_) {
-            std::uint64_t next = from->begin;
-            for (const auto& [begin, bytes] : parts) { next = begin == next ? begin + bytes : 0; }
-            if (next == from->begin + from->tensor.bytes.size()) { continue; }
+        for (const Stored& from : files_->tensors()) {
+            std::uint64_t next = from.begin;
+            for (const auto& [begin, bytes] : from.parts) { next = begin == next ? begin + bytes : 0; }
+            if (from.parts.empty() || next == from.begin + from.tensor.bytes.size()) { continue; }
             throw FileError(
-                files_->path(*from),
-                concat("tensor '", safetensors::detail::shown(from->tensor.name), "' is shared by ", parts.size(),
+                files_->path(from),
+                concat("tensor '", safetensors::detail::shown(from.tensor.name), "' is shared by ", from.parts.size(),
                        " parameters of the state, which are not one for each of its elements"),
                 where_);
         }
@@ -264,13 +268,13 @@ class LoadRun {
     }
     FindNumbers::Tensors tensors_of_states() const {
         FindNumbers::Tensors tensors;
-        std::map<std::pair<std::size_t, std::size_t>, std::size_t> first;  // a parameter's first values
+        for (const auto& group : state_.groups) { tensors.emplace_back(group->geometry().parameters.size()); }
         for (const Target& target : targets_) {
             const PlannedTensor& its = target.tensor;
             if (state_.groups[its.group]->values[its.values]->kind.role != Role::states) { continue; }
-            const std::pair of(its.group, its.parameter);
-            if (first.emplace(of, its.values).first->second != its.values) { continue; }
-            FindNumbers::From& from = tensors[of];
+            FindNumbers::From& from = tensors[its.group][its.parameter];
+            if (from.names.empty()) { from.values = its.values; }
+            if (from.values != its.values) { continue; }
             from.names.push_back(target.from->tensor.name);
             from.plain =
                 from.plain && (its.order.plain() || target.rest == TensorReader::Rest::zero) && !its.order.shares();
@@ -312,21 +316,20 @@ class LoadRun {
     }
     /// Checks that every byte that any rank has read is the byte that was written. Collective over the world.
     void verify() {
-        std::vector<std::uint32_t> own;
+        List<std::uint32_t> own;
         for (const Target& target : targets_) { own.push_back(target.digest); }
-        const auto all = world_.gather(std::span<const std::uint32_t>(own), where_);
-        std::map<const Stored*, std::uint32_t> sums;  // over the targets that share a tensor
+        const auto all = world_.gather(own.span(), where_);
         for (std::size_t t = 0; t < targets_.size(); ++t) {
             if (!targets_[t].digests) { continue; }
             std::uint32_t sum = 0;
             for (std::size_t rank = 0; rank < world_.size(); ++rank) { sum ^= all[rank * own.size() + t]; }
-            const Stored& from = *targets_[t].from;
+            Stored& from = *targets_[t].from;
             const PlannedTensor& its = targets_[t].tensor;
-            sums[&from] ^= crc32c::behind(sum, from.begin + from.tensor.bytes.size() - (its.begin + its.bytes));
+            from.sum ^= crc32c::behind(sum, from.begin + from.tensor.bytes.size() - (its.begin + its.bytes));
         }
-        for (const auto& [from, sum] : sums) {
-            if (crc32c::finished(sum, from->tensor.bytes.size()) != from->crc32c) {
-                throw_damaged(files_->path(*from), concat("tensor '", from->tensor.name, "'"), where_);
+        for (const Stored& from : files_->tensors()) {
+            if (from.read && crc32c::finished(from.sum, from.tensor.bytes.size()) != from.crc32c) {
+                throw_damaged(files_->path(from), concat("tensor '", from.tensor.name, "'"), where_);
             }
         }
     }
@@ -337,10 +340,8 @@ class LoadRun {
     SourceLocation where_;
     SavedState state_;
     std::unique_ptr<CheckpointFiles> files_;
-    std::vector<Target> targets_;
-    /// For tensors that parameters share: the first byte in the file and the number of bytes of each parameter.
-    std::map<Stored*, std::map<std::uint64_t, std::uint64_t>> shared_;
-    std::vector<std::pair<std::vector<std::uint8_t>*, std::vector<std::uint8_t>>> blobs_;
+    List<Target> targets_;
+    List<FindNumbers::Blob> blobs_;
     checkpoint::LoadReport report_;
 };
 

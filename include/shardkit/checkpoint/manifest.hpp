@@ -15,6 +15,7 @@
 #include <shardkit/core/json_reader.hpp>
 #include <shardkit/core/json_string.hpp>
 #include <shardkit/detail/concat.hpp>
+#include <shardkit/detail/list.hpp>
 
 namespace shardkit::detail {
 
@@ -28,11 +29,11 @@ struct Manifest {
         std::string name;  ///< path within the folder
         std::uint64_t bytes = 0;
         std::uint32_t header_crc32c = 0;  ///< of the bytes before the first tensor
-        std::vector<Tensor> tensors;      ///< in the order of their bytes
+        List<Tensor> tensors;             ///< in the order of their bytes
     };
 
     std::uint64_t step = 0;
-    std::vector<File> files;
+    List<File> files;
     std::vector<std::pair<std::string, std::string>> strings;
 };
 

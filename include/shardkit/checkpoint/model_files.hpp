@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <map>
-#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -19,13 +16,16 @@
 #include <shardkit/core/error.hpp>
 #include <shardkit/core/json_reader.hpp>
 #include <shardkit/detail/concat.hpp>
+#include <shardkit/detail/list.hpp>
+#include <shardkit/detail/name_table.hpp>
+#include <shardkit/detail/sort_numbers.hpp>
 
 namespace shardkit::detail {
 
 /// The files of a model of any origin, found from the user's path: a file, an index, or a folder.
 struct ModelFiles {
     std::vector<std::string> paths;
-    std::map<std::string, std::string> place;  ///< path of a tensor where an index names it; else empty
+    NameTable<std::string> place;  ///< path of a tensor where an index names it; else empty
 
     /// @throws FileError that lists what is there, if it is no model or several
     static ModelFiles of(checkpoint::FileCalls& calls, const std::string& path, SourceLocation where) {
@@ -38,18 +38,26 @@ struct ModelFiles {
   private:
     /// The forms of a model in a folder whose files begin with one stem, for example "model".
     struct Forms {
-        std::string file;                                           // model.safetensors
-        std::string index;                                          // model.safetensors.index.json
-        std::map<std::uint64_t, std::set<std::uint64_t>> numbered;  // model-0000i-of-0000K.safetensors: i, by K
+        std::string file;             // model.safetensors
+        std::string index;            // model.safetensors.index.json
+        List<NumberedName> numbered;  // model-0000i-of-0000K.safetensors, by K and i
 
-        std::size_t count() const { return (file.empty() ? 0U : 1U) + (index.empty() ? numbered.size() : 1U); }
+        std::size_t count() const {
+            std::size_t counts = 0;
+            for (std::size_t i = 0; i < numbered.size(); ++i) { counts += begins(i) ? 1U : 0U; }
+            return (file.empty() ? 0U : 1U) + (index.empty() ? counts : 1U);
+        }
+        /// Returns whether a file is the first of those with its count.
+        bool begins(std::size_t i) const noexcept { return i == 0 || numbered[i - 1].count != numbered[i].count; }
         std::string listed(std::string_view stem) const {
             std::vector<std::string> all;
             if (!file.empty()) { all.push_back(file); }
             if (!index.empty()) { all.push_back(index); }
             if (index.empty()) {
-                for (const auto& [pieces, numbers] : numbered) {
-                    all.push_back(concat(NumberedName::of(stem, *numbers.begin(), pieces), tensors_ending));
+                for (std::size_t i = 0; i < numbered.size(); ++i) {
+                    if (!begins(i)) { continue; }
+                    all.push_back(
+                        concat(NumberedName::of(stem, numbered[i].number, numbered[i].count), tensors_ending));
                 }
             }
             return safetensors::listed(all);
@@ -58,31 +66,35 @@ struct ModelFiles {
 
     static ModelFiles in_folder(checkpoint::FileCalls& calls, const std::string& folder,
                                 const std::vector<std::string>& names, SourceLocation where) {
-        std::map<std::string, Forms> stems;
+        NameTable<Forms> stems;
         for (const std::string& name : names) {
             if (name.ends_with(index_ending)) {
                 stems[name.substr(0, name.size() - index_ending.size())].index = name;
             } else if (name.ends_with(tensors_ending)) {
                 const std::string stem = name.substr(0, name.size() - tensors_ending.size());
                 if (const auto piece = NumberedName::read(stem)) {
-                    stems[std::string(piece->base)].numbered[piece->count].insert(piece->number);
+                    stems[piece->base].numbered.push_back({{}, piece->number, piece->count});
                 } else {
                     stems[stem].file = name;
                 }
             }
         }
         // Files with the usual name are the model, whatever else is in the folder.
-        const auto usual = stems.find("model");
-        if (usual == stems.end() && stems.size() != 1) {
-            std::vector<std::string> known;
-            for (const auto& [stem, forms] : stems) { known.push_back(stem); }
+        std::vector<std::string> known;
+        stems.for_each([&](const std::string& stem, const Forms&) { known.push_back(stem); });
+        const std::string stem = stems.size() == 1 ? known.front() : "model";
+        Forms* const found = stems.find(stem);
+        if (found == nullptr) {
             throw FileError(
                 folder,
                 concat("is a folder without model.safetensors or ", index_name, ", and with ",
                        safetensors::listed(known), ": expected the files of one model, or the path of one"),
                 where);
         }
-        const auto& [stem, forms] = usual == stems.end() ? *stems.begin() : *usual;
+        Forms& forms = *found;
+        sort_stably(forms.numbered, [](const NumberedName& a, const NumberedName& b) {
+            return a.count != b.count ? a.count < b.count : a.number < b.number;
+        });
         if (forms.count() > 1) {
             throw FileError(folder,
                             concat("has a model in several forms, of which others read one or another: ",
@@ -92,13 +104,15 @@ struct ModelFiles {
         if (!forms.index.empty()) { return of_index(calls, concat(folder, "/", forms.index), where); }
         if (!forms.file.empty()) { return {{concat(folder, "/", forms.file)}, {}}; }
         ModelFiles files;
-        const auto& [count, numbers] = *forms.numbered.begin();
-        for (std::uint64_t number = 1; number <= std::max(count, *numbers.rbegin()); ++number) {
+        const std::uint64_t count = forms.numbered.front().count;
+        for (std::uint64_t number = 1; number <= std::max(count, forms.numbered.back().number); ++number) {
             const std::string name = concat(NumberedName::of(stem, number, count), tensors_ending);
-            if (!numbers.contains(number) || number > count) {
+            bool is_there = false;
+            for (const NumberedName& each : forms.numbered) { is_there = is_there || each.number == number; }
+            if (!is_there || number > count) {
                 throw FileError(folder,
-                                concat("has no index, and ", numbers.size(), " files of a model's ", count, ": '",
-                                       name, number > count ? "' is one too many" : "' is not there"),
+                                concat("has no index, and ", forms.numbered.size(), " files of a model's ", count,
+                                       ": '", name, number > count ? "' is one too many" : "' is not there"),
                                 where);
             }
             files.paths.push_back(concat(folder, "/", name));
@@ -110,6 +124,7 @@ struct ModelFiles {
         const std::size_t slash = path.rfind('/');
         const std::string folder = slash == std::string::npos ? "" : path.substr(0, slash + 1);
         ModelFiles files;
+        NameIndex paths;
         bool has_map = false;
         try {
             JsonReader json(text);
@@ -125,10 +140,8 @@ struct ModelFiles {
                         JsonReader::fail_at(
                             at, concat("'", safetensors::detail::shown(tensor), "' in a file outside of the folder"));
                     }
-                    if (!files.place.emplace(tensor, folder + name).second) {
-                        JsonReader::fail_at(at, "a tensor twice");
-                    }
-                    files.paths.push_back(folder + name);
+                    if (!files.place.add(tensor, folder + name).is_new) { JsonReader::fail_at(at, "a tensor twice"); }
+                    paths.add(folder + name);
                 });
             });
             json.end();
@@ -136,8 +149,7 @@ struct ModelFiles {
         } catch (const JsonError& error) {
             throw FileError(path, concat("no valid index: byte ", error.at, ": ", error.what), where);
         }
-        std::sort(files.paths.begin(), files.paths.end());
-        files.paths.erase(std::unique(files.paths.begin(), files.paths.end()), files.paths.end());
+        for (const auto& [each, number] : paths.sorted()) { files.paths.push_back(each); }
         return files;
     }
 };

@@ -2,19 +2,16 @@
 #pragma once
 
 #include <array>
-#include <functional>
-#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
 
 #include <shardkit/checkpoint/file_names.hpp>
 #include <shardkit/detail/concat.hpp>
+#include <shardkit/detail/name_table.hpp>
 #include <shardkit/policy/placement_table.hpp>
 
 namespace shardkit::detail {
-
-using StateNames = std::set<std::string, std::less<>>;
 
 /// The library's optimizers by the states that they keep, in order of their names.
 inline constexpr std::array<std::pair<std::string_view, std::string_view>, 5> optimizers_by_states{
@@ -25,10 +22,10 @@ inline constexpr std::array<std::pair<std::string_view, std::string_view>, 5> op
      {"momentum_buffer", "SGD with momentum"}}};
 
 /// "an optimizer that keeps exp_avg, exp_avg_sq, as AdamW"
-inline std::string optimizer_in_words(const StateNames& states) {
+inline std::string optimizer_in_words(const NameIndex& states) {
     if (states.empty()) { return "no optimizer, or one that keeps no states"; }
     std::string listed;
-    for (const std::string& name : states) { listed += concat(listed.empty() ? "" : ", ", name); }
+    for (const auto& [name, number] : states.sorted()) { listed += concat(listed.empty() ? "" : ", ", name); }
     for (const auto& [names, optimizer] : optimizers_by_states) {
         if (listed == names) { return concat("an optimizer that keeps ", listed, ", as ", optimizer); }
     }
@@ -39,18 +36,20 @@ inline std::string optimizer_in_words(const StateNames& states) {
 /// what to do; empty where these are the same.
 template <class Files, class SavedGroups>
 std::string other_optimizer(Files& files, const SavedGroups& groups) {
-    StateNames saved;
-    StateNames here;
+    NameIndex saved;
+    NameIndex here;
     for (const auto& stored : files.tensors()) {
-        if (const auto state = StoredKind::state_of(files.kind(stored))) { saved.emplace(*state); }
+        if (const auto state = StoredKind::state_of(files.kind(stored))) { saved.add(*state); }
     }
     for (const auto& group : groups) {
         for (const auto& values : group->values) {
-            if (values->kind.role == Role::states) { here.emplace(values->kind.state); }
+            if (values->kind.role == Role::states) { here.add(values->kind.state); }
         }
     }
-    if (saved == here) { return {}; }
-    return concat("was saved with ", optimizer_in_words(saved), ", and is loaded into ", optimizer_in_words(here),
+    const std::string its = optimizer_in_words(saved);
+    const std::string ours = optimizer_in_words(here);
+    if (its == ours) { return {}; }
+    return concat("was saved with ", its, ", and is loaded into ", ours,
                   ": LoadOptions::states = false loads the parameters alone. It ");
 }
 

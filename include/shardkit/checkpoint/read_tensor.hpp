@@ -14,6 +14,8 @@
 #include <shardkit/checkpoint/open_file.hpp>
 #include <shardkit/checkpoint/tensor_pieces.hpp>
 #include <shardkit/checkpoint/write_jobs.hpp>
+#include <shardkit/detail/list.hpp>
+#include <shardkit/detail/sort_numbers.hpp>
 #include <shardkit/detail/to_size.hpp>
 
 namespace shardkit::detail {
@@ -49,7 +51,7 @@ class TensorReader {
         if (pieces_.scattered()) {
             scan(digests, digest);
         } else {
-            std::vector<FileRange> own;
+            List<FileRange> own;
             if (digests) {
                 pieces_.for_each_piece([&](FileRange piece, std::size_t) { own.push_back(piece); });
             }
@@ -80,7 +82,7 @@ class TensorReader {
     }
 
     /// Reads a run of elements that are contiguous in the file and in memory.
-    void read_run(FileRange run, std::size_t flat, const std::vector<FileRange>& own, std::uint32_t& digest) const {
+    void read_run(FileRange run, std::size_t flat, const List<FileRange>& own, std::uint32_t& digest) const {
         std::vector<std::byte> staged;
         for_each_chunk({flat, flat + to_size(run.size()) / file_size()},
                        [&](std::size_t done, std::span<std::byte> memory) {
@@ -129,7 +131,7 @@ class TensorReader {
         const std::size_t first_held = held.begin - pieces_.parameter().range.begin;
         const IndexRange local{first_held, first_held + held.size()};
         const FileRange all{as_stored_.begin, as_stored_.begin + as_stored_.bytes};
-        std::vector<FileRange> own;
+        List<FileRange> own;
         if (digests) { own.push_back(piece_of(all, place_.rank, place_.ranks)); }
         std::vector<std::byte> bytes;
         std::vector<std::byte> converted;
@@ -176,8 +178,8 @@ class TensorReader {
     }
     /// Returns the places of a chunk to read: those of the elements `held` of this rank's part and of the bytes
     /// `own`, and gaps between them that are shorter than a page.
-    std::vector<IndexRange> wanted(IndexRange chunk, IndexRange held, const std::vector<FileRange>& own) const {
-        std::vector<IndexRange> places;
+    List<IndexRange> wanted(IndexRange chunk, IndexRange held, const List<FileRange>& own) const {
+        List<IndexRange> places;
         const auto want = [&](std::size_t begin, std::size_t end) {
             if (begin >= end) { return; }
             if (!places.empty() && begin < places.back().end + page_bytes / file_size()) {
@@ -214,20 +216,19 @@ class TensorReader {
             const IndexRange both = intersect(chunk, {place_of(piece.begin), place_of(piece.end + file_size() - 1)});
             if (!both.empty()) { places.push_back(both); }
         }
-        std::sort(places.begin(), places.end(),
-                  [](const IndexRange& a, const IndexRange& b) { return a.begin < b.begin; });
-        std::vector<IndexRange> sorted;
-        std::swap(sorted, places);
+        sort_stably(places, [](const IndexRange& a, const IndexRange& b) { return a.begin < b.begin; });
+        const List<IndexRange> sorted = std::exchange(places, {});
         for (const IndexRange& each : sorted) { want(each.begin, each.end); }
         return places;
     }
     /// Adds to the digest those of the bytes, which begin at `begin` in the file, that are in pieces of this rank;
     /// `own` is sorted.
-    void add(std::uint32_t& digest, const std::vector<FileRange>& own, std::uint64_t begin,
+    void add(std::uint32_t& digest, const List<FileRange>& own, std::uint64_t begin,
              std::span<const std::byte> bytes) const {
         const std::uint64_t end = begin + bytes.size();
-        auto at = std::lower_bound(own.begin(), own.end(), begin,
-                                   [](const FileRange& each, std::uint64_t first) { return each.end <= first; });
+        const auto* at =
+            std::lower_bound(own.begin(), own.end(), begin,
+                             [](const FileRange& each, std::uint64_t first) { return each.end <= first; });
         for (; at != own.end() && end > at->begin; ++at) {  // nvcc 13.0 parses `begin <` as a template
             const FileRange common{std::max(at->begin, begin), std::min(at->end, end)};
             if (common.empty()) { continue; }

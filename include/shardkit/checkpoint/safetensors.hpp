@@ -15,6 +15,7 @@
 
 #include <shardkit/core/json_reader.hpp>
 #include <shardkit/detail/concat.hpp>
+#include <shardkit/detail/sort_numbers.hpp>
 #include <shardkit/layout/index_range.hpp>
 #include <shardkit/param/tensor_shape.hpp>
 
@@ -211,18 +212,18 @@ inline Header parse_header(std::string_view text, std::size_t data_bytes) {
     json.end();
 
     const auto key_of = [](const auto& pair) -> const std::string& { return pair.first; };
-    std::sort(header.metadata.begin(), header.metadata.end());
+    const auto by_key = [](const auto& a, const auto& b) { return a.first < b.first; };
+    shardkit::detail::sort_stably(header.metadata, by_key);
     if (const std::string* twice = repeated(header.metadata, key_of)) {
         json.fail(concat("the metadata have '", shown(*twice), "' twice"));
     }
     const auto name_of = [](const Tensor& t) -> const std::string& { return t.name; };
-    std::sort(header.tensors.begin(), header.tensors.end(),
-              [](const Tensor& a, const Tensor& b) { return a.name < b.name; });
+    shardkit::detail::sort_stably(header.tensors, [](const Tensor& a, const Tensor& b) { return a.name < b.name; });
     if (const std::string* twice = repeated(header.tensors, name_of)) {
         json.fail(concat("two tensors are called '", shown(*twice), "'"));
     }
-    std::stable_sort(header.tensors.begin(), header.tensors.end(), [](const Tensor& a, const Tensor& b) {
-        return std::pair(a.bytes.begin, a.bytes.end) < std::pair(b.bytes.begin, b.bytes.end);
+    shardkit::detail::sort_stably(header.tensors, [](const Tensor& a, const Tensor& b) {
+        return a.bytes.begin != b.bytes.begin ? a.bytes.begin < b.bytes.begin : a.bytes.end < b.bytes.end;
     });
     std::size_t next = 0;
     for (const Tensor& t : header.tensors) {

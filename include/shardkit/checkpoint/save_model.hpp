@@ -46,8 +46,7 @@ class ModelFileRun {
             state = capture();
             for (const auto& group : state.groups) {
                 group->require_idle("save_model", where_);
-                std::erase_if(group->values,
-                              [](const auto& values) { return values->kind.role != Role::parameters; });
+                group->values.erase_if([](const auto& values) { return values->kind.role != Role::parameters; });
             }
             plan.emplace(state, options_.names, std::numeric_limits<std::uint64_t>::max(), where_);
             if (plan->files.size() != 1) { throw_invalid_argument(where_, "save_model: a model without parameters"); }

@@ -27,6 +27,7 @@
 #include <shardkit/checkpoint/step_folders.hpp>
 #include <shardkit/checkpoint/together.hpp>
 #include <shardkit/checkpoint/write_jobs.hpp>
+#include <shardkit/detail/list.hpp>
 
 namespace shardkit::detail {
 
@@ -213,7 +214,7 @@ class SaveRun final : public MemoryReader {
         for (const auto& [key, text] : options_.strings) { bytes += key.size() + text.size(); }
         check_size(bytes);
         require_texts(options_.strings, where_);
-        const std::vector<std::uint32_t> no_digests(plan_->tensors(), 0);
+        const List<std::uint32_t> no_digests(plan_->tensors());
         const std::string text = manifest_text(manifest_of(no_digests));
         check_size(text.size());
         try {
@@ -224,15 +225,15 @@ class SaveRun final : public MemoryReader {
     }
     /// Adds up all ranks' digests for the manifest. Collective over the world.
     Manifest gather_digests() {
-        std::vector<std::uint32_t> own;
-        for (const auto& file : jobs_->digests()) { own.insert(own.end(), file.begin(), file.end()); }
-        const auto all = world_->gather(std::span<const std::uint32_t>(own), where_);
-        std::vector<std::uint32_t> sums(own.size(), 0);
+        List<std::uint32_t> own;
+        for (const List<std::uint32_t>& file : jobs_->digests()) { own.append(file.begin(), file.end()); }
+        const auto all = world_->gather(own.span(), where_);
+        List<std::uint32_t> sums(own.size());
         for (std::size_t i = 0; i < all.size(); ++i) { sums[i % sums.size()] ^= all[i]; }
         return manifest_of(sums);
     }
     /// @param sums  one digest for each tensor of all files
-    Manifest manifest_of(const std::vector<std::uint32_t>& sums) const {
+    Manifest manifest_of(const List<std::uint32_t>& sums) const {
         Manifest manifest{step_, {}, options_.strings};
         std::size_t next = 0;
         for (const PlannedFile& file : plan_->files) {

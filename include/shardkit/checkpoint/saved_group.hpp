@@ -72,8 +72,7 @@ class SavedValues : public SavedKind {
     const GroupGeometry& geometry() const noexcept { return *geometry_; }
     /// Returns the tensors that hold the values of parameter `p`, in the files of their kind. Scales are in one
     /// tensor, in their own order, with the name of the codes where those are in one tensor too.
-    std::vector<std::pair<std::string, StoredOrder>> stored(const checkpoint::TensorNames& names, std::size_t p,
-                                                            SourceLocation where) const {
+    List<StoredTensor> stored(const checkpoint::TensorNames& names, std::size_t p, SourceLocation where) const {
         const PlacedParameter& parameter = geometry_->parameters[p];
         checkpoint::StoredAs as = names(named_->path, named_->parameters[p]);
         if (kind.scales && !as.absent) {
@@ -231,7 +230,7 @@ struct StateForm {
     bool in_blocks;     ///< whether it is codes and scales
     /// Returns what takes the place of its values, of which it is given the first.
     /// @throws std::invalid_argument where blocks of 8 bits would not lie in the rank's memory as they do in a file
-    std::function<std::vector<std::unique_ptr<SavedValues>>(const SavedValues& first, SourceLocation where)> other;
+    std::function<List<std::unique_ptr<SavedValues>>(const SavedValues& first, SourceLocation where)> other;
 
     std::size_t count() const noexcept { return in_blocks ? 2 : 1; }
 };
@@ -263,12 +262,12 @@ class SavedGroup {
         for (const auto& each : values) { each->end_load(); }
     }
 
-    std::vector<std::unique_ptr<SavedValues>> values;
+    List<std::unique_ptr<SavedValues>> values;
     /// The states among them, in their order.
-    std::vector<StateForm> forms;
+    List<StateForm> forms;
 
   protected:
-    std::vector<MemoryReader**> of_states_;
+    List<MemoryReader**> of_states_;
 };
 
 template <class Engine, class Precision>

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -17,6 +16,8 @@
 #include <shardkit/core/error.hpp>
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/detail/concat.hpp>
+#include <shardkit/detail/list.hpp>
+#include <shardkit/detail/name_table.hpp>
 #include <shardkit/optim/group_progress.hpp>
 
 namespace shardkit::detail {
@@ -26,6 +27,12 @@ struct SavedScalar {
     std::string name;
     bool real = false;
     std::uint64_t bits = 0;  ///< bits of the double, or the integer itself
+};
+
+/// The user's bytes.
+struct SavedBlob {
+    std::string name;
+    std::vector<std::uint8_t>* bytes = nullptr;
 };
 
 /// An optimizer's progress with a group.
@@ -51,25 +58,25 @@ struct SavedProgress {
 
 /// A state to save or load, as it currently is.
 struct SavedState {
-    std::vector<std::unique_ptr<SavedGroup>> groups;
-    std::vector<SavedProgress> progress;  ///< of the groups that an optimizer updates
-    std::vector<SavedScalar> scalars;     ///< further numbers
-    std::vector<std::pair<std::string, std::vector<std::uint8_t>*>> blobs;
+    List<std::unique_ptr<SavedGroup>> groups;
+    List<SavedProgress> progress;  ///< of the groups that an optimizer updates
+    List<SavedScalar> scalars;     ///< further numbers
+    List<SavedBlob> blobs;
 
     /// Returns all numbers as the file stores them, those of `progress` first. @param names  of tensors
     /// @throws std::invalid_argument for parameters that share a tensor and have different progress
-    std::vector<SavedScalar> all_scalars(const checkpoint::TensorNames& names, SourceLocation where) const {
-        std::vector<SavedScalar> all;
-        std::map<std::string, std::uint64_t> own;  // of groups; of several optimizers of one, the first one's
+    List<SavedScalar> all_scalars(const checkpoint::TensorNames& names, SourceLocation where) const {
+        List<SavedScalar> all;
+        NameTable<std::uint64_t> own;  // of groups; of several optimizers of one, the first one's
         bool differ = false;
         for (const SavedProgress& saved : progress) {
             const std::size_t count = saved.progress.numbers.size();
-            std::vector<std::uint64_t> known;
+            List<std::uint64_t> known;
             for (std::size_t n = 0; n < count; ++n) {
                 const auto& number = saved.progress.numbers[n];
                 std::string name = SavedProgress::of_group(groups[saved.group]->geometry().path, number.name);
-                const auto [first, is_new] = own.emplace(name, saved.progress.own[n]);
-                known.push_back(first->second);
+                const auto [first, is_new] = own.add(name, saved.progress.own[n]);
+                known.push_back(first);
                 if (is_new) { all.push_back({std::move(name), number.real, saved.progress.own[n]}); }
             }
             differ = differ || !saved.progress.parts.empty();
@@ -80,20 +87,20 @@ struct SavedState {
             }
         }
         if (differ) { add_of_tensors(all, own, names, where); }
-        all.insert(all.end(), scalars.begin(), scalars.end());
+        all.append(scalars.begin(), scalars.end());
         return all;
     }
 
   private:
     /// `own`: the numbers of groups, by their names.
-    void add_of_tensors(std::vector<SavedScalar>& all, const std::map<std::string, std::uint64_t>& own,
+    void add_of_tensors(List<SavedScalar>& all, const NameTable<std::uint64_t>& own,
                         const checkpoint::TensorNames& names, SourceLocation where) const {
         struct Known {
             std::string parameter;
             std::span<const GroupProgress::Number> names;
             std::span<const std::uint64_t> numbers;
         };
-        std::map<std::string, Known> known;  // by tensor
+        NameTable<Known> known;  // by tensor
         for (const SavedProgress& saved : progress) {
             const GroupGeometry& geometry = groups[saved.group]->geometry();
             const auto& numbers = saved.progress.numbers;
@@ -102,13 +109,13 @@ struct SavedState {
                 const auto tensors =
                     StoredOrder::of(names(geometry.path, parameter), geometry.path, parameter, where);
                 if (tensors.empty()) { continue; }
-                if (tensors.size() > 1 || tensors.front().second.shares() || !tensors.front().second.plain()) {
+                if (tensors.size() > 1 || tensors.front().order.shares() || !tensors.front().order.plain()) {
                     throw_invalid_argument(where, "save: the rows that '", geometry.path, ".", parameter.name,
                                            "' has grown by have taken fewer steps than the others: expected to store "
                                            "it as one tensor, in its own order");
                 }
                 for (std::size_t n = 0; n < numbers.size(); ++n) {
-                    all.push_back({SavedProgress::of_part(tensors.front().first, part.begin, numbers[n].name),
+                    all.push_back({SavedProgress::of_part(tensors.front().name, part.begin, numbers[n].name),
                                    numbers[n].real, part.numbers[n]});
                 }
             }
@@ -119,8 +126,7 @@ struct SavedState {
                 for (const auto& [tensor, order] :
                      StoredOrder::of(names(geometry.path, parameter), geometry.path, parameter, where)) {
                     const Known its_own{concat(geometry.path, ".", parameter.name), numbers, its};
-                    const auto [first, is_new] = known.emplace(tensor, its_own);
-                    const Known& other = first->second;
+                    const auto [other, is_new] = known.add(tensor, its_own);
                     for (std::size_t n = 0; n < numbers.size(); ++n) {
                         if (n >= other.numbers.size() || other.names[n].name != numbers[n].name ||
                             other.numbers[n] != its[n]) {
@@ -128,7 +134,7 @@ struct SavedState {
                                                    "' share the tensor '", tensor, "' and have not the same ",
                                                    numbers[n].name, ": expected a tensor for each");
                         }
-                        if (is_new && its[n] != own.at(SavedProgress::of_group(geometry.path, numbers[n].name))) {
+                        if (is_new && its[n] != *own.find(SavedProgress::of_group(geometry.path, numbers[n].name))) {
                             all.push_back(
                                 {SavedProgress::of_tensor(tensor, numbers[n].name), numbers[n].real, its[n]});
                         }

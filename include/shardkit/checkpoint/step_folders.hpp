@@ -19,6 +19,7 @@
 #include <shardkit/checkpoint/save_mark.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/concat.hpp>
+#include <shardkit/detail/sort_numbers.hpp>
 
 namespace shardkit::detail {
 
@@ -69,7 +70,7 @@ class StepFolders {
         for (const std::string& name : names(where)) {
             if (const auto step = step_of(name)) { steps.push_back(*step); }
         }
-        std::sort(steps.rbegin(), steps.rend());
+        sort_stably(steps, std::greater<>{});
         return steps;
     }
     /// Returns why a save cannot have made the step's folder; empty if it has.

@@ -16,6 +16,7 @@
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/fnv.hpp>
+#include <shardkit/detail/list.hpp>
 #include <shardkit/param/parameter_record.hpp>
 #include <shardkit/param/tensor_shape.hpp>
 
@@ -109,72 +110,16 @@ inline StoredAs stored_by_path(std::string_view path, const ParameterRecord& par
 
 namespace shardkit::detail {
 
+struct StoredTensor;
+
 /// Maps the row-major elements of a parameter to their places in its file, and back. For a parameter stored as
 /// several tensors, it maps those of one tensor.
 class StoredOrder {
   public:
     /// Returns the tensors that hold a parameter, in order.
     /// @throws std::invalid_argument when the description does not fit the parameter
-    static std::vector<std::pair<std::string, StoredOrder>> of(const checkpoint::StoredAs& stored,
-                                                               std::string_view path,
-                                                               const ParameterRecord& parameter,
-                                                               SourceLocation where) {
-        const auto refuse = [&](std::string_view name, const std::string& what) {
-            throw_invalid_argument(where, "'", path, "' parameter '", parameter.name, "' of shape ",
-                                   parameter.shape.describe(), " as '", name, "': ", what);
-        };
-        if (stored.absent) {
-            if (!stored.name.empty() || !stored.parts.empty()) {
-                refuse(stored.name, "absent, expected a tensor or nothing else");
-            }
-            return {};
-        }
-        const std::size_t numel = parameter.shape.numel();
-        std::vector<checkpoint::StoredAs::Part> parts = stored.parts;
-        if (parts.empty()) {
-            parts.push_back({stored.name, stored.shape});
-        } else if (!stored.name.empty() || !stored.shape.empty() || stored.begin) {
-            refuse(stored.name, "expected either a tensor or parts");
-        }
-        const StoredOrder whole(stored, numel, [&](const std::string& what) { refuse(parts.front().name, what); });
-        std::vector<std::pair<std::string, StoredOrder>> tensors;
-        std::size_t next = 0;
-        for (checkpoint::StoredAs::Part& part : parts) {
-            const auto refuse_part = [&](const std::string& what) {
-                std::string shape;
-                for (const std::size_t extent : part.shape) { shape += concat(shape.empty() ? "" : ", ", extent); }
-                refuse(part.name, concat("shape [", shape, "]: ", what));
-            };
-            StoredOrder& order = tensors.emplace_back(std::string(), whole).second;
-            order.shape_.rank = std::min(part.shape.size(), most);
-            std::copy_n(part.shape.begin(), order.shape_.rank, order.shape_.extents.begin());
-            if (part.name.empty() || part.name == "__metadata__") { refuse_part("expected a name"); }
-            const bool counted = part.shape.size() <= most && order.shape_.countable() && order.shape_.numel() > 0;
-            if (stored.begin) {
-                if (!counted || *stored.begin > order.shape_.numel() ||
-                    numel > order.shape_.numel() - *stored.begin) {
-                    refuse_part(
-                        concat("expected at most 8 extents, and as many elements from ", *stored.begin, " on"));
-                }
-                order.begin_ = stored.begin;
-                order.numel_ = numel;
-            } else if (!counted || order.shape_.numel() > numel - next) {
-                refuse_part("expected at most 8 extents of as many elements");
-            } else {
-                order.numel_ = order.shape_.numel();
-            }
-            order.first_ = next;
-            next += order.numel_;
-            tensors.back().first = std::move(part.name);
-        }
-        if (next != numel) {
-            refuse(tensors.back().first, concat("expected ", numel, " elements in its tensors, they have ", next));
-        }
-        if (tensors.size() > 1) {
-            for (auto& [name, order] : tensors) { order.plain_ = false; }
-        }
-        return tensors;
-    }
+    static List<StoredTensor> of(const checkpoint::StoredAs& stored, std::string_view path,
+                                 const ParameterRecord& parameter, SourceLocation where);
     /// Returns the order for a tensor that has fewer rows than this one; none if the shape is not such a tensor's.
     std::optional<StoredOrder> of_fewer_rows(const TensorShape& shape) const {
         TensorShape longer = shape;
@@ -295,6 +240,69 @@ class StoredOrder {
     std::size_t rank_ = 0;
     bool plain_ = true;
 };
+
+/// A tensor that holds a parameter, or a part of one.
+struct StoredTensor {
+    std::string name;
+    StoredOrder order;
+};
+
+inline List<StoredTensor> StoredOrder::of(const checkpoint::StoredAs& stored, std::string_view path,
+                                          const ParameterRecord& parameter, SourceLocation where) {
+    const auto refuse = [&](std::string_view name, const std::string& what) {
+        throw_invalid_argument(where, "'", path, "' parameter '", parameter.name, "' of shape ",
+                               parameter.shape.describe(), " as '", name, "': ", what);
+    };
+    if (stored.absent) {
+        if (!stored.name.empty() || !stored.parts.empty()) {
+            refuse(stored.name, "absent, expected a tensor or nothing else");
+        }
+        return {};
+    }
+    const std::size_t numel = parameter.shape.numel();
+    std::vector<checkpoint::StoredAs::Part> parts = stored.parts;
+    if (parts.empty()) {
+        parts.push_back({stored.name, stored.shape});
+    } else if (!stored.name.empty() || !stored.shape.empty() || stored.begin) {
+        refuse(stored.name, "expected either a tensor or parts");
+    }
+    const StoredOrder whole(stored, numel, [&](const std::string& what) { refuse(parts.front().name, what); });
+    List<StoredTensor> tensors;
+    std::size_t next = 0;
+    for (checkpoint::StoredAs::Part& part : parts) {
+        const auto refuse_part = [&](const std::string& what) {
+            std::string shape;
+            for (const std::size_t extent : part.shape) { shape += concat(shape.empty() ? "" : ", ", extent); }
+            refuse(part.name, concat("shape [", shape, "]: ", what));
+        };
+        StoredOrder& order = tensors.push_back({{}, whole}).order;
+        order.shape_.rank = std::min(part.shape.size(), most);
+        std::copy_n(part.shape.begin(), order.shape_.rank, order.shape_.extents.begin());
+        if (part.name.empty() || part.name == "__metadata__") { refuse_part("expected a name"); }
+        const bool counted = part.shape.size() <= most && order.shape_.countable() && order.shape_.numel() > 0;
+        if (stored.begin) {
+            if (!counted || *stored.begin > order.shape_.numel() || numel > order.shape_.numel() - *stored.begin) {
+                refuse_part(concat("expected at most 8 extents, and as many elements from ", *stored.begin, " on"));
+            }
+            order.begin_ = stored.begin;
+            order.numel_ = numel;
+        } else if (!counted || order.shape_.numel() > numel - next) {
+            refuse_part("expected at most 8 extents of as many elements");
+        } else {
+            order.numel_ = order.shape_.numel();
+        }
+        order.first_ = next;
+        next += order.numel_;
+        tensors.back().name = std::move(part.name);
+    }
+    if (next != numel) {
+        refuse(tensors.back().name, concat("expected ", numel, " elements in its tensors, they have ", next));
+    }
+    if (tensors.size() > 1) {
+        for (auto& [name, order] : tensors) { order.plain_ = false; }
+    }
+    return tensors;
+}
 
 /// Returns the user's names for an alias; none where `names` only knows parameters.
 inline std::vector<std::string> names_of_alias(const checkpoint::TensorNames& names, const std::string& path,

@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -18,6 +17,8 @@
 #include <shardkit/checkpoint/memory_copies.hpp>
 #include <shardkit/checkpoint/open_file.hpp>
 #include <shardkit/checkpoint/tensor_pieces.hpp>
+#include <shardkit/detail/list.hpp>
+#include <shardkit/detail/sort_numbers.hpp>
 
 namespace shardkit::detail {
 
@@ -48,7 +49,7 @@ class WriteJobs {
         : plan_(plan), state_(state), rank_(rank), ranks_(ranks) {
         for (std::size_t f = 0; f < plan.files.size(); ++f) {
             const PlannedFile& file = plan.files[f];
-            digests_.emplace_back(file.tensors.size(), 0);
+            digests_.push_back(List<std::uint32_t>(file.tensors.size()));
             if (rank == 0) {
                 add_text(f, 0, file.begin);
                 add_text(f, file.begin.size(), file.scalars);
@@ -57,8 +58,8 @@ class WriteJobs {
         }
         if (copied) { copy_state(); }
         gather_scattered(where);
-        std::stable_sort(jobs_.begin(), jobs_.end(), [](const Job& a, const Job& b) {
-            return std::pair(a.file, a.bytes.begin) < std::pair(b.file, b.bytes.begin);
+        sort_stably(jobs_, [](const Job& a, const Job& b) {
+            return a.file != b.file ? a.file < b.file : a.bytes.begin < b.bytes.begin;
         });
     }
 
@@ -81,7 +82,7 @@ class WriteJobs {
         }
     }
     /// Returns this rank's part of the digest of every tensor of every file.
-    const std::vector<std::vector<std::uint32_t>>& digests() const noexcept { return digests_; }
+    const List<List<std::uint32_t>>& digests() const noexcept { return digests_; }
 
   private:
     struct Job {
@@ -94,10 +95,12 @@ class WriteJobs {
         std::vector<std::byte> owned;       ///< holds the bytes if `from` points to a copy
     };
 
-    struct OfFile {
-        bool operator()(const Job& job, std::size_t file) const noexcept { return job.file < file; }
-        bool operator()(std::size_t file, const Job& job) const noexcept { return file < job.file; }
+    /// A tensor that is gathered as a whole, by its place in the plan.
+    struct Scattered {
+        std::size_t file;
+        std::size_t number;
     };
+    const PlannedTensor& planned(const Scattered& of) const { return plan_.files[of.file].tensors[of.number]; }
 
     void add_text(std::size_t file, std::uint64_t at, const std::string& text) {
         if (text.empty()) { return; }
@@ -109,7 +112,7 @@ class WriteJobs {
         const SavedGroup& group = *state_.groups[tensor.group];
         const TensorPieces pieces(tensor, group);
         if (pieces.scattered()) {
-            scattered_[{tensor.group, tensor.values}].emplace_back(file, number);
+            scattered_.push_back({file, number});
             return;
         }
         const SavedValues& values = *group.values[tensor.values];
@@ -133,15 +136,21 @@ class WriteJobs {
     }
     /// Gathers the tensors whose runs are short as a whole; every rank writes a part of each.
     void gather_scattered(SourceLocation where) {
-        for (const auto& scattered : scattered_) {
-            const auto& tensors = scattered.second;
-            std::vector<std::size_t> parameters;
-            for (const auto& [file, number] : tensors) {
-                parameters.push_back(plan_.files[file].tensors[number].parameter);
+        sort_stably(scattered_, [&](const Scattered& a, const Scattered& b) {
+            const PlannedTensor& one = planned(a);
+            const PlannedTensor& other = planned(b);
+            return one.group != other.group ? one.group < other.group : one.values < other.values;
+        });
+        for (std::size_t next = 0; next < scattered_.size();) {
+            const PlannedTensor& one = planned(scattered_[next]);
+            List<std::size_t> parameters;
+            for (std::size_t at = next; at < scattered_.size(); ++at) {
+                const PlannedTensor& its = planned(scattered_[at]);
+                if (its.group != one.group || its.values != one.values) { break; }
+                parameters.push_back(its.parameter);
             }
-            std::size_t next = 0;
             const auto use = [&](std::size_t /*parameter*/, std::span<const std::byte> whole) {
-                const auto [file, number] = tensors[next++];
+                const auto [file, number] = scattered_[next++];
                 const PlannedTensor& tensor = plan_.files[file].tensors[number];
                 const FileRange piece = piece_of({tensor.begin, tensor.begin + tensor.bytes}, rank_, ranks_);
                 if (piece.empty()) { return; }
@@ -155,7 +164,7 @@ class WriteJobs {
                 });
                 jobs_.push_back(std::move(job));
             };
-            state_.groups[scattered.first.first]->values[scattered.first.second]->whole(parameters, use, where);
+            state_.groups[one.group]->values[one.values]->whole(parameters.span(), use, where);
         }
         for (Job& job : jobs_) {
             if (!job.owned.empty()) { job.from = job.owned.data(); }
@@ -185,11 +194,13 @@ class WriteJobs {
     }
     void write_file(checkpoint::FileCalls& calls, const std::string& folder, std::size_t number,
                     SourceLocation where) {
-        const auto [begin, end] = std::equal_range(jobs_.begin(), jobs_.end(), number, OfFile{});
-        if (begin == end) { return; }
-        OpenFile file = OpenFile::to_write(calls, concat(folder, "/", plan_.files[number].name), where);
-        for (auto job = begin; job != end; ++job) { write(file, *job); }
-        file.finish();
+        std::optional<OpenFile> file;
+        for (const Job& job : jobs_) {
+            if (job.file != number) { continue; }
+            if (!file) { file = OpenFile::to_write(calls, concat(folder, "/", plan_.files[number].name), where); }
+            write(*file, job);
+        }
+        if (file) { file->finish(); }
     }
     void write(const OpenFile& file, const Job& job) {
         std::uint32_t remainder = 0;
@@ -206,10 +217,10 @@ class WriteJobs {
     const SavedState& state_;
     std::size_t rank_;
     std::size_t ranks_;
-    std::vector<Job> jobs_;
+    List<Job> jobs_;
     std::unique_ptr<engine::MemoryCopies> copies_;  // made if there is a job that the host cannot read
-    std::vector<std::vector<std::uint32_t>> digests_;
-    std::map<std::pair<std::size_t, std::size_t>, std::vector<std::pair<std::size_t, std::size_t>>> scattered_;
+    List<List<std::uint32_t>> digests_;
+    List<Scattered> scattered_;
 };
 
 }  // namespace shardkit::detail

@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -19,6 +18,7 @@
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/fnv.hpp>
 #include <shardkit/detail/list.hpp>
+#include <shardkit/detail/name_table.hpp>
 #include <shardkit/detail/number_text.hpp>
 #include <shardkit/optim/clip.hpp>
 #include <shardkit/optim/norm.hpp>
@@ -171,7 +171,7 @@ class OptimizerNumbers {
     Options options_;
     Context<Engine>* context_ = nullptr;
     std::vector<ParamGroup> param_groups_;
-    std::set<std::string> paths_;     // of the groups
+    NameIndex paths_;                 // of the groups
     StatementsHandle stated_;         // of the options
     List<StatementsHandle> choices_;  // of each group
     std::uint64_t steps_ = 0;
@@ -199,7 +199,7 @@ OptimizerNumbers<Rule, Engine>::~OptimizerNumbers() = default;
 template <class Rule, class Engine>
 void OptimizerNumbers<Rule, Engine>::add_group(Context<Engine>& context, const GroupGeometry& group,
                                                SourceLocation where) {
-    if (!paths_.insert(group.path).second) {
+    if (!paths_.add(group.path).is_new) {
         throw_invalid_argument(where, "optimizer: two groups have the path '", group.path, "'");
     }
     choices_.emplace_back();

@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <initializer_list>
 #include <iterator>
-#include <map>
 #include <span>
 #include <string>
 #include <string_view>
@@ -15,6 +14,7 @@
 #include <shardkit/core/element.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/core/source_location.hpp>
+#include <shardkit/detail/name_table.hpp>
 #include <shardkit/detail/range.hpp>
 #include <shardkit/param/parameter_record.hpp>
 #include <shardkit/param/params.hpp>
@@ -119,7 +119,7 @@ class TensorList {
             throw_invalid_argument(where, "'", path, "': the list has no tensor, expected at least one");
         }
         std::vector<ParameterRecord> records;
-        std::map<std::string_view, std::size_t> known;
+        detail::NameIndex known;
         for (std::size_t i = 0; i < size(); ++i) { records.push_back(record(i)); }
         for (std::size_t i = 0; i < records.size(); ++i) {
             const ParameterRecord& tensor = records[i];
@@ -127,9 +127,9 @@ class TensorList {
                 throw_invalid_argument(where, "'", path, "': tensor ", i,
                                        " has an empty name, expected one as 'weight'");
             }
-            const auto [first, is_new] = known.emplace(tensor.name, i);
+            const auto [first, is_new] = known.add(tensor.name);
             if (!is_new) {
-                throw_invalid_argument(where, "'", path, "': tensors ", first->second, " and ", i, " have the name '",
+                throw_invalid_argument(where, "'", path, "': tensors ", first, " and ", i, " have the name '",
                                        tensor.name, "', expected distinct names");
             }
             detail::check_shape(path, tensor.name, tensor.shape, {}, where);

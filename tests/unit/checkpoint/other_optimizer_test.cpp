@@ -64,8 +64,8 @@ bool has(const std::string& text, std::string_view part) { return text.find(part
 
 template <class Rule>
 void check_named(std::string_view who) {
-    sk::detail::StateNames names;
-    for (const std::string_view name : Rule::state_names) { names.emplace(name); }
+    sk::detail::NameIndex names;
+    for (const std::string_view name : Rule::state_names) { names.add(name); }
     const std::string text = sk::detail::optimizer_in_words(names);
     CHECK(text.ends_with(std::string(", as ").append(who)));
 }
@@ -92,7 +92,9 @@ TEST_CASE("the library's optimizers are known by the states of their rules") {
     check_named<sk::rules::AmsgradRule>(sk::rules::AmsgradRule::name);
     check_named<sk::rules::LionRule>(sk::rules::LionRule::name);
     check_named<sk::rules::SgdRule>(std::string(sk::rules::SgdRule::name) + " with momentum");
-    CHECK(sk::detail::optimizer_in_words({"mine"}) == "an optimizer that keeps mine");
+    sk::detail::NameIndex mine;
+    mine.add("mine");
+    CHECK(sk::detail::optimizer_in_words(mine) == "an optimizer that keeps mine");
 }
 
 }  // namespace other_optimizer_test
