@@ -316,7 +316,8 @@ template <class Strings>
 void require_texts(const Strings& strings, SourceLocation where) {
     for (const auto& [key, text] : strings) {
         if (!is_utf8(key) || !is_utf8(text)) {
-            throw_invalid_argument(where, "save: SaveOptions::strings: '", safetensors::detail::shown(key),
+            throw_invalid_argument(where, "save: checkpoint::SaveOptions::strings: '",
+                                   safetensors::detail::shown(key),
                                    is_utf8(key) ? "' has a text that is not UTF-8" : "' is not UTF-8",
                                    ": expected texts; bytes are a blob's (checkpoint::State::blob)");
         }

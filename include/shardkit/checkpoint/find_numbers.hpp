@@ -107,7 +107,7 @@ class FindNumbers {
     [[noreturn]] void refuse(std::string_view what) const {
         throw FileError(files_.first_path(),
                         concat(other_optimizer(files_, into_->groups), "and the files beside it ", what,
-                               "; LoadOptions::states = false loads the parameters alone"),
+                               "; checkpoint::LoadOptions::states = false loads the parameters alone"),
                         where_);
     }
 

@@ -199,7 +199,7 @@ class LoadRun {
                 concat("and the files beside it have '", values.kind.of(has->tensor.name), "' and not '",
                        values.kind.of(lacks->front()),
                        "', which are one parameter here: its updates could not go on from half of a state; "
-                       "LoadOptions::states = false loads the parameters alone"),
+                       "checkpoint::LoadOptions::states = false loads the parameters alone"),
                 where_);
         }
         for (std::size_t t = 0; t < tensors.size(); ++t) {
@@ -291,11 +291,12 @@ class LoadRun {
         }
         if (options_.subset || (report_.left.empty() && report_.unused.empty())) { return; }
         const std::string path = files_->first_path().empty() ? std::string("load") : files_->first_path();
-        throw FileError(path,
-                        concat(options_.states ? other_optimizer(*files_, state_.groups) : "",
-                               "and the files beside it lack ", safetensors::listed(report_.left), ", and have ",
-                               safetensors::listed(report_.unused), " besides: see LoadOptions::states and subset"),
-                        where_);
+        throw FileError(
+            path,
+            concat(options_.states ? other_optimizer(*files_, state_.groups) : "", "and the files beside it lack ",
+                   safetensors::listed(report_.left), ", and have ", safetensors::listed(report_.unused),
+                   " besides: see checkpoint::LoadOptions::states and subset"),
+            where_);
     }
 
     void read() {

@@ -50,7 +50,7 @@ std::string other_optimizer(Files& files, const SavedGroups& groups) {
     const std::string ours = optimizer_in_words(here);
     if (its == ours) { return {}; }
     return concat("was saved with ", its, ", and is loaded into ", ours,
-                  ": LoadOptions::states = false loads the parameters alone. It ");
+                  ": checkpoint::LoadOptions::states = false loads the parameters alone. It ");
 }
 
 }  // namespace shardkit::detail

@@ -96,7 +96,7 @@ class ModelFileRun {
         bool link = false;
         if (calls_.list(path_, names) == 0) { throw FileError(path_, "is a folder, expected a file's path", where_); }
         if (!options_.replace && calls_.is_link(path_, link) == 0 && has_file(calls_, path_)) {
-            throw FileError(path_, "exists, and SaveOptions::replace was not given", where_);
+            throw FileError(path_, "exists, and checkpoint::SaveOptions::replace was not given", where_);
         }
     }
     void take_name(const std::string& temporary) {

@@ -159,7 +159,7 @@ class SaveRun final : public MemoryReader {
         const std::string target = concat(folder_, "/", step_name(step_));
         if (std::vector<std::string> names; calls_.list(target, names) != ENOENT) {
             if (!options_.replace) {
-                throw FileError(target, "exists, and SaveOptions::replace was not given", where_);
+                throw FileError(target, "exists, and checkpoint::SaveOptions::replace was not given", where_);
             }
             require_replaceable();
         }
@@ -207,7 +207,8 @@ class SaveRun final : public MemoryReader {
     void check_manifest() const {
         const auto check_size = [&](std::size_t bytes) {
             if (bytes <= safetensors::max_header_bytes) { return; }
-            throw_invalid_argument(where_, "save: names and SaveOptions::strings make a manifest of more than ",
+            throw_invalid_argument(where_,
+                                   "save: names and checkpoint::SaveOptions::strings make a manifest of more than ",
                                    safetensors::max_header_bytes, " bytes, which no load reads");
         };
         std::size_t bytes = 0;

@@ -128,7 +128,7 @@ TEST_CASE("a text that is not UTF-8 is refused by its key, and the older step st
     for (const std::string text : {"\xff", "a\xc3", "\xed\xa0\x80", "\xf5\x80\x80\x80", "\xc0\x80"}) {
         const auto thrown = save_second(run, {.strings = {{"sound", "\xc3\xa9"}, {"host", text}}});
         REQUIRE(thrown);
-        CHECK(has(*thrown, "SaveOptions::strings: 'host' has a text that is not UTF-8"));
+        CHECK(has(*thrown, "checkpoint::SaveOptions::strings: 'host' has a text that is not UTF-8"));
     }
     const auto key = save_second(run, {.strings = {{"k\xff", "text"}}});
     REQUIRE(key);
@@ -144,7 +144,8 @@ TEST_CASE("texts that make more of a manifest than a load reads are refused") {
     for (const std::string& text : {std::string(120'000'000, 'x'), std::string(17'000'000, '\x7f')}) {
         const auto thrown = save_second(folder.file("run"), {.strings = {{"log", text}}});
         REQUIRE(thrown);
-        CHECK(has(*thrown, "names and SaveOptions::strings make a manifest of more than 100000000 bytes"));
+        CHECK(
+            has(*thrown, "names and checkpoint::SaveOptions::strings make a manifest of more than 100000000 bytes"));
     }
 }
 

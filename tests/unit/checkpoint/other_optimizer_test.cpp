@@ -76,10 +76,11 @@ TEST_CASE("a checkpoint of AdamW that is loaded into Lion says so, and so the ot
     const std::string of_adamw = "an optimizer that keeps exp_avg, exp_avg_sq, as AdamW";
     const std::string of_lion = "an optimizer that keeps exp_avg, as Lion";
     const std::string parameters =
-        ": LoadOptions::states = false loads the parameters alone. It and the files beside it lack";
+        ": checkpoint::LoadOptions::states = false loads the parameters alone. It and the files beside it lack";
     CHECK(has(said(adamw, lion), "was saved with " + of_adamw + ", and is loaded into " + of_lion + parameters));
-    CHECK(has(said(lion, adamw), "was saved with " + of_lion + ", and is loaded into " + of_adamw +
-                                     ": LoadOptions::states = false loads the parameters alone. It and the files"));
+    CHECK(has(said(lion, adamw),
+              "was saved with " + of_lion + ", and is loaded into " + of_adamw +
+                  ": checkpoint::LoadOptions::states = false loads the parameters alone. It and the files"));
     CHECK(
         has(said(plain_sgd, adamw),
             "was saved with no optimizer, or one that keeps no states, and is loaded into " + of_adamw + parameters));

@@ -247,7 +247,7 @@ TEST_CASE("a model's single file: by all ranks, in one rename, over one that is 
     };
     CHECK(go(1, {.names = apart}) == "nothing was thrown");
     CHECK(is(1));
-    CHECK(has(go(2, {.names = apart}), "exists, and SaveOptions::replace was not given"));
+    CHECK(has(go(2, {.names = apart}), "exists, and checkpoint::SaveOptions::replace was not given"));
     CHECK(is(1));
     CHECK(go(3, {.names = apart, .replace = true}) == "nothing was thrown");
     CHECK(is(3));
