@@ -11,7 +11,7 @@
 
 #include <shardkit/checkpoint/checkpoint_state.hpp>
 #include <shardkit/optim/adamw.hpp>
-#include <shardkit/param/param.hpp>
+#include <shardkit/param/params.hpp>
 #include <shardkit/policy/dynamic_policy.hpp>
 #include <shardkit/sharded/sharded.hpp>
 #include <shardkit/step/accumulation.hpp>

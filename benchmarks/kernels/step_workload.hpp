@@ -15,7 +15,7 @@
 #include <shardkit/optim/clip.hpp>
 #include <shardkit/optim/norm.hpp>
 #include <shardkit/param/tensor_list.hpp>
-#include <shardkit/policy/no_shard.hpp>
+#include <shardkit/policy/policies.hpp>
 #include <shardkit/sharded/sharded.hpp>
 #include <shardkit/step/local_shards.hpp>
 #include <shardkit/step/model.hpp>

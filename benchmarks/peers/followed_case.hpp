@@ -10,7 +10,7 @@
 #include <vector>
 
 #include <shardkit/optim/sgd.hpp>
-#include <shardkit/policy/full_shard.hpp>
+#include <shardkit/policy/policies.hpp>
 #include <shardkit/rank/context.hpp>
 #include <shardkit/schedule/follow.hpp>
 #include <shardkit/schedule/passes.hpp>

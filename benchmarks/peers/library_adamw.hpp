@@ -10,7 +10,7 @@
 
 #include <shardkit/backend/self/run.hpp>
 #include <shardkit/optim/adamw.hpp>
-#include <shardkit/policy/no_shard.hpp>
+#include <shardkit/policy/policies.hpp>
 #include <shardkit/step/local_shards.hpp>
 #include <shardkit/step/model.hpp>
 #include <shardkit/step/reduce.hpp>

@@ -8,8 +8,7 @@
 #include <string>
 #include <string_view>
 
-#include <shardkit/policy/full_shard.hpp>
-#include <shardkit/policy/no_shard.hpp>
+#include <shardkit/policy/policies.hpp>
 #include <shardkit/rank/context.hpp>
 
 #include "followed_case.hpp"

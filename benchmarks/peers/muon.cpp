@@ -19,7 +19,7 @@
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/optim/muon.hpp>
 #include <shardkit/param/tensor_list.hpp>
-#include <shardkit/policy/full_shard.hpp>
+#include <shardkit/policy/policies.hpp>
 
 #include "../../examples/train_gpt/model/blas.hpp"
 #include "../common/pin.hpp"

@@ -7,7 +7,7 @@
 #include <type_traits>
 
 #include <shardkit/core/bf16.hpp>
-#include <shardkit/param/param.hpp>
+#include <shardkit/param/params.hpp>
 
 #include "options.hpp"
 

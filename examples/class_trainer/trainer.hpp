@@ -8,9 +8,8 @@
 
 #include <shardkit/backend/threads/engine.hpp>
 #include <shardkit/optim/optimizer.hpp>
-#include <shardkit/param/param.hpp>
 #include <shardkit/param/params.hpp>
-#include <shardkit/policy/full_shard.hpp>
+#include <shardkit/policy/policies.hpp>
 #include <shardkit/rank/context.hpp>
 #include <shardkit/sharded/sharded.hpp>
 #include <shardkit/step/accumulation.hpp>

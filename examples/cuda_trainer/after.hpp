@@ -15,8 +15,8 @@
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/optim/adamw.hpp>
 #include <shardkit/policy/dynamic_policy.hpp>
-#include <shardkit/policy/hybrid_shard.hpp>
 #include <shardkit/policy/named_policy.hpp>
+#include <shardkit/policy/policies.hpp>
 #include <shardkit/schedule/follow.hpp>
 #include <shardkit/schedule/passes.hpp>
 #include <shardkit/schedule/record.hpp>

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include <shardkit/context_parallel/causal_chunks.hpp>
 #include <shardkit/shardkit.hpp>
 
 #include "colours.hpp"

@@ -3,8 +3,9 @@
 
 #include <shardkit/detail/hide_macros.inc>
 
-// Everything that needs only a C++20 compiler and threads, listed by the headers that a reader begins with; these
-// include the others. docs/reference.md lists the public names. Engines that need a library: mpi.hpp, nccl.hpp.
+// What trainers begin with; these headers include the others. docs/reference.md lists the public names. Left out, for who
+// needs them: attention over cp (context_parallel/attention.hpp, and an exchange) and codes of 8 bits
+// (quantize/quantize.hpp). Engines that need a library: mpi.hpp, nccl.hpp.
 
 // Elements of tensors, and errors.
 #include <shardkit/core/bf16.hpp>
@@ -12,20 +13,14 @@
 #include <shardkit/core/fp16.hpp>
 #include <shardkit/core/version.hpp>
 
-// Parameters as types, and their layout in a flat buffer.
-#include <shardkit/layout/flat_layout.hpp>
-#include <shardkit/param/param.hpp>
+// Parameters as types, or as lists of tensors.
 #include <shardkit/param/params.hpp>
 #include <shardkit/param/shapes.hpp>
 #include <shardkit/param/tensor_list.hpp>
-#include <shardkit/param/tensor_view.hpp>
-#include <shardkit/param/tp_placement.hpp>
 
 // Communication: one header for each verb.
 #include <shardkit/comm/all_gather.hpp>
 #include <shardkit/comm/all_reduce.hpp>
-#include <shardkit/comm/all_to_all.hpp>
-#include <shardkit/comm/all_to_all_uneven.hpp>
 #include <shardkit/comm/barrier.hpp>
 #include <shardkit/comm/broadcast.hpp>
 #include <shardkit/comm/list_verbs.hpp>
@@ -39,7 +34,7 @@
 
 // How parameters, gradients and optimizer states are sharded.
 #include <shardkit/policy/named_policy.hpp>
-#include <shardkit/policy/shard_over.hpp>
+#include <shardkit/policy/policies.hpp>
 
 // Groups of parameters, and a training step over them.
 #include <shardkit/sharded/sharded.hpp>
@@ -47,12 +42,10 @@
 #include <shardkit/step/local_shards.hpp>
 #include <shardkit/step/loss_scale.hpp>
 #include <shardkit/step/model.hpp>
-#include <shardkit/step/reduce.hpp>
 #include <shardkit/step/summon_full_params.hpp>
 
 // Optimizers, the norm of gradients and clipping.
 #include <shardkit/optim/adamw.hpp>
-#include <shardkit/optim/amsgrad.hpp>
 #include <shardkit/optim/gradient_norms.hpp>
 #include <shardkit/optim/hash_values.hpp>
 #include <shardkit/optim/learning_rate.hpp>
@@ -64,23 +57,16 @@
 #include <shardkit/optim/sgd.hpp>
 #include <shardkit/optim/verify_replicas.hpp>
 
-// Tensor-parallel layers, context-parallel attention, and quantisation.
-#include <shardkit/context_parallel/attention.hpp>
-#include <shardkit/context_parallel/gather_exchange.hpp>
-#include <shardkit/context_parallel/ring_exchange.hpp>
-#include <shardkit/quantize/dequantize.hpp>
-#include <shardkit/quantize/quantize.hpp>
+// Layers that are split over tp.
 #include <shardkit/tensor_parallel/cross_entropy.hpp>
 #include <shardkit/tensor_parallel/embedding.hpp>
-#include <shardkit/tensor_parallel/gather_tokens.hpp>
-#include <shardkit/tensor_parallel/sum_tokens.hpp>
+#include <shardkit/tensor_parallel/tokens.hpp>
 
 // Plans of memory, traffic and time.
 #include <shardkit/plan/time_model.hpp>
 #include <shardkit/step/plan_model.hpp>
 
 // Engines.
-#include <shardkit/backend/host/host_stream.hpp>
 #include <shardkit/backend/self/run.hpp>
 #include <shardkit/backend/threads/run.hpp>
 

@@ -8,7 +8,7 @@
 #include <doctest/doctest.h>
 #include <shardkit/backend/self/world.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
-#include <shardkit/policy/full_shard.hpp>
+#include <shardkit/policy/policies.hpp>
 
 #include "../../benchmarks/policies/links.hpp"
 #include "../../benchmarks/policies/row.hpp"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // expected-error: HybridShard<N>: N must be at least 1
-#include <shardkit/policy/hybrid_shard.hpp>
+#include <shardkit/policy/policies.hpp>
 
 #ifdef REJECT
 constexpr std::size_t group = 0;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // expected-error: impossible policy: sharded parameters are released at_update or at_reshard, replicated ones never
-#include <shardkit/policy/full_shard.hpp>
-#include <shardkit/policy/no_shard.hpp>
+#include <shardkit/policy/policies.hpp>
 
 using namespace shardkit;
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // expected-error: impossible policy: parameters, reduced gradients and optimizer are replicated or sharded, never partial
-#include <shardkit/policy/full_shard.hpp>
-#include <shardkit/policy/no_shard.hpp>
+#include <shardkit/policy/policies.hpp>
 
 using namespace shardkit;
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // expected-error: impossible policy: sharded parameters need a sharded optimizer; a replicated one would update parameters that the rank does not hold
-#include <shardkit/policy/full_shard.hpp>
-#include <shardkit/policy/no_shard.hpp>
+#include <shardkit/policy/policies.hpp>
 
 using namespace shardkit;
 

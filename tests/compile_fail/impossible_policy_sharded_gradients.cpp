@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // expected-error: impossible policy: a replicated optimizer needs replicated gradients; with sharded ones it would see one shard only
-#include <shardkit/policy/full_shard.hpp>
-#include <shardkit/policy/no_shard.hpp>
+#include <shardkit/policy/policies.hpp>
 
 using namespace shardkit;
 

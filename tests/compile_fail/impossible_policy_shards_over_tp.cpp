@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // expected-error: impossible policy: shard_axes must be Axes<DpShard> or Axes<DpShard, Cp>
-#include <shardkit/policy/full_shard.hpp>
-#include <shardkit/policy/no_shard.hpp>
+#include <shardkit/policy/policies.hpp>
 
 using namespace shardkit;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expected-error: Params<...>: each argument must derive from Param or Alias; see param/param.hpp
+// expected-error: Params<...>: each argument must derive from Param or Alias; see param/params.hpp
 #include <shardkit/param/shapes.hpp>
 
 using namespace shardkit;

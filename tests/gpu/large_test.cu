@@ -13,7 +13,6 @@
 #include <shardkit/backend/cuda/error.hpp>
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/memory/tensor_table.hpp>
-#include <shardkit/quantize/dequantize.hpp>
 #include <shardkit/quantize/quantize.hpp>
 
 #include "../test_size.hpp"

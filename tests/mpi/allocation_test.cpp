@@ -12,14 +12,11 @@
 #include <doctest/doctest.h>
 
 #include <shardkit/backend/mpi/run.hpp>
-#include <shardkit/comm/all_to_all_uneven.hpp>
+#include <shardkit/comm/all_to_all.hpp>
 #include <shardkit/comm/split.hpp>
 #include <shardkit/optim/adamw.hpp>
 #include <shardkit/param/tensor_list.hpp>
-#include <shardkit/policy/full_shard.hpp>
-#include <shardkit/policy/no_shard.hpp>
-#include <shardkit/policy/shard_grad_op.hpp>
-#include <shardkit/policy/shard_optimizer.hpp>
+#include <shardkit/policy/policies.hpp>
 #include <shardkit/schedule/follow.hpp>
 #include <shardkit/schedule/passes.hpp>
 

@@ -15,10 +15,10 @@
 #include <shardkit/backend/mpi/run.hpp>
 #include <shardkit/comm/all_gather.hpp>
 #include <shardkit/comm/all_reduce.hpp>
-#include <shardkit/comm/all_to_all_uneven.hpp>
+#include <shardkit/comm/all_to_all.hpp>
 #include <shardkit/comm/barrier.hpp>
 #include <shardkit/comm/compare_calls.hpp>
-#include <shardkit/policy/full_shard.hpp>
+#include <shardkit/policy/policies.hpp>
 
 #include "interposed.hpp"
 #include "shared_count.hpp"

@@ -10,7 +10,7 @@
 #include <doctest/doctest.h>
 
 #include <shardkit/backend/mpi/environment.hpp>
-#include <shardkit/comm/all_to_all_uneven.hpp>
+#include <shardkit/comm/all_to_all.hpp>
 #include <shardkit/comm/split.hpp>
 #include <shardkit/detail/concat.hpp>
 

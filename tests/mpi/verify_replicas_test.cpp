@@ -11,7 +11,7 @@
 #include <shardkit/optim/adamw.hpp>
 #include <shardkit/optim/hash_values.hpp>
 #include <shardkit/optim/verify_replicas.hpp>
-#include <shardkit/policy/no_shard.hpp>
+#include <shardkit/policy/policies.hpp>
 #include <shardkit/sharded/sharded.hpp>
 
 #include "unit/thrown_message.hpp"

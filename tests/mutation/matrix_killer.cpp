@@ -16,9 +16,7 @@
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/optim/muon.hpp>
 #include <shardkit/policy/dynamic_policy.hpp>
-#include <shardkit/policy/full_shard.hpp>
-#include <shardkit/policy/hybrid_shard.hpp>
-#include <shardkit/policy/no_shard.hpp>
+#include <shardkit/policy/policies.hpp>
 #include <shardkit/step/loss_scale.hpp>
 
 namespace sk = shardkit;

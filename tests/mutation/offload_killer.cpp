@@ -6,7 +6,7 @@
 #include <cstdio>
 #include <string>
 
-#include <shardkit/policy/no_shard.hpp>
+#include <shardkit/policy/policies.hpp>
 
 #include "unit/backend/nccl/offload_trainer.hpp"
 

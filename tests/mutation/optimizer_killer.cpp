@@ -18,7 +18,7 @@
 #include <shardkit/optim/adamw.hpp>
 #include <shardkit/optim/lion.hpp>
 #include <shardkit/optim/sgd.hpp>
-#include <shardkit/policy/no_shard.hpp>
+#include <shardkit/policy/policies.hpp>
 #include <shardkit/step/loss_scale.hpp>
 
 namespace sk = shardkit;

@@ -13,7 +13,7 @@
 
 #include <shardkit/backend/threads/run.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
-#include <shardkit/policy/full_shard.hpp>
+#include <shardkit/policy/policies.hpp>
 #include <shardkit/tensor_parallel/cross_entropy.hpp>
 
 #include "train_gpt/program/train_on_rank.hpp"

@@ -12,9 +12,7 @@
 #include <utility>
 
 #include <shardkit/backend/threads/run.hpp>
-#include <shardkit/policy/full_shard.hpp>
-#include <shardkit/policy/no_shard.hpp>
-#include <shardkit/policy/shard_grad_op.hpp>
+#include <shardkit/policy/policies.hpp>
 #include <shardkit/step/local_shards.hpp>
 
 #include "unit/backend/nccl/small_trainer_runs.hpp"

@@ -4,7 +4,6 @@
 #include <cstddef>
 
 #include <shardkit/param/attributes.hpp>
-#include <shardkit/param/param.hpp>
 #include <shardkit/param/params.hpp>
 #include <shardkit/param/shapes.hpp>
 #include <shardkit/param/tp_placement.hpp>

@@ -9,8 +9,7 @@
 #include <shardkit/context_parallel/gather_exchange.hpp>
 #include <shardkit/context_parallel/ring_exchange.hpp>
 #include <shardkit/rank/context.hpp>
-#include <shardkit/tensor_parallel/gather_tokens.hpp>
-#include <shardkit/tensor_parallel/sum_tokens.hpp>
+#include <shardkit/tensor_parallel/tokens.hpp>
 
 #include "../model/links.hpp"
 #include "../model/split.hpp"

@@ -207,9 +207,8 @@ class SaveRun final : public MemoryReader {
     void check_manifest() const {
         const auto check_size = [&](std::size_t bytes) {
             if (bytes <= safetensors::max_header_bytes) { return; }
-            throw_invalid_argument(where_,
-                                   "save: names and checkpoint::SaveOptions::strings make a manifest of more than ",
-                                   safetensors::max_header_bytes, " bytes, which no load reads");
+            throw_invalid_argument(where_, "save: names and checkpoint::SaveOptions::strings make a manifest of ",
+                                   "more than ", safetensors::max_header_bytes, " bytes, which no load reads");
         };
         std::size_t bytes = 0;
         for (const auto& [key, text] : options_.strings) { bytes += key.size() + text.size(); }

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
+#include <limits>
 #include <span>
+#include <string_view>
+#include <type_traits>
 #include <utility>
 
 #include <shardkit/comm/call.hpp>
@@ -53,6 +57,107 @@ template <class Sent, class Received, engine::HasComputeStream C>
 void all_to_all(const C& comm, Sent&& sent, Received&& received,
                 detail::CallLine line = detail::CallLine(SourceLocation::current())) {
     all_to_all(comm, std::forward<Sent>(sent), std::forward<Received>(received), comm.compute_stream(), line.where);
+}
+
+}  // namespace shardkit
+
+namespace shardkit::engine {
+
+/// The engine behind C can exchange elements of type T between all pairs of ranks, as many as each pair likes.
+template <class C, class T>
+concept ExchangesUnevenly = Communicator<C> && Element<T> &&
+    requires(const C comm, std::span<const T> sent, std::span<T> received, std::span<const std::size_t> counts,
+             typename C::Stream stream, const Call& call) {
+    comm.all_to_all_uneven(sent, counts, received, counts, stream, call);
+};
+
+}  // namespace shardkit::engine
+
+namespace shardkit {
+
+namespace detail {
+
+/// Returns the counts of a verb, which it may read as long as its input.
+template <Contiguous V>
+constexpr std::span<const std::size_t> verb_counts(V&& counts) {
+    static_assert(std::is_same_v<ElementIn<V>, std::size_t>, "counts are numbers of type std::size_t");
+    return verb_input(std::forward<V>(counts));
+}
+
+/// Checks that there is a count for each rank, and that all together are the elements of the buffer.
+template <class C>
+void check_counts(const C& comm, std::string_view what, std::span<const std::size_t> counts, std::string_view buffer,
+                  std::size_t elements, SourceLocation where) {
+    if (counts.size() != comm.size()) {
+        throw_invalid_argument(where, "all_to_all_uneven over ", comm.axes(), ": ", counts.size(), " ", what,
+                               ", expected one for each of ", comm.size(), " ranks");
+    }
+    std::size_t sum = 0;
+    for (const std::size_t count : counts) { sum += std::min(count, std::numeric_limits<std::size_t>::max() - sum); }
+    if (sum == elements) { return; }
+    throw_invalid_argument(where, "all_to_all_uneven over ", comm.axes(), ": ", what, " add up to ", sum,
+                           ", expected the ", elements, " elements of ", buffer);
+}
+
+/// Returns the bytes that a rank receives from its peers.
+template <class C>
+constexpr engine::Moved received_from_peers(const C& comm, std::span<const std::size_t> counts, std::size_t element) {
+    engine::Moved all;
+    for (std::size_t q = 0; q < counts.size(); ++q) {
+        const engine::Moved piece = message_moved(comm, q, counts[q] * element);
+        all.bytes += piece.bytes;
+        all.between_hosts += piece.between_hosts;
+    }
+    return all;
+}
+
+}  // namespace detail
+
+/// Sends to each rank a piece of `sent` and receives one from each into `received`; the pieces may differ in size.
+/// Shapes:  send_counts [size] and receive_counts [size], in elements; 0 is legal. The pieces lie one behind the
+/// other
+///          in the order of the ranks: `sent` has as many elements as send_counts add up to, `received` as many as
+///          receive_counts. The two must not overlap.
+/// Order:   stream-ordered; the counts, like the elements, must outlive the call. Collective over `comm`.
+/// Cost:    a rank receives the bytes of its pieces from other ranks. The rank with most of them sets the time.
+/// @pre     rank a's send_counts[b] is rank b's receive_counts[a]
+/// @throws  std::invalid_argument when the counts do not fit the buffers, or this rank sends itself something else
+///          than it receives; CommError when the engine fails, and on every rank when two ranks' counts differ, if
+///          the engine compares calls
+/// Source:  MPI_Alltoallv with packed displacements
+template <class Sent, class SendCounts, class Received, class ReceiveCounts,
+          engine::ExchangesUnevenly<detail::ElementIn<Sent>> C>
+void all_to_all_uneven(const C& comm, Sent&& sent, SendCounts&& send_counts, Received&& received,
+                       ReceiveCounts&& receive_counts, typename C::Stream stream,
+                       engine::CallSite site = SourceLocation::current()) {
+    static_assert(detail::SameElements<Sent, Received>::are_given);
+    using T = detail::ElementIn<Sent>;
+    const auto from = detail::verb_input(std::forward<Sent>(sent));
+    const auto to = detail::verb_output(std::forward<Received>(received));
+    const auto sends = detail::verb_counts(std::forward<SendCounts>(send_counts));
+    const auto receives = detail::verb_counts(std::forward<ReceiveCounts>(receive_counts));
+    detail::check_counts(comm, "send_counts", sends, "sent", from.size(), site.where);
+    detail::check_counts(comm, "receive_counts", receives, "received", to.size(), site.where);
+    const std::size_t rank = comm.rank();
+    if (sends[rank] != receives[rank]) {
+        throw_invalid_argument(site.where, "all_to_all_uneven over ", comm.axes(), ": rank ", rank, " sends itself ",
+                               sends[rank], " and receives ", receives[rank], " elements of its own");
+    }
+    // No count is the same on all ranks.
+    const Call call = detail::call_of<T>(Verb::all_to_all_uneven, 0, to.size_bytes(), site);
+    detail::make_call(
+        comm, call, from.data(), to.data(),
+        [&] { return comm.all_to_all_uneven(from, sends, to, receives, stream, call); },
+        [&] { return detail::received_from_peers(comm, receives, sizeof(T)); });
+}
+/// The same on the compute stream.
+template <class Sent, class SendCounts, class Received, class ReceiveCounts, engine::HasComputeStream C>
+void all_to_all_uneven(const C& comm, Sent&& sent, SendCounts&& send_counts, Received&& received,
+                       ReceiveCounts&& receive_counts,
+                       detail::CallLine line = detail::CallLine(SourceLocation::current())) {
+    all_to_all_uneven(comm, std::forward<Sent>(sent), std::forward<SendCounts>(send_counts),
+                      std::forward<Received>(received), std::forward<ReceiveCounts>(receive_counts),
+                      comm.compute_stream(), line.where);
 }
 
 }  // namespace shardkit

@@ -9,7 +9,7 @@
 #include <span>
 
 #include <shardkit/comm/agreement.hpp>
-#include <shardkit/comm/all_to_all_uneven.hpp>
+#include <shardkit/comm/all_to_all.hpp>
 #include <shardkit/comm/send_receive.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/layout/index_range.hpp>

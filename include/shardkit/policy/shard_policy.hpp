@@ -49,7 +49,7 @@ concept PolicyOfValues = requires(const P policy, std::size_t dp) {
 }  // namespace detail
 
 /// A policy decides how a group's parameters, gradients and optimizer states lie over the data ranks. It is a plain
-/// struct with the constant members of PolicyOfMembers; `policy/full_shard.hpp` is an example to copy.
+/// struct with the constant members of PolicyOfMembers; `FullShard` of policy/policies.hpp is an example to copy.
 /// `shard_group(dp)` is the number of data-parallel ranks that share one copy; it must divide dp. Optionally, `using
 /// shard_axes = Axes<DpShard, Cp>` shards over the context-parallel ranks as well. A policy that is chosen at run
 /// time returns its values for a given dp instead: DynamicPolicy.

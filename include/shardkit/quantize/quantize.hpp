@@ -37,4 +37,21 @@ void quantize(std::span<const T> from, std::span<std::int8_t> codes, std::span<f
     }
 }
 
+/// Decodes `codes` with `scales`, rounded to T, in the caller's thread.
+/// Shapes:  codes [n], scales [BlockInt8<Block>::blocks(n)], to [n].   Cost: one pass.
+/// @throws  std::invalid_argument when sizes disagree
+template <std::size_t Block = BlockInt8<>::block, FloatingElement T>
+void dequantize(std::span<const std::int8_t> codes, std::span<const float> scales, std::span<T> to,
+                SourceLocation where = SourceLocation::current()) {
+    using Format = BlockInt8<Block>;
+    if (to.size() != codes.size() || scales.size() != Format::blocks(codes.size())) {
+        throw_invalid_argument(where, "dequantize: ", to.size(), " elements and ", scales.size(), " scales for ",
+                               codes.size(), " codes, expected ", codes.size(), " and ",
+                               Format::blocks(codes.size()));
+    }
+    for (std::size_t i = 0; i < to.size(); ++i) {
+        to[i] = static_cast<T>(static_cast<Arithmetic<T>>(Format::decode(codes[i], scales[i / Block])));
+    }
+}
+
 }  // namespace shardkit

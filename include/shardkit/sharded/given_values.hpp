@@ -6,7 +6,7 @@
 #include <shardkit/core/element.hpp>
 #include <shardkit/core/elements.hpp>
 #include <shardkit/core/source_location.hpp>
-#include <shardkit/param/param.hpp>
+#include <shardkit/param/params.hpp>
 
 namespace shardkit {
 

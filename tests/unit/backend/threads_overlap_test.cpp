@@ -21,7 +21,6 @@
 #include <shardkit/backend/threads/launch.hpp>
 #include <shardkit/backend/threads/run.hpp>
 #include <shardkit/comm/all_to_all.hpp>
-#include <shardkit/comm/all_to_all_uneven.hpp>
 #include <shardkit/comm/send_receive.hpp>
 #include <shardkit/comm/split.hpp>
 #include <shardkit/mesh/device_mesh.hpp>

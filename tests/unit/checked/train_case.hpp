@@ -3,9 +3,7 @@
 
 #include <vector>
 
-#include <shardkit/policy/full_shard.hpp>
-#include <shardkit/policy/hybrid_shard.hpp>
-#include <shardkit/policy/no_shard.hpp>
+#include <shardkit/policy/policies.hpp>
 
 #include "unit/checked/both_builds.hpp"
 #include "unit/sharded/trainer.hpp"

@@ -15,7 +15,7 @@
 #include <shardkit/checkpoint.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/optim/adamw.hpp>
-#include <shardkit/policy/full_shard.hpp>
+#include <shardkit/policy/policies.hpp>
 
 #include "temporary_folder.hpp"
 #include "unit/thrown_message.hpp"

@@ -9,8 +9,8 @@
 #include <shardkit/backend/self/run.hpp>
 #include <shardkit/checkpoint/save.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
-#include <shardkit/param/param.hpp>
-#include <shardkit/policy/full_shard.hpp>
+#include <shardkit/param/params.hpp>
+#include <shardkit/policy/policies.hpp>
 #include <shardkit/sharded/sharded.hpp>
 
 #include "exit_status.hpp"

@@ -15,7 +15,7 @@
 
 #include <shardkit/backend/threads/run.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
-#include <shardkit/policy/no_shard.hpp>
+#include <shardkit/policy/policies.hpp>
 #include <shardkit/sharded/shard_info.hpp>
 #include <shardkit/sharded/sharded.hpp>
 

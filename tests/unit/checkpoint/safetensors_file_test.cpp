@@ -23,7 +23,7 @@
 
 #include <shardkit/backend/threads/run.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
-#include <shardkit/policy/full_shard.hpp>
+#include <shardkit/policy/policies.hpp>
 #include <shardkit/sharded/sharded.hpp>
 
 #include "test_size.hpp"

@@ -20,7 +20,7 @@
 #include <shardkit/checkpoint/safetensors_file.hpp>
 #include <shardkit/checkpoint/saving_process.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
-#include <shardkit/policy/full_shard.hpp>
+#include <shardkit/policy/policies.hpp>
 #include <shardkit/sharded/sharded.hpp>
 
 #include "killed_files.hpp"

@@ -18,7 +18,7 @@
 #include <shardkit/optim/combined_optimizer.hpp>
 #include <shardkit/optim/lion.hpp>
 #include <shardkit/optim/sgd.hpp>
-#include <shardkit/policy/full_shard.hpp>
+#include <shardkit/policy/policies.hpp>
 #include <shardkit/step/local_shards.hpp>
 #include <shardkit/step/loss_scale.hpp>
 

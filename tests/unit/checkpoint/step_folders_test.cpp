@@ -26,7 +26,7 @@
 #include <shardkit/backend/threads/run.hpp>
 #include <shardkit/checkpoint/saving_process.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
-#include <shardkit/policy/full_shard.hpp>
+#include <shardkit/policy/policies.hpp>
 #include <shardkit/sharded/sharded.hpp>
 
 #include "temporary_folder.hpp"

@@ -8,9 +8,8 @@
 #include <vector>
 
 #include <shardkit/backend/threads/run.hpp>
-#include <shardkit/optim/amsgrad.hpp>
-#include <shardkit/policy/full_shard.hpp>
-#include <shardkit/policy/no_shard.hpp>
+#include <shardkit/optim/adamw.hpp>
+#include <shardkit/policy/policies.hpp>
 
 #include "bounds.hpp"
 #include "golden.hpp"

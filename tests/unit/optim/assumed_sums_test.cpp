@@ -8,8 +8,7 @@
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/optim/clip.hpp>
 #include <shardkit/optim/sgd.hpp>
-#include <shardkit/policy/full_shard.hpp>
-#include <shardkit/policy/no_shard.hpp>
+#include <shardkit/policy/policies.hpp>
 #include <shardkit/sharded/sharded.hpp>
 #include <shardkit/step/local_shards.hpp>
 #include <shardkit/step/reduce.hpp>

@@ -16,10 +16,7 @@
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/optim/muon.hpp>
 #include <shardkit/param/tensor_list.hpp>
-#include <shardkit/policy/full_shard.hpp>
-#include <shardkit/policy/hybrid_shard.hpp>
-#include <shardkit/policy/no_shard.hpp>
-#include <shardkit/policy/shard_optimizer.hpp>
+#include <shardkit/policy/policies.hpp>
 
 namespace matrix_plan_test {
 

@@ -10,7 +10,7 @@
 #include <shardkit/optim/adamw.hpp>
 #include <shardkit/optim/model_summary.hpp>
 #include <shardkit/param/tensor_list.hpp>
-#include <shardkit/policy/full_shard.hpp>
+#include <shardkit/policy/policies.hpp>
 #include <shardkit/sharded/sharded.hpp>
 
 namespace model_summary_test {

@@ -13,9 +13,7 @@
 #include <shardkit/optim/adamw.hpp>
 #include <shardkit/optim/sgd.hpp>
 #include <shardkit/policy/dynamic_policy.hpp>
-#include <shardkit/policy/full_shard.hpp>
-#include <shardkit/policy/no_shard.hpp>
-#include <shardkit/policy/shard_optimizer.hpp>
+#include <shardkit/policy/policies.hpp>
 #include <shardkit/step/local_shards.hpp>
 
 #include "unit/sharded/custom_policies.hpp"

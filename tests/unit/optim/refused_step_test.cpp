@@ -9,9 +9,7 @@
 
 #include <shardkit/optim/clip.hpp>
 #include <shardkit/optim/sgd.hpp>
-#include <shardkit/policy/full_shard.hpp>
-#include <shardkit/policy/no_shard.hpp>
-#include <shardkit/policy/shard_optimizer.hpp>
+#include <shardkit/policy/policies.hpp>
 #include <shardkit/step/divisor.hpp>
 #include <shardkit/step/loss_scale.hpp>
 

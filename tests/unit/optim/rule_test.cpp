@@ -15,7 +15,7 @@
 #include <shardkit/optim/lion.hpp>
 #include <shardkit/optim/optimizer.hpp>
 #include <shardkit/optim/sgd.hpp>
-#include <shardkit/policy/full_shard.hpp>
+#include <shardkit/policy/policies.hpp>
 
 #include "unit/sharded/linear_layer.hpp"
 

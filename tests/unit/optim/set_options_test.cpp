@@ -15,9 +15,7 @@
 #include <shardkit/optim/param_group.hpp>
 #include <shardkit/optim/sgd.hpp>
 #include <shardkit/policy/dynamic_policy.hpp>
-#include <shardkit/policy/full_shard.hpp>
-#include <shardkit/policy/no_shard.hpp>
-#include <shardkit/policy/shard_optimizer.hpp>
+#include <shardkit/policy/policies.hpp>
 
 #include "temporary_folder.hpp"
 #include "unit/sharded/linear_layer.hpp"

@@ -14,7 +14,7 @@
 #include <shardkit/optim/norm.hpp>
 #include <shardkit/optim/sgd.hpp>
 #include <shardkit/optim/step_work.hpp>
-#include <shardkit/policy/no_shard.hpp>
+#include <shardkit/policy/policies.hpp>
 #include <shardkit/rank/engine_table.hpp>
 
 #include "unit/thrown_message.hpp"

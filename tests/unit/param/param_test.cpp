@@ -5,7 +5,7 @@
 
 #include <doctest/doctest.h>
 
-#include <shardkit/param/param.hpp>
+#include <shardkit/param/params.hpp>
 
 namespace param_test {
 

@@ -9,14 +9,10 @@
 
 #include <shardkit/comm/cost.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
-#include <shardkit/param/param.hpp>
+#include <shardkit/param/params.hpp>
 #include <shardkit/plan/plan.hpp>
 #include <shardkit/plan/time_model.hpp>
-#include <shardkit/policy/full_shard.hpp>
-#include <shardkit/policy/hybrid_shard.hpp>
-#include <shardkit/policy/no_shard.hpp>
-#include <shardkit/policy/shard_grad_op.hpp>
-#include <shardkit/policy/shard_optimizer.hpp>
+#include <shardkit/policy/policies.hpp>
 
 #include "unit/thrown_message.hpp"
 

@@ -9,7 +9,7 @@
 #include <doctest/doctest.h>
 
 #include <shardkit/backend/threads/launch.hpp>
-#include <shardkit/comm/all_to_all_uneven.hpp>
+#include <shardkit/comm/all_to_all.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/plan/time_model.hpp>
 #include <shardkit/plan/traffic_plan.hpp>

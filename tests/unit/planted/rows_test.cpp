@@ -25,12 +25,7 @@ constexpr PlacementTable placement_table(const rules::PolicyValues& policy, cons
 
 #include <doctest/doctest.h>
 
-#include <shardkit/policy/full_shard.hpp>
-#include <shardkit/policy/hybrid_shard.hpp>
-#include <shardkit/policy/no_shard.hpp>
-#include <shardkit/policy/shard_grad_op.hpp>
-#include <shardkit/policy/shard_optimizer.hpp>
-#include <shardkit/policy/shard_over.hpp>
+#include <shardkit/policy/policies.hpp>
 
 #include "unit/plan/planned_and_logged.hpp"
 

@@ -11,14 +11,9 @@
 
 #include <shardkit/core/dynamic.hpp>
 #include <shardkit/policy/dynamic_policy.hpp>
-#include <shardkit/policy/full_shard.hpp>
-#include <shardkit/policy/hybrid_shard.hpp>
 #include <shardkit/policy/named_policy.hpp>
-#include <shardkit/policy/no_shard.hpp>
+#include <shardkit/policy/policies.hpp>
 #include <shardkit/policy/policy_rules.hpp>
-#include <shardkit/policy/shard_grad_op.hpp>
-#include <shardkit/policy/shard_optimizer.hpp>
-#include <shardkit/policy/shard_over.hpp>
 #include <shardkit/policy/split_mesh.hpp>
 
 #include "../thrown_message.hpp"

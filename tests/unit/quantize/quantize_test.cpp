@@ -11,7 +11,6 @@
 #include <vector>
 
 #include <shardkit/core/element.hpp>
-#include <shardkit/quantize/dequantize.hpp>
 #include <shardkit/quantize/quantize.hpp>
 
 #include "../backend/host/kernel_data.hpp"

@@ -17,7 +17,7 @@
 #include <shardkit/matrix/host_products.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/optim/muon.hpp>
-#include <shardkit/policy/full_shard.hpp>
+#include <shardkit/policy/policies.hpp>
 #include <shardkit/schedule.hpp>
 
 #include "unit/thrown_message.hpp"

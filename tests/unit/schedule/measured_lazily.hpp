@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include <shardkit/policy/dynamic_policy.hpp>
-#include <shardkit/policy/full_shard.hpp>
+#include <shardkit/policy/policies.hpp>
 
 #include "unit/schedule/scheduled_trainer.hpp"
 #include "unit/streams/lazy_engine.hpp"

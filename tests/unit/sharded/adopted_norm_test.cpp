@@ -12,9 +12,7 @@
 #include <shardkit/optim/adamw.hpp>
 #include <shardkit/optim/clip.hpp>
 #include <shardkit/policy/dynamic_policy.hpp>
-#include <shardkit/policy/full_shard.hpp>
-#include <shardkit/policy/no_shard.hpp>
-#include <shardkit/policy/shard_optimizer.hpp>
+#include <shardkit/policy/policies.hpp>
 #include <shardkit/step/reduce.hpp>
 
 namespace sk = shardkit;

@@ -16,7 +16,7 @@
 #include <shardkit/optim/adamw.hpp>
 #include <shardkit/optim/sgd.hpp>
 #include <shardkit/param/tensor_list.hpp>
-#include <shardkit/policy/full_shard.hpp>
+#include <shardkit/policy/policies.hpp>
 
 namespace sk = shardkit;
 

@@ -13,11 +13,7 @@
 #include <shardkit/optim/adamw.hpp>
 #include <shardkit/param/tensor_list.hpp>
 #include <shardkit/policy/dynamic_policy.hpp>
-#include <shardkit/policy/full_shard.hpp>
-#include <shardkit/policy/hybrid_shard.hpp>
-#include <shardkit/policy/no_shard.hpp>
-#include <shardkit/policy/shard_grad_op.hpp>
-#include <shardkit/policy/shard_optimizer.hpp>
+#include <shardkit/policy/policies.hpp>
 #include <shardkit/sharded/sharded.hpp>
 
 /// A few steps of groups whose gathers carry codes, on any engine, with the same gradients whatever the mesh.

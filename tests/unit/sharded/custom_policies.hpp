@@ -4,9 +4,7 @@
 #include <cstddef>
 #include <string_view>
 
-#include <shardkit/policy/full_shard.hpp>
-#include <shardkit/policy/shard_grad_op.hpp>
-#include <shardkit/policy/shard_optimizer.hpp>
+#include <shardkit/policy/policies.hpp>
 
 /// Policies as a user may write them: placements that no policy of the library has.
 namespace toy {

@@ -5,7 +5,7 @@
 
 #include <doctest/doctest.h>
 
-#include <shardkit/policy/no_shard.hpp>
+#include <shardkit/policy/policies.hpp>
 #include <shardkit/rank/context.hpp>
 
 #include "exit_status.hpp"

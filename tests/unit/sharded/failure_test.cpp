@@ -7,9 +7,7 @@
 #include <doctest/doctest.h>
 
 #include <shardkit/policy/dynamic_policy.hpp>
-#include <shardkit/policy/full_shard.hpp>
-#include <shardkit/policy/hybrid_shard.hpp>
-#include <shardkit/policy/shard_optimizer.hpp>
+#include <shardkit/policy/policies.hpp>
 
 #include "test_size.hpp"
 #include "unit/backend/overlaps.hpp"

@@ -8,8 +8,7 @@
 #include <doctest/doctest.h>
 
 #include <shardkit/optim/sgd.hpp>
-#include <shardkit/policy/full_shard.hpp>
-#include <shardkit/policy/no_shard.hpp>
+#include <shardkit/policy/policies.hpp>
 
 #include "unit/last_words.hpp"
 #include "unit/sharded/linear_layer.hpp"

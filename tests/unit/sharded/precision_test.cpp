@@ -3,10 +3,7 @@
 
 #include <doctest/doctest.h>
 
-#include <shardkit/policy/full_shard.hpp>
-#include <shardkit/policy/hybrid_shard.hpp>
-#include <shardkit/policy/no_shard.hpp>
-#include <shardkit/policy/shard_optimizer.hpp>
+#include <shardkit/policy/policies.hpp>
 
 #include "unit/sharded/instantiations.hpp"
 #include "unit/sharded/oracle_checks.hpp"

@@ -18,9 +18,7 @@
 #include <shardkit/optim/sgd.hpp>
 #include <shardkit/plan/step_machine.hpp>
 #include <shardkit/policy/dynamic_policy.hpp>
-#include <shardkit/policy/hybrid_shard.hpp>
-#include <shardkit/policy/no_shard.hpp>
-#include <shardkit/policy/shard_over.hpp>
+#include <shardkit/policy/policies.hpp>
 #include <shardkit/sharded/sharded.hpp>
 #include <shardkit/step/accumulation.hpp>
 #include <shardkit/step/reduce.hpp>

@@ -8,8 +8,7 @@
 #include <doctest/doctest.h>
 
 #include <shardkit/optim/adamw.hpp>
-#include <shardkit/policy/full_shard.hpp>
-#include <shardkit/policy/no_shard.hpp>
+#include <shardkit/policy/policies.hpp>
 #include <shardkit/rank/rank.hpp>
 #include <shardkit/step/loss_scale.hpp>
 

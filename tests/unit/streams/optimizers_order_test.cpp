@@ -17,9 +17,7 @@
 #include <shardkit/optim/gradient_norms.hpp>
 #include <shardkit/optim/moving_average.hpp>
 #include <shardkit/optim/sgd.hpp>
-#include <shardkit/policy/full_shard.hpp>
-#include <shardkit/policy/no_shard.hpp>
-#include <shardkit/policy/shard_optimizer.hpp>
+#include <shardkit/policy/policies.hpp>
 #include <shardkit/rank/rank.hpp>
 
 #include "lazy_engine.hpp"

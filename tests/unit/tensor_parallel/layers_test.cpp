@@ -19,8 +19,7 @@
 #include <shardkit/core/bf16.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/tensor_parallel/embedding.hpp>
-#include <shardkit/tensor_parallel/gather_tokens.hpp>
-#include <shardkit/tensor_parallel/sum_tokens.hpp>
+#include <shardkit/tensor_parallel/tokens.hpp>
 
 #include "largest_difference.hpp"
 

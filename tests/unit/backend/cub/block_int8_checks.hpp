@@ -10,7 +10,6 @@
 #include <stdexcept>
 #include <vector>
 
-#include <shardkit/quantize/dequantize.hpp>
 #include <shardkit/quantize/quantize.hpp>
 
 #include "each_precision.hpp"

@@ -18,7 +18,6 @@
 #include <shardkit/core/block8.hpp>
 #include <shardkit/core/split_float.hpp>
 #include <shardkit/optim/adamw.hpp>
-#include <shardkit/optim/amsgrad.hpp>
 #include <shardkit/optim/lion.hpp>
 #include <shardkit/optim/state_storage.hpp>
 #include <shardkit/optim/update.hpp>

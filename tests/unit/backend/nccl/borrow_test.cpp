@@ -13,8 +13,8 @@
 #include <shardkit/backend/threads/run.hpp>
 #include <shardkit/comm/split.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
-#include <shardkit/param/param.hpp>
-#include <shardkit/policy/full_shard.hpp>
+#include <shardkit/param/params.hpp>
+#include <shardkit/policy/policies.hpp>
 #include <shardkit/rank/rank.hpp>
 #include <shardkit/sharded/sharded.hpp>
 

@@ -8,11 +8,7 @@
 
 #include <doctest/doctest.h>
 
-#include <shardkit/policy/full_shard.hpp>
-#include <shardkit/policy/hybrid_shard.hpp>
-#include <shardkit/policy/no_shard.hpp>
-#include <shardkit/policy/shard_grad_op.hpp>
-#include <shardkit/policy/shard_optimizer.hpp>
+#include <shardkit/policy/policies.hpp>
 #include <shardkit/step/plan_model.hpp>
 
 #include "../verb_suite.hpp"

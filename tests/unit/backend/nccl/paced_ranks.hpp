@@ -11,7 +11,7 @@
 
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/policy/dynamic_policy.hpp>
-#include <shardkit/policy/hybrid_shard.hpp>
+#include <shardkit/policy/policies.hpp>
 #include <shardkit/rank/rank.hpp>
 
 #include "gpu_ranks.hpp"

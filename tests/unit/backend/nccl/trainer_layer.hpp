@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include <shardkit/core/element.hpp>
-#include <shardkit/param/param.hpp>
+#include <shardkit/param/params.hpp>
 #include <shardkit/step/loss_scale_state.hpp>
 
 /// A layer of small_trainer and step_trainer: its parameters, first values and kernels. Gradients depend on the

@@ -3,11 +3,29 @@
 
 #include <span>
 
+#include <shardkit/comm/all_gather.hpp>
 #include <shardkit/comm/all_reduce.hpp>
 #include <shardkit/comm/reduce_scatter.hpp>
 #include <shardkit/tensor_parallel/sequence_parallel.hpp>
 
 namespace shardkit::tp {
+
+/// Returns the values of all tokens for a layer that is split over tp: the input of a column-parallel layer in the
+/// forward pass, the gradient at the output of a row-parallel layer in the backward pass. Without sequence
+/// parallelism every rank has them already.
+/// Shapes:  part [tokens, width], or with sequence parallelism [tokens / tp, width]; gathered [tokens, width], which
+///          may be empty without it.
+/// Order:   stream-ordered; an all-gather over `tp` with sequence parallelism, otherwise nothing.
+/// @return  `gathered`, or `part` itself without sequence parallelism
+/// @throws  std::invalid_argument when the sizes disagree; CommError when the engine fails
+template <Element T, engine::AllGathers<T> C>
+std::span<const T> gather_tokens(const C& tp, SequenceParallel sequence_parallel, std::span<const T> part,
+                                 std::span<T> gathered, typename C::Stream stream,
+                                 SourceLocation where = SourceLocation::current()) {
+    if (sequence_parallel == SequenceParallel::off) { return part; }
+    all_gather(tp, part, gathered, stream, where);
+    return gathered;
+}
 
 /// Sums the contributions of the parts of a layer that is split over tp: the output of a row-parallel layer in the
 /// forward pass (its bias is added afterwards, once), the gradient at the input of a column-parallel layer in the

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <string_view>
+
+#include <shardkit/core/dynamic.hpp>
+#include <shardkit/core/error.hpp>
+#include <shardkit/core/source_location.hpp>
+#include <shardkit/policy/policy_rules.hpp>
+#include <shardkit/policy/slice_order.hpp>
+
+namespace shardkit {
+
+/// Replicates everything and all-reduces gradients once per step: plain distributed data parallelism.
+/// Shards are virtual: they only fix the order in which the global norm is summed.
+struct NoShard {
+    static constexpr std::string_view name = "no_shard";
+    static constexpr Placement parameters = Placement::replicated;
+    static constexpr Placement gradients = Placement::replicated;
+    static constexpr Placement optimizer = Placement::replicated;
+    static constexpr Accumulate accumulate = Accumulate::unreduced;
+    static constexpr Release release = Release::never;
+    static constexpr std::size_t shard_group(std::size_t dp) noexcept { return dp; }
+};
+
+static_assert(ShardPolicy<NoShard> && rules::PolicyRules<NoShard>::hold);
+
+/// Shards optimizer states and reduced gradients, as ZeRO stage 1 does. Needs one reduce-scatter and one all-gather
+/// per step, whatever the number of microbatches; full gradients are kept while microbatches add to them.
+/// Source:  ZeRO, arXiv 1910.02054, section 5.1
+struct ShardOptimizer {
+    static constexpr std::string_view name = "shard_optimizer";
+    static constexpr Placement parameters = Placement::replicated;
+    static constexpr Placement gradients = Placement::sharded;
+    static constexpr Placement optimizer = Placement::sharded;
+    static constexpr Accumulate accumulate = Accumulate::unreduced;
+    static constexpr Release release = Release::never;
+    static constexpr std::size_t shard_group(std::size_t dp) noexcept { return dp; }
+};
+
+static_assert(ShardPolicy<ShardOptimizer> && rules::PolicyRules<ShardOptimizer>::hold);
+
+/// Shards optimizer states and gradients, as ZeRO stage 2 does. Gradients are reduced to the shard after every
+/// microbatch, so that no full gradient outlives its backward pass. M microbatches need M reduce-scatters and one
+/// all-gather per step.
+/// Source:  ZeRO, arXiv 1910.02054, section 5.2
+struct ShardGradOp {
+    static constexpr std::string_view name = "shard_grad_op";
+    static constexpr Placement parameters = Placement::replicated;
+    static constexpr Placement gradients = Placement::sharded;
+    static constexpr Placement optimizer = Placement::sharded;
+    static constexpr Accumulate accumulate = Accumulate::reduced;
+    static constexpr Release release = Release::never;
+    static constexpr std::size_t shard_group(std::size_t dp) noexcept { return dp; }
+};
+
+static_assert(ShardPolicy<ShardGradOp> && rules::PolicyRules<ShardGradOp>::hold);
+
+/// Shards parameters, gradients and optimizer states, as ZeRO stage 3 does. Full parameters exist only while a window
+/// is open. M microbatches need M reduce-scatters and 2 M all-gathers per step.
+/// Source:  ZeRO, arXiv 1910.02054, section 5.3
+struct FullShard {
+    static constexpr std::string_view name = "full_shard";
+    static constexpr Placement parameters = Placement::sharded;
+    static constexpr Placement gradients = Placement::sharded;
+    static constexpr Placement optimizer = Placement::sharded;
+    static constexpr Accumulate accumulate = Accumulate::reduced;
+    static constexpr Release release = Release::at_reshard;
+    static constexpr std::size_t shard_group(std::size_t dp) noexcept { return dp; }
+};
+
+static_assert(ShardPolicy<FullShard> && rules::PolicyRules<FullShard>::hold);
+
+/// Shards fully within groups of N neighbouring data-parallel ranks and replicates across the groups. Gradients are
+/// reduced within the group in every microbatch; at the last one the shards are all-reduced across groups.
+/// N must divide dp. `HybridShard<dynamic>{n}` takes it at run time.
+/// Source:  PyTorch FSDP HYBRID_SHARD, arXiv 2304.11277, section 3.2.2
+template <std::size_t N>
+struct HybridShard : FullShard {
+    static_assert(N > 0, "HybridShard<N>: N must be at least 1");
+    static constexpr std::string_view name = "hybrid_shard";
+    static constexpr std::size_t static_group = N;
+    static constexpr std::size_t shard_group(std::size_t /*dp*/) noexcept { return N; }
+};
+
+template <>
+struct HybridShard<dynamic> : FullShard {
+    static constexpr std::string_view name = "hybrid_shard";
+
+    constexpr HybridShard() noexcept = default;
+    constexpr explicit HybridShard(std::size_t ranks_per_group, SourceLocation where = SourceLocation::current())
+        : ranks_per_group_(ranks_per_group) {
+        if (ranks_per_group == 0) {
+            throw_invalid_argument(where, "HybridShard: group of 0 ranks, expected at least 1");
+        }
+    }
+    constexpr std::size_t shard_group(std::size_t /*dp*/) const noexcept { return ranks_per_group_; }
+
+  private:
+    std::size_t ranks_per_group_ = 1;
+};
+
+static_assert(ShardPolicy<HybridShard<2>> && rules::PolicyRules<HybridShard<2>>::hold);
+static_assert(ShardPolicy<HybridShard<dynamic>> && rules::PolicyRules<HybridShard<dynamic>>::hold);
+
+/// Shards as `Policy` does, but over other axes. ShardOver<FullShard, Axes<DpShard, Cp>> shards over the flattened dp
+/// x cp ranks, so that context parallelism also divides parameters, gradients and states.
+template <ShardPolicy Policy, class AxisSet>
+struct ShardOver : Policy {
+    using Policy::Policy;
+    using shard_axes = AxisSet;
+};
+
+/// Shards as `Policy` does, and adds gradients over data ranks along a tree, ((r0 + r1) + (r2 + r3)), not in rank
+/// order. Then the sum over neighbours, a power of two of them, is one number of the sum over all. Policies agree
+/// with each other also where HybridShard adds in groups first, and NCCL's ranks, whose sums are otherwise NCCL's
+/// own, have the bits of every other engine.
+///     Sharded<Block, TreeSums<FullShard>, Engine> block{rank, "blocks.0"};
+/// With a number of slices, the microbatches of a rank are added along the same tree, so that a run has the same bits
+/// on any number of ranks. `slice_of(model, microbatch)` says which slice is next. Without, microbatches are added in
+/// turn.
+///     Sharded<Block, TreeSums<FullShard>, Engine> block{rank, "blocks.0", {}, {.policy =
+///     TreeSums<FullShard>{Slices{64}}}};
+/// Memory:  with M slices on each rank: slice_sums(M) - 1 full gradients beside the usual buffer where microbatches
+///          accumulate unreduced, slice_sums(M) - 2 shards where each is reduced; both in the reduction type
+/// Cost:    the same bytes and calls; on NCCL 16-bit gradients travel as they are, half of what a sum in fp32 sends.
+/// @throws  UsageError where an engine has no tree sums, std::invalid_argument where ranks are no power of two, both
+/// when
+///          a group is made
+template <ShardPolicy Policy>
+struct TreeSums : Policy {
+    static constexpr bool is_chosen = detail::PolicyOfValues<Policy>;
+    static_assert(!is_chosen, "TreeSums: expected a policy of its own; write DynamicPolicy(TreeSums<FullShard>{})");
+    using Policy::Policy;
+    static constexpr Summation summation = Summation::tree;
+    std::size_t slices = 0;  ///< 0: the batch is not cut
+
+    constexpr TreeSums() = default;
+    constexpr explicit TreeSums(const Policy& policy) : Policy(policy) {}
+    constexpr explicit TreeSums(Slices cut, const Policy& policy = {}) : Policy(policy), slices(cut.count) {}
+};
+
+}  // namespace shardkit
