@@ -3,8 +3,8 @@
 
 #include <shardkit/detail/hide_macros.inc>
 
-// What trainers begin with; these headers include the others. docs/reference.md lists the public names. Left out, for who
-// needs them: attention over cp (context_parallel/attention.hpp, and an exchange) and codes of 8 bits
+// What trainers begin with; these headers include the others. docs/reference.md lists the public names. Left out, for
+// who needs them: attention over cp (context_parallel/attention.hpp, and an exchange) and codes of 8 bits
 // (quantize/quantize.hpp). Engines that need a library: mpi.hpp, nccl.hpp.
 
 // Elements of tensors, and errors.
