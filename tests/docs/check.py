@@ -22,6 +22,7 @@ README_PROGRAM_LINES = 15
 FILE_ROOTS = (".", "include/shardkit", "docs")
 FILE_NAME = re.compile(r"(?:[\w.-]+/)*[\w-]+\.(?:hpp|cpp|py|md|build|txt|json|in)|(?:examples|tests|\.ci)/[\w./-]*\w")
 BUILTINS = ("cd", "export")
+UMBRELLA = "#include <shardkit/shardkit.hpp>\n"
 
 
 def blocks(text):
@@ -151,6 +152,8 @@ def check_page(root, page, compiler, precompiled, templates, without_program):
     for i, (info, content, number) in enumerate(found):
         if info == "cpp program":
             programs += 1
+            if not content.startswith(UMBRELLA) and UMBRELLA in content:
+                yield f"{page}:{number}: includes shardkit/shardkit.hpp, expected first: only there it is taken precompiled"
             following = found[i + 1] if i + 1 < len(found) else ("", "", 0)
             expected = following[1] if following[0] == "text output" else None
             yield from check_program(root, page, number, content, expected, compiler, precompiled, templates)

@@ -16,6 +16,7 @@ PLANTS = [
     (PROGRAM.format("undeclared();").replace("cpp", "cpp gpu"), "page.md:2: does not compile"),
     (PROGRAM.format("return 3;").replace("cpp", "cpp gpu"), ""),
     (PROGRAM.format("return 3;"), "page.md:2: exited with 3"),
+    (GOOD.replace("int main", "#include <shardkit/shardkit.hpp>\nint main"), "page.md:2: includes shardkit/shardkit.hpp, expected"),
     (GOOD.replace("\nhello\n", "\ngoodbye\n"), "page.md:2: prints\nhello"),
     ("Text.\n", "no program"),
     (GOOD + "```cpp\nint i;\n```\n", "a block marked 'cpp'"),
