@@ -9,12 +9,12 @@
 #include <utility>
 #include <vector>
 
+#include <shardkit/follow/follow.hpp>
+#include <shardkit/follow/record.hpp>
 #include <shardkit/optim/sgd.hpp>
 #include <shardkit/policy/policies.hpp>
 #include <shardkit/rank/context.hpp>
-#include <shardkit/schedule/follow.hpp>
 #include <shardkit/schedule/passes.hpp>
-#include <shardkit/schedule/record.hpp>
 #include <shardkit/sharded/sharded.hpp>
 #include <shardkit/step/accumulation.hpp>
 #include <shardkit/step/model.hpp>

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include <shardkit/follow/follow.hpp>
 #include <shardkit/optim/adamw.hpp>
 #include <shardkit/optim/clip.hpp>
 #include <shardkit/optim/norm.hpp>
@@ -17,7 +18,6 @@
 #include <shardkit/policy/dynamic_policy.hpp>
 #include <shardkit/rank/context.hpp>
 #include <shardkit/schedule/dry_step.hpp>
-#include <shardkit/schedule/follow.hpp>
 #include <shardkit/schedule/passes.hpp>
 #include <shardkit/schedule/scheduled_plan.hpp>
 #include <shardkit/schedule/simulate.hpp>

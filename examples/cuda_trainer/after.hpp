@@ -12,14 +12,14 @@
 #include <shardkit/backend/nccl/engine.hpp>
 #include <shardkit/backend/nccl/world.hpp>
 #include <shardkit/comm/all_reduce.hpp>
+#include <shardkit/follow/follow.hpp>
+#include <shardkit/follow/record.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/optim/adamw.hpp>
 #include <shardkit/policy/dynamic_policy.hpp>
 #include <shardkit/policy/named_policy.hpp>
 #include <shardkit/policy/policies.hpp>
-#include <shardkit/schedule/follow.hpp>
 #include <shardkit/schedule/passes.hpp>
-#include <shardkit/schedule/record.hpp>
 #include <shardkit/schedule/scheduled_plan.hpp>
 #include <shardkit/sharded/sharded.hpp>
 #include <shardkit/step/accumulation.hpp>

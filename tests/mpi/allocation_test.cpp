@@ -14,10 +14,10 @@
 #include <shardkit/backend/mpi/run.hpp>
 #include <shardkit/comm/all_to_all.hpp>
 #include <shardkit/comm/split.hpp>
+#include <shardkit/follow/follow.hpp>
 #include <shardkit/optim/adamw.hpp>
 #include <shardkit/param/tensor_list.hpp>
 #include <shardkit/policy/policies.hpp>
-#include <shardkit/schedule/follow.hpp>
 #include <shardkit/schedule/passes.hpp>
 
 #include "interposed.hpp"

@@ -25,11 +25,11 @@
 #include <shardkit/comm/reduce_scatter.hpp>
 #include <shardkit/comm/send_receive.hpp>
 #include <shardkit/comm/split.hpp>
+#include <shardkit/follow/follow.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/optim/sgd.hpp>
 #include <shardkit/param/tensor_list.hpp>
 #include <shardkit/policy/policies.hpp>
-#include <shardkit/schedule/follow.hpp>
 #include <shardkit/schedule/passes.hpp>
 #include <shardkit/sharded/sharded.hpp>
 

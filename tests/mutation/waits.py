@@ -138,16 +138,16 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         objects = build_standin(options.compiler, folder, options.jobs, flags)
         targets = [
-            Waits("containers", ROOT / "include", {WAIT: ["sharded", "optim", "mesh", "memory", "schedule"], NORM_WAIT: ["optim"], SUMS_WAIT: ["step"]},
+            Waits("containers", ROOT / "include", {WAIT: ["sharded", "optim", "mesh", "memory", "follow"], NORM_WAIT: ["optim"], SUMS_WAIT: ["step"]},
                   "waits_killer.cpp", objects, [*flags, "-DSHARDKIT_CHECKED=1"], without=[each.rsplit("/")[-1] for each in OFFLOADED]),
             Waits("offload", ROOT / "include", {WAIT: OFFLOADED}, "offload_killer.cpp", objects, flags),
-            Waits("ends", ROOT / "include", {END: ["sharded", "schedule", "rank"], FORK: ["rank"]}, "ends_killer.cpp", [],
+            Waits("ends", ROOT / "include", {END: ["sharded", "follow", "rank"], FORK: ["rank"]}, "ends_killer.cpp", [],
                   [*flags, "-DSHARDKIT_CHECKED=1"]),
             Waits("ring", ROOT / "include", {WAIT: ["context_parallel"]}, "ring_killer.cpp", objects, flags),
             Waits("sums", ROOT / "include", {WAIT: ["backend/nccl"], COPY_WAIT: ["backend/cuda"]}, "sums_killer.cpp", objects, flags),
             Waits("host", ROOT / "include", {HOST_WAIT: ["backend/host", "backend/threads"]}, "streams_killer.cpp", [],
                   flags),
-            Waits("measured", ROOT / "include", {MEASURED_WAIT: ["schedule"]}, "measured_killer.cpp", [], flags),
+            Waits("measured", ROOT / "include", {MEASURED_WAIT: ["follow"]}, "measured_killer.cpp", [], flags),
         ]
         if shutil.which(Lanes.launch[0]):
             mpi = [f"-I{TESTS}", "-DOMPI_SKIP_MPICXX", *package_flags("--cflags", "ompi-c"),

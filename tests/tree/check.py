@@ -79,6 +79,7 @@ def included(root, header):
 # Rooms whose headers need a toolkit, or take long to compile, and the umbrella that has them; and rooms that no umbrella
 # has, as few trainers need them. Everything else is shardkit.hpp's.
 ON_THEIR_OWN = ("context_parallel", "quantize")
+BESIDE = {"follow": "schedule"}  # what another room's umbrella has too
 UMBRELLAS = {"shardkit/shardkit.hpp": None, "shardkit/checkpoint.hpp": "checkpoint", "shardkit/schedule.hpp": "schedule",
              "shardkit/measure.hpp": "measure", "shardkit/testing.hpp": "testing",
              "shardkit/mpi.hpp": "mpi", "shardkit/nccl.hpp": "nccl"}
@@ -105,7 +106,8 @@ def check_umbrella(root):
         for header in headers(root):
             parts = header.split("/")
             optional = parts[2] if parts[1] == "backend" and parts[2] in OPTIONAL_BACKENDS else None
-            optional = parts[1] if parts[1] in {*UMBRELLAS.values(), *ON_THEIR_OWN} else optional
+            own = BESIDE.get(parts[1], parts[1])
+            optional = own if own in {*UMBRELLAS.values(), *ON_THEIR_OWN} else optional
             if header in public and optional == room and header not in reached:
                 yield f"{umbrella} does not reach {header}"
             if header in reached and room is None and optional:

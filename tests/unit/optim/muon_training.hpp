@@ -10,6 +10,8 @@
 #include <vector>
 
 #include <shardkit/backend/threads/run.hpp>
+#include <shardkit/follow/follow.hpp>
+#include <shardkit/follow/record.hpp>
 #include <shardkit/matrix/host_products.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/optim/muon.hpp>
@@ -17,8 +19,6 @@
 #include <shardkit/policy/dynamic_policy.hpp>
 #include <shardkit/policy/policies.hpp>
 #include <shardkit/schedule/dry_step.hpp>
-#include <shardkit/schedule/follow.hpp>
-#include <shardkit/schedule/record.hpp>
 #include <shardkit/sharded/sharded.hpp>
 
 /// A few steps of Muon on any engine, with the same gradients whatever the mesh.

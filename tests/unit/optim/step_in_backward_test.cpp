@@ -17,6 +17,7 @@
 #include <shardkit/backend/threads/run.hpp>
 #include <shardkit/checkpoint/load.hpp>
 #include <shardkit/checkpoint/save.hpp>
+#include <shardkit/follow/follow.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/optim/adamw.hpp>
 #include <shardkit/optim/combined_optimizer.hpp>
@@ -25,7 +26,6 @@
 #include <shardkit/policy/dynamic_policy.hpp>
 #include <shardkit/policy/policies.hpp>
 #include <shardkit/schedule/dry_step.hpp>
-#include <shardkit/schedule/follow.hpp>
 #include <shardkit/sharded/sharded.hpp>
 #include <shardkit/step/local_shards.hpp>
 #include <shardkit/step/loss_scale.hpp>

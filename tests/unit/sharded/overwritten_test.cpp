@@ -14,15 +14,15 @@
 #include <doctest/doctest.h>
 
 #include <shardkit/backend/threads/run.hpp>
+#include <shardkit/follow/follow.hpp>
+#include <shardkit/follow/record.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/optim/adamw.hpp>
 #include <shardkit/plan/plan.hpp>
 #include <shardkit/policy/dynamic_policy.hpp>
 #include <shardkit/policy/policies.hpp>
 #include <shardkit/schedule/dry_step.hpp>
-#include <shardkit/schedule/follow.hpp>
 #include <shardkit/schedule/passes.hpp>
-#include <shardkit/schedule/record.hpp>
 #include <shardkit/schedule/scheduled_plan.hpp>
 #include <shardkit/schedule/simulate.hpp>
 #include <shardkit/sharded/sharded.hpp>

@@ -13,13 +13,13 @@
 
 #include <shardkit/backend/threads/run.hpp>
 #include <shardkit/core/bf16.hpp>
+#include <shardkit/follow/follow.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/optim/adamw.hpp>
 #include <shardkit/optim/clip.hpp>
 #include <shardkit/policy/dynamic_policy.hpp>
 #include <shardkit/policy/policies.hpp>
 #include <shardkit/schedule/check.hpp>
-#include <shardkit/schedule/follow.hpp>
 #include <shardkit/schedule/passes.hpp>
 #include <shardkit/step/plan_model.hpp>
 #include <shardkit/step/slices.hpp>

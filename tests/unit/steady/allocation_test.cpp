@@ -14,10 +14,10 @@
 #include <doctest/doctest.h>
 
 #include <shardkit/backend/self/run.hpp>
+#include <shardkit/follow/follow.hpp>
 #include <shardkit/optim/adamw.hpp>
 #include <shardkit/param/tensor_list.hpp>
 #include <shardkit/policy/policies.hpp>
-#include <shardkit/schedule/follow.hpp>
 #include <shardkit/schedule/passes.hpp>
 #include <shardkit/schedule/peak.hpp>
 

@@ -16,12 +16,12 @@
 #include <vector>
 
 #include <shardkit/core/checked.hpp>
+#include <shardkit/follow/follow.hpp>
 #include <shardkit/memory/host_buffer.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/optim/sgd.hpp>
 #include <shardkit/policy/policies.hpp>
 #include <shardkit/rank/rank.hpp>
-#include <shardkit/schedule/follow.hpp>
 #include <shardkit/schedule/passes.hpp>
 #include <shardkit/step/summon_full_params.hpp>
 

@@ -12,12 +12,12 @@
 
 #include <doctest/doctest.h>
 
+#include <shardkit/follow/follow.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/optim/clip.hpp>
 #include <shardkit/optim/sgd.hpp>
 #include <shardkit/policy/policies.hpp>
 #include <shardkit/rank/rank.hpp>
-#include <shardkit/schedule/follow.hpp>
 #include <shardkit/schedule/passes.hpp>
 
 #include "lazy_engine.hpp"

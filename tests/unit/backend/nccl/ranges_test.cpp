@@ -6,7 +6,7 @@
 
 #include <doctest/doctest.h>
 
-#include <shardkit/schedule/follow.hpp>
+#include <shardkit/follow/follow.hpp>
 #include <shardkit/schedule/passes.hpp>
 
 #include "paced_ranks.hpp"

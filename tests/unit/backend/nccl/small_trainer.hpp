@@ -9,13 +9,13 @@
 #include <string>
 #include <vector>
 
+#include <shardkit/follow/follow.hpp>
 #include <shardkit/optim/adamw.hpp>
 #include <shardkit/optim/clip.hpp>
 #include <shardkit/optim/sgd.hpp>
 #include <shardkit/policy/dynamic_policy.hpp>
 #include <shardkit/policy/precision.hpp>
 #include <shardkit/rank/rank.hpp>
-#include <shardkit/schedule/follow.hpp>
 #include <shardkit/schedule/passes.hpp>
 #include <shardkit/sharded/sharded.hpp>
 #include <shardkit/step/loss_scale.hpp>

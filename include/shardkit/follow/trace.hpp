@@ -12,7 +12,7 @@
 
 #include <shardkit/core/error.hpp>
 #include <shardkit/core/json_string.hpp>
-#include <shardkit/schedule/measured_step.hpp>
+#include <shardkit/follow/measured_step.hpp>
 #include <shardkit/schedule/schedule.hpp>
 #include <shardkit/schedule/simulate.hpp>
 

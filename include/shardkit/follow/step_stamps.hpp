@@ -5,9 +5,9 @@
 #include <cstddef>
 #include <vector>
 
-#include <shardkit/schedule/measured_step.hpp>
+#include <shardkit/follow/measured_step.hpp>
+#include <shardkit/follow/step_program.hpp>
 #include <shardkit/schedule/schedule.hpp>
-#include <shardkit/schedule/step_program.hpp>
 
 namespace shardkit::detail {
 

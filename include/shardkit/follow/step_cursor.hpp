@@ -15,13 +15,13 @@
 #include <shardkit/detail/access.hpp>
 #include <shardkit/detail/end_program.hpp>
 #include <shardkit/detail/list.hpp>
+#include <shardkit/follow/measured_step.hpp>
+#include <shardkit/follow/step_program.hpp>
+#include <shardkit/follow/step_ranges.hpp>
+#include <shardkit/follow/step_stamps.hpp>
 #include <shardkit/rank/context.hpp>
 #include <shardkit/rank/gather_values.hpp>
-#include <shardkit/schedule/measured_step.hpp>
 #include <shardkit/schedule/schedule.hpp>
-#include <shardkit/schedule/step_program.hpp>
-#include <shardkit/schedule/step_ranges.hpp>
-#include <shardkit/schedule/step_stamps.hpp>
 #include <shardkit/sharded/group.hpp>
 #include <shardkit/sharded/step_director.hpp>
 

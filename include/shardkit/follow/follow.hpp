@@ -18,13 +18,13 @@
 #include <shardkit/detail/access.hpp>
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/fnv.hpp>
+#include <shardkit/follow/measured_step.hpp>
+#include <shardkit/follow/record.hpp>
+#include <shardkit/follow/step_cursor.hpp>
+#include <shardkit/follow/step_stamps.hpp>
 #include <shardkit/rank/gather_values.hpp>
 #include <shardkit/rank/rank.hpp>
-#include <shardkit/schedule/measured_step.hpp>
-#include <shardkit/schedule/record.hpp>
 #include <shardkit/schedule/schedule.hpp>
-#include <shardkit/schedule/step_cursor.hpp>
-#include <shardkit/schedule/step_stamps.hpp>
 #include <shardkit/step/model.hpp>
 #include <shardkit/step/plan_model.hpp>
 
