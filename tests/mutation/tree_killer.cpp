@@ -51,7 +51,7 @@ std::vector<float> added(const std::vector<T>& gathered, std::size_t ranks, std:
 
 template <class T>
 void check(std::size_t ranks) {
-    constexpr std::size_t count = 1001;  // whole tiles, and a rest
+    constexpr std::size_t count = 1513;  // a block, whole tiles, and a rest
     constexpr std::size_t stride = sk::nccl::detail::row_stride(count);
     std::vector<T> gathered(ranks * stride);
     for (std::size_t q = 0; q < ranks; ++q) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -102,7 +103,7 @@ template <std::size_t Tree>
 SHARDKIT_TARGET_CODE [[gnu::noinline, gnu::flatten]] void sum_bf16(const Summands<bf16, bf16>& summands,
                                                                    std::size_t begin, std::size_t end) {
     constexpr std::size_t count = Bf16Sums::count;
-    static_assert(summed_elements % (2 * count) == 0);
+    static_assert(summed_elements<float> % (2 * count) == 0);
     alignas(64) static constexpr std::uint16_t places[count] = {0,  16, 1,  17, 2,  18, 3,  19, 4,  20, 5,
                                                                 21, 6,  22, 7,  23, 8,  24, 9,  25, 10, 26,
                                                                 11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
@@ -110,11 +111,13 @@ SHARDKIT_TARGET_CODE [[gnu::noinline, gnu::flatten]] void sum_bf16(const Summand
     std::memcpy(&order, places, sizeof order);
     Words magnitude{};  // nvcc 13.0's front end crashes on Words{} + 0x7fff7fff
     magnitude += 0x7fff7fff;
+    Addition<Tree, Bf16Sums, bf16, bf16> addition(summands);
     for (std::size_t i = begin; i < end; i += 2 * count) {
-        const bf16* const first = summands.input(0) + i;
+        if ((i - begin) % bundle_block == 0) { addition.begin_block(i, std::min(bundle_block, end - i)); }
+        const bf16* const first = addition.first(i);
         Bf16Sums a(first);
         Bf16Sums b(first + count);
-        add_others<Tree>(summands, i, a, b);
+        addition.add_to(i, a, b);
         Words rounded_a;
         Words rounded_b;
         round(a, order, rounded_a);

@@ -111,8 +111,9 @@ struct NearSum {
     }
 };
 
-/// The number of elements that sum_lanes adds up before it writes them: two cache lines of 16-bit elements.
-inline constexpr std::size_t summed_elements = 64;
+/// The number of sums in A that sum_lanes adds up before it writes them: 8 of the widest registers.
+template <std::floating_point A>
+inline constexpr std::size_t summed_elements = 8 * widest_register / sizeof(A);
 
 }  // namespace shardkit::host::detail
 

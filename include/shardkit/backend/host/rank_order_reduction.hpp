@@ -66,17 +66,11 @@ struct Tile {
 
     static Tile of(const T* from) noexcept {
         Tile tile;
-        tile.load(from);
+        unrolled([&](std::size_t i) { tile.at[i] = read(from, i); });
         return tile;
-    }
-    void load(const T* from) noexcept {
-        unrolled([&](std::size_t i) { at[i] = read(from, i); });
     }
     void add(const T* from) noexcept {
         unrolled([&](std::size_t i) { at[i] += read(from, i); });
-    }
-    void add(const Tile& other) noexcept {
-        unrolled([&](std::size_t i) { at[i] += other.at[i]; });
     }
     void store(T* to) const noexcept {
         unrolled([&](std::size_t i) {
@@ -105,18 +99,18 @@ struct Tile {
     }
 };
 
-/// Adds up full tiles in rank order, or along a tree of `Tree` ranks, from element `begin` on, reading all inputs
-/// side by side: block after block would take up to twice as long, as the processor then does not read and write at
-/// the same time. Returns the end of the finished part, less than a tile before `count`.
+/// Adds up full tiles in rank order, from element `begin` on, reading all inputs side by side: block after block
+/// would take up to twice as long, as the processor then does not read and write at the same time. Returns the end of
+/// the finished part, less than a tile before `count`.
 /// @pre streamed results begin a cache line at `begin`
-template <std::size_t Tree, class T>
+template <class T>
 std::size_t sum_tiles(const Summands<T, T>& summands, std::size_t begin, std::size_t count) noexcept {
     using Tile = Tile<T>;
     const std::size_t end = count - (count - begin) % Tile::count;
     for (std::size_t offset = begin; offset < end; offset += Tile::count) {
-        Tile sums;
-        sums.load(summands.input(0) + offset);
-        add_others<Tree>(summands, offset, sums);
+        const Addition<0, Tile, T, T> addition(summands);
+        Tile sums = Tile::of(addition.first(offset));
+        addition.add_to(offset, sums);
         for (std::size_t i = 0; i < summands.results; ++i) {
             const Result<T> result = summands.result(i);
             if (result.store == Store::streaming) {
@@ -129,24 +123,37 @@ std::size_t sum_tiles(const Summands<T, T>& summands, std::size_t begin, std::si
     return end;
 }
 
-/// Does the same as sum_tiles() for sums in another type than the elements. Returns the end of the finished part,
-/// less than summed_elements before `count`.
-/// @pre streamed results begin a cache line at `begin`
+/// Adds up elements [begin, end) in A, in rank order or along a tree of `Tree` ranks, and rounds once.
+/// @pre end - begin is a multiple of summed_elements<A>; streamed results begin a cache line at `begin`
 template <std::size_t Tree, std::floating_point A, FloatingElement In, FloatingElement Out>
-std::size_t sum_lanes(const Summands<In, Out>& summands, std::size_t begin, std::size_t count) noexcept {
-    const std::size_t end = count - (count - begin) % summed_elements;
+void sum_lanes(const Summands<In, Out>& summands, std::size_t begin, std::size_t end) noexcept {
     if constexpr (std::is_same_v<In, bf16> && std::is_same_v<Out, bf16>) {
-        if (avx512::use()) {
-            avx512::sum_bf16<Tree>(summands, begin, end);
-            return end;
-        }
+        if (avx512::use()) { return avx512::sum_bf16<Tree>(summands, begin, end); }
     }
     if (use_avx2()) {
         avx2::sum_lanes<A, Tree>(summands, begin, end);
     } else {
         compiled::sum_lanes<A, Tree>(summands, begin, end);
     }
-    return end;
+}
+
+/// Does the same for the elements from `begin` on, fewer than summed_elements<A>: of copies with zeros behind them,
+/// as one by one they would take longer than many times as many do in lanes.
+template <std::size_t Tree, std::floating_point A, FloatingElement In, FloatingElement Out>
+void sum_rest(const Summands<In, Out>& summands, std::size_t begin, std::size_t count) noexcept {
+    constexpr std::size_t size = summed_elements<A>;
+    In inputs[Summands<In, Out>::most][size];
+    Out sums[size];
+    const auto input = [&](std::size_t q) -> const In* {
+        std::fill(std::copy(summands.input(q) + begin, summands.input(q) + count, inputs[q]), inputs[q] + size, In{});
+        return inputs[q];
+    };
+    sum_lanes<Tree, A>(Summands<In, Out>(summands.ranks, input, 1, [&](std::size_t) { return Result<Out>{sums}; }), 0,
+                       size);
+    for (std::size_t i = 0; i < summands.results; ++i) {
+        const Result<Out> result = summands.result(i);
+        copy_elements(sums, result.data + begin, count - begin, result.store);
+    }
 }
 
 /// The number of elements in a block, small enough that accumulator and rounded block stay in the first-level cache.
@@ -259,15 +266,18 @@ void reduce_blocks(ReduceOp op, std::size_t ranks, std::size_t begin, std::size_
     }
 }
 
-/// Adds up most elements side by side. Returns the end of the finished part, less than a few cache lines before
-/// `count`.
+/// Adds up elements from `begin` on side by side. Returns the end of the finished part: `count`, or for integers less
+/// than a tile before it.
 template <std::size_t Tree, class In, class Out>
 std::size_t sum_side_by_side(const Summands<In, Out>& summands, std::size_t begin, std::size_t count) noexcept {
-    using A = Arithmetic<Out>;
-    if constexpr (std::is_same_v<In, Out> && std::is_same_v<In, A>) {
-        return sum_tiles<Tree>(summands, begin, count);
-    } else if constexpr (FloatingElement<In> && FloatingElement<Out>) {
-        return sum_lanes<Tree, A>(summands, begin, count);
+    if constexpr (FloatingElement<In> && FloatingElement<Out>) {
+        using A = Arithmetic<Out>;
+        const std::size_t rest = (count - begin) % summed_elements<A>;
+        sum_lanes<Tree, A>(summands, begin, count - rest);
+        if (rest != 0) { sum_rest<Tree, A>(summands, count - rest, count); }
+        return count;
+    } else if constexpr (std::is_same_v<In, Out>) {  // of integers, whose sums are the same in any order
+        return sum_tiles(summands, begin, count);
     } else {
         return begin;
     }
@@ -289,7 +299,7 @@ void reduce_in_rank_order(ReduceOp op, std::size_t ranks, std::size_t count, Inp
         done = op == ReduceOp::sum || ranks == 2 ? sum_side_by_side<0>(summands, begin, count)
                : ranks == 4                      ? sum_side_by_side<4>(summands, begin, count)
                : ranks == 8                      ? sum_side_by_side<8>(summands, begin, count)
-                                                 : sum_side_by_side<tree_of_eights>(summands, begin, count);
+                                                 : sum_side_by_side<tree_of_bundles>(summands, begin, count);
     }
     reduce_blocks<In, Out>(op, ranks, done, count, input_of, results, result_of);
 }

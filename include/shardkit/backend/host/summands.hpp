@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <new>
 
 #include <shardkit/backend/host/copy_elements.hpp>
 
@@ -65,6 +66,9 @@ class Summands {
     Store stores_[most];
 };
 
+/// The number of elements that are read from a bundle of ranks before the next bundle is.
+inline constexpr std::size_t bundle_block = 1024;
+
 /// Adds to `sum`, which is what input `first` has at `offset`, the Ranks - 1 inputs behind it: pairs of neighbours,
 /// then pairs of these.
 template <std::size_t Ranks, class Sum, class In, class Out>
@@ -79,45 +83,92 @@ template <std::size_t Ranks, class Sum, class In, class Out>
     }
 }
 
-/// Does the same for 16 to 64 ranks: sums of 8, which join as the digits of a binary counter do.
-template <class Sum, class In, class Out>
-[[gnu::always_inline]] inline void add_eights(Sum& sum, const Summands<In, Out>& summands,
-                                              std::size_t offset) noexcept {
-    static_assert(Summands<In, Out>::most == 64);
-    add_tree<8>(sum, summands, 0, offset);
-    Sum digits[] = {sum, sum, sum};
-    std::size_t depth = 0;
-    for (std::size_t q = 8; q < summands.ranks; q += 8) {
-        digits[depth++] = sum;
-        sum = Sum::of(summands.input(q) + offset);
-        add_tree<8>(sum, summands, q, offset);
-        for (std::size_t number = q / 8; number % 2 == 1; number /= 2) {
-            Sum left = digits[--depth];
-            left.add(sum);
-            sum = left;
+/// Stands for 16, 32 or 64 ranks where a number of ranks is a template argument.
+inline constexpr std::size_t tree_of_bundles = 16;
+
+/// How a loop over elements, from one to the next `Sum::count` of them, gets its sums: in rank order, or along a tree
+/// of `Tree` ranks.
+template <std::size_t Tree, class Sum, class In, class Out>
+class Addition {
+  public:
+    [[gnu::always_inline]] explicit Addition(const Summands<In, Out>& summands) noexcept : summands_(summands) {}
+
+    /// Goes on to a block of `count` elements from `offset` on.
+    [[gnu::always_inline]] void begin_block(std::size_t, std::size_t) noexcept {}
+    /// Returns the elements that the sums are at first.
+    [[gnu::always_inline]] const In* first(std::size_t offset) const noexcept { return summands_.input(0) + offset; }
+    /// Adds to `sums`, which lie one behind the other from `offset` on, what else belongs to them.
+    template <class... Sums>
+    [[gnu::always_inline]] void add_to(std::size_t offset, Sums&... sums) const noexcept {
+        if constexpr (Tree != 0) {
+            ((add_tree<Tree>(sums, summands_, 0, offset), offset += Sum::count), ...);
+        } else {
+            std::size_t q = 1;
+            do {  // tested at the end: a test before it would double the instructions, by moves between registers
+                const In* from = summands_.input(q) + offset;
+                ((sums.add(from), from += Sum::count), ...);
+            } while (++q < summands_.ranks);
         }
     }
-}
 
-/// Stands for these ranks where a number of ranks is a template argument.
-inline constexpr std::size_t tree_of_eights = 16;
+  private:
+    const Summands<In, Out>& summands_;
+};
 
-/// Adds to `sums`, which are what input 0 has from `offset` on, Sum::count elements each, the other inputs: in rank
-/// order, or along a tree of `Tree` ranks.
-template <std::size_t Tree, class In, class Out, class... Sum>
-[[gnu::always_inline]] inline void add_others(const Summands<In, Out>& summands, std::size_t offset,
-                                              Sum&... sums) noexcept {
-    if constexpr (Tree == tree_of_eights) {
-        ((add_eights(sums, summands, offset), offset += Sum::count), ...);
-    } else if constexpr (Tree != 0) {
-        ((add_tree<Tree>(sums, summands, 0, offset), offset += Sum::count), ...);
-    } else {
-        std::size_t q = 1;
-        do {  // tested at the end: a test before it would double the instructions, by moves between registers
-            const In* from = summands.input(q) + offset;
-            ((sums.add(from), from += Sum::count), ...);
-        } while (++q < summands.ranks);
+/// The same for 16 to 64 ranks, of which a bundle is read side by side: from more the processor fetches too little
+/// ahead. The sums of bundles, of a block that stays in the first-level cache, join as the digits of a binary counter
+/// do: digit k is the sum of 2^k bundles.
+template <class Sum, class In, class Out>
+class Addition<tree_of_bundles, Sum, In, Out> {
+  public:
+    [[gnu::always_inline]] explicit Addition(const Summands<In, Out>& summands) noexcept
+        : summands_(summands), last_(summands.ranks - bundle) {}
+
+    /// Adds up the ranks before the last bundle.
+    /// @pre count <= bundle_block
+    [[gnu::always_inline]] void begin_block(std::size_t offset, std::size_t count) noexcept {
+        offset_ = offset;
+        for (std::size_t q = 0; q < last_; q += bundle) {
+            for (std::size_t i = 0; i < count; i += Sum::count) {
+                Sum sum = Sum::of(summands_.input(q) + offset + i);
+                add_tree<bundle>(sum, summands_, q, offset + i);
+                std::byte* const digit = join(sum, q, i);
+                ::new (static_cast<void*>(digit)) Sum(sum);
+            }
+        }
     }
-}
+    [[gnu::always_inline]] const In* first(std::size_t offset) const noexcept {
+        return summands_.input(last_) + offset;
+    }
+    template <class... Sums>
+    [[gnu::always_inline]] void add_to(std::size_t offset, Sums&... sums) noexcept {
+        ((add_tree<bundle>(sums, summands_, last_, offset), join(sums, last_, offset - offset_),
+          offset += Sum::count),
+         ...);
+    }
+
+  private:
+    /// 16 ranks if a line of each is added at once; of parts of lines, 8 lines wait better for their other parts.
+    static constexpr std::size_t bundle = Sum::count * sizeof(In) < 64 ? 8 : 16;
+    static constexpr std::size_t digits = bundle == 8 ? 3 : 2;
+    static_assert(bundle << digits == Summands<In, Out>::most);
+    static constexpr std::size_t digit_bytes = bundle_block / Sum::count * sizeof(Sum);
+
+    /// Adds the sums before `sum`, which is that of the bundle from rank `q` on, that belong to the same subtree.
+    /// Returns the place of the result among the digits.
+    [[gnu::always_inline]] std::byte* join(Sum& sum, std::size_t q, std::size_t i) noexcept {
+        std::byte* digit = digits_ + i / Sum::count * sizeof(Sum);
+        for (std::size_t number = q / bundle; number % 2 == 1; number /= 2) {
+            sum.add(*std::launder(reinterpret_cast<const Sum*>(digit)));
+            digit += digit_bytes;
+        }
+        return digit;
+    }
+
+    const Summands<In, Out>& summands_;
+    std::size_t last_;
+    std::size_t offset_ = 0;
+    alignas(64) std::byte digits_[digits * digit_bytes];
+};
 
 }  // namespace shardkit::host::detail

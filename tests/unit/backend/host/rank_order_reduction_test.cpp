@@ -113,7 +113,7 @@ bool reduces(ReduceOp op, std::size_t ranks, std::size_t count, std::size_t resu
     return right;
 }
 
-constexpr std::size_t rank_counts[] = {1, 2, 4, 5, 8, 16, most_side_by_side, most_side_by_side + 1};
+constexpr std::size_t rank_counts[] = {1, 2, 4, 5, 8, 16, 32, most_side_by_side, most_side_by_side + 1};
 constexpr std::size_t counts[] = {0, 1, 31, 32, 33, 63, 64, 65, 255, 256, 257, 1023, 1024, 1500};
 
 template <class In, class Out>
@@ -253,27 +253,47 @@ TEST_CASE_TEMPLATE("host: sums of every 16-bit value are those of one by one, wi
     }
 }
 
-TEST_CASE_TEMPLATE("host: sums along a tree are those of halves, with every set of instructions", T, bf16, fp16) {
-    constexpr std::size_t count = 4 * host::detail::summed_elements;
-    std::vector<std::vector<T>> inputs(8, std::vector<T>(count));
-    for (std::size_t q = 0; q < inputs.size(); ++q) {
+namespace {
+
+/// Compares the sums of `ranks` ranks along a tree of `Tree`, two blocks and a part of one, with every set of
+/// instructions that this processor has.
+template <std::size_t Tree, class T>
+void check_tree(std::size_t ranks) {
+    using A = Arithmetic<T>;
+    constexpr std::size_t count = 2 * host::detail::bundle_block + 3 * host::detail::summed_elements<A>;
+    std::vector<std::vector<T>> inputs(ranks, std::vector<T>(count));
+    for (std::size_t q = 0; q < ranks; ++q) {
         for (std::size_t i = 0; i < count; ++i) { inputs[q][i] = given<T>(q, i); }
     }
     std::vector<T> sums(count);
     const host::detail::Summands<T, T> summands(
-        inputs.size(), [&](std::size_t q) { return static_cast<const T*>(inputs[q].data()); }, 1,
+        ranks, [&](std::size_t q) { return static_cast<const T*>(inputs[q].data()); }, 1,
         [&](std::size_t) { return host::detail::Result<T>{sums.data()}; });
     const auto check = [&](auto sum_up) {
         std::fill(sums.begin(), sums.end(), T{});
         sum_up(summands, 0, count);
+        std::size_t wrong = 0;
         for (std::size_t i = 0; i < count; ++i) {
-            CHECK(same_bits(sums[i], expected<T, T>(ReduceOp::tree_sum, inputs.size(), i)));
+            wrong += same_bits(sums[i], expected<T, T>(ReduceOp::tree_sum, ranks, i)) ? 0U : 1U;
         }
+        CAPTURE(ranks);
+        CHECK(wrong == 0);
     };
-    check(host::detail::compiled::sum_lanes<float, 8, T, T>);
-    if (host::detail::use_avx2()) { check(host::detail::avx2::sum_lanes<float, 8, T, T>); }
+    check(host::detail::compiled::sum_lanes<A, Tree, T, T>);
+    if (host::detail::use_avx2()) { check(host::detail::avx2::sum_lanes<A, Tree, T, T>); }
     if constexpr (std::is_same_v<T, bf16>) {
-        if (host::detail::avx512::use()) { check(host::detail::avx512::sum_bf16<8>); }
+        if (host::detail::avx512::use()) { check(host::detail::avx512::sum_bf16<Tree>); }
+    }
+}
+
+}  // namespace
+
+TEST_CASE_TEMPLATE("host: sums along a tree are those of halves, with every set of instructions", T, float, double,
+                   bf16, fp16) {
+    check_tree<4, T>(4);
+    check_tree<8, T>(8);
+    for (const std::size_t ranks : {std::size_t{16}, std::size_t{32}, std::size_t{64}}) {
+        check_tree<host::detail::tree_of_bundles, T>(ranks);
     }
 }
 
