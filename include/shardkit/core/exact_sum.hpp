@@ -25,7 +25,7 @@ class ExactSum {
     /// The doubles that one sum is while it travels: the digits, and counts of +infinity, -infinity and NaN.
     static constexpr std::size_t numbers = digits + 3;
 
-    constexpr ExactSum() noexcept = default;
+    constexpr ExactSum() noexcept : parts_{} {}
     /// Reads what add_to() wrote, or the sum of several of these.
     constexpr explicit ExactSum(const double* travelled) noexcept {
         for (std::size_t i = 0; i < numbers; ++i) { parts_[i] = static_cast<std::int64_t>(travelled[i]); }
@@ -35,7 +35,7 @@ class ExactSum {
         split(value, [this](std::size_t i, std::int64_t amount) { add_part(i, amount); });
     }
     /// Adds (high * 2^64 + low) * 2^(position - 1074).
-    /// @pre position is at most 2045, or 1983 where `high` is not 0
+    /// @pre the number is below 2^1038
     constexpr void add_integer(std::uint64_t position, std::uint64_t low, std::uint64_t high = 0) noexcept {
         split(position, low, high, 1, [this](std::size_t i, std::int64_t amount) { add_part(i, amount); });
     }
@@ -87,7 +87,9 @@ class ExactSum {
 #pragma unroll 1
 #endif
         for (std::size_t i = 0; i < numbers; ++i) {
-            std::int64_t number = static_cast<std::int64_t>(travelling[i]) + part(i) + carried;
+            const std::int64_t own = part(i);
+            if ((own | carried) == 0) { continue; }  // most digits
+            std::int64_t number = static_cast<std::int64_t>(travelling[i]) + own + carried;
             carried = 0;
             if (i + 1 < digits) {
                 carried = number >> 32U;
@@ -99,28 +101,31 @@ class ExactSum {
 
     /// Brings all digits but the last into [0, 2^32).
     constexpr void carry() noexcept {
+        std::int64_t carried = 0;  // in a register: through memory each digit would wait for the one before
         for (std::size_t i = 0; i + 1 < digits; ++i) {
-            parts_[i + 1] += parts_[i] >> 32U;
-            parts_[i] &= low_word;
+            if ((parts_[i] | carried) == 0) { continue; }  // most digits
+            const std::int64_t whole = parts_[i] + carried;
+            carried = whole >> 32U;
+            parts_[i] = whole & low_word;
         }
+        parts_[digits - 1] += carried;
     }
 
     /// Returns the sum rounded to nearest, ties to even; infinite beyond the largest double.
-    constexpr double value() const noexcept {
+    constexpr double value() const& noexcept { return ExactSum(*this).value(); }
+    constexpr double value() && noexcept {
         if (parts_[nan] > 0 || (parts_[positive_infinity] > 0 && parts_[negative_infinity] > 0)) {
             return std::numeric_limits<double>::quiet_NaN();
         }
         if (parts_[positive_infinity] > 0) { return infinity; }
         if (parts_[negative_infinity] > 0) { return -infinity; }
-        ExactSum magnitude = *this;
-        magnitude.carry();
-        const bool negative = magnitude.parts_[digits - 1] < 0;
+        carry();
+        const bool negative = parts_[digits - 1] < 0;
         if (negative) {
-            for (std::size_t i = 0; i < digits; ++i) { magnitude.parts_[i] = -magnitude.parts_[i]; }
-            magnitude.carry();
+            for (std::size_t i = 0; i < digits; ++i) { parts_[i] = -parts_[i]; }
+            carry();
         }
-        const std::uint64_t bits = magnitude.rounded_bits() | (negative ? std::uint64_t{1} << 63U : 0);
-        return std::bit_cast<double>(bits);
+        return std::bit_cast<double>(rounded_bits() | (negative ? std::uint64_t{1} << 63U : 0));
     }
 
   private:
@@ -132,33 +137,40 @@ class ExactSum {
     static constexpr std::uint64_t infinity_bits = std::uint64_t{0x7ff} << 52U;
     static constexpr std::uint32_t low_word = 0xffff'ffff;
 
-    constexpr bool bit(std::uint64_t position) const noexcept {
-        return (parts_[position / 32] >> (position % 32) & 1) != 0;
-    }
     /// Returns the bits of the double nearest to a sum that is not negative and whose digits were carried.
     constexpr std::uint64_t rounded_bits() const noexcept {
         std::size_t last = digits - 1;
         while (last > 0 && parts_[last] == 0) { --last; }
         if (parts_[last] >> 32U != 0) { return infinity_bits; }  // the last digit: 2^2112 and more
-        const auto width = static_cast<std::uint64_t>(std::bit_width(static_cast<std::uint64_t>(parts_[last])));
+        const auto top = static_cast<std::uint64_t>(parts_[last]);
+        const auto width = static_cast<std::uint64_t>(std::bit_width(top));
         const std::uint64_t bits = 32 * last + width;
         if (bits <= 53) {  // a whole double, subnormal below 2^52
             const auto low = static_cast<std::uint64_t>(parts_[0] + (parts_[1] << 32U));
             return low;
         }
         const std::uint64_t lowest = bits - 53;
-        std::uint64_t fraction = 0;
-        for (std::uint64_t i = bits; i > lowest; --i) { fraction = fraction << 1U | (bit(i - 1) ? 1U : 0U); }
-        bool below = false;  // whether anything is below the bit that decides
-        for (std::size_t i = 0; i < (lowest - 1) / 32; ++i) { below = below || parts_[i] != 0; }
-        for (std::uint64_t i = (lowest - 1) / 32 * 32; i < lowest - 1; ++i) { below = below || bit(i); }
-        if (bit(lowest - 1) && (below || (fraction & 1U) != 0)) { ++fraction; }
+        // The first 64 bits, of which the double has 53; whether anything is below decides between two.
+        const auto third = last > 1 ? static_cast<std::uint64_t>(parts_[last - 2]) : 0;
+        const std::uint64_t first =
+            (top << 32U | static_cast<std::uint64_t>(parts_[last - 1])) << (32 - width) | third >> width;
+        const auto below = [&] {
+            if ((third << (32 - width) & low_word) != 0) { return true; }
+            for (std::size_t i = 0; i + 2 < last; ++i) {
+                if (parts_[i] != 0) { return true; }
+            }
+            return false;
+        };
+        std::uint64_t fraction = first >> 11U;
+        const std::uint64_t rest = first << 53U;
+        constexpr std::uint64_t half = std::uint64_t{1} << 63U;
+        if (rest > half || (rest == half && ((fraction & 1U) != 0 || below()))) { ++fraction; }
         // Added, so that a fraction that was rounded up to a power of two raises the exponent.
         const std::uint64_t rounded = (lowest << 52U) + fraction;
         return rounded < infinity_bits ? rounded : infinity_bits;
     }
 
-    std::int64_t parts_[numbers]{};
+    std::int64_t parts_[numbers];
 };
 
 }  // namespace shardkit

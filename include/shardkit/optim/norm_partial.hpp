@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <span>
 #include <type_traits>
+#include <utility>
 
 #include <shardkit/core/exact_sum.hpp>
 #include <shardkit/core/factor.hpp>
@@ -135,7 +136,8 @@ struct NormSum {
             nonfinite += amount;
         }
     }
-    constexpr NormTotal total() const noexcept { return {squares.value(), static_cast<double>(nonfinite)}; }
+    constexpr NormTotal total() const& noexcept { return NormSum(*this).total(); }
+    constexpr NormTotal total() && noexcept { return {std::move(squares).value(), static_cast<double>(nonfinite)}; }
 
     /// Adds sums of packs; calls again(i) for each that A does not hold, which must add it.
     template <std::floating_point A, class Again>

@@ -200,24 +200,54 @@ NearSum near_sum(const A* sums, std::uint64_t lowest) {
     return use_avx2() ? avx2::add_near<Zeros>(sums, lowest) : compiled::add_near<Zeros>(sums, lowest);
 }
 
-/// Adds `near_sums` sums of packs to `total`, exactly, if those that are not zero are near each other, and A holds
-/// what they are of: in a fraction of an ExactWindow's time. Returns whether they are; *zeros, whether there may be
-/// zeros.
+/// Adds sums of packs to `total`, exactly, `near_sums` at a time: in a fraction of an ExactWindow's time where those
+/// that are not zero are near each other, and A holds what they are of.
 template <std::floating_point A>
-bool add_near(const A* sums, ExactSum& total, bool* zeros) {
-    constexpr std::uint64_t half = NearSum::range / 2;
-    constexpr bool single = sizeof(A) < sizeof(double);
-    constexpr std::uint64_t least = single ? 1023 - 80 : 1;  // the exponents of sums that holds_squares()
-    constexpr std::uint64_t largest = single ? 1023 + 127 : 2046;
-    const A* const some = std::find_if(sums, sums + near_sums - 1, [](A sum) { return sum != 0; });
-    const std::uint64_t exponent = std::bit_cast<std::uint64_t>(static_cast<double>(*some)) >> 52U;
-    const std::uint64_t lowest = std::clamp(exponent, least + half, largest - half) - half;
-    NearSum sum = near_sum<false>(sums, lowest);
-    *zeros = sum.shifts >= NearSum::range;
-    if (*zeros) { sum = near_sum<true>(sums, lowest); }
-    if (sum.shifts >= NearSum::range) { return false; }
-    total.add_integer(lowest - 1, sum.low, sum.high);
-    return true;
-}
+class NearSums {
+  public:
+    explicit NearSums(ExactSum& total) noexcept : total_(total) {}
+    NearSums(const NearSums&) = delete;
+    NearSums& operator=(const NearSums&) = delete;
+    ~NearSums() { hand_over(); }
+
+    /// Adds `near_sums` of them if they are. Returns whether they are; *zeros, whether there may be zeros.
+    bool add(const A* sums, bool* zeros) noexcept {
+        NearSum sum = {.shifts = NearSum::range};
+        if (lowest_ != 0) { sum = near_sum<false>(sums, lowest_); }
+        *zeros = sum.shifts >= NearSum::range;
+        if (*zeros) {
+            hand_over();
+            lowest_ = lowest_of(sums);
+            sum = near_sum<true>(sums, lowest_);
+            if (sum.shifts >= NearSum::range) { return false; }
+        }
+        sum_.add(sum.low, sum.high);
+        if (sum_.high >> most_bits != 0) { hand_over(); }
+        return true;
+    }
+
+  private:
+    static constexpr std::uint64_t half = NearSum::range / 2;
+    static constexpr bool single = sizeof(A) < sizeof(double);
+    static constexpr std::uint64_t least = single ? 1023 - 80 : 1;  // the exponents of sums that holds_squares()
+    static constexpr std::uint64_t largest = single ? 1023 + 127 : 2046;
+    /// Of the upper word: the rest is below the end of an ExactSum's digits, wherever the lowest bit is.
+    static constexpr std::uint64_t most_bits = 32;
+
+    /// Returns the exponent from which on sums are near the first one that is not zero.
+    static std::uint64_t lowest_of(const A* sums) noexcept {
+        const A* const some = std::find_if(sums, sums + near_sums - 1, [](A sum) { return sum != 0; });
+        const std::uint64_t exponent = std::bit_cast<std::uint64_t>(static_cast<double>(*some)) >> 52U;
+        return std::clamp(exponent, least + half, largest - half) - half;
+    }
+    void hand_over() noexcept {
+        if (lowest_ != 0) { total_.add_integer(lowest_ - 1, sum_.low, sum_.high); }
+        sum_ = {};
+    }
+
+    ExactSum& total_;
+    std::uint64_t lowest_ = 0;  // 0: none yet
+    NearSum sum_;
+};
 
 }  // namespace shardkit::host::detail

@@ -72,6 +72,39 @@ double documented_sum(const std::vector<T>& elements, double scale, Contraction 
 
 }  // namespace
 
+TEST_CASE_TEMPLATE("norm: blocks of packs' sums near and far from each other add up exactly, in any order", A, float,
+                   double) {
+    constexpr std::size_t blocks = 60;
+    sk::ExactSum one_by_one;
+    sk::ExactSum total;
+    std::size_t taken = 0;
+    {
+        sk::host::detail::NearSums<A> near(total);
+        for (std::size_t block = 0; block < blocks; ++block) {
+            auto sums = test::random_squares<A>(sk::host::detail::near_sums, static_cast<unsigned>(block));
+            for (std::size_t i = 0; i < sums.size(); ++i) {
+                sums[i] = std::ldexp(sums[i] + A{1}, static_cast<int>(block / 3 % 5) * 13);
+                if (block % 4 == 1 && i % 5 == 0) { sums[i] = 0; }
+                if (block % 7 == 6 && i == 100) { sums[i] = A{0x1p-70F}; }  // out of any range with the others
+            }
+            bool zeros = false;
+            const bool near_each_other = near.add(sums.data(), &zeros);
+            CHECK(near_each_other == (block % 7 != 6));
+            if (near_each_other) {
+                CHECK((zeros || block % 4 != 1));
+                ++taken;
+                for (const A sum : sums) { one_by_one.add(static_cast<double>(sum)); }
+            }
+        }
+    }
+    CHECK(taken > 50);
+    std::vector<double> numbers(sk::ExactSum::numbers);
+    std::vector<double> expected(sk::ExactSum::numbers);
+    total.add_to(numbers.data());
+    one_by_one.add_to(expected.data());
+    CHECK(numbers == expected);
+}
+
 TEST_CASE_TEMPLATE("norm_partial: within rounding of a sum in long double, at any length", T, double, float, sk::bf16,
                    sk::fp16) {
     const double tolerance = sizeof(sk::Arithmetic<T>) == 4 ? 1e-5 : 1e-14;
