@@ -11,7 +11,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -61,8 +60,8 @@ struct KeptStatements {
     Statements statements;
 };
 /// A handle that keeps statements in the book as long as it lives.
-using StatementsHandle = std::shared_ptr<const KeptStatements>;
-inline StatementHash hash_of(const StatementsHandle& kept) noexcept { return kept == nullptr ? 0 : kept->hash; }
+using StatementsHandle = Counted<const KeptStatements>;
+inline StatementHash hash_of(const StatementsHandle& kept) noexcept { return kept ? kept->hash : 0; }
 
 /// The statements of a rank about one step of a model: the divisor of the gradients, then the update.
 struct StatedStep {
@@ -135,7 +134,7 @@ class StatementBook {
     StatementBook& operator=(const StatementBook&) = delete;
 
     /// Returns the place for the statements of one more group.
-    std::shared_ptr<RecentlyStated> add_group() {
+    Counted<RecentlyStated> add_group() {
         const Hold hold(busy_);
         norm_.reserve(groups_.size() + 1);
         return add(groups_, make_counted<RecentlyStated>(), 0);
@@ -215,10 +214,10 @@ class StatementBook {
     }
     /// Appends `one`. Without room, it first removes entries that nobody else keeps, except the last `spared`.
     template <class T>
-    static std::shared_ptr<T> add(List<std::shared_ptr<T>>& all, std::shared_ptr<T> one, std::size_t spared) {
+    static Counted<T> add(List<Counted<T>>& all, Counted<T> one, std::size_t spared) {
         if (all.full()) {
             const auto* const end = all.end() - std::min(spared, all.size());
-            all.erase_if([&](const auto& old) { return &old < end && old.use_count() == 1; });
+            all.erase_if([&](const auto& old) { return &old < end && old.alone(); });
             all.reserve(2 * all.size() + 1);
         }
         all.push_back(one);
@@ -298,7 +297,7 @@ class StatementBook {
     }
 
     mutable std::atomic_flag busy_;
-    List<std::shared_ptr<RecentlyStated>> groups_;
+    List<Counted<RecentlyStated>> groups_;
     List<StatementsHandle> kept_;
     std::array<StatedStep, 64> steps_{};
     std::size_t noted_ = 0;

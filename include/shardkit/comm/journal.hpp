@@ -5,7 +5,6 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
-#include <forward_list>
 #include <memory>
 #include <span>
 #include <string>
@@ -25,6 +24,7 @@
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/counted.hpp>
 #include <shardkit/detail/list.hpp>
+#include <shardkit/detail/owned.hpp>
 
 namespace shardkit::engine {
 
@@ -103,27 +103,28 @@ class Journal {
     /// Returns the label of `axes` over these ranks of the world, always the same object, and allocates its rows, so
     /// that no verb has to.
     const CommunicatorLabel& label(std::string_view axes, std::span<const std::size_t> members = {}) {
-        for (const CommunicatorLabel& label : labels_) {
-            if (label.axes == axes &&
-                std::equal(members.begin(), members.end(), label.members->begin(), label.members->end())) {
-                return label;
+        for (const auto& label : labels_) {
+            if (label->axes == axes &&
+                std::equal(members.begin(), members.end(), label->members->begin(), label->members->end())) {
+                return *label;
             }
         }
-        return labels_.emplace_front(
-            CommunicatorLabel{*this, traffic_.add_communicator(axes), std::string(axes),
-                              detail::make_counted<const std::vector<std::size_t>>(members.begin(), members.end())});
+        const auto made = detail::make_counted<const std::vector<std::size_t>>(members.begin(), members.end());
+        labels_.push_back(detail::Owned<CommunicatorLabel>(new CommunicatorLabel{
+            *this, traffic_.add_communicator(axes), std::string(axes), {made.counting(), made.get()}}));
+        return *labels_.back();
     }
 
     /// Returns the subject with this text, always the same object.
     const CallSubject& subject(std::string_view text) {
         if (subject_count_ >= subjects_.size()) { spread_subjects(); }
         Subjects& alike = subjects_of(CallSubject::hash_of(text));
-        for (const CallSubject& subject : alike) {
-            if (subject.text == text) { return subject; }
+        for (const auto& subject : alike) {
+            if (subject->text == text) { return *subject; }
         }
-        alike.emplace_front(text);
+        alike.push_back(detail::Owned<CallSubject>(new CallSubject(text)));
         ++subject_count_;
-        return alike.front();
+        return *alike.back();
     }
 
     /// Returns the book of the rank's statements.
@@ -180,7 +181,7 @@ class Journal {
     recorder::CallObserver* observer() const noexcept { return observer_; }
 
   private:
-    using Subjects = std::forward_list<CallSubject>;
+    using Subjects = detail::List<detail::Owned<CallSubject>>;
 
     Subjects& subjects_of(std::uint32_t hash) noexcept { return subjects_[hash % subjects_.size()]; }
     /// Doubles the number of lists, so that each stays short however many groups a rank makes. Subjects keep their
@@ -189,10 +190,7 @@ class Journal {
         detail::List<Subjects> before(2 * subjects_.size() + 1);
         before.swap(subjects_);
         for (Subjects& alike : before) {
-            while (!alike.empty()) {
-                Subjects& to = subjects_of(alike.front().hash);
-                to.splice_after(to.before_begin(), alike, alike.before_begin());
-            }
+            for (auto& subject : alike) { subjects_of(subject->hash).push_back(std::move(subject)); }
         }
     }
 
@@ -200,7 +198,7 @@ class Journal {
     recorder::CallObserver* observer_ = nullptr;
     detail::TickClock clock_;
     detail::Recorder recorder_;
-    std::forward_list<CommunicatorLabel> labels_;
+    detail::List<detail::Owned<CommunicatorLabel>> labels_;
     detail::List<Subjects> subjects_;  // by hash
     std::size_t subject_count_ = 0;
     detail::StatementBook statements_;

@@ -34,7 +34,7 @@ struct RankRecord {
     std::vector<RecentCall> calls{};  ///< the oldest first
     std::uint64_t run = 0;            ///< the same for the ranks of one run, and for no other run; 0: unknown
     /// The texts to which calls that were read from a file refer.
-    std::shared_ptr<std::forward_list<std::string>> files{};
+    std::shared_ptr<const void> files{};
 };
 
 }  // namespace shardkit::recorder
@@ -110,7 +110,8 @@ namespace shardkit::detail {
 /// @throws JsonError for any other text
 inline recorder::RankRecord record_of(std::string_view text) {
     recorder::RankRecord record;
-    record.files = std::make_shared<std::forward_list<std::string>>();
+    const auto files = std::make_shared<std::forward_list<std::string>>();
+    record.files = files;
     std::string format;
     std::vector<std::pair<std::string, std::shared_ptr<const std::vector<std::size_t>>>> groups;
     JsonReader json(text);
@@ -160,7 +161,7 @@ inline recorder::RankRecord record_of(std::string_view text) {
                 made.subject = json.string();
                 s.subject = made.subject.empty() ? 0 : engine::CallSubject::hash_of(made.subject);
             } else if (key == "file") {
-                made.where.file = record.files->emplace_front(json.string()).c_str();
+                made.where.file = files->emplace_front(json.string()).c_str();
             } else if (key == "failed") {
                 made.failed = json.number() != 0;
             } else if (key == "step") {

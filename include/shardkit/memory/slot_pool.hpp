@@ -4,13 +4,13 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <forward_list>
 #include <string>
 #include <string_view>
 #include <utility>
 
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/list.hpp>
+#include <shardkit/detail/owned.hpp>
 #include <shardkit/memory/pool_slots.hpp>
 
 namespace shardkit::detail {
@@ -137,17 +137,17 @@ class SlotPools {
     /// Returns the pool for buffers of `bytes` of groups with the key `alike` (see likeness). It is made on first
     /// use, and its address is stable.
     SlotPool<Engine>& pool(SlotPurpose purpose, std::size_t bytes, std::uint64_t alike) {
-        for (Entry& entry : entries_) {
-            if (entry.purpose == purpose && entry.alike == alike && entry.pool.slot_bytes() == bytes) {
-                return entry.pool;
+        for (const auto& entry : entries_) {
+            if (entry->purpose == purpose && entry->alike == alike && entry->pool.slot_bytes() == bytes) {
+                return entry->pool;
             }
         }
-        entries_.push_front({purpose, alike, SlotPool<Engine>(bytes, in_flight_, source_)});
-        return entries_.front().pool;
+        entries_.push_back(Owned<Entry>(new Entry{purpose, alike, SlotPool<Engine>(bytes, in_flight_, source_)}));
+        return entries_.back()->pool;
     }
     /// Frees the memory of pools of which no slot is held; see SlotPool::drop.
     void drop() noexcept {
-        for (Entry& entry : entries_) { entry.pool.drop(); }
+        for (const auto& entry : entries_) { entry->pool.drop(); }
     }
 
   private:
@@ -158,7 +158,7 @@ class SlotPools {
     };
     std::size_t in_flight_;
     Source source_;
-    std::forward_list<Entry> entries_;  // addresses stay valid; <deque> takes twice as long to compile
+    List<Owned<Entry>> entries_;
 };
 
 /// A group's membership in a pool. It holds the group's slot while it has one.

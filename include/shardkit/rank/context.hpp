@@ -214,7 +214,7 @@ class Context {
         for (const Kept& kept : kept_) {
             if (kept.type == &type_key<T>) { return *static_cast<T*>(kept.object.get()); }
         }
-        kept_.push_back({&type_key<T>, detail::make_counted<T>(*this)});
+        kept_.push_back({&type_key<T>, detail::make_counted<T>(*this).counting()});
         return *static_cast<T*>(kept_.back().object.get());
     }
 

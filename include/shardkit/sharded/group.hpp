@@ -73,7 +73,7 @@ class Group {
     /// Returns a number that no other group of the process has or had, whatever their addresses and paths.
     std::uint64_t identity() const noexcept { return identity_; }
     /// Returns a pointer whose weak copies expire with the group.
-    const std::shared_ptr<const void>& life() const noexcept { return life_; }
+    const std::shared_ptr<void>& life() const noexcept { return life_.counting(); }
     /// Returns the number of ranks over which `mean` averages gradients: those of dp x cp.
     std::size_t data_ranks() const noexcept { return comms_.data.size(); }
     /// Returns over how many gradients `mean` averages: the slices of the global batch, or the data ranks where it is
@@ -326,7 +326,7 @@ class Group {
 
     const char* precision_;
     std::uint64_t identity_ = new_identity();
-    std::shared_ptr<const void> life_ = make_counted<const char>('\0');
+    Counted<char> life_ = make_counted<char>('\0');
 };
 
 // Defined out of the class, so that `extern template` keeps them out of a user's file.

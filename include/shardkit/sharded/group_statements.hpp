@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <cstring>
 #include <functional>
-#include <memory>
 #include <span>
 #include <string>
 #include <utility>
@@ -158,7 +157,7 @@ class GroupStatements {
     }
 
     StatementBook* book_;
-    std::shared_ptr<RecentlyStated> recent_;
+    Counted<RecentlyStated> recent_;
     const GroupGeometry& group_;
     bool compared_;
     bool dirty_ = false;

@@ -22,7 +22,7 @@ namespace shardkit::detail {
 template <class T>
 struct NormGroup {
     std::uint64_t identity = 0;
-    const std::shared_ptr<const void>* life = nullptr;  ///< its weak copies expire with the group
+    const std::shared_ptr<void>* life = nullptr;  ///< its weak copies expire with the group
     std::span<const T> reduced;
     std::span<const IndexRange> counted;  ///< ranges of `reduced`
 };
@@ -52,7 +52,7 @@ class NormTable {
     List<IndexRange> positions_;  // one for each piece
     EngineTable<Engine, engine::NormPiece<T>> pieces_;
     std::vector<std::uint64_t> groups_;
-    List<std::weak_ptr<const void>> lives_;
+    List<std::weak_ptr<void>> lives_;
 };
 
 /// The groups with one type of reduced gradients that a norm is taken over.
@@ -112,7 +112,7 @@ NormTable<Engine, T>::NormTable(Context<Engine>& context, std::span<const NormGr
 
 template <class Engine, class T>
 bool NormTable<Engine, T>::is_over() const noexcept {
-    for (const std::weak_ptr<const void>& life : lives_) {
+    for (const std::weak_ptr<void>& life : lives_) {
         if (life.expired()) { return true; }
     }
     return false;

@@ -175,15 +175,14 @@ class Groups {
 
     /// Compares whether both are the same groups in the same order.
     friend bool operator==(const Groups& a, const Groups& b) noexcept {
-        return a.members_ == b.members_ ||
-               (a.members_ != nullptr && b.members_ != nullptr && *a.members_ == *b.members_);
+        return a.members_.get() == b.members_.get() || (a.members_ && b.members_ && *a.members_ == *b.members_);
     }
 
   protected:
     struct Member {
         detail::Group<Engine>* group;
         std::uint64_t identity;
-        std::weak_ptr<const void> life;
+        std::weak_ptr<void> life;
         std::string path;
 
         friend bool operator==(const Member& a, const Member& b) noexcept { return a.identity == b.identity; }
@@ -201,7 +200,7 @@ class Groups {
     /// Calls f(Group&) for every group, in order.
     template <class F>
     void walk(const F& f, SourceLocation where) const {
-        if (members_ == nullptr) [[unlikely]] { refuse_moved(where); }
+        if (!members_) [[unlikely]] { refuse_moved(where); }
         for (const Member& each : *members_) {
             if (each.life.expired()) [[unlikely]] { refuse_ended(each, where); }
             f(*each.group);
@@ -210,7 +209,7 @@ class Groups {
     [[noreturn]] static void refuse_ended(const Member& member, SourceLocation where);
     [[noreturn]] static void refuse_moved(SourceLocation where);
 
-    std::shared_ptr<const detail::List<Member>> members_;  // null: moved from
+    detail::Counted<const detail::List<Member>> members_;  // null: moved from
 };
 
 // Defined out of the class, so that `extern template` keeps them out of a user's file.

@@ -5,7 +5,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <vector>
 
@@ -16,11 +15,11 @@ namespace shardkit::shared::detail {
 /// Counts how many of a rank's communicators use one of its groups. Without any, the group may be reused.
 class GroupHandles {
   public:
-    using Handle = std::shared_ptr<const char>;
+    using Handle = shardkit::detail::Counted<const char>;
 
     /// Returns a handle for a communicator to keep.
     const Handle& handle() const noexcept { return handle_; }
-    bool none() const noexcept { return handle_.use_count() == 1; }
+    bool none() const noexcept { return handle_.alone(); }
 
   private:
     Handle handle_ = shardkit::detail::make_counted<const char>();

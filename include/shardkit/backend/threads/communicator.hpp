@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <concepts>
 #include <cstddef>
-#include <memory>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -41,7 +40,7 @@ class Communicator {
     using Stream = host::HostStream;
 
     Communicator(detail::World& world, detail::Group& group, std::size_t rank, std::string_view axes)
-        : Communicator(world, group, rank, axes, nullptr) {}
+        : Communicator(world, group, rank, axes, {}) {}
 
     std::size_t rank() const noexcept { return handle_.rank; }
     std::size_t size() const noexcept { return handle_.group->size(); }
@@ -175,7 +174,7 @@ class Communicator {
 
   private:
     Communicator(detail::World& world, detail::Group& group, std::size_t rank, std::string_view axes,
-                 std::shared_ptr<detail::Group> kept)
+                 shardkit::detail::Counted<detail::Group> kept)
         : handle_{&world, &group, rank, nullptr, nullptr}, kept_(std::move(kept)) {
         detail::RankState& state = world.state(handle_);
         handle_.label = &state.journal.label(axes, group.world_ranks());
@@ -226,7 +225,7 @@ class Communicator {
     }
 
     detail::GroupHandle handle_;
-    std::shared_ptr<detail::Group> kept_;  // null for the world's group
+    shardkit::detail::Counted<detail::Group> kept_;  // null for the world's group
 };
 
 }  // namespace shardkit::threads

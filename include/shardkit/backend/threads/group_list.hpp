@@ -3,11 +3,11 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <memory>
 #include <mutex>
 #include <utility>
 
 #include <shardkit/backend/threads/group.hpp>
+#include <shardkit/detail/counted.hpp>
 #include <shardkit/detail/list.hpp>
 #include <shardkit/detail/owned.hpp>
 
@@ -29,21 +29,21 @@ class GroupList {
     }
 
     /// Adds a group that each of its members takes once. @pre the caller holds the mutex of `list`
-    static Group& add(const std::shared_ptr<GroupList>& list, shardkit::detail::Owned<Group> made) {
+    static Group& add(const shardkit::detail::Counted<GroupList>& list, shardkit::detail::Owned<Group> made) {
         Group& group = *made;
         list->sweep();
         list->groups_.reserve(list->groups_.size() + 1);
         list->untaken_.reserve(list->untaken_.size() + 1);
-        std::shared_ptr<Group> handle(&group, Free{list});
+        shardkit::detail::Counted<Group> handle(&group, Free{list});
         list->groups_.push_back({std::move(made)});
         list->untaken_.push_back({std::move(handle), group.size()});
         return group;
     }
 
     /// Returns a member's first handle of a group.
-    std::shared_ptr<Group> take(const Group& group) {
+    shardkit::detail::Counted<Group> take(const Group& group) {
         const std::lock_guard lock(mutex);
-        std::shared_ptr<Group> handle;
+        shardkit::detail::Counted<Group> handle;
         untaken_.erase_if([&](Untaken& each) {
             if (each.group.get() != &group) { return false; }
             handle = each.group;
@@ -62,15 +62,15 @@ class GroupList {
   private:
     /// Keeps the list alive as long as there are handles.
     struct Free {
-        std::shared_ptr<GroupList> list;
-        void operator()(const Group* group) const noexcept { list->free(group); }
+        shardkit::detail::Counted<GroupList> list;
+        void operator()(const void* group) const noexcept { list->free(group); }
     };
     struct Untaken {
-        std::shared_ptr<Group> group;
+        shardkit::detail::Counted<Group> group;
         std::size_t members;
     };
 
-    void free(const Group* group) noexcept {
+    void free(const void* group) noexcept {
         const std::lock_guard lock(mutex);
         for (Kept& kept : groups_) { kept.held = kept.held && kept.group.get() != group; }
         sweep();

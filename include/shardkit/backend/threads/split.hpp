@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstddef>
-#include <memory>
 #include <utility>
 #include <vector>
 
@@ -10,13 +9,14 @@
 #include <shardkit/backend/threads/group.hpp>
 #include <shardkit/backend/threads/rendezvous.hpp>
 #include <shardkit/comm/call.hpp>
+#include <shardkit/detail/counted.hpp>
 #include <shardkit/detail/list.hpp>
 
 namespace shardkit::threads::detail {
 
 /// A rank's group and place after a split.
 struct SplitResult {
-    std::shared_ptr<Group> group;
+    shardkit::detail::Counted<Group> group;
     std::size_t rank = 0;
 };
 

@@ -7,7 +7,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
-#include <memory>
 #include <mutex>
 #include <numeric>
 #include <optional>
@@ -109,7 +108,7 @@ class World {
         return GroupList::add(groups_, std::move(group));
     }
     /// Takes a group; each member calls it once. The group lives as long as the returned handles.
-    std::shared_ptr<Group> take_group(const Group& group) { return groups_->take(group); }
+    shardkit::detail::Counted<Group> take_group(const Group& group) { return groups_->take(group); }
 
     /// Makes the handle's thread wait until `word` reaches `target`.
     /// @throws PeerError when that cannot happen any more, because one of `needed` has returned or any rank failed
@@ -273,7 +272,7 @@ class World {
     LaunchOptions options_;
     shardkit::detail::Owned<Group> world_group_;
     shardkit::detail::Owned<RankState[]> states_;
-    std::shared_ptr<GroupList> groups_ = shardkit::detail::make_counted<GroupList>();
+    shardkit::detail::Counted<GroupList> groups_ = shardkit::detail::make_counted<GroupList>();
 
     std::mutex& mutex_ = groups_->mutex;  // guards the following members, and every state's fate and stopped_by
     std::condition_variable ended_;
