@@ -190,9 +190,8 @@ void combine_block(A* sums, const In* next, std::size_t count, Two two) noexcept
 }
 
 /// Writes a block to all places, rounded.
-template <class Out, class A, class ResultOf>
-void write_block(const A* sums, std::size_t offset, std::size_t size, std::size_t results,
-                 ResultOf result_of) noexcept {
+template <class A, class In, class Out>
+void write_block(const A* sums, std::size_t offset, std::size_t size, const Summands<In, Out>& summands) noexcept {
     [[maybe_unused]] Out rounded[std::is_same_v<A, Out> ? 1 : reduction_block];
     const Out* reduced = nullptr;
     if constexpr (std::is_same_v<A, Out>) {
@@ -201,8 +200,8 @@ void write_block(const A* sums, std::size_t offset, std::size_t size, std::size_
         round_block(sums, rounded, size);
         reduced = rounded;
     }
-    for (std::size_t i = 0; i < results; ++i) {
-        const Result<Out> result = result_of(i);
+    for (std::size_t i = 0; i < summands.results; ++i) {
+        const Result<Out> result = summands.any_result(i);
         copy_elements(reduced, result.data + offset, size, result.store);
     }
 }
@@ -210,9 +209,8 @@ void write_block(const A* sums, std::size_t offset, std::size_t size, std::size_
 /// Adds elements [begin, end) along a tree, block after block. The sums of finished subtrees are on a stack, as the
 /// digits of a binary counter are: a subtree of 2^k ranks is followed by its neighbour of the same size.
 /// @pre `ranks` is a power of two
-template <class In, class Out, class InputOf, class ResultOf>
-void tree_blocks(std::size_t ranks, std::size_t begin, std::size_t end, InputOf input_of, std::size_t results,
-                 ResultOf result_of) noexcept {
+template <class In, class Out>
+void tree_blocks(const Summands<In, Out>& summands, std::size_t begin, std::size_t end) noexcept {
     using A = Arithmetic<Out>;
     constexpr std::size_t block = 64;
     constexpr std::size_t levels = 33;  // of 2^32 ranks
@@ -220,34 +218,33 @@ void tree_blocks(std::size_t ranks, std::size_t begin, std::size_t end, InputOf 
     for (std::size_t offset = begin; offset < end; offset += block) {
         const std::size_t size = std::min(block, end - offset);
         std::size_t depth = 0;
-        for (std::size_t q = 0; q < ranks; ++q) {
-            widen_block(input_of(q) + offset, stack[depth++], size);
+        for (std::size_t q = 0; q < summands.ranks; ++q) {
+            widen_block(summands.any_input(q) + offset, stack[depth++], size);
             for (std::size_t finished = q; finished % 2 == 1; finished /= 2) {
                 --depth;
                 combine_block(stack[depth - 1], stack[depth], size, [](A a, A b) { return add(a, b); });
             }
         }
-        write_block<Out>(static_cast<const A*>(stack[0]), offset, size, results, result_of);
+        write_block<A>(stack[0], offset, size, summands);
     }
 }
 
 /// Reduces elements [begin, end) for reduce_in_rank_order(), block after block; a block stays in the first-level
 /// cache.
-template <class In, class Out, class InputOf, class ResultOf>
-void reduce_blocks(ReduceOp op, std::size_t ranks, std::size_t begin, std::size_t end, InputOf input_of,
-                   std::size_t results, ResultOf result_of) noexcept {
+template <class In, class Out>
+void reduce_blocks(ReduceOp op, const Summands<In, Out>& summands, std::size_t begin, std::size_t end) noexcept {
     using A = Arithmetic<Out>;
     constexpr std::size_t block = reduction_block;
     A sums[block];
     if (op == ReduceOp::tree_sum) {
-        tree_blocks<In, Out>(ranks, begin, end, input_of, results, result_of);
+        tree_blocks(summands, begin, end);
         return;
     }
     for (std::size_t offset = begin; offset < end; offset += block) {
         const std::size_t size = std::min(block, end - offset);
-        widen_block(input_of(std::size_t{0}) + offset, sums, size);
-        for (std::size_t q = 1; q < ranks; ++q) {
-            const In* const next = input_of(q) + offset;
+        widen_block(summands.any_input(0) + offset, sums, size);
+        for (std::size_t q = 1; q < summands.ranks; ++q) {
+            const In* const next = summands.any_input(q) + offset;
             switch (op) {
                 case ReduceOp::sum:
                     combine_block(sums, next, size, [](A a, A b) { return add(a, b); });
@@ -262,7 +259,7 @@ void reduce_blocks(ReduceOp op, std::size_t ranks, std::size_t begin, std::size_
                     break;
             }
         }
-        write_block<Out>(static_cast<const A*>(sums), offset, size, results, result_of);
+        write_block<A>(sums, offset, size, summands);
     }
 }
 
@@ -283,30 +280,35 @@ std::size_t sum_side_by_side(const Summands<In, Out>& summands, std::size_t begi
     }
 }
 
-/// Reduces `count` elements of each of `ranks` inputs in Arithmetic<Out>, in rank order 0, 1, ... (a tree_sum: along
-/// its tree), rounds once, and writes the result to each of `results` places. After streaming, call `finish` before
-/// another thread reads them. A range is written only after all inputs were read there, so a result may replace one
-/// of the inputs. `input_of(q)` returns rank q's first element, `result_of(i)` the i-th place as a Result<Out>.
-template <class In, class Out, class InputOf, class ResultOf>
-void reduce_in_rank_order(ReduceOp op, std::size_t ranks, std::size_t count, InputOf input_of, std::size_t results,
-                          ResultOf result_of) noexcept {
+/// Implements reduce_in_rank_order().
+template <class In, class Out>
+void reduce_summands(ReduceOp op, const Summands<In, Out>& summands, std::size_t count) noexcept {
     std::size_t done = 0;
-    constexpr std::size_t most = Summands<In, Out>::most;
-    if ((op == ReduceOp::sum || op == ReduceOp::tree_sum) && ranks > 1 && ranks <= most && results <= most) {
-        const Summands<In, Out> summands(ranks, input_of, results, result_of);
+    const std::size_t ranks = summands.ranks;
+    if ((op == ReduceOp::sum || op == ReduceOp::tree_sum) && ranks > 1 && summands.side_by_side()) {
         const std::size_t begin = summands.elements_before_line(count);
-        reduce_blocks<In, Out>(op, ranks, 0, begin, input_of, results, result_of);
+        reduce_blocks(op, summands, 0, begin);
         done = op == ReduceOp::sum || ranks == 2 ? sum_side_by_side<0>(summands, begin, count)
                : ranks == 4                      ? sum_side_by_side<4>(summands, begin, count)
                : ranks == 8                      ? sum_side_by_side<8>(summands, begin, count)
                                                  : sum_side_by_side<tree_of_bundles>(summands, begin, count);
     }
-    reduce_blocks<In, Out>(op, ranks, done, count, input_of, results, result_of);
+    reduce_blocks(op, summands, done, count);
+}
+
+/// Reduces `count` elements of each of `ranks` inputs in Arithmetic<Out>, in rank order 0, 1, ... (a tree_sum: along
+/// its tree), rounds once, and writes the result to each of `results` places. After streaming, call `finish` before
+/// another thread reads them. A range is written only after all inputs were read there, so a result may replace one
+/// of the inputs. `input_of(q)` returns rank q's first element, `result_of(i)` the i-th place as a Result<Out>.
+template <class In, class Out, class InputOf, class ResultOf>
+void reduce_in_rank_order(ReduceOp op, std::size_t ranks, std::size_t count, const InputOf& input_of,
+                          std::size_t results, const ResultOf& result_of) noexcept {
+    reduce_summands(op, Summands<In, Out>(ranks, input_of, results, result_of), count);
 }
 
 /// Reduces the same to one result.
 template <class In, class Out, class InputOf>
-void reduce_in_rank_order(ReduceOp op, std::size_t ranks, std::size_t count, InputOf input_of,
+void reduce_in_rank_order(ReduceOp op, std::size_t ranks, std::size_t count, const InputOf& input_of,
                           Result<Out> result) noexcept {
     reduce_in_rank_order<In, Out>(op, ranks, count, input_of, 1, [&](std::size_t) { return result; });
 }

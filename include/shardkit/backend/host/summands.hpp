@@ -27,11 +27,17 @@ class Summands {
     const std::size_t ranks;
     const std::size_t results;
 
-    /// Collects the ranks' inputs and results; `input_of` and `result_of` are as for reduce_in_rank_order().
-    /// @pre neither `ranks` nor `results` exceeds `most`
+    /// Collects the ranks' inputs and results; `input_of` and `result_of`, which outlive it, are as for
+    /// reduce_in_rank_order().
     template <class InputOf, class ResultOf>
-    Summands(std::size_t rank_count, InputOf input_of, std::size_t result_count, ResultOf result_of) noexcept
-        : ranks(rank_count), results(result_count) {
+    Summands(std::size_t rank_count, const InputOf& input_of, std::size_t result_count,
+             const ResultOf& result_of) noexcept
+        : ranks(rank_count), results(result_count), input_of_(&input_of), result_of_(&result_of) {
+        call_input_ = [](const void* f, std::size_t q) -> const In* { return (*static_cast<const InputOf*>(f))(q); };
+        call_result_ = [](const void* f, std::size_t i) -> Result<Out> {
+            return (*static_cast<const ResultOf*>(f))(i);
+        };
+        if (!side_by_side()) { return; }
         for (std::size_t q = 0; q < ranks; ++q) { inputs_[q] = input_of(q); }
         for (std::size_t i = 0; i < results; ++i) {
             const Result<Out> result = result_of(i);
@@ -40,8 +46,18 @@ class Summands {
         }
     }
 
+    /// Returns whether there are few enough to read and write them side by side.
+    bool side_by_side() const noexcept { return ranks <= most && results <= most; }
+    /// @pre side_by_side()
     const In* input(std::size_t rank) const noexcept { return inputs_[rank]; }
     Result<Out> result(std::size_t i) const noexcept { return {places_[i], stores_[i]}; }
+    /// The same of any number.
+    const In* any_input(std::size_t rank) const noexcept {
+        return side_by_side() ? input(rank) : call_input_(input_of_, rank);
+    }
+    Result<Out> any_result(std::size_t i) const noexcept {
+        return side_by_side() ? result(i) : call_result_(result_of_, i);
+    }
 
     /// Returns the number of elements before the first one at which all streamed results begin a cache line; `count`
     /// if there is none.
@@ -60,6 +76,11 @@ class Summands {
     }
 
   private:
+    // The functions without their types: what reduces is compiled once for all of them.
+    const void* input_of_;
+    const void* result_of_;
+    const In* (*call_input_)(const void*, std::size_t);
+    Result<Out> (*call_result_)(const void*, std::size_t);
     // Only the used entries are set: small sums are frequent.
     const In* inputs_[most];
     Out* places_[most];
