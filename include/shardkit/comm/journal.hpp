@@ -135,12 +135,12 @@ class Journal {
     const TrafficLog& traffic() const noexcept { return traffic_; }
 
     /// Records a call before the engine has it, so that a call that fails or hangs is the last one.
-    void begin(const CommunicatorLabel& label, const Call& call) noexcept {
+    [[gnu::noinline]] void begin(const CommunicatorLabel& label, const Call& call) noexcept {
         const bool message = detail::is_message(call.signature.verb);
         recorder_.begin(label, message ? label.collectives : label.collectives++, call);
     }
     /// Counts a call that the engine has accepted.
-    void end(const CommunicatorLabel& label, const Call& call, const Moved& moved) noexcept {
+    [[gnu::noinline]] void end(const CommunicatorLabel& label, const Call& call, const Moved& moved) noexcept {
         recorder_.end(call);
         traffic_.record(label.first_row, call.signature.verb, ByteCount(call.payload), ByteCount(moved.bytes),
                         ByteCount(moved.between_hosts));

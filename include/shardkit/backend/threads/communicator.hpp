@@ -75,22 +75,27 @@ class Communicator {
 
     template <std::same_as<Stream> S>
     void barrier(const S& stream, const shardkit::Call& call) const {
-        collective(stream, call, {}, [](const detail::Round&) {});
+        collective(stream, call, {.copy = [](const detail::Round&, const Shown&) {}});
     }
 
     template <Element T>
     void all_gather(std::span<const T> shard, std::span<T> full, const Stream& stream,
                     const shardkit::Call& call) const {
-        collective(stream, call, {shard.data(), shard.size_bytes(), full.data()},
-                   [=](const detail::Round& round) { shared::detail::all_gather(round, shard.data(), full); });
+        const auto copy = [](const detail::Round& round, const Shown& shown) {
+            shared::detail::all_gather(round, {static_cast<std::byte*>(shown.written), shown.count});
+        };
+        collective(stream, call, {shard.data(), shard.size_bytes(), full.data(), full.size_bytes(), 0, copy});
     }
 
     template <Element In, Element Out>
     std::size_t reduce_scatter(ReduceOp op, std::span<const In> full, std::span<Out> shard, const Stream& stream,
                                const shardkit::Call& call) const {
-        collective(stream, call, {full.data(), full.size_bytes(), shard.data()}, [=](const detail::Round& round) {
-            shared::detail::reduce_scatter(round, op, full, shard.data());
-        });
+        const auto copy = [](const detail::Round& round, const Shown& shown) {
+            const std::span all(static_cast<const In*>(shown.read), shown.count);
+            shared::detail::reduce_scatter(round, ReduceOp(shown.argument), all, static_cast<Out*>(shown.written));
+        };
+        collective(stream, call,
+                   {full.data(), full.size_bytes(), shard.data(), full.size(), static_cast<std::size_t>(op), copy});
         return (size() - 1) * shard.size() * sizeof(In);
     }
 
@@ -100,10 +105,13 @@ class Communicator {
     template <Element In, Element Out>
     std::size_t all_reduce(ReduceOp op, std::span<const In> input, std::span<Out> output, const Stream& stream,
                            const shardkit::Call& call) const {
-        const Shown shown{input.data(), input.size_bytes(), output.data()};
-        collective(stream, call, shown, [=](const detail::Round& round) {
-            shared::detail::all_reduce<In>(round, op, input.size(), output.data());
-        });
+        const auto copy = [](const detail::Round& round, const Shown& shown) {
+            shared::detail::all_reduce<In>(round, ReduceOp(shown.argument), shown.count,
+                                           static_cast<Out*>(shown.written));
+        };
+        collective(
+            stream, call,
+            {input.data(), input.size_bytes(), output.data(), input.size(), static_cast<std::size_t>(op), copy});
         if (input.size_bytes() <= detail::carried_bytes) { return (size() - 1) * input.size_bytes(); }
         const host::detail::Chunk own =
             host::detail::chunk_of(input.size(), std::min(sizeof(In), sizeof(Out)), rank(), size());
@@ -112,15 +120,20 @@ class Communicator {
 
     template <Element T>
     void broadcast(std::span<T> values, std::size_t root, const Stream& stream, const shardkit::Call& call) const {
-        collective(stream, call, {values.data(), values.size_bytes(), values.data()},
-                   [=](const detail::Round& round) { shared::detail::broadcast(round, values, root); });
+        const auto copy = [](const detail::Round& round, const Shown& shown) {
+            shared::detail::broadcast(round, std::span(static_cast<T*>(shown.written), shown.count), shown.argument);
+        };
+        collective(stream, call, {values.data(), values.size_bytes(), values.data(), values.size(), root, copy});
     }
 
     template <Element T>
     void all_to_all(std::span<const T> sent, std::span<T> received, const Stream& stream,
                     const shardkit::Call& call) const {
-        collective(stream, call, {sent.data(), sent.size_bytes(), nullptr},
-                   [=](const detail::Round& round) { shared::detail::all_to_all(round, sent, received); });
+        const auto copy = [](const detail::Round& round, const Shown& shown) {
+            shared::detail::all_to_all(round, std::span(static_cast<const T*>(shown.read), shown.count),
+                                       std::span(static_cast<T*>(shown.written), shown.count));
+        };
+        collective(stream, call, {sent.data(), sent.size_bytes(), received.data(), sent.size(), 0, copy});
     }
 
     template <Element T>
@@ -205,21 +218,24 @@ class Communicator {
         });
     }
 
-    /// The memory of this rank that peers read and write.
+    /// A collective without its types: the memory of this rank that peers read and write, and what moves the data.
     struct Shown {
         const void* read = nullptr;
         std::size_t read_bytes = 0;
         void* written = nullptr;
+        std::size_t count = 0;     ///< elements, of which `copy` knows the buffer
+        std::size_t argument = 0;  ///< the operation, or the root
+        void (*copy)(const detail::Round& round, const Shown& shown) = nullptr;
     };
 
-    /// Does the common work of all collectives; `copy(round)` moves the data.
-    template <class Copy>
-    void collective(const Stream& stream, const shardkit::Call& call, const Shown& shown, const Copy& copy) const {
-        execute(stream, call, [shown, copy](const detail::GroupHandle& handle, const shardkit::Call& made) {
+    /// Does the work of all collectives, a template as above.
+    template <std::same_as<Stream> S>
+    void collective(const S& stream, const shardkit::Call& call, const Shown& shown) const {
+        execute(stream, call, [shown](const detail::GroupHandle& handle, const shardkit::Call& made) {
             const detail::Seat seat(handle);
             detail::Round round(seat, made, shown.read, shown.read_bytes, shown.written);
             if (!round.agreed()) { round.leave_and_throw(); }
-            copy(static_cast<const detail::Round&>(round));
+            shown.copy(round, shown);
             round.leave();
         });
     }
