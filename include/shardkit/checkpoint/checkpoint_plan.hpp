@@ -136,7 +136,7 @@ class CheckpointPlan {
                 for (std::size_t p = 0; p < geometry.parameters.size(); ++p) {
                     if (values.of[p] == 0) { continue; }
                     for (auto& [name, order] : values.stored(names, p, where_)) {
-                        stored_names[p] += concat(stored_names[p].empty() ? "" : " ", name);
+                        append(stored_names[p], stored_names[p].empty() ? "" : " ", name);
                         if (values.code_scale > 0 && order.begin() == 0) {
                             metadata.emplace_back(concat(scale_mark, name), number_text(values.code_scale));
                         }
@@ -246,8 +246,8 @@ class CheckpointPlan {
             add_file(concat(name, tensors_ending), std::move(parts[i]), metadata);
             for (const PlannedTensor& tensor : files.back().tensors) {
                 if (!tensor.begins()) { continue; }
-                map += concat(map.empty() ? "\n  " : ",\n  ", json_string(tensor.name), ": ",
-                              json_string(files.back().name));
+                append(map, map.empty() ? "\n  " : ",\n  ", json_string(tensor.name), ": ",
+                       json_string(files.back().name));
             }
         }
         if (kind.role == Role::parameters && parts.size() > 1) {

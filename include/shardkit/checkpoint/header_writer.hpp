@@ -31,14 +31,14 @@ class HeaderWriter {
         text_ +=
             concat(comma_, json_string(name), ":{\"dtype\":\"", safetensors::name(dtype_of(type)), "\",\"shape\":[");
         for (std::size_t d = 0; d < shape.rank; ++d) { text_ += concat(d == 0 ? "" : ",", shape.extents[d]); }
-        text_ += concat("],\"data_offsets\":[", begin, ",", begin + bytes, "]}");
+        append(text_, "],\"data_offsets\":[", begin, ",", begin + bytes, "]}");
         comma_ = ",";
     }
     void metadata(const std::vector<std::pair<std::string, std::string>>& pairs) {
         text_ += "\"__metadata__\":{";
         std::string_view comma;
         for (const auto& [key, value] : pairs) {
-            text_ += concat(comma, json_string(key), ":", json_string(value));
+            append(text_, comma, json_string(key), ":", json_string(value));
             comma = ",";
         }
         text_ += "}";

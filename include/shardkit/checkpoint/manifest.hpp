@@ -63,18 +63,18 @@ inline std::string manifest_text(const Manifest& manifest) {
     std::string text = concat(manifest_begin, manifest_version, ", \"step\": ", manifest.step, ",\n\"strings\": {");
     std::string_view comma;
     for (const auto& [key, value] : manifest.strings) {
-        text += concat(comma, json_string(key), ": ", json_string(value));
+        append(text, comma, json_string(key), ": ", json_string(value));
         comma = ", ";
     }
     text += "},\n\"files\": {";
     std::string_view between;
     for (const Manifest::File& file : manifest.files) {
-        text += concat(between, "\n ", json_string(file.name), ": {\"bytes\": ", file.bytes,
-                       ", \"header_crc32c\": \"", digest_text(file.header_crc32c), "\", \"tensors_crc32c\": {");
+        append(text, between, "\n ", json_string(file.name), ": {\"bytes\": ", file.bytes, ", \"header_crc32c\": \"",
+               digest_text(file.header_crc32c), "\", \"tensors_crc32c\": {");
         between = ",";
         comma = "";
         for (const Manifest::Tensor& tensor : file.tensors) {
-            text += concat(comma, "\n  ", json_string(tensor.name), ": \"", digest_text(tensor.crc32c), "\"");
+            append(text, comma, "\n  ", json_string(tensor.name), ": \"", digest_text(tensor.crc32c), "\"");
             comma = ",";
         }
         text += "}}";

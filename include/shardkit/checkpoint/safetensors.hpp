@@ -107,7 +107,7 @@ inline std::string listed(std::span<const std::string> names) {
     std::string text = names.empty() ? "nothing" : "";
     for (std::size_t i = 0; i < names.size(); ++i) {
         if (i == 8) { return shardkit::detail::concat(text, " and ", names.size() - i, " more"); }
-        text += shardkit::detail::concat(i == 0 ? "'" : ", '", detail::shown(names[i]), "'");
+        shardkit::detail::append(text, i == 0 ? "'" : ", '", detail::shown(names[i]), "'");
     }
     return text;
 }

@@ -100,15 +100,15 @@ inline std::string describe(const Signature& s, SourceLocation where, std::strin
                             std::string_view stated = {}) {
     std::string text(name(s.verb));
     const bool reduces = s.verb == Verb::all_reduce || s.verb == Verb::reduce_scatter;
-    if (reduces) { text += detail::concat(" ", name(s.op)); }
+    if (reduces) { detail::append(text, " ", name(s.op)); }
     if (s.verb == Verb::all_to_all_uneven) {
-        text += detail::concat(" of ", name(s.in));  // its counts belong to pairs of ranks
+        detail::append(text, " of ", name(s.in));  // its counts belong to pairs of ranks
     } else if (s.verb != Verb::barrier && s.verb != Verb::split) {
-        text += detail::concat(" of ", s.count, " ", name(s.in));
+        detail::append(text, " of ", s.count, " ", name(s.in));
     }
-    if (reduces && s.in != s.out) { text += detail::concat(" into ", name(s.out)); }
-    if (s.verb == Verb::broadcast) { text += detail::concat(" from root ", s.argument); }
-    if (!subject.empty()) { text += detail::concat(" for ", subject); }
+    if (reduces && s.in != s.out) { detail::append(text, " into ", name(s.out)); }
+    if (s.verb == Verb::broadcast) { detail::append(text, " from root ", s.argument); }
+    if (!subject.empty()) { detail::append(text, " for ", subject); }
     return text + detail::concat(stated, " at ", where.file, ":", where.line);
 }
 

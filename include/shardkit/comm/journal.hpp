@@ -212,8 +212,8 @@ namespace shardkit::recorder {
 inline std::string recent_calls_table(const std::vector<RecentCall>& calls) {
     std::string table;
     for (const RecentCall& call : calls) {
-        table += detail::concat("  ", call.number, "  ", describe(call.signature, call.where, call.subject), " over ",
-                                call.axes, "\n");
+        detail::append(table, "  ", call.number, "  ", describe(call.signature, call.where, call.subject), " over ",
+                       call.axes, "\n");
     }
     return table.empty() ? "  (nothing)\n" : table;
 }

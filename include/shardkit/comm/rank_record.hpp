@@ -67,6 +67,7 @@ namespace shardkit::recorder {
 
 /// Returns a record as JSON, with a line for each call.
 inline std::string to_json(const RankRecord& record) {
+    using detail::append;
     using detail::concat;
     using detail::json_text;
     std::string groups;
@@ -80,20 +81,20 @@ inline std::string to_json(const RankRecord& record) {
         }
         if (group == known.size()) {
             known.emplace_back(call.members.get(), call.axes);
-            groups += concat(group == 0 ? "\n" : ",\n", "    {\"axes\": ", json_text(call.axes), ", \"ranks\": [");
+            append(groups, group == 0 ? "\n" : ",\n", "    {\"axes\": ", json_text(call.axes), ", \"ranks\": [");
             for (std::size_t i = 0; call.members && i < call.members->size(); ++i) {
-                groups += concat(i == 0 ? "" : ", ", (*call.members)[i]);
+                append(groups, i == 0 ? "" : ", ", (*call.members)[i]);
             }
             groups += "]}";
         }
         const Signature& s = call.signature;
-        calls += concat(calls.empty() ? "\n" : ",\n", "    {\"number\": ", call.number, ", \"group\": ", group,
-                        ", \"sequence\": ", call.sequence, ", \"step\": ", call.step, ", \"verb\": \"", name(s.verb),
-                        "\", \"in\": \"", name(s.in), "\", \"out\": \"", name(s.out), "\", \"op\": \"", name(s.op),
-                        "\", \"count\": ", s.count, ", \"argument\": ", s.argument, ", \"bytes\": ", call.payload,
-                        ", \"for\": ", json_text(call.subject), ", \"file\": ", json_text(call.where.file),
-                        ", \"line\": ", call.where.line, ", \"given\": ", call.given, ", \"begun\": ", call.begun,
-                        ", \"done\": ", call.done, ", \"failed\": ", call.failed ? 1 : 0, "}");
+        append(calls, calls.empty() ? "\n" : ",\n", "    {\"number\": ", call.number, ", \"group\": ", group,
+               ", \"sequence\": ", call.sequence, ", \"step\": ", call.step, ", \"verb\": \"", name(s.verb),
+               "\", \"in\": \"", name(s.in), "\", \"out\": \"", name(s.out), "\", \"op\": \"", name(s.op),
+               "\", \"count\": ", s.count, ", \"argument\": ", s.argument, ", \"bytes\": ", call.payload,
+               ", \"for\": ", json_text(call.subject), ", \"file\": ", json_text(call.where.file),
+               ", \"line\": ", call.where.line, ", \"given\": ", call.given, ", \"begun\": ", call.begun,
+               ", \"done\": ", call.done, ", \"failed\": ", call.failed ? 1 : 0, "}");
     }
     return concat("{\n  \"format\": \"", detail::record_format, "\",\n  \"engine\": ", json_text(record.engine),
                   ",\n  \"rank\": ", record.rank, ",\n  \"ranks\": ", record.ranks,

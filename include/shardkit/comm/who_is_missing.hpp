@@ -17,6 +17,7 @@
 #include <shardkit/comm/verb.hpp>
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/list.hpp>
+#include <shardkit/detail/range.hpp>
 #include <shardkit/detail/sort_numbers.hpp>
 
 namespace shardkit::recorder {
@@ -34,13 +35,14 @@ struct MissingRanks {
 namespace shardkit::detail {
 
 /// Returns "rank 2" or "ranks 0-1, 3-63", or the same of `what` else.
-inline std::string ranks_text(std::vector<std::size_t> ranks, std::string_view what = "rank") {
+inline std::string ranks_text(const std::vector<std::size_t>& all, std::string_view what = "rank") {
+    std::vector<std::size_t> ranks = all;
     sort_numbers(ranks);
     std::string text = concat(what, ranks.size() == 1 ? " " : "s ");
     for (std::size_t i = 0; i < ranks.size();) {
         std::size_t last = i;
         while (last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1) { ++last; }
-        text += concat(i == 0 ? "" : ", ", ranks[i], last == i ? "" : concat("-", ranks[last]));
+        append(text, i == 0 ? "" : ", ", ranks[i], last == i ? "" : concat("-", ranks[last]));
         i = last + 1;
     }
     return text;
@@ -95,10 +97,9 @@ class WhoIsMissing {
             for (const std::size_t rank : first.needs) {
                 if (!waits(rank)) { missing.push_back(rank); }
             }
-            add_line(found.text, concat(ranks_text(missing), " ", missing.size() == 1 ? "has" : "have",
-                                        " not entered ", text_of(*first.call)));
-        } else if (!waits_.empty() &&
-                   std::all_of(waits_.begin(), waits_.end(), [](const Wait& wait) { return wait.needs.empty(); })) {
+            add_line(found.text, ranks_text(missing), " ", missing.size() == 1 ? "has" : "have", " not entered ",
+                     text_of(*first.call));
+        } else if (!waits_.empty() && !any_that(waits_, [](const Wait& wait) { return !wait.needs.empty(); })) {
             if (found.text.empty()) { found.text = "all ranks have entered, and not all have finished"; }
         } else if (!waits_.empty()) {
             add_line(found.text, "no rank can go on: each waits for another one");
@@ -106,15 +107,14 @@ class WhoIsMissing {
         std::size_t lines = 0;
         for (const Wait& wait : waits_) {
             if (++lines > most_lines) { break; }
-            add_line(found.text,
-                     concat("  ", ranks_text(wait.ranks), wait.ranks.size() == 1 ? " waits in " : " wait in ",
-                            text_of(*wait.call), " since ", seconds(wait.since),
-                            wait.needs.empty() ? "" : concat(", for ", ranks_text(wait.needs))));
+            add_line(found.text, "  ", ranks_text(wait.ranks), wait.ranks.size() == 1 ? " waits in " : " wait in ",
+                     text_of(*wait.call), " since ", seconds(wait.since),
+                     wait.needs.empty() ? "" : concat(", for ", ranks_text(wait.needs)));
         }
         if (lines > most_lines) { add_line(found.text, "  and others wait in other calls"); }
         lines = 0;
         for (const std::size_t rank : roots) {
-            if (++lines <= most_lines) { add_line(found.text, concat("  rank ", rank, " ", state_of(rank))); }
+            if (++lines <= most_lines) { add_line(found.text, "  rank ", rank, " ", state_of(rank)); }
         }
         for (const Wait& wait : waits_) {
             std::uint64_t& longest = wait.needs.empty() ? found.finishing : found.entering;
@@ -156,14 +156,11 @@ class WhoIsMissing {
     }
     Key key_of(const recorder::RecentCall& call) {
         const std::vector<std::size_t>& members = call.members ? *call.members : nobody_;
-        const auto found = std::find_if(groups_.begin(), groups_.end(), [&](const Group& group) {
-            return group.axes == call.axes && group.members == members;
-        });
-        const auto which = static_cast<std::size_t>(found - groups_.begin());
-        if (found == groups_.end()) {
-            groups_.push_back({call.axes, members, std::vector<std::uint64_t>(records_.size())});
-        }
-        return {which, call.sequence};
+        const Group* const found = first_that(
+            groups_, [&](const Group& group) { return group.axes == call.axes && group.members == members; });
+        if (found != nullptr) { return {static_cast<std::size_t>(found - groups_.begin()), call.sequence}; }
+        groups_.push_back({call.axes, members, std::vector<std::uint64_t>(records_.size())});
+        return {groups_.size() - 1, call.sequence};
     }
     static std::string text_of(const recorder::RecentCall& call) {
         const std::string text = describe(call.signature, call.where, call.subject);
@@ -176,7 +173,7 @@ class WhoIsMissing {
         return digits;
     }
     static void add(std::vector<std::size_t>& all, std::size_t one) {
-        if (std::find(all.begin(), all.end(), one) == all.end()) { all.push_back(one); }
+        if (!has(all, one)) { all.push_back(one); }
     }
     /// Sorts a few elements, and keeps the order of equal ones. Every program has this class: std::stable_sort would
     /// be a hundred functions more in each.
@@ -186,18 +183,15 @@ class WhoIsMissing {
             for (std::size_t at = i; at > 0 && less(all[at], all[at - 1]); --at) { std::swap(all[at], all[at - 1]); }
         }
     }
-    static void add_line(std::string& text, const std::string& line) {
-        text += concat(text.empty() ? "" : "\n", line);
+    template <class... Pieces>
+    [[gnu::always_inline]] static void add_line(std::string& text, const Pieces&... pieces) {
+        append(text, text.empty() ? "" : "\n", pieces...);
     }
     static bool needs_any(const Wait& wait, const std::vector<std::size_t>& ranks) {
-        return std::any_of(wait.needs.begin(), wait.needs.end(), [&](std::size_t rank) {
-            return std::find(ranks.begin(), ranks.end(), rank) != ranks.end();
-        });
+        return any_that(wait.needs, [&](std::size_t rank) { return has(ranks, rank); });
     }
     bool waits(std::size_t rank) const {
-        return std::any_of(waits_.begin(), waits_.end(), [&](const Wait& wait) {
-            return std::find(wait.ranks.begin(), wait.ranks.end(), rank) != wait.ranks.end();
-        });
+        return any_that(waits_, [&](const Wait& wait) { return has(wait.ranks, rank); });
     }
 
     void add_wait(std::size_t rank, const recorder::RecentCall& call) {
@@ -245,16 +239,15 @@ class WhoIsMissing {
         for (const auto& each : made_) {
             const Made& made = each.value;
             const auto differs = [&](const auto& one) { return !same(*one.second, *made.front().second); };
-            if (std::none_of(made.begin(), made.end(), differs)) { continue; }
+            if (!any_that(made, differs)) { continue; }
             if (first == nullptr || made.front().second->given < first->front().second->given) { first = &made; }
         }
         if (first == nullptr) { return; }
         List<std::pair<const recorder::RecentCall*, std::vector<std::size_t>>> sides;
         for (const auto& each : *first) {
             const recorder::RecentCall& call = *each.second;
-            const auto side =
-                std::find_if(sides.begin(), sides.end(), [&](const auto& one) { return same(*one.first, call); });
-            if (side == sides.end()) {
+            auto* const side = first_that(sides, [&](const auto& one) { return same(*one.first, call); });
+            if (side == nullptr) {
                 sides.push_back({&call, {each.first}});
             } else {
                 side->second.push_back(each.first);
@@ -266,7 +259,7 @@ class WhoIsMissing {
                                     first->front().second->axes)
                            : concat("the ranks differ in the order of calls over ", first->front().second->axes));
         for (const auto& [call, ranks] : sides) {
-            add_line(text, concat("  ", ranks_text(ranks), " called ", text_of(*call)));
+            add_line(text, "  ", ranks_text(ranks), " called ", text_of(*call));
         }
     }
     /// Returns whether two ranks' calls are one collective.
@@ -281,12 +274,10 @@ class WhoIsMissing {
         const recorder::RecentCall* last = nullptr;
         for (const auto& each : made_) {
             if (each.key.first != group || each.value.size() < groups_[group].members.size()) { continue; }
-            const auto is_over = [](const auto& one) { return one.second->done != 0; };
-            if (std::all_of(each.value.begin(), each.value.end(), is_over)) { last = each.value.front().second; }
+            const auto is_open = [](const auto& one) { return one.second->done == 0; };
+            if (!any_that(each.value, is_open)) { last = each.value.front().second; }
         }
-        if (last != nullptr) {
-            add_line(text, concat("  the last call that all have finished there: ", text_of(*last)));
-        }
+        if (last != nullptr) { add_line(text, "  the last call that all have finished there: ", text_of(*last)); }
     }
 
     List<const recorder::RankRecord*> records_;  // by rank; null where there is none

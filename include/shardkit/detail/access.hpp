@@ -70,7 +70,7 @@ struct Access {
     }
     /// Calls f(detail::Group<Engine>&) for every group of a model, in order.
     template <class Groups, class F, class Location>
-    static void walk(const Groups& groups, const F& f, Location where) {
+    [[gnu::always_inline]] static void walk(const Groups& groups, const F& f, Location where) {
         groups.walk(f, where);
     }
     /// Shows a visitor, for a checkpoint, what an optimizer keeps between steps.

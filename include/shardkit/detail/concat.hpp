@@ -49,9 +49,12 @@ class Piece {
 
 /// Joins `count` pieces to one string. Compiled once, whatever the pieces are, as there are many messages, rarely
 /// made.
+[[gnu::cold]] inline void append_joined(std::string& text, const Piece* pieces, std::size_t count) {
+    for (std::size_t i = 0; i < count; ++i) { pieces[i].append_to(text); }
+}
 [[gnu::cold]] inline std::string joined(const Piece* pieces, std::size_t count) {
     std::string text;
-    for (std::size_t i = 0; i < count; ++i) { pieces[i].append_to(text); }
+    append_joined(text, pieces, count);
     return text;
 }
 
@@ -64,6 +67,13 @@ template <class... Pieces>
         const Piece list[] = {Piece(pieces)...};
         return joined(list, sizeof...(Pieces));
     }
+}
+
+/// Appends them to `text`.
+template <class... Pieces>
+[[gnu::always_inline]] inline void append(std::string& text, const Pieces&... pieces) {
+    const Piece list[] = {Piece(pieces)...};
+    append_joined(text, list, sizeof...(Pieces));
 }
 
 }  // namespace shardkit::detail

@@ -65,9 +65,9 @@ inline std::string json_machine(const Machine& machine) {
                ", \"system\": ", json_string(machine.system), ", \"load_before\": ", json_number(machine.load));
     if (machine.gpu) {
         const Gpu& gpu = *machine.gpu;
-        text += concat(", \"gpu\": {\"name\": ", json_string(gpu.name), ", \"memory_bytes\": ", gpu.memory,
-                       ", \"driver\": ", json_string(gpu.driver), ", \"cuda\": ", json_string(gpu.cuda),
-                       ", \"nccl\": ", json_string(gpu.nccl), "}");
+        append(text, ", \"gpu\": {\"name\": ", json_string(gpu.name), ", \"memory_bytes\": ", gpu.memory,
+               ", \"driver\": ", json_string(gpu.driver), ", \"cuda\": ", json_string(gpu.cuda),
+               ", \"nccl\": ", json_string(gpu.nccl), "}");
     }
     return text + "}";
 }
@@ -86,7 +86,7 @@ std::string pattern_json(const Context<Engine>& context, const Repeats& repeats,
     std::string rows;
     for (const PatternFigure& figure : figures) {
         wrong += figure.together.wrong.value_or(0);
-        rows += concat(rows.empty() ? "" : ",", "\n  ", detail::json_row(figure));
+        append(rows, rows.empty() ? "" : ",", "\n  ", detail::json_row(figure));
     }
     return concat("{\n \"benchmark\": \"patterns\",\n \"format\": 1,\n \"date\": ", json_string(machine.date),
                   ",\n \"machine\": ", detail::json_machine(machine),

@@ -245,7 +245,7 @@ class FindStragglers {
             char digits[80];
             std::snprintf(digits, sizeof digits, "%.3f s in %zu steps, %.0f %% of them", seconds, shares.size(),
                           100 * share);
-            found.text += shardkit::detail::concat("the others waited for rank ", rank, " for ", digits, "\n");
+            shardkit::detail::append(found.text, "the others waited for rank ", rank, " for ", digits, "\n");
         }
         if (found.ranks.empty()) {
             found.text +=
@@ -254,9 +254,9 @@ class FindStragglers {
                     : shardkit::detail::concat("no rank is late in most of ", shares.size(), " steps\n");
         }
         if (!left_out_.empty()) {
-            found.text += shardkit::detail::concat(
-                "not counted, as a rank's record no longer has all of their calls: ",
-                shardkit::detail::ranks_text({left_out_.begin(), left_out_.end()}, "step"), "\n");
+            shardkit::detail::append(found.text, "not counted, as a rank's record no longer has all of their calls: ",
+                                     shardkit::detail::ranks_text({left_out_.begin(), left_out_.end()}, "step"),
+                                     "\n");
         }
     }
 

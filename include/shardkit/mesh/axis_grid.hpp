@@ -164,7 +164,7 @@ class AxisGrid {
     std::string describe() const {
         std::string text;
         for (std::size_t i = 0; i < count_; ++i) {
-            text += detail::concat(i == 0 ? "" : " ", axes_[i].name, "=", axes_[i].extent);
+            detail::append(text, i == 0 ? "" : " ", axes_[i].name, "=", axes_[i].extent);
         }
         return text;
     }

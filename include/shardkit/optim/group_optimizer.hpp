@@ -16,6 +16,7 @@
 #include <shardkit/detail/end_program.hpp>
 #include <shardkit/detail/fnv.hpp>
 #include <shardkit/detail/list.hpp>
+#include <shardkit/detail/range.hpp>
 #include <shardkit/detail/to_size.hpp>
 #include <shardkit/layout/segments.hpp>
 #include <shardkit/optim/group_progress.hpp>
@@ -165,8 +166,8 @@ class GroupOptimizer {
     /// Whether no block of 8 bits would have elements of two different numbers of steps.
     bool cuts_at_blocks(const GroupProgress& progress) const noexcept {
         return Storage::format != StateFormat::block8 ||
-               std::all_of(progress.parts.begin(), progress.parts.end(),
-                           [](const GroupProgress::Part& part) { return part.begin % Block8::block == 0; });
+               !any_that(progress.parts,
+                         [](const GroupProgress::Part& part) { return part.begin % Block8::block != 0; });
     }
     /// Sets what it takes.
     void set_progress(const GroupProgress& progress, UpdateTable<Rule, Engine, Element>& table) const;
@@ -273,7 +274,7 @@ void GroupOptimizer<Rule, Engine, ElementType>::choose(Context<Engine>& context,
                                                        std::span<const ParamGroup> param_groups,
                                                        const GroupProgress* progress,
                                                        UpdateTable<Rule, Engine, Element>& updates) {
-    if (std::find(updated_.begin(), updated_.end(), 1) == updated_.end()) { return; }
+    if (!has(updated_, 1)) { return; }
     const std::vector<std::uint64_t> beginning = numbers_of<Rule>({});
     choices_ = {{0, GroupProgress::none, progress != nullptr ? progress->own : beginning}};
     chosen_.clear();
@@ -281,9 +282,9 @@ void GroupOptimizer<Rule, Engine, ElementType>::choose(Context<Engine>& context,
     const auto chosen = [&](std::size_t p, std::span<const std::uint64_t> its) {
         Choice choice = choice_of(group.path, group.parameters[p], param_groups);
         choice.progress.assign(its.begin(), its.end());
-        const auto known = std::find(choices_.begin(), choices_.end(), choice);
-        const auto number = static_cast<std::size_t>(known - choices_.begin());
-        if (known == choices_.end()) { choices_.push_back(std::move(choice)); }
+        std::size_t number = 0;
+        while (number < choices_.size() && !(choices_[number] == choice)) { ++number; }
+        if (number == choices_.size()) { choices_.push_back(std::move(choice)); }
         return number;
     };
     // Of all parameters, so that every rank has the same choices.

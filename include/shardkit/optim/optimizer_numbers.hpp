@@ -75,7 +75,7 @@ inline Statements param_group_statements(const GroupGeometry& in, std::span<cons
             const ParamGroup& group = param_groups[g];
             text = concat("learning_rate_scale ", number_text(group.learning_rate_scale));
             const auto add = [&](std::string_view name, const std::optional<double>& given, auto /*member*/) {
-                if (given) { text += concat(", ", name, " ", number_text(*given)); }
+                if (given) { append(text, ", ", name, " ", number_text(*given)); }
             };
             add("weight_decay", group.weight_decay, 0);
             for_each_own(group, add);

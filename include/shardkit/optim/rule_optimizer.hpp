@@ -152,8 +152,12 @@ class RuleOptimizer : public Optimizer<EngineType> {
     }
     /// f(batches) for the groups of each precision.
     template <class F>
-    void for_each_batches(const F& f) {
-        std::apply([&](auto&... batches) { (f(batches), ...); }, batches_);
+    [[gnu::always_inline]] void for_each_batches(const F& f) {
+        if constexpr (std::tuple_size_v<AllBatches> == 1) {
+            f(std::get<0>(batches_));
+        } else {
+            std::apply([&](auto&... batches) { (f(batches), ...); }, batches_);
+        }
     }
 
   public:
@@ -214,7 +218,7 @@ class RuleOptimizer : public Optimizer<EngineType> {
     }
     /// f(group state, its GroupOptimizer, the table with its progress) for every group, in order.
     template <class F>
-    void for_each_group(const F& f, SourceLocation where) {
+    [[gnu::always_inline]] void for_each_group(const F& f, SourceLocation where) {
         this->require_here(where);
         for_each_batches([](auto& batches) { batches.start(); });
         model_.for_each_state(

@@ -61,7 +61,7 @@ inline std::string named_ranks(std::span<const std::size_t> ranks) {
     std::string text = ranks.size() == 1 ? "rank " : "ranks ";
     for (std::size_t i = 0; i < named; ++i) {
         const bool last = i + 1 == ranks.size();
-        text += concat(i == 0 ? "" : last ? " and " : ", ", ranks[i]);
+        append(text, i == 0 ? "" : last ? " and " : ", ", ranks[i]);
     }
     return named < ranks.size() ? concat(text, " and ", ranks.size() - named, " more") : text;
 }
@@ -162,10 +162,10 @@ class ReplicaComparison {
         constexpr std::size_t shown = 4;
         std::string text = "verify_replicas: ";
         for (std::size_t d = 0; d < differences.size() && d < shown; ++d) {
-            text += concat(d == 0 ? "" : "; ", text_of(differences[d]));
+            append(text, d == 0 ? "" : "; ", text_of(differences[d]));
         }
-        if (differences.size() > shown) { text += concat("; and ", differences.size() - shown, " more"); }
-        text += concat("; expected equal bits on ranks that hold the same elements (", place(where), ")");
+        if (differences.size() > shown) { append(text, "; and ", differences.size() - shown, " more"); }
+        append(text, "; expected equal bits on ranks that hold the same elements (", place(where), ")");
         throw ReplicaError(std::move(differences), text);
     }
     void find(const Item& item, const GatheredNumbers& digests, std::size_t i,

@@ -131,8 +131,8 @@ inline std::string describe(const Op& op, std::span<const planner::GroupDescript
                         : op.group < groups.size() ? detail::concat("'", groups[op.group].path, "'")
                                                    : detail::concat("group ", op.group));
     const bool once = of_batch || op.act == Act::update || op.act == Act::skip || op.act == Act::all_reduce;
-    if (!once) { text += detail::concat(", microbatch ", op.microbatch); }
-    if (op.lane != lane_of(op.act)) { text += detail::concat(", lane ", name(op.lane)); }
+    if (!once) { detail::append(text, ", microbatch ", op.microbatch); }
+    if (op.lane != lane_of(op.act)) { detail::append(text, ", lane ", name(op.lane)); }
     return text;
 }
 

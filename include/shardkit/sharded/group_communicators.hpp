@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include <shardkit/comm/agreement.hpp>
+#include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/fnv.hpp>
 #include <shardkit/detail/list.hpp>
 #include <shardkit/policy/split_mesh.hpp>
@@ -80,7 +81,7 @@ inline Statements statements_of(const GroupGeometry& group) {
         std::string value =
             concat("of shape ", p.shape.describe(), p.frozen ? ", frozen" : "", p.decay ? "" : ", without decay",
                    p.matrix ? "" : ", no matrix", p.overwritten ? ", with a gradient that is overwritten" : "");
-        if (p.tp.kind == TpPlacement::Kind::split) { value += concat(", split along dimension ", p.tp.dimension); }
+        if (p.tp.kind == TpPlacement::Kind::split) { append(value, ", split along dimension ", p.tp.dimension); }
         if (p.tp.kind == TpPlacement::Kind::partial_sum) { value += ", a partial sum over tp"; }
         all.push_back({concat("parameter ", number++), concat(value, ", called '", p.name, "'")});
     }

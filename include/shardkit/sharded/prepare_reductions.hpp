@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 
 #include <shardkit/comm/communicator.hpp>
 #include <shardkit/comm/verb.hpp>
+#include <shardkit/detail/range.hpp>
 #include <shardkit/plan/group_rows.hpp>
 #include <shardkit/sharded/group_communicators.hpp>
 #include <shardkit/sharded/group_geometry.hpp>
@@ -21,8 +21,7 @@ void prepare_reductions(const GroupGeometry& geometry, const GroupCommunicators<
     if constexpr (engine::SeparatesReductions<typename Engine::Communicator>) {
         const bool no_tp_sum = intersect(geometry.range(geometry.table.reduced), geometry.tp_sum).empty();
         const auto all = geometry.table.collectives();
-        const bool gathers = std::any_of(all.begin(), all.end(),
-                                         [](const CollectiveRow& row) { return row.verb == Verb::all_gather; });
+        const bool gathers = any_that(all, [](const CollectiveRow& row) { return row.verb == Verb::all_gather; });
         for (const CollectiveRow& row : all) {
             if (row.verb == Verb::all_gather || (row.extent == Extent::tp_sum && no_tp_sum)) { continue; }
             const auto& over = comms[row.over];

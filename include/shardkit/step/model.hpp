@@ -199,12 +199,13 @@ class Groups {
     friend detail::Access;
     /// Calls f(Group&) for every group, in order.
     template <class F>
-    void walk(const F& f, SourceLocation where) const {
+    [[gnu::always_inline]] void walk(const F& f, SourceLocation where) const {
         if (!members_) [[unlikely]] { refuse_moved(where); }
-        for (const Member& each : *members_) {
-            if (each.life.expired()) [[unlikely]] { refuse_ended(each, where); }
-            f(*each.group);
-        }
+        for (const Member& each : *members_) { f(existing(each, where)); }
+    }
+    static detail::Group<Engine>& existing(const Member& member, SourceLocation where) {
+        if (member.life.expired()) [[unlikely]] { refuse_ended(member, where); }
+        return *member.group;
     }
     [[noreturn]] static void refuse_ended(const Member& member, SourceLocation where);
     [[noreturn]] static void refuse_moved(SourceLocation where);
@@ -284,13 +285,13 @@ class Model : public Groups<EngineType> {
     /// Calls f(detail::GroupState<Engine, P>&) for every group, in order: for optimizers, which need the element
     /// types.
     template <class F>
-    void for_each_state(const F& f, SourceLocation where = SourceLocation::current()) const {
+    [[gnu::always_inline]] void for_each_state(const F& f, SourceLocation where = SourceLocation::current()) const {
         detail::Access::walk(
             *this, [&](detail::Group<Engine>& group) { with_state(group, f); }, where);
     }
     /// Calls f(detail::GroupState<Engine, P>&) for one group of a model of this type.
     template <class F>
-    static void with_state(detail::Group<Engine>& group, const F& f) {
+    [[gnu::always_inline]] static void with_state(detail::Group<Engine>& group, const F& f) {
         as_state(group, f, precisions{});
     }
 
@@ -332,7 +333,8 @@ class Model : public Groups<EngineType> {
         }
     }
     template <class F, class First, class... Rest>
-    static void as_state(detail::Group<Engine>& group, const F& f, Precisions<First, Rest...> /*list*/) {
+    [[gnu::always_inline]] static void as_state(detail::Group<Engine>& group, const F& f,
+                                                Precisions<First, Rest...> /*list*/) {
         if constexpr (sizeof...(Rest) > 0) {
             if (auto* const state = group.template as<First>(); state != nullptr) { return f(*state); }
             as_state(group, f, Precisions<Rest...>{});

@@ -54,8 +54,8 @@ using FaultPlan = std::vector<Fault>;
 inline std::string text_of(const FaultPlan& plan) {
     std::string text;
     for (const Fault& fault : plan) {
-        text += detail::concat(text.empty() ? "" : " ", fault.rank, ":", name(fault.kind), ":", fault.at, ":",
-                               fault.value);
+        detail::append(text, text.empty() ? "" : " ", fault.rank, ":", name(fault.kind), ":", fault.at, ":",
+                       fault.value);
     }
     return text;
 }

@@ -32,11 +32,12 @@ class Summands {
     template <class InputOf, class ResultOf>
     Summands(std::size_t rank_count, const InputOf& input_of, std::size_t result_count,
              const ResultOf& result_of) noexcept
-        : ranks(rank_count), results(result_count), input_of_(&input_of), result_of_(&result_of) {
-        call_input_ = [](const void* f, std::size_t q) -> const In* { return (*static_cast<const InputOf*>(f))(q); };
-        call_result_ = [](const void* f, std::size_t i) -> Result<Out> {
-            return (*static_cast<const ResultOf*>(f))(i);
-        };
+        : ranks(rank_count),
+          results(result_count),
+          input_of_(&input_of),
+          result_of_(&result_of),
+          call_input_(&call<const In*, InputOf>),
+          call_result_(&call<Result<Out>, ResultOf>) {
         if (!side_by_side()) { return; }
         for (std::size_t q = 0; q < ranks; ++q) { inputs_[q] = input_of(q); }
         for (std::size_t i = 0; i < results; ++i) {
@@ -76,6 +77,11 @@ class Summands {
     }
 
   private:
+    template <class Place, class F>
+    static Place call(const void* f, std::size_t i) {
+        return (*static_cast<const F*>(f))(i);
+    }
+
     // The functions without their types: what reduces is compiled once for all of them.
     const void* input_of_;
     const void* result_of_;

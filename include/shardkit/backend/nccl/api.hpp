@@ -29,7 +29,7 @@ inline std::string describe(ncclResult_t code, std::string_view call, ncclComm_t
     const char* const last = ncclGetLastError(comm);
     std::string result = shardkit::detail::concat(call, " returned ", static_cast<int>(code), " (",
                                                   text != nullptr ? text : "no text", ")");
-    if (last != nullptr && *last != '\0') { result += shardkit::detail::concat(": ", last); }
+    if (last != nullptr && *last != '\0') { shardkit::detail::append(result, ": ", last); }
     return result;
 }
 

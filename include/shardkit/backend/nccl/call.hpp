@@ -50,9 +50,9 @@ inline std::string last_calls(const engine::Journal& journal) {
     const std::vector<recorder::RecentCall> calls = journal.recent_calls();
     std::string text;
     for (std::size_t i = calls.size() - std::min(calls.size(), most); i < calls.size(); ++i) {
-        text += shardkit::detail::concat(text.empty() ? "; this rank's last calls: " : ", ",
-                                         shardkit::describe(calls[i].signature, calls[i].where, calls[i].subject),
-                                         " over ", calls[i].axes);
+        shardkit::detail::append(text, text.empty() ? "; this rank's last calls: " : ", ",
+                                 shardkit::describe(calls[i].signature, calls[i].where, calls[i].subject), " over ",
+                                 calls[i].axes);
     }
     return text;
 }

@@ -107,7 +107,7 @@ class Launcher {
 
         template <class... Pieces>
         void complain(const Pieces&... pieces) {
-            complaints += shardkit::detail::concat(complaints.empty() ? "" : "; ", pieces...);
+            shardkit::detail::append(complaints, complaints.empty() ? "" : "; ", pieces...);
         }
         std::optional<std::string> text(const char* name) {
             std::optional<std::string> value = look_up(name);

@@ -276,7 +276,7 @@ class Host {
     std::string missing() const {
         std::string text;
         for (std::size_t rank = 0; rank < served_.size(); ++rank) {
-            if (!served_[rank]) { text += shardkit::detail::concat(text.empty() ? "" : ", ", rank); }
+            if (!served_[rank]) { shardkit::detail::append(text, text.empty() ? "" : ", ", rank); }
         }
         return text;
     }

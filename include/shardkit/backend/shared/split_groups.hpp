@@ -35,7 +35,7 @@ struct SplitGroups {
             return std::pair(wishes[a].key, a) < std::pair(wishes[b].key, b);
         };
         shardkit::detail::sort_numbers(members, before);
-        place = static_cast<std::size_t>(std::find(members.begin(), members.end(), rank) - members.begin());
+        while (members[place] != rank) { ++place; }
     }
     /// Returns the index of the caller's group.
     std::size_t own() const noexcept { return group_of[members[place]]; }

@@ -99,9 +99,8 @@ bool gains_by_writing(const Round& round, std::size_t k) noexcept {
 
 /// Gathers: each rank reads its peers' shards, which puts them into its own caches. If they would not stay there, it
 /// writes its own shard to all ranks instead.
-template <class Round>
-void all_gather(const Round& round, std::span<std::byte> full) noexcept {
-    using T = std::byte;  // whatever the elements are
+template <class T, class Round>
+void all_gather(const Round& round, const T* /*shard*/, std::span<T> full) noexcept {
     const std::size_t k = full.size() / round.size();
     const host::detail::Store store =
         host::detail::store_for(round.size() * full.size_bytes());  // alike on all ranks
@@ -121,12 +120,6 @@ void all_gather(const Round& round, std::span<std::byte> full) noexcept {
         });
     }
     host::detail::finish(store);
-}
-
-/// The same of elements of any type.
-template <class T, class Round>
-void all_gather(const Round& round, const T* /*shard*/, std::span<T> full) noexcept {
-    all_gather(round, std::as_writable_bytes(full));
 }
 
 /// Reduces to each rank its piece. `shard` may be this rank's piece of `full`.

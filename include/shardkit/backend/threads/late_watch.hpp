@@ -19,6 +19,7 @@
 #include <shardkit/detail/bounded_wait.hpp>
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/list.hpp>
+#include <shardkit/detail/range.hpp>
 #include <shardkit/detail/ticks.hpp>
 
 namespace shardkit::threads::detail {
@@ -50,7 +51,7 @@ class LateWatch {
         const auto waits = [&](const RankState& state) {
             return state.fate == Fate::running && state.journal.waits_longer_than(std::min(enter, finish) / 2);
         };
-        if (std::none_of(states_.begin(), states_.end(), waits)) {
+        if (!shardkit::detail::any_that(states_, waits)) {
             warned_ = false;
             return std::nullopt;
         }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -14,6 +13,7 @@
 #include <shardkit/backend/threads/wait_word.hpp>
 #include <shardkit/comm/journal.hpp>
 #include <shardkit/detail/owned.hpp>
+#include <shardkit/detail/range.hpp>
 
 namespace shardkit::threads::detail {
 
@@ -86,8 +86,8 @@ struct RankState : ThreadState {
             return thread.stopped_by && thread.stopped_by->rank == rank;
         };
         if (is_told(*this)) { return &stopped_by; }
-        const auto found = std::find_if(streams.begin(), streams.end(), is_told);
-        return found == streams.end() ? nullptr : &found->stopped_by;
+        ThreadState* const found = shardkit::detail::first_that(streams, is_told);
+        return found == nullptr ? nullptr : &found->stopped_by;
     }
 };
 
