@@ -23,6 +23,7 @@
 #include <shardkit/comm/uneven_counts.hpp>
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/detail/concat.hpp>
+#include <shardkit/detail/maybe.hpp>
 
 namespace shardkit {
 
@@ -177,7 +178,7 @@ class CallTrace {
     /// Returns one of the last calls by its number, out of the rank's flight recorder.
     CallRecord record(std::uint64_t call, const Recorder& recorder) const noexcept {
         if (call >= state_.count) { return CallRecord("nothing more"); }
-        const auto entry = has(call) ? recorder.read(numbers_[call % kept]) : std::nullopt;
+        const auto entry = has(call) ? recorder.read(numbers_[call % kept]) : decltype(recorder.read(0))();
         return entry ? CallRecord(entry->call, call) : CallRecord("what it no longer knows");
     }
 

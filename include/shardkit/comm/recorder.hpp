@@ -4,12 +4,12 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 
 #include <shardkit/comm/call.hpp>
 #include <shardkit/comm/reduce_op.hpp>
 #include <shardkit/comm/verb.hpp>
 #include <shardkit/core/element.hpp>
+#include <shardkit/detail/maybe.hpp>
 #include <shardkit/detail/owned.hpp>
 #include <shardkit/detail/ticks.hpp>
 
@@ -117,9 +117,9 @@ class Recorder {
         return calls - (calls < kept ? calls : kept);
     }
     /// Returns a call by its number; nothing if it is no longer kept.
-    std::optional<Entry> read(std::uint64_t number) const noexcept {
+    Maybe<Entry> read(std::uint64_t number) const noexcept {
         const Slot& slot = slots_[number % kept];
-        if (number == none || slot.number.load(std::memory_order_acquire) != number) { return std::nullopt; }
+        if (number == none || slot.number.load(std::memory_order_acquire) != number) { return {}; }
         Entry entry;
         entry.label = slot.label.load(std::memory_order_acquire);
         entry.sequence = slot.sequence.load(std::memory_order_acquire);
@@ -140,7 +140,7 @@ class Recorder {
         entry.given = slot.given.load(std::memory_order_acquire);
         entry.begun = slot.begun.load(std::memory_order_acquire);
         entry.done = slot.done.load(std::memory_order_acquire);
-        if (slot.number.load(std::memory_order_relaxed) != number) { return std::nullopt; }
+        if (slot.number.load(std::memory_order_relaxed) != number) { return {}; }
         return entry;
     }
     /// Returns whether a call that is not over was given at or before `when`, in ticks.

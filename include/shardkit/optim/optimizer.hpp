@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -13,6 +12,7 @@
 
 #include <shardkit/detail/end_program.hpp>
 #include <shardkit/detail/list.hpp>
+#include <shardkit/detail/maybe.hpp>
 #include <shardkit/optim/clip.hpp>
 #include <shardkit/optim/group_progress.hpp>
 #include <shardkit/optim/norm.hpp>
@@ -251,7 +251,7 @@ class Optimizer : private detail::BackwardUpdates<EngineType> {
         double divisor;
         SourceLocation where;
     };
-    std::optional<Backward> backward_;  // the step in backward that is under way
+    detail::Maybe<Backward> backward_;  // the step in backward that is under way
 };
 
 // Out of the class, so that `extern template` keeps them out of a file.

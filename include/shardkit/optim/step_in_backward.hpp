@@ -55,7 +55,7 @@ void Optimizer<Engine>::step_in_backward(Accumulation<Engine>& accumulation, con
         where);
     detail::StatedStep stated = detail::state_divisor(groups, options.divisor, {}, where);
     stated.max_norm = unlimited;
-    backward_ = {begin_backward(stated, where), stated.divisor, where};
+    backward_ = Backward{begin_backward(stated, where), stated.divisor, where};
     detail::Access::walk(
         groups, [](detail::Group<Engine>& group) { group.step().update_in_backward(); }, where);
     detail::Access::backward(accumulation).begin(*this);

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include <shardkit/detail/list.hpp>
+#include <shardkit/detail/maybe.hpp>
 #include <shardkit/optim/group_optimizer.hpp>
 #include <shardkit/optim/host_updates.hpp>
 #include <shardkit/optim/listed_group.hpp>
@@ -240,7 +241,7 @@ class UpdateBatches {
     /// One step of those that take part in it, on the compute stream, behind `first` if it is still there. Collective
     /// over the world for a MatrixRule.
     void run(Context<Engine>& context, const StepScalars* scalars, const ChosenOptions<Options>* options,
-             std::optional<BeginStep>& first, SourceLocation where);
+             Maybe<BeginStep>& first, SourceLocation where);
     /// What a MatrixRule's whole matrices need, before `prepare`.
     void set_up(const auto& setup) {
         for_each([&](auto& launches) { launches.set_up(setup); });
@@ -374,8 +375,8 @@ void UpdateBatches<Rule, Engine, Precision>::run_alone(
 
 template <class Rule, class Engine, class Precision>
 void UpdateBatches<Rule, Engine, Precision>::run(Context<Engine>& context, const StepScalars* scalars,
-                                                 const ChosenOptions<Options>* options,
-                                                 std::optional<BeginStep>& first, SourceLocation where) {
+                                                 const ChosenOptions<Options>* options, Maybe<BeginStep>& first,
+                                                 SourceLocation where) {
     captured_ = captured_ || capture_of(context.compute_stream()) != 0;
     table_.begin(context.compute_stream(), scalars, options, first);
     for_each([&](auto& launches) {

@@ -11,6 +11,7 @@
 
 #include <shardkit/core/until_reduced.hpp>
 #include <shardkit/detail/identity.hpp>
+#include <shardkit/detail/maybe.hpp>
 #include <shardkit/step/gradients.hpp>
 #include <shardkit/step/model.hpp>
 #include <shardkit/step/slices.hpp>
@@ -26,16 +27,17 @@ class StepScope {
     /// @throws UsageError when one of the groups is in another step; no group is changed then
     StepScope(const Groups<Engine>& groups, std::size_t count, SourceLocation where);
     StepScope(StepScope&& other) noexcept
-        : groups_(std::exchange(other.groups_, std::nullopt)), number_(std::exchange(other.number_, 0)) {}
+        : groups_(other.groups_.take()), number_(std::exchange(other.number_, 0)) {}
     StepScope& operator=(StepScope&& other) noexcept {
         StepScope taken(std::move(other));
-        std::swap(groups_, taken.groups_);
-        std::swap(number_, taken.number_);
+        StepScope ends(std::move(*this));
+        groups_ = taken.groups_.take();
+        number_ = std::exchange(taken.number_, 0);
         return *this;
     }
     ~StepScope();  // NOLINT(bugprone-exception-escape): its groups live, so that walking them throws nothing
 
-    bool live() const noexcept { return groups_.has_value(); }
+    bool live() const noexcept { return static_cast<bool>(groups_); }
     const Groups<Engine>& groups() const { return *groups_; }
     /// Returns a number that no other step of the process has; 0 after a move from this object.
     std::uint64_t number() const noexcept { return number_; }
@@ -44,7 +46,7 @@ class StepScope {
     /// Returns the recorder or follower that is attached to all of the groups, null if there is none.
     static StepDirector* director_of(const Groups<Engine>& groups, SourceLocation where);
 
-    std::optional<Groups<Engine>> groups_;
+    Maybe<Groups<Engine>> groups_;
     std::uint64_t number_ = new_identity();
 };
 

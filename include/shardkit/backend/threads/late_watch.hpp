@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
-#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -19,6 +18,7 @@
 #include <shardkit/detail/bounded_wait.hpp>
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/list.hpp>
+#include <shardkit/detail/maybe.hpp>
 #include <shardkit/detail/range.hpp>
 #include <shardkit/detail/ticks.hpp>
 
@@ -43,7 +43,7 @@ class LateWatch {
         return options_.record.empty() ? quarter : std::min(quarter, std::chrono::milliseconds(50));
     }
     /// Checks once. Returns who is missing when a timeout has passed.
-    std::optional<recorder::MissingRanks> look() {
+    shardkit::detail::Maybe<recorder::MissingRanks> look() {
         const std::uint32_t asked = shardkit::detail::record_requests.load(std::memory_order_relaxed);
         if (std::exchange(asked_, asked) != asked) { write_all(states_.size(), "asked for"); }
         const std::uint64_t enter = nanoseconds(options_.timeout);
@@ -53,7 +53,7 @@ class LateWatch {
         };
         if (!shardkit::detail::any_that(states_, waits)) {
             warned_ = false;
-            return std::nullopt;
+            return {};
         }
         recorder::MissingRanks found = missing();
         if (found.entering > enter || found.finishing > finish) {
@@ -68,7 +68,7 @@ class LateWatch {
             options_.on_late) {
             options_.on_late(shardkit::detail::concat("late: ", found.text));
         }
-        return std::nullopt;
+        return {};
     }
 
     recorder::MissingRanks missing() {
@@ -118,7 +118,7 @@ class LateWatch {
 
     std::span<const RankState> states_;
     const LaunchOptions& options_;
-    std::optional<shardkit::detail::RecordSignal> signal_;
+    shardkit::detail::Maybe<shardkit::detail::RecordSignal> signal_;
     std::uint32_t asked_ = shardkit::detail::record_requests.load(std::memory_order_relaxed);
     shardkit::detail::List<recorder::RankRecord> taken_;
     std::uint64_t run_ = shardkit::detail::new_run();

@@ -5,12 +5,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
-#include <optional>
 #include <string>
 #include <utility>
 
 #include <shardkit/backend/shared/round.hpp>
 #include <shardkit/backend/threads/wait_word.hpp>
+#include <shardkit/detail/maybe.hpp>
 #include <shardkit/detail/owned.hpp>
 
 namespace shardkit::threads::detail {
@@ -46,7 +46,8 @@ class Meeting {
     alignas(padding) std::atomic<std::uint32_t> taken_{0};
     alignas(padding) shardkit::detail::Owned<Member[]> members_;
     std::mutex saying_;
-    std::optional<std::pair<std::uint64_t, std::string>> said_;  // guarded by saying_: collective and explanation
+    shardkit::detail::Maybe<std::pair<std::uint64_t, std::string>>
+        said_;  // guarded by saying_: collective and explanation
 };
 
 }  // namespace shardkit::threads::detail

@@ -9,7 +9,6 @@
 #include <exception>
 #include <mutex>
 #include <numeric>
-#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -31,6 +30,7 @@
 #include <shardkit/detail/bounded_wait.hpp>
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/counted.hpp>
+#include <shardkit/detail/maybe.hpp>
 #include <shardkit/detail/owned.hpp>
 
 namespace shardkit::threads::detail {
@@ -160,7 +160,7 @@ class World {
     void rank_stopped(std::size_t rank, const PeerError& error) noexcept {
         {
             const std::lock_guard lock(mutex_);
-            if (std::optional<Failure>* const told = states_[rank].told_of(error.rank())) {
+            if (shardkit::detail::Maybe<Failure>* const told = states_[rank].told_of(error.rank())) {
                 if (!failure_) { failure_ = std::move(*told); }
                 poison_all();
                 end(rank, Fate::failed);
@@ -276,7 +276,7 @@ class World {
 
     std::mutex& mutex_ = groups_->mutex;  // guards the following members, and every state's fate and stopped_by
     std::condition_variable ended_;
-    std::optional<Failure> failure_;
+    shardkit::detail::Maybe<Failure> failure_;
     std::size_t running_;
 };
 
