@@ -144,11 +144,7 @@ class GroupOptimizer {
     /// What this rank holds of every state, scales of blocks of 8 bits included.
     void list(const GroupGeometry& group, Placement placement, std::vector<ShardInfo>& shards) const {
         for (std::size_t s = 0; s < states_used_; ++s) {
-            std::vector<ShardInfo> all;
-            states_[s].list(group, Rule::state_names[s], placement, all);
-            for (ShardInfo& each : all) {
-                if (updates(group.number_of(each.parameter, SourceLocation{}))) { shards.push_back(std::move(each)); }
-            }
+            states_[s].list(group, Rule::state_names[s], placement, shards, updated_);
         }
     }
 

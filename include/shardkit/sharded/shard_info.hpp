@@ -5,10 +5,10 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include <shardkit/core/element.hpp>
+#include <shardkit/detail/list.hpp>
 #include <shardkit/layout/boxes.hpp>
 #include <shardkit/layout/index_range.hpp>
 #include <shardkit/layout/segments.hpp>
@@ -44,38 +44,54 @@ struct HeldRange {
     bool current = true;
 };
 
-/// Appends one ShardInfo for each parameter with elements in `held`, a part of `buffer`. The buffer begins with
-/// element `origin` of the group's flat order and is placed over the policy's shard ranks as `placement` says.
-template <class T>
-void list_shards(const GroupGeometry& group, std::string_view kind, Placement placement, std::span<const T> buffer,
-                 std::size_t origin, const HeldRange& held, std::vector<ShardInfo>& list) {
+/// A buffer of this rank without its type.
+struct ListedBuffer {
+    template <class T>
+    ListedBuffer(std::span<const T> buffer) noexcept  // NOLINT(google-explicit-constructor)
+        : data(reinterpret_cast<const std::byte*>(buffer.data())),
+          size(buffer.size()),
+          element_bytes(sizeof(T)),
+          type(element_type_of<T>) {}
+
+    const std::byte* data;
+    std::size_t size;
+    std::size_t element_bytes;
+    ElementType type;
+};
+
+/// Appends one ShardInfo for each parameter with elements in `held`, a part of `buffer`, or of those of which `only`
+/// has not 0. The buffer begins with element `origin` of the group's flat order and is placed over the policy's shard
+/// ranks as `placement` says.
+inline void list_shards(const GroupGeometry& group, std::string_view kind, Placement placement,
+                        const ListedBuffer& buffer, std::size_t origin, const HeldRange& held,
+                        std::vector<ShardInfo>& list, const List<char>* only = nullptr) {
     for_each_segment(group.parameters, held.flat, [&](Segment segment) {
-        ShardInfo info;
+        if (only != nullptr && (*only)[segment.parameter] == 0) { return; }
+        ShardInfo& info = list.emplace_back();
         info.path = group.path;
         const PlacedParameter& parameter = group.parameters[segment.parameter];
         info.parameter = parameter.name;
         info.kind = kind;
-        info.type = element_type_of<T>;
+        info.type = buffer.type;
         info.shape = parameter.shape;
         const TensorPart& part = parameter.part;
         info.part = part.shape();
         info.range = relative_to(segment.flat, parameter.range.begin);
         info.local = relative_to(segment.flat, origin);
-        info.data = buffer.data() + info.local.begin;
+        info.data = buffer.data + info.local.begin * buffer.element_bytes;
         info.replica = group.replica(segment.parameter, placement, held.owner);
         info.current = held.current;
         layout::for_each_box(info.part, info.range, [&](const layout::Box& box) {
             info.boxes.push_back(box);
             if (box.rank > 0) { info.boxes.back().offsets[part.dimension()] += part.first(); }
         });
-        list.push_back(std::move(info));
     });
 }
 /// Appends the ShardInfos of all of `buffer`.
-template <class T>
-void list_shards(const GroupGeometry& group, std::string_view kind, Placement placement, std::span<const T> buffer,
-                 std::size_t origin, std::vector<ShardInfo>& list) {
-    list_shards(group, kind, placement, buffer, origin, HeldRange{{origin, origin + buffer.size()}}, list);
+inline void list_shards(const GroupGeometry& group, std::string_view kind, Placement placement,
+                        const ListedBuffer& buffer, std::size_t origin, std::vector<ShardInfo>& list,
+                        const List<char>* only = nullptr) {
+    list_shards(group, kind, placement, buffer, origin, HeldRange{{origin, origin + buffer.size}}, list, only);
 }
 
 }  // namespace detail
