@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <string_view>
 #include <type_traits>
@@ -241,7 +240,7 @@ class Communicator {
 
     World* world_;
     detail::Group* group_;
-    std::shared_ptr<const char> handle_;
+    shared::detail::GroupHandles::Handle handle_;
     const engine::CommunicatorLabel* label_;
 };
 
