@@ -20,6 +20,7 @@
 #include <shardkit/core/json_reader.hpp>
 #include <shardkit/core/json_string.hpp>
 #include <shardkit/detail/concat.hpp>
+#include <shardkit/detail/list.hpp>
 
 namespace shardkit::recorder {
 
@@ -71,7 +72,7 @@ inline std::string to_json(const RankRecord& record) {
     using detail::concat;
     using detail::json_text;
     std::string groups;
-    std::vector<std::pair<const void*, std::string>> known;
+    detail::List<std::pair<const void*, std::string>> known;
     std::string calls;
     for (const RecentCall& call : record.calls) {
         std::size_t group = 0;

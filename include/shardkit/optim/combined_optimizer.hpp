@@ -203,7 +203,7 @@ void CombinedOptimizer<Engine>::list_choices() {
             }
         }
         auto* const book = detail::book_of(this->model().context().world());
-        group.choices = book == nullptr || all.empty() ? nullptr : book->keep(std::move(all));
+        group.choices = book == nullptr || all.empty() ? detail::StatementsHandle() : book->keep(std::move(all));
         group.chosen = chosen;
     }
 }

@@ -109,7 +109,8 @@ class CommandQueue {
     /// Starts the thread. `spins` is the number of polls of an idle thread before it sleeps; use 0 if there are more
     /// threads than processors.
     /// @throws std::system_error when no thread can be made
-    explicit CommandQueue(std::uint32_t spins = 0) : ring_(slots), spins_(spins), worker_([this] { work(); }) {}
+    explicit CommandQueue(std::uint32_t spins = 0)
+        : ring_(slots), spins_(spins), worker_(&start, static_cast<void*>(this)) {}
     CommandQueue(const CommandQueue&) = delete;
     CommandQueue& operator=(const CommandQueue&) = delete;
     /// Runs the submitted commands, then ends the thread. An error that nobody waited for is dropped.
@@ -205,6 +206,8 @@ class CommandQueue {
             done_.notify_all();
         }
     }
+
+    static void start(void* queue) { static_cast<CommandQueue*>(queue)->work(); }
 
     shardkit::detail::List<Slot> ring_;
     std::uint32_t spins_;

@@ -138,6 +138,21 @@ inline shardkit::detail::Owned<World> make_world(std::size_t ranks, const Launch
     } catch (const std::bad_alloc&) { throw too_many(); }
 }
 
+/// What a rank's thread begins with.
+template <class Body>
+struct Start {
+    World& world;
+    StartGate& gate;
+    const Body& body;
+    std::exception_ptr& error;
+    std::size_t rank;
+
+    static void run(void* given) {
+        const Start& start = *static_cast<const Start*>(given);
+        if (start.gate.wait()) { start.error = run_rank(start.world, start.rank, start.body); }
+    }
+};
+
 /// Implements launch_and_collect(), instantiated for RankBody alone.
 template <class Body>
 Errors collect(std::size_t ranks, Body body, const LaunchOptions& options, SourceLocation where) {
@@ -145,7 +160,9 @@ Errors collect(std::size_t ranks, Body body, const LaunchOptions& options, Sourc
     World& world = *made;
     Errors errors(ranks);
     StartGate gate;
+    shardkit::detail::List<Start<Body>> starts;  // in place of captures: all of the library's threads are of one type
     shardkit::detail::List<std::thread> threads;
+    starts.reserve(ranks);
     threads.reserve(ranks);
     const auto join_all = [&]() noexcept {
         for (std::thread& thread : threads) { thread.join(); }
@@ -157,9 +174,8 @@ Errors collect(std::size_t ranks, Body body, const LaunchOptions& options, Sourc
     try {
         for (std::size_t rank = 0; rank < ranks; ++rank) {
             world.start_streams(rank);
-            threads.emplace_back([&, rank] {
-                if (gate.wait()) { errors[rank] = run_rank(world, rank, body); }
-            });
+            starts.push_back({world, gate, body, errors[rank], rank});
+            threads.emplace_back(&Start<Body>::run, static_cast<void*>(&starts.back()));
         }
     } catch (const std::system_error& error) {
         give_up();
