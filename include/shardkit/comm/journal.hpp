@@ -158,19 +158,28 @@ class Journal {
     /// it.
     std::vector<recorder::RecentCall> recent_calls() const {
         std::vector<recorder::RecentCall> calls;
-        const std::uint64_t oldest = recorder_.oldest();
-        for (std::uint64_t number = recorder_.count(); number-- > oldest;) {
+        const std::uint64_t end = recorder_.count();
+        const auto time = [&](std::uint64_t at) {
+            return at <= detail::Recorder::failed ? 0 : clock_.nanoseconds(at);
+        };
+        for (std::uint64_t number = recorder_.oldest(); number < end; ++number) {
             const auto entry = recorder_.read(number);
             if (!entry) { continue; }  // the rank goes on meanwhile
-            const auto time = [&](std::uint64_t at) {
-                return at <= detail::Recorder::failed ? 0 : clock_.nanoseconds(at);
-            };
-            calls.push_back({number, entry->label->axes, entry->call.signature, entry->call.where,
-                             std::string(detail::text_of(entry->call.subject)), entry->sequence, entry->call.payload,
-                             time(entry->given), time(entry->begun), time(entry->done),
-                             entry->done == detail::Recorder::failed, entry->label->members, entry->step});
+            recorder::RecentCall& call = calls.emplace_back();
+            call.number = number;
+            call.axes = entry->label->axes;
+            call.signature = entry->call.signature;
+            call.where = entry->call.where;
+            call.subject = detail::text_of(entry->call.subject);
+            call.sequence = entry->sequence;
+            call.payload = entry->call.payload;
+            call.given = time(entry->given);
+            call.begun = time(entry->begun);
+            call.done = time(entry->done);
+            call.failed = entry->done == detail::Recorder::failed;
+            call.members = entry->label->members;
+            call.step = entry->step;
         }
-        std::reverse(calls.begin(), calls.end());
         return calls;
     }
 
