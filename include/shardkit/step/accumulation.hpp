@@ -26,8 +26,7 @@ class StepScope {
     /// `count` is the number of microbatches of every group, 0 if it is not known in advance.
     /// @throws UsageError when one of the groups is in another step; no group is changed then
     StepScope(const Groups<Engine>& groups, std::size_t count, SourceLocation where);
-    StepScope(StepScope&& other) noexcept
-        : groups_(other.groups_.take()), number_(std::exchange(other.number_, 0)) {}
+    StepScope(StepScope&& other) noexcept : groups_(other.groups_.take()), number_(std::exchange(other.number_, 0)) {}
     StepScope& operator=(StepScope&& other) noexcept {
         StepScope taken(std::move(other));
         StepScope ends(std::move(*this));
