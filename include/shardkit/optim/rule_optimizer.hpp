@@ -14,6 +14,7 @@
 #include <vector>
 
 #include <shardkit/detail/list.hpp>
+#include <shardkit/detail/range.hpp>
 #include <shardkit/optim/group_optimizer.hpp>
 #include <shardkit/optim/group_progress.hpp>
 #include <shardkit/optim/matrix_rule.hpp>
@@ -153,11 +154,7 @@ class RuleOptimizer : public Optimizer<EngineType> {
     /// f(batches) for the groups of each precision.
     template <class F>
     [[gnu::always_inline]] void for_each_batches(const F& f) {
-        if constexpr (std::tuple_size_v<AllBatches> == 1) {
-            f(std::get<0>(batches_));
-        } else {
-            std::apply([&](auto&... batches) { (f(batches), ...); }, batches_);
-        }
+        detail::for_each_of(batches_, f);
     }
 
   public:
