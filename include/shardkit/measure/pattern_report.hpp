@@ -23,6 +23,7 @@ namespace shardkit::measure {
 
 namespace detail {
 
+using shardkit::detail::append;
 using shardkit::detail::concat;
 using shardkit::detail::json_string;
 
@@ -80,6 +81,7 @@ inline std::string json_machine(const Machine& machine) {
 template <class Engine>
 std::string pattern_json(const Context<Engine>& context, const Repeats& repeats,
                          std::span<const PatternFigure> figures, const Machine& machine = Machine::read()) {
+    using detail::append;
     using detail::concat;
     using detail::json_string;
     std::uint64_t wrong = 0;

@@ -82,8 +82,8 @@ class Communicator {
     void all_gather(std::span<const T> shard, std::span<T> full, const Stream& stream,
                     const shardkit::Call& call) const {
         const auto copy = [](const detail::Round& round, const Shown& shown) {
-            const std::span full(static_cast<std::byte*>(shown.written), shown.count);
-            shared::detail::all_gather(round, static_cast<const std::byte*>(shown.read), full);
+            const std::span bytes(static_cast<std::byte*>(shown.written), shown.count);
+            shared::detail::all_gather(round, static_cast<const std::byte*>(shown.read), bytes);
         };
         collective(stream, call, {shard.data(), shard.size_bytes(), full.data(), full.size_bytes(), 0, copy});
     }
