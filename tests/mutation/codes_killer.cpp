@@ -20,6 +20,7 @@
 #include <shardkit/policy/policies.hpp>
 #include <shardkit/step/local_shards.hpp>
 #include <shardkit/step/plan_model.hpp>
+#include <shardkit/testing.hpp>
 
 namespace sk = shardkit;
 
@@ -171,6 +172,37 @@ void check(std::size_t ranks) {
     });
 }
 
+/// Fails in the call of that number on both ranks; where it is one of the gather behind a step, gathers again.
+/// Returns whether there was such a call; *again counts those gathers.
+bool gather_behind_failed(std::uint64_t call, int* again) {
+    using sk::testing::FaultKind;
+    sk::testing::Faults faults({{0, FaultKind::error, call}, {1, FaultKind::error, call}});
+    const auto train = [&](auto& rank) {
+        sk::Sharded<Net, sk::FullShard, sk::EngineOf<decltype(rank)>, sk::Precision<sk::e4m3, float>> layer{rank,
+                                                                                                            "layer"};
+        layer.initialize([](auto, auto, auto) { return 300.0; });
+        sk::Model model{layer};
+        sk::SGD optimizer{model, {.learning_rate = 1}};
+        sk::Accumulation accumulation{model};
+        auto gradients = accumulation.gradients(layer);
+        for (float& each : gradients[Long{}]) { each = 50; }
+        accumulation.add(std::move(gradients));
+        optimizer.step(std::move(accumulation), {.divisor = sk::sum});
+        try {
+            const auto window = layer.unshard();
+        } catch (const sk::testing::PlantedFault&) {
+            *again += rank.rank() == 0 ? 1 : 0;
+            const auto window = layer.unshard();
+            expect("gathered behind a gather that failed", static_cast<double>(window[Long{}].decoded(5)), 188, 212);
+        }
+    };
+    try {
+        sk::threads::run(sk::DeviceMesh<2>{},
+                         [&](auto& rank) { sk::testing::with_faults(rank, faults, [&](auto& its) { train(its); }); });
+    } catch (const sk::testing::PlantedFault&) {}  // in a call of before or after
+    return !faults.struck().empty();
+}
+
 /// That these options are refused.
 template <class Group>
 void check_refused(const char* what, sk::ShardedOptions<sk::GroupOf<Group>, sk::FullShard> options) {
@@ -196,6 +228,9 @@ int main() {
         check<sk::block_int8, sk::FullShard>(ranks);
         check<sk::block_int8, sk::ShardOptimizer>(ranks);
     }
+    int again = 0;
+    for (std::uint64_t call = 1; gather_behind_failed(call, &again); ++call) {}
+    expect("calls of a gather that failed", again, 1, 9);
     check<sk::block_int8, sk::NoShard>(3);
     check<sk::e4m3, sk::HybridShard<2>>(4);
     return 0;

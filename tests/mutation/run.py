@@ -217,28 +217,30 @@ MATRIX_EXPRESSIONS = [
 BLOCK8 = "shardkit/core/block8.hpp"
 STORAGE = "shardkit/optim/state_storage.hpp"
 SPLIT = "shardkit/core/split_float.hpp"
-UP = "const V up = [[select(draw * (2.0F * below + 1.0F) < ratio - below * below, V(1.0F), V(0.0F))]];"
 KEY = "key_([[mixed(low(seed) ^ mixed(high(seed) ^ low(step) ^ (high(step) + pair) * spread))]]) {}"
 CODES = [
-    (BLOCK8, "codes that are cut off", UP, "V(0.0F)"),
-    (BLOCK8, "codes with equal chances", UP, "select(draw < 0.5F, V(1.0F), V(0.0F))"),
+    (BLOCK8, "codes that are cut off", "return [[((as_word(V(magnitude * inverse + 2.0F)) + draw) >> 19U & 0x7fU)]] |",
+     "(as_word(V(magnitude * inverse + 2.0F)) >> 19U & 0x7fU)"),
+    (BLOCK8, "codes to the nearest", "return [[((as_word(V(magnitude * inverse + 2.0F)) + draw) >> 19U & 0x7fU)]] |",
+     "((as_word(V(magnitude * inverse + 2.0F)) + (1U << 18U)) >> 19U & 0x7fU)"),
+    (BLOCK8, "numbers without their sign", "& 0x7fU) | [[(word >> 24U & 0x80U)]];", "(word & 0U)"),
+    (BLOCK8, "a scale that the largest number is beyond", "+ [[(0x7f'ffffU - 0x77'0000U)]]) >> 23U;", "0U"),
+    (BLOCK8, "scales of which the smallest code is subnormal", "return std::bit_cast<float>([[(exponent > least_exponent + 8 ? exponent - 8 : least_exponent)]] << 23U);",
+     "(exponent > 9U ? exponent - 8 : 1U)"),
     (STORAGE, "states' draws that no step decides", KEY, "mixed(low(seed) ^ mixed(high(seed) ^ pair * spread))"),
     (STORAGE, "states' draws that no seed decides", KEY, "mixed(mixed(low(step) ^ pair * spread))"),
+    (STORAGE, "two states with one draw", "return state % 2 != 0 ? [[W(drawn >> (32 - bits))]] :", "W(drawn & ((1U << bits) - 1))"),
     (SPLIT, "a rest without its sign",
      "const std::uint32_t word = [[(std::uint32_t{upper} << 16U) - ((std::uint32_t{lower} & 0x8000U) << 1U)]];",
      "std::uint32_t{upper} << 16U"),
     (SPLIT, "an upper half that is cut off", "[[word + 0x8000U]]", "word"),
     ("shardkit/backend/host/states.inc", "draws that begin anew in every block",
-     "const std::uint64_t element = [[states.element + b * Block8::block + part * lanes]];",
-     "states.element + part * lanes"),
+     "draw_block(local.draws[pair], [[local.element + b * Block8::block]], drawn[pair]);", "local.element"),
 ]
 STATES = [
-    (BLOCK8, "squares that become zero",
-     "return select(code < 1.0F, select(number > 0.0F, V(1.0F), V(0.0F)), code);", "return code;"),
-    (BLOCK8, "numbers without their sign",
-     "return 128.0F + select(number < 0.0F, V(0.0F - (below + up)), V(below + up));", "return 128.0F + below + up;"),
+    (BLOCK8, "squares that become zero", "return larger_word(code, W(smaller_word(word, 1U) + (offset >> 18U)));",
+     "return code;"),
     (BLOCK8, "a NaN that is hidden", "return std::numeric_limits<float>::quiet_NaN();", "return 0.0F;"),
-    (STORAGE, "two states with one draw", "own >>= 16U;", "own &= 0xffffU;"),
     (STORAGE, "draws that repeat after 2^32 elements", "return key_ ^ high(element) * spread;", "return key_;"),
     ("shardkit/backend/host/enqueued_kernels.hpp", "states' elements by their place in the shard",
      "parts.state_draws.element = range.element;", "parts.state_draws.element = range.begin;"),
@@ -486,6 +488,8 @@ GATHERED_CODES_EXPRESSIONS = [
     (CODED, "magnitudes of a third level from the wrong place", "std::memcpy(&each, codes + [[k * distance]], sizeof each);",
      "k * coded_together"),
     (CODED, "magnitudes at the first rank's place", "largest.subspan([[group.shard_index * count]], count));", "0"),
+    (PARAMETERS, "magnitudes read where a gather that failed has made codes",
+     "[[step_->begun = false]];  // even where this fails", "false"),
     (PARAMETERS, "scales at the first rank's place", "scales_.span().subspan([[gathers_beside_ ? 0 : scale_number<Gather>(geometry_->updated.begin)]]);",
      "0"),
     (PARAMETERS, "whole copies that a load leaves", "if ([[gathers_beside_ || coded]]) { *step_ = written(*step_); }",

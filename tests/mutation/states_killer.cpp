@@ -36,16 +36,20 @@ void expect(const char* what, double given, double low, double high) {
 void expect(const char* what, double given, double expected) { expect(what, given, expected, expected); }
 
 void check_codes() {
-    for (const float number : {0.3F, -0.3F, 0.001F}) {
+    for (const float number : {300.0F, -300.0F, 0.01F}) {
         double mean = 0;
-        for (int draw = 0; draw < 4096; ++draw) {
-            const float code = Block8::encode<false>(number, Block8::inverse(1), static_cast<float>(draw) / 4096);
-            mean += static_cast<double>(Block8::decode<false>(code, 1.0F)) / 4096;
+        for (std::uint32_t draw = 0; draw < 1U << 19U; ++draw) {
+            const std::uint32_t code = Block8::encode<false>(number, Block8::inverse(1), draw) & 0xffU;
+            mean += static_cast<double>(Block8::decode<false>(code, 1.0F)) / (1U << 19U);
         }
-        expect("mean of a number's codes", mean, static_cast<double>(number) - 1e-5,
-               static_cast<double>(number) + 1e-5);
+        expect("mean of a number's codes", mean, static_cast<double>(number) - 1e-4,
+               static_cast<double>(number) + 1e-4);
     }
-    expect("code of a small square", static_cast<double>(Block8::encode<true>(1e-9F, 1.0F, 0.9F)), 1);
+    expect("code of a small square", Block8::encode<true>(1e-9F, 1.0F, 7U) & 0xffU, 1);
+    expect("code of no square", Block8::encode<true>(0.0F, 1.0F, 0x3ffffU) & 0xffU, 0);
+    expect("scale of 494", static_cast<double>(Block8::scale(494)), 1);
+    expect("scale of more", static_cast<double>(Block8::scale(494.5F)), 2);
+    expect("scale of nothing", static_cast<double>(Block8::scale(0)), 0x1p-103);
     if (!std::isnan(Block8::scale(std::numeric_limits<float>::infinity()))) { expect("scale of infinity", 0, 1); }
 }
 
@@ -67,9 +71,8 @@ void check_draws() {
     expect("draws of steps", one(5) != sk::detail::StateDraws(1, 2, 0)(5) ? 1 : 0, 1);
     expect("draws of pairs", one(5) != sk::detail::StateDraws(1, 1, 1)(5) ? 1 : 0, 1);
     expect("draws beyond 2^32", one(5) != one(5 + (std::uint64_t{1} << 32U)) ? 1 : 0, 1);
-    std::uint32_t own = 0;
-    sk::detail::StateDraws::of_state(0x1234'5678U, 1, own);
-    expect("the second state's draw", own, 0x1234);
+    expect("the first state's draw", sk::detail::StateDraws::of_state(0x1234'5678U, 0, 16), 0x5678);
+    expect("the second state's draw", sk::detail::StateDraws::of_state(0x1234'5678U, 1, 16), 0x1234);
 }
 
 struct Weight : sk::Param<"weight", float, 70> {};

@@ -75,7 +75,7 @@ class CheckpointPlan {
                     throw_invalid_argument(where_, "save: '", safetensors::detail::shown(values->kind.state),
                                            "' is what the optimizer calls a state, and no name of a file of its own: "
                                            "expected UTF-8 of at most 200 bytes without '/', other than 'master', "
-                                           "'scalars', 'x.scales' and 'x-00001-of-00002'");
+                                           "'scalars', 'x.powers' and 'x-00001-of-00002'");
                 }
                 kinds.push_back(values->kind);
             }

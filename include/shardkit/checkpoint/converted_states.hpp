@@ -13,6 +13,7 @@
 
 #include <shardkit/checkpoint/saved_group.hpp>
 #include <shardkit/core/block8.hpp>
+#include <shardkit/core/codes.hpp>
 #include <shardkit/detail/list.hpp>
 #include <shardkit/layout/segments.hpp>
 #include <shardkit/optim/require_blocks.hpp>
@@ -68,6 +69,10 @@ inline List<IndexRange> read_elements(const SavedValues& values) {
     return ranges;
 }
 
+inline float number_of_code(bool square, std::uint32_t code, float scale) {
+    return square ? Block8::decode<true>(code, scale) : Block8::decode<false>(code, scale);
+}
+
 /// A state in blocks of 8 bits, whose file has numbers. Numbers become the nearest codes, so that those which came
 /// from codes become the same ones.
 template <class Engine>
@@ -89,11 +94,11 @@ class NumbersOfBlocks final : public LoadedCopy<float> {
                 const std::size_t begin = block * Block8::block;
                 const std::span numbers =
                     copy().subspan(range.begin + begin, std::min(Block8::block, range.size() - begin));
-                float largest = 0;
-                for (const float number : numbers) { largest = Block8::larger(largest, number); }
-                scales[block] = Block8::scale(largest);
-                const float inverse = Block8::inverse(largest);
-                for (std::size_t i = 0; i < numbers.size(); ++i) { codes[begin + i] = code(numbers[i], inverse); }
+                float& scale = scales[block];
+                scale = Block8::scale(largest_magnitude(numbers.data(), numbers.size()));
+                // Codes that were numbers in between have the scale of a largest number that was rounded down.
+                if (!are_codes(numbers, scale) && are_codes(numbers, 2 * scale)) { scale *= 2; }
+                for (std::size_t i = 0; i < numbers.size(); ++i) { codes[begin + i] = code(numbers[i], scale); }
             }
             Engine::Kernels::copy_in(stream, std::span<const std::uint8_t>(codes), to.codes);
             Engine::Kernels::copy_in(stream, std::span<const float>(scales), to.scales);
@@ -102,11 +107,19 @@ class NumbersOfBlocks final : public LoadedCopy<float> {
     }
 
   private:
-    std::uint8_t code(float number, float inverse) const {
-        constexpr float nearest = 0.5F;
-        const float code = square_ ? Block8::encode<true>(number, inverse, nearest)
-                                   : Block8::encode<false>(number, inverse, nearest);
-        return static_cast<std::uint8_t>(code);
+    /// Returns the nearest code.
+    std::uint8_t code(float number, float scale) const {
+        return square_ ? code_of<true>(number, scale) : code_of<false>(number, scale);
+    }
+    template <bool Square>
+    static std::uint8_t code_of(float number, float scale) {
+        constexpr std::uint32_t half = 1U << (Block8::drawn_bits<Square> - 1);
+        return static_cast<std::uint8_t>(Block8::encode<Square>(number, Block8::inverse(scale), half));
+    }
+    bool are_codes(std::span<const float> numbers, float scale) const {
+        return std::all_of(numbers.begin(), numbers.end(), [&](float number) {
+            return number_of_code(square_, code(number, scale), scale) == number;
+        });
     }
 
     Context<Engine>& context_;
@@ -136,9 +149,7 @@ class BlocksOfNumbers final : private GroupGeometry, public LoadedCopy<float> {
             std::vector<T> numbers(range.size());
             for (std::size_t i = 0; i < numbers.size(); ++i) {
                 const std::size_t element = range.begin + i;
-                const auto code = static_cast<float>(codes_.copy()[element]);
-                const float scale = copy()[element / Block8::block];
-                const float number = square_ ? Block8::decode<true>(code, scale) : Block8::decode<false>(code, scale);
+                const float number = number_of_code(square_, codes_.copy()[element], copy()[element / Block8::block]);
                 numbers[i] = static_cast<T>(static_cast<Arithmetic<T>>(number));
             }
             Engine::Kernels::copy_in(stream, std::span<const T>(numbers), memory_.subspan(range.begin, range.size()));

@@ -61,8 +61,9 @@ inline constexpr std::string_view scale_mark = "scale:";
 /// The kind of the file with everything that belongs to no group; see StoredKind::file.
 inline constexpr std::string_view scalars_file = "state/scalars";
 
-/// What a state's scales are called, behind the state's name.
-inline constexpr std::string_view scales_ending = ".scales";
+/// What a state's scales are called, behind the state's name: powers of two, see Block8. The scales of codes of
+/// another format have another name, so that none is read for the other's: ".scales" were those of roots.
+inline constexpr std::string_view scales_ending = ".powers";
 
 /// The buffer that the tensors of a file come from: the parameters, their master weights, or an optimizer state.
 struct StoredKind {

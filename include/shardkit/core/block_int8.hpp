@@ -7,6 +7,7 @@
 #include <limits>
 
 #include <shardkit/core/finite.hpp>
+#include <shardkit/core/lane_math.hpp>
 
 namespace shardkit {
 
@@ -29,9 +30,7 @@ struct BlockInt8 {
 
     /// Returns the larger of `largest` and the element's magnitude; NaN after any NaN.
     static constexpr float larger(float largest, float element) noexcept {
-        // As integers, magnitudes have the order of their values, followed by infinity and then NaN.
-        const std::uint32_t magnitude = std::bit_cast<std::uint32_t>(element) & 0x7fff'ffffU;
-        return magnitude > std::bit_cast<std::uint32_t>(largest) ? std::bit_cast<float>(magnitude) : largest;
+        return detail::larger_magnitude(largest, element);
     }
     /// Returns the scale of a block whose magnitudes are at most `largest`.
     static constexpr float scale(float largest) noexcept {

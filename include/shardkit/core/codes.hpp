@@ -10,6 +10,7 @@
 #include <shardkit/core/block_int8.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/core/finite.hpp>
+#include <shardkit/core/lane_math.hpp>
 
 namespace shardkit {
 
@@ -117,16 +118,15 @@ constexpr std::size_t scale_number(std::size_t i) noexcept {
 /// element that a rank updates.
 inline constexpr std::size_t coded_together = CodeFormat<block_int8>::block;
 
-/// Returns the largest magnitude of some numbers; NaN after any NaN, as BlockInt8::larger. In integers, for which the
-/// host's compiler uses short vectors.
+/// Returns the largest magnitude of some numbers; NaN after any NaN. In words, for which the host's compiler uses
+/// short vectors, and not for those of larger_magnitude.
 template <class T>
 constexpr float largest_magnitude(const T* numbers, std::size_t count) noexcept {
     std::uint32_t largest = 0;
     for (std::size_t k = 0; k < count; ++k) {
-        const std::uint32_t magnitude = std::bit_cast<std::uint32_t>(static_cast<float>(numbers[k])) & 0x7fff'ffffU;
-        largest = magnitude > largest ? magnitude : largest;
+        largest = larger_word(largest, magnitude_word(static_cast<float>(numbers[k])));
     }
-    return std::bit_cast<float>(largest);
+    return as_number(largest);
 }
 
 /// Begins the codes of `coded_together` masters, as every update does with the masters that it leaves: makes the

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <bit>
 #include <cmath>
 #include <concepts>
 #include <cstdint>
@@ -24,13 +25,6 @@ constexpr A absolute(A value) {
     return value < 0 ? -value : value;
 }
 
-/// Returns `value` without its fraction.
-/// @pre its magnitude is below 2^31
-template <std::floating_point A>
-constexpr A truncated(A value) {
-    return static_cast<A>(static_cast<std::int32_t>(value));
-}
-
 /// Returns `yes` if `which` is true, otherwise `no`; for short vectors lane by lane.
 template <std::floating_point A>
 constexpr A select(bool which, A yes, A no) {
@@ -38,3 +32,28 @@ constexpr A select(bool which, A yes, A no) {
 }
 
 }  // namespace shardkit::rules
+
+namespace shardkit::detail {
+
+// The same of words, for codes: called unqualified too.
+
+/// Return the bits of a number, and the number of bits.
+constexpr std::uint32_t as_word(float number) { return std::bit_cast<std::uint32_t>(number); }
+constexpr float as_number(std::uint32_t word) { return std::bit_cast<float>(word); }
+
+/// Return the smaller and the larger one, without a sign.
+constexpr std::uint32_t smaller_word(std::uint32_t a, std::uint32_t b) { return a < b ? a : b; }
+constexpr std::uint32_t larger_word(std::uint32_t a, std::uint32_t b) { return a < b ? b : a; }
+
+/// Returns the bits of a number without its sign. They have the order of magnitudes, infinity and then NaN behind
+/// them, under -Ofast too.
+template <class V>
+[[gnu::always_inline]] constexpr auto magnitude_word(const V& number) {
+    return as_word(number) & 0x7fff'ffffU;
+}
+/// Returns the larger of `largest` and the number's magnitude; NaN after any NaN.
+constexpr float larger_magnitude(float largest, float number) {
+    return as_number(larger_word(as_word(largest), magnitude_word(number)));
+}
+
+}  // namespace shardkit::detail

@@ -45,42 +45,31 @@ class StateDraws {
         : key_(mixed(low(seed) ^ mixed(high(seed) ^ low(step) ^ (high(step) + pair) * spread))) {}
 
     constexpr std::uint32_t operator()(std::uint64_t element) const noexcept {
-        std::uint32_t word = low(element);
-        draw(word, key_of(element));
-        return word;
+        return draw(low(element), key_of(element));
     }
     /// The key of the elements that have these upper 32 bits.
     constexpr std::uint32_t key_of(std::uint64_t element) const noexcept { return key_ ^ high(element) * spread; }
-    /// Replaces the lower halves of elements' numbers by what is drawn. W: a word, or a short vector of them.
+    /// Returns what is drawn for elements whose numbers have these lower halves. W: a word, or a short vector of
+    /// them.
     template <class W>
-    [[gnu::always_inline]] static constexpr void draw(W& elements, std::uint32_t key) noexcept {
-        elements ^= key;
-        mix(elements);
+    [[gnu::always_inline]] static constexpr W draw(const W& elements, std::uint32_t key) noexcept {
+        return mixed(W(elements ^ key));
     }
-    /// Writes to `own` the 16 bits of state number `state`, of those drawn for its pair, in each word.
+    /// Returns, in each word, `bits` bits for state number `state`, of those drawn for its pair. Of more than 16, a
+    /// pair's states share the lowest ones of one with the highest of the other.
     template <class W>
-    [[gnu::always_inline]] static constexpr void of_state(const W& drawn, std::size_t state, W& own) noexcept {
-        own = drawn;
-        if (state % 2 != 0) {
-            own >>= 16U;
-        } else {
-            own &= 0xffffU;
-        }
+    [[gnu::always_inline]] static constexpr W of_state(const W& drawn, std::size_t state,
+                                                       std::uint32_t bits) noexcept {
+        return state % 2 != 0 ? W(drawn >> (32 - bits)) : W(drawn & ((1U << bits) - 1));
     }
 
   private:
     static constexpr std::uint32_t spread = 0x9e37'79b9U;  // odd: numbers stay different
     template <class W>
-    [[gnu::always_inline]] static constexpr void mix(W& x) noexcept {
-        x ^= x >> 16U;
-        x *= 0x7feb'352dU;
-        x ^= x >> 15U;
-        x *= 0x846c'a68bU;
-        x ^= x >> 16U;
-    }
-    static constexpr std::uint32_t mixed(std::uint32_t x) noexcept {
-        mix(x);
-        return x;
+    [[gnu::always_inline]] static constexpr W mixed(W x) noexcept {
+        x = (x ^ x >> 16U) * 0x7feb'352dU;
+        x = (x ^ x >> 15U) * 0x846c'a68bU;
+        return x ^ x >> 16U;
     }
 
     std::uint32_t key_ = 0;

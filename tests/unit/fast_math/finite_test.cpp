@@ -12,7 +12,9 @@
 #include <doctest/doctest.h>
 
 #include <shardkit/backend/host/kernels.hpp>
+#include <shardkit/core/block8.hpp>
 #include <shardkit/core/block_int8.hpp>
+#include <shardkit/core/codes.hpp>
 #include <shardkit/core/finite.hpp>
 #include <shardkit/optim/adamw.hpp>
 #include <shardkit/optim/param_group.hpp>
@@ -123,6 +125,34 @@ TEST_CASE("a block with an infinite or NaN element has no finite scale; codes ar
         CHECK(Codec::encode(at + 0.5F, 1.0F) == (code % 2 == 0 ? code : code + 1));
         CHECK(Codec::encode(at + 0.75F, 1.0F) == code + 1);
     }
+}
+
+TEST_CASE(
+    "Block8: a block with an infinite or NaN number has no finite scale, and codes are those of strict arithmetic") {
+    using sk::Block8;
+    for (const float wrong : {infinity_f(), -infinity_f(), nan_f()}) {
+        const std::array numbers{1.0F, wrong, 2.0F};
+        const float scale = Block8::scale(sk::detail::largest_magnitude(numbers.data(), numbers.size()));
+        CHECK_FALSE(sk::detail::is_finite(scale));
+        CHECK_FALSE(sk::detail::is_finite(Block8::decode<true>(std::uint32_t{7}, scale)));
+        CHECK_FALSE(sk::detail::is_finite(Block8::decode<false>(std::uint32_t{7}, scale)));
+    }
+    // Of the least scale, whose smallest code is the smallest number that no processor takes for zero.
+    const float scale = Block8::scale(0);
+    CHECK(std::bit_cast<std::uint32_t>(scale) == (127U - 103U) << 23U);
+    for (std::uint32_t code = 1; code < 256; ++code) {
+        const std::uint32_t steps = code % 32 + 32;  // of a 32nd of 2, 4, ...
+        const double expected = static_cast<double>(steps << code / 32) / 16 - 2;
+        const float square = Block8::decode<true>(code, scale);
+        CHECK(static_cast<double>(square) == expected * static_cast<double>(scale));
+        CHECK((Block8::encode<true>(square, Block8::inverse(scale), 0U) & 0xffU) == code);
+        CHECK((Block8::encode<true>(square, Block8::inverse(scale), 0x3ffffU) & 0xffU) == code);
+    }
+    // A subnormal number is a code of 0, and as a square that of the smallest, whatever is drawn.
+    const auto subnormal = std::bit_cast<float>(0x007f'ffffU);
+    CHECK((Block8::encode<false>(subnormal, Block8::inverse(scale), 0x7ffffU) & 0xffU) == 0);
+    CHECK((Block8::encode<true>(subnormal, Block8::inverse(scale), 0U) & 0xffU) == 1);
+    CHECK((Block8::encode<true>(0.0F, Block8::inverse(scale), 0x3ffffU) & 0xffU) == 0);
 }
 
 }  // namespace finite_test

@@ -13,6 +13,7 @@
 #include <map>
 #include <mutex>
 #include <span>
+#include <sstream>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -223,11 +224,14 @@ std::vector<double> decoded(const std::string& step) {
     for (const std::string state : {"exp_avg", "exp_avg_sq"}) {
         for (const std::string parameter : {"layer.weight", "layer.bias", "layer.one"}) {
             const auto codes = bytes_of<std::uint8_t>(step + "/state/" + state + ".safetensors", parameter);
-            const auto scales = bytes_of<float>(step + "/state/" + state + ".scales.safetensors", parameter);
+            const auto scales = bytes_of<float>(step + "/state/" + state + ".powers.safetensors", parameter);
             for (std::size_t i = 0; i < codes.size(); ++i) {
-                const double root = state == "exp_avg" ? (codes[i] - 128.0) / 127 : codes[i] / 255.0;
-                all.push_back((state == "exp_avg" ? root * std::abs(root) : root * root) *
-                              static_cast<double>(scales[i / 32]));
+                // From 2 on, 16 or 32 steps between powers of two; 2 stands for 0.
+                const int steps = state == "exp_avg" ? 16 : 32;
+                const int magnitude = state == "exp_avg" ? codes[i] % 128 : codes[i];
+                const double number =
+                    std::ldexp(1.0 + (magnitude % steps) / double(steps), magnitude / steps + 1) - 2;
+                all.push_back((magnitude == codes[i] ? number : -number) * static_cast<double>(scales[i / 32]));
             }
         }
     }
@@ -303,19 +307,21 @@ TEST_CASE("a checkpoint of states in blocks loads into full ones, and back witho
     const std::vector<double> coded = decoded(only_step(nearest));
     std::size_t at = 0;
     for (const std::string state : {"exp_avg", "exp_avg_sq"}) {
-        const double steps = state == "exp_avg" ? 127 : 255;
         for (const std::string parameter : {"layer.weight", "layer.bias", "layer.one"}) {
             const auto given = bytes_of<float>(only_step(full) + "/state/" + state + ".safetensors", parameter);
             for (std::size_t i = 0; i < given.size(); ++i, ++at) {
                 const std::size_t block = i / 32 * 32;
-                double scale = 0;
+                double largest = 0;
                 for (std::size_t k = block; k < std::min(block + 32, given.size()); ++k) {
-                    scale = std::max(scale, std::abs(static_cast<double>(given[k])));
+                    largest = std::max(largest, std::abs(static_cast<double>(given[k])));
                 }
+                double scale = 0x1p-103;
+                while (494 * scale < largest) { scale *= 2; }
                 const double number = given[i];
-                const double below = std::floor(steps * std::sqrt(std::abs(number) / scale));
-                const double half = (state == "exp_avg_sq" && below == 0 ? 1 : below + 0.5) / (steps * steps);
-                if (std::abs(coded[at] - number) > (half + 1e-6) * scale) {
+                const double half = std::exp2(std::floor(std::log2(std::abs(number) / scale + 2))) * scale /
+                                    (state == "exp_avg" ? 32 : 64);
+                const bool lifted = state == "exp_avg_sq" && number < half;
+                if (std::abs(coded[at] - number) > half * (lifted ? 2 : 1 + 1e-5)) {
                     FAIL(state, " of ", parameter, ", element ", i, ": ", coded[at], " for ", number, " of ", scale);
                 }
             }
@@ -373,9 +379,54 @@ TEST_CASE("scales have the names of their codes, and codes without scales are re
     const auto refused = [&](auto format) {
         return thrown_message<sk::FileError>([&] { moved(in_parts, "net", in_parts, format); });
     };
-    const char* const text = "lack 'exp_avg.scales of net.weight', without which the rest of the state is no number";
+    const char* const text = "lack 'exp_avg.powers of net.weight', without which the rest of the state is no number";
     CHECK(refused(sk::states_in<StateFormat::block8>).find(text) != std::string::npos);
     CHECK(refused(sk::states_in<StateFormat::full>).find(text) != std::string::npos);
+}
+
+/// Makes a step's files those of the codes that were roots, whose scales had another name.
+void make_old(const std::string& step) {
+    const auto read = [&](const std::string& name) {
+        std::stringstream stream;
+        stream << std::ifstream(step + "/" + name, std::ios::binary).rdbuf();
+        return stream.str();
+    };
+    const auto renamed = [](std::string text) {
+        for (std::size_t at = 0; (at = text.find(".powers", at)) != std::string::npos;) {
+            text.replace(at, 7, ".scales");
+        }
+        return text;
+    };
+    const std::string name = "manifest.json";
+    sk::detail::Manifest manifest = sk::detail::ManifestReader::read(read(name));
+    for (sk::detail::Manifest::File& file : manifest.files) {
+        if (file.name == renamed(file.name)) { continue; }
+        const std::string bytes = renamed(read(file.name));
+        std::uint64_t length = 0;
+        std::memcpy(&length, bytes.data(), sizeof length);
+        file.header_crc32c = sk::detail::crc32c::of(std::as_bytes(std::span(bytes).first(sizeof length + length)));
+        std::filesystem::remove(step + "/" + file.name);
+        file.name = renamed(file.name);
+        std::ofstream(step + "/" + file.name, std::ios::binary) << bytes;
+    }
+    std::ofstream(step + "/" + name, std::ios::binary) << sk::detail::manifest_text(manifest);
+}
+
+TEST_CASE("codes of roots, as they were stored before, are refused by name") {
+    using sk::StateFormat;
+    const sk::DynamicPolicy shards(sk::FullShard{});
+    const Folder folder;
+    trained<AdamW<StateFormat::block8>>(2, shards, 0, 3, adamw<StateFormat::block8>, folder.path());
+    make_old(only_step(folder));
+    const auto message = [&](const auto& make) {
+        using Optimizer = decltype(make(std::declval<const sk::Model<Engine>&>()));
+        return thrown_message<sk::FileError>([&] { trained<Optimizer>(3, shards, 3, 4, make, folder.path()); });
+    };
+    const std::string in_blocks = message(adamw<StateFormat::block8>);
+    const std::string in_full = message(adamw<StateFormat::full>);
+    CHECK(in_blocks.find("exp_avg.powers of layer.weight") != std::string::npos);
+    CHECK(in_full.find("exp_avg.powers of layer.weight") != std::string::npos);
+    MESSAGE(in_blocks);
 }
 
 TEST_CASE("codes are refused by a group whose memory has no blocks") {
@@ -424,7 +475,7 @@ TEST_CASE("blocks are refused where they would depend on the mesh") {
           std::string::npos);
 }
 
-TEST_CASE("shards() lists the scales of blocks beside their codes: the largest number of each block") {
+TEST_CASE("shards() lists the scales of blocks beside their codes, which reach their largest number") {
     const sk::TensorList<float> tensors{{"wide", {3, 64}}, {"odd", {45}}, {"still", {40}, {.frozen = true}}};
     const auto gradient = [](std::size_t p, std::size_t i) {
         return static_cast<float>(static_cast<double>((i * 7 + p) % 23) / 16 - 0.7);
@@ -473,11 +524,16 @@ TEST_CASE("shards() lists the scales of blocks beside their codes: the largest n
             for (std::size_t i = 0; i < numel; ++i) {
                 expected[i / 32] = std::max(expected[i / 32], std::fabs(gradient(p, i)) / 2);
             }
+            for (float& number : expected) {
+                float scale = 1;
+                while (494 * scale > 2 * number) { scale /= 2; }
+                number = 494 * scale < number ? 2 * scale : scale;
+            }
             return expected;
         };
         const auto check = [&](const std::vector<float>& given, const std::vector<float>& expected) {
             REQUIRE(given.size() == expected.size());
-            for (std::size_t b = 0; b < given.size(); ++b) { CHECK(given[b] == doctest::Approx(expected[b])); }
+            for (std::size_t b = 0; b < given.size(); ++b) { CHECK(given[b] == expected[b]); }
         };
         check(scales["wide"], largest(0, 192));
         check(scales["odd"], largest(1, 45));

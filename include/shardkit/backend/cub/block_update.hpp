@@ -9,6 +9,7 @@
 #include <shardkit/backend/cub/span_walk.hpp>
 #include <shardkit/backend/cub/updated_parameters.hpp>
 #include <shardkit/core/block8.hpp>
+#include <shardkit/core/codes.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/optim/update.hpp>
 
@@ -84,7 +85,7 @@ struct BlockUpdatePass {
         for (std::size_t t = 0; t < shares.size(); ++t) {
             shares[t] = updated(range, block, t);
             for (std::size_t s = 0; s < StateCount; ++s) {
-                largest[s] = Block8::larger(largest[s], largest_of(shares[t], s));
+                largest[s] = shardkit::detail::larger_magnitude(largest[s], largest_of(shares[t], s));
             }
         }
         for (std::size_t t = 0; t < shares.size(); ++t) { write(range, block, t, shares[t], largest); }
@@ -155,8 +156,7 @@ struct BlockUpdatePass {
         parameters.round(share.master, share.rest, range.element + position, [&](std::size_t i) {
             if (position + i < range.begin || position + i >= range.end) { return 0.0F; }
             float parameter = parameters.value(share.master.lane[i], share.rest.lane[i]);
-            ((share.states[S][i] =
-                  Block8::decode<Storage::is_square(S)>(static_cast<float>(code[S].lane[i]), scale[S])),
+            ((share.states[S][i] = Block8::decode<Storage::is_square(S)>(std::uint32_t{code[S].lane[i]}, scale[S])),
              ...);
             update(parameter, share.states[S][i]..., converted<float>(gradients.lane[i]));
             return parameter;
@@ -164,9 +164,7 @@ struct BlockUpdatePass {
         return share;
     }
     static constexpr float largest_of(const Share& share, std::size_t state) {
-        float largest = 0;
-        for (const float value : share.states[state]) { largest = Block8::larger(largest, value); }
-        return largest;
+        return shardkit::detail::largest_magnitude(share.states[state].data(), lanes);
     }
     constexpr void write(const Range& range, std::uint64_t block, std::uint64_t thread, const Share& share,
                          const std::array<float, StateCount>& largest) const {
@@ -186,21 +184,24 @@ struct BlockUpdatePass {
                                 const std::array<float, StateCount>& largest, std::index_sequence<S...>) const {
         const std::uint64_t position = block * Block8::block + thread * lanes;
         std::array<AlignedPack<std::uint8_t, lanes>, StateCount> code{};
-        const std::array<float, StateCount> inverse{Block8::inverse(largest[S])...};
+        const std::array<float, StateCount> scale{Block8::scale(largest[S])...};
+        const std::array<float, StateCount> inverse{Block8::inverse(scale[S])...};
         const auto draws = detail::state_draws<StateCount>(state_draws);
         for (std::size_t i = 0; i < lanes; ++i) {
             const std::array<std::uint32_t, draws.size()> drawn = drawn_for(draws, range.element + position + i);
             ((code[S].lane[i] = static_cast<std::uint8_t>(Block8::encode<Storage::is_square(S)>(
-                  share.states[S][i], inverse[S], static_cast<float>(state_draw<S>(drawn[S / 2])) * 0x1p-16F))),
+                  share.states[S][i], inverse[S],
+                  shardkit::detail::StateDraws::of_state(drawn[S / 2], S,
+                                                         Block8::drawn_bits<Storage::is_square(S)>)))),
              ...);
         }
         (put(range, code[S], codes[S], position), ...);
-        if (thread == 0) { ((scales[S][block] = Block8::scale(largest[S])), ...); }
+        if (thread == 0) { ((scales[S][block] = scale[S]), ...); }
     }
 #ifdef __CUDA_ARCH__
     static __device__ float largest_of_block(float largest) {
         for (unsigned distance = BlockTiling::sharers / 2; distance > 0; distance /= 2) {
-            largest = Block8::larger(largest, __shfl_xor_sync(0xffffffffU, largest, distance));
+            largest = shardkit::detail::larger_magnitude(largest, __shfl_xor_sync(0xffffffffU, largest, distance));
         }
         return largest;
     }

@@ -117,8 +117,8 @@ struct UpdatePass {
                     std::array<A, StateCount> values{converted<A>(of.states[S].lane[i])...};
                     update(parameter, values[S]..., converted<A>(of.gradient.lane[i]));
                     const std::array<std::uint32_t, draws.size()> drawn = drawn_for(draws, element + position + i);
-                    ((of.states[S].lane[i] =
-                          rules::round_stochastically<State>(values[S], state_draw<S>(drawn[S / 2]))),
+                    ((of.states[S].lane[i] = rules::round_stochastically<State>(
+                          values[S], shardkit::detail::StateDraws::of_state(drawn[S / 2], S, 16))),
                      ...);
                     return parameter;
                 };

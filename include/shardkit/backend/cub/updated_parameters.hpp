@@ -115,12 +115,5 @@ constexpr std::array<std::uint32_t, Pairs> drawn_for(const std::array<shardkit::
     for (std::size_t pair = 0; pair < Pairs; ++pair) { drawn[pair] = draws[pair](element); }
     return drawn;
 }
-/// Returns 16 random bits for state S, of those that `drawn` has of its pair.
-template <std::size_t S>
-constexpr std::uint32_t state_draw(std::uint32_t drawn) {
-    std::uint32_t own = 0;
-    shardkit::detail::StateDraws::of_state(drawn, S, own);
-    return own;
-}
 
 }  // namespace shardkit::gpu::detail

@@ -109,7 +109,7 @@ void run_state_blocks(std::size_t blocks, const F& f, const StateStreams<Storage
     if (use_avx2()) {
         avx2::run_state_blocks(blocks, f, states, streams...);
     } else {
-        compiled::run_state_blocks(blocks, f, states, streams...);
+        wide::run_state_blocks(blocks, f, states, streams...);
     }
 }
 
@@ -128,9 +128,6 @@ void for_each_state_block(std::size_t count, const F& f, const StateStreams<Stor
     StateStreams<Storage, Count> last = states;
     last.element += whole;
     for (std::size_t s = 0; s < Count; ++s) {
-        if constexpr (StatePointers<Storage>::coded) {
-            std::fill_n(elements[s], Block8::block, Block8::zero(Storage::is_square(s)));
-        }
         std::copy_n(states.pointers[s].elements + whole, rest, elements[s]);
         last.pointers[s].elements = elements[s];
         if (states.pointers[s].scales != nullptr) { last.pointers[s].scales += whole / Block8::block; }

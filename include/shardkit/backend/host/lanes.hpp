@@ -31,6 +31,8 @@
 // Namespace `compiled` uses the instructions that the translation unit is compiled for. On x86 without AVX there is
 // also `avx2`, chosen at run time: square roots and divisions take half the time, and fp16 is converted by
 // instructions (F16C). It fuses only multiplications by one into additions, so both give the same bits.
+// Where the unit is compiled for AVX-512 there is `wide`, for states that are not stored as they are computed with:
+// coding them takes more of the processor than of memory, and in these registers two thirds of the time.
 // Some instructions are used through the compilers' builtins: <immintrin.h> would take a fifth of the whole
 // umbrella's compile time.
 
@@ -61,8 +63,8 @@ struct StoredOf<T, Count> : VectorOf<T, Count> {};
 template <Half T, std::size_t Count>
 struct StoredOf<T, Count> : VectorOf<std::uint16_t, Count> {};
 
-/// The bytes of the widest register that any of the loops uses. Not 64, even if the machine has it: the loops wait
-/// for memory, and several machines reduce their clock for it.
+/// The bytes of the widest register that loops use, but for states in blocks. Not 64, even if the machine has it: the
+/// loops wait for memory, and several machines reduce their clock for it.
 inline constexpr std::size_t widest_register = 32;
 
 /// The number of elements of a pack: 128 bytes. It is fixed, so that the order of additions does not depend on the
@@ -140,6 +142,23 @@ inline constexpr std::size_t summed_elements = 8 * widest_register / sizeof(A);
 #undef SHARDKIT_TARGET_CODE
 #undef SHARDKIT_TARGET_AVX2
 #undef SHARDKIT_TARGET_F16C
+
+#if defined(__AVX512F__)
+#define SHARDKIT_TARGET_BYTES 64
+#define SHARDKIT_TARGET wide
+#define SHARDKIT_TARGET_CODE
+#include <shardkit/backend/host/lanes.inc>
+#include <shardkit/backend/host/lanes_io.inc>
+#include <shardkit/backend/host/loops.inc>
+#include <shardkit/backend/host/states.inc>
+#undef SHARDKIT_TARGET
+#undef SHARDKIT_TARGET_BYTES
+#undef SHARDKIT_TARGET_CODE
+#else
+namespace shardkit::host::detail {
+namespace wide = compiled;
+}  // namespace shardkit::host::detail
+#endif
 
 #if defined(__x86_64__) && !defined(__AVX__)
 // GCC splits long vectors in functions that may not use long registers before it inlines, so there every function of

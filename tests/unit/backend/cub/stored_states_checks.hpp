@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -43,14 +44,14 @@ struct StoredStates {
                                                        : random_elements<float>(count, 3 + static_cast<unsigned>(s));
             elements[s].resize(count);
             scales[s].resize(Block8::blocks(count));
-            write(s, numbers, std::vector<std::uint32_t>(count, 0x8000), {0, count});
+            write(s, numbers, std::vector<std::uint32_t>(count, 0x8000'0000), {0, count});
         }
     }
     std::vector<float> read(std::size_t s) const {
         std::vector<float> numbers;
         for (std::size_t i = 0; i < elements[s].size(); ++i) {
             if constexpr (coded) {
-                const auto code = static_cast<float>(elements[s][i]);
+                const std::uint32_t code = elements[s][i];
                 const float scale = scales[s][i / Block8::block];
                 numbers.push_back(Storage::is_square(s) ? Block8::decode<true>(code, scale)
                                                         : Block8::decode<false>(code, scale));
@@ -60,24 +61,28 @@ struct StoredStates {
         }
         return numbers;
     }
-    void write(std::size_t s, const std::vector<float>& numbers, const std::vector<std::uint32_t>& draws,
+    /// `drawn`: for each element's pair of states.
+    void write(std::size_t s, const std::vector<float>& numbers, const std::vector<std::uint32_t>& drawn,
                IndexRange range) {
+        const auto own = [&](std::size_t i, std::uint32_t bits) {
+            return s % 2 == 0 ? drawn[i] & ((1U << bits) - 1) : drawn[i] >> (32 - bits);
+        };
         if constexpr (!coded) {
             for (std::size_t i = range.begin; i < range.end; ++i) {
-                elements[s][i] = rules::round_stochastically<bf16>(numbers[i], draws[i]);
+                elements[s][i] = rules::round_stochastically<bf16>(numbers[i], own(i, 16));
             }
         } else {
             for (std::size_t begin = range.begin; begin < range.end; begin += Block8::block) {
                 const std::size_t end = std::min(begin + Block8::block, range.end);
                 float largest = 0;
-                for (std::size_t i = begin; i < end; ++i) { largest = Block8::larger(largest, numbers[i]); }
-                scales[s][begin / Block8::block] = Block8::scale(largest);
+                for (std::size_t i = begin; i < end; ++i) { largest = std::max(largest, std::fabs(numbers[i])); }
+                const float scale = Block8::scale(largest);
+                scales[s][begin / Block8::block] = scale;
                 for (std::size_t i = begin; i < end; ++i) {
-                    const float draw = static_cast<float>(draws[i]) * 0x1p-16F;
-                    const float inverse = Block8::inverse(largest);
+                    const float inverse = 1 / scale;
                     elements[s][i] = static_cast<std::uint8_t>(
-                        Storage::is_square(s) ? Block8::encode<true>(numbers[i], inverse, draw)
-                                              : Block8::encode<false>(numbers[i], inverse, draw));
+                        Storage::is_square(s) ? Block8::encode<true>(numbers[i], inverse, own(i, 18))
+                                              : Block8::encode<false>(numbers[i], inverse, own(i, 19)));
                 }
             }
         }
@@ -168,8 +173,7 @@ void check_stored_states(M& machine, const std::vector<typename Rule::template U
             if (!split) { gathered[i] = static_cast<Gather>(static_cast<float>(master[i])); }
             for (std::size_t s = 0; s < states; ++s) {
                 const std::uint64_t number = range.element + i - range.begin;
-                const detail::StateDraws drawn(seed, step, static_cast<std::uint32_t>(s / 2));
-                draws[s][i] = s % 2 == 0 ? drawn(number) & 0xffffU : drawn(number) >> 16U;
+                draws[s][i] = detail::StateDraws(seed, step, static_cast<std::uint32_t>(s / 2))(number);
             }
         }
         for (std::size_t s = 0; s < states; ++s) { stored.write(s, numbers[s], draws[s], {range.begin, range.end}); }
