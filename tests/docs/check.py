@@ -55,11 +55,34 @@ def check_gpu_program(root, page, number, code, compiler):
             yield f"{page}:{number}: does not compile:\n{built.stdout}"
 
 
-def check_program(root, page, number, code, expected, compiler, precompiled, templates):
-    where = f"{page}:{number}"
+def library_headers(code):
+    return tuple(re.findall(r"^#include <(shardkit/[^>]+)>$", code, re.MULTILINE))
+
+
+def as_one(programs):
+    """One program that runs the one whose number it is given: together they take a compiler little more than the
+    largest of them does alone. Lines have the numbers that they have in their block."""
+    includes, bodies, calls = [], [], []
+    for k, (number, code) in enumerate(programs):
+        lines = code.splitlines()
+        includes += [line for line in lines if line.startswith("#include ") and line not in includes]
+        body = "\n".join("" if line.startswith("#include ") else line for line in lines)
+        body = re.sub(r"^int main\(", "int program(", body, flags=re.MULTILINE).rstrip().removesuffix("}")
+        bodies.append(f'namespace at_line_{number} {{\n#line 1 "page.cpp"\n{body} return 0;\n}}\n}}\n')
+        given = "" if re.search(r"^int main\(\)", code, re.MULTILINE) else "count - 1, arguments + 1"
+        calls.append(f"    if (number == {k}) {{ return at_line_{number}::program({given}); }}\n")
+    return "".join(line + "\n" for line in [*includes, "#include <cstdlib>"]) + "".join(bodies) + \
+        "int main(int count, char** arguments) {\n    const int number = count < 2 ? -1 : std::atoi(arguments[1]);\n" + \
+        "".join(calls) + "    return 99;\n}\n"
+
+
+def check_programs(root, page, programs, compiler, precompiled, templates):
+    """Programs that include the same of the library: compiled as one, and run one by one.
+    `programs`: (number of the first line, code, expected output or None)"""
+    alone = len(programs) == 1
     with tempfile.TemporaryDirectory(prefix="shardkit-docs-") as folder:
         source, program = pathlib.Path(folder, "page.cpp"), pathlib.Path(folder, "page")
-        source.write_text(code, encoding="utf-8")
+        source.write_text(programs[0][1] if alone else as_one([each[:2] for each in programs]), encoding="utf-8")
         if precompiled:
             # g++ takes it instead of the header of that name in a folder that it looks into later.
             (source.parent / "shardkit").mkdir()
@@ -70,17 +93,25 @@ def check_program(root, page, number, code, expected, compiler, precompiled, tem
         built = subprocess.run(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                                check=False)
         if built.returncode != 0:
-            yield f"{where}: does not compile:\n{built.stdout}"
+            lines = ", ".join(str(each[0]) for each in programs)
+            yield f"{page}:{lines}: {'does' if alone else 'do'} not compile:\n{built.stdout}"
             return
-        try:
-            ran = subprocess.run([program], cwd=folder, capture_output=True, text=True, check=False, timeout=60)
-        except subprocess.TimeoutExpired:
-            yield f"{where}: still running after a minute"
-            return
-        if ran.returncode != 0:
-            yield f"{where}: exited with {ran.returncode}:\n{ran.stdout}{ran.stderr}"
-        elif expected is not None and ran.stdout != expected:
-            yield f"{where}: prints\n{ran.stdout}and the page says\n{expected}"
+        for k, (number, _, expected) in enumerate(programs):
+            own = pathlib.Path(folder, f"run-{k}")
+            own.mkdir()
+            yield from run_program(f"{page}:{number}", [program] if alone else [program, str(k)], own, expected)
+
+
+def run_program(where, command, folder, expected):
+    try:
+        ran = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=60)
+    except subprocess.TimeoutExpired:
+        yield f"{where}: still running after a minute"
+        return
+    if ran.returncode != 0:
+        yield f"{where}: exited with {ran.returncode}:\n{ran.stdout}{ran.stderr}"
+    elif expected is not None and ran.stdout != expected:
+        yield f"{where}: prints\n{ran.stdout}and the page says\n{expected}"
 
 
 def check_commands(root, page, number, text):
@@ -148,7 +179,7 @@ def check_declarations(root, page, number, content):
 
 def check_page(root, page, compiler, precompiled, templates, without_program):
     found, rest = blocks((root / page).read_text(encoding="utf-8"))
-    programs = 0
+    programs, alike = 0, {}
     for i, (info, content, number) in enumerate(found):
         if info == "cpp program":
             programs += 1
@@ -156,7 +187,7 @@ def check_page(root, page, compiler, precompiled, templates, without_program):
                 yield f"{page}:{number}: includes shardkit/shardkit.hpp, expected first: only there it is taken precompiled"
             following = found[i + 1] if i + 1 < len(found) else ("", "", 0)
             expected = following[1] if following[0] == "text output" else None
-            yield from check_program(root, page, number, content, expected, compiler, precompiled, templates)
+            alike.setdefault(library_headers(content), []).append((number, content, expected))
             lines = len(content.splitlines())
             if page == "README.md" and programs == 1 and lines > README_PROGRAM_LINES:
                 yield f"{page}:{number}: the first program has {lines} lines, at most {README_PROGRAM_LINES} are promised"
@@ -170,6 +201,8 @@ def check_page(root, page, compiler, precompiled, templates, without_program):
         elif info not in ("text", "text output", "meson", "cmake"):
             yield f"{page}:{number}: a block marked '{info}'; expected cpp program, " \
                   "cpp gpu program, cpp declarations, text output, text, sh, meson or cmake"
+    for together in alike.values():
+        yield from check_programs(root, page, together, compiler, precompiled, templates)
     if programs == 0 and not without_program:
         yield f"{page}: no program; every page has one that is compiled"
     elif programs > 0 and without_program:

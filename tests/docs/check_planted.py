@@ -18,6 +18,11 @@ PLANTS = [
     (PROGRAM.format("return 3;"), "page.md:2: exited with 3"),
     (GOOD.replace("int main", "#include <shardkit/shardkit.hpp>\nint main"), "page.md:2: includes shardkit/shardkit.hpp, expected"),
     (GOOD.replace("\nhello\n", "\ngoodbye\n"), "page.md:2: prints\nhello"),
+    # Programs of one page are compiled as one.
+    (GOOD + GOOD, ""),
+    (GOOD + PROGRAM.format("undeclared();"), "page.md:2, 9: do not compile"),
+    (GOOD + PROGRAM.format("return 3;"), "page.md:9: exited with 3"),
+    (GOOD + GOOD.replace("\nhello\n", "\ngoodbye\n"), "page.md:9: prints\nhello"),
     ("Text.\n", "no program"),
     (GOOD + "```cpp\nint i;\n```\n", "a block marked 'cpp'"),
     (GOOD + "```sh\n", "never closed"),
