@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <span>
 
+#include <shardkit/detail/not_copied.hpp>
+
 namespace shardkit::engine {
 
 /// Copies between memory that the host cannot access and a few slots of memory that it can, concurrently with the
@@ -11,14 +13,11 @@ namespace shardkit::engine {
 /// made from one of its streams.
 /// Order:   made on the rank's thread, and then used by one thread at a time, possibly another one; each copy comes
 ///          after the work that the stream had when this object was made. The destructor waits for the copies.
-class MemoryCopies {
+class MemoryCopies : shardkit::detail::NotCopied {
   public:
     /// The number of copies that may run at a time.
     static constexpr std::size_t slots = 2;
 
-    MemoryCopies() = default;
-    MemoryCopies(const MemoryCopies&) = delete;
-    MemoryCopies& operator=(const MemoryCopies&) = delete;
     virtual ~MemoryCopies() = default;
 
     /// Returns the largest size of a copy in bytes.

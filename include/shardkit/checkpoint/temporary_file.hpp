@@ -18,11 +18,12 @@
 #include <shardkit/checkpoint/save_mark.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/concat.hpp>
+#include <shardkit/detail/not_copied.hpp>
 
 namespace shardkit::detail {
 
 /// A file that is written under a temporary name: "FILE.tmp-TOKEN", with a mark "FILE.tmp-TOKEN.uncommitted".
-class TemporaryFile {
+class TemporaryFile : NotCopied {
   public:
     /// @param path  final path of the file
     TemporaryFile(checkpoint::FileCalls& calls, const std::string& path, std::uint64_t token) : calls_(calls) {
@@ -31,8 +32,6 @@ class TemporaryFile {
         begin_ = concat(path.substr(slash + 1), temporary_mark);
         name_ = concat(begin_, token_text(token));
     }
-    TemporaryFile(const TemporaryFile&) = delete;
-    TemporaryFile& operator=(const TemporaryFile&) = delete;
     ~TemporaryFile() { unlock(); }
 
     const std::string& folder() const noexcept { return folder_; }

@@ -20,6 +20,7 @@
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/access.hpp>
 #include <shardkit/detail/concat.hpp>
+#include <shardkit/detail/not_copied.hpp>
 #include <shardkit/rank/context.hpp>
 
 namespace shardkit::detail {
@@ -158,10 +159,8 @@ class RankWorldOf final : public RankWorld {
 
   private:
     /// The error of an abandoned save, kept by the rank. If no save has reported it, the end of the rank prints it.
-    struct Untold {
+    struct Untold : private NotCopied {
         explicit Untold(const Context<Engine>& context) : rank(context.rank()) {}
-        Untold(const Untold&) = delete;
-        Untold& operator=(const Untold&) = delete;
         ~Untold() {
             if (failure.happened()) {
                 std::fprintf(stderr, "shardkit: the end of rank %zu: %s\n", rank, failure.text().c_str());

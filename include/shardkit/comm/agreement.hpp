@@ -22,6 +22,7 @@
 #include <shardkit/detail/counted.hpp>
 #include <shardkit/detail/fnv.hpp>
 #include <shardkit/detail/list.hpp>
+#include <shardkit/detail/not_copied.hpp>
 
 // How ranks find out that they disagree. A rank states facts (a divisor, a learning rate) that must be the same on
 // every rank. A hash of these statements travels with a call that the ranks make anyway, or is gathered at
@@ -127,12 +128,8 @@ struct RecentlyStated {
 /// The latest statements of a rank, which it can look up by their hash to build an error text.
 /// The rank's thread writes it. Whoever reports a disagreement reads it: a stream's thread or a peer.
 /// Memory:  8 kB, 300 bytes for each group, and what groups and optimizers keep
-class StatementBook {
+class StatementBook : NotCopied {
   public:
-    StatementBook() = default;
-    StatementBook(const StatementBook&) = delete;
-    StatementBook& operator=(const StatementBook&) = delete;
-
     /// Returns the place for the statements of one more group.
     Counted<RecentlyStated> add_group() {
         const Hold hold(busy_);
@@ -191,13 +188,11 @@ class StatementBook {
 
   private:
     /// Holds the spin lock between the rank and the rare reader that builds an error text.
-    class Hold {
+    class Hold : NotCopied {
       public:
         explicit Hold(std::atomic_flag& busy) noexcept : busy_(busy) {
             while (busy_.test_and_set(std::memory_order_acquire)) {}
         }
-        Hold(const Hold&) = delete;
-        Hold& operator=(const Hold&) = delete;
         ~Hold() { busy_.clear(std::memory_order_release); }
 
       private:

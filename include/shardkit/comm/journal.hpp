@@ -24,6 +24,7 @@
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/counted.hpp>
 #include <shardkit/detail/list.hpp>
+#include <shardkit/detail/not_copied.hpp>
 #include <shardkit/detail/owned.hpp>
 
 namespace shardkit::engine {
@@ -73,11 +74,8 @@ struct ObservedCall {
 
 /// Observes a rank's calls before and after the engine, for measurements. Splits are not observed, as they make
 /// communicators.
-class CallObserver {
+class CallObserver : shardkit::detail::NotCopied {
   public:
-    CallObserver() = default;
-    CallObserver(const CallObserver&) = delete;
-    CallObserver& operator=(const CallObserver&) = delete;
     virtual ~CallObserver() = default;
 
     /// Called before the engine. Returning false leaves the call out: it moves nothing and is not logged. All ranks
@@ -94,12 +92,8 @@ namespace shardkit::engine {
 /// Records what one rank has called and moved over all its communicators: their labels, the traffic log, the last
 /// calls, and the observer of calls. The engine keeps one for each rank; only the rank's thread uses it, except that
 /// any thread may read the last calls.
-class Journal {
+class Journal : shardkit::detail::NotCopied {
   public:
-    Journal() = default;
-    Journal(const Journal&) = delete;
-    Journal& operator=(const Journal&) = delete;
-
     /// Returns the label of `axes` over these ranks of the world, always the same object, and allocates its rows, so
     /// that no verb has to.
     const CommunicatorLabel& label(std::string_view axes, std::span<const std::size_t> members = {}) {
@@ -289,11 +283,9 @@ template <class C>
 }
 /// Records that a call has failed if its scope ends before the call's end.
 template <class C>
-class OpenCall {
+class OpenCall : NotCopied {
   public:
     OpenCall(const C& comm, const Call& call) noexcept : comm_(comm), call_(call) {}
-    OpenCall(const OpenCall&) = delete;
-    OpenCall& operator=(const OpenCall&) = delete;
     [[gnu::always_inline]] ~OpenCall() {
         if constexpr (engine::KeepsJournal<C>) { comm_.label().journal.recorder().close(call_); }
     }

@@ -27,6 +27,7 @@
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/fnv.hpp>
+#include <shardkit/detail/not_copied.hpp>
 #include <shardkit/detail/ticks.hpp>
 
 namespace shardkit::detail {
@@ -36,7 +37,7 @@ inline std::atomic<std::uint32_t> record_requests{0};
 static_assert(std::atomic<std::uint32_t>::is_always_lock_free);
 
 /// Takes SIGUSR1 as a request for records while it lives, unless the program has a handler of its own.
-class RecordSignal {
+class RecordSignal : NotCopied {
   public:
     RecordSignal() {
         const std::lock_guard lock(mutex);
@@ -51,8 +52,6 @@ class RecordSignal {
         sigemptyset(&ours.sa_mask);
         taken = sigaction(SIGUSR1, &ours, nullptr) == 0;
     }
-    RecordSignal(const RecordSignal&) = delete;
-    RecordSignal& operator=(const RecordSignal&) = delete;
     ~RecordSignal() {
         const std::lock_guard lock(mutex);
         if (--users > 0 || !std::exchange(taken, false)) { return; }
@@ -127,7 +126,7 @@ inline std::uint64_t new_run() noexcept {
 
 /// Writes the record of one rank of a process of its own: when it is asked for, by a thread that looks every
 /// `interval`, and when another rank of the job has found that something is wrong, which a file says that all see.
-class RecordWriter {
+class RecordWriter : NotCopied {
   public:
     static constexpr std::chrono::milliseconds interval{50};
 
@@ -147,8 +146,6 @@ class RecordWriter {
         if (rank_ == 0) { std::remove(trouble().c_str()); }
         thread_ = std::thread([this] { look(); });
     }
-    RecordWriter(const RecordWriter&) = delete;
-    RecordWriter& operator=(const RecordWriter&) = delete;
     ~RecordWriter() {
         if (!thread_.joinable()) { return; }
         {

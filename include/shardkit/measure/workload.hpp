@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include <shardkit/detail/not_copied.hpp>
+
 namespace shardkit::measure {
 
 /// Returns byte i of what a yardstick copies. Not zeros: on the first processor on which both were tried, zeros
@@ -11,11 +13,8 @@ namespace shardkit::measure {
 constexpr std::uint8_t copied_byte(std::size_t i) noexcept { return static_cast<std::uint8_t>(i * 167 + i / 4096); }
 
 /// Is what one rank does to be timed, with its buffers, whatever it is and on whichever elements and engine.
-class Workload {
+class Workload : shardkit::detail::NotCopied {
   public:
-    Workload() = default;
-    Workload(const Workload&) = delete;
-    Workload& operator=(const Workload&) = delete;
     virtual ~Workload() = default;
 
     /// Puts in the values, and where results are expected what no result may keep.

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include <shardkit/core/block8.hpp>
+#include <shardkit/detail/not_copied.hpp>
 #include <shardkit/layout/index_range.hpp>
 #include <shardkit/layout/shard_range.hpp>
 #include <shardkit/memory/memory_error.hpp>
@@ -184,7 +185,7 @@ class OffloadPlaces {
 /// updates and written states and masters, and stores beside them. At its end, also where an update has failed in
 /// between, it orders the compute stream behind the stores, so that whoever waits for that stream sees them.
 template <class Engine>
-class OrderedCopies {
+class OrderedCopies : NotCopied {
     using Stream = typename Engine::Stream;
     using Event = typename Stream::Event;
 
@@ -193,8 +194,6 @@ class OrderedCopies {
         const Stream to_slots = fetching();
         to_slots.wait(context_.compute_stream().record());
     }
-    OrderedCopies(const OrderedCopies&) = delete;
-    OrderedCopies& operator=(const OrderedCopies&) = delete;
     ~OrderedCopies() {
         if (!stores_) { return; }
         const Stream compute = context_.compute_stream();

@@ -22,6 +22,7 @@
 #include <shardkit/detail/counted.hpp>
 #include <shardkit/detail/end_program.hpp>
 #include <shardkit/detail/list.hpp>
+#include <shardkit/detail/not_copied.hpp>
 #include <shardkit/memory/host_buffer.hpp>
 #include <shardkit/memory/slot_pool.hpp>
 #include <shardkit/mesh/axes.hpp>
@@ -60,7 +61,7 @@ namespace shardkit {
 /// One rank's view of a mesh, independent of the mesh's static type: its place, communicators, streams and pools. All
 /// containers of the rank refer to it, so it cannot be moved or copied and must outlive them.
 template <class EngineType>
-class Context {
+class Context : shardkit::detail::NotCopied {
     static_assert(detail::EngineRules<EngineType>::are_stated);
 
   public:
@@ -75,8 +76,6 @@ class Context {
             SourceLocation where = SourceLocation::current());
     /// Ends the program when a group still exists, as its memory and streams end here.
     ~Context();
-    Context(const Context&) = delete;
-    Context& operator=(const Context&) = delete;
 
     std::size_t rank() const noexcept { return world_.rank(); }
     std::size_t world_size() const noexcept { return world_.size(); }

@@ -15,6 +15,7 @@
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/detail/immortal.hpp>
 #include <shardkit/detail/list.hpp>
+#include <shardkit/detail/not_copied.hpp>
 
 namespace shardkit::detail {
 
@@ -22,7 +23,7 @@ namespace shardkit::detail {
 /// whichever rank, may adopt any of it: both would write to it. It is a template, so that a file compiles only the
 /// members that it uses.
 template <class>
-class BasicAdoptedRanges {
+class BasicAdoptedRanges : NotCopied {
   public:
     /// @throws std::invalid_argument, which names both groups, when another group holds some of the memory, or the
     /// two ranges overlap
@@ -33,8 +34,6 @@ class BasicAdoptedRanges {
         add(0, parameters);
         add(1, gradients);
     }
-    BasicAdoptedRanges(const BasicAdoptedRanges&) = delete;
-    BasicAdoptedRanges& operator=(const BasicAdoptedRanges&) = delete;
     ~BasicAdoptedRanges() {
         const std::lock_guard lock(mutex());
         for (const std::byte* const begin : begins_) {

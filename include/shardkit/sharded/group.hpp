@@ -16,6 +16,7 @@
 #include <shardkit/detail/counted.hpp>
 #include <shardkit/detail/identity.hpp>
 #include <shardkit/detail/list.hpp>
+#include <shardkit/detail/not_copied.hpp>
 #include <shardkit/detail/owned.hpp>
 #include <shardkit/layout/flat_layout.hpp>
 #include <shardkit/layout/segments.hpp>
@@ -57,12 +58,9 @@ class GroupState;
 /// What needs the element types is virtual, and GroupState implements it. A model, an accumulation, a schedule's
 /// follower and a checkpoint use groups through this class alone.
 template <class EngineType>
-class Group {
+class Group : NotCopied {
   public:
     using Engine = EngineType;
-
-    Group(const Group&) = delete;
-    Group& operator=(const Group&) = delete;
 
     Context<Engine>& context() const noexcept { return context_; }
     const GroupGeometry& geometry() const noexcept { return geometry_; }

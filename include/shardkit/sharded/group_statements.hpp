@@ -16,6 +16,7 @@
 #include <shardkit/core/element.hpp>
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/list.hpp>
+#include <shardkit/detail/not_copied.hpp>
 #include <shardkit/detail/number_text.hpp>
 #include <shardkit/policy/placement.hpp>
 #include <shardkit/policy/placement_table.hpp>
@@ -69,7 +70,7 @@ class ValuesDigest {
 /// The facts about a group that its ranks compare: the divisor of its gradients, its updates, the values of replicas.
 /// Each call that moves the group's values carries a hash of them, so that ranks find a difference in the next call
 /// that they make anyway. A group on a single rank compares nothing.
-class GroupStatements {
+class GroupStatements : NotCopied {
   public:
     /// `book` is null for an engine that keeps no journal; `subject` is the group's path in quotes. `replicas` says
     /// over which ranks the values are replicated.
@@ -84,8 +85,6 @@ class GroupStatements {
         stated_.before = subject->hash;
         recent_ = book_->add_group();
     }
-    GroupStatements(const GroupStatements&) = delete;
-    GroupStatements& operator=(const GroupStatements&) = delete;
 
     /// Sets the hash of the divisor of the step's gradients.
     void set_gradients(StatementHash gradients) noexcept {

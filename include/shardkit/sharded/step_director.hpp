@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include <shardkit/core/source_location.hpp>
+#include <shardkit/detail/not_copied.hpp>
 #include <shardkit/plan/act.hpp>
 #include <shardkit/plan/batch_steps.hpp>
 
@@ -14,14 +15,12 @@ namespace shardkit::detail {
 /// An observer of every verb of a step on a model's groups. A recorder writes the verbs down. A follower leads: it
 /// gives the communication of the verbs to the streams where a schedule says, and chooses the memory of leased
 /// buffers.
-class StepDirector {
+class StepDirector : NotCopied {
   public:
     /// Whether the director only listens, or leads: then gathers and reductions are left to it.
     enum class Manner : std::uint8_t { listens, leads };
 
     explicit StepDirector(Manner manner) noexcept : manner_(manner) {}
-    StepDirector(const StepDirector&) = delete;
-    StepDirector& operator=(const StepDirector&) = delete;
 
     bool leads() const noexcept { return manner_ == Manner::leads; }
     /// Returns whether a step is open, between begin_step and end_step. The groups call the director only then.

@@ -28,6 +28,7 @@
 #include <shardkit/comm/send_receive.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/detail/concat.hpp>
+#include <shardkit/detail/not_copied.hpp>
 #include <shardkit/rank/engine.hpp>
 #include <shardkit/rank/rank.hpp>
 #include <shardkit/testing/fault_plan.hpp>
@@ -46,7 +47,7 @@ class RankFaults;
 
 /// A plan of faults, and what has become of it: which have struck, and how many calls and buffers the ranks made. The
 /// ranks of one process share it, and it must outlive them.
-class Faults {
+class Faults : shardkit::detail::NotCopied {
   public:
     /// A fault that has struck.
     struct Struck {
@@ -58,8 +59,6 @@ class Faults {
     /// by one rank at a time; it must not throw.
     explicit Faults(FaultPlan plan = {}, std::function<void(const Struck&)> on_strike = {})
         : plan_(std::move(plan)), on_strike_(std::move(on_strike)) {}
-    Faults(const Faults&) = delete;
-    Faults& operator=(const Faults&) = delete;
 
     const FaultPlan& plan() const noexcept { return plan_; }
     /// Returns the faults that have struck in this process, in their order.
@@ -103,7 +102,7 @@ struct FlipBits {
 };
 
 /// The faults of one rank; used by its thread.
-class RankFaults {
+class RankFaults : shardkit::detail::NotCopied {
   public:
     RankFaults(Faults& faults, std::size_t rank, std::size_t ranks) : faults_(faults), rank_(rank), ranks_(ranks) {
         const std::lock_guard lock(faults_.mutex_);
@@ -112,8 +111,6 @@ class RankFaults {
             if (fault.rank == rank_) { waiting_.push_back(fault); }
         }
     }
-    RankFaults(const RankFaults&) = delete;
-    RankFaults& operator=(const RankFaults&) = delete;
     ~RankFaults() {
         const std::lock_guard lock(faults_.mutex_);
         faults_.most_.calls = std::max(faults_.most_.calls, made_.calls);

@@ -16,16 +16,14 @@
 #include <shardkit/backend/cuda/error.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/core/source_location.hpp>
+#include <shardkit/detail/not_copied.hpp>
 #include <shardkit/memory/piece_list.hpp>
 
 namespace shardkit::gpu::detail {
 
 /// The source of an Arena's chunks: DeviceChunks (cudaMalloc), or the allocator of a communication library.
-class ChunkSource {
+class ChunkSource : shardkit::detail::NotCopied {
   public:
-    ChunkSource() = default;
-    ChunkSource(const ChunkSource&) = delete;
-    ChunkSource& operator=(const ChunkSource&) = delete;
     virtual ~ChunkSource() = default;
 
     /// Allocates memory for `bytes` > 0, aligned to at least 256 bytes. Throws its allocator's error.
@@ -42,7 +40,7 @@ class ChunkSource {
 /// Cost:    a chunk of max(chunk_bytes, the request rounded up) when no free piece fits; otherwise only host work,
 ///          linear in the number of pieces. Used at the construction of containers, not inside a step.
 /// Threads: one thread at a time.
-class Arena {
+class Arena : shardkit::detail::NotCopied {
   public:
     static constexpr std::size_t granularity = 512;
 
@@ -57,8 +55,6 @@ class Arena {
         : source_(source), chunk_bytes_(rounded(chunk_bytes, where)) {
         if (chunk_bytes == 0) { throw_invalid_argument(where, "Arena: chunk_bytes is 0, expected at least 1"); }
     }
-    Arena(const Arena&) = delete;
-    Arena& operator=(const Arena&) = delete;
     ~Arena() {
         for (const Chunk& chunk : chunks_) { source_.free(chunk.data); }
     }

@@ -9,6 +9,7 @@
 #include <shardkit/backend/cuda/error.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/core/source_location.hpp>
+#include <shardkit/detail/not_copied.hpp>
 
 namespace shardkit::gpu::detail {
 
@@ -59,7 +60,7 @@ inline bool has_context(int device) noexcept {
 
 /// Selects a device for this thread until the end of the scope, then the previous one again, unless this process has
 /// no context there.
-class DeviceGuard {
+class DeviceGuard : shardkit::detail::NotCopied {
   public:
     /// Selects a device until the guard's end.
     /// @throws Error when there is no such device; the selection is then unchanged
@@ -67,8 +68,6 @@ class DeviceGuard {
         : before_(current_device(where)), changed_(before_ != device) {
         if (changed_) { check(cudaSetDevice(device), "cudaSetDevice", where); }
     }
-    DeviceGuard(const DeviceGuard&) = delete;
-    DeviceGuard& operator=(const DeviceGuard&) = delete;
     ~DeviceGuard() {
         if (changed_ && has_context(before_)) { static_cast<void>(cudaSetDevice(before_)); }
     }

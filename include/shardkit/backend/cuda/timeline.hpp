@@ -19,17 +19,14 @@
 #include <shardkit/backend/cuda/stream.hpp>
 #include <shardkit/comm/stream.hpp>
 #include <shardkit/core/source_location.hpp>
+#include <shardkit/detail/not_copied.hpp>
 
 namespace shardkit::gpu {
 
 /// Observes a wait of the host for a stream, so that a failure elsewhere can end the wait: a communicator whose peer
 /// is gone never completes its work.
-class Watch {
+class Watch : shardkit::detail::NotCopied {
   public:
-    Watch() = default;
-    Watch(const Watch&) = delete;
-    Watch& operator=(const Watch&) = delete;
-
     /// Called when the host has to wait; a watch with a deadline starts to count.
     virtual void begin() noexcept {}
     /// Called repeatedly while the work has not ended; an exception of it ends the wait.
@@ -58,7 +55,7 @@ struct TimelineOptions {
 namespace detail {
 
 /// The state of a Timeline, which its references share; see TimelineRef for the rules. One thread at a time.
-class TimelineState {
+class TimelineState : shardkit::detail::NotCopied {
   public:
     /// A point of one timeline. A default one has already happened. Copying it allocates nothing.
     class Event {
@@ -76,8 +73,6 @@ class TimelineState {
 
     TimelineState(StreamRef stream, const TimelineOptions& options, SourceLocation where)
         : TimelineState(stream, options, DeviceGuard(device_or_current(options.device, where), where), where) {}
-    TimelineState(const TimelineState&) = delete;
-    TimelineState& operator=(const TimelineState&) = delete;
 
     Event record() noexcept {
         const unsigned long long capture = capture_of(*this);

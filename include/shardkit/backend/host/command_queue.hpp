@@ -14,6 +14,7 @@
 
 #include <shardkit/backend/host/processor.hpp>
 #include <shardkit/detail/list.hpp>
+#include <shardkit/detail/not_copied.hpp>
 
 namespace shardkit::host::detail {
 
@@ -99,7 +100,7 @@ class Command {
 /// A thread that runs commands in the order in which one other thread submits them. It uses a fixed ring: nothing is
 /// allocated after construction, and `submit` waits while the ring is full.
 /// Errors:  an exception of a command is kept; later commands are dropped until `wait` has thrown it.
-class CommandQueue {
+class CommandQueue : shardkit::detail::NotCopied {
   public:
     static constexpr std::size_t slots = 256;
 
@@ -111,8 +112,6 @@ class CommandQueue {
     /// @throws std::system_error when no thread can be made
     explicit CommandQueue(std::uint32_t spins = 0)
         : ring_(slots), spins_(spins), worker_(&start, static_cast<void*>(this)) {}
-    CommandQueue(const CommandQueue&) = delete;
-    CommandQueue& operator=(const CommandQueue&) = delete;
     /// Runs the submitted commands, then ends the thread. An error that nobody waited for is dropped.
     ~CommandQueue() {
         submit([this] { ending_ = true; }, Kind::always);

@@ -14,6 +14,7 @@
 #include <shardkit/backend/mpi/api.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/concat.hpp>
+#include <shardkit/detail/not_copied.hpp>
 
 namespace shardkit::mpi {
 
@@ -74,7 +75,7 @@ inline ThreadLevel from_mpi(int level) noexcept {
 /// in a process.
 /// While it lives, an uncaught exception ends the job with its text, like an exception on a rank; std::terminate
 /// would make MPI print a stack trace for every process.
-class Environment {
+class Environment : shardkit::detail::NotCopied {
   public:
     /// Initialises MPI.
     /// @throws CommError when MPI is or was initialised already, or offers a lower thread level than `wanted`
@@ -97,8 +98,6 @@ class Environment {
         }
         before_ = std::set_terminate([] { detail::abort_job(rank(), size()); });
     }
-    Environment(const Environment&) = delete;
-    Environment& operator=(const Environment&) = delete;
     ~Environment() {
         std::set_terminate(before_);
         MPI_Finalize();

@@ -23,6 +23,7 @@
 #include <shardkit/backend/mpi/watch.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/concat.hpp>
+#include <shardkit/detail/not_copied.hpp>
 #include <shardkit/memory/host_buffer.hpp>
 
 namespace shardkit::mpi::detail {
@@ -30,7 +31,7 @@ namespace shardkit::mpi::detail {
 /// Runs calls one after the other, in the rank's own thread or in one of its own. It has the resources that they
 /// need, and waits for messages and for the words of its host; every wait ends. Over a group, it uses the group's
 /// channel with its own number.
-class Lane {
+class Lane : shardkit::detail::NotCopied {
   public:
     Lane(std::size_t number, Job& job, std::size_t ranks)
         : number_(number),
@@ -41,8 +42,6 @@ class Lane {
           // At least two elements of the widest type from every rank.
           staging_(std::max(
               {job.options.staging_bytes, 2 * (ranks + 1) * sizeof(double), ranks * detail::carried_bytes})) {}
-    Lane(const Lane&) = delete;
-    Lane& operator=(const Lane&) = delete;
 
     std::size_t number() const noexcept { return number_; }
     Turns& turns() const noexcept { return job_.turns; }
@@ -176,11 +175,8 @@ class Lane {
 inline MpiCall Call::mpi() const { return {*this, lane.turns()}; }
 
 /// The lanes of a World: one, or two with a thread each, for reductions and for all other communication.
-class Lanes {
+class Lanes : shardkit::detail::NotCopied {
   public:
-    Lanes() = default;
-    Lanes(const Lanes&) = delete;
-    Lanes& operator=(const Lanes&) = delete;
     /// Ends all lanes together, as a lane may have to wait for another.
     ~Lanes() {
         for (const Lane& lane : lanes_) { lane.settle(); }

@@ -16,6 +16,7 @@
 #include <shardkit/core/element.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/concat.hpp>
+#include <shardkit/detail/not_copied.hpp>
 
 namespace shardkit::mpi::detail {
 
@@ -24,11 +25,9 @@ namespace shardkit::mpi::detail {
 /// its host copies the data from there; otherwise, and for little data, MPI moves it.
 /// Cost:    two small messages, one each way, before the data, and an empty one behind a copy.
 template <class T>
-class Message {
+class Message : shardkit::detail::NotCopied {
   public:
     explicit Message(const Call& call) : call_(call) {}
-    Message(const Message&) = delete;
-    Message& operator=(const Message&) = delete;
     /// Cancels the message, so that a rank that gives up leaves no request that would still write to its caller's
     /// memory.
     ~Message() {

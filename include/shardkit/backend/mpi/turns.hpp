@@ -4,21 +4,19 @@
 #include <atomic>
 #include <cstdint>
 
+#include <shardkit/detail/not_copied.hpp>
+
 namespace shardkit::mpi::detail {
 
 /// Lets the threads of a process call MPI one at a time, where MPI requires that. First come, first served: a thread
 /// that polls for its messages cannot keep out another one.
-class Turns {
+class Turns : shardkit::detail::NotCopied {
   public:
-    Turns() = default;
-    Turns(const Turns&) = delete;
-    Turns& operator=(const Turns&) = delete;
-
     /// Requires turns from now on. Call it while there is only one thread.
     void require() noexcept { required_ = true; }
 
     /// Waits for this thread's turn, and ends it with its scope. A thread must not take two at once.
-    class Turn {
+    class Turn : shardkit::detail::NotCopied {
       public:
         explicit Turn(Turns& turns) noexcept : turns_(turns.required_ ? &turns : nullptr) {
             if (turns_ == nullptr) { return; }
@@ -29,8 +27,6 @@ class Turns {
                 now = turns_->now_.load(std::memory_order_acquire);
             }
         }
-        Turn(const Turn&) = delete;
-        Turn& operator=(const Turn&) = delete;
         ~Turn() {
             if (turns_ == nullptr) { return; }
             turns_->now_.fetch_add(1, std::memory_order_release);

@@ -32,6 +32,7 @@
 #include <shardkit/comm/journal.hpp>
 #include <shardkit/comm/record_files.hpp>
 #include <shardkit/core/error.hpp>
+#include <shardkit/detail/not_copied.hpp>
 #include <shardkit/memory/host_buffer.hpp>
 #include <shardkit/rank/streams.hpp>
 
@@ -45,7 +46,7 @@ struct Borrow {
 /// Owns everything that the communicators of one rank share: MPI handles, staging memory, the journal and, with
 /// overlap, the threads that make the MPI calls. It must outlive them. For one rank in one process, used by one
 /// thread.
-class World {
+class World : shardkit::detail::NotCopied {
   public:
     /// Works on a duplicate of `comm`. Collective over it.
     /// @throws CommError when MPI is not initialised, was finalised, or has too low a thread level for the options
@@ -54,8 +55,6 @@ class World {
     /// Works on the communicator itself; its error handler is MPI_ERRORS_RETURN until `finish`.
     explicit World(Borrow borrowed, const Options& options = {}, SourceLocation where = SourceLocation::current())
         : World(borrowed.comm, false, options, where) {}
-    World(const World&) = delete;
-    World& operator=(const World&) = delete;
     /// Ends the job with MPI_Abort and a message if `finish` was not called and no exception is in flight, as when
     /// exit() destroys a static World: its peers would wait for this rank, and MPI_Finalize for them. After
     /// MPI_Finalize it does nothing.

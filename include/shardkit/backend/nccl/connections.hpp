@@ -57,8 +57,6 @@ class Connections : public LiveGroups, private gpu::Watch {
         : LiveGroups(device, options.survivable),
           on_late_(options.on_late),
           timeout_(shardkit::detail::bounded_wait(options.timeout)) {}
-    Connections(const Connections&) = delete;
-    Connections& operator=(const Connections&) = delete;
 
     /// Writes this rank's record, if Options::record says where, because of the exception that is being handled.
     void record_exception() noexcept {

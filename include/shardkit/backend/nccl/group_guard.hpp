@@ -7,12 +7,13 @@
 #include <shardkit/backend/nccl/api.hpp>
 #include <shardkit/backend/nccl/call.hpp>
 #include <shardkit/backend/nccl/world.hpp>
+#include <shardkit/detail/not_copied.hpp>
 
 namespace shardkit::nccl::detail {
 
 /// Starts several NCCL calls together: those between the guard's construction and `submit`. If its scope ends without
 /// `submit`, it ends the NCCL group and drops NCCL's errors, as an exception is already in flight.
-class GroupGuard {
+class GroupGuard : shardkit::detail::NotCopied {
   public:
     /// Begins an NCCL group.
     /// @throws CommError
@@ -20,8 +21,6 @@ class GroupGuard {
         call.world.complete(call, "ncclGroupStart", [](ncclComm_t) { return ncclGroupStart(); });
         open_ = true;
     }
-    GroupGuard(const GroupGuard&) = delete;
-    GroupGuard& operator=(const GroupGuard&) = delete;
     ~GroupGuard() {
         if (!open_) { return; }
         call_.world.collect(nullptr);

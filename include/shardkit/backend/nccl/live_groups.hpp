@@ -19,6 +19,7 @@
 #include <shardkit/backend/nccl/registered.hpp>
 #include <shardkit/backend/nccl/shrink.hpp>
 #include <shardkit/detail/immortal.hpp>
+#include <shardkit/detail/not_copied.hpp>
 
 namespace shardkit::nccl::detail {
 
@@ -26,13 +27,11 @@ namespace shardkit::nccl::detail {
 /// thread may end them in its stead: never while the rank's thread holds `locked()`, which it does in every call of
 /// NCCL that uses one, and never in a launch of CUDA's or in a wait, as these may block for ever. Only the rank's
 /// thread forgets the handles.
-class LiveGroups {
+class LiveGroups : shardkit::detail::NotCopied {
   public:
     using Lock = std::unique_lock<std::recursive_mutex>;
 
     LiveGroups(int device, bool survivable) : survivable_(survivable), aborts_(device) { aborts_.keep(places_); }
-    LiveGroups(const LiveGroups&) = delete;
-    LiveGroups& operator=(const LiveGroups&) = delete;
 
     Group& world_group() noexcept { return groups().front(); }
     const Group& world_group() const noexcept { return places_->groups.all().front(); }

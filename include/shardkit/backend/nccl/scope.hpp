@@ -6,6 +6,8 @@
 #include <exception>
 #include <memory>
 
+#include <shardkit/detail/not_copied.hpp>
+
 namespace shardkit::nccl::detail {
 
 /// Finds out, at an object's end, what ends it. exit() first ends the thread-local objects of its thread, then the
@@ -22,21 +24,16 @@ class Scope {
     bool ends() const noexcept { return is_in_thread() && !exits() && !unwinds(); }
 
   private:
-    struct Mark {
+    struct Mark : private shardkit::detail::NotCopied {
         std::shared_ptr<std::atomic<bool>> over = std::make_shared<std::atomic<bool>>(false);
-        Mark() = default;
-        Mark(const Mark&) = delete;
-        Mark& operator=(const Mark&) = delete;
         ~Mark() { *over = true; }
     };
     static Mark& mark() {
         thread_local Mark mark;
         return mark;
     }
-    struct AtExit {
+    struct AtExit : private shardkit::detail::NotCopied {
         AtExit() { process_ends() = false; }  // made first, so that it ends later
-        AtExit(const AtExit&) = delete;
-        AtExit& operator=(const AtExit&) = delete;
         ~AtExit() { process_ends() = true; }
     };
     static std::atomic<bool>& process_ends() noexcept {

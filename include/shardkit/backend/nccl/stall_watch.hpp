@@ -12,13 +12,14 @@
 #include <cuda_runtime_api.h>
 
 #include <shardkit/backend/cuda/relaxed_capture.hpp>
+#include <shardkit/detail/not_copied.hpp>
 
 namespace shardkit::nccl::detail {
 
 /// A thread that notices that a peer is gone while the rank's own thread cannot: CUDA accepts about 1,000 launches of
 /// a stream, and then blocks whoever launches more until some have ended, which they never do behind a verb whose
 /// peer is gone.
-class StallWatch {
+class StallWatch : shardkit::detail::NotCopied {
   public:
     /// Begins to watch. Once `acts` has stayed the same and `stands_still()` has returned true for longer than
     /// `timeout`, it calls `end(acts seen)`, which says whether the watch is over. Both are called in its thread, on
@@ -40,8 +41,6 @@ class StallWatch {
                   }
               }
           }) {}
-    StallWatch(const StallWatch&) = delete;
-    StallWatch& operator=(const StallWatch&) = delete;
     ~StallWatch() {
         {
             const std::lock_guard lock(mutex_);

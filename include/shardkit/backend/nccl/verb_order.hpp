@@ -11,6 +11,7 @@
 #include <shardkit/backend/cuda/timeline.hpp>
 #include <shardkit/comm/recorder.hpp>
 #include <shardkit/core/error.hpp>
+#include <shardkit/detail/not_copied.hpp>
 #include <shardkit/rank/streams.hpp>
 
 namespace shardkit::nccl::detail {
@@ -26,12 +27,10 @@ inline bool captures(const Streams<gpu::TimelineRef>& streams) noexcept {
 class VerbOrder {
   public:
     /// A verb's turn: the work given to its stream until the end of the scope is the verb.
-    class Turn {
+    class Turn : shardkit::detail::NotCopied {
       public:
         Turn(VerbOrder& order, const gpu::TimelineRef& stream, bool beside) noexcept
             : order_(order), stream_(stream), beside_(beside) {}
-        Turn(const Turn&) = delete;
-        Turn& operator=(const Turn&) = delete;
         ~Turn() { order_.mark(stream_, beside_); }
 
       private:

@@ -84,8 +84,6 @@ class World final : public detail::Connections {
         shrink_from(survivors.world, survivors.lost, detail::config_of(options_), where);
         welcome(world_group(), where);
     }
-    World(const World&) = delete;
-    World& operator=(const World&) = delete;
     /// Finishes, if `finish` was not called. When an exception leaves the scope, after a failure, and in another
     /// thread than its own, it aborts instead. It ends within the timeout, and within 30 seconds of an abort. If work
     /// of a borrowed communicator hangs, or a CUDA graph with verbs still exists, memory and streams are left behind:

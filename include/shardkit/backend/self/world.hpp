@@ -2,16 +2,13 @@
 #pragma once
 
 #include <shardkit/comm/journal.hpp>
+#include <shardkit/detail/not_copied.hpp>
 
 namespace shardkit::self {
 
 /// What the communicators of a single rank share; it must outlive them.
-class World {
+class World : shardkit::detail::NotCopied {
   public:
-    World() = default;
-    World(const World&) = delete;
-    World& operator=(const World&) = delete;
-
     engine::Journal& journal() noexcept { return journal_; }
 
   private:

@@ -11,6 +11,7 @@
 #include <shardkit/backend/shared/wait_word.hpp>
 #include <shardkit/comm/call.hpp>
 #include <shardkit/core/source_location.hpp>
+#include <shardkit/detail/not_copied.hpp>
 
 namespace shardkit::shared::detail {
 
@@ -67,7 +68,7 @@ struct Member {
 ///     at(rank, address)                             returns where this rank finds that rank's address
 ///     sees(rank, address)                           returns whether all others find it
 template <class Seat>
-class Round {
+class Round : shardkit::detail::NotCopied {
   public:
     /// Publishes the call and waits until all ranks have entered.
     /// @pre `seat` and `call` outlive the round   @throws what Seat::wait and Seat::refuse do
@@ -93,8 +94,6 @@ class Round {
         const Signature& first = this->call(0).signature;
         while (other_ < size_ && this->call(other_).signature == first) { ++other_; }
     }
-    Round(const Round&) = delete;
-    Round& operator=(const Round&) = delete;
 
     std::size_t rank() const noexcept { return seat_.rank(); }
     std::size_t size() const noexcept { return size_; }

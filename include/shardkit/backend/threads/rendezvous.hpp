@@ -23,6 +23,7 @@
 #include <shardkit/comm/uneven_counts.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/concat.hpp>
+#include <shardkit/detail/not_copied.hpp>
 
 namespace shardkit::threads::detail {
 
@@ -147,7 +148,7 @@ inline void require_matching_counts(const GroupHandle& handle, Round& round) {
 
 /// Offers a message of this rank to another one, through a handle that must outlive the offer. If an exception leaves
 /// its scope, the message is taken back.
-class Post {
+class Post : shardkit::detail::NotCopied {
   public:
     /// Posts the message; returns at once.
     /// @throws PeerError when the receiver cannot come any more
@@ -160,8 +161,6 @@ class Post {
         pending_ = channel_.post(base_, message_);
         if (!pending_) { handle_.world->throw_peer_error(handle, waiting(), needed()); }
     }
-    Post(const Post&) = delete;
-    Post& operator=(const Post&) = delete;
     ~Post() {
         if (pending_) { channel_.retract(base_, budget()); }
     }

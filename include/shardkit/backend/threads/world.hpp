@@ -31,13 +31,14 @@
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/counted.hpp>
 #include <shardkit/detail/maybe.hpp>
+#include <shardkit/detail/not_copied.hpp>
 #include <shardkit/detail/owned.hpp>
 
 namespace shardkit::threads::detail {
 
 /// Owns everything that the ranks of one launch share: the groups, which live until every rank has ended, the state
 /// of each rank, the threads of its streams, and the first failure. The launching thread owns it.
-class World {
+class World : shardkit::detail::NotCopied {
   public:
     /// Makes what a launch of `ranks` ranks shares.
     /// @throws std::invalid_argument for zero ranks or a deadlock check without a positive interval
@@ -53,8 +54,6 @@ class World {
             for (ThreadState& stream : state.streams) { stream.spins = SpinBudget(spins(all_threads())); }
         }
     }
-    World(const World&) = delete;
-    World& operator=(const World&) = delete;
     /// Frees what the ranks shared; the remaining work of streams has run then, or was dropped. @pre every rank has
     /// ended
     ~World() {
