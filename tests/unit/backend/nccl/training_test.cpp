@@ -134,7 +134,7 @@ TEST_CASE("nccl: slices have the bits of one rank on threads, on every number of
         const sk::Slices cut{8};
         const auto sliced = [&](auto policy) { return sk::DynamicPolicy(sk::TreeSums<decltype(policy)>{cut}); };
         const auto expected = small_trainer::on_threads<T>(Mesh(1, 1, 1), sliced(sk::NoShard{}), training)[0];
-        for (const std::size_t ranks : {1U, 2U, 4U}) {
+        for (const std::size_t ranks : {1U, 2U, 4U, 8U}) {
             for (const sk::DynamicPolicy& policy :
                  {sliced(sk::NoShard{}), sliced(sk::ShardOptimizer{}), sliced(sk::ShardGradOp{}),
                   sliced(sk::FullShard{}), sliced(sk::HybridShard<2>{})}) {
