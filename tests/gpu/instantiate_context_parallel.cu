@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <shardkit/backend/cub/kernels.hpp>
 #include <shardkit/backend/cub/launch.cuh>
+#include <shardkit/context_parallel/attention_kernels.hpp>
 #include <shardkit/shardkit.hpp>
 
 // What attention over cp gives to Kernels::for_each_index.
