@@ -209,7 +209,8 @@ def main():
     ways = {"meson": meson, "pkg_config": pkg_config, "cmake": cmake, "cmake_cuda": cmake_cuda, "fetch_content": fetch_content, "plain": plain,
             "single_header": single_header,
             "conan": conan}
-    environment = dict(os.environ, CXX=shlex.join(compiler))
+    # Meson has ninja; a machine need not have make.
+    environment = dict(os.environ, CXX=shlex.join(compiler), CMAKE_GENERATOR="Ninja")
     with tempfile.TemporaryDirectory(prefix="shardkit-consume-") as folder:
         outside = pathlib.Path(folder)
         for name in SOURCES:

@@ -112,7 +112,7 @@ struct HostKernels {
         constexpr std::size_t pack = host::detail::pack_elements<T>;
         const SquaredTerm<A> term{rules::Factor<A>(scale)};
         A sums[host::detail::near_sums];
-        host::detail::NearSums<A> near(into.squares);
+        host::detail::NearSums<A> window(into.squares);
         for (std::size_t at = 0; at < gradient.size(); at += std::size(sums) * pack) {
             const auto block = gradient.subspan(at, std::min(std::size(sums) * pack, gradient.size() - at));
             host::detail::pack_sums<A>(block, term, sums);
@@ -130,7 +130,7 @@ struct HostKernels {
             };
             const std::span<const A> packs(sums, (block.size() + pack - 1) / pack);
             bool zeros = false;
-            if (packs.size() < std::size(sums) || !near.add(sums, &zeros)) {
+            if (packs.size() < std::size(sums) || !window.add(sums, &zeros)) {
                 into.add_packs(packs, again);
             } else if (zeros && !holds_squares(A{0})) {
                 for (std::size_t p = 0; p < packs.size(); ++p) {
