@@ -193,7 +193,10 @@ class Journal : shardkit::detail::NotCopied {
         detail::List<Subjects> before(2 * subjects_.size() + 1);
         before.swap(subjects_);
         for (Subjects& alike : before) {
-            for (auto& subject : alike) { subjects_of(subject->hash).push_back(std::move(subject)); }
+            for (auto& subject : alike) {
+                Subjects& to = subjects_of(subject->hash);
+                to.push_back(std::move(subject));
+            }
         }
     }
 

@@ -137,7 +137,9 @@ struct NormSum {
         }
     }
     constexpr NormTotal total() const& noexcept { return NormSum(*this).total(); }
-    constexpr NormTotal total() && noexcept { return {std::move(squares).value(), static_cast<double>(nonfinite)}; }
+    constexpr NormTotal total() && noexcept {
+        return {static_cast<ExactSum&&>(squares).value(), static_cast<double>(nonfinite)};
+    }
 
     /// Adds sums of packs; calls again(i) for each that A does not hold, which must add it.
     template <std::floating_point A, class Again>
