@@ -28,11 +28,12 @@
 #include <shardkit/checkpoint/together.hpp>
 #include <shardkit/checkpoint/write_jobs.hpp>
 #include <shardkit/detail/list.hpp>
+#include <shardkit/detail/not_copied.hpp>
 
 namespace shardkit::detail {
 
 /// One save on one rank: begin, write on any thread, commit.
-class SaveRun final : public MemoryReader {
+class SaveRun final : public MemoryReader, NotCopied {
   public:
     SaveRun(std::unique_ptr<RankWorld> world, std::string folder, std::uint64_t step, checkpoint::SaveOptions options,
             SourceLocation where)
@@ -42,8 +43,6 @@ class SaveRun final : public MemoryReader {
           folder_(std::move(folder)),
           step_(step),
           where_(where) {}
-    SaveRun(const SaveRun&) = delete;
-    SaveRun& operator=(const SaveRun&) = delete;
     /// Abandons the save if it was not committed. The next save reports its writer's error.
     ~SaveRun() {
         end_writing();

@@ -18,6 +18,7 @@
 #include <shardkit/comm/all_gather.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/detail/list.hpp>
+#include <shardkit/detail/not_copied.hpp>
 #include <shardkit/memory/host_buffer.hpp>
 #include <shardkit/sharded/blocks_of.hpp>
 #include <shardkit/sharded/group_buffer.hpp>
@@ -42,13 +43,11 @@ struct SavedKind {
 };
 
 /// A group's values of one kind, without their element type.
-class SavedValues : public SavedKind {
+class SavedValues : public SavedKind, NotCopied {
   public:
     SavedValues(const SavedKind& what, const GroupGeometry& geometry)
         : SavedKind(what), geometry_(&geometry), read_(of.size()) {}
     virtual ~SavedValues() = default;
-    SavedValues(const SavedValues&) = delete;
-    SavedValues& operator=(const SavedValues&) = delete;
 
     /// Returns the address of element `flat` (of `loaded`) in host or device memory.
     virtual std::byte* memory(std::size_t flat) const = 0;

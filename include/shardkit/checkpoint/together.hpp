@@ -124,14 +124,12 @@ class Failure {
 };
 
 template <class Engine>
-class RankWorldOf final : public RankWorld {
+class RankWorldOf final : public RankWorld, NotCopied {
   public:
     /// @param verb  the purpose: a rank that ends first ends the program with a message that contains it
     RankWorldOf(Context<Engine>& context, std::string verb) : context_(context), verb_(std::move(verb)) {
         Access::living(context_).push_back(&verb_);
     }
-    RankWorldOf(const RankWorldOf&) = delete;
-    RankWorldOf& operator=(const RankWorldOf&) = delete;
     ~RankWorldOf() override {
         Access::living(context_).erase_if([this](const std::string* each) { return each == &verb_; });
     }

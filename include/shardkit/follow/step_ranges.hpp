@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include <shardkit/detail/not_copied.hpp>
 #include <shardkit/schedule/schedule.hpp>
 
 namespace shardkit::detail {
@@ -48,13 +49,11 @@ class StepRanges {
     }
 
     /// Covers what an operation gives to the streams, even if that throws.
-    class [[nodiscard]] Scope {
+    class [[nodiscard]] Scope : NotCopied {
       public:
         explicit Scope(const char* name) {
             if constexpr (named) { Stream::Ranges::push(name); }
         }
-        Scope(const Scope&) = delete;
-        Scope& operator=(const Scope&) = delete;
         ~Scope() {
             if constexpr (named) { Stream::Ranges::pop(); }
         }

@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <span>
 #include <type_traits>
-#include <utility>
 
 #include <shardkit/core/exact_sum.hpp>
 #include <shardkit/core/factor.hpp>

@@ -26,8 +26,8 @@ struct ShardInfo {
     TensorShape shape;  ///< shape of the whole tensor
     TensorShape part;   ///< shape of the rank's part under tp: the whole tensor where it is not split
     IndexRange range;   ///< the run's elements in that part, row-major
-    std::vector<layout::Box>
-        boxes;                   ///< the run as boxes of the whole tensor; a box's range counts elements of the part
+    /// The run as boxes of the whole tensor; a box's range counts elements of the part.
+    std::vector<layout::Box> boxes;
     IndexRange local;            ///< the run's elements in this rank's buffer
     const void* data = nullptr;  ///< the first element, in this rank's memory
     std::size_t replica = 0;     ///< 0 on exactly one of the ranks that hold this run, always current

@@ -13,6 +13,7 @@
 #include <shardkit/backend/host/lanes.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/core/exact_sum.hpp>
+#include <shardkit/detail/not_copied.hpp>
 
 namespace shardkit::host::detail {
 
@@ -200,11 +201,9 @@ NearSum near_sum(const A* sums, std::uint64_t lowest) {
 /// Adds sums of packs to `total`, exactly, `near_sums` at a time: in a fraction of an ExactWindow's time where those
 /// that are not zero are near each other, and A holds what they are of.
 template <std::floating_point A>
-class NearSums {
+class NearSums : shardkit::detail::NotCopied {
   public:
     explicit NearSums(ExactSum& total) noexcept : total_(total) {}
-    NearSums(const NearSums&) = delete;
-    NearSums& operator=(const NearSums&) = delete;
     ~NearSums() { hand_over(); }
 
     /// Adds `near_sums` of them if they are. Returns whether they are; *zeros, whether there may be zeros.
