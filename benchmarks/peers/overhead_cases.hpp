@@ -165,7 +165,8 @@ class ReduceCase final : public GroupCase<Engine, Policy> {
     }
     void bare_step(float gradient) {
         const auto stream = this->context_.communication_stream();
-        Engine::Kernels::fill(this->context_.compute_stream(), full_, gradient);
+        Engine::Kernels::fill(this->context_.compute_stream(), full_, 0.0F);  // the same memset on both sides
+        if (gradient != 0) { Engine::Kernels::fill(this->context_.compute_stream(), full_, gradient); }
         this->keep();
         if constexpr (shards) {
             shardkit::reduce_scatter(this->context_.world(), shardkit::ReduceOp::sum, std::span<const float>(full_),
