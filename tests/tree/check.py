@@ -8,7 +8,9 @@ import sys
 
 from public_names import public_names
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+TESTS = pathlib.Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(TESTS), str(TESTS.parent / "docs/site")]
+from generate import unlisted_pages  # noqa: E402
 from run_tests import first_words  # noqa: E402
 
 # Backends that a machine may lack: not part of the umbrella.
@@ -349,6 +351,12 @@ def check_suites(root):
         yield f"docs/testing.md: the table has the suite {name}, which there is not"
 
 
+def check_pages(root):
+    """The site's contents have every page."""
+    for page in unlisted_pages(root):
+        yield f"docs/site/generate.py: CONTENTS lacks {page}.md"
+
+
 def check_stages(root):
     """docs/testing.md has every stage of .ci/run, in its tier, and says when the second tier passed last."""
     text = (root / "docs/testing.md").read_text(encoding="utf-8")
@@ -402,7 +410,7 @@ CHECKS = {"lists": check_lists, "umbrella": check_umbrella, "rooms": check_rooms
           "errors": check_errors, "words": check_words, "lengths": check_lengths,
           "reference": check_reference, "versions": check_versions,
           "figures": check_figures, "suites": check_suites, "first": check_first,
-          "stages": check_stages}
+          "pages": check_pages, "stages": check_stages}
 
 
 WRITERS = {"write-lists": write_lists, "write-reference": write_reference}

@@ -78,6 +78,7 @@ PLANTS = [
     ("figures", "examples/cuda_trainer/after.hpp", "// planted\n", "examples/cuda_trainer/README.md: by diff"),
     ("suites", "tests/list.txt", "zz/absent_test.cpp\n", "the table of suites lacks zz"),
     ("suites", "docs/testing.md", "| `planted` | nothing |\n", "has the suite planted, which there is not"),
+    ("pages", "docs/planted.md", "# Planted\n", "CONTENTS lacks docs/planted.md"),
     ("stages", ".ci/run", "later_stage planted true\n", "the table of stages lacks planted in the second tier"),
     ("stages", "docs/testing.md", "| mpi | first | nothing |\n", "has the stage mpi in the first tier, where .ci/run has none"),
     ("first", "README.md", "[a page](docs/glossary.md)\n", "first.txt has no line for docs/glossary.md, which README.md promises"),
