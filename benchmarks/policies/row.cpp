@@ -9,6 +9,10 @@ namespace benchmarks::policies {
 
 namespace {
 
+// A squared double is a whole number of 2^-2148 and below 2^2048, which with room for carries are 66 digits of 32 bits. A
+// double for each, three counts of infinities and NaN, and one of the elements that are not finite.
+constexpr double norm_bytes = (66 + 3 + 1) * sizeof(double);
+
 void all_reduce(TheoryOfVerb& sum, double addends, double result, double ranks,
                 const shardkit::engine::Traits& engine) {
     if (ranks < 2) { return; }
@@ -64,7 +68,7 @@ Theory theory(const Options& o, const program::MeshExtents& mesh, program::Polic
         }
         all_reduce(reductions, padded * sum / n, padded * sum / n, data_ranks / n, engine);
     }
-    all_reduce(reductions, 16 * n, 16 * n, static_cast<double>(mesh.world()), engine);
+    all_reduce(reductions, norm_bytes, norm_bytes, static_cast<double>(mesh.world()), engine);
     return made;
 }
 

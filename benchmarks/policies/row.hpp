@@ -30,7 +30,7 @@ using Theory = std::array<TheoryOfVerb, step_verbs.size()>;
 /// What a step must move, from closed forms and not from the planner: with M microbatches, gather bytes G and reduce
 /// bytes R, times (n - 1) / n: NoShard 2 R; ShardOptimizer R + G; ShardGradOp M R + G; FullShard M (R + 2 G); hybrid
 /// as FullShard with n = N; where a shard has replicas (over cp, or across hybrid groups) 2 R / n (r - 1) / r more;
-/// and the norm's 16 n bytes over the world. G and R are those of flat buffers whose shards are padded to 128 bytes.
+/// and 560 bytes of the norm over the world. G and R are those of flat buffers whose shards are padded to 128 bytes.
 /// `engine`: whether small all-reduces are gathered by everybody; `times`: that each group is gathered in a step,
 /// where a schedule says; `reduces_last`: R once, of all microbatches.
 /// Source:  ZeRO, arXiv 1910.02054, section 7; Chan et al. 2007

@@ -34,6 +34,7 @@ Options model(std::size_t microbatches, ElementKind element = ElementKind::fp32)
 }
 
 constexpr double numel = (1U << 20U) + (1U << 12U);
+constexpr double norm = 560;  // bytes of a norm's sum, as docs/numerics.md says
 
 double bytes_of(const Options& o, const program::MeshExtents& mesh, program::PolicyKind policy) {
     double sum = 0;
@@ -48,15 +49,15 @@ TEST_CASE("theory: what a step moves under each policy, and the norm's bytes") {
         const Options o = model(m, ElementKind::bf16);
         const program::MeshExtents mesh{4, 1, 1};
         const double g = 2 * numel * 3 / 4;  // gathered and reduced as bf16; results of an all-reduce as fp32
-        const double norm = 2 * 64 * 3.0 / 4;
+        const double all = 2 * norm * 3.0 / 4;
         const auto count = static_cast<double>(m);
-        CHECK(bytes_of(o, mesh, program::PolicyKind::no_shard) == 3 * g + norm);
-        CHECK(bytes_of(o, mesh, program::PolicyKind::shard_optimizer) == 2 * g + norm);
-        CHECK(bytes_of(o, mesh, program::PolicyKind::shard_grad_op) == (count + 1) * g + norm);
-        CHECK(bytes_of(o, mesh, program::PolicyKind::full_shard) == 3 * count * g + norm);
+        CHECK(bytes_of(o, mesh, program::PolicyKind::no_shard) == 3 * g + all);
+        CHECK(bytes_of(o, mesh, program::PolicyKind::shard_optimizer) == 2 * g + all);
+        CHECK(bytes_of(o, mesh, program::PolicyKind::shard_grad_op) == (count + 1) * g + all);
+        CHECK(bytes_of(o, mesh, program::PolicyKind::full_shard) == 3 * count * g + all);
         // Groups of two: half of everything, and fp32 halves of the sums across.
         const double hybrid = 3 * count * 2 * numel / 2 + 2 * (4 * numel / 2) / 2;
-        CHECK(bytes_of(o, mesh, program::PolicyKind::hybrid_shard) == hybrid + 2 * 32 * 3.0 / 4);
+        CHECK(bytes_of(o, mesh, program::PolicyKind::hybrid_shard) == hybrid + 2 * norm * 3.0 / 4);
     }
 }
 
@@ -64,12 +65,12 @@ TEST_CASE("theory: cp holds replicas of shards, tp copies") {
     const Options o = model(1);
     const double across_cp = 2 * (4 * numel / 2) / 2;
     CHECK(bytes_of(o, {2, 1, 2}, program::PolicyKind::full_shard) ==
-          3 * 4 * numel / 2 + across_cp + 2 * 32 * 3.0 / 4);
-    CHECK(bytes_of(o, {2, 2, 1}, program::PolicyKind::full_shard) == 3 * 4 * numel / 2 + 2 * 32 * 3.0 / 4);
+          3 * 4 * numel / 2 + across_cp + 2 * norm * 3.0 / 4);
+    CHECK(bytes_of(o, {2, 2, 1}, program::PolicyKind::full_shard) == 3 * 4 * numel / 2 + 2 * norm * 3.0 / 4);
     CHECK(bytes_of(o, {1, 1, 1}, program::PolicyKind::full_shard) == 0);
     const Theory gathered =
-        theory(o, {2, 1, 1}, program::PolicyKind::full_shard, {.gathered_all_reduce_addends = 32});
-    CHECK(gathered[2].bytes == 32);
+        theory(o, {2, 1, 1}, program::PolicyKind::full_shard, {.gathered_all_reduce_addends = 560});
+    CHECK(gathered[2].bytes == norm);
     const Theory counted = theory(o, {2, 1, 1}, program::PolicyKind::full_shard, {});
     CHECK(counted[0].calls == 4);
     CHECK(counted[1].calls == 2);
@@ -193,13 +194,12 @@ TEST_CASE("predictions: ring costs over the given links, the step between its bo
     const auto rows = predict(o, Links::given({1e-6, 100e9}, {1e-5, 10e9}));
     REQUIRE(rows.size() == 2);
     const double size = 4.0 * (1U << 20U);
-    const double norm_of_16 = 30e-5 + 2 * 15.0 / 16 * 256 / 10e9;
-    CHECK(rows[0].communication == doctest::Approx(3 * (15e-5 + 15.0 / 16 * size / 10e9) + norm_of_16).epsilon(1e-9));
+    const double norm_seconds = 30e-5 + 2 * 15.0 / 16 * norm / 10e9;
+    CHECK(rows[0].communication == doctest::Approx(3 * (15e-5 + 15.0 / 16 * size / 10e9) + norm_seconds).epsilon(1e-9));
     const double across = 2e-5 + size / 8 / 10e9;
-    const double norm_of_8 = 30e-5 + 2 * 15.0 / 16 * 128 / 10e9;
     CHECK(rows[1].shard_group == 8);
     CHECK(rows[1].communication ==
-          doctest::Approx(3 * (7e-6 + 7.0 / 8 * size / 100e9) + across + norm_of_8).epsilon(1e-9));
+          doctest::Approx(3 * (7e-6 + 7.0 / 8 * size / 100e9) + across + norm_seconds).epsilon(1e-9));
     CHECK(rows[0].nodes == 2);
     CHECK(rows[0].compute == doctest::Approx(3e-3));
     CHECK(rows[0].no_overlap() == rows[0].compute + rows[0].communication);
