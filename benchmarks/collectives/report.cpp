@@ -15,7 +15,7 @@ namespace {
 /// A number in so many characters, with as many decimals as fit, at most two.
 std::string number_in(double value, int width) {
     for (int decimals = 2; decimals >= 0; --decimals) {
-        const std::string text = program::formatted("%*.*f", width, decimals, value);
+        std::string text = program::formatted("%*.*f", width, decimals, value);
         if (text.size() <= static_cast<std::size_t>(width)) { return text; }
     }
     return program::formatted(width >= 7 ? "%*.1e" : "%*.0e", width, value);

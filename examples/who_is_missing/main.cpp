@@ -51,7 +51,7 @@ std::string lanes(const std::vector<sk::recorder::RankRecord>& records, double s
         }
         std::string number = std::to_string(record.rank);
         number.insert(0, 6 - std::min<std::size_t>(6, number.size()), ' ');
-        text += number + " |" + lane + "|\n";
+        text.append(number).append(" |").append(lane).append("|\n");
     }
     return text;
 }

@@ -287,6 +287,7 @@ class SavedGroupOf final : public SavedGroup {
             }
         }
         if constexpr (can_split_master<Precision>) {
+            // NOLINTNEXTLINE(bugprone-use-after-move): a group has one of both masters
             if (state.geometry().splits_master()) {
                 values.push_back(std::make_unique<SavedSplitMaster<Engine, Precision>>(state, std::move(trained)));
             }

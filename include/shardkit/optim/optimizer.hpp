@@ -234,6 +234,7 @@ class Optimizer : private detail::BackwardUpdates<EngineType> {
         if (group.trainable()) { group.begin_update(where); }
     }
     void update_group(detail::Group<Engine>& group, SourceLocation where) override;
+    // NOLINTNEXTLINE(bugprone-exception-escape): no group ends before, and without memory the program does
     void end_backward(typename detail::BackwardUpdates<Engine>::End end) noexcept override;
     static void refuse_all_gradients(std::string_view verb, const StepOptions<Engine>& options, SourceLocation where);
 

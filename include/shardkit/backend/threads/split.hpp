@@ -34,6 +34,7 @@ SplitResult split_group(const Handle& handle, std::size_t color, std::size_t key
     shardkit::detail::List<Wish> wishes(size);  // allocated here: nothing may throw inside a round
     const auto exchange = [&](const auto& published, auto read) {
         const Seat seat(handle);
+        // NOLINTNEXTLINE(bugprone-sizeof-expression): addresses are published too
         Round round(seat, call, &published, sizeof(published));
         if (!round.agreed()) { round.leave_and_throw(); }
         read(round);
