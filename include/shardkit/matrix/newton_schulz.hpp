@@ -98,8 +98,7 @@ namespace shardkit::rules {
 template <std::floating_point A>
 constexpr std::size_t newton_schulz_scratch(MatrixExtents extents) noexcept {
     const std::size_t chunks = (extents.numel() + detail::SumSquares<A>::chunk - 1) / detail::SumSquares<A>::chunk;
-    return extents.numel() +
-           std::max(2 * extents.shorter() * extents.shorter(), sizeof(double) * chunks / sizeof(A));
+    return extents.numel() + std::max(2 * extents.shorter() * extents.shorter(), sizeof(double) * chunks / sizeof(A));
 }
 
 /// Returns the additions and multiplications of newton_schulz's products, for the shorter side m and the longer n:
