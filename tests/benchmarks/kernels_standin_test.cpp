@@ -76,7 +76,8 @@ TEST_CASE("every kernel and size is measured beside CUDA's copy, its launches co
     for (const Row& row : rows) {
         CAPTURE(kernel_names[static_cast<std::size_t>(row.kernel)]);
         CHECK(row.figure.wrong == 0);
-        CHECK(row.launches == (row.kernel == KernelKind::step ? 5 : 1));  // docs/cuda_engine.md has 6: an all-reduce too
+        CHECK(row.launches ==
+              (row.kernel == KernelKind::step ? 5 : 1));  // docs/cuda_engine.md has 6: an all-reduce too
         REQUIRE(row.figure.copy);
         CHECK(row.figure.copy->way == "cudaMemcpyAsync");
         CHECK(row.figure.copy->bytes == (row.bytes + 1) / 2);

@@ -195,7 +195,8 @@ TEST_CASE("predictions: ring costs over the given links, the step between its bo
     REQUIRE(rows.size() == 2);
     const double size = 4.0 * (1U << 20U);
     const double norm_seconds = 30e-5 + 2 * 15.0 / 16 * norm / 10e9;
-    CHECK(rows[0].communication == doctest::Approx(3 * (15e-5 + 15.0 / 16 * size / 10e9) + norm_seconds).epsilon(1e-9));
+    CHECK(rows[0].communication ==
+          doctest::Approx(3 * (15e-5 + 15.0 / 16 * size / 10e9) + norm_seconds).epsilon(1e-9));
     const double across = 2e-5 + size / 8 / 10e9;
     CHECK(rows[1].shard_group == 8);
     CHECK(rows[1].communication ==
