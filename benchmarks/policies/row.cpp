@@ -9,8 +9,8 @@ namespace benchmarks::policies {
 
 namespace {
 
-// A squared double is a whole number of 2^-2148 and below 2^2048, which with room for carries are 66 digits of 32 bits. A
-// double for each, three counts of infinities and NaN, and one of the elements that are not finite.
+// A squared double is a whole number of 2^-2148 and below 2^2048, which with room for carries are 66 digits of 32
+// bits. A double for each, three counts of infinities and NaN, and one of the elements that are not finite.
 constexpr double norm_bytes = (66 + 3 + 1) * sizeof(double);
 
 void all_reduce(TheoryOfVerb& sum, double addends, double result, double ranks,
