@@ -57,6 +57,7 @@ class FindNumbers {
         for (SavedScalar& scalar : state.scalars) {
             if (!read(scalar)) { left.push_back(scalar.name); }
         }
+        refuse_numbered();
     }
     /// Returns the blobs that the files have, with their targets; the names of the others are appended to `left`.
     List<Blob> blobs(const SavedState& state, std::vector<std::string>& left) {
@@ -77,12 +78,6 @@ class FindNumbers {
 
   private:
     using Stored = CheckpointFiles::Stored;
-    /// An entry of an older format, named "group.PATH.param_group_N.NAME".
-    struct Numbered {
-        std::string param_group;  ///< N
-        std::string name;
-        Stored* stored = nullptr;
-    };
 
     void read(Stored& from, std::span<std::byte> bytes) {
         files_.file(from).read(from.begin, bytes);
@@ -112,31 +107,38 @@ class FindNumbers {
     }
 
     void list() {
-        constexpr std::string_view begin = "group.";
-        constexpr std::string_view mark = ".param_group_";
-        for (Stored& stored : files_.tensors()) {
+        for (const Stored& stored : files_.tensors()) {
             if (files_.kind(stored) != scalars_file) { continue; }
             const std::string& name = stored.tensor.name;
             of_tensors_ = of_tensors_ || name.starts_with("tensor.");
-            if (name.starts_with(SavedProgress::part_mark)) {
-                // "part.15.wte.steps"
-                const std::size_t element = SavedProgress::part_mark.size();
-                const std::size_t tensor = name.find('.', element) + 1;
-                const std::size_t number = name.rfind('.');
-                const bool counts = tensor > element + 1 && tensor < element + 20 && number >= tensor &&
-                                    name.find_first_not_of("0123456789", element) == tensor - 1;
-                if (counts) {
-                    entry_of(parts_[std::string_view(name).substr(tensor, number - tensor)],
-                             std::size_t{std::stoull(name.substr(element))});
-                }
+            if (!name.starts_with(SavedProgress::part_mark)) { continue; }
+            // "part.15.wte.steps"
+            const std::size_t element = SavedProgress::part_mark.size();
+            const std::size_t tensor = name.find('.', element) + 1;
+            const std::size_t number = name.rfind('.');
+            const bool counts = tensor > element + 1 && tensor < element + 20 && number >= tensor &&
+                                name.find_first_not_of("0123456789", element) == tensor - 1;
+            if (counts) {
+                entry_of(parts_[std::string_view(name).substr(tensor, number - tensor)],
+                         std::size_t{std::stoull(name.substr(element))});
             }
-            const std::size_t at = name.rfind(mark);
-            if (!name.starts_with(begin) || at == std::string::npos) { continue; }
-            const std::size_t number = at + mark.size();
-            const std::size_t end = name.find('.', number);
-            if (end == std::string::npos) { continue; }
-            numbered_[std::string_view(name).substr(begin.size(), at - begin.size())].push_back(
-                {name.substr(number, end - number), name.substr(end + 1), &stored});
+        }
+    }
+    /// @throws FileError where running products were told apart by the place of a ParamGroup, as before the first
+    /// release: whose they are is not known
+    void refuse_numbered() const {
+        constexpr std::string_view mark = ".param_group_";
+        for (const Stored& stored : files_.tensors()) {
+            const std::string& name = stored.tensor.name;
+            if (stored.used || files_.kind(stored) != scalars_file || name.find(mark) == std::string::npos) {
+                continue;
+            }
+            for (const auto& group : into_->groups) {
+                if (!name.starts_with(SavedProgress::of_group(group->geometry().path, mark.substr(1)))) { continue; }
+                refuse(concat("have '", name,
+                              "', of a version that told running products apart by the place of a "
+                              "ParamGroup in its list, and whose they are is not known"));
+            }
         }
     }
 
@@ -157,7 +159,6 @@ class FindNumbers {
                 return values->kind.role == Role::states && values->of[p] != 0;
             });
         };
-        List<std::size_t> loaded;
         for (std::size_t p = 0; p < geometry.parameters.size(); ++p) {
             const auto its = progress.of(p);
             const From& from = tensors[saved.group][p];
@@ -171,10 +172,8 @@ class FindNumbers {
                 }
                 find_parameter(progress, p, from.names);
                 find_parts(progress, p, from, geometry.parameters[p].shape.numel());
-                loaded.push_back(p);
             }
         }
-        find_numbered(geometry, progress, loaded);
     }
     /// Reads one parameter's numbers, from the tensors that its states come from.
     void find_parameter(GroupProgress& progress, std::size_t p, const List<std::string>& tensors) {
@@ -225,44 +224,10 @@ class FindNumbers {
         keep([&](const auto& part) { return part.parameter > p; });
         progress.parts = std::move(parts);
     }
-    /// Reads the products of an older format, which identifies them by the position of a ParamGroup in a list. This
-    /// is possible where both sides have exactly one.
-    void find_numbered(const GroupGeometry& geometry, GroupProgress& progress, const List<std::size_t>& loaded) {
-        const List<Numbered>* const of_group = numbered_.find(geometry.path);
-        if (of_group == nullptr) { return; }
-        NameIndex own;  // of this optimizer
-        NameIndex theirs;
-        for (const std::size_t number : progress.param_groups) {
-            if (number != GroupProgress::none) { own.add(concat(number)); }
-        }
-        for (const Numbered& each : *of_group) { theirs.add(each.param_group); }
-        if (own.size() != 1 || theirs.size() != 1) {
-            std::string there;
-            std::string here;
-            for (const auto& each : theirs.sorted()) { there += concat(there.empty() ? "" : ", ", each.first); }
-            for (const auto& each : own.sorted()) { here += concat(here.empty() ? "" : ", ", each.first); }
-            refuse(
-                concat("are of a version that told running products apart by the place of a ParamGroup in its list: "
-                       "'",
-                       geometry.path, "' has those of number ", there, ", this optimizer ParamGroups with betas of ",
-                       "their own with number ", here.empty() ? "none" : here, ", and whose are whose is not known"));
-        }
-        for (const auto& [param_group, name, stored] : *of_group) {
-            for (std::size_t n = 0; n < progress.numbers.size(); ++n) {
-                if (progress.numbers[n].name != name) { continue; }
-                SavedScalar scalar{stored->tensor.name, progress.numbers[n].real, 0};
-                read(*stored, scalar);
-                for (const std::size_t p : loaded) {
-                    if (progress.param_groups[p] != GroupProgress::none) { progress.of(p)[n] = scalar.bits; }
-                }
-            }
-        }
-    }
 
     CheckpointFiles& files_;
     const SavedState* into_ = nullptr;  // once numbers are looked for
     SourceLocation where_;
-    NameTable<List<Numbered>> numbered_;               // by the group's path
     NameTable<List<Keyed<std::size_t, char>>> parts_;  // first elements of parts, by tensor
     bool of_tensors_ = false;                          // whether there are numbers for single parameters
 };

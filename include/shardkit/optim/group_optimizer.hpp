@@ -57,9 +57,8 @@ class GroupOptimizer {
 
     /// What tells a parameter's hypers from others.
     struct Choice {
-        std::size_t options = 0;                        ///< their number among the optimizer's
-        std::size_t param_group = GroupProgress::none;  ///< which one it is of, where that has betas, say, of its own
-        std::vector<std::uint64_t> progress{};          ///< how far they were when it was made
+        std::size_t options = 0;                ///< their number among the optimizer's
+        std::vector<std::uint64_t> progress{};  ///< how far they were when it was made
 
         friend bool operator==(const Choice&, const Choice&) = default;
     };
@@ -172,13 +171,6 @@ class GroupOptimizer {
     /// How far each choice is where those that share one are as far as each other; empty where they are not.
     List<std::vector<std::uint64_t>> numbers_of_choices(const GroupProgress& progress) const;
 
-    static Choice choice_of(std::string_view path, const PlacedParameter& parameter,
-                            std::span<const ParamGroup> param_groups) {
-        const std::size_t g = param_group_of(path, parameter.name, param_groups);
-        const bool counts = g != no_param_group && counts_by_itself(param_groups[g]);
-        return {options_number(g, parameter.decay), counts ? g : GroupProgress::none};
-    }
-
     /// Elements of a parameter from `begin` on, as in GroupProgress.
     struct Later {
         std::size_t parameter;
@@ -272,12 +264,14 @@ void GroupOptimizer<Rule, Engine, ElementType>::choose(Context<Engine>& context,
                                                        UpdateTable<Rule, Engine, Element>& updates) {
     if (!has(updated_, 1)) { return; }
     const std::vector<std::uint64_t> beginning = numbers_of<Rule>({});
-    choices_ = {{0, GroupProgress::none, progress != nullptr ? progress->own : beginning}};
+    choices_ = {{0, progress != nullptr ? progress->own : beginning}};
     chosen_.clear();
     later_.clear();
     const auto chosen = [&](std::size_t p, std::span<const std::uint64_t> its) {
-        Choice choice = choice_of(group.path, group.parameters[p], param_groups);
-        choice.progress.assign(its.begin(), its.end());
+        const PlacedParameter& parameter = group.parameters[p];
+        const std::size_t options =
+            options_number(param_group_of(group.path, parameter.name, param_groups), parameter.decay);
+        Choice choice{options, {its.begin(), its.end()}};
         std::size_t number = 0;
         while (number < choices_.size() && !(choices_[number] == choice)) { ++number; }
         if (number == choices_.size()) { choices_.push_back(std::move(choice)); }
@@ -341,7 +335,6 @@ GroupProgress GroupOptimizer<Rule, Engine, ElementType>::progress(
     for (const std::size_t chosen : chosen_) {
         const std::size_t choice = chosen == GroupProgress::none ? 0 : chosen;
         progress.parameters.insert(progress.parameters.end(), of[choice].begin(), of[choice].end());
-        progress.param_groups.push_back(choices_[choice].param_group);
     }
     progress.updated = updated_;
     return progress;

@@ -33,9 +33,7 @@ struct GroupProgress {
     std::vector<std::uint64_t> beginning;   ///< what they are before the first step
     List<Part> parts;                       ///< of parameters that are not everywhere as far, in order
     std::vector<std::uint64_t> parameters;  ///< of each parameter, one's numbers behind the other's
-    /// Which ParamGroup with betas, say, of its own each parameter has; none: no such one.
-    std::vector<std::size_t> param_groups;
-    List<char> updated;  ///< whether the optimizer updates each parameter, and has states of it
+    List<char> updated;                     ///< whether the optimizer updates each parameter, and has states of it
 
     std::span<std::uint64_t> of(std::size_t parameter) noexcept {
         return std::span(parameters).subspan(parameter * numbers.size(), numbers.size());

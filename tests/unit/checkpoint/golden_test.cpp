@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <shardkit/checkpoint.hpp>
 
-#include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -27,11 +26,11 @@
 #include <shardkit/step/reduce.hpp>
 
 #include "temporary_folder.hpp"
+#include "unit/thrown_message.hpp"
 
-// tests/golden/checkpoint_N is what the N-th form of the format wrote, and is never written anew: every later version
-// has to read it. In the second one files of states and scalars say in their metadata what they are; in the third one
-// running products are told apart by the tensors whose states they go with. The test that is skipped below made the
-// newest; another form gets a folder of its own.
+// tests/golden/checkpoint_3 is what this form of the format wrote, and is never written anew: every later version has
+// to read it. The test that is skipped below made it; another form gets a folder of its own. In checkpoint_2, of
+// before the first release, running products were told apart by the place of a ParamGroup in its list: it is refused.
 namespace golden_test {
 
 namespace sk = shardkit;
@@ -47,10 +46,8 @@ struct Fixed : sk::Param<"fixed", sk::bf16, 2>, sk::Frozen {};
 using Block = sk::Params<Rows, Columns, Bias, Tied, Fixed>;
 using Mixed = sk::Precision<sk::bf16, float>;
 
-const std::array<std::string, 3> all_golden{std::string(SHARDKIT_GOLDEN_DIR) + "/checkpoint_1",
-                                            std::string(SHARDKIT_GOLDEN_DIR) + "/checkpoint_2",
-                                            std::string(SHARDKIT_GOLDEN_DIR) + "/checkpoint_3"};
-const std::string& newest = all_golden.back();
+const std::string older = std::string(SHARDKIT_GOLDEN_DIR) + "/checkpoint_2";
+const std::string newest = std::string(SHARDKIT_GOLDEN_DIR) + "/checkpoint_3";
 constexpr std::uint64_t step_number = 12;
 constexpr double learning_rate = 0.125;
 constexpr double gradient = 0.5;
@@ -122,13 +119,12 @@ void write(const std::string& folder) {
     });
 }
 
-/// Loads a golden folder on a mesh, and saves what it has then in `to`.
-void load_and_save(const std::string& golden, const Mesh& mesh, const sk::DynamicPolicy& policy,
-                   const std::string& to) {
+/// Loads the newest on a mesh, and saves what it has then in `to`.
+void load_and_save(const Mesh& mesh, const sk::DynamicPolicy& policy, const std::string& to) {
     sk::threads::run(mesh, [&](auto& rank) {
         Training<sk::threads::Engine> training(rank, policy);
         const sk::checkpoint::LoadReport report =
-            sk::checkpoint::load(rank, golden + "/step-00000012", training.state);
+            sk::checkpoint::load(rank, newest + "/step-00000012", training.state);
         const auto require = [](bool holds, const char* what) {
             if (!holds) { throw std::logic_error(std::string("not what was saved: ") + what); }
         };
@@ -145,15 +141,15 @@ void load_and_save(const std::string& golden, const Mesh& mesh, const sk::Dynami
     });
 }
 
-/// A whole tensor, from the one of a set's files that has it.
-std::vector<double> tensor(const std::string& golden, const std::string& set, const std::string& name) {
+/// A whole tensor of the newest, from the one of a set's files that has it.
+std::vector<double> tensor(const std::string& set, const std::string& name) {
     std::vector<double> found;
-    for (const auto& [file, bytes] : contents(golden)) {
+    for (const auto& [file, bytes] : contents(newest)) {
         const std::string base = file.substr(file.rfind('/') + 1);
         if (!file.ends_with(".safetensors") || !(base.starts_with(set + ".") || base.starts_with(set + "-"))) {
             continue;
         }
-        const sk::safetensors::File opened(golden + "/" + file);
+        const sk::safetensors::File opened(newest + "/" + file);
         if (opened.find(name) == nullptr) { continue; }
         REQUIRE(found.empty());
         found = opened.read<double>(name);
@@ -161,14 +157,7 @@ std::vector<double> tensor(const std::string& golden, const std::string& set, co
     return found;
 }
 
-TEST_CASE("what every version of the format wrote has the values that were saved") {
-    std::string golden;
-    SUBCASE("first") { golden = all_golden[0]; }
-    SUBCASE("second") { golden = all_golden[1]; }
-    SUBCASE("third") { golden = all_golden[2]; }
-    const auto tensor = [&](const std::string& set, const std::string& name) {
-        return golden_test::tensor(golden, set, name);
-    };
+TEST_CASE("what was committed has the values that were saved") {
     // By hand: with one gradient throughout, two steps of AdamW without decay are two learning rates.
     const std::vector<std::pair<std::string, std::size_t>> trained{
         {"layer.rows", 30}, {"layer.columns", 12}, {"layer.bias", 3}, {"listed.a", 15}, {"listed.b", 2}};
@@ -196,12 +185,7 @@ TEST_CASE("what every version of the format wrote has the values that were saved
     CHECK(tensor("master", "layer.fixed").empty());
 }
 
-TEST_CASE(
-    "what every version of the format wrote is loaded on every mesh and policy, and written again as the newest") {
-    std::string golden;
-    SUBCASE("first") { golden = all_golden[0]; }
-    SUBCASE("second") { golden = all_golden[1]; }
-    SUBCASE("third") { golden = all_golden[2]; }
+TEST_CASE("what was committed is loaded on every mesh and policy, and written again with the same bytes") {
     const auto expected = contents(newest);
     REQUIRE(expected.size() > 10);
     const std::vector<std::pair<Mesh, sk::DynamicPolicy>> places{
@@ -215,9 +199,28 @@ TEST_CASE(
     for (const auto& place : places) {
         CAPTURE(place.first.size());
         const Folder folder;
-        load_and_save(golden, place.first, place.second, folder.path());
+        load_and_save(place.first, place.second, folder.path());
         CHECK(contents(folder.path()) == expected);
     }
+}
+
+TEST_CASE("a form of before the first release is refused, and its parameters alone are loaded") {
+    sk::self::run(sk::DeviceMesh<1>{}, [&](auto& rank) {
+        Training<sk::self::Engine> training(rank, sk::DynamicPolicy(sk::NoShard{}));
+        const std::string folder = older + "/step-00000012";
+        for (const bool subset : {false, true}) {
+            const std::string thrown = thrown_message<sk::FileError>(
+                [&] { sk::checkpoint::load(rank, folder, training.state, {.subset = subset}); });
+            CHECK(
+                has(thrown, "have 'group.layer.param_group_0.beta1_power', of a version that told running products"));
+            CHECK(has(thrown, "LoadOptions::states = false loads the parameters alone"));
+        }
+        CHECK(training.optimizer.steps(training.layer) == 0);
+        CHECK(sk::checkpoint::load(rank, folder, training.state, {.states = false}).step == step_number);
+        std::vector<float> bias(3);
+        training.layer.read_full(Bias{}, bias);
+        CHECK(std::abs(bias[2] - (initial({}, "bias", 2) - 2 * learning_rate)) < 1e-5);
+    });
 }
 
 TEST_CASE("writes the newest of tests/golden/checkpoint_N, for who takes the skip away" * doctest::skip()) {

@@ -398,44 +398,4 @@ TEST_CASE("states without the numbers that they go with are refused, whatever wr
     });
 }
 
-TEST_CASE(
-    "running products by the numbers of ParamGroups, as older versions wrote them: read where there is one, else "
-    "refused") {
-    // golden_test reads it as it was; here its only ParamGroup has become the second one, and then two.
-    struct Rows : sk::Param<"rows", sk::bf16, 6, 5> {};
-    struct Columns : sk::Param<"columns", sk::bf16, 3, 4> {};
-    struct Bias : sk::Param<"bias", sk::bf16, 3> {};
-    struct Fixed : sk::Param<"fixed", sk::bf16, 2>, sk::Frozen {};
-    using Mixed = sk::Precision<sk::bf16, float>;
-    const std::string step = std::string(SHARDKIT_GOLDEN_DIR) + "/checkpoint_2/step-00000012";
-    const Folder folder;
-    sk::threads::run(Mesh(2), [&](auto& rank) {
-        sk::Sharded<sk::Params<Rows, Columns, Bias, Fixed>, sk::FullShard, Engine, Mixed> layer{rank, "layer"};
-        sk::Model model{layer};
-        sk::ParamGroup decayed{.matches = [](auto, auto) { return false; }, .weight_decay = 0.5};
-        sk::AdamW one{model, {}, {decayed, own({"bias"}, 0.5)}};
-        const sk::checkpoint::State state{model, one};
-        sk::checkpoint::load(rank, step, state, {.subset = true});
-        CHECK(one.steps(layer) == 2);
-        sk::checkpoint::save(rank, folder.path(), 1, state);
-        if (rank.rank() == 0) {
-            const sk::safetensors::File file(folder.file("step-00000001/state/scalars.safetensors"));
-            CHECK(file.read<double>("tensor.layer.bias.beta1_power")[0] == 0.25);
-            CHECK(file.find("tensor.layer.rows.beta1_power") == nullptr);
-        }
-        sk::AdamW two{model, {}, {own({"bias"}, 0.5), own({"rows"}, 0.5)}};
-        sk::AdamW none{model};
-        for (auto* optimizer : {&two, &none}) {
-            CHECK(
-                has(thrown_message<sk::FileError>([&] {
-                        sk::checkpoint::load(rank, step, sk::checkpoint::State{model, *optimizer}, {.subset = true});
-                    }),
-                    optimizer == &two ? "'layer' has those of number 0, this optimizer ParamGroups with betas of "
-                                        "their own with number 0, 1, and whose are whose is not known"
-                                      : "'layer' has those of number 0, this optimizer ParamGroups with betas of "
-                                        "their own with number none"));
-        }
-    });
-}
-
 }  // namespace progress_test
