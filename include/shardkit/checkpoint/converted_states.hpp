@@ -7,7 +7,6 @@
 #include <functional>
 #include <memory>
 #include <span>
-#include <stdexcept>
 #include <utility>
 #include <vector>
 
@@ -24,39 +23,11 @@
 
 namespace shardkit::detail {
 
-/// A load's copy of values in host memory, in the form that a file has.
-template <class T>
-class LoadedCopy : public SavedValues {
-  public:
-    LoadedCopy(StoredKind of_kind, const GroupGeometry& geometry, List<char> parameters)
-        : SavedValues({of_kind, element_type_of<T>, true, geometry.updated, geometry.updated, std::move(parameters)},
-                      geometry) {}
-
-    std::byte* memory(std::size_t flat) const override {
-        copy_.resize(loaded.size());
-        return reinterpret_cast<std::byte*>(copy_.data() + (flat - loaded.begin));
-    }
-    std::unique_ptr<engine::MemoryCopies> copies(SourceLocation /*where*/) const override { return nullptr; }
-    bool is_copy() const noexcept override { return true; }
-    void whole(std::span<const std::size_t> /*parameters*/,
-               const std::function<void(std::size_t, std::span<const std::byte>)>& /*use*/,
-               SourceLocation /*where*/) const override {
-        throw std::logic_error("a copy of a load is not saved");
-    }
-
-  protected:
-    std::span<const T> copy() const noexcept { return copy_; }
-    void release() { copy_ = {}; }
-
-  private:
-    mutable std::vector<T> copy_;
-};
-
 /// Codes or scales from a file, for a state that is kept as numbers.
 template <class T>
-struct LoadedPart final : LoadedCopy<T> {
-    using LoadedCopy<T>::LoadedCopy;
-    using LoadedCopy<T>::copy;
+struct LoadedPart final : CopiedValues<T> {
+    using CopiedValues<T>::CopiedValues;
+    using CopiedValues<T>::copy;
 };
 
 /// The elements of the parameters that a load reads, relative to those that this rank updates.
@@ -76,10 +47,10 @@ inline float number_of_code(bool square, std::uint32_t code, float scale) {
 /// A state in blocks of 8 bits, whose file has numbers. Numbers become the nearest codes, so that those which came
 /// from codes become the same ones.
 template <class Engine>
-class NumbersOfBlocks final : public LoadedCopy<float> {
+class NumbersOfBlocks final : public CopiedValues<float> {
   public:
     NumbersOfBlocks(Context<Engine>& context, const SavedValues& codes, rules::Block8Span memory, bool square)
-        : LoadedCopy<float>(codes.kind, codes.geometry(), codes.of),
+        : CopiedValues<float>(codes.kind, codes.geometry(), codes.of),
           context_(context),
           memory_(memory),
           square_(square) {}
@@ -130,12 +101,12 @@ class NumbersOfBlocks final : public LoadedCopy<float> {
 /// The scales of a state that is kept as numbers of type T, whose file has codes and scales. They are read after the
 /// codes.
 template <class Engine, class T>
-class BlocksOfNumbers final : private GroupGeometry, public LoadedCopy<float> {
+class BlocksOfNumbers final : private GroupGeometry, public CopiedValues<float> {
   public:
     BlocksOfNumbers(Context<Engine>& context, const LoadedPart<std::uint8_t>& codes, std::span<T> memory, bool square)
         : GroupGeometry(blocks_of(codes.geometry())),
-          LoadedCopy<float>({codes.kind.role, codes.kind.state, true}, static_cast<const GroupGeometry&>(*this),
-                            codes.of),
+          CopiedValues<float>({codes.kind.role, codes.kind.state, true}, static_cast<const GroupGeometry&>(*this),
+                              codes.of),
           context_(context),
           codes_(codes),
           memory_(memory),

@@ -41,27 +41,6 @@ struct ModelFiles {
         std::string file;             // model.safetensors
         std::string index;            // model.safetensors.index.json
         List<NumberedName> numbered;  // model-0000i-of-0000K.safetensors, by K and i
-
-        std::size_t count() const {
-            std::size_t counts = 0;
-            for (std::size_t i = 0; i < numbered.size(); ++i) { counts += begins(i) ? 1U : 0U; }
-            return (file.empty() ? 0U : 1U) + (index.empty() ? counts : 1U);
-        }
-        /// Returns whether a file is the first of those with its count.
-        bool begins(std::size_t i) const noexcept { return i == 0 || numbered[i - 1].count != numbered[i].count; }
-        std::string listed(std::string_view stem) const {
-            std::vector<std::string> all;
-            if (!file.empty()) { all.push_back(file); }
-            if (!index.empty()) { all.push_back(index); }
-            if (index.empty()) {
-                for (std::size_t i = 0; i < numbered.size(); ++i) {
-                    if (!begins(i)) { continue; }
-                    all.push_back(
-                        concat(NumberedName::of(stem, numbered[i].number, numbered[i].count), tensors_ending));
-                }
-            }
-            return safetensors::listed(all);
-        }
     };
 
     static ModelFiles in_folder(checkpoint::FileCalls& calls, const std::string& folder,
@@ -95,16 +74,25 @@ struct ModelFiles {
         sort_stably(forms.numbered, [](const NumberedName& a, const NumberedName& b) {
             return a.count != b.count ? a.count < b.count : a.number < b.number;
         });
-        if (forms.count() > 1) {
+        std::vector<std::string> all;
+        for (const std::string& name : {forms.file, forms.index}) {
+            if (!name.empty()) { all.push_back(name); }
+        }
+        std::uint64_t count = 0;
+        for (const NumberedName& each : forms.numbered) {
+            if (forms.index.empty() && each.count != std::exchange(count, each.count)) {
+                all.push_back(concat(NumberedName::of(stem, each.number, each.count), tensors_ending));
+            }
+        }
+        if (all.size() > 1) {
             throw FileError(folder,
                             concat("has a model in several forms, of which others read one or another: ",
-                                   forms.listed(stem), ": expected the path of one of them"),
+                                   safetensors::listed(all), ": expected the path of one of them"),
                             where);
         }
         if (!forms.index.empty()) { return of_index(calls, concat(folder, "/", forms.index), where); }
         if (!forms.file.empty()) { return {{concat(folder, "/", forms.file)}, {}}; }
         ModelFiles files;
-        const std::uint64_t count = forms.numbered.front().count;
         for (std::uint64_t number = 1; number <= std::max(count, forms.numbered.back().number); ++number) {
             const std::string name = concat(NumberedName::of(stem, number, count), tensors_ending);
             bool is_there = false;

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -60,7 +61,7 @@ class SavedValues : public SavedKind, NotCopied {
     bool is_read(std::size_t parameter) const noexcept { return read_[parameter] != 0; }
     /// Returns what accesses device memory, ordered after the compute stream's work; null where the host can access
     /// it.
-    virtual std::unique_ptr<engine::MemoryCopies> copies(SourceLocation where) const = 0;
+    virtual std::unique_ptr<engine::MemoryCopies> copies(SourceLocation /*where*/) const { return nullptr; }
     /// Calls `use(parameter, elements)` with all elements of the whole tensor, row-major, for each of `parameters`.
     /// Collective over the shard group, and over tp where a tensor is split over it. Memory: the group's full buffer.
     virtual void whole(std::span<const std::size_t> parameters,
@@ -170,56 +171,79 @@ class SavedScales final : private GroupGeometry, public SavedValuesOf<Engine, fl
     }
 };
 
-/// Split master weights, as the fp32 numbers that they are.
-/// Memory: of those that this rank updates, on the host, from the first use of `memory` on.
-template <class Engine, class Precision>
-class SavedSplitMaster final : public SavedValues {
-    using Master = typename Precision::Master;
-
+/// Values that lie otherwise in the rank's memory, as a copy in host memory.
+/// Memory: of those that this rank updates, from the first use of `memory` on.
+template <class T>
+class CopiedValues : public SavedValues {
   public:
-    SavedSplitMaster(GroupState<Engine, Precision>& state, List<char> parameters)
-        : SavedValues({StoredKind{Role::master, {}}, element_type_of<Master>, true, state.geometry().updated,
-                       state.geometry().updated, std::move(parameters)},
-                      state.geometry()),
-          state_(state) {}
+    CopiedValues(StoredKind of_kind, const GroupGeometry& geometry, List<char> parameters)
+        : SavedValues({of_kind, element_type_of<T>, true, geometry.updated, geometry.updated, std::move(parameters)},
+                      geometry) {}
 
     std::byte* memory(std::size_t flat) const override {
         if (copy_.size() != loaded.size()) {
             copy_.resize(loaded.size());
-            state_.show_updated([&](auto values) {
-                if constexpr (std::is_same_v<typename decltype(values)::value_type, Master>) {
-                    Engine::Kernels::copy_out(state_.context().compute_stream(), std::span<const Master>(values),
-                                              std::span<Master>(copy_));
-                }
-            });
+            fill(copy_);
         }
         return reinterpret_cast<std::byte*>(copy_.data() + (flat - loaded.begin));
     }
     bool is_copy() const noexcept override { return true; }
+    void whole(std::span<const std::size_t> /*parameters*/,
+               const std::function<void(std::size_t, std::span<const std::byte>)>& /*use*/,
+               SourceLocation /*where*/) const override {
+        throw std::logic_error("a copy of a load is not saved");
+    }
+
+  protected:
+    std::span<const T> copy() const noexcept { return copy_; }
+    void release() { copy_ = {}; }
+
+  private:
+    /// Writes the values into the new copy. That of a load needs none: only what it read is put in place.
+    virtual void fill(std::span<T> /*copy*/) const {}
+
+    mutable std::vector<T> copy_;
+};
+
+/// Split master weights, as the fp32 numbers that they are.
+template <class Engine, class Precision>
+class SavedSplitMaster final : public CopiedValues<typename Precision::Master> {
+    using Master = typename Precision::Master;
+
+  public:
+    SavedSplitMaster(GroupState<Engine, Precision>& state, List<char> parameters)
+        : CopiedValues<Master>({Role::master, {}}, state.geometry(), std::move(parameters)), state_(state) {}
+
     void end_load() override {
-        if (copy_.empty()) { return; }
+        if (this->copy().empty()) { return; }
         state_.write_updated([&](auto values) {
             if constexpr (std::is_same_v<typename decltype(values)::value_type, Master>) {
-                Engine::Kernels::copy_in(state_.context().compute_stream(), std::span<const Master>(copy_), values);
+                Engine::Kernels::copy_in(state_.context().compute_stream(), this->copy(), values);
             }
         });
-        copy_ = {};
+        this->release();
     }
-    std::unique_ptr<engine::MemoryCopies> copies(SourceLocation /*where*/) const override { return nullptr; }
     void whole(std::span<const std::size_t> parameters,
                const std::function<void(std::size_t, std::span<const std::byte>)>& use,
                SourceLocation where) const override {
         state_.show_updated([&](auto values) {
             using Value = typename decltype(values)::value_type;
             const SavedValuesOf<Engine, Value> joined(state_.context(), state_.geometry(), state_.communicators(),
-                                                      kind, values, loaded, of);
+                                                      this->kind, values, this->loaded, this->of);
             joined.whole(parameters, use, where);
         });
     }
 
   private:
+    void fill(std::span<Master> copy) const override {
+        state_.show_updated([&](auto values) {
+            if constexpr (std::is_same_v<typename decltype(values)::value_type, Master>) {
+                Engine::Kernels::copy_out(state_.context().compute_stream(), std::span<const Master>(values), copy);
+            }
+        });
+    }
+
     GroupState<Engine, Precision>& state_;
-    mutable std::vector<Master> copy_;
 };
 
 /// A state of a group, which a load can show in the form that it does not have in memory: as numbers where it is in

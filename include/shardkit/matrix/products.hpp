@@ -5,6 +5,7 @@
 #include <concepts>
 #include <cstddef>
 #include <memory>
+#include <tuple>
 #include <utility>
 
 namespace shardkit::rules {
@@ -70,44 +71,33 @@ class AnyProducts {
     template <class P>
     requires(rules::MatrixProducts<P, Stream, float>&& rules::MatrixProducts<P, Stream, double>) explicit AnyProducts(
         P products)
-        : products_(std::make_shared<Model<P>>(std::move(products))) {}
+        : products_(std::make_shared<const P>(std::move(products))) {
+        const auto multiply = [](const void* of, const Stream& stream, const auto& product) {
+            static_cast<const P*>(of)->multiply(stream, product);
+        };
+        const auto gram = [](const void* of, const Stream& stream, const auto& product) {
+            static_cast<const P*>(of)->gram(stream, product);
+        };
+        calls_ = {multiply, multiply, gram, gram};
+    }
 
     template <std::floating_point A>
     void multiply(const Stream& stream, const rules::MatrixProduct<A>& product) const {
-        products_->multiply(stream, product);
+        std::get<Call<rules::MatrixProduct<A>>>(calls_)(products_.get(), stream, product);
     }
     template <std::floating_point A>
     void gram(const Stream& stream, const rules::GramProduct<A>& product) const {
-        products_->gram(stream, product);
+        std::get<Call<rules::GramProduct<A>>>(calls_)(products_.get(), stream, product);
     }
 
   private:
-    struct Concept {
-        virtual ~Concept() = default;
-        virtual void multiply(const Stream& stream, const rules::MatrixProduct<float>& product) const = 0;
-        virtual void multiply(const Stream& stream, const rules::MatrixProduct<double>& product) const = 0;
-        virtual void gram(const Stream& stream, const rules::GramProduct<float>& product) const = 0;
-        virtual void gram(const Stream& stream, const rules::GramProduct<double>& product) const = 0;
-    };
-    template <class P>
-    struct Model final : Concept {
-        explicit Model(P given) : products(std::move(given)) {}
-        void multiply(const Stream& stream, const rules::MatrixProduct<float>& product) const override {
-            products.multiply(stream, product);
-        }
-        void multiply(const Stream& stream, const rules::MatrixProduct<double>& product) const override {
-            products.multiply(stream, product);
-        }
-        void gram(const Stream& stream, const rules::GramProduct<float>& product) const override {
-            products.gram(stream, product);
-        }
-        void gram(const Stream& stream, const rules::GramProduct<double>& product) const override {
-            products.gram(stream, product);
-        }
-        P products;
-    };
+    template <class Product>
+    using Call = void (*)(const void* products, const Stream& stream, const Product& product);
 
-    std::shared_ptr<const Concept> products_;
+    std::shared_ptr<const void> products_;
+    std::tuple<Call<rules::MatrixProduct<float>>, Call<rules::MatrixProduct<double>>, Call<rules::GramProduct<float>>,
+               Call<rules::GramProduct<double>>>
+        calls_{};
 };
 
 }  // namespace detail

@@ -14,7 +14,7 @@
 #include <shardkit/core/lane_math.hpp>
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/core/validate_number.hpp>
-#include <shardkit/optim/rule_optimizer.hpp>
+#include <shardkit/optim/element_optimizer.hpp>
 
 namespace shardkit {
 
@@ -160,27 +160,13 @@ namespace shardkit SHARDKIT_BUILD {
 /// Memory:  two states in the master's arithmetic type, for the elements that this rank updates.
 /// Cost:    28 bytes moved per element in fp32; unscale, clip and the gathered copy ride along.
 template <class Engine, class Precision = DefaultPrecision<float>, StateFormat Format = StateFormat::full>
-class AdamW : public rules::RuleOptimizer<rules::RuleIn<rules::AdamWRule, Format>, Engine, Precision> {
+class AdamW : public detail::ElementOptimizer<rules::AdamWRule, Engine, Precision, Format> {
+    using Base = detail::ElementOptimizer<rules::AdamWRule, Engine, Precision, Format>;
+
   public:
-    /// @throws std::invalid_argument for hyper-parameters out of range, or two groups with one path
-    explicit AdamW(const Model<Engine, Precision>& model, AdamWOptions options = {},
-                   std::vector<ParamGroup> param_groups = {}, SourceLocation where = SourceLocation::current())
-        : rules::RuleOptimizer<rules::RuleIn<rules::AdamWRule, Format>, Engine, Precision>(
-              model, options, std::move(param_groups), where) {}
-    /// Keeps the states in `Format`.
-    AdamW(const Model<Engine, Precision>& model, StatesIn<Format> /*states*/, AdamWOptions options = {},
-          std::vector<ParamGroup> param_groups = {}, SourceLocation where = SourceLocation::current())
-        : AdamW(model, options, std::move(param_groups), where) {}
-    /// Says what to write instead.
+    using Base::Base;
     template <class Names = detail::PyTorchNames>
-    explicit AdamW(const Model<Engine, Precision>& model, std::type_identity_t<Names> /*options*/)
-        : AdamW(model, AdamWOptions{}) {
-        static_cast<void>(detail::NeedsOwnNames<Names>{});
-    }
-    template <class G, class P, class R>
-    explicit AdamW(Sharded<G, P, Engine, R>& layer, AdamWOptions = {}, const std::vector<ParamGroup>& = {},
-                   SourceLocation = {})
-        : AdamW(detail::needs_model<Model<Engine, Precision>>(layer)) {}
+    explicit AdamW(const Model<Engine, Precision>& model, std::type_identity_t<Names> names) : Base(model, names) {}
 };
 template <class Engine, class Precision, StateFormat Format>
 AdamW(const Model<Engine, Precision>&, StatesIn<Format>, AdamWOptions = {}, const std::vector<ParamGroup>& = {},
@@ -188,6 +174,9 @@ AdamW(const Model<Engine, Precision>&, StatesIn<Format>, AdamWOptions = {}, cons
 template <class Engine, class Precision>
 AdamW(const Model<Engine, Precision>&, AdamWOptions = {}, const std::vector<ParamGroup>& = {}, SourceLocation = {})
     -> AdamW<Engine, Precision>;
+template <class G, class P, class Engine, class R>
+AdamW(Sharded<G, P, Engine, R>&, AdamWOptions = {}, const std::vector<ParamGroup>& = {}, SourceLocation = {})
+    -> AdamW<Engine>;
 
 }  // namespace SHARDKIT_BUILD
 
@@ -243,27 +232,13 @@ namespace shardkit SHARDKIT_BUILD {
 /// Memory:  three states in the master's arithmetic type, for the elements that this rank updates.
 /// Cost:    36 bytes moved per element in fp32; unscale, clip and the gathered copy ride along.
 template <class Engine, class Precision = DefaultPrecision<float>, StateFormat Format = StateFormat::full>
-class AMSGrad : public rules::RuleOptimizer<rules::RuleIn<rules::AmsgradRule, Format>, Engine, Precision> {
+class AMSGrad : public detail::ElementOptimizer<rules::AmsgradRule, Engine, Precision, Format> {
+    using Base = detail::ElementOptimizer<rules::AmsgradRule, Engine, Precision, Format>;
+
   public:
-    /// @throws std::invalid_argument for hyper-parameters out of range, or two groups with one path
-    explicit AMSGrad(const Model<Engine, Precision>& model, AdamWOptions options = {},
-                     std::vector<ParamGroup> param_groups = {}, SourceLocation where = SourceLocation::current())
-        : rules::RuleOptimizer<rules::RuleIn<rules::AmsgradRule, Format>, Engine, Precision>(
-              model, options, std::move(param_groups), where) {}
-    /// Keeps the states in `Format`.
-    AMSGrad(const Model<Engine, Precision>& model, StatesIn<Format> /*states*/, AdamWOptions options = {},
-            std::vector<ParamGroup> param_groups = {}, SourceLocation where = SourceLocation::current())
-        : AMSGrad(model, options, std::move(param_groups), where) {}
-    /// Says what to write instead.
+    using Base::Base;
     template <class Names = detail::PyTorchNames>
-    explicit AMSGrad(const Model<Engine, Precision>& model, std::type_identity_t<Names> /*options*/)
-        : AMSGrad(model, AdamWOptions{}) {
-        static_cast<void>(detail::NeedsOwnNames<Names>{});
-    }
-    template <class G, class P, class R>
-    explicit AMSGrad(Sharded<G, P, Engine, R>& layer, AdamWOptions = {}, const std::vector<ParamGroup>& = {},
-                     SourceLocation = {})
-        : AMSGrad(detail::needs_model<Model<Engine, Precision>>(layer)) {}
+    explicit AMSGrad(const Model<Engine, Precision>& model, std::type_identity_t<Names> names) : Base(model, names) {}
 };
 template <class Engine, class Precision, StateFormat Format>
 AMSGrad(const Model<Engine, Precision>&, StatesIn<Format>, AdamWOptions = {}, const std::vector<ParamGroup>& = {},
@@ -271,5 +246,8 @@ AMSGrad(const Model<Engine, Precision>&, StatesIn<Format>, AdamWOptions = {}, co
 template <class Engine, class Precision>
 AMSGrad(const Model<Engine, Precision>&, AdamWOptions = {}, const std::vector<ParamGroup>& = {}, SourceLocation = {})
     -> AMSGrad<Engine, Precision>;
+template <class G, class P, class Engine, class R>
+AMSGrad(Sharded<G, P, Engine, R>&, AdamWOptions = {}, const std::vector<ParamGroup>& = {}, SourceLocation = {})
+    -> AMSGrad<Engine>;
 
 }  // namespace SHARDKIT_BUILD

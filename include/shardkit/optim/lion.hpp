@@ -14,7 +14,7 @@
 #include <shardkit/core/lane_math.hpp>
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/core/validate_number.hpp>
-#include <shardkit/optim/rule_optimizer.hpp>
+#include <shardkit/optim/element_optimizer.hpp>
 
 namespace shardkit {
 
@@ -119,27 +119,13 @@ namespace shardkit SHARDKIT_BUILD {
 /// Every element moves by the learning rate, so clipping acts on the momentum
 /// alone.
 template <class Engine, class Precision = DefaultPrecision<float>, StateFormat Format = StateFormat::full>
-class Lion : public rules::RuleOptimizer<rules::RuleIn<rules::LionRule, Format>, Engine, Precision> {
+class Lion : public detail::ElementOptimizer<rules::LionRule, Engine, Precision, Format> {
+    using Base = detail::ElementOptimizer<rules::LionRule, Engine, Precision, Format>;
+
   public:
-    /// @throws std::invalid_argument for hyper-parameters out of range, or two groups with one path
-    explicit Lion(const Model<Engine, Precision>& model, LionOptions options = {},
-                  std::vector<ParamGroup> param_groups = {}, SourceLocation where = SourceLocation::current())
-        : rules::RuleOptimizer<rules::RuleIn<rules::LionRule, Format>, Engine, Precision>(
-              model, options, std::move(param_groups), where) {}
-    /// Keeps the states in `Format`.
-    Lion(const Model<Engine, Precision>& model, StatesIn<Format> /*states*/, LionOptions options = {},
-         std::vector<ParamGroup> param_groups = {}, SourceLocation where = SourceLocation::current())
-        : Lion(model, options, std::move(param_groups), where) {}
-    /// Says what to write instead.
+    using Base::Base;
     template <class Names = detail::PyTorchNames>
-    explicit Lion(const Model<Engine, Precision>& model, std::type_identity_t<Names> /*options*/)
-        : Lion(model, LionOptions{}) {
-        static_cast<void>(detail::NeedsOwnNames<Names>{});
-    }
-    template <class G, class P, class R>
-    explicit Lion(Sharded<G, P, Engine, R>& layer, LionOptions = {}, const std::vector<ParamGroup>& = {},
-                  SourceLocation = {})
-        : Lion(detail::needs_model<Model<Engine, Precision>>(layer)) {}
+    explicit Lion(const Model<Engine, Precision>& model, std::type_identity_t<Names> names) : Base(model, names) {}
 };
 template <class Engine, class Precision, StateFormat Format>
 Lion(const Model<Engine, Precision>&, StatesIn<Format>, LionOptions = {}, const std::vector<ParamGroup>& = {},
@@ -147,5 +133,8 @@ Lion(const Model<Engine, Precision>&, StatesIn<Format>, LionOptions = {}, const 
 template <class Engine, class Precision>
 Lion(const Model<Engine, Precision>&, LionOptions = {}, const std::vector<ParamGroup>& = {}, SourceLocation = {})
     -> Lion<Engine, Precision>;
+template <class G, class P, class Engine, class R>
+Lion(Sharded<G, P, Engine, R>&, LionOptions = {}, const std::vector<ParamGroup>& = {}, SourceLocation = {})
+    -> Lion<Engine>;
 
 }  // namespace SHARDKIT_BUILD

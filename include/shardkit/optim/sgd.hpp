@@ -15,7 +15,7 @@
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/core/validate_number.hpp>
 #include <shardkit/detail/number_text.hpp>
-#include <shardkit/optim/rule_optimizer.hpp>
+#include <shardkit/optim/element_optimizer.hpp>
 
 namespace shardkit {
 
@@ -125,27 +125,13 @@ namespace shardkit SHARDKIT_BUILD {
 ///     SGD optimizer{model, {.learning_rate = 0.1, .rule = Momentum::nesterov, .momentum = 0.9}};
 /// Memory:  one state where there is momentum, none otherwise.
 template <class Engine, class Precision = DefaultPrecision<float>, StateFormat Format = StateFormat::full>
-class SGD : public rules::RuleOptimizer<rules::RuleIn<rules::SgdRule, Format>, Engine, Precision> {
+class SGD : public detail::ElementOptimizer<rules::SgdRule, Engine, Precision, Format> {
+    using Base = detail::ElementOptimizer<rules::SgdRule, Engine, Precision, Format>;
+
   public:
-    /// @throws std::invalid_argument for hyper-parameters out of range, or two groups with one path
-    explicit SGD(const Model<Engine, Precision>& model, SgdOptions options = {},
-                 std::vector<ParamGroup> param_groups = {}, SourceLocation where = SourceLocation::current())
-        : rules::RuleOptimizer<rules::RuleIn<rules::SgdRule, Format>, Engine, Precision>(
-              model, options, std::move(param_groups), where) {}
-    /// Keeps the states in `Format`.
-    SGD(const Model<Engine, Precision>& model, StatesIn<Format> /*states*/, SgdOptions options = {},
-        std::vector<ParamGroup> param_groups = {}, SourceLocation where = SourceLocation::current())
-        : SGD(model, options, std::move(param_groups), where) {}
-    /// Says what to write instead.
+    using Base::Base;
     template <class Names = detail::PyTorchNames>
-    explicit SGD(const Model<Engine, Precision>& model, std::type_identity_t<Names> /*options*/)
-        : SGD(model, SgdOptions{}) {
-        static_cast<void>(detail::NeedsOwnNames<Names>{});
-    }
-    template <class G, class P, class R>
-    explicit SGD(Sharded<G, P, Engine, R>& layer, SgdOptions = {}, const std::vector<ParamGroup>& = {},
-                 SourceLocation = {})
-        : SGD(detail::needs_model<Model<Engine, Precision>>(layer)) {}
+    explicit SGD(const Model<Engine, Precision>& model, std::type_identity_t<Names> names) : Base(model, names) {}
 };
 template <class Engine, class Precision, StateFormat Format>
 SGD(const Model<Engine, Precision>&, StatesIn<Format>, SgdOptions = {}, const std::vector<ParamGroup>& = {},
@@ -153,5 +139,8 @@ SGD(const Model<Engine, Precision>&, StatesIn<Format>, SgdOptions = {}, const st
 template <class Engine, class Precision>
 SGD(const Model<Engine, Precision>&, SgdOptions = {}, const std::vector<ParamGroup>& = {}, SourceLocation = {})
     -> SGD<Engine, Precision>;
+template <class G, class P, class Engine, class R>
+SGD(Sharded<G, P, Engine, R>&, SgdOptions = {}, const std::vector<ParamGroup>& = {}, SourceLocation = {})
+    -> SGD<Engine>;
 
 }  // namespace SHARDKIT_BUILD

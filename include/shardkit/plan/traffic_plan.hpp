@@ -32,6 +32,14 @@ struct PlannedTraffic {
     ByteCount between_hosts;  ///< the part of `moved` from or to ranks of other hosts, as a mean over ranks
     ByteCount busiest{};      ///< what the rank moves that moves most, where the mean is not what all ranks wait for
 
+    constexpr PlannedTraffic& operator+=(const PlannedTraffic& other) noexcept {
+        calls += other.calls;
+        payload += other.payload;
+        moved += other.moved;
+        between_hosts += other.between_hosts;
+        busiest += other.busiest;
+        return *this;
+    }
     friend constexpr bool operator==(const PlannedTraffic&, const PlannedTraffic&) noexcept = default;
 };
 /// One verb and set of axes of a plan, with calls and bytes.
@@ -61,12 +69,7 @@ class TrafficPlan {
     constexpr PlannedTraffic total(Verb verb) const noexcept {
         PlannedTraffic all;
         for (const PlannedRow& row : rows()) {
-            if (row.verb != verb) { continue; }
-            all.calls += row.traffic.calls;
-            all.payload += row.traffic.payload;
-            all.moved += row.traffic.moved;
-            all.between_hosts += row.traffic.between_hosts;
-            all.busiest += row.traffic.busiest;
+            if (row.verb == verb) { all += row.traffic; }
         }
         return all;
     }
@@ -86,14 +89,7 @@ class TrafficPlan {
     }
     /// Adds the traffic of another plan.
     constexpr TrafficPlan& operator+=(const TrafficPlan& other) {
-        for (const PlannedRow& of : other.rows()) {
-            PlannedTraffic& traffic = row(of.verb, of.axes).traffic;
-            traffic.calls += of.traffic.calls;
-            traffic.payload += of.traffic.payload;
-            traffic.moved += of.traffic.moved;
-            traffic.between_hosts += of.traffic.between_hosts;
-            traffic.busiest += of.traffic.busiest;
-        }
+        for (const PlannedRow& of : other.rows()) { row(of.verb, of.axes).traffic += of.traffic; }
         return *this;
     }
     /// Adds calls of an uneven all-to-all over a group of `ranks` ranks, in which rank `from` sends bytes(from, to)
@@ -138,11 +134,8 @@ class TrafficPlan {
     constexpr void add_all(Verb verb, const PlannedAxes& axes, std::uint64_t calls, std::uint64_t payload,
                            const engine::Moved& moved) {
         if (calls == 0 && payload == 0) { return; }
-        PlannedTraffic& traffic = row(verb, axes).traffic;
-        traffic.calls += calls;
-        traffic.payload += ByteCount(payload);
-        traffic.moved += ByteCount(moved.bytes);
-        traffic.between_hosts += ByteCount(moved.between_hosts);
+        row(verb, axes).traffic +=
+            {calls, ByteCount(payload), ByteCount(moved.bytes), ByteCount(moved.between_hosts)};
     }
     constexpr PlannedRow& row(Verb verb, const PlannedAxes& axes) {
         for (std::size_t i = 0; i < count_; ++i) {

@@ -12,8 +12,9 @@
 
 namespace shardkit {
 
-/// Replicates everything and all-reduces gradients once per step: plain distributed data parallelism.
-/// Shards are virtual: they only fix the order in which the global norm is summed.
+/// Replicates everything and all-reduces gradients once per step: plain distributed data parallelism. Each of the
+/// next three is the one before it but for what it says. Shards are virtual: they only fix the order in which the
+/// global norm is summed.
 struct NoShard {
     static constexpr std::string_view name = "no_shard";
     static constexpr Placement parameters = Placement::replicated;
@@ -29,14 +30,10 @@ static_assert(ShardPolicy<NoShard> && rules::PolicyRules<NoShard>::hold);
 /// Shards optimizer states and reduced gradients, as ZeRO stage 1 does. Needs one reduce-scatter and one all-gather
 /// per step, whatever the number of microbatches; full gradients are kept while microbatches add to them.
 /// Source:  ZeRO, arXiv 1910.02054, section 5.1
-struct ShardOptimizer {
+struct ShardOptimizer : NoShard {
     static constexpr std::string_view name = "shard_optimizer";
-    static constexpr Placement parameters = Placement::replicated;
     static constexpr Placement gradients = Placement::sharded;
     static constexpr Placement optimizer = Placement::sharded;
-    static constexpr Accumulate accumulate = Accumulate::unreduced;
-    static constexpr Release release = Release::never;
-    static constexpr std::size_t shard_group(std::size_t dp) noexcept { return dp; }
 };
 
 static_assert(ShardPolicy<ShardOptimizer> && rules::PolicyRules<ShardOptimizer>::hold);
@@ -45,14 +42,9 @@ static_assert(ShardPolicy<ShardOptimizer> && rules::PolicyRules<ShardOptimizer>:
 /// microbatch, so that no full gradient outlives its backward pass. M microbatches need M reduce-scatters and one
 /// all-gather per step.
 /// Source:  ZeRO, arXiv 1910.02054, section 5.2
-struct ShardGradOp {
+struct ShardGradOp : ShardOptimizer {
     static constexpr std::string_view name = "shard_grad_op";
-    static constexpr Placement parameters = Placement::replicated;
-    static constexpr Placement gradients = Placement::sharded;
-    static constexpr Placement optimizer = Placement::sharded;
     static constexpr Accumulate accumulate = Accumulate::reduced;
-    static constexpr Release release = Release::never;
-    static constexpr std::size_t shard_group(std::size_t dp) noexcept { return dp; }
 };
 
 static_assert(ShardPolicy<ShardGradOp> && rules::PolicyRules<ShardGradOp>::hold);
@@ -60,14 +52,10 @@ static_assert(ShardPolicy<ShardGradOp> && rules::PolicyRules<ShardGradOp>::hold)
 /// Shards parameters, gradients and optimizer states, as ZeRO stage 3 does. Full parameters exist only while a window
 /// is open. M microbatches need M reduce-scatters and 2 M all-gathers per step.
 /// Source:  ZeRO, arXiv 1910.02054, section 5.3
-struct FullShard {
+struct FullShard : ShardGradOp {
     static constexpr std::string_view name = "full_shard";
     static constexpr Placement parameters = Placement::sharded;
-    static constexpr Placement gradients = Placement::sharded;
-    static constexpr Placement optimizer = Placement::sharded;
-    static constexpr Accumulate accumulate = Accumulate::reduced;
     static constexpr Release release = Release::at_reshard;
-    static constexpr std::size_t shard_group(std::size_t dp) noexcept { return dp; }
 };
 
 static_assert(ShardPolicy<FullShard> && rules::PolicyRules<FullShard>::hold);

@@ -279,8 +279,7 @@ class Group : NotCopied {
     static constexpr char precision_tag = 0;  // its address identifies the precision
 
     /// `alignment` is that of the library's own layout.
-    Group(Context<Engine>& context, const GroupCommunicators<Engine>& communicators, PlacedGroup&& placed,
-          std::size_t alignment, const char* precision);
+    Group(Context<Engine>& context, PlacedGroup<Engine>&& placed, std::size_t alignment, const char* precision);
     ~Group() = default;
 
     /// All parameters are torn until they are written.
@@ -330,12 +329,12 @@ class Group : NotCopied {
 // Defined out of the class, so that `extern template` keeps them out of a user's file.
 
 template <class Engine>
-Group<Engine>::Group(Context<Engine>& context, const GroupCommunicators<Engine>& communicators, PlacedGroup&& placed,
-                     std::size_t alignment, const char* precision)
+Group<Engine>::Group(Context<Engine>& context, PlacedGroup<Engine>&& placed, std::size_t alignment,
+                     const char* precision)
     : context_(context),
       geometry_(std::move(placed.group)),
       layout_(placed.layout),
-      comms_(communicators),
+      comms_(placed.communicators),
       statements_(context.world().size() > 1, book_of(context.world()),
                   subject_of(context.world(), concat("'", geometry_.path, "'")), geometry_,
                   replicas(geometry_, comms_)),

@@ -48,7 +48,7 @@ class GroupState : public Group<EngineType> {
     using Base::trainable;
 
     /// Collective over the mesh: creates sub-communicators, and the ranks compare their groups.
-    /// @throws as make_communicators and place_group; MemoryError
+    /// @throws as place_group; MemoryError
     GroupState(Context<Engine>& context, const GroupValues& values, std::span<Gather> adopted_parameters,
                std::span<Gradient> adopted_gradients, SourceLocation where);
     /// Waits for the streams' work on this group's memory. A destructor cannot report an error of that work: the next
@@ -224,10 +224,8 @@ class GroupState : public Group<EngineType> {
         }
         if constexpr (!Precision::gathers_codes) { f(parameters_.gather_source()); }
     }
-    GroupState(Context<Engine>& context, const GroupCommunicators<Engine>& communicators, const GroupValues& values,
-               std::span<Gather> adopted_parameters, std::span<Gradient> adopted_gradients, SourceLocation where);
-    GroupState(Context<Engine>& context, const GroupCommunicators<Engine>& communicators, PlacedGroup&& placed,
-               std::span<Gather> adopted_parameters, std::span<Gradient> adopted_gradients);
+    GroupState(Context<Engine>& context, PlacedGroup<Engine>&& placed, std::span<Gather> adopted_parameters,
+               std::span<Gradient> adopted_gradients);
 
     /// Writes the parameter's values into `target`, rounded by `Rounding`. `digest`, unless null, takes the written
     /// values.

@@ -22,8 +22,8 @@ template <class Engine, class Precision>
 GroupState<Engine, Precision>::GroupState(Context<Engine>& context, const GroupValues& values,
                                           std::span<Gather> adopted_parameters, std::span<Gradient> adopted_gradients,
                                           SourceLocation where)
-    : GroupState(context, make_communicators(context, values.path, values.policy, where), values, adopted_parameters,
-                 adopted_gradients, where) {
+    : GroupState(context, place_group<Engine, Precision>(context, values, where), adopted_parameters,
+                 adopted_gradients) {
     prepare_reductions(geometry_, comms_, where);
     if (!adopted_parameters.empty()) {
         this->hold(std::as_bytes(adopted_parameters), std::as_bytes(adopted_gradients), where);
@@ -31,17 +31,9 @@ GroupState<Engine, Precision>::GroupState(Context<Engine>& context, const GroupV
 }
 
 template <class Engine, class Precision>
-GroupState<Engine, Precision>::GroupState(Context<Engine>& context, const GroupCommunicators<Engine>& communicators,
-                                          const GroupValues& values, std::span<Gather> adopted_parameters,
-                                          std::span<Gradient> adopted_gradients, SourceLocation where)
-    : GroupState(context, communicators, place_group<Engine, Precision>(context, communicators, values, where),
-                 adopted_parameters, adopted_gradients) {}
-
-template <class Engine, class Precision>
-GroupState<Engine, Precision>::GroupState(Context<Engine>& context, const GroupCommunicators<Engine>& communicators,
-                                          PlacedGroup&& placed, std::span<Gather> adopted_parameters,
-                                          std::span<Gradient> adopted_gradients)
-    : Base(context, communicators, std::move(placed), layout::alignment_for(Precision::narrowest),
+GroupState<Engine, Precision>::GroupState(Context<Engine>& context, PlacedGroup<Engine>&& placed,
+                                          std::span<Gather> adopted_parameters, std::span<Gradient> adopted_gradients)
+    : Base(context, std::move(placed), layout::alignment_for(Precision::narrowest),
            &Base::template precision_tag<Precision>),
       parameters_(context, geometry_, comms_, statements_, step_.group(), adopted_parameters),
       gradients_(context, geometry_, comms_, statements_, step_.group(), adopted_gradients) {

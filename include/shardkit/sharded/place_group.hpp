@@ -36,19 +36,21 @@ struct GroupValues {
     Offload offload = Offload::none;
 };
 
+template <class Engine>
 struct PlacedGroup {
+    GroupCommunicators<Engine> communicators;
     GroupGeometry group;
     layout::FlatLayout layout;
 };
 
-/// Places a group on one rank of a mesh, as its communicators split it: all work that does not need the group's
-/// types.
+/// Makes a group's communicators, and places it on one rank of a mesh as they split it: all work that does not need
+/// the group's types.
 /// Order:   collective over the world; the host waits.
-/// @throws  as check_shape, place_parameters and require_same_group; std::invalid_argument when the packing does not
-///          go with the policy
+/// @throws  as make_communicators, check_shape, place_parameters and require_same_group; std::invalid_argument when
+///          the packing does not go with the policy
 template <class Engine, class Precision>
-PlacedGroup place_group(Context<Engine>& context, const GroupCommunicators<Engine>& communicators,
-                        const GroupValues& values, SourceLocation where) {
+PlacedGroup<Engine> place_group(Context<Engine>& context, const GroupValues& values, SourceLocation where) {
+    const GroupCommunicators<Engine> communicators = make_communicators(context, values.path, values.policy, where);
     for (std::size_t p = 0; p < values.fixed.size(); ++p) {
         const PlacedParameter& each = values.parameters[p];
         check_shape(values.path, each.name, each.shape, values.fixed[p], where);
@@ -93,7 +95,7 @@ PlacedGroup place_group(Context<Engine>& context, const GroupCommunicators<Engin
     g.own = described.layout.shard(g.shard_index);
     g.updated = g.range(g.table.updated);
     require_same_group(context, g, where);
-    return {std::move(g), described.layout};
+    return {communicators, std::move(g), described.layout};
 }
 
 }  // namespace shardkit::detail
