@@ -81,11 +81,6 @@ class GiveNumbers final : public StateVisitor<Engine> {
     using Purpose = typename StateVisitor<Engine>::Purpose;
     GiveNumbers(Purpose purpose, std::span<const SavedProgress> progress) : purpose_(purpose), left_(progress) {}
 
-    void group(Group<Engine>& /*group*/, MemoryReader*& /*reader*/) override {}
-    void state(std::string_view /*name*/, std::span<float> /*values*/, bool /*square*/) override {}
-    void state(std::string_view /*name*/, std::span<double> /*values*/, bool /*square*/) override {}
-    void state(std::string_view /*name*/, std::span<bf16> /*values*/, bool /*square*/) override {}
-    void state(std::string_view /*name*/, rules::Block8Span /*values*/, bool /*square*/) override {}
     void progress(GroupProgress& progress) override {
         progress = left_.front().progress;
         left_ = left_.subspan(1);
@@ -144,20 +139,18 @@ class State {
     State& add(Optimizer<Engine>& optimizer, SourceLocation where = SourceLocation::current()) {
         const auto identities = [&](const Groups<Engine>& groups) {
             detail::List<std::size_t> list;
-            detail::Access::walk(
-                groups, [&](const detail::Group<Engine>& group) { list.push_back(group.identity()); }, where);
+            for (const detail::Group<Engine>& group : detail::Access::each(groups, where)) {
+                list.push_back(group.identity());
+            }
             detail::sort_numbers({list.data(), list.size()});
             return list;
         };
         const auto require = [&](const Groups<Engine>& among, bool expected, const char* text) {
             const detail::List<std::size_t> known = identities(among);
-            detail::Access::walk(
-                optimizer.model(),
-                [&](const detail::Group<Engine>& group) {
-                    if (std::binary_search(known.begin(), known.end(), group.identity()) == expected) { return; }
-                    throw_invalid_argument(where, "checkpoint::State: '", group.path(), "' of the optimizer ", text);
-                },
-                where);
+            for (const detail::Group<Engine>& group : detail::Access::each(optimizer.model(), where)) {
+                if (std::binary_search(known.begin(), known.end(), group.identity()) == expected) { continue; }
+                throw_invalid_argument(where, "checkpoint::State: '", group.path(), "' of the optimizer ", text);
+            }
         };
         require(model_, true, "is no group of the model");
         for (Optimizer<Engine>* const other : optimizers_) {

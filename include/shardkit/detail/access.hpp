@@ -68,10 +68,10 @@ struct Access {
     static const auto& stated(const Reduced& reduced) noexcept {
         return reduced.stated_;
     }
-    /// Calls f(detail::Group<Engine>&) for every group of a model, in order.
-    template <class Groups, class F, class Location>
-    [[gnu::always_inline]] static void walk(const Groups& groups, const F& f, Location where) {
-        groups.walk(f, where);
+    /// Returns the groups of a model, in order, for a loop over detail::Group<Engine>&.
+    template <class Groups, class Location>
+    static auto each(const Groups& groups, Location where) {
+        return groups.each(where);
     }
     /// Shows a visitor, for a checkpoint, what an optimizer keeps between steps.
     template <class Optimizer, class Visitor, class Location>

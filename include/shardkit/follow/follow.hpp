@@ -165,17 +165,14 @@ schedule::Following<Engine> follow(const Groups<Engine>& model, std::span<const 
     require_same_schedules(context, schedules, groups, where);
     require_undirected(model, where);
     std::vector<Group<Engine>*> led;
-    Access::walk(
-        model,
-        [&](Group<Engine>& group) {
-            led.push_back(&group);
-            if (group.geometry().table.releases) {
-                group.refuse_group(where,
-                                   "follow of a group with GradientRelease::at_update, expected never: a step that "
-                                   "follows a schedule makes its updates together");
-            }
-        },
-        where);
+    for (Group<Engine>& group : Access::each(model, where)) {
+        led.push_back(&group);
+        if (group.geometry().table.releases) {
+            group.refuse_group(where,
+                               "follow of a group with GradientRelease::at_update, expected never: a step that "
+                               "follows a schedule makes its updates together");
+        }
+    }
     auto cursor = std::make_unique<StepCursor<Engine>>(context, std::move(groups), std::move(led), schedules, where);
     cursor->lead();
     return Access::make<schedule::Following<Engine>>(std::move(cursor));

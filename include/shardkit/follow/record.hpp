@@ -22,16 +22,12 @@ namespace shardkit::detail {
 /// @throws UsageError
 template <class Engine>
 void require_undirected(const Groups<Engine>& model, SourceLocation where) {
-    Access::walk(
-        model,
-        [&](Group<Engine>& group) {
-            if (group.directed().any() != nullptr) {
-                group.refuse_group(where,
-                                   "a schedule is followed already, or a step recorded; expected one at a time");
-            }
-            if (group.step().busy()) { group.refuse_group(where, "a step is under way; expected none"); }
-        },
-        where);
+    for (Group<Engine>& group : Access::each(model, where)) {
+        if (group.directed().any() != nullptr) {
+            group.refuse_group(where, "a schedule is followed already, or a step recorded; expected one at a time");
+        }
+        if (group.step().busy()) { group.refuse_group(where, "a step is under way; expected none"); }
+    }
 }
 
 /// Records a step as a schedule.
@@ -133,8 +129,9 @@ Schedule record(const Groups<Engine>& model, F&& step, SourceLocation where = So
     };
     {
         Directed directed;
-        detail::Access::walk(
-            model, [&](detail::Group<Engine>& group) { directed.groups.push_back(&group.directed()); }, where);
+        for (detail::Group<Engine>& group : detail::Access::each(model, where)) {
+            directed.groups.push_back(&group.directed());
+        }
         for (std::size_t g = 0; g < directed.groups.size(); ++g) { directed.groups[g]->set(&recorder, g); }
         std::forward<F>(step)();
     }

@@ -41,7 +41,27 @@ class CombinedOptimizer : public Optimizer<EngineType> {
     /// @throws std::invalid_argument, with the parameter's name, for one that no part updates, or that two do; for a
     ///         part with a group that is not the model's
     CombinedOptimizer(const Groups<Engine>& model, std::vector<std::reference_wrapper<Optimizer<Engine>>> parts,
-                      SourceLocation where = SourceLocation::current());
+                      SourceLocation where = SourceLocation::current())
+        : Optimizer<Engine>(model), parts_(std::move(parts)) {
+        constexpr auto nobody = static_cast<std::size_t>(-1);
+        std::vector<std::vector<std::size_t>> updaters;  // the part that updates each parameter
+        for (const detail::Group<Engine>& group : detail::Access::each(model, where)) {
+            numbers_.emplace(group.identity(), groups_.size());
+            groups_.emplace_back().updated.resize(group.geometry().parameters.size());
+            updaters.emplace_back(group.geometry().parameters.size(), nobody);
+        }
+        for (std::size_t p = 0; p < parts_.size(); ++p) { take(p, updaters, where); }
+        std::size_t number = 0;
+        for (const detail::Group<Engine>& group : detail::Access::each(model, where)) {
+            const detail::List<char>& updated = groups_[number++].updated;
+            for (std::size_t i = 0; i < updated.size(); ++i) {
+                const PlacedParameter& parameter = group.geometry().parameters[i];
+                if (updated[i] != 0 || !group.trainable() || parameter.frozen) { continue; }
+                throw_invalid_argument(where, "CombinedOptimizer: no part updates '", group.path(), ".",
+                                       parameter.name, "', expected one, or a Frozen parameter");
+            }
+        }
+    }
     CombinedOptimizer(CombinedOptimizer&&) = delete;
     CombinedOptimizer& operator=(CombinedOptimizer&&) = delete;
 
@@ -113,57 +133,11 @@ class CombinedOptimizer : public Optimizer<EngineType> {
     }
 
     /// Takes in part number `p`. `updaters`: the part that updates each parameter of each group.
-    void take(std::size_t p, std::vector<std::vector<std::size_t>>& updaters, SourceLocation where);
-    /// Joins what the ParamGroups of the parts choose, where that is new.
-    void list_choices();
-
-    std::vector<std::reference_wrapper<Optimizer<Engine>>> parts_;
-    std::vector<OfGroup> groups_;
-    std::map<std::uint64_t, std::size_t> numbers_;  // of them, by identity
-};
-
-// Out of the class, so that `extern template` keeps them out of a file.
-
-template <class Engine>
-CombinedOptimizer<Engine>::CombinedOptimizer(const Groups<Engine>& model,
-                                             std::vector<std::reference_wrapper<Optimizer<Engine>>> parts,
-                                             SourceLocation where)
-    : Optimizer<Engine>(model), parts_(std::move(parts)) {
-    constexpr auto nobody = static_cast<std::size_t>(-1);
-    std::vector<std::vector<std::size_t>> updaters;  // the part that updates each parameter
-    detail::Access::walk(
-        model,
-        [&](const detail::Group<Engine>& group) {
-            numbers_.emplace(group.identity(), groups_.size());
-            groups_.emplace_back().updated.resize(group.geometry().parameters.size());
-            updaters.emplace_back(group.geometry().parameters.size(), nobody);
-        },
-        where);
-    for (std::size_t p = 0; p < parts_.size(); ++p) { take(p, updaters, where); }
-    std::size_t number = 0;
-    detail::Access::walk(
-        model,
-        [&](const detail::Group<Engine>& group) {
-            const detail::List<char>& updated = groups_[number++].updated;
-            for (std::size_t i = 0; i < updated.size(); ++i) {
-                const PlacedParameter& parameter = group.geometry().parameters[i];
-                if (updated[i] != 0 || !group.trainable() || parameter.frozen) { continue; }
-                throw_invalid_argument(where, "CombinedOptimizer: no part updates '", group.path(), ".",
-                                       parameter.name, "', expected one, or a Frozen parameter");
-            }
-        },
-        where);
-}
-
-template <class Engine>
-void CombinedOptimizer<Engine>::take(std::size_t p, std::vector<std::vector<std::size_t>>& updaters,
-                                     SourceLocation where) {
-    Optimizer<Engine>& part = parts_[p];
-    const detail::List<detail::List<char>> its = part.updated(where);
-    std::size_t n = 0;
-    detail::Access::walk(
-        part.model(),
-        [&](const detail::Group<Engine>& group) {
+    void take(std::size_t p, std::vector<std::vector<std::size_t>>& updaters, SourceLocation where) {
+        Optimizer<Engine>& part = parts_[p];
+        const detail::List<detail::List<char>> its = part.updated(where);
+        std::size_t n = 0;
+        for (const detail::Group<Engine>& group : detail::Access::each(part.model(), where)) {
             const auto found = numbers_.find(group.identity());
             if (found == numbers_.end()) {
                 throw_invalid_argument(where, "CombinedOptimizer: '", group.path(), "' of part ", p,
@@ -184,28 +158,31 @@ void CombinedOptimizer<Engine>::take(std::size_t p, std::vector<std::vector<std:
                 if (of.first == nullptr) { of.first = &part; }
             }
             of.parts.push_back({&part, n++});
-        },
-        where);
-}
-
-template <class Engine>
-void CombinedOptimizer<Engine>::list_choices() {
-    for (OfGroup& group : groups_) {
-        detail::StatementHash chosen = 0;
-        for (const auto& part : group.parts) {
-            chosen = detail::statement_hash(chosen, hash_of(part.optimizer->choices(part.number)));
         }
-        if (chosen == group.chosen) { continue; }
-        detail::Statements all;
-        for (const auto& part : group.parts) {
-            if (const auto& its = part.optimizer->choices(part.number)) {
-                all.append(its->statements.begin(), its->statements.end());
-            }
-        }
-        auto* const book = detail::book_of(this->model().context().world());
-        group.choices = book == nullptr || all.empty() ? detail::StatementsHandle() : book->keep(std::move(all));
-        group.chosen = chosen;
     }
-}
+    /// Joins what the ParamGroups of the parts choose, where that is new.
+    void list_choices() {
+        for (OfGroup& group : groups_) {
+            detail::StatementHash chosen = 0;
+            for (const auto& part : group.parts) {
+                chosen = detail::statement_hash(chosen, hash_of(part.optimizer->choices(part.number)));
+            }
+            if (chosen == group.chosen) { continue; }
+            detail::Statements all;
+            for (const auto& part : group.parts) {
+                if (const auto& its = part.optimizer->choices(part.number)) {
+                    all.append(its->statements.begin(), its->statements.end());
+                }
+            }
+            auto* const book = detail::book_of(this->model().context().world());
+            group.choices = book == nullptr || all.empty() ? detail::StatementsHandle() : book->keep(std::move(all));
+            group.chosen = chosen;
+        }
+    }
+
+    std::vector<std::reference_wrapper<Optimizer<Engine>>> parts_;
+    std::vector<OfGroup> groups_;
+    std::map<std::uint64_t, std::size_t> numbers_;  // of them, by identity
+};
 
 }  // namespace shardkit SHARDKIT_BUILD

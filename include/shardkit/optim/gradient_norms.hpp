@@ -41,8 +41,7 @@ GradientNorms gradient_norms(const Reduced<Engine>& reduced, SourceLocation wher
     const Groups<Engine>& groups = reduced.groups(where);
     auto& context = groups.context(where);
     auto& memory = NormMemory<Engine>::begin(context);
-    Access::walk(
-        groups, [&](Group<Engine>& group) { memory.add_updates(group.statements().updates()); }, where);
+    for (Group<Engine>& group : Access::each(groups, where)) { memory.add_updates(group.statements().updates()); }
     const std::span<const PartialNorms> own = partial_norms(reduced, memory, where);
     std::vector<PartialNorms> norms(own.size());
     Engine::Kernels::copy_out(context.compute_stream(), own, std::span<PartialNorms>(norms));
@@ -74,25 +73,22 @@ GradientNorms gradient_norms(const Reduced<Engine>& reduced, SourceLocation wher
     GradientNorms made;
     PartialNorms of_model;
     std::size_t next = 0;
-    Access::walk(
-        groups,
-        [&](Group<Engine>& group) {
-            PartialNorms of_group;
-            for (const PlacedParameter& parameter : group.geometry().parameters) {
-                const std::size_t i = next++;
-                if (!group.trainable() || parameter.frozen) { continue; }
-                PartialNorms its;
-                its.squares = host[i];
-                its.largest = host[norms.size() + i];
-                its.nan = host[2 * norms.size() + i];
-                of_group.add(its);
-                made.parameters.push_back(named(its, group.path(), std::string(parameter.name)));
-            }
-            if (!group.trainable()) { return; }
-            of_model.add(of_group);
-            made.groups.push_back(named(of_group, group.path(), {}));
-        },
-        where);
+    for (Group<Engine>& group : Access::each(groups, where)) {
+        PartialNorms of_group;
+        for (const PlacedParameter& parameter : group.geometry().parameters) {
+            const std::size_t i = next++;
+            if (!group.trainable() || parameter.frozen) { continue; }
+            PartialNorms its;
+            its.squares = host[i];
+            its.largest = host[norms.size() + i];
+            its.nan = host[2 * norms.size() + i];
+            of_group.add(its);
+            made.parameters.push_back(named(its, group.path(), std::string(parameter.name)));
+        }
+        if (!group.trainable()) { continue; }
+        of_model.add(of_group);
+        made.groups.push_back(named(of_group, group.path(), {}));
+    }
     made.model = named(of_model, {}, {});
     return made;
 }

@@ -90,15 +90,12 @@ class HashSum {
 template <class Engine, class Wanted>
 std::vector<ValuesHash> hash_held(const Groups<Engine>& model, const Wanted& wanted, SourceLocation where) {
     HashSum<Engine> hashes(model.context(where));
-    Access::walk(
-        model,
-        [&](Group<Engine>& group) {
-            group.require_whole("hash_values", where);
-            for (const HeldValues& values : group.held()) {
-                if (wanted(values.role)) { hashes.add(group.geometry(), values); }
-            }
-        },
-        where);
+    for (Group<Engine>& group : Access::each(model, where)) {
+        group.require_whole("hash_values", where);
+        for (const HeldValues& values : group.held()) {
+            if (wanted(values.role)) { hashes.add(group.geometry(), values); }
+        }
+    }
     return hashes.take(where);
 }
 

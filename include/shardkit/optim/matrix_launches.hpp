@@ -18,6 +18,7 @@
 #include <shardkit/optim/matrix_placement.hpp>
 #include <shardkit/optim/matrix_rule.hpp>
 #include <shardkit/optim/update.hpp>
+#include <shardkit/optim/update_table.hpp>
 #include <shardkit/plan/act.hpp>
 #include <shardkit/plan/batch_steps.hpp>
 #include <shardkit/rank/context.hpp>
@@ -41,6 +42,7 @@ class MatrixLaunches {
     using Group = GroupOptimizer<Rule, Engine, A>;
     using State = GroupState<Engine, Precision>;
     using Listed = ListedGroup<Rule, Engine, Precision, Updated>;
+    using Table = UpdateTable<Rule, Engine, A>;
     using Update = typename Rule::template Update<A>;
     using Apply = std::remove_cvref_t<decltype(std::declval<const Update&>().apply(rules::MatrixExtents{}))>;
     using Begin = BeginApply<Update, Apply>;
@@ -60,7 +62,7 @@ class MatrixLaunches {
     /// Order:   collective over the world
     /// @throws  std::invalid_argument as add_units, where ranks differ, and for rows that took other steps than the
     /// rest
-    void prepare(Context<Engine>& context, const Update* /*updates*/, const std::uint32_t* /*skip*/) {
+    void prepare(Context<Engine>& context, const Table& /*table*/, const std::uint32_t* /*skip*/) {
         if (listed_.empty()) { return; }
         place(context);
         if (placement_.units().empty()) { return; }
@@ -98,15 +100,15 @@ class MatrixLaunches {
     }
 
     /// One step of the groups that were listed. Order: stream-ordered; collective over the world.
-    void run(Context<Engine>& context, const Update* updates, const std::uint32_t* skip, SourceLocation where) {
+    void run(Context<Engine>& context, const Table& table, const std::uint32_t* skip, SourceLocation where) {
         if (placement_.units().empty()) { return; }
-        const Step step{context, updates, skip, where};
+        const Step step{context, table.updates(), skip, where};
         const Stream compute = context.compute_stream();
         const unsigned long long capture = listed_.front().state->parameters().capture();
         for (const Listed& each : listed_) {
             if (each.taken) { each.state->gradients().wait(); }
         }
-        run_each<Engine>(compute, begins_.size(), Begin{begins_.data(), updates, applies_.data()});
+        run_each<Engine>(compute, begins_.size(), Begin{begins_.data(), step.updates, applies_.data()});
         const DirectedGroup& directed = listed_.front().state->directed();
         auto* const director = directed.director();
         const std::uint32_t first = director == nullptr ? 0 : director->add_batches(batches_.size());

@@ -45,14 +45,11 @@ class MatrixOptimizer : public RuleOptimizer<Rule, Engine, Precision> {
     /// Returns a ParamGroup's condition for what is a matrix, as `matrices` says.
     static auto are_matrices(const Model<Engine, Precision>& model, const Matrices& matrices) {
         auto chosen = std::make_shared<std::set<std::pair<std::string, std::string>>>();
-        detail::Access::walk(
-            model,
-            [&](const detail::Group<Engine>& group) {
-                for (const PlacedParameter& p : group.geometry().parameters) {
-                    if (detail::is_matrix(matrices, group.path(), p)) { chosen->emplace(group.path(), p.name); }
-                }
-            },
-            SourceLocation{});
+        for (const detail::Group<Engine>& group : detail::Access::each(model, SourceLocation{})) {
+            for (const PlacedParameter& p : group.geometry().parameters) {
+                if (detail::is_matrix(matrices, group.path(), p)) { chosen->emplace(group.path(), p.name); }
+            }
+        }
         return [chosen](std::string_view path, std::string_view parameter) {
             return chosen->contains({std::string(path), std::string(parameter)});
         };

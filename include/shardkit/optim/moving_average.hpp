@@ -121,7 +121,29 @@ class MovingAverage {
     /// @throws  std::invalid_argument for a decay outside [0, 1]; UsageError while a window of the average is open,
     /// or
     ///          where values are half written: nothing has changed then
-    void update(double decay, SourceLocation where = SourceLocation::current());
+    void update(double decay, SourceLocation where = SourceLocation::current()) {
+        if (!(decay >= 0 && decay <= 1)) {
+            throw_invalid_argument(where, "MovingAverage: decay is ", detail::number_text(decay),
+                                   ", expected a number from 0 to 1");
+        }
+        for_each_pair(
+            [&](auto& to, auto& from) {
+                to.require_whole("the update of a moving average", where);
+                from.require_whole("the update of a moving average", where);
+                to.begin_write(where);
+            },
+            where);
+        auto& context = of_.context(where);
+        if (stated_ == nullptr || decay != decay_) {
+            if (auto* const book = detail::book_of(context.world())) {
+                stated_ = book->keep({{"decay of the moving average", detail::number_text(decay), where}});
+            }
+            decay_ = decay;
+            Engine::Kernels::run_once(context.compute_stream(), detail::SetMovingAverage{decay, numbers_.data()});
+        }
+        std::size_t number = 0;
+        for_each_pair([&](auto& to, auto& from) { run(to, from, number++); }, where);
+    }
 
   private:
     template <class P>
@@ -131,8 +153,7 @@ class MovingAverage {
     template <class F>
     void for_each_pair(const F& f, SourceLocation where) {
         std::vector<detail::Group<Engine>*> sources;
-        detail::Access::walk(
-            of_, [&](detail::Group<Engine>& group) { sources.push_back(&group); }, where);
+        for (detail::Group<Engine>& group : detail::Access::each(of_, where)) { sources.push_back(&group); }
         if (sources.size() != average_.size()) {
             throw_invalid_argument(where, "MovingAverage: the average has ", average_.size(), " groups, the model ",
                                    sources.size(), "; expected one for each");
@@ -143,9 +164,64 @@ class MovingAverage {
     }
 
     template <class To, class From>
-    static rules::UpdateRange check(To& to, From& from, SourceLocation where);
+    static rules::UpdateRange check(To& to, From& from, SourceLocation where) {
+        const detail::GroupGeometry& a = to.geometry();
+        const detail::GroupGeometry& b = from.geometry();
+        bool same = a.parameters.size() == b.parameters.size() && a.updated == b.updated;
+        for (std::size_t p = 0; same && p < a.parameters.size(); ++p) {
+            same = a.parameters[p].shape == b.parameters[p].shape && a.parameters[p].range == b.parameters[p].range;
+        }
+        if (!same) {
+            throw_invalid_argument(where, "MovingAverage: '", a.path,
+                                   "' has or updates other elements on this rank than '", b.path,
+                                   "': ", a.updated.begin, " to ", a.updated.end, " of ", a.buffer_numel, ", and ",
+                                   b.updated.begin, " to ", b.updated.end, " of ", b.buffer_numel,
+                                   "; expected the same parameters, a policy that shards optimizers alike, and a "
+                                   "Precision with as narrow an element");
+        }
+        if (!a.table.gathers && a.updated.size() != a.buffer_numel) {
+            throw_invalid_argument(where, "MovingAverage: '", a.path,
+                                   "' is frozen, and its policy gathers no parameters "
+                                   "of such a group; expected FullShard");
+        }
+        if (a.splits_master()) {
+            throw_invalid_argument(where, "MovingAverage: '", a.path,
+                                   "' splits its masters, expected MasterWeights::kept for the average");
+        }
+        to.show_updated([&](auto values) {
+            if constexpr (sizeof(typename decltype(values)::value_type) < sizeof(float)) {
+                throw_invalid_argument(where, "MovingAverage: '", a.path, "' keeps averages in ",
+                                       name(element_type_of<typename decltype(values)::value_type>),
+                                       ", in which what an update adds is lost; expected fp32 elements or masters");
+            }
+        });
+        return {0, a.updated.size()};
+    }
     template <class To, class From>
-    void run(To& to, From& from, std::size_t number) const;
+    void run(To& to, From& from, std::size_t number) const {
+        using Gather = typename To::Precision::Gather;
+        const auto stream = to.context().compute_stream();
+        from.show_updated([&](auto values) {
+            using Value = typename decltype(values)::value_type;
+            to.show_updated([&](auto averages) {
+                using Average = typename decltype(averages)::value_type;
+                if constexpr (sizeof(Average) >= sizeof(float)) {
+                    rules::UpdateSpans<Average, Gather, Value, 0> spans;
+                    spans.master = averages;
+                    if constexpr (!std::is_same_v<Average, Gather>) {
+                        spans.gathered = to.parameters().gather_source();
+                    }
+                    spans.scales = to.parameters().updated_scales();
+                    spans.gradient = values;
+                    const std::span<const rules::UpdateRange> ranges(ranges_.data() + number, 1);
+                    Engine::Kernels::update(stream, ranges, numbers_.data()->template update<Arithmetic<Average>>(),
+                                            &numbers_.data()->skip, spans);
+                }
+            });
+        });
+        to.parameters().end_update(stream.record(), to.parameters().capture());
+        to.statements().add_update(detail::statement_hash(3, std::bit_cast<std::uint64_t>(decay_)), hash_of(stated_));
+    }
 
     Model<Engine, AverageType> average_;
     Model<Engine, PrecisionType> of_;
@@ -154,92 +230,5 @@ class MovingAverage {
     double decay_ = 0;
     detail::StatementsHandle stated_;  // of the decay
 };
-
-template <class Engine, class AverageType, class PrecisionType>
-template <class To, class From>
-rules::UpdateRange MovingAverage<Engine, AverageType, PrecisionType>::check(To& to, From& from,
-                                                                            SourceLocation where) {
-    const detail::GroupGeometry& a = to.geometry();
-    const detail::GroupGeometry& b = from.geometry();
-    bool same = a.parameters.size() == b.parameters.size() && a.updated == b.updated;
-    for (std::size_t p = 0; same && p < a.parameters.size(); ++p) {
-        same = a.parameters[p].shape == b.parameters[p].shape && a.parameters[p].range == b.parameters[p].range;
-    }
-    if (!same) {
-        throw_invalid_argument(where, "MovingAverage: '", a.path,
-                               "' has or updates other elements on this rank than '", b.path, "': ", a.updated.begin,
-                               " to ", a.updated.end, " of ", a.buffer_numel, ", and ", b.updated.begin, " to ",
-                               b.updated.end, " of ", b.buffer_numel,
-                               "; expected the same parameters, a policy that shards optimizers alike, and a "
-                               "Precision with as narrow an element");
-    }
-    if (!a.table.gathers && a.updated.size() != a.buffer_numel) {
-        throw_invalid_argument(where, "MovingAverage: '", a.path,
-                               "' is frozen, and its policy gathers no parameters "
-                               "of such a group; expected FullShard");
-    }
-    if (a.splits_master()) {
-        throw_invalid_argument(where, "MovingAverage: '", a.path,
-                               "' splits its masters, expected MasterWeights::kept for the average");
-    }
-    to.show_updated([&](auto values) {
-        if constexpr (sizeof(typename decltype(values)::value_type) < sizeof(float)) {
-            throw_invalid_argument(where, "MovingAverage: '", a.path, "' keeps averages in ",
-                                   name(element_type_of<typename decltype(values)::value_type>),
-                                   ", in which what an update adds is lost; expected fp32 elements or masters");
-        }
-    });
-    return {0, a.updated.size()};
-}
-
-template <class Engine, class AverageType, class PrecisionType>
-void MovingAverage<Engine, AverageType, PrecisionType>::update(double decay, SourceLocation where) {
-    if (!(decay >= 0 && decay <= 1)) {
-        throw_invalid_argument(where, "MovingAverage: decay is ", detail::number_text(decay),
-                               ", expected a number from 0 to 1");
-    }
-    for_each_pair(
-        [&](auto& to, auto& from) {
-            to.require_whole("the update of a moving average", where);
-            from.require_whole("the update of a moving average", where);
-            to.begin_write(where);
-        },
-        where);
-    auto& context = of_.context(where);
-    if (stated_ == nullptr || decay != decay_) {
-        if (auto* const book = detail::book_of(context.world())) {
-            stated_ = book->keep({{"decay of the moving average", detail::number_text(decay), where}});
-        }
-        decay_ = decay;
-        Engine::Kernels::run_once(context.compute_stream(), detail::SetMovingAverage{decay, numbers_.data()});
-    }
-    std::size_t number = 0;
-    for_each_pair([&](auto& to, auto& from) { run(to, from, number++); }, where);
-}
-
-template <class Engine, class AverageType, class PrecisionType>
-template <class To, class From>
-void MovingAverage<Engine, AverageType, PrecisionType>::run(To& to, From& from, std::size_t number) const {
-    using Gather = typename To::Precision::Gather;
-    const auto stream = to.context().compute_stream();
-    from.show_updated([&](auto values) {
-        using Value = typename decltype(values)::value_type;
-        to.show_updated([&](auto averages) {
-            using Average = typename decltype(averages)::value_type;
-            if constexpr (sizeof(Average) >= sizeof(float)) {
-                rules::UpdateSpans<Average, Gather, Value, 0> spans;
-                spans.master = averages;
-                if constexpr (!std::is_same_v<Average, Gather>) { spans.gathered = to.parameters().gather_source(); }
-                spans.scales = to.parameters().updated_scales();
-                spans.gradient = values;
-                const std::span<const rules::UpdateRange> ranges(ranges_.data() + number, 1);
-                Engine::Kernels::update(stream, ranges, numbers_.data()->template update<Arithmetic<Average>>(),
-                                        &numbers_.data()->skip, spans);
-            }
-        });
-    });
-    to.parameters().end_update(stream.record(), to.parameters().capture());
-    to.statements().add_update(detail::statement_hash(3, std::bit_cast<std::uint64_t>(decay_)), hash_of(stated_));
-}
 
 }  // namespace SHARDKIT_BUILD

@@ -161,14 +161,11 @@ struct MuonParts {
           matrices_(model, products, options, matrices, of(model, param_groups, true, where), where),
           rest_(model, rest, of(model, param_groups, false, where), where) {
         bool any = false;
-        detail::Access::walk(
-            model,
-            [&](const detail::Group<Engine>& group) {
-                for (const PlacedParameter& p : group.geometry().parameters) {
-                    any = any || (!p.frozen && is_matrix(group.path(), p.name));
-                }
-            },
-            where);
+        for (const detail::Group<Engine>& group : detail::Access::each(model, where)) {
+            for (const PlacedParameter& p : group.geometry().parameters) {
+                any = any || (!p.frozen && is_matrix(group.path(), p.name));
+            }
+        }
         if (!any) {
             throw_invalid_argument(where,
                                    "Muon: no parameter is a matrix, expected one; AdamW trains the rest alone");
@@ -183,20 +180,17 @@ struct MuonParts {
             ParamGroup& group = groups[g];
             const bool foreign = of_matrices ? group.beta1 || group.beta2 : group.momentum.has_value();
             if (!foreign) { continue; }
-            detail::Access::walk(
-                model,
-                [&](const detail::Group<Engine>& in) {
-                    for (const PlacedParameter& p : in.geometry().parameters) {
-                        if (is_matrix(in.path(), p.name) != of_matrices || p.frozen ||
-                            param_group_of(in.path(), p.name, given) != g) {
-                            continue;
-                        }
-                        throw_invalid_argument(where, "Muon: a ParamGroup gives ",
-                                               of_matrices ? "betas" : "a momentum", " to '", in.path(), ".", p.name,
-                                               "', which ", of_matrices ? "Muon" : "AdamW", " updates");
+            for (const detail::Group<Engine>& in : detail::Access::each(model, where)) {
+                for (const PlacedParameter& p : in.geometry().parameters) {
+                    if (is_matrix(in.path(), p.name) != of_matrices || p.frozen ||
+                        param_group_of(in.path(), p.name, given) != g) {
+                        continue;
                     }
-                },
-                where);
+                    throw_invalid_argument(where, "Muon: a ParamGroup gives ", of_matrices ? "betas" : "a momentum",
+                                           " to '", in.path(), ".", p.name, "', which ",
+                                           of_matrices ? "Muon" : "AdamW", " updates");
+                }
+            }
             if (of_matrices) {
                 group.beta1.reset();
                 group.beta2.reset();

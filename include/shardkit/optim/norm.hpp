@@ -256,8 +256,7 @@ std::span<const PartialNorms> partial_norms(const Reduced<Engine>& reduced, Norm
                                             SourceLocation where) {
     const Groups<Engine>& groups = reduced.groups(where);
     std::size_t parameters = 0;
-    Access::walk(
-        groups, [&](Group<Engine>& group) { parameters += group.geometry().parameters.size(); }, where);
+    for (Group<Engine>& group : Access::each(groups, where)) { parameters += group.geometry().parameters.size(); }
     const std::span<PartialNorms> norms = memory.partial_norms(parameters);
     const auto compute = groups.context(where).compute_stream();
     double* const scale = memory.scratch().data();
@@ -265,17 +264,14 @@ std::span<const PartialNorms> partial_norms(const Reduced<Engine>& reduced, Norm
         compute, BeginNorm{reduced.divisor_scale(), Access::loss_scale(reduced), scale,
                            std::span(reinterpret_cast<double*>(norms.data()), norms.size_bytes() / sizeof(double))});
     std::size_t first = 0;
-    Access::walk(
-        groups,
-        [&](Group<Engine>& group) {
-            const std::size_t count = group.geometry().parameters.size();
-            if (group.trainable() && !group.step().skipped()) {
-                group.await_reduced();
-                group.add_norms(scale, norms.subspan(first, count), norms.data() + norms.size());
-            }
-            first += count;
-        },
-        where);
+    for (Group<Engine>& group : Access::each(groups, where)) {
+        const std::size_t count = group.geometry().parameters.size();
+        if (group.trainable() && !group.step().skipped()) {
+            group.await_reduced();
+            group.add_norms(scale, norms.subspan(first, count), norms.data() + norms.size());
+        }
+        first += count;
+    }
     return norms;
 }
 
@@ -292,13 +288,10 @@ GlobalNorm<Engine> global_norm(const Reduced<Engine>& reduced, NormKind kind, No
     auto& memory = NormMemory<Engine>::begin(context);
     const auto compute = context.compute_stream();
     const auto reduction = context.reduction_stream();
-    Access::walk(
-        groups,
-        [&](Group<Engine>& group) {
-            directed = group.directed();
-            memory.add_updates(group.statements().updates());
-        },
-        where);
+    for (Group<Engine>& group : Access::each(groups, where)) {
+        directed = group.directed();
+        memory.add_updates(group.statements().updates());
+    }
     directed.before(Act::norm, where);
     // The scale, and behind it the sum.
     const std::span<double> scratch = memory.scratch();
@@ -307,14 +300,11 @@ GlobalNorm<Engine> global_norm(const Reduced<Engine>& reduced, NormKind kind, No
     if (squares) {
         Engine::Kernels::run_once(
             compute, BeginNorm{reduced.divisor_scale(), Access::loss_scale(reduced), scratch.data(), sums});
-        Access::walk(
-            groups,
-            [&](Group<Engine>& group) {
-                if (!group.trainable()) { return; }
-                if (!group.step().skipped()) { group.await_reduced(); }
-                memory.list(group);
-            },
-            where);
+        for (Group<Engine>& group : Access::each(groups, where)) {
+            if (!group.trainable()) { continue; }
+            if (!group.step().skipped()) { group.await_reduced(); }
+            memory.list(group);
+        }
         for (NormList<Engine>* const list : memory.lists()) { list->add_to(compute, scratch.data(), sums.data()); }
     } else {
         const auto norms = partial_norms(reduced, memory, where);

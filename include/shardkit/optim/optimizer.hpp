@@ -47,15 +47,15 @@ template <class Engine>
 class StateVisitor {
   public:
     /// What follows is of this group. `reader`: who reads its states beside the rank's work.
-    virtual void group(Group<Engine>& group, MemoryReader*& reader) = 0;
+    virtual void group(Group<Engine>& /*group*/, MemoryReader*& /*reader*/) {}
     /// How far its updates are, and of which parameters they are; one who restores replaces it.
     virtual void progress(GroupProgress& progress) = 0;
     /// A state of the elements that this rank updates, in the engine's memory. `square`: whether its numbers are
     /// squares, which blocks of 8 bits store in other codes.
-    virtual void state(std::string_view name, std::span<float> values, bool square) = 0;
-    virtual void state(std::string_view name, std::span<double> values, bool square) = 0;
-    virtual void state(std::string_view name, std::span<bf16> values, bool square) = 0;
-    virtual void state(std::string_view name, rules::Block8Span values, bool square) = 0;
+    virtual void state(std::string_view /*name*/, std::span<float> /*values*/, bool /*square*/) {}
+    virtual void state(std::string_view /*name*/, std::span<double> /*values*/, bool /*square*/) {}
+    virtual void state(std::string_view /*name*/, std::span<bf16> /*values*/, bool /*square*/) {}
+    virtual void state(std::string_view /*name*/, rules::Block8Span /*values*/, bool /*square*/) {}
     /// The hash of an optimizer's hyper-parameters in the engine's memory, behind its groups; for a comparison alone.
     virtual void hyper_parameters(StatementHash /*hash*/) {}
 
@@ -318,33 +318,28 @@ void Optimizer<Engine>::require_own(const Groups<Engine>& gradients, SourceLocat
 template <class Engine>
 void Optimizer<Engine>::check_model(const Groups<Engine>& gradients, SourceLocation where) const {
     require_own(gradients, where);
-    detail::Access::walk(
-        model_, [&](detail::Group<Engine>& group) { group.begin_update(where); }, where);
+    for (detail::Group<Engine>& group : detail::Access::each(model_, where)) { group.begin_update(where); }
 }
 
 template <class Engine>
 void Optimizer<Engine>::check_step(const Groups<Engine>& gradients, schedule::Act first, SourceLocation where) const {
     if (!left_out_.empty() || !(gradients == model_)) { check_model(gradients, where); }
     bool expected = false;
-    detail::Access::walk(
-        model_,
-        [&](detail::Group<Engine>& group) {
-            expected = expected || group.expect_update(first, where);
-            group.begin_update(where);
-        },
-        where);
+    for (detail::Group<Engine>& group : detail::Access::each(model_, where)) {
+        expected = expected || group.expect_update(first, where);
+        group.begin_update(where);
+    }
 }
 
 template <class Engine>
 void Optimizer<Engine>::update(Reduced<Engine>&& reduced, const ClipCoefficient& coefficient, SourceLocation where) {
-    detail::Access::walk(
-        model_, [&](detail::Group<Engine>& group) { group.announce_update(where); }, where);
+    for (detail::Group<Engine>& group : detail::Access::each(model_, where)) { group.announce_update(where); }
     const Reduced<Engine> consumed(std::move(reduced));
     const detail::StatementHash stated = run(consumed, coefficient, {}, where);
     std::size_t number = 0;
-    detail::Access::walk(
-        model_, [&](detail::Group<Engine>& group) { group.end_update(stated, hash_of(choices(number++)), where); },
-        where);
+    for (detail::Group<Engine>& group : detail::Access::each(model_, where)) {
+        group.end_update(stated, hash_of(choices(number++)), where);
+    }
 }
 
 }  // namespace SHARDKIT_BUILD

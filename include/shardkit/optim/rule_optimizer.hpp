@@ -71,24 +71,6 @@ constexpr bool progress_is_named() {
     return sizeof(typename Rule::Progress) == 8 * members;
 }
 
-/// Is what hyper-parameters are called in PyTorch: for a sentence in place of the compiler's.
-struct PyTorchNames {
-    double lr = 0;
-    double momentum = 0;
-    double dampening = 0;
-    std::array<double, 2> betas{};
-    double eps = 0;
-    double weight_decay = 0;
-    bool nesterov = false;
-};
-template <class Names>
-struct NeedsOwnNames {
-    static constexpr bool are_own = sizeof(Names) == 0;
-    static_assert(are_own,
-                  "optimizer options have names of their own: lr is learning_rate, betas are beta1 and beta2, eps is "
-                  "epsilon");
-};
-
 /// A tuple of X<P> for each of a list of precisions.
 template <template <class> class X, class List>
 struct TupleOf;
@@ -184,13 +166,10 @@ class RuleOptimizer : public Optimizer<EngineType> {
         for (const ParamGroup& group : param_groups) { validate(group, where); }
         const std::span<const ParamGroup> to(param_groups.data(), param_groups.size());
         detail::List<detail::Statements> choices;
-        detail::Access::walk(
-            this->model(),
-            [&](detail::Group<Engine>& group) {
-                numbers_.require_same_groups(group.geometry(), to, where);
-                choices.push_back(detail::param_group_statements(group.geometry(), to, where));
-            },
-            where);
+        for (detail::Group<Engine>& group : detail::Access::each(this->model(), where)) {
+            numbers_.require_same_groups(group.geometry(), to, where);
+            choices.push_back(detail::param_group_statements(group.geometry(), to, where));
+        }
         numbers_.set_param_groups(std::move(param_groups), std::move(choices), where);
     }
 
@@ -250,12 +229,9 @@ class RuleOptimizer : public Optimizer<EngineType> {
             });
             numbers_.run_first();
         } catch (...) {  // some groups are updated, and one perhaps in part
-            detail::Access::walk(
-                this->model(),
-                [&](detail::Group<Engine>& group) {
-                    if (group.trainable() && !group.step().skipped()) { tear(group, "optimizer step", where); }
-                },
-                where);
+            for (detail::Group<Engine>& group : detail::Access::each(this->model(), where)) {
+                if (group.trainable() && !group.step().skipped()) { tear(group, "optimizer step", where); }
+            }
             throw;
         }
         return stated;

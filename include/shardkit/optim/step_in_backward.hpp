@@ -36,28 +36,22 @@ void Optimizer<Engine>::step_in_backward(Accumulation<Engine>& accumulation, con
     }
     const Groups<Engine>& groups = detail::Access::groups(accumulation, where);
     require_own(groups, where);
-    detail::Access::walk(
-        groups,
-        [&](detail::Group<Engine>& group) {
-            if (!group.trainable()) { return; }
-            if (group.directed().led()) {
-                group.refuse_group(where, "step_in_backward while a schedule is followed");
-            }
-            if (group.step().added() > 0 || group.step().taken()) {
-                group.refuse_group(where, "step_in_backward after gradients were handed out; expected it before");
-            }
-            if (group.microbatches() == 0) {
-                group.refuse_group(where,
-                                   "step_in_backward with microbatches until_reduced, whose last one is not known; "
-                                   "expected their number, as Accumulation{model, microbatches}");
-            }
-        },
-        where);
+    for (detail::Group<Engine>& group : detail::Access::each(groups, where)) {
+        if (!group.trainable()) { continue; }
+        if (group.directed().led()) { group.refuse_group(where, "step_in_backward while a schedule is followed"); }
+        if (group.step().added() > 0 || group.step().taken()) {
+            group.refuse_group(where, "step_in_backward after gradients were handed out; expected it before");
+        }
+        if (group.microbatches() == 0) {
+            group.refuse_group(where,
+                               "step_in_backward with microbatches until_reduced, whose last one is not known; "
+                               "expected their number, as Accumulation{model, microbatches}");
+        }
+    }
     detail::StatedStep stated = detail::state_divisor(groups, options.divisor, {}, where);
     stated.max_norm = unlimited;
     backward_ = Backward{begin_backward(stated, where), stated.divisor, where};
-    detail::Access::walk(
-        groups, [](detail::Group<Engine>& group) { group.step().update_in_backward(); }, where);
+    for (detail::Group<Engine>& group : detail::Access::each(groups, where)) { group.step().update_in_backward(); }
     detail::Access::backward(accumulation).begin(*this);
 }
 
@@ -66,13 +60,10 @@ void Optimizer<Engine>::update_group(detail::Group<Engine>& group, SourceLocatio
     require_here(where);
     std::size_t number = 0;
     std::size_t its = 0;
-    detail::Access::walk(
-        model_,
-        [&](const detail::Group<Engine>& each) {
-            if (&each == &group) { its = number; }
-            ++number;
-        },
-        where);
+    for (const detail::Group<Engine>& each : detail::Access::each(model_, where)) {
+        if (&each == &group) { its = number; }
+        ++number;
+    }
     group.announce_update(where);
     run_alone(group);
     group.end_update(backward_->stated, hash_of(choices(its)), where);
@@ -84,12 +75,9 @@ void Optimizer<Engine>::end_backward(typename detail::BackwardUpdates<Engine>::E
     const SourceLocation where = backward_->where;
     backward_.reset();
     if (end == detail::BackwardUpdates<Engine>::End::complete) { return; }
-    detail::Access::walk(
-        model_,
-        [&](detail::Group<Engine>& group) {
-            if (group.step().updated()) { tear(group, detail::TornValues::step, where); }
-        },
-        where);
+    for (detail::Group<Engine>& group : detail::Access::each(model_, where)) {
+        if (group.step().updated()) { tear(group, detail::TornValues::step, where); }
+    }
 }
 
 template <class Engine>

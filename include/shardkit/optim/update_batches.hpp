@@ -83,7 +83,7 @@ class UpdateLaunches {
         each.state->parameters().end_update(context.compute_stream().record(), capture_of(context.compute_stream()));
     }
     /// One step of the groups that were listed, on the compute stream.
-    void run(Context<Engine>& context, const Table& table, const std::uint32_t* skip) {
+    void run(Context<Engine>& context, const Table& table, const std::uint32_t* skip, SourceLocation /*where*/) {
         if (listed_.empty()) { return; }
         const Update* const updates = table.updates();
         const Stream stream = context.compute_stream();
@@ -334,13 +334,7 @@ void UpdateBatches<Rule, Engine, Precision>::choose(State& state, std::span<cons
 
 template <class Rule, class Engine, class Precision>
 void UpdateBatches<Rule, Engine, Precision>::prepare(Context<Engine>& context, const std::uint32_t* skip) {
-    for_each([&](auto& launches) {
-        if constexpr (rules::MatrixRule<Rule>) {
-            launches.prepare(context, table_.updates(), skip);
-        } else {
-            launches.prepare(context, table_, skip);
-        }
-    });
+    for_each([&](auto& launches) { launches.prepare(context, table_, skip); });
 }
 
 template <class Rule, class Engine, class Precision>
@@ -379,13 +373,7 @@ void UpdateBatches<Rule, Engine, Precision>::run(Context<Engine>& context, const
                                                  SourceLocation where) {
     captured_ = captured_ || capture_of(context.compute_stream()) != 0;
     table_.begin(context.compute_stream(), scalars, options, first);
-    for_each([&](auto& launches) {
-        if constexpr (rules::MatrixRule<Rule>) {
-            launches.run(context, table_.updates(), &scalars->skip, where);
-        } else {
-            launches.run(context, table_, &scalars->skip);
-        }
-    });
+    for_each([&](auto& launches) { launches.run(context, table_, &scalars->skip, where); });
 }
 
 }  // namespace shardkit::detail SHARDKIT_BUILD

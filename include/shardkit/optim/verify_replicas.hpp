@@ -222,13 +222,10 @@ void verify_replicas(const Groups<Engine>& model, Optimizer<Engine>* optimizer, 
     auto& context = model.context(where);
     if (context.world_size() == 1) { return; }
     ReplicaComparison<Engine> comparison(context);
-    Access::walk(
-        model,
-        [&](Group<Engine>& group) {
-            group.require_whole("verify_replicas", where);
-            for (const HeldValues& values : group.held()) { comparison.add(group.geometry(), values); }
-        },
-        where);
+    for (Group<Engine>& group : Access::each(model, where)) {
+        group.require_whole("verify_replicas", where);
+        for (const HeldValues& values : group.held()) { comparison.add(group.geometry(), values); }
+    }
     if (optimizer != nullptr) {
         ListStates<Engine> states;
         Access::visit(*optimizer, states, where);

@@ -57,24 +57,16 @@ StepScope<Engine>::StepScope(const Groups<Engine>& groups, std::size_t count, So
     StepDirector* const director = director_of(groups, where);
     std::size_t begun = 0;
     try {
-        Access::walk(
-            groups,
-            [&](Group<Engine>& group) {
-                group.begin_step(number_, count, where);
-                ++begun;
-            },
-            where);
+        for (Group<Engine>& group : Access::each(groups, where)) {
+            group.begin_step(number_, count, where);
+            ++begun;
+        }
         if (director != nullptr) [[unlikely]] { director->begin_step(begun, where); }
     } catch (...) {
-        Access::walk(
-            groups,
-            [&](Group<Engine>& group) {
-                if (begun > 0) {
-                    group.end_step();
-                    --begun;
-                }
-            },
-            where);
+        for (Group<Engine>& group : Access::each(groups, where)) {
+            if (begun-- == 0) { break; }
+            group.end_step();
+        }
         throw;
     }
 }
@@ -85,13 +77,10 @@ StepScope<Engine>::~StepScope() {
     // The director is looked up here and not stored: a recorder ends when `record` returns, even before the step
     // does. The groups are alive: one that ends during a step ends the program.
     StepDirector* director = nullptr;
-    Access::walk(
-        *groups_,
-        [&](Group<Engine>& group) {
-            group.end_step();
-            director = group.directed().director();
-        },
-        SourceLocation{});
+    for (Group<Engine>& group : Access::each(*groups_, SourceLocation{})) {
+        group.end_step();
+        director = group.directed().director();
+    }
     if (director != nullptr) [[unlikely]] { director->end_step(); }
 }
 
@@ -99,17 +88,14 @@ template <class Engine>
 StepDirector* StepScope<Engine>::director_of(const Groups<Engine>& groups, SourceLocation where) {
     StepDirector* first = nullptr;
     std::size_t number = 0;
-    Access::walk(
-        groups,
-        [&](Group<Engine>& group) {
-            StepDirector* const its = group.directed().any();
-            if (number++ == 0) { first = its; }
-            if (its != first) {
-                group.refuse_group(
-                    where, "a schedule is followed, or a step recorded, for some of these groups and not for all");
-            }
-        },
-        where);
+    for (Group<Engine>& group : Access::each(groups, where)) {
+        StepDirector* const its = group.directed().any();
+        if (number++ == 0) { first = its; }
+        if (its != first) {
+            group.refuse_group(
+                where, "a schedule is followed, or a step recorded, for some of these groups and not for all");
+        }
+    }
     return first;
 }
 
@@ -326,22 +312,17 @@ template <class Engine>
 void Accumulation<Engine>::set_all(std::size_t count, SourceLocation where) {
     const Groups<Engine>& model = groups(where);
     using detail::Access;
-    Access::walk(
-        model, [&](detail::Group<Engine>& group) { check_number(group, count, where); }, where);
-    Access::walk(
-        model, [&](detail::Group<Engine>& group) { set_number(group, count, where); }, where);
+    for (detail::Group<Engine>& group : Access::each(model, where)) { check_number(group, count, where); }
+    for (detail::Group<Engine>& group : Access::each(model, where)) { set_number(group, count, where); }
 }
 
 template <class Engine>
 detail::StepScope<Engine> Accumulation<Engine>::finish(SourceLocation where) && {
     const Groups<Engine>& model = groups(where);
     const auto unfinished = [&](const auto& f) {
-        detail::Access::walk(
-            model,
-            [&](detail::Group<Engine>& group) {
-                if (group.trainable() && group.step().accumulating()) { f(group); }
-            },
-            where);
+        for (detail::Group<Engine>& group : detail::Access::each(model, where)) {
+            if (group.trainable() && group.step().accumulating()) { f(group); }
+        }
     };
     unfinished([&](detail::Group<Engine>& group) {
         const std::size_t added = group.step().added();

@@ -155,17 +155,15 @@ class Groups {
     /// @throws UsageError when one has ended since the model was made, or the model was moved from
     template <class F>
     void for_each(F&& f, SourceLocation where = SourceLocation::current()) const {
-        walk(
-            [&](detail::Group<Engine>& group) {
-                auto of_model = detail::Access::make<GroupRef<Engine>>(group);
-                f(of_model);
-            },
-            where);
+        for (detail::Group<Engine>& group : each(where)) {
+            auto of_model = detail::Access::make<GroupRef<Engine>>(group);
+            f(of_model);
+        }
     }
     /// Sets every element of every group, as Sharded::initialize does on the host. Local work.
     template <class F>
     void initialize(F value, SourceLocation where = SourceLocation::current()) const {
-        walk([&](detail::Group<Engine>& group) { group.initialize(value, where); }, where);
+        for (detail::Group<Engine>& group : each(where)) { group.initialize(value, where); }
     }
 
     /// Returns the context of the model's groups, with the rank's scalars and its world.
@@ -197,15 +195,28 @@ class Groups {
 
   private:
     friend detail::Access;
-    /// Calls f(Group&) for every group, in order.
-    template <class F>
-    [[gnu::always_inline]] void walk(const F& f, SourceLocation where) const {
+    /// The groups in order, for a range-based loop; one that has ended is refused when it is reached.
+    class Each {
+      public:
+        Each(const detail::List<Member>& members, SourceLocation where) noexcept
+            : at_(members.begin()), end_(members.end()), where_(where) {}
+        const Each& begin() const noexcept { return *this; }
+        std::nullptr_t end() const noexcept { return nullptr; }
+        bool operator!=(std::nullptr_t /*end*/) const noexcept { return at_ != end_; }
+        void operator++() noexcept { ++at_; }
+        detail::Group<Engine>& operator*() const {
+            if (at_->life.expired()) [[unlikely]] { refuse_ended(*at_, where_); }
+            return *at_->group;
+        }
+
+      private:
+        const Member* at_;
+        const Member* end_;
+        SourceLocation where_;
+    };
+    Each each(SourceLocation where) const {
         if (!members_) [[unlikely]] { refuse_moved(where); }
-        for (const Member& each : *members_) { f(existing(each, where)); }
-    }
-    static detail::Group<Engine>& existing(const Member& member, SourceLocation where) {
-        if (member.life.expired()) [[unlikely]] { refuse_ended(member, where); }
-        return *member.group;
+        return {*members_, where};
     }
     [[noreturn]] static void refuse_ended(const Member& member, SourceLocation where);
     [[noreturn]] static void refuse_moved(SourceLocation where);
@@ -219,16 +230,14 @@ template <class Engine>
 Context<Engine>& Groups<Engine>::context(SourceLocation where) const {
     Context<Engine>* first = nullptr;
     std::string_view path;
-    walk(
-        [&](detail::Group<Engine>& group) {
-            if (first == nullptr) {
-                first = &group.context();
-                path = group.path();
-            } else {
-                first->require_same(path, group.context(), group.path(), where);
-            }
-        },
-        where);
+    for (detail::Group<Engine>& group : each(where)) {
+        if (first == nullptr) {
+            first = &group.context();
+            path = group.path();
+        } else {
+            first->require_same(path, group.context(), group.path(), where);
+        }
+    }
     if (first == nullptr) {
         detail::Group<Engine>::refuse_use(where, "Model: this model has no groups: every range is empty");
     }
@@ -286,8 +295,7 @@ class Model : public Groups<EngineType> {
     /// types.
     template <class F>
     [[gnu::always_inline]] void for_each_state(const F& f, SourceLocation where = SourceLocation::current()) const {
-        detail::Access::walk(
-            *this, [&](detail::Group<Engine>& group) { with_state(group, f); }, where);
+        for (detail::Group<Engine>& group : detail::Access::each(*this, where)) { with_state(group, f); }
     }
     /// Calls f(detail::GroupState<Engine, P>&) for one group of a model of this type.
     template <class F>

@@ -22,8 +22,9 @@ template <class Engine>
 std::vector<planner::GroupDescription> describe_groups(const Groups<Engine>& model,
                                                        SourceLocation where = SourceLocation::current()) {
     std::vector<planner::GroupDescription> groups;
-    detail::Access::walk(
-        model, [&](detail::Group<Engine>& group) { groups.push_back(group.geometry().description()); }, where);
+    for (detail::Group<Engine>& group : detail::Access::each(model, where)) {
+        groups.push_back(group.geometry().description());
+    }
     return groups;
 }
 

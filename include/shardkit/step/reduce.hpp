@@ -99,14 +99,10 @@ struct IsReduced<Reduced<Engine>> : std::true_type {};
 template <class Engine>
 double divisor_of(const Groups<Engine>& groups, const Divisor& divisor, SourceLocation where) {
     std::size_t averaged = 1;
-    bool known = false;
-    Access::walk(
-        groups,
-        [&](const Group<Engine>& group) {
-            if (!known) { averaged = group.averaged(); }
-            known = known || group.trainable();
-        },
-        where);
+    for (const Group<Engine>& group : Access::each(groups, where)) {
+        averaged = group.averaged();
+        if (group.trainable()) { break; }
+    }
     return divisor.of(averaged);
 }
 
@@ -118,31 +114,20 @@ StatedStep state_divisor(const Groups<Engine>& groups, const Divisor& divisor, c
     auto& context = groups.context(where);
     StatedStep step{divisor_of(groups, divisor, where), loss_scale.stated, loss_scale.number, where};
     if (assumed) {
-        Access::walk(
-            groups, [&](Group<Engine>& group) { group.digest_reduced(step); }, where);
+        for (Group<Engine>& group : Access::each(groups, where)) { group.digest_reduced(step); }
     }
     const StatementHash stated = step.gradients_hash();
     if (StatementBook* const book = book_of(context.world())) { book->note(step); }
-    Access::walk(
-        groups, [&](Group<Engine>& group) { group.statements().set_gradients(stated); }, where);
+    for (Group<Engine>& group : Access::each(groups, where)) { group.statements().set_gradients(stated); }
     return step;
 }
 
-/// Identifies a model by its first group.
-template <class Engine>
-ModelName first_group(const Groups<Engine>& groups, SourceLocation where) {
-    ModelName model;
-    Access::walk(
-        groups,
-        [&](Group<Engine>& group) {
-            if (model.identity == 0) { model = {group.identity(), group.path()}; }
-        },
-        where);
-    return model;
-}
+/// Gives a LossScale to a model, which its first group identifies.
 template <class Engine>
 void bind_loss_scale(LossScale<Engine>& loss_scale, const Groups<Engine>& groups, SourceLocation where) {
-    Access::bind(loss_scale, first_group(groups, where), where);
+    if (groups.size() == 0) { return; }
+    const Group<Engine>& first = *Access::each(groups, where);
+    Access::bind(loss_scale, ModelName{first.identity(), first.path()}, where);
 }
 
 template <class Engine>
@@ -160,13 +145,10 @@ template <class Engine>
 Reduced<Engine> assume_reduced(const Groups<Engine>& groups, const Divisor& divisor, const LossScaleUse& loss_scale,
                                SourceLocation where) {
     StepScope<Engine> scope(groups, 0, where);
-    Access::walk(
-        groups,
-        [&](Group<Engine>& group) {
-            group.step().require_release(group.path(), "assume_reduced", where);
-            group.step().assume_reduced();
-        },
-        where);
+    for (Group<Engine>& group : Access::each(groups, where)) {
+        group.step().require_release(group.path(), "assume_reduced", where);
+        group.step().assume_reduced();
+    }
     const StatedStep stated = state_divisor(groups, divisor, loss_scale, where, true);
     return Access::make<Reduced<Engine>>(std::move(scope), stated, loss_scale.state);
 }

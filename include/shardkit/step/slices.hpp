@@ -19,22 +19,19 @@ namespace detail {
 template <class Engine>
 const Group<Engine>* first_by_slices(const Groups<Engine>& model, SourceLocation where) {
     const Group<Engine>* first = nullptr;
-    Access::walk(
-        model,
-        [&](const Group<Engine>& group) {
-            if (!group.trainable()) { return; }
-            if (first == nullptr) { first = &group; }
-            const SliceOrder a = first->order_of_slices();
-            const SliceOrder b = group.order_of_slices();
-            if (a == b) { return; }
-            const auto described = [](const SliceOrder& order) {
-                return concat(order.slices, " slices, ", order.together, " rank(s) summed in each microbatch");
-            };
-            throw_invalid_argument(where, "Model: '", first->path(), "' has ", described(a), ", '", group.path(),
-                                   "' has ", described(b),
-                                   "; expected policies that take slices in one order for all groups");
-        },
-        where);
+    for (const Group<Engine>& group : Access::each(model, where)) {
+        if (!group.trainable()) { continue; }
+        if (first == nullptr) { first = &group; }
+        const SliceOrder a = first->order_of_slices();
+        const SliceOrder b = group.order_of_slices();
+        if (a == b) { continue; }
+        const auto described = [](const SliceOrder& order) {
+            return concat(order.slices, " slices, ", order.together, " rank(s) summed in each microbatch");
+        };
+        throw_invalid_argument(where, "Model: '", first->path(), "' has ", described(a), ", '", group.path(),
+                               "' has ", described(b),
+                               "; expected policies that take slices in one order for all groups");
+    }
     return first;
 }
 

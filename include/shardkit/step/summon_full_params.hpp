@@ -36,13 +36,10 @@ class FullParams {
     FullParams() = default;  // so that the destructor runs when the constructor that opens windows throws
     FullParams(const Groups<Engine>& groups, SourceLocation where) : FullParams() {
         open_.reserve(groups.size());
-        detail::Access::walk(
-            groups,
-            [&](detail::Group<Engine>& group) {
-                group.summon_window(where);
-                open_.push_back(&group);
-            },
-            where);
+        for (detail::Group<Engine>& group : detail::Access::each(groups, where)) {
+            group.summon_window(where);
+            open_.push_back(&group);
+        }
         for (; shown_ < open_.size(); ++shown_) { open_[shown_]->use_window(where); }
     }
 
