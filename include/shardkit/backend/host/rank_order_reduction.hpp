@@ -48,81 +48,6 @@ struct SummandOf<T, true> {
     using type = std::make_unsigned_t<T>;
 };
 
-/// A tile of values that the compiler keeps in registers.
-template <class T>
-struct Tile {
-#if defined(__AVX__)
-    static constexpr std::size_t register_bytes = 32;
-#else
-    static constexpr std::size_t register_bytes = 16;
-#endif
-    using Summand = typename SummandOf<T>::type;
-    // NOLINTNEXTLINE(modernize-use-using): clang 14 takes the attribute of a dependent type here only
-    typedef Summand Register __attribute__((vector_size(register_bytes)));
-    static constexpr std::size_t registers = 8;
-    static constexpr std::size_t count = registers * register_bytes / sizeof(T);
-
-    Register at[registers];
-
-    static Tile of(const T* from) noexcept {
-        Tile tile;
-        unrolled([&](std::size_t i) { tile.at[i] = read(from, i); });
-        return tile;
-    }
-    void add(const T* from) noexcept {
-        unrolled([&](std::size_t i) { at[i] += read(from, i); });
-    }
-    void store(T* to) const noexcept {
-        unrolled([&](std::size_t i) {
-            std::memcpy(reinterpret_cast<std::byte*>(to) + i * register_bytes, &at[i], register_bytes);
-        });
-    }
-    /// Writes past the caches, as stream_register() does.
-    void stream(T* to) const noexcept {
-        unrolled([&](std::size_t i) {
-            stream_register<register_bytes>(&at[i], reinterpret_cast<std::byte*>(to) + i * register_bytes);
-        });
-    }
-
-  private:
-    /// Calls `step` for each register without a loop: compilers unroll loops only at -O3, and an array in a loop is
-    /// kept in memory.
-    template <class Step>
-    static void unrolled(Step step) noexcept {
-        [&]<std::size_t... Index>(std::index_sequence<Index...>) { (step(Index), ...); }
-        (std::make_index_sequence<registers>());
-    }
-    static Register read(const T* from, std::size_t i) noexcept {
-        Register values;
-        std::memcpy(&values, reinterpret_cast<const std::byte*>(from) + i * register_bytes, register_bytes);
-        return values;
-    }
-};
-
-/// Adds up full tiles in rank order, from element `begin` on, reading all inputs side by side: block after block
-/// would take up to twice as long, as the processor then does not read and write at the same time. Returns the end of
-/// the finished part, less than a tile before `count`.
-/// @pre streamed results begin a cache line at `begin`
-template <class T>
-std::size_t sum_tiles(const Summands<T, T>& summands, std::size_t begin, std::size_t count) noexcept {
-    using Tile = Tile<T>;
-    const std::size_t end = count - (count - begin) % Tile::count;
-    for (std::size_t offset = begin; offset < end; offset += Tile::count) {
-        const Addition<0, Tile, T, T> addition(summands);
-        Tile sums = Tile::of(addition.first(offset));
-        addition.add_to(offset, sums);
-        for (std::size_t i = 0; i < summands.results; ++i) {
-            const Result<T> result = summands.result(i);
-            if (result.store == Store::streaming) {
-                sums.stream(result.data + offset);
-            } else {
-                sums.store(result.data + offset);
-            }
-        }
-    }
-    return end;
-}
-
 /// Adds up elements [begin, end) in A, in rank order or along a tree of `Tree` ranks, and rounds once.
 /// @pre end - begin is a multiple of summed_elements<A>; streamed results begin a cache line at `begin`
 template <std::size_t Tree, std::floating_point A, FloatingElement In, FloatingElement Out>
@@ -263,8 +188,8 @@ void reduce_blocks(ReduceOp op, const Summands<In, Out>& summands, std::size_t b
     }
 }
 
-/// Adds up elements from `begin` on side by side. Returns the end of the finished part: `count`, or for integers less
-/// than a tile before it.
+/// Adds up elements from `begin` on side by side, if they are floating-point ones. Returns the end of the finished
+/// part.
 template <std::size_t Tree, class In, class Out>
 std::size_t sum_side_by_side(const Summands<In, Out>& summands, std::size_t begin, std::size_t count) noexcept {
     if constexpr (FloatingElement<In> && FloatingElement<Out>) {
@@ -273,8 +198,6 @@ std::size_t sum_side_by_side(const Summands<In, Out>& summands, std::size_t begi
         sum_lanes<Tree, A>(summands, begin, count - rest);
         if (rest != 0) { sum_rest<Tree, A>(summands, count - rest, count); }
         return count;
-    } else if constexpr (std::is_same_v<In, Out>) {  // of integers, whose sums are the same in any order
-        return sum_tiles(summands, begin, count);
     } else {
         return begin;
     }
