@@ -5,9 +5,7 @@
 #include <span>
 #include <string_view>
 
-#include <shardkit/backend/cub/elementwise.hpp>
-#include <shardkit/backend/cub/tensors.hpp>
-#include <shardkit/backend/cub/update.hpp>
+#include <shardkit/backend/cub/launched_kernels.hpp>
 
 #include "../unit/backend/nccl/host_functions.hpp"
 
@@ -17,7 +15,9 @@ namespace looped_kernels {
 /// What the passes want of a launch.
 class Launch {
   public:
-    explicit Launch(const shardkit::gpu::TimelineRef& stream) : stream_(stream) {}
+    using Stream = shardkit::gpu::TimelineRef;
+
+    explicit Launch(const Stream& stream) : stream_(stream) {}
 
     template <class Work>
     void operator()(std::uint64_t count, const Work& work, std::string_view) const {
@@ -31,31 +31,31 @@ class Launch {
 };
 
 struct Kernels : host_functions::Kernels {
-    using Stream = shardkit::gpu::TimelineRef;
+    using Launched = shardkit::gpu::detail::LaunchedKernels<Launch>;
+    using Stream = Launched::Stream;
 
     template <class From, class To>
     static void convert(const Stream& stream, std::span<const From> from, std::span<To> to) {
-        shardkit::gpu::detail::convert(Launch(stream), from, to);
+        Launched::convert(stream, from, to);
     }
     template <class Addend, class Sum>
     static void accumulate(const Stream& stream, std::span<const Addend> addend, std::span<Sum> total) {
-        shardkit::gpu::detail::accumulate(Launch(stream), addend, total);
+        Launched::accumulate(stream, addend, total);
     }
     template <class Update, class Spans>
     static void update(const Stream& stream, std::span<const shardkit::rules::UpdateRange> ranges,
                        const Update* updates, const std::uint32_t* skip, const Spans& spans) {
-        shardkit::gpu::detail::update(Launch(stream), ranges, updates, skip, spans);
+        Launched::update(stream, ranges, updates, skip, spans);
     }
     template <class T>
     static void pack(const Stream& stream, std::span<const shardkit::engine::TensorPiece<T>> table,
                      std::span<T> flat) {
-        shardkit::gpu::detail::copy_tensors<shardkit::gpu::detail::PackDirection::pack>(Launch(stream), table, flat);
+        Launched::pack(stream, table, flat);
     }
     template <class T>
     static void unpack(const Stream& stream, std::span<const shardkit::engine::TensorPiece<T>> table,
                        std::span<T> flat) {
-        shardkit::gpu::detail::copy_tensors<shardkit::gpu::detail::PackDirection::unpack>(Launch(stream), table,
-                                                                                          flat);
+        Launched::unpack(stream, table, flat);
     }
 };
 

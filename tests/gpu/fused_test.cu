@@ -30,6 +30,10 @@ struct FusedPass {
 };
 
 struct FusedLaunch {
+    using Stream = sk::gpu::TimelineRef;
+
+    explicit FusedLaunch(const Stream& stream) : launch(stream) {}
+
     sk::gpu::detail::DeviceLaunch launch;
     template <class Pass>
     void operator()(std::uint64_t count, const Pass& pass, std::string_view kernel) const {
@@ -56,8 +60,9 @@ TEST_CASE("AdamW with fused multiply-adds stays within two units in the last pla
     const auto runs_there = test::array(machine, runs);
     const auto updates_there = test::array(machine, updates);
     const auto spans = arrays.spans();
-    sk::gpu::detail::update(FusedLaunch{sk::gpu::detail::DeviceLaunch(gpu.stream())}, runs_there.view(),
-                            updates_there.view().data(), static_cast<const std::uint32_t*>(nullptr), spans);
+    using Fused = sk::gpu::detail::LaunchedKernels<FusedLaunch>;
+    Fused::update(gpu.stream(), runs_there.view(), updates_there.view().data(),
+                  static_cast<const std::uint32_t*>(nullptr), spans);
     const std::vector<float> before = data.master;
     data.step(runs, updates);
     std::vector<float> master(size);

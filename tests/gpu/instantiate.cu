@@ -27,7 +27,6 @@ using namespace shardkit::gpu;
     FROM_TO(T, float)                     \
     FROM_TO(T, bf16)                      \
     FROM_TO(T, fp16)                      \
-    LAUNCH(ScalePass<T>)                  \
     LAUNCH(AccumulatePairPass<T, double>) \
     LAUNCH(AccumulatePairPass<T, float>)  \
     LAUNCH(QuantizePass<T, 64>)           \

@@ -1,15 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
-#include <string_view>
 
-#include <shardkit/backend/cub/launch.hpp>
 #include <shardkit/backend/cub/span_walk.hpp>
-#include <shardkit/rank/launch_batch.hpp>
-
-// `launch(count, work, kernel)` runs work(i) for each i in [0, count), in any order: DeviceLaunch, or a test's loop.
 
 namespace shardkit::gpu::detail {
 
@@ -46,13 +40,5 @@ struct BatchPass {
         if (own < entry.pass.tiling.indices()) { entry.pass(own); }
     }
 };
-
-/// Runs all passes of `batch` in one launch.
-/// @pre no two passes write the same element
-template <class Pass, class Launch>
-void run_batch(const Launch& launch, const engine::LaunchBatch<BatchEntry<Pass>>& batch, std::string_view kernel) {
-    const BatchPass<Pass> all{batch.entries.data(), static_cast<std::uint32_t>(batch.entries.size()), batch.begin};
-    launch(batch.end - batch.begin, all, kernel);
-}
 
 }  // namespace shardkit::gpu::detail

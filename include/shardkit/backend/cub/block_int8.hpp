@@ -4,12 +4,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <numeric>
-#include <span>
 
 #include <shardkit/backend/cub/span_walk.hpp>
 #include <shardkit/core/block_int8.hpp>
 #include <shardkit/core/element.hpp>
-#include <shardkit/core/source_location.hpp>
 
 namespace shardkit::gpu::detail {
 
@@ -151,36 +149,6 @@ struct DequantizePass {
 template <class Tiles>
 Tiles from_start(Tiles tiling) noexcept {
     return {tiling.count, 0, tiling.aligned && tiling.shift == 0};
-}
-
-}  // namespace shardkit::gpu::detail
-
-// `launch(count, work, kernel)` runs work(i) for each i in [0, count), in any order: DeviceLaunch, or a test's loop.
-
-namespace shardkit::gpu::detail {
-
-/// Quantises in one launch, with the same bits as the host's shardkit::quantize.
-template <std::size_t Block, FloatingElement T, class Launch>
-void quantize(const Launch& launch, std::span<const T> from, std::span<std::int8_t> codes, std::span<float> scales,
-              SourceLocation where = SourceLocation::current()) {
-    using Pass = QuantizePass<T, Block>;
-    require_size("quantize", "codes", codes.size(), from.size(), where);
-    require_size("quantize", "scales", scales.size(), BlockInt8<Block>::blocks(from.size()), where);
-    const auto tiling = from_start(tile<Pass::lanes>(from.size(), from.data(), codes.data()));
-    const Pass pass{from.data(), codes.data(), scales.data(), from.size(), tiling.aligned};
-    launch(pass.indices(), pass, "quantize");
-}
-
-/// Dequantises in one launch, with the same bits as the host's shardkit::dequantize.
-template <std::size_t Block, FloatingElement T, class Launch>
-void dequantize(const Launch& launch, std::span<const std::int8_t> codes, std::span<const float> scales,
-                std::span<T> to, SourceLocation where = SourceLocation::current()) {
-    using Pass = DequantizePass<T, Block>;
-    require_size("dequantize", "to", to.size(), codes.size(), where);
-    require_size("dequantize", "scales", scales.size(), BlockInt8<Block>::blocks(codes.size()), where);
-    const Pass pass{codes.data(), scales.data(), to.data(),
-                    from_start(tile<Pass::lanes, Pass::vectors>(to.size(), codes.data(), to.data()))};
-    launch(pass.tiling.indices(), pass, "dequantize");
 }
 
 }  // namespace shardkit::gpu::detail

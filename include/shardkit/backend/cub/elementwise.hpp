@@ -1,15 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <concepts>
 #include <cstddef>
 #include <cstdint>
-#include <span>
-#include <type_traits>
 
 #include <shardkit/backend/cub/span_walk.hpp>
 #include <shardkit/core/element.hpp>
-#include <shardkit/core/source_location.hpp>
 
 namespace shardkit::gpu::detail {
 
@@ -161,114 +157,5 @@ struct AccumulatePairPass {
         store<N>(of.sum, total + position);
     }
 };
-
-/// Scales elements: to[i] *= *factor, in Arithmetic<T>.
-template <FloatingElement T>
-struct ScalePass {
-    using A = Arithmetic<T>;
-    static constexpr std::size_t lanes = lanes_for<T>;
-    static constexpr std::size_t vectors = 4;
-
-    T* to;
-    const double* factor;
-    Tiling<lanes, vectors> tiling;
-
-    constexpr void operator()(std::uint64_t index) const {
-        for_each_pack(tiling, index, Step{to, static_cast<A>(*factor)});
-    }
-
-  private:
-    struct Step {
-        T* to;
-        A by;
-
-        template <std::size_t N>
-        constexpr AlignedPack<T, N> load(std::uint64_t position) const {
-            return detail::load<N>(to + position);
-        }
-        template <std::size_t N>
-        constexpr void finish(std::uint64_t position, AlignedPack<T, N> pack) const {
-            for (std::size_t i = 0; i < N; ++i) { pack.lane[i] = converted<T>(by * converted<A>(pack.lane[i])); }
-            store<N>(pack, to + position);
-        }
-    };
-};
-
-}  // namespace shardkit::gpu::detail
-
-// `launch(count, work, kernel)` runs work(i) for each i in [0, count), in any order: DeviceLaunch, or a test's loop.
-
-namespace shardkit::gpu::detail {
-
-/// Sets every element to `value`, in one launch.
-/// @post every element of `to` is `value`
-template <Element T, class Launch>
-void fill(const Launch& launch, std::span<T> to, std::type_identity_t<T> value) {
-    using Pass = FillPass<T>;
-    const Pass pass{to.data(), value, tile<Pass::lanes, Pass::vectors>(to.size(), to.data())};
-    launch(pass.tiling.indices(), pass, "fill");
-}
-
-/// Writes to[i] = from[i], rounded once, in one launch.
-/// @post to[i] is from[i] rounded to nearest, ties to even (from fp64 to a 16-bit type through fp32)
-/// @pre the spans do not overlap
-template <FloatingElement From, FloatingElement To, class Launch>
-void convert(const Launch& launch, std::span<const From> from, std::span<To> to,
-             SourceLocation where = SourceLocation::current()) {
-    using Pass = ConvertPass<From, To>;
-    require_size("convert", "to", to.size(), from.size(), where);
-    const Pass pass{from.data(), to.data(), tile<Pass::lanes, Pass::vectors>(to.size(), from.data(), to.data())};
-    launch(pass.tiling.indices(), pass, "convert");
-}
-
-/// Packs rows of `columns` elements that lie `stride` apart: to[q * columns + j] = from[q * stride + j], rounded as
-/// by `convert`, in one launch.
-/// @pre columns > 0, to.size() is a multiple of it, and fewer than 2^32 chunks of 2 KiB; the memories do not overlap
-template <FloatingElement From, FloatingElement To, class Launch>
-void convert_rows(const Launch& launch, const From* from, std::size_t stride, std::span<To> to, std::size_t columns) {
-    using Pass = ConvertRowsPass<From, To>;
-    using RowTiling = typename Pass::RowTiling;
-    // As many chunks as a row may need that does not begin at the start of a pack.
-    const std::uint64_t chunks =
-        (columns + Pass::lanes - 1 + RowTiling::chunk_elements - 1) / RowTiling::chunk_elements;
-    launch(to.size() / columns * chunks * RowTiling::sharers,
-           Pass{from, stride, to.data(), columns, static_cast<std::uint32_t>(chunks)}, "convert_rows");
-}
-
-/// Adds total[i] += addend[i] in the arithmetic type, in one launch.
-/// @post total[i] is the old total[i] + addend[i], added in Arithmetic<Sum> and rounded once
-template <FloatingElement Addend, FloatingElement Sum, class Launch>
-void accumulate(const Launch& launch, std::span<const Addend> addend, std::span<Sum> total,
-                SourceLocation where = SourceLocation::current()) {
-    using Pass = AccumulatePass<Addend, Sum>;
-    require_size("accumulate", "total", total.size(), addend.size(), where);
-    const Pass pass{addend.data(), total.data(),
-                    tile<Pass::lanes, Pass::vectors>(total.size(), addend.data(), total.data())};
-    launch(pass.tiling.indices(), pass, "accumulate");
-}
-
-/// Adds total[i] += other[i] + addend[i], in one launch.
-/// @post total[i] is the old total[i] + (other[i] + addend[i])
-template <FloatingElement Addend, FloatingElement Sum, class Launch>
-requires(std::same_as<Sum, Arithmetic<Sum>>) void accumulate_pair(const Launch& launch,
-                                                                  std::span<const Addend> addend,
-                                                                  std::span<const Sum> other, std::span<Sum> total,
-                                                                  SourceLocation where = SourceLocation::current()) {
-    using Pass = AccumulatePairPass<Addend, Sum>;
-    require_size("accumulate_pair", "other", other.size(), addend.size(), where);
-    require_size("accumulate_pair", "total", total.size(), addend.size(), where);
-    const Pass pass{addend.data(), other.data(), total.data(),
-                    tile<Pass::lanes, Pass::vectors>(total.size(), addend.data(), other.data(), total.data())};
-    launch(pass.tiling.indices(), pass, "accumulate_pair");
-}
-
-/// Multiplies every element by *factor, in one launch.
-/// @post to[i] is the old to[i] * *factor, multiplied in Arithmetic<T> and rounded once
-template <FloatingElement T, class Launch>
-void scale(const Launch& launch, std::span<T> to, const double* factor) {
-    using Pass = ScalePass<T>;
-    const Pass pass{to.data(), factor, tile<Pass::lanes, Pass::vectors>(to.size(), to.data())};
-    launch(pass.tiling.indices(), pass, "scale");
-}
 
 }  // namespace shardkit::gpu::detail

@@ -25,6 +25,8 @@ struct RunOnce {
 /// Order:  stream-ordered; the indices of one launch have no order.
 class DeviceLaunch {
   public:
+    using Stream = gpu::TimelineRef;
+
     explicit DeviceLaunch(const gpu::TimelineRef& stream) noexcept : stream_(stream) {}
 
     /// Launches `count` works.

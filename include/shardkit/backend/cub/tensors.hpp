@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <span>
 
 #include <shardkit/backend/cub/span_walk.hpp>
 #include <shardkit/core/element.hpp>
@@ -73,23 +72,5 @@ struct PackPass {
         }
     };
 };
-
-}  // namespace shardkit::gpu::detail
-
-// `launch(count, work, kernel)` runs work(i) for each i in [0, count), in any order: DeviceLaunch, or a test's loop.
-
-namespace shardkit::gpu::detail {
-
-/// Copies every tensor of `table` to its place in `flat` (pack), or from it (unpack); padding is not touched.
-/// Cost:  one launch for all tensors, whatever their number.
-/// @pre   `table` is from tensor_table, in the engine's memory; no tensor overlaps `flat` or another one
-template <PackDirection Direction, Element T, class Launch>
-void copy_tensors(const Launch& launch, std::span<const engine::TensorPiece<T>> table, std::span<T> flat) {
-    using Pass = PackPass<T, Direction>;
-    if (table.empty()) { return; }
-    const Pass pass{flat.data(), table.data(), table.size(),
-                    tile<Pass::lanes, Pass::vectors>(flat.size(), flat.data())};
-    launch(pass.tiling.indices(), pass, Direction == PackDirection::pack ? "pack" : "unpack");
-}
 
 }  // namespace shardkit::gpu::detail

@@ -11,7 +11,6 @@
 
 #include <shardkit/backend/cub/block_update.hpp>
 #include <shardkit/backend/cub/coded_update.hpp>
-#include <shardkit/backend/cub/launch.hpp>
 #include <shardkit/backend/cub/span_walk.hpp>
 #include <shardkit/backend/cub/updated_parameters.hpp>
 #include <shardkit/core/bf16.hpp>
@@ -21,8 +20,6 @@
 #include <shardkit/core/stochastic_rounding.hpp>
 #include <shardkit/optim/state_storage.hpp>
 #include <shardkit/optim/update.hpp>
-
-// `launch(count, work, kernel)` runs work(i) for each i in [0, count), in any order: DeviceLaunch, or a test's loop.
 
 namespace shardkit::gpu::detail {
 
@@ -182,18 +179,6 @@ auto update_pass(std::span<const rules::UpdateRange> ranges, const Update* updat
         }
         return Pass::of({ranges.data(), ranges.size(), updates, skip}, parameters, spans);
     }
-}
-
-/// Makes one step of an optimizer over the elements in `ranges`, in one launch. Element i of a range is updated by
-/// updates[range.update]. Does nothing if *skip is not 0. Elements outside of all ranges are not touched.
-/// @pre  ranges are sorted, disjoint and inside the spans
-template <class Update, FloatingElement Master, FloatingElement Gather, FloatingElement Gradient,
-          std::size_t StateCount, class Storage, class Launch>
-void update(const Launch& launch, std::span<const rules::UpdateRange> ranges, const Update* updates,
-            const std::uint32_t* skip, const rules::UpdateSpans<Master, Gather, Gradient, StateCount, Storage>& spans,
-            SourceLocation where = SourceLocation::current()) {
-    const auto pass = update_pass(ranges, updates, skip, spans, where);
-    launch(pass.tiling.indices(), pass, "update");
 }
 
 }  // namespace shardkit::gpu::detail

@@ -120,23 +120,6 @@ void check_accumulate_pair(M& machine) {
     }
 }
 
-template <class T, class M>
-void check_scale(M& machine) {
-    for (const std::size_t size : sizes()) {
-        for (std::size_t offset = 0; offset < 9; ++offset) {
-            machine.clear();
-            std::vector<T> expected = random_elements<T>(size, 8);
-            const auto factor = array(machine, std::vector<double>{0.3});
-            const auto to = array(machine, expected, offset);
-            for (T& element : expected) {
-                element = static_cast<T>(static_cast<Arithmetic<T>>(0.3) * static_cast<Arithmetic<T>>(element));
-            }
-            M::Kernels::scale(machine.stream(), to.span(), factor.data());
-            CHECK(same_bits(to.values(), expected));
-        }
-    }
-}
-
 template <class M>
 void check_run(M& machine) {
     machine.clear();
@@ -192,9 +175,6 @@ void check_elementwise(M& machine) {
         check_accumulate_pair<float, float>(machine);
         check_accumulate_pair<bf16, float>(machine);
         check_accumulate_pair<fp16, double>(machine);
-    }
-    SUBCASE("scale") {
-        each_floating([&]<class T>(Type<T>) { check_scale<T>(machine); });
     }
     SUBCASE("run") { check_run(machine); }
     SUBCASE("sizes that disagree") { check_elementwise_sizes(machine); }
