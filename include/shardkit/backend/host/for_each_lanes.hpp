@@ -107,10 +107,12 @@ void for_each_lanes(std::size_t count, const F& f, const S&... streams) {
 template <class Storage, std::size_t Count, class F, class... S>
 void run_state_blocks(std::size_t blocks, const F& f, const StateStreams<Storage, Count>& states,
                       const S&... streams) {
-    if (use_avx2()) {
+    if (use_wide()) {
+        wide::run_state_blocks(blocks, f, states, streams...);
+    } else if (use_avx2()) {
         avx2::run_state_blocks(blocks, f, states, streams...);
     } else {
-        wide::run_state_blocks(blocks, f, states, streams...);
+        compiled::run_state_blocks(blocks, f, states, streams...);
     }
 }
 

@@ -143,7 +143,13 @@ inline constexpr std::size_t summed_elements = 8 * widest_register / sizeof(A);
 #undef SHARDKIT_TARGET_AVX2
 #undef SHARDKIT_TARGET_F16C
 
-#if defined(__AVX512F__)
+#if defined(__x86_64__) && !defined(__AVX__) && !defined(__clang__) && !__FINITE_MATH_ONLY__
+#define SHARDKIT_WIDE_AT_RUN_TIME
+#pragma GCC push_options
+#pragma GCC target("avx512f,avx512bw,avx512vl")
+#pragma GCC optimize("fp-contract=off")
+#endif
+#if defined(__AVX512F__) || defined(SHARDKIT_WIDE_AT_RUN_TIME)
 #define SHARDKIT_TARGET_BYTES 64
 #define SHARDKIT_TARGET wide
 #define SHARDKIT_TARGET_CODE
@@ -154,9 +160,28 @@ inline constexpr std::size_t summed_elements = 8 * widest_register / sizeof(A);
 #undef SHARDKIT_TARGET
 #undef SHARDKIT_TARGET_BYTES
 #undef SHARDKIT_TARGET_CODE
+#if !defined(SHARDKIT_WIDE_AT_RUN_TIME)
+namespace shardkit::host::detail {
+constexpr bool use_wide() noexcept { return true; }
+}  // namespace shardkit::host::detail
+#endif
 #else
 namespace shardkit::host::detail {
 namespace wide = compiled;
+constexpr bool use_wide() noexcept { return false; }
+}  // namespace shardkit::host::detail
+#endif
+#if defined(SHARDKIT_WIDE_AT_RUN_TIME)
+#pragma GCC pop_options
+#undef SHARDKIT_WIDE_AT_RUN_TIME
+namespace shardkit::host::detail {
+/// Returns whether this processor can run the loops on registers of 64 bytes, at little loss of clock.
+inline bool use_wide() noexcept {
+    static const bool supported =
+        __builtin_cpu_supports("avx512bw") != 0 && __builtin_cpu_supports("avx512vl") != 0 &&
+        __builtin_cpu_supports("avx512vbmi") != 0;
+    return supported;
+}
 }  // namespace shardkit::host::detail
 #endif
 
