@@ -31,8 +31,11 @@
 // Namespace `compiled` uses the instructions that the translation unit is compiled for. On x86 without AVX there is
 // also `avx2`, chosen at run time: square roots and divisions take half the time, and fp16 is converted by
 // instructions (F16C). It fuses only multiplications by one into additions, so both give the same bits.
-// Where the unit is compiled for AVX-512 there is `wide`, for states that are not stored as they are computed with:
-// coding them takes more of the processor than of memory, and in these registers two thirds of the time.
+// For states that are not stored as they are computed with there is `wide`, on registers of 64 bytes: coding takes
+// more of the processor than of memory. It is there where the unit is compiled for AVX-512, and at run time where
+// `avx2` is, by GCC alone: AVX-512 brings fused multiplications and additions, and no option of a region keeps clang
+// from them in a user's rule; nvcc warns of GCC's option. Nor is it there with -ffinite-math-only, where GCC divides
+// by approximations of unlike bits.
 // Some instructions are used through the compilers' builtins: <immintrin.h> would take a fifth of the whole
 // umbrella's compile time.
 
@@ -119,6 +122,13 @@ inline constexpr std::size_t summed_elements = 8 * widest_register / sizeof(A);
 
 }  // namespace shardkit::host::detail
 
+// GCC unrolls short loops at -O2 only where it is told to; nvcc does not know the word, and warns.
+#if defined(__CUDACC__)
+#define SHARDKIT_UNROLLED
+#else
+#define SHARDKIT_UNROLLED _Pragma("GCC unroll 4")
+#endif
+
 #if defined(__AVX__)
 #define SHARDKIT_TARGET_BYTES 32
 #else
@@ -143,13 +153,13 @@ inline constexpr std::size_t summed_elements = 8 * widest_register / sizeof(A);
 #undef SHARDKIT_TARGET_AVX2
 #undef SHARDKIT_TARGET_F16C
 
-#if defined(__x86_64__) && !defined(__AVX__) && !defined(__clang__) && !__FINITE_MATH_ONLY__
+#if defined(__x86_64__) && !defined(__AVX__) && !defined(__clang__) && !defined(__CUDACC__) && !__FINITE_MATH_ONLY__
 #define SHARDKIT_WIDE_AT_RUN_TIME
 #pragma GCC push_options
-#pragma GCC target("avx512f,avx512bw,avx512vl")
-#pragma GCC optimize("fp-contract=off")
+#pragma GCC target("avx512bw,avx512vl")
+#pragma GCC optimize("fp-contract=off")  // the bits of the other loops
 #endif
-#if defined(__AVX512F__) || defined(SHARDKIT_WIDE_AT_RUN_TIME)
+#if defined(SHARDKIT_WIDE_AT_RUN_TIME) || defined(__AVX512F__)
 #define SHARDKIT_TARGET_BYTES 64
 #define SHARDKIT_TARGET wide
 #define SHARDKIT_TARGET_CODE
@@ -160,28 +170,32 @@ inline constexpr std::size_t summed_elements = 8 * widest_register / sizeof(A);
 #undef SHARDKIT_TARGET
 #undef SHARDKIT_TARGET_BYTES
 #undef SHARDKIT_TARGET_CODE
-#if !defined(SHARDKIT_WIDE_AT_RUN_TIME)
-namespace shardkit::host::detail {
-constexpr bool use_wide() noexcept { return true; }
-}  // namespace shardkit::host::detail
-#endif
 #else
 namespace shardkit::host::detail {
 namespace wide = compiled;
-constexpr bool use_wide() noexcept { return false; }
 }  // namespace shardkit::host::detail
 #endif
+
 #if defined(SHARDKIT_WIDE_AT_RUN_TIME)
 #pragma GCC pop_options
 #undef SHARDKIT_WIDE_AT_RUN_TIME
 namespace shardkit::host::detail {
-/// Returns whether this processor can run the loops on registers of 64 bytes, at little loss of clock.
+/// Returns whether this processor can run the loops on registers of 64 bytes. VBMI, which no loop needs, leaves out
+/// those before Ice Lake, which reduce their clock for all that runs behind such a loop.
 inline bool use_wide() noexcept {
-    static const bool supported =
-        __builtin_cpu_supports("avx512bw") != 0 && __builtin_cpu_supports("avx512vl") != 0 &&
-        __builtin_cpu_supports("avx512vbmi") != 0;
+    static const bool supported = __builtin_cpu_supports("avx512bw") != 0 &&
+                                  __builtin_cpu_supports("avx512vl") != 0 &&
+                                  __builtin_cpu_supports("avx512vbmi") != 0;
     return supported;
 }
+}  // namespace shardkit::host::detail
+#else
+namespace shardkit::host::detail {
+#if defined(__AVX512F__)
+constexpr bool use_wide() noexcept { return true; }
+#else
+constexpr bool use_wide() noexcept { return false; }
+#endif
 }  // namespace shardkit::host::detail
 #endif
 
@@ -231,3 +245,4 @@ namespace avx2 = compiled;
 constexpr bool use_avx2() noexcept { return false; }
 }  // namespace shardkit::host::detail
 #endif
+#undef SHARDKIT_UNROLLED
