@@ -235,7 +235,7 @@ CODES = [
      "std::uint32_t{upper} << 16U"),
     (SPLIT, "an upper half that is cut off", "[[word + 0x8000U]]", "word"),
     ("shardkit/backend/host/states.inc", "draws that begin anew in every block",
-     "draw_block(local.draws[pair], [[local.element + b * Block8::block]], drawn[pair]);", "local.element"),
+     "draw_block(states.draws[pair], [[states.element + b * Block8::block]], drawn[pair], parts);", "states.element"),
 ]
 STATES = [
     (BLOCK8, "squares that become zero", "return larger_word(code, W(smaller_word(word, 1U) + (offset >> 18U)));",

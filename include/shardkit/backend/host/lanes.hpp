@@ -34,7 +34,7 @@
 // For states that are not stored as they are computed with there is `wide`, on registers of 64 bytes: coding takes
 // more of the processor than of memory. It is there where the unit is compiled for AVX-512, and at run time where
 // `avx2` is, by GCC alone: AVX-512 brings fused multiplications and additions, and no option of a region keeps clang
-// from them in a user's rule; nvcc warns of GCC's option. Nor is it there with -ffinite-math-only, where GCC divides
+// from them in a user's rule. Nor is it there with -ffinite-math-only, where GCC divides
 // by approximations of unlike bits.
 // Some instructions are used through the compilers' builtins: <immintrin.h> would take a fifth of the whole
 // umbrella's compile time.
@@ -122,13 +122,6 @@ inline constexpr std::size_t summed_elements = 8 * widest_register / sizeof(A);
 
 }  // namespace shardkit::host::detail
 
-// GCC unrolls short loops at -O2 only where it is told to; nvcc does not know the word, and warns.
-#if defined(__CUDACC__)
-#define SHARDKIT_UNROLLED
-#else
-#define SHARDKIT_UNROLLED _Pragma("GCC unroll 4")
-#endif
-
 #if defined(__AVX__)
 #define SHARDKIT_TARGET_BYTES 32
 #else
@@ -153,16 +146,17 @@ inline constexpr std::size_t summed_elements = 8 * widest_register / sizeof(A);
 #undef SHARDKIT_TARGET_AVX2
 #undef SHARDKIT_TARGET_F16C
 
-#if defined(__x86_64__) && !defined(__AVX__) && !defined(__clang__) && !defined(__CUDACC__) && !__FINITE_MATH_ONLY__
+#if defined(__x86_64__) && !defined(__AVX__) && !defined(__clang__) && !__FINITE_MATH_ONLY__
 #define SHARDKIT_WIDE_AT_RUN_TIME
 #pragma GCC push_options
 #pragma GCC target("avx512bw,avx512vl")
-#pragma GCC optimize("fp-contract=off")  // the bits of the other loops
+#define SHARDKIT_TARGET_CODE [[gnu::optimize("fp-contract=off")]]  // the bits of the other loops
+#elif defined(__AVX512F__)
+#define SHARDKIT_TARGET_CODE
 #endif
-#if defined(SHARDKIT_WIDE_AT_RUN_TIME) || defined(__AVX512F__)
+#if defined(SHARDKIT_TARGET_CODE)
 #define SHARDKIT_TARGET_BYTES 64
 #define SHARDKIT_TARGET wide
-#define SHARDKIT_TARGET_CODE
 #include <shardkit/backend/host/lanes.inc>
 #include <shardkit/backend/host/lanes_io.inc>
 #include <shardkit/backend/host/loops.inc>
@@ -245,4 +239,3 @@ namespace avx2 = compiled;
 constexpr bool use_avx2() noexcept { return false; }
 }  // namespace shardkit::host::detail
 #endif
-#undef SHARDKIT_UNROLLED
