@@ -90,8 +90,8 @@ struct Launches {
 /// Makes, likewise, the device code of a first work and those that depend on it, in one launch.
 template <class First, class Work>
 struct LaunchBehind {
-    using Call = void (detail::DeviceLaunch::*)(const First&, std::uint64_t, const Work&, std::string_view) const;
-    static Call call() { return &detail::DeviceLaunch::behind<First, Work>; }
+    using Calls = void (detail::DeviceLaunch::*)(const First&, std::uint64_t, const Work&, std::string_view) const;
+    static Calls calls() { return &detail::DeviceLaunch::behind<First, Work>; }
     static void preload(SourceLocation where = SourceLocation::current()) {
         detail::load_kernel(&detail::first_kernel<First, Work>, where);
     }

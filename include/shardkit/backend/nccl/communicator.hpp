@@ -5,6 +5,7 @@
 #include <span>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 
 #include <shardkit/backend/cuda/arena_buffer.hpp>
 #include <shardkit/backend/cuda/device.hpp>
@@ -218,12 +219,9 @@ class Communicator {
             const std::size_t k = sent.size() / size();
             if (k == 0) { return; }
             if (size() == 1) { return detail::copy_alone(call, sent.data(), k, received.data(), stream); }
-            detail::GroupGuard together(call);
-            for (std::size_t q = 0; q < size(); ++q) {
-                together.add("ncclSend", send_to(call, sent.subspan(q * k, k), q, stream));
-                together.add("ncclRecv", receive_from(call, received.subspan(q * k, k), q, stream));
-            }
-            together.submit();
+            detail::with_peers(
+                call, stream, [&](std::size_t q) { return sent.subspan(q * k, k); },
+                [&](std::size_t q) { return received.subspan(q * k, k); });
         });
     }
 
@@ -236,18 +234,14 @@ class Communicator {
         const auto exchange = [&](const detail::Call& call) {
             if (sent.empty() && received.empty()) { return; }
             if (size() == 1) { return detail::copy_alone(call, sent.data(), sent.size(), received.data(), stream); }
-            detail::GroupGuard together(call);
             std::size_t out = 0;
             std::size_t in = 0;
-            for (std::size_t q = 0; q < size(); out += send_counts[q], in += receive_counts[q++]) {
-                if (send_counts[q] > 0) {
-                    together.add("ncclSend", send_to(call, sent.subspan(out, send_counts[q]), q, stream));
-                }
-                if (receive_counts[q] > 0) {
-                    together.add("ncclRecv", receive_from(call, received.subspan(in, receive_counts[q]), q, stream));
-                }
-            }
-            together.submit();
+            const auto next = [](auto all, std::size_t& begin, std::size_t count) {
+                return all.subspan(std::exchange(begin, begin + count), count);
+            };
+            detail::with_peers(
+                call, stream, [&](std::size_t q) { return next(sent, out, send_counts[q]); },
+                [&](std::size_t q) { return next(received, in, receive_counts[q]); });
         };
         run(what, stream, exchange, {send_counts, receive_counts});
     }

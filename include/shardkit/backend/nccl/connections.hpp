@@ -51,7 +51,7 @@ struct GroupErrors {
 class Connections : public LiveGroups, private gpu::Watch {
   public:
     /// The number of events of each of a World's timelines that are known to have happened.
-    using Progress = std::array<std::uint64_t, 6>;
+    using Progress = std::array<std::uint64_t, 7>;
 
     Connections(const Options& options, int device)
         : LiveGroups(device, options.survivable),

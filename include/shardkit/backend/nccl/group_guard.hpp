@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 
+#include <shardkit/backend/cuda/timeline.hpp>
 #include <shardkit/backend/nccl/api.hpp>
 #include <shardkit/backend/nccl/call.hpp>
 #include <shardkit/backend/nccl/world.hpp>
@@ -52,5 +54,26 @@ class GroupGuard : shardkit::detail::NotCopied {
     bool open_ = false;
     GroupErrors errors_;
 };
+
+/// Sends span send(q) to each rank q, and receives span receive(q) from it, unless they are empty.
+template <class Send, class Receive>
+void with_peers(const Call& call, const gpu::TimelineRef& stream, const Send& send, const Receive& receive) {
+    GroupGuard together(call);
+    for (std::size_t q = 0; q < call.group.size; ++q) {
+        const int peer = static_cast<int>(q);
+        const auto sent = send(q);
+        const auto received = receive(q);
+        using T = typename decltype(received)::element_type;
+        if (!sent.empty()) {
+            together.add("ncclSend",
+                         ncclSend(sent.data(), sent.size(), datatype<T>(), peer, call.group.comm, stream.native()));
+        }
+        if (!received.empty()) {
+            together.add("ncclRecv", ncclRecv(received.data(), received.size(), datatype<T>(), peer, call.group.comm,
+                                              stream.native()));
+        }
+    }
+    together.submit();
+}
 
 }  // namespace shardkit::nccl::detail

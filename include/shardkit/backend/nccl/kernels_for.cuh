@@ -76,6 +76,25 @@ constexpr auto code_launches() {
     }
 }
 
+/// Makes the kernel of norms of elements of type T.
+template <class T>
+struct NormFor {
+    using Calls = void (*)(const gpu::TimelineRef&, std::span<const engine::NormPiece<T>>, IndexRange, const double*,
+                           double*);
+    static Calls calls() { return &gpu::detail::norm_partial<T>; }
+    static void preload(SourceLocation where) {
+        gpu::detail::load_kernel(&gpu::detail::norm_kernel<gpu::detail::NormPass<T>>, where);
+    }
+};
+
+/// Makes several sets of kernels.
+template <class... Sets>
+struct KernelSets {
+    using Calls = std::tuple<typename Sets::Calls...>;
+    static Calls calls() { return Calls(Sets::calls()...); }
+    static void preload(SourceLocation where) { (Sets::preload(where), ...); }
+};
+
 }  // namespace detail
 
 /// Makes all kernels that groups with a Precision launch with an optimizer of Rule on an NCCL engine, when it is
@@ -114,36 +133,16 @@ struct KernelsFor {
     using OfGradients = detail::CombinedFor<Gradient, Reduction>;
     using OfReduced = detail::CombinedFor<Reduction, Reduction>;
     using OfValues = detail::CombinedFor<double, double>;
-
     using OfCodes = typename decltype(detail::code_launches<Precision>())::type;
 
-    using Norm = void (*)(const gpu::TimelineRef&, std::span<const engine::NormPiece<Reduction>>, IndexRange,
-                          const double*, double*);
-    using Calls = std::tuple<typename OfGroups::Calls, typename OfSteps::Calls, typename BeginsSteps::Call,
-                             typename OfUpdates::Calls, typename OfStoredUpdates::Calls, typename OfReductions::Calls,
-                             typename OfGradients::Calls, typename OfReduced::Calls, typename OfValues::Calls,
-                             typename OfCodes::Calls, Norm>;
-    static Calls calls() {
-        return Calls(OfGroups::calls(), OfSteps::calls(), BeginsSteps::call(), OfUpdates::calls(),
-                     OfStoredUpdates::calls(), OfReductions::calls(), OfGradients::calls(), OfReduced::calls(),
-                     OfValues::calls(), OfCodes::calls(), &gpu::detail::norm_partial<Reduction>);
-    }
+    using All = detail::KernelSets<OfGroups, OfSteps, BeginsSteps, OfUpdates, OfStoredUpdates, OfReductions,
+                                   OfGradients, OfReduced, OfValues, OfCodes, detail::NormFor<Reduction>>;
+    using Calls = typename All::Calls;
+    static Calls calls() { return All::calls(); }
     /// Loads all of them on the selected device, which CUDA otherwise does at the first launch of each. To be called
     /// in the file of nvcc, before the first step.
     /// @throws gpu::Error
-    static void preload(SourceLocation where = SourceLocation::current()) {
-        OfGroups::preload(where);
-        OfSteps::preload(where);
-        BeginsSteps::preload(where);
-        OfUpdates::preload(where);
-        OfStoredUpdates::preload(where);
-        OfReductions::preload(where);
-        OfGradients::preload(where);
-        OfReduced::preload(where);
-        OfValues::preload(where);
-        if constexpr (Precision::gathers_codes) { OfCodes::preload(where); }
-        gpu::detail::load_kernel(&gpu::detail::norm_kernel<gpu::detail::NormPass<Reduction>>, where);
-    }
+    static void preload(SourceLocation where = SourceLocation::current()) { All::preload(where); }
 };
 
 /// Makes, likewise, the kernels of a MovingAverage in groups of `Average` of a model of `Of`.

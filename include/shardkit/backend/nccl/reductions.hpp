@@ -212,28 +212,6 @@ struct Reductions {
         StagedPieces<In>(sum.call, stream, sum.call.group.size).summed(sum.each, sum, row_stride(sum.each));
     }
 
-    /// Sends span send(q) to each rank q, and receives span receive(q) from it, unless they are empty.
-    template <class Send, class Receive>
-    static void with_peers(const Call& call, const gpu::TimelineRef& stream, const Send& send,
-                           const Receive& receive) {
-        GroupGuard together(call);
-        for (std::size_t q = 0; q < call.group.size; ++q) {
-            const int peer = static_cast<int>(q);
-            const auto sent = send(q);
-            const auto received = receive(q);
-            using T = typename decltype(received)::element_type;
-            if (!sent.empty()) {
-                together.add("ncclSend", ncclSend(sent.data(), sent.size(), datatype<T>(), peer, call.group.comm,
-                                                  stream.native()));
-            }
-            if (!received.empty()) {
-                together.add("ncclRecv", ncclRecv(received.data(), received.size(), datatype<T>(), peer,
-                                                  call.group.comm, stream.native()));
-            }
-        }
-        together.submit();
-    }
-
     template <class In, class Out>
     static void gather_and_combine(const Call& call, const gpu::TimelineRef& stream, ReduceOp op, const In* input,
                                    std::size_t count, Out* output) {

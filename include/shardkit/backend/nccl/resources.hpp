@@ -2,11 +2,13 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
+#include <tuple>
 #include <utility>
 
 #include <cuda_runtime_api.h>
@@ -25,6 +27,17 @@
 
 namespace shardkit::nccl::detail {
 
+/// A timeline and its stream, which is the user's or made here.
+struct OwnTimeline {
+    OwnTimeline(cudaStream_t given, gpu::Priority priority, const gpu::TimelineOptions& options, SourceLocation where)
+        : timeline(given != nullptr ? gpu::StreamRef(given, where) : own.emplace(priority, where).ref(where), options,
+                   where) {}
+    gpu::TimelineRef ref() noexcept { return timeline.ref(); }
+
+    std::optional<gpu::Stream> own;
+    gpu::Timeline timeline;
+};
+
 /// The CUDA resources of a World: streams and memory, all made at once on the current device.
 struct Resources {
     /// The largest chunk for a rank's own tables, which are small.
@@ -37,18 +50,12 @@ struct Resources {
     static constexpr std::size_t copy_events = 4;
 
     Resources(const Options& options, int device, std::size_t ranks, gpu::Watch& watch, SourceLocation where)
-        : compute(stream(options.compute, own_compute, gpu::Priority::usual, where),
-                  {.device = device, .watch = &watch}, where),
-          communication(stream(options.communication, own_communication, gpu::Priority::greatest, where),
-                        {.device = device, .watch = &watch}, where),
-          conversion(own_conversion.ref(where),
-                     {.events = conversion_events, .scratch_bytes = 0, .device = device, .watch = &watch}, where),
-          to_device(own_to_device.ref(where),
-                    {.events = copy_events, .scratch_bytes = 0, .device = device, .watch = &watch}, where),
-          to_host(own_to_host.ref(where),
-                  {.events = copy_events, .scratch_bytes = 0, .device = device, .watch = &watch}, where),
-          host_calls(own_host_calls.ref(where),
-                     {.events = copy_events, .scratch_bytes = 0, .device = device, .watch = &watch}, where),
+        : compute(options.compute, gpu::Priority::usual, {.device = device, .watch = &watch}, where),
+          communication(options.communication, gpu::Priority::greatest, {.device = device, .watch = &watch}, where),
+          conversion(nullptr, gpu::Priority::greatest, few_events(conversion_events, device, watch), where),
+          to_device(nullptr, gpu::Priority::usual, few_events(copy_events, device, watch), where),
+          to_host(nullptr, gpu::Priority::usual, few_events(copy_events, device, watch), where),
+          host_calls(nullptr, gpu::Priority::usual, few_events(copy_events, device, watch), where),
           chunks(options.registration == Registration::none
                      ? std::unique_ptr<gpu::detail::ChunkSource>(new gpu::detail::DeviceChunks(device))
                      : std::make_unique<NcclChunks>(device)),
@@ -58,8 +65,8 @@ struct Resources {
           staging(arena, staging_size(options, ranks), communication.ref(), where),
           host_records(ranks * record_bytes, where) {
         if (!separates_reductions(options, ranks)) { return; }
-        own_reduction.emplace(gpu::Priority::greatest, where);
-        reduction.emplace(own_reduction->ref(where), gpu::TimelineOptions{.device = device, .watch = &watch}, where);
+        reduction.emplace(nullptr, gpu::Priority::greatest, gpu::TimelineOptions{.device = device, .watch = &watch},
+                          where);
         reduction_staging = gpu::detail::ArenaBuffer<std::uint8_t>(arena, staging.size(), communication.ref(), where);
     }
 
@@ -82,53 +89,35 @@ struct Resources {
 
     /// Makes the host wait for all work on the streams.
     void synchronize(SourceLocation where) {
-        compute.ref().synchronize(where);
-        communication.ref().synchronize(where);
-        reductions().synchronize(where);
-        to_device.ref().synchronize(where);
-        to_host.ref().synchronize(where);
-        host_calls.ref().synchronize(where);
+        for (OwnTimeline* const each : timelines()) { each->ref().synchronize(where); }
     }
     /// Returns whether any of their events has happened since the last call with this `seen`. For any thread.
     bool advanced(Connections::Progress& seen) noexcept {
-        const bool computed = compute.ref().advanced(seen[0]);
-        const bool communicated = communication.ref().advanced(seen[1]);
-        const bool reduced = reduction && reduction->ref().advanced(seen[2]);
-        const bool fetched = to_device.ref().advanced(seen[3]);
-        const bool stored = to_host.ref().advanced(seen[5]);
-        return host_calls.ref().advanced(seen[4]) || computed || communicated || reduced || fetched || stored;
+        bool result = false;
+        for (std::size_t i = 0; i < seen.size(); ++i) { result = timelines()[i]->ref().advanced(seen[i]) || result; }
+        return result;
     }
-
     /// Returns whether a stream still has work.
     bool busy() noexcept {
         const gpu::detail::RelaxedCapture relaxed;
-        const auto is_busy = [](gpu::Timeline& each) {
-            return cudaStreamQuery(each.ref().native()) == cudaErrorNotReady;
-        };
-        const bool result = is_busy(compute) || is_busy(communication) || is_busy(conversion) || is_busy(to_device) ||
-                            is_busy(to_host) || is_busy(host_calls) || (reduction && is_busy(*reduction));
+        const bool result = std::ranges::any_of(timelines(), [](OwnTimeline* each) {
+            return cudaStreamQuery(each->ref().native()) == cudaErrorNotReady;
+        });
         static_cast<void>(cudaGetLastError());
         return result;
     }
 
-    std::optional<gpu::Stream> own_compute;
+    OwnTimeline compute;
     /// Of the greatest priority: a collective that starts late delays all its peers.
-    std::optional<gpu::Stream> own_communication;
-    /// Likewise, for reductions that run beside other verbs.
-    std::optional<gpu::Stream> own_reduction;
+    OwnTimeline communication;
     /// For sums that do not fit in the staging memory: see StagedPieces.
-    gpu::Stream own_conversion{gpu::Priority::greatest};
+    OwnTimeline conversion;
     /// For what is offloaded to pinned memory: see Offload.
-    gpu::Stream own_to_device;
-    gpu::Stream own_to_host;
-    gpu::Stream own_host_calls;
-    gpu::Timeline compute;
-    gpu::Timeline communication;
-    gpu::Timeline conversion;
-    gpu::Timeline to_device;
-    gpu::Timeline to_host;
-    gpu::Timeline host_calls;
-    std::optional<gpu::Timeline> reduction;
+    OwnTimeline to_device;
+    OwnTimeline to_host;
+    OwnTimeline host_calls;
+    /// Of the greatest priority too, for reductions that run beside other verbs.
+    std::optional<OwnTimeline> reduction;
     std::unique_ptr<gpu::detail::ChunkSource> chunks;
     gpu::detail::Arena arena;  ///< for verbs: the same pieces in the same order on every rank
     gpu::detail::DeviceChunks local_chunks;
@@ -139,10 +128,12 @@ struct Resources {
     gpu::detail::PinnedBuffer<std::byte> host_records;  ///< records that ranks exchange in a split
 
   private:
-    static gpu::StreamRef stream(cudaStream_t given, std::optional<gpu::Stream>& own, gpu::Priority priority,
-                                 SourceLocation where) {
-        if (given != nullptr) { return gpu::StreamRef(given, where); }
-        return own.emplace(priority, where).ref(where);
+    static gpu::TimelineOptions few_events(std::size_t events, int device, gpu::Watch& watch) noexcept {
+        return {.events = events, .scratch_bytes = 0, .device = device, .watch = &watch};
+    }
+    std::array<OwnTimeline*, std::tuple_size_v<Connections::Progress>> timelines() noexcept {
+        return {&compute, &communication, reduction ? &*reduction : &communication, &to_device, &host_calls,
+                &to_host, &conversion};
     }
 };
 
