@@ -95,8 +95,11 @@ def write_api(root, out):
         found = [(each.get("kind"), each.find("name").text)
                  for each in xml.etree.ElementTree.parse(out / folder / "index.xml").getroot()
                  if is_defined(out / folder / f"{each.get('refid')}.xml", each.get("kind"))]
-        for file in (out / folder).glob("namespace*.xml"):  # types have an entry of their own
-            file.write_text(re.sub(r"<innerclass.*?</innerclass>", "", file.read_text(encoding="utf-8")), encoding="utf-8")
+        for file in (out / folder).glob("namespace*.xml"):
+            text = file.read_text(encoding="utf-8")
+            text = re.sub(r"<innerclass.*?</innerclass>", "", text)  # types have an entry of their own
+            text = re.sub(r"<memberdef (?:(?!</memberdef>).)*<type></type>.*?</memberdef>", "", text, flags=re.DOTALL)
+            file.write_text(text, encoding="utf-8")  # deduction guides have no type, and Doxygen misreads some
         types = {name for kind, name in found if kind in ("class", "struct")}
         lines = [f"# {room}/", ""]
         for kind, name in found:

@@ -311,8 +311,8 @@ class SavedGroupOf final : public SavedGroup {
             }
         }
         if constexpr (can_split_master<Precision>) {
-            // NOLINTNEXTLINE(bugprone-use-after-move): a group has one of both masters
             if (state.geometry().splits_master()) {
+                // NOLINTNEXTLINE(bugprone-use-after-move): a group has one of both masters
                 values.push_back(std::make_unique<SavedSplitMaster<Engine, Precision>>(state, std::move(trained)));
             }
         }

@@ -79,7 +79,7 @@ struct HostKernels {
         require_size("accumulate_pair", "other", other.size(), addend.size(), where);
         require_size("accumulate_pair", "total", total.size(), addend.size(), where);
         host::detail::for_each_lanes<Sum>(
-            total.size(), [](auto first, auto second, auto& target) __attribute__((always_inline)) {
+            total.size(), [](const auto& first, const auto& second, auto& target) __attribute__((always_inline)) {
                 target = target + (second + first);
             },
             host::detail::Input<Addend>{addend.data()}, host::detail::Input<Sum>{other.data()},
