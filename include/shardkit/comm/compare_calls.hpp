@@ -157,9 +157,9 @@ class CallTrace {
         // By the number of the call, so that two calls whose order differs between ranks do not add up to 0.
         balances_[at] = count_balance(rank, counts) * (2 * state_.count + 1);
         state_.balance += balances_[at];
-        const std::span<std::size_t> kept_here = std::span(counts_).subspan(at * 2 * counts.sends.size());
-        std::copy(counts.sends.begin(), counts.sends.end(), kept_here.begin());
-        std::copy(counts.receives.begin(), counts.receives.end(), kept_here.subspan(counts.sends.size()).begin());
+        std::size_t* const kept_here = counts_.data() + at * 2 * counts.sends.size();
+        std::copy(counts.sends.begin(), counts.sends.end(), kept_here);
+        std::copy(counts.receives.begin(), counts.receives.end(), kept_here + counts.sends.size());
     }
 
     const State& state() const noexcept { return state_; }
@@ -171,8 +171,8 @@ class CallTrace {
     std::uint64_t uneven_call(std::uint64_t exchange) const noexcept { return uneven_calls_[exchange % kept_uneven]; }
     UnevenCounts counts(std::uint64_t exchange) const noexcept {
         const std::size_t ranks = counts_.size() / (2 * kept_uneven);
-        const Counts both = Counts(counts_).subspan(exchange % kept_uneven * 2 * ranks, 2 * ranks);
-        return {both.first(ranks), both.last(ranks)};
+        const std::size_t* const sends = counts_.data() + exchange % kept_uneven * 2 * ranks;
+        return {{sends, ranks}, {sends + ranks, ranks}};
     }
     bool has(std::uint64_t call) const noexcept { return call < state_.count && call + kept >= state_.count; }
     /// Returns one of the last calls by its number, out of the rank's flight recorder.

@@ -37,7 +37,7 @@ namespace shardkit::detail {
 /// Returns "rank 2" or "ranks 0-1, 3-63", or the same of `what` else.
 inline std::string ranks_text(const std::vector<std::size_t>& all, std::string_view what = "rank") {
     std::vector<std::size_t> ranks = all;
-    sort_numbers(ranks);
+    sort_numbers({ranks.data(), ranks.size()});
     std::string text = concat(what, ranks.size() == 1 ? " " : "s ");
     for (std::size_t i = 0; i < ranks.size();) {
         std::size_t last = i;
@@ -128,7 +128,7 @@ class WhoIsMissing {
                 for (const std::size_t rank : wait.ranks) { add(found.ranks, rank); }
             }
         }
-        sort_numbers(found.ranks);
+        sort_numbers({found.ranks.data(), found.ranks.size()});
         return found;
     }
 
@@ -295,7 +295,7 @@ namespace shardkit::recorder {
 /// all had finished. Records of some ranks may lack: then they are named as those that left none.
 /// Cost:    the square of the ranks at most, and some milliseconds for 64 of them
 inline MissingRanks who_is_missing(const std::vector<RankRecord>& records) {
-    return detail::WhoIsMissing(records).find();
+    return detail::WhoIsMissing({records.data(), records.size()}).find();
 }
 
 }  // namespace shardkit::recorder

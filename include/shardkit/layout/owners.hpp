@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
+
+#include <shardkit/detail/sort_numbers.hpp>
 
 namespace shardkit::layout {
 
@@ -23,8 +24,9 @@ std::vector<std::size_t> assign_owners(std::span<const std::uint64_t> costs, std
                                        const MayOwn& may_own) {
     std::vector<std::size_t> order(costs.size());
     for (std::size_t i = 0; i < order.size(); ++i) { order[i] = i; }
-    std::sort(order.begin(), order.end(),
-              [&](std::size_t a, std::size_t b) { return costs[a] != costs[b] ? costs[a] > costs[b] : a < b; });
+    detail::sort_numbers({order.data(), order.size()}, [&](std::size_t a, std::size_t b) {
+        return costs[a] != costs[b] ? costs[a] > costs[b] : a < b;
+    });
     std::vector<std::size_t> owners(costs.size());
     for (const std::size_t work : order) {
         std::size_t owner = loads.size();

@@ -100,7 +100,7 @@ class GroupOptimizer {
     std::span<const rules::UpdateRange> ranges() const noexcept { return ranges_.span(); }
 
     /// Returns the pieces in which the group is updated; none where nothing of it is offloaded.
-    std::span<const OffloadPiece> pieces() const noexcept { return offloaded_.pieces; }
+    const List<OffloadPiece>& pieces() const noexcept { return offloaded_.pieces; }
     OffloadedGroup& offloaded() noexcept { return offloaded_; }
 
     /// What a step of `state`, this group's, reads and writes with the rule's first N states. `Updated` is the
@@ -184,7 +184,7 @@ class GroupOptimizer {
     void for_each_updated_run(const GroupGeometry& group, bool counted, const F& f) const {
         std::vector<std::uint64_t> before{0};
         for (const PlacedParameter& p : group.parameters) { before.push_back(before.back() + p.shape.numel()); }
-        for_each_segment(group.parameters, group.updated, [&](Segment segment) {
+        for_each_segment(group.parameters.span(), group.updated, [&](Segment segment) {
             const PlacedParameter& p = group.parameters[segment.parameter];
             if (!updates(segment.parameter)) { return; }
             if (!counted) { return f(segment.parameter, segment.flat, std::uint64_t{0}); }
@@ -267,11 +267,11 @@ void GroupOptimizer<Rule, Engine, ElementType>::choose(Context<Engine>& context,
     choices_ = {{0, progress != nullptr ? progress->own : beginning}};
     chosen_.clear();
     later_.clear();
-    const auto chosen = [&](std::size_t p, std::span<const std::uint64_t> its) {
+    const auto chosen = [&](std::size_t p, const std::uint64_t* its) {
         const PlacedParameter& parameter = group.parameters[p];
         const std::size_t options =
             options_number(param_group_of(group.path, parameter.name, param_groups), parameter.decay);
-        Choice choice{options, {its.begin(), its.end()}};
+        Choice choice{options, {its, its + beginning.size()}};
         std::size_t number = 0;
         while (number < choices_.size() && !(choices_[number] == choice)) { ++number; }
         if (number == choices_.size()) { choices_.push_back(std::move(choice)); }
@@ -280,13 +280,13 @@ void GroupOptimizer<Rule, Engine, ElementType>::choose(Context<Engine>& context,
     // Of all parameters, so that every rank has the same choices.
     std::vector<std::size_t> before{0};
     for (std::size_t p = 0; p < group.parameters.size(); ++p) {
-        const std::span<const std::uint64_t> its(progress != nullptr ? progress->of(p) : beginning);
+        const std::uint64_t* const its = progress != nullptr ? progress->of(p).data() : beginning.data();
         chosen_.push_back(updated_[p] != 0 ? chosen(p, its) : GroupProgress::none);
         before.push_back(before.back() + group.parameters[p].shape.numel());
     }
     if (progress != nullptr) {
         for (const auto& part : progress->parts) {
-            later_.push_back({part.parameter, part.begin, chosen(part.parameter, part.numbers)});
+            later_.push_back({part.parameter, part.begin, chosen(part.parameter, part.numbers.data())});
         }
     }
     List<ParameterHypers<Rule>> hypers;
@@ -345,19 +345,19 @@ auto GroupOptimizer<Rule, Engine, ElementType>::numbers_of_choices(const GroupPr
     -> List<std::vector<std::uint64_t>> {
     List<std::vector<std::uint64_t>> of(choices_.size());
     of.front() = progress.own;
-    const auto agrees = [&](std::size_t choice, std::span<const std::uint64_t> numbers) {
+    const auto agrees = [&](std::size_t choice, const std::uint64_t* numbers) {
         std::vector<std::uint64_t>& its = of[choice];
-        if (its.empty()) { its.assign(numbers.begin(), numbers.end()); }
-        return std::equal(its.begin(), its.end(), numbers.begin());
+        if (its.empty()) { its.assign(numbers, numbers + progress.numbers.size()); }
+        return std::equal(its.begin(), its.end(), numbers);
     };
     for (std::size_t p = 0; p < chosen_.size(); ++p) {
-        if (chosen_[p] != GroupProgress::none && !agrees(chosen_[p], progress.of(p))) { return {}; }
+        if (chosen_[p] != GroupProgress::none && !agrees(chosen_[p], progress.of(p).data())) { return {}; }
     }
     if (progress.parts.size() != later_.size()) { return {}; }
     for (std::size_t i = 0; i < later_.size(); ++i) {
         const auto& part = progress.parts[i];
         const bool same = part.parameter == later_[i].parameter && part.begin == later_[i].begin;
-        if (!same || !agrees(later_[i].choice, part.numbers)) { return {}; }
+        if (!same || !agrees(later_[i].choice, part.numbers.data())) { return {}; }
     }
     return of;
 }

@@ -36,10 +36,10 @@ struct GroupProgress {
     List<char> updated;                     ///< whether the optimizer updates each parameter, and has states of it
 
     std::span<std::uint64_t> of(std::size_t parameter) noexcept {
-        return std::span(parameters).subspan(parameter * numbers.size(), numbers.size());
+        return {parameters.data() + parameter * numbers.size(), numbers.size()};
     }
     std::span<const std::uint64_t> of(std::size_t parameter) const noexcept {
-        return std::span(parameters).subspan(parameter * numbers.size(), numbers.size());
+        return {parameters.data() + parameter * numbers.size(), numbers.size()};
     }
 };
 
@@ -65,7 +65,7 @@ std::vector<std::uint64_t> numbers_of(const typename Rule::Progress& progress) {
 }
 /// And back.
 template <class Rule>
-typename Rule::Progress progress_of(std::span<const std::uint64_t> bits) {
+typename Rule::Progress progress_of(const std::vector<std::uint64_t>& bits) {
     typename Rule::Progress progress;
     progress.steps = static_cast<decltype(progress.steps)>(bits[0]);
     if constexpr (requires { Rule::products; }) {

@@ -50,7 +50,7 @@ class HashSum {
     explicit HashSum(Context<Engine>& context) : context_(context) {}
 
     void add(const GroupGeometry& group, const HeldValues& values) {
-        std::vector<HeldPiece> pieces;
+        List<HeldPiece> pieces;
         list_pieces(group, values, pieces);
         const std::string kind = concat(values.name(), values.unit > 1 ? " scales" : "");
         // Several optimizers of one group have states of one name, each of its own parameters.
@@ -67,7 +67,7 @@ class HashSum {
     }
     /// Returns the hashes, the same on every rank. Collective over the world.
     std::vector<ValuesHash> take(SourceLocation where) {
-        const std::vector<std::uint64_t> digests = digests_of(context_, std::span<const HeldPiece>(pieces_));
+        const std::vector<std::uint64_t> digests = digests_of(context_, pieces_);
         for (std::size_t i = 0; i < digests.size(); ++i) { hashes_[of_[i]].hash += digests[i]; }
         std::vector<std::uint64_t> mine;
         for (const ValuesHash& one : hashes_) { mine.push_back(one.hash); }
@@ -82,7 +82,7 @@ class HashSum {
   private:
     Context<Engine>& context_;
     std::vector<ValuesHash> hashes_;
-    std::vector<HeldPiece> pieces_;
+    List<HeldPiece> pieces_;
     std::vector<std::size_t> of_;  // the hash that each piece counts in
 };
 

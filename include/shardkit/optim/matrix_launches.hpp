@@ -159,8 +159,8 @@ class MatrixLaunches {
     bool is_taken(std::size_t u) const noexcept { return listed_[unit(u).group].taken; }
 
     void place(Context<Engine>& context) {
-        std::vector<GroupHolders> holders;
-        std::vector<MatrixUnit> units;
+        List<GroupHolders> holders;
+        List<MatrixUnit> units;
         for (const Listed& each : listed_) {
             const GroupGeometry& geometry = each.state->geometry();
             if (each.group->uneven()) {

@@ -11,6 +11,8 @@
 
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/fnv.hpp>
+#include <shardkit/detail/list.hpp>
+#include <shardkit/detail/sort_numbers.hpp>
 #include <shardkit/layout/index_range.hpp>
 #include <shardkit/layout/owners.hpp>
 #include <shardkit/layout/placed_parameter.hpp>
@@ -69,7 +71,7 @@ class GroupHolders {
     const GroupGeometry* group_;
     AxisGrid split_;
     AxisNames copies_;
-    std::vector<Holder> ranks_;
+    List<Holder> ranks_;
 };
 
 /// A parameter that an optimizer of whole matrices takes, or the part of it on the ranks with one index of tp.
@@ -101,8 +103,8 @@ struct MatrixPiece {
 struct MatrixBatch {
     std::vector<std::size_t> units;
     std::vector<std::size_t> sent, received;
-    std::vector<MatrixPiece> pieces;  ///< what this rank updates: first what it sends, by the owners' ranks
-    std::vector<MatrixPiece> owned;   ///< of what this rank owns: by the senders' ranks
+    List<MatrixPiece> pieces;  ///< what this rank updates: first what it sends, by the owners' ranks
+    List<MatrixPiece> owned;   ///< of what this rank owns: by the senders' ranks
     std::size_t pieces_numel = 0;
     std::size_t owned_numel = 0;
 };
@@ -116,12 +118,12 @@ class MatrixPlacement {
 
     MatrixPlacement() = default;
     /// @pre all units but their owners are given
-    MatrixPlacement(const AxisGrid& mesh, std::vector<GroupHolders> holders, std::vector<MatrixUnit> units)
+    MatrixPlacement(const AxisGrid& mesh, List<GroupHolders> holders, List<MatrixUnit> units)
         : ranks_(mesh.size()), holders_(std::move(holders)), units_(std::move(units)), loads_(ranks_) {
         std::vector<std::uint64_t> costs;
         for (const MatrixUnit& unit : units_) { costs.push_back(unit.cost); }
         const auto owners =
-            layout::assign_owners(std::span<const std::uint64_t>(costs), loads_,
+            layout::assign_owners({costs.data(), costs.size()}, {loads_.data(), loads_.size()},
                                   [&](std::size_t unit, std::size_t rank) { return has_part(unit, rank); });
         for (std::size_t u = 0; u < units_.size(); ++u) { units_[u].owner = owners[u]; }
         make_batches();
@@ -134,14 +136,14 @@ class MatrixPlacement {
         }
     }
 
-    std::span<const MatrixUnit> units() const noexcept { return units_; }
+    const List<MatrixUnit>& units() const noexcept { return units_; }
     const GroupHolders& holders(const MatrixUnit& unit) const noexcept { return holders_[unit.group]; }
     const PlacedParameter& parameter(const MatrixUnit& unit) const noexcept {
         return holders_[unit.group].group().parameters[unit.parameter];
     }
     std::size_t batches() const noexcept { return batches_.size(); }
     /// The cost of what each rank owns.
-    std::span<const std::uint64_t> loads() const noexcept { return loads_; }
+    std::span<const std::uint64_t> loads() const noexcept { return {loads_.data(), loads_.size()}; }
     /// The most elements of a batch that a rank updates, and that a rank owns: over all ranks.
     std::size_t pieces_numel() const noexcept { return pieces_numel_; }
     std::size_t owned_numel() const noexcept { return owned_numel_; }
@@ -162,7 +164,7 @@ class MatrixPlacement {
         batch.units = batches_[number];
         batch.sent.resize(ranks_);
         batch.received.resize(ranks_);
-        const auto add = [](std::vector<MatrixPiece>& to, std::size_t unit, std::size_t of, IndexRange elements,
+        const auto add = [](List<MatrixPiece>& to, std::size_t unit, std::size_t of, IndexRange elements,
                             std::size_t& offset) {
             to.push_back({unit, of, elements, offset});
             offset += elements.size();
@@ -217,8 +219,9 @@ class MatrixPlacement {
     void make_batches() {
         std::vector<std::size_t> order(units_.size());
         for (std::size_t i = 0; i < order.size(); ++i) { order[i] = i; }
-        std::stable_sort(order.begin(), order.end(),
-                         [&](std::size_t a, std::size_t b) { return units_[a].cost > units_[b].cost; });
+        sort_numbers({order.data(), order.size()}, [&](std::size_t a, std::size_t b) {
+            return units_[a].cost != units_[b].cost ? units_[a].cost > units_[b].cost : a < b;
+        });
         std::size_t most = least_batch;
         for (const MatrixUnit& unit : units_) { most = std::max(most, unit.extents.numel()); }
         std::vector<std::size_t> batch_of_rank(ranks_), numel(ranks_);
@@ -234,15 +237,15 @@ class MatrixPlacement {
             batches_[batch_of_rank[owner]].push_back(u);
         }
         for (auto& batch : batches_) {
-            std::stable_sort(batch.begin(), batch.end(), [&](std::size_t a, std::size_t b) {
+            sort_numbers({batch.data(), batch.size()}, [&](std::size_t a, std::size_t b) {
                 return units_[a].owner != units_[b].owner ? units_[a].owner < units_[b].owner : a < b;
             });
         }
     }
 
     std::size_t ranks_ = 1;
-    std::vector<GroupHolders> holders_;
-    std::vector<MatrixUnit> units_;
+    List<GroupHolders> holders_;
+    List<MatrixUnit> units_;
     std::vector<std::uint64_t> loads_;
     std::vector<std::vector<std::size_t>> batches_;
     std::size_t pieces_numel_ = 0;
@@ -281,7 +284,7 @@ inline bool is_matrix(const Matrices& matrices, std::string_view path, const Pla
 /// it
 template <class Rule, class IsTaken>
 void add_units(const GroupGeometry& in, std::size_t group, const Matrices& matrices, const IsTaken& is_taken,
-               std::vector<MatrixUnit>& units, SourceLocation where) {
+               List<MatrixUnit>& units, SourceLocation where) {
     for (std::size_t number = 0; number < in.parameters.size(); ++number) {
         const PlacedParameter& p = in.parameters[number];
         if (!is_taken(number)) { continue; }

@@ -171,7 +171,7 @@ class MatrixPlanner {
     PlannedBatch plan_batch(const detail::MatrixPlacement& placement, std::size_t number) const {
         const std::size_t ranks = mesh_.size();
         PlannedBatch plan;
-        std::vector<detail::MatrixBatch> batches;
+        detail::List<detail::MatrixBatch> batches;
         std::vector<std::uint64_t> costs(ranks);
         for (std::size_t rank = 0; rank < ranks; ++rank) {
             batches.push_back(placement.batch_of(number, rank));
@@ -219,8 +219,8 @@ class MatrixPlanner {
     Matrices matrices_;
     std::size_t ranks_per_host_;
     std::deque<detail::GroupGeometry> groups_;  // the holders refer to them
-    std::vector<detail::GroupHolders> holders_;
-    std::vector<detail::MatrixUnit> units_;
+    detail::List<detail::GroupHolders> holders_;
+    detail::List<detail::MatrixUnit> units_;
     std::vector<bool> taken_;
 };
 

@@ -74,7 +74,7 @@ class ReplicaComparison {
 
     /// Adds all pieces of a group's buffer that other ranks hold as well.
     void add(const GroupGeometry& group, const HeldValues& values) {
-        std::vector<HeldPiece> pieces;
+        List<HeldPiece> pieces;
         list_pieces(group, values, pieces);
         for (HeldPiece& piece : pieces) {
             const std::size_t holders = holders_of(group, values.extent, group.parameters[piece.parameter]);
@@ -95,7 +95,7 @@ class ReplicaComparison {
 
     /// Collective over the world. @throws ReplicaError, the same on every rank
     void compare(SourceLocation where) {
-        const std::vector<std::uint64_t> digests = digests_of(context_, std::span<const HeldPiece>(pieces_));
+        const std::vector<std::uint64_t> digests = digests_of(context_, pieces_);
         for (Item& item : items_) {
             if (item.piece != none) { item.digest = digests[item.piece]; }
         }
@@ -213,7 +213,7 @@ class ReplicaComparison {
     std::vector<HolderSet> sets_;
     std::map<std::pair<std::string, std::vector<std::string_view>>, std::size_t> numbers_;  // of sets_
     std::vector<Item> items_;
-    std::vector<HeldPiece> pieces_;
+    List<HeldPiece> pieces_;
 };
 
 template <class Engine>

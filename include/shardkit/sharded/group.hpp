@@ -109,7 +109,7 @@ class Group : NotCopied {
     /// Checks that no values are half written. @throws UsageError, which names `verb`, where some are
     void require_whole(std::string_view verb, SourceLocation where) const {
         step_.require_not_updated(path(), verb, where);
-        torn_.require_whole(path(), geometry_.parameters, verb, where);
+        torn_.require_whole(path(), geometry_.parameters.span(), verb, where);
     }
 
     /// Sets the reader of the group's memory that updates must wait for; null where there is none any more.

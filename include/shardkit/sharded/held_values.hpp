@@ -124,7 +124,7 @@ struct HeldPiece {
 /// Order:   behind the compute stream's work, for which the host waits. Local work.
 /// Cost:    reads the pieces once. Memory: 8 bytes for each, and 32 kB
 template <class Engine>
-std::vector<std::uint64_t> digests_of(Context<Engine>& context, std::span<const HeldPiece> pieces) {
+std::vector<std::uint64_t> digests_of(Context<Engine>& context, const List<HeldPiece>& pieces) {
     constexpr std::size_t lanes = DigestElements<std::uint32_t>::most_lanes;
     const auto memory = EngineTable<Engine, std::uint64_t>::zeroed(context, pieces.size() + lanes);
     const auto stream = context.compute_stream();
@@ -168,7 +168,7 @@ std::vector<std::uint64_t> digests_of(Context<Engine>& context, std::span<const 
 
 /// Returns a piece for each parameter that the buffer may have values of, whole in this rank's memory or not. Lists
 /// have the same length on every rank.
-inline void list_pieces(const GroupGeometry& group, const HeldValues& values, std::vector<HeldPiece>& pieces) {
+inline void list_pieces(const GroupGeometry& group, const HeldValues& values, List<HeldPiece>& pieces) {
     for (std::size_t p = 0; p < group.parameters.size(); ++p) {
         if (!values.of.empty() && values.of[p] == 0) { continue; }
         pieces.push_back({&group, p, values, intersect(group.parameters[p].range, values.flat), 0});

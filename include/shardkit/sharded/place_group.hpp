@@ -72,11 +72,11 @@ PlacedGroup<Engine> place_group(Context<Engine>& context, const GroupValues& val
     }
     g.by_name.resize(g.parameters.size());
     std::iota(g.by_name.begin(), g.by_name.end(), std::size_t{0});
-    sort_numbers(g.by_name,
+    sort_numbers({g.by_name.data(), g.by_name.size()},
                  [&](std::size_t a, std::size_t b) { return g.parameters[a].name < g.parameters[b].name; });
     g.tp_index = grid.coordinate(Tp::name, context.rank());
     const DescribedGroup described = describe_on_mesh(
-        values.path, g.parameters, grid, g.tp_index,
+        values.path, {g.parameters.data(), g.parameters.size()}, grid, g.tp_index,
         {values.policy, element_sizes<Precision>(values.master), layout::alignment_for(Precision::narrowest),
          values.packing, values.gradient_release, values.offload},
         where);

@@ -65,7 +65,7 @@ struct ListedBuffer {
 inline void list_shards(const GroupGeometry& group, std::string_view kind, Placement placement,
                         const ListedBuffer& buffer, std::size_t origin, const HeldRange& held,
                         std::vector<ShardInfo>& list, const List<char>* only = nullptr) {
-    for_each_segment(group.parameters, held.flat, [&](Segment segment) {
+    for_each_segment(group.parameters.span(), held.flat, [&](Segment segment) {
         if (only != nullptr && (*only)[segment.parameter] == 0) { return; }
         ShardInfo& info = list.emplace_back();
         info.path = group.path;

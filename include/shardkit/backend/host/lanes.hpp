@@ -31,6 +31,7 @@
 // Namespace `compiled` uses the instructions that the translation unit is compiled for. On x86 without AVX there is
 // also `avx2`, chosen at run time: square roots and divisions take half the time, and fp16 is converted by
 // instructions (F16C). It fuses only multiplications by one into additions, so both give the same bits.
+// Only the faster of the two has sum_lanes: processors before AVX2 add up block after block.
 // For states that are not stored as they are computed with there is `wide`, on registers of 64 bytes: coding takes
 // more of the processor than of memory. It is there where the unit is compiled for AVX-512, and at run time where
 // `avx2` is, by GCC alone: AVX-512 brings fused multiplications and additions, and no option of a region keeps clang
@@ -139,7 +140,9 @@ inline constexpr std::size_t summed_elements = 8 * widest_register / sizeof(A);
 #include <shardkit/backend/host/lanes_io.inc>
 #include <shardkit/backend/host/loops.inc>
 #include <shardkit/backend/host/states.inc>
+#if !defined(__x86_64__) || defined(__AVX__)
 #include <shardkit/backend/host/sums.inc>
+#endif
 #undef SHARDKIT_TARGET
 #undef SHARDKIT_TARGET_BYTES
 #undef SHARDKIT_TARGET_CODE
@@ -232,10 +235,13 @@ inline bool use_avx2() noexcept {
     }();
     return supported;
 }
+/// Returns whether this processor can run avx2::sum_lanes.
+inline bool sums_in_lanes() noexcept { return use_avx2(); }
 }  // namespace shardkit::host::detail
 #else
 namespace shardkit::host::detail {
 namespace avx2 = compiled;
 constexpr bool use_avx2() noexcept { return false; }
+constexpr bool sums_in_lanes() noexcept { return true; }
 }  // namespace shardkit::host::detail
 #endif

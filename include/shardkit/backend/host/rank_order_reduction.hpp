@@ -49,17 +49,14 @@ struct SummandOf<T, true> {
 };
 
 /// Adds up elements [begin, end) in A, in rank order or along a tree of `Tree` ranks, and rounds once.
-/// @pre end - begin is a multiple of summed_elements<A>; streamed results begin a cache line at `begin`
+/// @pre sums_in_lanes(); end - begin is a multiple of summed_elements<A>; streamed results begin a cache line at
+/// `begin`
 template <std::size_t Tree, std::floating_point A, FloatingElement In, FloatingElement Out>
 void sum_lanes(const Summands<In, Out>& summands, std::size_t begin, std::size_t end) noexcept {
     if constexpr (std::is_same_v<In, bf16> && std::is_same_v<Out, bf16>) {
         if (avx512::use()) { return avx512::sum_bf16<Tree>(summands, begin, end); }
     }
-    if (use_avx2()) {
-        avx2::sum_lanes<A, Tree>(summands, begin, end);
-    } else {
-        compiled::sum_lanes<A, Tree>(summands, begin, end);
-    }
+    avx2::sum_lanes<A, Tree>(summands, begin, end);
 }
 
 /// Does the same for the elements from `begin` on, fewer than summed_elements<A>: of copies with zeros behind them,
@@ -188,11 +185,12 @@ void reduce_blocks(ReduceOp op, const Summands<In, Out>& summands, std::size_t b
     }
 }
 
-/// Adds up elements from `begin` on side by side, if they are floating-point ones. Returns the end of the finished
-/// part.
+/// Adds up elements from `begin` on side by side, if they are floating-point ones and the processor has sum_lanes.
+/// Returns the end of the finished part.
 template <std::size_t Tree, class In, class Out>
 std::size_t sum_side_by_side(const Summands<In, Out>& summands, std::size_t begin, std::size_t count) noexcept {
     if constexpr (FloatingElement<In> && FloatingElement<Out>) {
+        if (!sums_in_lanes()) { return begin; }
         using A = Arithmetic<Out>;
         const std::size_t rest = (count - begin) % summed_elements<A>;
         sum_lanes<Tree, A>(summands, begin, count - rest);

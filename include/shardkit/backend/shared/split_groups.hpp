@@ -23,7 +23,7 @@ struct SplitGroups {
     SplitGroups(const Wishes& wishes, std::size_t rank) {
         std::vector<std::size_t> colors;
         for (const auto& wish : wishes) { colors.push_back(wish.color); }
-        shardkit::detail::sort_numbers(colors);
+        shardkit::detail::sort_numbers({colors.data(), colors.size()});
         colors.erase(std::unique(colors.begin(), colors.end()), colors.end());
         count = colors.size();
         for (std::size_t q = 0; q < wishes.size(); ++q) {
@@ -34,7 +34,7 @@ struct SplitGroups {
         const auto before = [&](std::size_t a, std::size_t b) {
             return std::pair(wishes[a].key, a) < std::pair(wishes[b].key, b);
         };
-        shardkit::detail::sort_numbers(members, before);
+        shardkit::detail::sort_numbers({members.data(), members.size()}, before);
         while (members[place] != rank) { ++place; }
     }
     /// Returns the index of the caller's group.

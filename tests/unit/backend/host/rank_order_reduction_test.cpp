@@ -237,9 +237,9 @@ void check_every_value(SumUp sum_up) {
 TEST_CASE_TEMPLATE("host: sums of every 16-bit value are those of one by one, with every set of instructions", T,
                    bf16, fp16) {
     check_every_value<T>([](const auto& summands, std::size_t count) {
-        host::detail::compiled::sum_lanes<float>(summands, 0, count);
+        host::detail::reduce_blocks(ReduceOp::sum, summands, 0, count);
     });
-    if (host::detail::use_avx2()) {
+    if (host::detail::sums_in_lanes()) {
         check_every_value<T>([](const auto& summands, std::size_t count) {
             host::detail::avx2::sum_lanes<float>(summands, 0, count);
         });
@@ -279,8 +279,10 @@ void check_tree(std::size_t ranks) {
         CAPTURE(ranks);
         CHECK(wrong == 0);
     };
-    check(host::detail::compiled::sum_lanes<A, Tree, T, T>);
-    if (host::detail::use_avx2()) { check(host::detail::avx2::sum_lanes<A, Tree, T, T>); }
+    check([](const auto& given, std::size_t begin, std::size_t end) {
+        host::detail::reduce_blocks(ReduceOp::tree_sum, given, begin, end);
+    });
+    if (host::detail::sums_in_lanes()) { check(host::detail::avx2::sum_lanes<A, Tree, T, T>); }
     if constexpr (std::is_same_v<T, bf16>) {
         if (host::detail::avx512::use()) { check(host::detail::avx512::sum_bf16<Tree>); }
     }
