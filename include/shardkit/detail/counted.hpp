@@ -24,6 +24,10 @@ class Counted {
     /// Takes an object that `end(void*)` ends.
     template <class End>
     [[gnu::always_inline]] Counted(Made* object, End end) : object_(static_cast<void*>(object), std::move(end)) {}
+    /// Refers to a part of what `whole` counts.
+    template <class Whole>
+    [[gnu::always_inline]] Counted(const Counted<Whole>& whole, Made* part) noexcept
+        : object_(whole.counting(), part) {}
     [[gnu::always_inline]] Counted(const Counted& other) noexcept : object_(other.object_) {}
     [[gnu::always_inline]] Counted(Counted&& other) noexcept : object_(std::move(other.object_)) {}
     [[gnu::always_inline]] Counted& operator=(Counted other) noexcept {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <limits>
@@ -61,12 +60,14 @@ constexpr layout::FlatLayout place_parameters(std::string_view path, std::span<P
         for (PlacedParameter& p : parameters) { p.range = layout.append(p.part.numel()); }
         if (layout.buffer_numel() <= most) { return layout; }
     } catch (const std::length_error&) {}  // NOLINT(bugprone-empty-catch): reported in detail below
-    const PlacedParameter& largest =
-        *std::max_element(parameters.begin(), parameters.end(),
-                          [](const auto& a, const auto& b) { return a.part.numel() < b.part.numel(); });
-    throw std::length_error(concat("'", path, "' parameter '", largest.name, "' of shape ", largest.shape.describe(),
-                                   ": the group's elements, padded for ", placing.shards, " shards, are more than ",
-                                   most, ": their bytes overflow 64 bits (", place(where), ")"));
+    const PlacedParameter* largest = &parameters[0];
+    for (const PlacedParameter& p : parameters) {
+        if (largest->part.numel() < p.part.numel()) { largest = &p; }
+    }
+    throw std::length_error(concat("'", path, "' parameter '", largest->name, "' of shape ",
+                                   largest->shape.describe(), ": the group's elements, padded for ", placing.shards,
+                                   " shards, are more than ", most, ": their bytes overflow 64 bits (", place(where),
+                                   ")"));
 }
 
 /// Returns the range of the flat buffer that is summed over tp in one call: the gradients of tp::PartialSum and the

@@ -7,7 +7,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <tuple>
 #include <utility>
 
 #include <shardkit/backend/host/lanes.hpp>
@@ -94,13 +93,11 @@ void for_each_lanes(std::size_t count, const F& f, const S&... streams) {
     const std::size_t whole = count - rest;
     if (whole != 0) { run_lanes<A>(whole, f, streams...); }
     if (rest != 0) {
-        std::tuple<Tail<widest_count<A>, S>...> tails{Tail<widest_count<A>, S>(streams, whole, rest)...};
-        std::apply(
-            [&](auto&... tail) {
-                run_lanes<A>(widest_count<A>, f, tail.stream()...);
-                (tail.write_back(streams, whole, rest), ...);
-            },
-            tails);
+        const auto run = [&](Tail<widest_count<A>, S>... tails) {
+            run_lanes<A>(widest_count<A>, f, tails.stream()...);
+            (tails.write_back(streams, whole, rest), ...);
+        };
+        run({streams, whole, rest}...);
     }
 }
 
@@ -135,13 +132,11 @@ void for_each_state_block(std::size_t count, const F& f, const StateStreams<Stor
         last.pointers[s].elements = elements[s];
         if (states.pointers[s].scales != nullptr) { last.pointers[s].scales += whole / Block8::block; }
     }
-    std::tuple<Tail<Block8::block, S>...> tails{Tail<Block8::block, S>(streams, whole, rest)...};
-    std::apply(
-        [&](auto&... tail) {
-            run_state_blocks(1, f, last, tail.stream()...);
-            (tail.write_back(streams, whole, rest), ...);
-        },
-        tails);
+    const auto run = [&](Tail<Block8::block, S>... tails) {
+        run_state_blocks(1, f, last, tails.stream()...);
+        (tails.write_back(streams, whole, rest), ...);
+    };
+    run({streams, whole, rest}...);
     for (std::size_t s = 0; s < Count; ++s) { std::copy_n(elements[s], rest, states.pointers[s].elements + whole); }
 }
 

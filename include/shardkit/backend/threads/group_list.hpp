@@ -9,6 +9,7 @@
 #include <shardkit/backend/threads/group.hpp>
 #include <shardkit/detail/counted.hpp>
 #include <shardkit/detail/list.hpp>
+#include <shardkit/detail/not_copied.hpp>
 #include <shardkit/detail/owned.hpp>
 
 namespace shardkit::threads::detail {
@@ -34,7 +35,7 @@ class GroupList {
         list->sweep();
         list->groups_.reserve(list->groups_.size() + 1);
         list->untaken_.reserve(list->untaken_.size() + 1);
-        shardkit::detail::Counted<Group> handle(&group, Free{list});
+        shardkit::detail::Counted<Group> handle(shardkit::detail::make_counted<Held>(list, &group), &group);
         list->groups_.push_back({std::move(made)});
         list->untaken_.push_back({std::move(handle), group.size()});
         return group;
@@ -60,10 +61,12 @@ class GroupList {
     }
 
   private:
-    /// Keeps the list alive as long as there are handles.
-    struct Free {
-        shardkit::detail::Counted<GroupList> list;
-        void operator()(const void* group) const noexcept { list->free(group); }
+    /// What the handles of a group count; keeps the list alive as long as there are handles.
+    struct Held : shardkit::detail::NotCopied {
+        Held(const shardkit::detail::Counted<GroupList>& of, const Group* held) noexcept : list(of), group(held) {}
+        ~Held() { list->free(group); }
+        const shardkit::detail::Counted<GroupList> list;
+        const Group* const group;
     };
     struct Untaken {
         shardkit::detail::Counted<Group> group;
