@@ -318,8 +318,8 @@ void GroupOptimizer<Rule, Engine, ElementType>::choose(Context<Engine>& context,
                          });
     if (offloaded_.cut(ranges, group, rounds)) { updates.keep_host_copy(); }
     first_update_ = updates.size();
-    number_ = updates.add(hypers.span());
-    ranges_ = {context, ranges.span()};
+    number_ = updates.add(hypers);
+    ranges_ = {context, ranges.data(), ranges.size()};
 }
 
 template <class Rule, class Engine, class ElementType>

@@ -218,7 +218,7 @@ void OptimizerNumbers<Rule, Engine>::begin(Context<Engine>& context) {
     // Here, so that the first step allocates nothing but the norm's buffers.
     static_cast<void>(context.template kept<NormMemory<Engine>>());
     const auto chosen = chosen_options(options_, param_groups(), SourceLocation{});
-    engine_options_ = {context, chosen.span()};
+    engine_options_ = {context, chosen.data(), chosen.size()};
     scalars_ = EngineTable<Engine, StepScalars>(context, StepScalars{});
 }
 

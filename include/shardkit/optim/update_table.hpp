@@ -28,7 +28,7 @@ class UpdateTable {
 
     /// Takes a group in, with its different hyper-parameters, the optimizer's own first.
     /// @return the group's number; its updates are those from size(), as it was before, on
-    std::size_t add(std::span<const Hypers> hypers) {
+    std::size_t add(const List<Hypers>& hypers) {
         listed_groups_.push_back({size(), static_cast<std::uint32_t>(hypers.size()), hypers.front().progress.steps});
         listed_hypers_.append(hypers.data(), hypers.data() + hypers.size());
         return listed_groups_.size() - 1;
@@ -100,8 +100,8 @@ class UpdateTable {
     static constexpr std::size_t behind(std::size_t at, std::size_t bytes) noexcept {
         return (at + bytes + 127) / 128 * 128;
     }
-    std::size_t updates_at() const noexcept { return behind(0, groups_.span().size_bytes()); }
-    std::size_t skip_at() const noexcept { return behind(updates_at(), updates_.span().size_bytes()); }
+    std::size_t updates_at() const noexcept { return behind(0, groups_.size() * sizeof(GroupUpdates)); }
+    std::size_t skip_at() const noexcept { return behind(updates_at(), updates_.size() * sizeof(Update)); }
     template <class T>
     const T* on_host(std::size_t at) const noexcept {
         return reinterpret_cast<const T*>(host_.span().data() + at);
@@ -122,9 +122,9 @@ class UpdateTable {
 
 template <class Rule, class Engine, class A>
 void UpdateTable<Rule, Engine, A>::upload(Context<Engine>& context) {
-    groups_ = {context, listed_groups_.span()};
-    hypers_ = {context, listed_hypers_.span()};
-    updates_ = {context, List<Update>(listed_hypers_.size()).span()};
+    groups_ = {context, listed_groups_.data(), listed_groups_.size()};
+    hypers_ = {context, listed_hypers_.data(), size()};
+    updates_ = {context, List<Update>(size()).data(), size()};
     taken_ = List<char>(listed_groups_.size());
     if (on_host_) {
         host_ = {context, true, "optimizer", "numbers of updates on the host",

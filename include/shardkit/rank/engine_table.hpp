@@ -68,16 +68,18 @@ class EngineTable {
 
   public:
     EngineTable() noexcept = default;
-    EngineTable(Context<Engine>& context, std::span<const T> values) : memory_(context, values.size_bytes()) {
-        memory_.write(values.data(), 0, values.size_bytes());
+    EngineTable(Context<Engine>& context, const T* values, std::size_t count) : memory_(context, count * sizeof(T)) {
+        memory_.write(values, 0, count * sizeof(T));
     }
+    EngineTable(Context<Engine>& context, std::span<const T> values)
+        : EngineTable(context, values.data(), values.size()) {}
     /// Makes a table of `size` values of zero bytes.
     static EngineTable zeroed(Context<Engine>& context, std::size_t size) {
         EngineTable table;
         table.memory_ = EngineBytes<Engine>(context, size * sizeof(T));
         return table;
     }
-    EngineTable(Context<Engine>& context, const T& value) : EngineTable(context, std::span<const T>(&value, 1)) {}
+    EngineTable(Context<Engine>& context, const T& value) : EngineTable(context, &value, 1) {}
 
     [[gnu::always_inline]] std::size_t size() const noexcept { return memory_.size() / sizeof(T); }
     [[gnu::always_inline]] T* data() const noexcept { return static_cast<T*>(memory_.data()); }

@@ -34,7 +34,7 @@ class LaunchTable {
             entry.end = works;
             ends_.push_back(works);
         }
-        entries_ = {context, entries.span()};
+        entries_ = {context, entries.data(), entries.size()};
     }
     /// Returns the batch of entries [begin, end).
     engine::LaunchBatch<Entry> batch(std::size_t begin, std::size_t end) const noexcept {

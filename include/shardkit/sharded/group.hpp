@@ -102,7 +102,7 @@ class Group : NotCopied {
     /// by exactly one rank: those of its (virtual) shard, unless another rank holds the same ones. They are sorted
     /// ranges of its reduced gradients, each within one parameter. How parameters are packed changes no block of a
     /// norm.
-    std::span<const IndexRange> counted_segments() const noexcept { return counted_segments_.span(); }
+    const List<IndexRange>& counted_segments() const noexcept { return counted_segments_; }
 
     /// Returns the parameters and states that a write or a step has left half written.
     TornValues& torn() noexcept { return torn_; }

@@ -184,7 +184,7 @@ void GroupState<Engine, Precision>::add_norms(const double* scale, std::span<Par
 template <class Engine, class Precision>
 NormList<Engine>& GroupState<Engine, Precision>::list_for_norm(std::uint64_t norm) {
     auto& list = context_.template kept<NormTables<Engine, Reduction>>();
-    list.list(norm, {this->identity(), &this->life(), gradients_.reduced(), this->counted_segments()},
+    list.list(norm, {this->identity(), &this->life(), gradients_.reduced(), &this->counted_segments()},
               !step_.skipped());
     return list;
 }

@@ -24,17 +24,17 @@ struct NormGroup {
     std::uint64_t identity = 0;
     const std::shared_ptr<void>* life = nullptr;  ///< its weak copies expire with the group
     std::span<const T> reduced;
-    std::span<const IndexRange> counted;  ///< ranges of `reduced`
+    const List<IndexRange>* counted = nullptr;  ///< ranges of `reduced`
 };
 
 /// The table, in the engine's memory, of the elements of type T that one model's norm counts on this rank.
 template <class Engine, class T>
 class NormTable {
   public:
-    NormTable(Context<Engine>& context, std::span<const NormGroup<T>> groups);
+    NormTable(Context<Engine>& context, const List<NormGroup<T>>& groups);
 
     /// Returns whether the table was made of these groups, in this order.
-    bool is_of(std::span<const NormGroup<T>> groups) const noexcept {
+    bool is_of(const List<NormGroup<T>>& groups) const noexcept {
         bool same = groups_.size() == groups.size();
         for (std::size_t i = 0; same && i < groups_.size(); ++i) { same = groups_[i] == groups[i].identity; }
         return same;
@@ -81,7 +81,7 @@ class NormTables final : public NormList<Engine> {
   private:
     /// Returns the table of the listed groups, or null.
     const NormTable<Engine, T>* find() const noexcept;
-    const NormTable<Engine, T>* make(std::span<const NormGroup<T>> groups);
+    const NormTable<Engine, T>* make(const List<NormGroup<T>>& groups);
 
     Context<Engine>* context_;
     std::uint64_t norm_ = 0;
@@ -93,17 +93,17 @@ class NormTables final : public NormList<Engine> {
 // Defined out of the classes, so that `extern template` keeps them out of a user's file.
 
 template <class Engine, class T>
-NormTable<Engine, T>::NormTable(Context<Engine>& context, std::span<const NormGroup<T>> groups) {
+NormTable<Engine, T>::NormTable(Context<Engine>& context, const List<NormGroup<T>>& groups) {
     List<std::span<const T>> runs;
     for (const NormGroup<T>& group : groups) {
-        pieces_of_.push_back({runs.size(), runs.size() + group.counted.size()});
-        for (const IndexRange range : group.counted) {
+        pieces_of_.push_back({runs.size(), runs.size() + group.counted->size()});
+        for (const IndexRange range : *group.counted) {
             runs.push_back(group.reduced.subspan(range.begin, range.size()));
         }
     }
     const List<engine::NormPiece<T>> pieces = list_norm_pieces(runs.span());
     for (const engine::NormPiece<T>& piece : pieces) { positions_.push_back(IndexRange{piece.begin, piece.end}); }
-    pieces_ = {context, pieces.span()};
+    pieces_ = {context, pieces.data(), pieces.size()};
     for (const NormGroup<T>& group : groups) {
         groups_.push_back(group.identity);
         lives_.push_back(*group.life);
@@ -149,20 +149,20 @@ template <class Engine, class T>
 void NormTables<Engine, T>::add_to(const typename Engine::Stream& stream, const double* scale, double* into) {
     if (listed_.empty()) { return; }
     const NormTable<Engine, T>* table = find();
-    if (table == nullptr) { table = make(listed_.span()); }
+    if (table == nullptr) { table = make(listed_); }
     table->add_to(stream, taken_.span(), scale, into);
 }
 
 template <class Engine, class T>
 const NormTable<Engine, T>* NormTables<Engine, T>::find() const noexcept {
     for (const NormTable<Engine, T>& table : tables_) {
-        if (table.is_of(listed_.span())) { return &table; }
+        if (table.is_of(listed_)) { return &table; }
     }
     return nullptr;
 }
 
 template <class Engine, class T>
-const NormTable<Engine, T>* NormTables<Engine, T>::make(std::span<const NormGroup<T>> groups) {
+const NormTable<Engine, T>* NormTables<Engine, T>::make(const List<NormGroup<T>>& groups) {
     tables_.erase_if([](const auto& each) { return each.is_over(); });
     return &tables_.push_back({*context_, groups});
 }
