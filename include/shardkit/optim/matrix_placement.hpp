@@ -219,9 +219,7 @@ class MatrixPlacement {
     void make_batches() {
         std::vector<std::size_t> order(units_.size());
         for (std::size_t i = 0; i < order.size(); ++i) { order[i] = i; }
-        sort_numbers({order.data(), order.size()}, [&](std::size_t a, std::size_t b) {
-            return units_[a].cost != units_[b].cost ? units_[a].cost > units_[b].cost : a < b;
-        });
+        sort_stably(order, [&](std::size_t a, std::size_t b) { return units_[a].cost > units_[b].cost; });
         std::size_t most = least_batch;
         for (const MatrixUnit& unit : units_) { most = std::max(most, unit.extents.numel()); }
         std::vector<std::size_t> batch_of_rank(ranks_), numel(ranks_);
