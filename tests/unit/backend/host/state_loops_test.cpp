@@ -2,13 +2,16 @@
 #include <doctest/doctest.h>
 
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
 #include <vector>
 
 #include <shardkit/backend/host/for_each_lanes.hpp>
+#include <shardkit/core/bf16.hpp>
 #include <shardkit/core/lane_math.hpp>
+#include <shardkit/core/stochastic_rounding.hpp>
 #include <shardkit/optim/adamw.hpp>
 #include <shardkit/optim/lion.hpp>
 #include <shardkit/optim/sgd.hpp>
@@ -134,6 +137,27 @@ TEST_CASE("stored states: each loop that a processor may take gives the same bit
         sk::rules::sgd_update<float>({.learning_rate = 0.1, .momentum = 0.9, .weight_decay = 0.1}, 0.7));
     const float scale = 0.7F;
     check_formats<OwnRule, 2>(OwnUpdate{.scale = &scale});
+}
+
+TEST_CASE("stored states: bf16 rounds infinities, NaN and every exponent as numbers are rounded one at a time") {
+    using Storage = sk::detail::StateStorage<sk::StateFormat::bf16, 0>;
+    constexpr std::array<std::uint32_t, 8> fractions{0, 1, 0x7fff, 0x8000, 0xffff, 0x3f'8000, 0x40'0000, 0x7f'ffff};
+    std::vector<float> numbers;
+    for (std::uint32_t upper = 0; upper < 512; ++upper) {
+        for (const std::uint32_t fraction : fractions) {
+            numbers.push_back(std::bit_cast<float>(upper << 23U | fraction));
+        }
+    }
+    const sk::detail::StateDraws draws(5, 6, 0);
+    std::vector<sk::bf16> expected;
+    for (std::size_t i = 0; i < numbers.size(); ++i) {
+        expected.push_back(sk::rules::round_stochastically<sk::bf16>(numbers[i], draws(i) & 0xffffU));
+    }
+    std::vector<sk::bf16> states(numbers.size());
+    const host::StateStreams<Storage, 1> to{{{{states.data(), nullptr}}}, {draws}, 0};
+    host::for_each_state_block(
+        numbers.size(), [](auto number, auto& state) { state = number; }, to, host::Input<float>{numbers.data()});
+    CHECK(test::same_bits(states, expected));
 }
 
 }  // namespace state_loops_test
