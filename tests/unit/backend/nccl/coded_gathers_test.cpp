@@ -13,6 +13,7 @@
 #include <shardkit/step/model.hpp>
 
 #include "captured_step.hpp"
+#include "check_paced_training.hpp"
 #include "paced_ranks.hpp"
 #include "unit/sharded/coded_training.hpp"
 

@@ -9,6 +9,7 @@
 
 #include <shardkit/matrix/products.hpp>
 
+#include "check_paced_training.hpp"
 #include "paced_ranks.hpp"
 #include "unit/optim/muon_training.hpp"
 #include "unit/thrown_message.hpp"
