@@ -9,7 +9,6 @@
 #include <doctest/doctest.h>
 
 #include <shardkit/backend/host/copy_elements.hpp>
-#include <shardkit/backend/shared/verbs.hpp>
 #include <shardkit/backend/threads/launch.hpp>
 #include <shardkit/comm/all_gather.hpp>
 
@@ -56,92 +55,6 @@ TEST_CASE(
     for (const auto waiting : {threads::WaitMode::spin_briefly, threads::WaitMode::block}) {
         CHECK_NOTHROW(threads::launch(2, [&](const Comm& world) { on_rank(world, 1.0F); }, {.waiting = waiting}));
     }
-}
-
-namespace {
-
-/// A round in which only rank 1 of three has a processor.
-struct AloneRound {
-    static constexpr std::size_t ranks = 3;
-    std::vector<std::vector<float>>& inputs;
-    std::vector<std::vector<float>>& outputs;
-    std::size_t& taken;
-
-    static std::size_t size() { return ranks; }
-    static std::size_t rank() { return 1; }
-    static bool carried() { return false; }
-    static bool shows_outputs() { return true; }
-    static bool in_place(std::size_t /*q*/) { return false; }
-    static bool takes_pieces() { return true; }
-    template <class Work>
-    void do_pieces(std::size_t parts, std::size_t pieces, Work work) const {
-        for (; taken < parts * pieces; ++taken) { work((taken / pieces + 1) % parts, taken % pieces); }
-    }
-    template <class T>
-    const T* input(std::size_t q) const {
-        return inputs[q].data();
-    }
-    template <class T>
-    T* output(std::size_t q) const {
-        return outputs[q].data();
-    }
-};
-
-/// Buffers of three ranks and what is in them; `call(round)` of rank 1 is to leave expected(rank, i) in all outputs.
-template <class Call, class Expected>
-void check_alone(std::size_t in, std::size_t out, Call call, Expected expected) {
-    std::vector<std::vector<float>> inputs(AloneRound::ranks, std::vector<float>(in));
-    std::vector<std::vector<float>> outputs(AloneRound::ranks, std::vector<float>(out, -1.0F));
-    for (std::size_t q = 0; q < AloneRound::ranks; ++q) {
-        std::iota(inputs[q].begin(), inputs[q].end(), static_cast<float>(q));
-    }
-    std::size_t taken = 0;
-    call(AloneRound{inputs, outputs, taken});
-    CHECK(taken > 1);
-    std::size_t wrong = 0;
-    for (std::size_t q = 0; q < AloneRound::ranks; ++q) {
-        for (std::size_t i = 0; i < out; ++i) { wrong += outputs[q][i] != expected(q, i) ? 1U : 0U; }
-    }
-    CHECK(wrong == 0);
-}
-
-/// Of calls of so many elements for each rank.
-void check_alone(std::size_t k) {
-    const auto sum = [](std::size_t i) { return static_cast<float>(3 * i + 3); };
-    check_alone(
-        3 * k, k,
-        [](const AloneRound& round) {
-            shared::detail::reduce_scatter(round, ReduceOp::sum, std::span<const float>(round.inputs[1]),
-                                           round.outputs[1].data());
-        },
-        [&](std::size_t q, std::size_t i) { return sum(q * k + i); });
-    check_alone(
-        3 * k, 3 * k,
-        [&](const AloneRound& round) {
-            shared::detail::all_reduce<float>(round, ReduceOp::sum, 3 * k, round.outputs[1].data());
-        },
-        [&](std::size_t, std::size_t i) { return sum(i); });
-    check_alone(
-        k, 3 * k,
-        [](const AloneRound& round) {
-            shared::detail::all_gather(round, round.inputs[1].data(), std::span<float>(round.outputs[1]));
-        },
-        [&](std::size_t, std::size_t i) { return static_cast<float>(i / k + i % k); });
-    check_alone(
-        3 * k, 3 * k,
-        [](const AloneRound& round) {
-            std::copy(round.inputs[2].begin(), round.inputs[2].end(), round.outputs[2].begin());
-            shared::detail::broadcast(round, std::span<float>(round.outputs[1]), 2);
-        },
-        [](std::size_t, std::size_t i) { return static_cast<float>(i + 2); });
-}
-
-}  // namespace
-
-TEST_CASE("threads: of ranks that take turns, one that has a processor does the work of all") {
-    constexpr std::size_t k = (std::size_t{3} << 18U) + 5;
-    static_assert(3 * 3 * k * sizeof(float) > host::detail::streaming_bytes);
-    check_alone(k);
 }
 
 TEST_CASE("threads: a large all-gather whose ranks have their shards in place or not, at addresses of their own") {

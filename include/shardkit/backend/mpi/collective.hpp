@@ -188,7 +188,6 @@ class Seat {
     std::size_t size() const noexcept { return call_.group.neighbours().size(); }
     Member* members() const noexcept { return block_.members(); }
     Word& word() const noexcept { return block_.word; }
-    static constexpr std::atomic<std::uint32_t>* taken() noexcept { return nullptr; }
     template <class P>
     P* at(std::size_t member, P* address) const noexcept {
         return member == rank() ? address : static_cast<P*>(find(member, address, 0));

@@ -57,9 +57,6 @@ struct Member {
 /// larger.
 /// `Seat` is the rank's place among them, and defines how an engine waits:
 ///     Member, rank(), size(), members(), word()     the group's memory
-///     taken()                                       the group's counter of taken pieces; null if every rank does its
-///     own
-///                                                   part of the work. The same on all ranks
 ///     wait(call, target)                            waits until the word reaches it. @throws when that cannot happen
 ///     refuse(call)                                  throws: the word is poisoned
 ///     wait_for_exit(call, target)                   waits until all have left
@@ -80,12 +77,10 @@ class Round : shardkit::detail::NotCopied {
           members_(seat.members()),
           own_(seat.members()[seat.rank()]),
           sequence_(own_.sequence),
-          carried_(input_bytes <= Seat::Member::carried_bytes),
-          taken_(carried_ ? nullptr : seat.taken()) {
+          carried_(input_bytes <= Seat::Member::carried_bytes) {
         auto& published = own_.published[parity()];
         published.call = {call.signature, input, output, call.where, call.subject};
         if (carried_ && input_bytes > 0) { std::memcpy(published.carried, input, input_bytes); }
-        if (taken_ != nullptr && rank() == 0) { taken_->store(0, std::memory_order_relaxed); }
         const std::uint32_t complete = next_phase();
         if (!seat.word().enter(complete)) { seat.refuse(call); }
         if (seat.word().progress(complete) != Progress::reached) { seat.wait(call, complete); }
@@ -127,18 +122,6 @@ class Round : shardkit::detail::NotCopied {
 
     /// Returns whether the inputs are carried with the calls; once agreed, the same on all ranks.
     bool carried() const noexcept { return carried_; }
-
-    /// Returns whether running ranks take the work in pieces, instead of each rank doing its own part, for which all
-    /// would have to wait until that rank gets a processor. The same on all ranks.
-    bool takes_pieces() const noexcept { return taken_ != nullptr; }
-    /// Calls work(part, piece) for the pieces that no other rank has taken. All pieces are done or in progress when
-    /// it returns.
-    /// @pre agreed() and takes_pieces()
-    template <class Work>
-    void do_pieces(std::size_t parts, std::size_t pieces, Work work) const noexcept {
-        const auto take = [this] { return std::size_t{taken_->fetch_add(1, std::memory_order_relaxed)}; };
-        for (std::size_t i = take(); i < parts * pieces; i = take()) { work(i / pieces, i % pieces); }
-    }
 
     /// Returns when all ranks have come this far; what they wrote before is then visible to all.
     void meet() {
@@ -182,7 +165,6 @@ class Round : shardkit::detail::NotCopied {
     typename Seat::Member& own_;
     std::uint64_t sequence_;
     bool carried_;
-    std::atomic<std::uint32_t>* taken_;
     std::size_t other_ = 1;  // the lowest rank whose call differs from rank 0's
 };
 

@@ -12,8 +12,7 @@
 #include <shardkit/comm/reduce_op.hpp>
 
 // What a rank does between entry and exit of a collective in which ranks read and write each other's memory, for
-// every engine with such ranks. Nothing here throws or waits. `Round` is that of shared/round.hpp. The work described
-// for a rank is its part; with streaming stores, ranks that share processors do each other's parts, in pieces.
+// every engine with such ranks. Nothing here throws or waits. `Round` is that of shared/round.hpp.
 
 namespace shardkit::shared::detail {
 
@@ -23,49 +22,6 @@ void for_each_rank_from_next(const Round& round, Visit visit) noexcept {
     const std::size_t ranks = round.size();
     for (std::size_t q = round.rank() + 1; q < ranks; ++q) { visit(q); }
     for (std::size_t q = 0; q <= round.rank(); ++q) { visit(q); }
-}
-
-/// Some elements of one rank's part in a collective.
-struct Piece {
-    std::size_t rank;
-    std::size_t begin;
-    std::size_t count;
-};
-
-/// Calls work(piece) for pieces that no other rank has taken, until all are done or in progress. The work is `count`
-/// elements of each of the first `parts` ranks. @pre round.takes_pieces()
-template <class T, class Round, class Work>
-void take_pieces(const Round& round, host::detail::Store store, std::size_t parts, std::size_t count,
-                 Work work) noexcept {
-    // A piece takes some tens of microseconds: that is the most that a rank which loses its processor leaves
-    // unfinished.
-    constexpr std::size_t piece = std::max<std::size_t>(1, (std::size_t{256} << 10U) / sizeof(T));
-    const std::size_t pieces = count / piece + (count % piece != 0 ? 1 : 0);
-    round.do_pieces(parts, pieces, [&](std::size_t part, std::size_t i) {
-        const std::size_t begin = i * piece;
-        work(Piece{part, begin, std::min(piece, count - begin)});
-        host::detail::finish(store);
-    });
-}
-
-/// Calls work(piece) for a rank's `own` piece or, with streaming stores where ranks share processors, like
-/// take_pieces.
-template <class T, class Round, class Work>
-void do_part(const Round& round, host::detail::Store store, const Piece& own, std::size_t parts, std::size_t count,
-             Work work) noexcept {
-    if (store == host::detail::Store::streaming && round.takes_pieces()) {
-        take_pieces<T>(round, store, parts, count, work);
-    } else {
-        work(own);
-    }
-}
-
-/// Does the same for `count` elements of which each rank does one chunk. `size` is the size of the smaller type.
-template <class T, class Round, class Work>
-void do_chunk(const Round& round, host::detail::Store store, std::size_t count, std::size_t size,
-              Work work) noexcept {
-    const host::detail::Chunk own = host::detail::chunk_of(count, size, round.rank(), round.size());
-    do_part<T>(round, store, Piece{0, own.begin, own.size()}, 1, count, work);
 }
 
 /// Reads `values` once and writes every piece to all places before it reads the next one. place(q) is rank q's place,
@@ -105,12 +61,10 @@ void all_gather(const Round& round, const T* /*shard*/, std::span<T> full) noexc
     const host::detail::Store store =
         host::detail::store_for(round.size() * full.size_bytes());  // alike on all ranks
     if (store == host::detail::Store::streaming && gains_by_writing<T>(round, k)) {
-        do_part<T>(round, store, {round.rank(), 0, k}, round.size(), k, [&](const Piece& piece) {
-            const T* const shard = round.template input<T>(piece.rank);
-            write_to_all(round, shard + piece.begin, piece.count, store, [&](std::size_t q) {
-                T* const to = round.template output<T>(q) + piece.rank * k;
-                return to == shard ? nullptr : to + piece.begin;
-            });
+        const T* const own = round.template input<T>(round.rank());
+        write_to_all(round, own, k, store, [&](std::size_t q) {
+            T* const to = round.template output<T>(q) + round.rank() * k;
+            return to == own ? nullptr : to;
         });
     } else {
         for_each_rank_from_next(round, [&](std::size_t q) {
@@ -127,14 +81,11 @@ template <class In, class Out, class Round>
 void reduce_scatter(const Round& round, ReduceOp op, std::span<const In> full, Out* shard) noexcept {
     const std::size_t k = full.size() / round.size();
     const host::detail::Store store = host::detail::store_for(round.size() * (full.size_bytes() + k * sizeof(Out)));
-    do_part<Out>(round, store, {round.rank(), 0, k}, round.size(), k, [&](const Piece& piece) {
-        const std::size_t begin = piece.rank * k + piece.begin;
-        Out* const to = (piece.rank == round.rank() ? shard : round.template output<Out>(piece.rank)) + piece.begin;
-        const bool in_place = to == static_cast<const void*>(round.template input<In>(piece.rank) + begin);
-        host::detail::reduce_in_rank_order<In, Out>(
-            op, round.size(), piece.count, [&](std::size_t q) { return round.template input<In>(q) + begin; },
-            host::detail::Result<Out>{to, in_place ? host::detail::Store::cached : store});
-    });
+    const std::size_t begin = round.rank() * k;
+    const bool in_place = shard == static_cast<const void*>(round.template input<In>(round.rank()) + begin);
+    host::detail::reduce_in_rank_order<In, Out>(
+        op, round.size(), k, [&](std::size_t q) { return round.template input<In>(q) + begin; },
+        host::detail::Result<Out>{shard, in_place ? host::detail::Store::cached : store});
     host::detail::finish(store);
 }
 
@@ -150,15 +101,15 @@ void all_reduce(const Round& round, ReduceOp op, std::size_t count, Out* output)
         return;
     }
     const host::detail::Store store = host::detail::store_for(ranks * count * (sizeof(In) + sizeof(Out)));
-    do_chunk<Out>(round, store, count, std::min(sizeof(In), sizeof(Out)), [&](const Piece& piece) {
-        host::detail::reduce_in_rank_order<In, Out>(
-            op, ranks, piece.count, [&](std::size_t q) { return round.template input<In>(q) + piece.begin; }, ranks,
-            [&](std::size_t q) {
-                // A result that replaces its input is already in the caches.
-                return host::detail::Result<Out>{round.template output<Out>(q) + piece.begin,
-                                                 round.in_place(q) ? host::detail::Store::cached : store};
-            });
-    });
+    const host::detail::Chunk own =
+        host::detail::chunk_of(count, std::min(sizeof(In), sizeof(Out)), round.rank(), ranks);
+    host::detail::reduce_in_rank_order<In, Out>(
+        op, ranks, own.size(), [&](std::size_t q) { return round.template input<In>(q) + own.begin; }, ranks,
+        [&](std::size_t q) {
+            // A result that replaces its input is already in the caches.
+            return host::detail::Result<Out>{round.template output<Out>(q) + own.begin,
+                                             round.in_place(q) ? host::detail::Store::cached : store};
+        });
     host::detail::finish(store);
 }
 
@@ -172,10 +123,9 @@ void broadcast(const Round& round, std::span<T> values, std::size_t root) noexce
         return;
     }
     const host::detail::Store store = host::detail::store_for(round.size() * values.size_bytes());
-    do_chunk<T>(round, store, values.size(), sizeof(T), [&](const Piece& piece) {
-        write_to_all(round, from + piece.begin, piece.count, store,
-                     [&](std::size_t q) { return q == root ? nullptr : round.template output<T>(q) + piece.begin; });
-    });
+    const host::detail::Chunk own = host::detail::chunk_of(values.size(), sizeof(T), round.rank(), round.size());
+    write_to_all(round, from + own.begin, own.size(), store,
+                 [&](std::size_t q) { return q == root ? nullptr : round.template output<T>(q) + own.begin; });
     host::detail::finish(store);
 }
 

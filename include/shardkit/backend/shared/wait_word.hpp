@@ -32,8 +32,6 @@ class SpinBudget {
     constexpr explicit SpinBudget(std::uint32_t most = 0) noexcept : most_(most), looks_(most) {}
 
     constexpr std::uint32_t looks() const noexcept { return looks_; }
-    /// Returns whether it always sleeps at once.
-    constexpr bool sleeps() const noexcept { return most_ == 0; }
     constexpr void came() noexcept {
         vain_ = 0;
         looks_ = std::min(most_, 2 * looks_);

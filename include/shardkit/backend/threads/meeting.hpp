@@ -29,8 +29,6 @@ class Meeting {
 
     WaitWord& word() noexcept { return word_; }
     Member* members() noexcept { return members_.get(); }
-    /// Returns the number of pieces of the current collective that ranks have taken.
-    std::atomic<std::uint32_t>& taken() noexcept { return taken_; }
 
     /// Returns say(), the explanation of the ranks' disagreement in a collective, evaluated for the first rank that
     /// asks. No rank has left the collective before, so all statements are still available.
@@ -43,7 +41,6 @@ class Meeting {
 
   private:
     alignas(padding) WaitWord word_;
-    alignas(padding) std::atomic<std::uint32_t> taken_{0};
     alignas(padding) shardkit::detail::Owned<Member[]> members_;
     std::mutex saying_;
     shardkit::detail::Maybe<std::pair<std::uint64_t, std::string>>

@@ -41,10 +41,6 @@ class Seat {
     std::size_t size() const noexcept { return handle_.group->size(); }
     Member* members() const noexcept { return meeting_.members(); }
     Word& word() const noexcept { return meeting_.word(); }
-    /// Returns the counter of pieces if ranks share processors, that is, if they sleep at once.
-    std::atomic<std::uint32_t>* taken() const noexcept {
-        return handle_.thread->spins.sleeps() ? &meeting_.taken() : nullptr;
-    }
     template <class P>
     P* at(std::size_t /*rank*/, P* address) const noexcept {
         return address;
