@@ -18,31 +18,24 @@
 
 namespace shardkit::mpi {
 
-/// Which threads of a process may call MPI, as in MPI_Init_thread. Each level includes the ones before it.
-enum class ThreadLevel : std::uint8_t { single, funneled, serialized, multiple };
+/// Which threads of a process may call MPI, by MPI's constants of MPI_Init_thread. Each level includes the ones
+/// before.
+enum class ThreadLevel : int {
+    single = MPI_THREAD_SINGLE,
+    funneled = MPI_THREAD_FUNNELED,
+    serialized = MPI_THREAD_SERIALIZED,
+    multiple = MPI_THREAD_MULTIPLE
+};
 
 /// Returns the level's name in MPI.
 constexpr std::string_view name(ThreadLevel level) noexcept {
-    constexpr std::string_view names[] = {"MPI_THREAD_SINGLE", "MPI_THREAD_FUNNELED", "MPI_THREAD_SERIALIZED",
-                                          "MPI_THREAD_MULTIPLE"};
-    return names[static_cast<std::size_t>(level)];
+    return level == ThreadLevel::multiple     ? "MPI_THREAD_MULTIPLE"
+           : level == ThreadLevel::serialized ? "MPI_THREAD_SERIALIZED"
+           : level == ThreadLevel::funneled   ? "MPI_THREAD_FUNNELED"
+                                              : "MPI_THREAD_SINGLE";
 }
 
 namespace detail {
-
-/// Returns the level as MPI's constant.
-inline int to_mpi(ThreadLevel level) noexcept {
-    const int levels[] = {MPI_THREAD_SINGLE, MPI_THREAD_FUNNELED, MPI_THREAD_SERIALIZED, MPI_THREAD_MULTIPLE};
-    return levels[static_cast<std::size_t>(level)];
-}
-
-/// Returns the level of an MPI constant.
-inline ThreadLevel from_mpi(int level) noexcept {
-    return level == MPI_THREAD_MULTIPLE     ? ThreadLevel::multiple
-           : level == MPI_THREAD_SERIALIZED ? ThreadLevel::serialized
-           : level == MPI_THREAD_FUNNELED   ? ThreadLevel::funneled
-                                            : ThreadLevel::single;
-}
 
 /// Prints what happened to this rank, and ends the job, as its peers may wait forever.
 [[noreturn]] inline void end_job(std::size_t rank, std::size_t ranks, const char* became, const char* why) noexcept {
@@ -87,13 +80,13 @@ class Environment : shardkit::detail::NotCopied {
             throw CommError("mpi", doing, "MPI is initialised already; leave mpi::Environment out", where);
         }
         int provided = 0;
-        detail::check(MPI_Init_thread(nullptr, nullptr, detail::to_mpi(wanted), &provided), "MPI_Init_thread", doing,
-                      where);
-        if (detail::from_mpi(provided) < wanted) {
+        detail::check(MPI_Init_thread(nullptr, nullptr, static_cast<int>(wanted), &provided), "MPI_Init_thread",
+                      doing, where);
+        if (provided < static_cast<int>(wanted)) {
             MPI_Finalize();
             throw CommError("mpi", doing,
-                            shardkit::detail::concat("this MPI offers ", name(detail::from_mpi(provided)),
-                                                     ", asked for ", name(wanted)),
+                            shardkit::detail::concat("this MPI offers ", name(ThreadLevel(provided)), ", asked for ",
+                                                     name(wanted)),
                             where);
         }
         before_ = std::set_terminate([] { detail::abort_job(rank(), size()); });

@@ -288,7 +288,7 @@ class World : shardkit::detail::NotCopied {
     static ThreadLevel level(SourceLocation where) {
         int level = 0;
         detail::check(MPI_Query_thread(&level), "MPI_Query_thread", making, where);
-        return detail::from_mpi(level);
+        return ThreadLevel(level);
     }
     static MPI_Comm duplicate_of(MPI_Comm comm, std::string_view doing, SourceLocation where) {
         MPI_Comm copy = MPI_COMM_NULL;
