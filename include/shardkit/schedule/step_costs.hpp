@@ -68,38 +68,30 @@ struct StepCosts {
 
 namespace shardkit::detail {
 
-[[noreturn]] inline void throw_no_duration(std::string_view what, std::string_view of_group, double seconds,
-                                           SourceLocation where) {
-    throw_invalid_argument(where, "simulate: the ", what, of_group, " takes ", number_text(seconds),
+[[noreturn]] inline void throw_no_duration(const std::string& what, double seconds, SourceLocation where) {
+    throw_invalid_argument(where, "simulate: the ", what, " takes ", number_text(seconds),
                            " s, expected a finite number >= 0");
 }
+
 /// Checks that durations and links are possible.
 /// @throws std::invalid_argument
 constexpr void require_possible(const schedule::StepCosts& costs, SourceLocation where) {
+    const auto require = [&](double seconds, std::string_view what, std::string_view of, std::size_t number) {
+        if (is_not_negative(seconds)) { return; }
+        throw_no_duration(of.empty() ? std::string(what) : concat(what, of, number), seconds, where);
+    };
     require_possible(costs.links, where);
     for (std::size_t g = 0; g < costs.groups.size(); ++g) {
-        const schedule::GroupSeconds& its = costs.groups[g];
-        if (!is_not_negative(its.forward)) {
-            throw_no_duration("forward pass of group ", std::to_string(g), its.forward, where);
-        }
-        if (!is_not_negative(its.backward)) {
-            throw_no_duration("backward pass of group ", std::to_string(g), its.backward, where);
-        }
-        if (!is_not_negative(its.update)) {
-            throw_no_duration("update of group ", std::to_string(g), its.update, where);
-        }
+        require(costs.groups[g].forward, "forward pass", " of group ", g);
+        require(costs.groups[g].backward, "backward pass", " of group ", g);
+        require(costs.groups[g].update, "update", " of group ", g);
     }
     for (std::size_t b = 0; b < costs.batches.size(); ++b) {
-        for (const Act act : batch_acts) {
-            const double seconds = costs.batches[b].of(act);
-            if (!is_not_negative(seconds)) {
-                throw_no_duration(name(act), " of batch " + std::to_string(b), seconds, where);
-            }
-        }
+        for (const Act act : batch_acts) { require(costs.batches[b].of(act), name(act), " of batch ", b); }
     }
-    if (!is_not_negative(costs.norm)) { throw_no_duration("norm", "", costs.norm, where); }
-    if (!is_not_negative(costs.coding)) { throw_no_duration("coding", " of a byte", costs.coding, where); }
-    if (!is_not_negative(costs.zeroing)) { throw_no_duration("zeroing", " of a byte", costs.zeroing, where); }
+    require(costs.norm, "norm", "", 0);
+    require(costs.coding, "coding of a byte", "", 0);
+    require(costs.zeroing, "zeroing of a byte", "", 0);
 }
 
 }  // namespace shardkit::detail
