@@ -41,7 +41,6 @@ BEGIN(sk::rules::LionRule, double)
                                            std::string_view) const;
 FILL(float, sk::detail::RoundToNearest<float>, sk::InitialValues)
 FILL(sk::bf16, sk::detail::RoundToNearest<float>, sk::InitialValues)
-FILL(float, sk::detail::RoundToNearest<>, sk::InitialValues)
 #define NORMS(...)                                                                                         \
     template void DeviceLaunch::operator()(std::uint64_t, const sk::detail::AddPartialNorms<__VA_ARGS__>&, \
                                            std::string_view) const;

@@ -6,34 +6,23 @@
 
 namespace shardkit {
 
-/// A count of one kind of things, in 64 bits, so that groups of more than 2^32 elements are no special case. Kinds do
-/// not mix: adding bytes to elements does not compile.
-template <class Kind>
-struct Count {
+/// A number of bytes, in 64 bits. A bare number is none: adding one to it does not compile.
+struct ByteCount {
     std::uint64_t value{};
 
-    constexpr Count() noexcept = default;
-    constexpr explicit Count(std::uint64_t n) noexcept : value(n) {}
+    constexpr ByteCount() noexcept = default;
+    constexpr explicit ByteCount(std::uint64_t n) noexcept : value(n) {}
 
-    friend constexpr auto operator<=>(Count, Count) noexcept = default;
-    friend constexpr Count operator+(Count a, Count b) noexcept { return Count(a.value + b.value); }
-    friend constexpr Count operator-(Count a, Count b) noexcept { return Count(a.value - b.value); }
-    friend constexpr Count operator*(Count a, std::uint64_t n) noexcept { return Count(a.value * n); }
-    friend constexpr Count operator*(std::uint64_t n, Count a) noexcept { return a * n; }
-    constexpr Count& operator+=(Count other) noexcept {
+    friend constexpr bool operator==(ByteCount, ByteCount) noexcept = default;
+    friend constexpr auto operator<=>(ByteCount, ByteCount) noexcept = default;
+    friend constexpr ByteCount operator+(ByteCount a, ByteCount b) noexcept { return ByteCount(a.value + b.value); }
+    friend constexpr ByteCount operator-(ByteCount a, ByteCount b) noexcept { return ByteCount(a.value - b.value); }
+    friend constexpr ByteCount operator*(ByteCount a, std::uint64_t n) noexcept { return ByteCount(a.value * n); }
+    friend constexpr ByteCount operator*(std::uint64_t n, ByteCount a) noexcept { return a * n; }
+    constexpr ByteCount& operator+=(ByteCount other) noexcept {
         value += other.value;
         return *this;
     }
 };
-
-/// A number of elements.
-using ElementCount = Count<struct ElementKind>;
-/// A number of bytes.
-using ByteCount = Count<struct ByteKind>;
-
-/// Returns the bytes of `count` elements of `element_size` bytes each.
-constexpr ByteCount bytes(ElementCount count, std::uint64_t element_size) noexcept {
-    return ByteCount(count.value * element_size);
-}
 
 }  // namespace shardkit

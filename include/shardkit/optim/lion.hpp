@@ -89,17 +89,12 @@ constexpr LionUpdate<A> lion_update(const LionOptions& options, double gradient_
 }
 
 /// Lion's part of an Optimizer.
-struct LionRule {
+struct LionRule : CountsSteps {
     using Options = LionOptions;
     static constexpr std::string_view name = "Lion";
     static constexpr std::array<std::string_view, 1> state_names{"exp_avg"};
 
-    struct Progress {
-        std::uint64_t steps = 0;
-    };
-
     static constexpr std::size_t state_count(const Options& /*options*/) noexcept { return 1; }
-    static constexpr void advance(Progress& progress, const Options& /*options*/) noexcept { ++progress.steps; }
     template <class A>
     using Update = LionUpdate<A>;
     template <class A>

@@ -10,7 +10,6 @@
 
 #include <shardkit/comm/agreement.hpp>
 #include <shardkit/comm/all_to_all.hpp>
-#include <shardkit/comm/send_receive.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/layout/index_range.hpp>
 #include <shardkit/matrix/products.hpp>
@@ -103,26 +102,14 @@ void require_same_matrices(Context<Engine>& context, const MatrixPlacement& plac
 template <class Engine, class A>
 void exchange_pieces(const Context<Engine>& context, std::span<const std::size_t> sent, std::span<A> from,
                      std::span<const std::size_t> received, std::span<A> to, SourceLocation where) {
-    const auto& world = context.world();
-    const auto stream = context.communication_stream();
-    const auto shares = [](std::span<A> all, std::span<const std::size_t> counts, std::size_t begin,
-                           std::size_t end) {
-        const auto before = counts.first(begin);
-        const auto own = counts.subspan(begin, end - begin);
-        return all.subspan(std::accumulate(before.begin(), before.end(), std::size_t{0}),
-                           std::accumulate(own.begin(), own.end(), std::size_t{0}));
+    constexpr bool exchanges = engine::ExchangesUnevenly<typename Engine::Communicator, A>;
+    static_assert(exchanges,
+                  "MatrixOptimizer: Engine::Communicator must have all_to_all_uneven; see comm/all_to_all.hpp");
+    const auto of = [](std::span<A> all, std::span<const std::size_t> counts) {
+        return all.first(std::accumulate(counts.begin(), counts.end(), std::size_t{0}));
     };
-    if constexpr (engine::ExchangesUnevenly<typename Engine::Communicator, A>) {
-        all_to_all_uneven(world, std::span<const A>(shares(from, sent, 0, world.size())), sent,
-                          shares(to, received, 0, world.size()), received, stream, where);
-    } else {
-        for (std::size_t k = 0; k < world.size(); ++k) {
-            const std::size_t next = (world.rank() + k) % world.size();
-            const std::size_t previous = (world.rank() + world.size() - k) % world.size();
-            send_receive(world, std::span<const A>(shares(from, sent, next, next + 1)), next,
-                         shares(to, received, previous, previous + 1), previous, stream, where);
-        }
-    }
+    all_to_all_uneven(context.world(), std::span<const A>(of(from, sent)), sent, of(to, received), received,
+                      context.communication_stream(), where);
 }
 
 }  // namespace shardkit::detail

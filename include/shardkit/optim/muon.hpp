@@ -106,17 +106,12 @@ struct alignas(16) MuonUpdate {
 };
 
 /// Muon's part of an Optimizer, of matrices alone.
-struct MuonRule {
+struct MuonRule : CountsSteps {
     using Options = MuonOptions;
     static constexpr std::string_view name = "Muon";
     static constexpr std::array<std::string_view, 1> state_names{"momentum_buffer"};
 
-    struct Progress {
-        std::uint64_t steps = 0;
-    };
-
     static constexpr std::size_t state_count(const Options& /*options*/) noexcept { return 1; }
-    static constexpr void advance(Progress& progress, const Options& /*options*/) noexcept { ++progress.steps; }
     template <class A>
     using Update = MuonUpdate<A>;
     template <class A>

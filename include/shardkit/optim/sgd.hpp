@@ -96,19 +96,14 @@ constexpr SgdUpdate<A> sgd_update(const SgdOptions& options, double gradient_sca
 }
 
 /// SGD's part of an Optimizer.
-struct SgdRule {
+struct SgdRule : CountsSteps {
     using Options = SgdOptions;
     static constexpr std::string_view name = "SGD";
     static constexpr std::array<std::string_view, 1> state_names{"momentum_buffer"};
 
-    struct Progress {
-        std::uint64_t steps = 0;
-    };
-
     static constexpr std::size_t state_count(const Options& options) noexcept {
         return options.rule == Momentum::none ? 0 : 1;
     }
-    static constexpr void advance(Progress& progress, const Options& /*options*/) noexcept { ++progress.steps; }
     template <class A>
     using Update = SgdUpdate<A>;
     template <class A>

@@ -94,6 +94,17 @@ inline constexpr bool updates_with<Update, A, std::index_sequence<State...>> =
 
 namespace shardkit::rules {
 
+/// The progress of a rule that counts steps and nothing else: a base for the rule.
+struct CountsSteps {
+    struct Progress {
+        std::uint64_t steps = 0;
+    };
+    template <class Options>
+    static constexpr void advance(Progress& progress, const Options& /*options*/) noexcept {
+        ++progress.steps;
+    }
+};
+
 /// A member of a rule's Progress that advances with the steps, by name: what a checkpoint keeps of it.
 template <class Progress>
 struct ProgressProduct {

@@ -186,6 +186,8 @@ struct Params {
     template <class Q>
     static constexpr bool contains = index<Q> < count;
 
+    /// The extents that each parameter's type fixes.
+    static constexpr auto extents = detail::StoredTraits<Stored>::extents;
     /// Every name of the group, aliases included, with the number of its parameter.
     static constexpr std::array<ParameterName, sizeof...(P)> all_names{ParameterName{P::name, index<P>}...};
 

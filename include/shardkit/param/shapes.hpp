@@ -92,13 +92,6 @@ class Shapes {
     constexpr ParameterRecord record(std::size_t i) const noexcept {
         return {Group::attributes[i], Group::names[i], shapes_[i]};
     }
-    /// Returns the number of elements of each parameter.
-    /// @pre checked
-    constexpr std::array<std::size_t, Group::count> numels() const noexcept {
-        std::array<std::size_t, Group::count> numels{};
-        for (std::size_t i = 0; i < Group::count; ++i) { numels[i] = shapes_[i].numel(); }
-        return numels;
-    }
 
   private:
     template <class P, class... Q>

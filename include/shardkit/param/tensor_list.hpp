@@ -75,6 +75,9 @@ class TensorList {
     /// No type is a parameter of the list.
     template <class P>
     static constexpr bool contains = false;
+    /// Nor do types fix extents, or give further names.
+    static constexpr std::span<const std::span<const std::size_t>> extents{};
+    static constexpr std::span<const ParameterName> all_names{};
 
     TensorList(std::initializer_list<NamedTensor> tensors) : tensors_(tensors) {}
     explicit TensorList(std::vector<NamedTensor> tensors) noexcept : tensors_(std::move(tensors)) {}

@@ -261,7 +261,7 @@ constexpr auto chosen_parameters(std::string_view path, const TensorsOf<Group>& 
     if constexpr (!requires { TensorsOf<Group>::count; }) { tensors.check(path, where); }
     auto parameters = listed_parameters(tensors);
     for (std::size_t p = 0; p < parameters.size(); ++p) { options.choose(p, parameters[p]); }
-    if constexpr (requires { Group::all_names; }) { require_untied(path, parameters, Group::all_names, where); }
+    require_untied(path, parameters, Group::all_names, where);
     return parameters;
 }
 

@@ -49,7 +49,6 @@ enum class When : std::uint8_t {
     last_microbatch    ///< when all microbatches are added, in the order of the rows
 };
 /// The number of values of When.
-inline constexpr std::size_t when_count = 6;
 
 /// Which ranks join a collective; `axes_of` names their axes.
 enum class Over : std::uint8_t { shards, replicas, data, tp };

@@ -247,7 +247,7 @@ class GroupState : public Group<EngineType> {
             if (geometry_.keeps_master()) {
                 // Codes are made of masters; ranks compare these where they hold the same.
                 const bool compared = Precision::gathers_codes && geometry_.table.updated == Extent::full;
-                write(parameters_.master(), updated, RoundToNearest<>{}, compared ? digest : nullptr);
+                write(parameters_.master(), updated, RoundToNearest<Master>{}, compared ? digest : nullptr);
             }
         }
         if constexpr (Precision::gathers_codes) { return; }

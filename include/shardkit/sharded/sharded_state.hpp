@@ -11,29 +11,6 @@
 #include <shardkit/sharded/group_state.hpp>
 #include <shardkit/sharded/place_group.hpp>
 
-namespace shardkit::detail {
-
-/// Returns the names of a group's types, aliases included; empty for a TensorList.
-template <class Group>
-constexpr std::span<const ParameterName> names_of_types() noexcept {
-    if constexpr (requires { Group::all_names; }) {
-        return Group::all_names;
-    } else {
-        return {};
-    }
-}
-/// Returns the extents that a group's types fix; empty for a TensorList.
-template <class Group>
-constexpr std::span<const std::span<const std::size_t>> extents_of_types() noexcept {
-    if constexpr (requires { typename Group::Stored; }) {
-        return StoredTraits<typename Group::Stored>::extents;
-    } else {
-        return {};
-    }
-}
-
-}  // namespace shardkit::detail
-
 namespace shardkit::detail SHARDKIT_BUILD {
 
 /// The state of a Sharded: a GroupState with the types of its group and policy. Its address is stable, so that
@@ -56,10 +33,9 @@ class ShardedState final : public GroupState<EngineType, PrecisionType> {
                  const Options& options, std::span<Gather> adopted_parameters, std::span<Gradient> adopted_gradients,
                  SourceLocation where)
         : Base(context,
-               {path, chosen_parameters<Group, Policy>(path, tensors, options, where), extents_of_types<Group>(),
-                names_of_types<Group>(), rules::policy_values(options.policy, dp_extent(context), where),
-                options.packing, options.master, options.stochastic_rounding, options.gradient_release,
-                options.offload},
+               {path, chosen_parameters<Group, Policy>(path, tensors, options, where), Group::extents,
+                Group::all_names, rules::policy_values(options.policy, dp_extent(context), where), options.packing,
+                options.master, options.stochastic_rounding, options.gradient_release, options.offload},
                adopted_parameters, adopted_gradients, where),
           policy_(options.policy) {}
 

@@ -55,8 +55,8 @@ class ValuesAt {
     Read read_;
 };
 
-/// Rounds a value to the nearest T, by way of a master's type unless that is void.
-template <class By = void>
+/// Rounds a value to the nearest T, by way of a master's type: of the master itself, that is T.
+template <class By>
 struct RoundToNearest {
     /// Whether an array of T already has such values.
     template <class T>
@@ -65,16 +65,6 @@ struct RoundToNearest {
     template <class T>
     static constexpr T of(double value) noexcept {
         return to_element_by<T, By>(value);
-    }
-};
-template <>
-struct RoundToNearest<void> {
-    template <class T>
-    static constexpr bool keeps = true;
-
-    template <class T>
-    static constexpr T of(double value) noexcept {
-        return to_element<T>(value);
     }
 };
 /// The halves of an fp32 number: see SplitFloat.
