@@ -38,10 +38,8 @@ inline void require_scale(const std::string& path, std::string_view tensor, cons
     const std::string scale = scale_text(expected);
     if (given == scale) { return; }
     const auto text = [](const std::string& of) { return of.empty() ? "no scale" : concat("a scale of ", of); };
-    throw FileError(path,
-                    concat("tensor '", tensor, "' has codes of 8 bits with ", text(given), ", expected ", text(scale),
-                           ", as of the group's element type"),
-                    where);
+    throw_file_error(path, where, "tensor '", tensor, "' has codes of 8 bits with ", text(given), ", expected ",
+                     text(scale), ", as of the group's element type");
 }
 
 /// The tensors of a checkpoint or of a model's files, open for reading.
@@ -117,7 +115,7 @@ class CheckpointFiles {
         if (!file.open) {
             file.open = OpenFile::to_read(*calls_, file.path, where_);
             if (file.open->size() != file.bytes) {
-                throw FileError(file.path, concat("has ", file.open->size(), " bytes, and had ", file.bytes), where_);
+                throw_file_error(file.path, where_, "has ", file.open->size(), " bytes, and had ", file.bytes);
             }
             keep_open(stored.file);
         }
@@ -162,16 +160,13 @@ class CheckpointFiles {
         const safetensors::Header header =
             read_header(*files_.back().open, expected == nullptr ? nullptr : &expected->header_crc32c, where_);
         if (expected != nullptr && expected->tensors.size() != header.tensors.size()) {
-            throw FileError(
-                path, concat("has ", header.tensors.size(), " tensors, the manifest ", expected->tensors.size()),
-                where_);
+            throw_file_error(path, where_, "has ", header.tensors.size(), " tensors, the manifest ",
+                             expected->tensors.size());
         }
         for (const auto& [key, value] : header.metadata) {
             if (key == kind_key && value != kind) {
-                throw FileError(
-                    path,
-                    concat("holds '", safetensors::detail::shown(value), "' of a checkpoint, expected '", kind, "'"),
-                    where_);
+                throw_file_error(path, where_, "holds '", safetensors::detail::shown(value),
+                                 "' of a checkpoint, expected '", kind, "'");
             }
         }
         if (expected == nullptr) { strings_.insert(strings_.end(), header.metadata.begin(), header.metadata.end()); }
@@ -183,14 +178,14 @@ class CheckpointFiles {
         for (const safetensors::Tensor& tensor : header.tensors) {
             const std::uint32_t* const digest = digests.find(tensor.name);
             if (expected != nullptr && digest == nullptr) {
-                throw FileError(path, concat("tensor '", tensor.name, "' is not in the manifest"), where_);
+                throw_file_error(path, where_, "tensor '", tensor.name, "' is not in the manifest");
             }
             if (model != nullptr) {
                 const std::string* const place = model->place.find(tensor.name);
                 if (place != nullptr && *place != path) { continue; }
             }
             if (!known_.add(key_of(kind, tensor.name)).is_new) {
-                throw FileError(path, concat("tensor '", tensor.name, "' is in another file too"), where_);
+                throw_file_error(path, where_, "tensor '", tensor.name, "' is in another file too");
             }
             tensors_.push_back(
                 {tensor, files_.size() - 1, header.data_begin + tensor.bytes.begin, digest != nullptr ? *digest : 0});
@@ -214,9 +209,8 @@ class CheckpointFiles {
     void check_index(const ModelFiles& model) const {
         model.place.for_each([&](const std::string& tensor, const std::string& path) {
             if (known_.find(key_of("model", tensor)) != NameIndex::none) { return; }
-            throw FileError(path,
-                            concat("lacks '", safetensors::detail::shown(tensor), "', which the index says it has"),
-                            where_);
+            throw_file_error(path, where_, "lacks '", safetensors::detail::shown(tensor),
+                             "', which the index says it has");
         });
     }
 

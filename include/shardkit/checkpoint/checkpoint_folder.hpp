@@ -93,7 +93,7 @@ inline OpenFile open_listed(checkpoint::FileCalls& calls, const std::string& fol
                             SourceLocation where) {
     OpenFile opened = OpenFile::to_read(calls, concat(folder, "/", file.name), where);
     if (opened.size() != file.bytes) {
-        throw FileError(opened.path(), concat("has ", opened.size(), " bytes, expected ", file.bytes), where);
+        throw_file_error(opened.path(), where, "has ", opened.size(), " bytes, expected ", file.bytes);
     }
     return opened;
 }
@@ -105,7 +105,7 @@ inline Manifest read_manifest(checkpoint::FileCalls& calls, const std::string& f
     try {
         return ManifestReader::read(text);
     } catch (const JsonError& error) {
-        throw FileError(path, concat("no valid manifest: byte ", error.at, ": ", error.what), where);
+        throw_file_error(path, where, "no valid manifest: byte ", error.at, ": ", error.what);
     }
 }
 

@@ -194,12 +194,10 @@ class State {
 
     static void check_paths(const Groups<Engine>& model, SourceLocation where) {
         detail::NameIndex paths;
-        model.for_each(
-            [&](const auto& group) {
-                if (paths.add(group.path()).is_new) { return; }
-                throw_invalid_argument(where, "checkpoint::State: two groups have the path '", group.path(), "'");
-            },
-            where);
+        for (const detail::Group<Engine>& group : detail::Access::each(model, where)) {
+            if (paths.add(group.path()).is_new) { continue; }
+            throw_invalid_argument(where, "checkpoint::State: two groups have the path '", group.path(), "'");
+        }
     }
     template <class Precision>
     static void add_groups(detail::SavedState& state, const Model<Engine, Precision>& model, SourceLocation where) {

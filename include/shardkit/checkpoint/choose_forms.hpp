@@ -64,12 +64,10 @@ inline void require_whole_blocks(const List<std::unique_ptr<SavedGroup>>& groups
             for (std::size_t p = 0; p < scales->of.size(); ++p) {
                 if (scales->is_read(p) == (**codes).is_read(p)) { continue; }
                 const SavedValues& lacking = scales->is_read(p) ? **codes : *scales;
-                throw FileError(
-                    files.first_path(),
-                    concat("and the files beside it lack '",
-                           lacking.kind.of(concat(group->geometry().path, ".", group->geometry().parameters[p].name)),
-                           "', without which the rest of the state is no number"),
-                    where);
+                throw_file_error(
+                    files.first_path(), where, "and the files beside it lack '",
+                    lacking.kind.of(concat(group->geometry().path, ".", group->geometry().parameters[p].name)),
+                    "', without which the rest of the state is no number");
             }
         }
     }

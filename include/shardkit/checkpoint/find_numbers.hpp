@@ -89,7 +89,7 @@ class FindNumbers {
     void read(Stored& from, SavedScalar& scalar) {
         const auto type = scalar.real ? safetensors::DType::f64 : safetensors::DType::u64;
         if (from.tensor.type != type || from.tensor.numel() != 1) {
-            throw FileError(files_.path(from), concat("'", scalar.name, "' is no ", safetensors::name(type)), where_);
+            throw_file_error(files_.path(from), where_, "'", scalar.name, "' is no ", safetensors::name(type));
         }
         read(from, std::as_writable_bytes(std::span(&scalar.bits, 1)));
     }
@@ -100,10 +100,9 @@ class FindNumbers {
         return from != nullptr;
     }
     [[noreturn]] void refuse(std::string_view what) const {
-        throw FileError(files_.first_path(),
-                        concat(other_optimizer(files_, into_->groups), "and the files beside it ", what,
-                               "; checkpoint::LoadOptions::states = false loads the parameters alone"),
-                        where_);
+        throw_file_error(files_.first_path(), where_, other_optimizer(files_, into_->groups),
+                         "and the files beside it ", what,
+                         "; checkpoint::LoadOptions::states = false loads the parameters alone");
     }
 
     void list() {

@@ -128,11 +128,9 @@ class LoadRun {
     /// reaches all.
     void require_equal(const Stored& one, const Stored& other) const {
         const auto refuse = [&](std::string_view what) {
-            throw FileError(files_->path(one),
-                            concat("tensors '", safetensors::detail::shown(one.tensor.name), "' and '",
-                                   safetensors::detail::shown(other.tensor.name),
-                                   "' are one parameter of the state, and ", what, " in the files"),
-                            where_);
+            throw_file_error(files_->path(one), where_, "tensors '", safetensors::detail::shown(one.tensor.name),
+                             "' and '", safetensors::detail::shown(other.tensor.name),
+                             "' are one parameter of the state, and ", what, " in the files");
         };
         if (one.tensor.type != other.tensor.type || !(one.tensor.shape == other.tensor.shape)) {
             refuse("have other types or shapes");
@@ -194,13 +192,10 @@ class LoadRun {
             if (from[t] != nullptr) { has = from[t]; }
         }
         if (values.kind.role == Role::states && lacks != nullptr && has != nullptr) {
-            throw FileError(
-                files_->path(*has),
-                concat("and the files beside it have '", values.kind.of(has->tensor.name), "' and not '",
-                       values.kind.of(lacks->front()),
-                       "', which are one parameter here: its updates could not go on from half of a state; "
-                       "checkpoint::LoadOptions::states = false loads the parameters alone"),
-                where_);
+            throw_file_error(files_->path(*has), where_, "and the files beside it have '",
+                             values.kind.of(has->tensor.name), "' and not '", values.kind.of(lacks->front()),
+                             "', which are one parameter here: its updates could not go on from half of a state; "
+                             "checkpoint::LoadOptions::states = false loads the parameters alone");
         }
         for (std::size_t t = 0; t < tensors.size(); ++t) {
             add_target(g, v, p, names[t].front(), tensors[t].order, from[t]);
@@ -222,20 +217,16 @@ class LoadRun {
             const auto fewer =
                 options_.grown && options_.grown(name) ? order.of_fewer_rows(from->tensor.shape) : std::nullopt;
             if (!fewer) {
-                throw FileError(path,
-                                concat("tensor '", name, "' has shape ", from->tensor.shape.describe(), ", expected ",
-                                       order.shape().describe()),
-                                where_);
+                throw_file_error(path, where_, "tensor '", name, "' has shape ", from->tensor.shape.describe(),
+                                 ", expected ", order.shape().describe());
             }
             order = *fewer;
             rest = values.kind.role == Role::states ? TensorReader::Rest::zero : TensorReader::Rest::stays;
             report_.grown.push_back(values.kind.of(name));
         }
         if (!is_read(from->tensor.type, values.type)) {
-            throw FileError(path,
-                            concat("tensor '", name, "' has elements of type ", safetensors::name(from->tensor.type),
-                                   ", expected ", expected_types(values.type)),
-                            where_);
+            throw_file_error(path, where_, "tensor '", name, "' has elements of type ",
+                             safetensors::name(from->tensor.type), ", expected ", expected_types(values.type));
         }
         if (values.type == ElementType::uint8) { require_scale(path, name, from->scale, values.code_scale, where_); }
         const std::size_t size = from->tensor.bytes.size() / order.shape().numel();
@@ -254,11 +245,9 @@ class LoadRun {
             std::uint64_t next = from.begin;
             for (const auto& [begin, bytes] : from.parts) { next = begin == next ? begin + bytes : 0; }
             if (from.parts.empty() || next == from.begin + from.tensor.bytes.size()) { continue; }
-            throw FileError(
-                files_->path(from),
-                concat("tensor '", safetensors::detail::shown(from.tensor.name), "' is shared by ", from.parts.size(),
-                       " parameters of the state, which are not one for each of its elements"),
-                where_);
+            throw_file_error(files_->path(from), where_, "tensor '", safetensors::detail::shown(from.tensor.name),
+                             "' is shared by ", from.parts.size(),
+                             " parameters of the state, which are not one for each of its elements");
         }
     }
     void find_numbers() {
@@ -291,12 +280,10 @@ class LoadRun {
         }
         if (options_.subset || (report_.left.empty() && report_.unused.empty())) { return; }
         const std::string path = files_->first_path().empty() ? std::string("load") : files_->first_path();
-        throw FileError(
-            path,
-            concat(options_.states ? other_optimizer(*files_, state_.groups) : "", "and the files beside it lack ",
-                   safetensors::listed(report_.left), ", and have ", safetensors::listed(report_.unused),
-                   " besides: see checkpoint::LoadOptions::states and subset"),
-            where_);
+        throw_file_error(path, where_, options_.states ? other_optimizer(*files_, state_.groups) : "",
+                         "and the files beside it lack ", safetensors::listed(report_.left), ", and have ",
+                         safetensors::listed(report_.unused),
+                         " besides: see checkpoint::LoadOptions::states and subset");
     }
 
     void read() {

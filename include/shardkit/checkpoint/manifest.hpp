@@ -115,14 +115,13 @@ class ManifestReader {
     explicit ManifestReader(std::string_view text) : json_(text) {}
 
     std::uint32_t digest() {
+        constexpr std::string_view digits = "0123456789abcdef";
         const std::string text = json_.string();
-        std::uint32_t value = 0;
-        for (const char c : text) {
-            const auto digit = std::string_view("0123456789abcdef").find(c);
-            if (text.size() != 8 || digit == std::string_view::npos) { json_.fail("expected a digest of 8 digits"); }
-            value = value << 4U | static_cast<std::uint32_t>(digit);
+        if (text.size() != 8 || text.find_first_not_of(digits) != std::string::npos) {
+            json_.fail("expected a digest of 8 digits");
         }
-        if (text.size() != 8) { json_.fail("expected a digest of 8 digits"); }
+        std::uint32_t value = 0;
+        for (const char c : text) { value = value << 4U | static_cast<std::uint32_t>(digits.find(c)); }
         return value;
     }
     void file(Manifest::File& file) {
@@ -149,7 +148,7 @@ class ManifestReader {
             } else if (key == "version") {
                 const std::uint64_t version = json_.number();
                 if (version != manifest_version) {
-                    JsonReader::fail_at(at, concat("version ", version, ", expected ", manifest_version));
+                    JsonReader::fail_at(at, "version ", version, ", expected ", manifest_version);
                 }
             } else if (key == "step") {
                 manifest.step = json_.number();

@@ -64,11 +64,8 @@ struct ModelFiles {
         const std::string stem = stems.size() == 1 ? known.front() : "model";
         Forms* const found = stems.find(stem);
         if (found == nullptr) {
-            throw FileError(
-                folder,
-                concat("is a folder without model.safetensors or ", index_name, ", and with ",
-                       safetensors::listed(known), ": expected the files of one model, or the path of one"),
-                where);
+            throw_file_error(folder, where, "is a folder without model.safetensors or ", index_name, ", and with ",
+                             safetensors::listed(known), ": expected the files of one model, or the path of one");
         }
         Forms& forms = *found;
         sort_stably(forms.numbered, [](const NumberedName& a, const NumberedName& b) {
@@ -85,10 +82,8 @@ struct ModelFiles {
             }
         }
         if (all.size() > 1) {
-            throw FileError(folder,
-                            concat("has a model in several forms, of which others read one or another: ",
-                                   safetensors::listed(all), ": expected the path of one of them"),
-                            where);
+            throw_file_error(folder, where, "has a model in several forms, of which others read one or another: ",
+                             safetensors::listed(all), ": expected the path of one of them");
         }
         if (!forms.index.empty()) { return of_index(calls, concat(folder, "/", forms.index), where); }
         if (!forms.file.empty()) { return {{concat(folder, "/", forms.file)}, {}}; }
@@ -98,10 +93,8 @@ struct ModelFiles {
             bool is_there = false;
             for (const NumberedName& each : forms.numbered) { is_there = is_there || each.number == number; }
             if (!is_there || number > count) {
-                throw FileError(folder,
-                                concat("has no index, and ", forms.numbered.size(), " files of a model's ", count,
-                                       ": '", name, number > count ? "' is one too many" : "' is not there"),
-                                where);
+                throw_file_error(folder, where, "has no index, and ", forms.numbered.size(), " files of a model's ",
+                                 count, ": '", name, number > count ? "' is one too many" : "' is not there");
             }
             files.paths.push_back(concat(folder, "/", name));
         }
@@ -125,8 +118,8 @@ struct ModelFiles {
                 json.object([&](const std::string& tensor, std::size_t at) {
                     const std::string name = json.string();
                     if (!stays_inside(name)) {
-                        JsonReader::fail_at(
-                            at, concat("'", safetensors::detail::shown(tensor), "' in a file outside of the folder"));
+                        JsonReader::fail_at(at, "'", safetensors::detail::shown(tensor),
+                                            "' in a file outside of the folder");
                     }
                     if (!files.place.add(tensor, folder + name).is_new) { JsonReader::fail_at(at, "a tensor twice"); }
                     paths.add(folder + name);
@@ -135,7 +128,7 @@ struct ModelFiles {
             json.end();
             if (!has_map) { json.fail("expected a weight_map, which says where each tensor is"); }
         } catch (const JsonError& error) {
-            throw FileError(path, concat("no valid index: byte ", error.at, ": ", error.what), where);
+            throw_file_error(path, where, "no valid index: byte ", error.at, ": ", error.what);
         }
         for (const auto& [each, number] : paths.sorted()) { files.paths.push_back(each); }
         return files;

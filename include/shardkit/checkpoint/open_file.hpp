@@ -25,7 +25,7 @@ inline std::string errno_text(int error) {
 }
 /// Checks the result of a call. @throws FileError unless `error` is 0
 inline void require(int error, const std::string& path, std::string_view what, SourceLocation where) {
-    if (error != 0) { throw FileError(path, concat(what, ": ", errno_text(error)), where); }
+    if (error != 0) { throw_file_error(path, where, what, ": ", errno_text(error)); }
 }
 
 /// A file that is open through FileCalls. Errors name the path. A failed call is never repeated: after an EIO a
@@ -136,9 +136,7 @@ inline std::string read_all(const OpenFile& file) {
 inline std::string read_file(checkpoint::FileCalls& calls, const std::string& path, std::uint64_t most,
                              SourceLocation where) {
     const OpenFile file = OpenFile::to_read(calls, path, where);
-    if (file.size() > most) {
-        throw FileError(path, concat("has ", file.size(), " bytes, expected at most ", most), where);
-    }
+    if (file.size() > most) { throw_file_error(path, where, "has ", file.size(), " bytes, expected at most ", most); }
     return read_all(file);
 }
 /// Makes a new file with these bytes, and makes it durable.

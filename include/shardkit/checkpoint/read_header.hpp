@@ -19,7 +19,7 @@
 namespace shardkit::detail {
 
 [[noreturn]] inline void throw_damaged(const std::string& path, std::string_view what, SourceLocation where) {
-    throw FileError(path, concat(what, " has another digest (CRC-32C) than the manifest says: damaged"), where);
+    throw_file_error(path, where, what, " has another digest (CRC-32C) than the manifest says: damaged");
 }
 
 /// Reads the header of a safetensors file, and checks it against the file's size and the rules of the format.
@@ -53,9 +53,8 @@ inline safetensors::Header read_header(const OpenFile& file, const std::uint32_t
         header.data_begin = text.size();
         return header;
     } catch (const JsonError& error) {
-        throw FileError(file.path(),
-                        concat("not a valid safetensors file: byte ", error.at, " of its header: ", error.what),
-                        where);
+        throw_file_error(file.path(), where, "not a valid safetensors file: byte ", error.at,
+                         " of its header: ", error.what);
     }
 }
 

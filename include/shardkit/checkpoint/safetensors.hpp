@@ -123,7 +123,7 @@ inline DType dtype(JsonReader& json) {
     const std::string given = json.string();
     const auto* const row =
         std::find_if(dtypes.begin(), dtypes.end(), [&](const DTypeRow& known) { return known.name == given; });
-    if (row == dtypes.end()) { JsonReader::fail_at(begin, concat("no element type is called '", shown(given), "'")); }
+    if (row == dtypes.end()) { JsonReader::fail_at(begin, "no element type is called '", shown(given), "'"); }
     return static_cast<DType>(row - dtypes.begin());
 }
 
@@ -138,7 +138,7 @@ inline Tensor tensor(JsonReader& json, const std::string& name) {
     const std::size_t begin = json.at();
     json.object([&](const std::string& key, std::size_t at) {
         const auto once = [&](bool& seen) {
-            if (std::exchange(seen, true)) { JsonReader::fail_at(at, concat("'", shown(name), "' has two ", key)); }
+            if (std::exchange(seen, true)) { JsonReader::fail_at(at, "'", shown(name), "' has two ", key); }
         };
         if (key == "dtype") {
             once(has_type);
@@ -147,7 +147,7 @@ inline Tensor tensor(JsonReader& json, const std::string& name) {
             once(has_shape);
             json.array([&] {
                 if (made.shape.rank == TensorShape::max_rank) {
-                    json.fail(concat("'", shown(name), "' has more than ", TensorShape::max_rank, " extents"));
+                    json.fail("'", shown(name), "' has more than ", TensorShape::max_rank, " extents");
                 }
                 made.shape.extents[made.shape.rank++] = json.number();
             });
@@ -160,15 +160,15 @@ inline Tensor tensor(JsonReader& json, const std::string& name) {
                 ++offsets;
             });
         } else {
-            JsonReader::fail_at(
-                at, concat("'", shown(name), "' has a '", shown(key), "', expected dtype, shape and data_offsets"));
+            JsonReader::fail_at(at, "'", shown(name), "' has a '", shown(key),
+                                "', expected dtype, shape and data_offsets");
         }
     });
     if (!has_type || !has_shape || offsets != 2) {
-        JsonReader::fail_at(begin, concat("'", shown(name), "' lacks ",
-                                          !has_type    ? "dtype"
-                                          : !has_shape ? "shape"
-                                                       : "data_offsets of two numbers"));
+        JsonReader::fail_at(begin, "'", shown(name), "' lacks ",
+                            !has_type    ? "dtype"
+                            : !has_shape ? "shape"
+                                         : "data_offsets of two numbers");
     }
     return made;
 }
@@ -215,12 +215,12 @@ inline Header parse_header(std::string_view text, std::size_t data_bytes) {
     const auto by_key = [](const auto& a, const auto& b) { return a.first < b.first; };
     shardkit::detail::sort_stably(header.metadata, by_key);
     if (const std::string* twice = repeated(header.metadata, key_of)) {
-        json.fail(concat("the metadata have '", shown(*twice), "' twice"));
+        json.fail("the metadata have '", shown(*twice), "' twice");
     }
     const auto name_of = [](const Tensor& t) -> const std::string& { return t.name; };
     shardkit::detail::sort_stably(header.tensors, [](const Tensor& a, const Tensor& b) { return a.name < b.name; });
     if (const std::string* twice = repeated(header.tensors, name_of)) {
-        json.fail(concat("two tensors are called '", shown(*twice), "'"));
+        json.fail("two tensors are called '", shown(*twice), "'");
     }
     shardkit::detail::sort_stably(header.tensors, [](const Tensor& a, const Tensor& b) {
         return a.bytes.begin != b.bytes.begin ? a.bytes.begin < b.bytes.begin : a.bytes.end < b.bytes.end;
@@ -229,19 +229,18 @@ inline Header parse_header(std::string_view text, std::size_t data_bytes) {
     for (const Tensor& t : header.tensors) {
         const std::string what = concat("'", shown(t.name), "' ", safetensors::name(t.type), " ", t.shape.describe());
         const auto bytes = bytes_of(t);
-        if (!bytes) { json.fail(concat(what, ": expected whole bytes, fewer than 2^64")); }
+        if (!bytes) { json.fail(what, ": expected whole bytes, fewer than 2^64"); }
         if (t.bytes.begin != next) {
-            json.fail(concat(what, " begins at byte ", t.bytes.begin, t.bytes.begin < next ? ", within" : ", behind",
-                             " what ends at ", next, ": expected no gap and no overlap"));
+            json.fail(what, " begins at byte ", t.bytes.begin, t.bytes.begin < next ? ", within" : ", behind",
+                      " what ends at ", next, ": expected no gap and no overlap");
         }
         if (t.bytes.end < t.bytes.begin || t.bytes.end - t.bytes.begin != *bytes) {
-            json.fail(
-                concat(what, " lies in bytes ", t.bytes.begin, " to ", t.bytes.end, ", expected ", *bytes, " bytes"));
+            json.fail(what, " lies in bytes ", t.bytes.begin, " to ", t.bytes.end, ", expected ", *bytes, " bytes");
         }
         next = t.bytes.end;
     }
     if (next != data_bytes) {
-        json.fail(concat("the tensors end at byte ", next, " behind the header, the file at ", data_bytes));
+        json.fail("the tensors end at byte ", next, " behind the header, the file at ", data_bytes);
     }
     return header;
 }

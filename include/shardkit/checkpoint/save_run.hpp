@@ -292,7 +292,7 @@ class SaveRun final : public MemoryReader, NotCopied {
     void require_replaceable() {
         const std::string why = steps().refusal(step_, where_);
         if (!why.empty()) {
-            throw FileError(concat(folder_, "/", step_name(step_)), concat("is not replaced: ", why), where_);
+            throw_file_error(concat(folder_, "/", step_name(step_)), where_, "is not replaced: ", why);
         }
     }
     void take_name(const std::string& path) {

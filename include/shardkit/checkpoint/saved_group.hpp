@@ -6,7 +6,6 @@
 #include <functional>
 #include <memory>
 #include <span>
-#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -64,9 +63,10 @@ class SavedValues : public SavedKind, NotCopied {
     virtual std::unique_ptr<engine::MemoryCopies> copies(SourceLocation /*where*/) const { return nullptr; }
     /// Calls `use(parameter, elements)` with all elements of the whole tensor, row-major, for each of `parameters`.
     /// Collective over the shard group, and over tp where a tensor is split over it. Memory: the group's full buffer.
-    virtual void whole(std::span<const std::size_t> parameters,
-                       const std::function<void(std::size_t, std::span<const std::byte>)>& use,
-                       SourceLocation where) const = 0;
+    /// Of what a load reads there is no more than its own elements.
+    virtual void whole(std::span<const std::size_t> /*parameters*/,
+                       const std::function<void(std::size_t, std::span<const std::byte>)>& /*use*/,
+                       SourceLocation /*where*/) const {}
 
     /// Returns where the values lie: the group's geometry, or that of its blocks of 8 bits.
     const GroupGeometry& geometry() const noexcept { return *geometry_; }
@@ -188,11 +188,6 @@ class CopiedValues : public SavedValues {
         return reinterpret_cast<std::byte*>(copy_.data() + (flat - loaded.begin));
     }
     bool is_copy() const noexcept override { return true; }
-    void whole(std::span<const std::size_t> /*parameters*/,
-               const std::function<void(std::size_t, std::span<const std::byte>)>& /*use*/,
-               SourceLocation /*where*/) const override {
-        throw std::logic_error("a copy of a load is not saved");
-    }
 
   protected:
     std::span<const T> copy() const noexcept { return copy_; }

@@ -103,7 +103,7 @@ class StepFolders {
     /// Removes all steps above `step`, which must be complete; see the public function.
     void roll_back(std::uint64_t step, std::uint64_t token, SourceLocation where) const {
         if (const Manifest manifest = read_whole_manifest(calls_, path(step), where); manifest.step != step) {
-            throw FileError(path(step), concat("has a manifest of step ", manifest.step), where);
+            throw_file_error(path(step), where, "has a manifest of step ", manifest.step);
         }
         std::vector<std::uint64_t> later = steps(where);
         later.erase(std::lower_bound(later.begin(), later.end(), step, std::greater<>{}), later.end());
@@ -116,7 +116,7 @@ class StepFolders {
             if (std::string why = refusal(each, where); !why.empty()) {
                 tell(step_name(each), why);
             } else if (const std::string failed = remove(each, token, where); !failed.empty()) {
-                throw FileError(path(each), concat("cannot be removed: ", failed), where);
+                throw_file_error(path(each), where, "cannot be removed: ", failed);
             }
         }
     }

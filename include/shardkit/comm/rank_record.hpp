@@ -59,7 +59,7 @@ Enum named(const JsonReader& json, std::string_view text) {
     for (std::size_t i = 0; i < count; ++i) {
         if (name(static_cast<Enum>(i)) == text) { return static_cast<Enum>(i); }
     }
-    json.fail(concat("a name that is not known: ", text));
+    json.fail("a name that is not known: ", text);
 }
 
 }  // namespace shardkit::detail

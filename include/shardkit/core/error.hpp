@@ -104,6 +104,17 @@ namespace detail {
 [[noreturn, gnu::cold]] inline void throw_usage(SourceLocation where, const Piece* pieces, std::size_t count) {
     throw UsageError(joined(pieces, count), where);
 }
+[[noreturn, gnu::cold]] inline void throw_file(std::string_view path, SourceLocation where, const Piece* pieces,
+                                               std::size_t count) {
+    throw FileError(std::string(path), joined(pieces, count), where);
+}
+/// Throws FileError about the file at `path`, with a message made of `pieces`.
+template <class... Pieces>
+[[noreturn, gnu::always_inline]] inline void throw_file_error(std::string_view path, SourceLocation where,
+                                                              const Pieces&... pieces) {
+    const Piece list[] = {Piece(pieces)...};
+    throw_file(path, where, list, sizeof...(Pieces));
+}
 
 }  // namespace detail
 

@@ -25,9 +25,15 @@ class JsonReader {
   public:
     explicit JsonReader(std::string_view text) noexcept : text_(text) {}
 
-    [[noreturn]] void fail(std::string what) const { throw JsonError{at_, std::move(what)}; }
+    template <class... Pieces>
+    [[noreturn]] void fail(const Pieces&... pieces) const {
+        fail_at(at_, pieces...);
+    }
     /// @throws JsonError with the byte at `at`
-    [[noreturn]] static void fail_at(std::size_t at, std::string what) { throw JsonError{at, std::move(what)}; }
+    template <class... Pieces>
+    [[noreturn]] static void fail_at(std::size_t at, const Pieces&... pieces) {
+        throw JsonError{at, concat(pieces...)};
+    }
     std::size_t at() const noexcept { return at_; }
 
     /// Calls member(key, begin of the key) after the colon of each member of an object.
@@ -137,7 +143,7 @@ class JsonReader {
         return at_ < text_.size() && text_[at_] == c;
     }
     void expect(char c) {
-        if (!peek(c)) { fail(concat("expected '", c, at_ == text_.size() ? "', but the text ends" : "'")); }
+        if (!peek(c)) { fail("expected '", c, at_ == text_.size() ? "', but the text ends" : "'"); }
         ++at_;
     }
     unsigned char next() {
