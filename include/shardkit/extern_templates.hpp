@@ -11,6 +11,7 @@
 #include <shardkit/optim/norm.hpp>
 #include <shardkit/optim/optimizer.hpp>
 #include <shardkit/optim/optimizer_numbers.hpp>
+#include <shardkit/optim/rule_optimizer.hpp>
 #include <shardkit/optim/update_batches.hpp>
 #include <shardkit/optim/update_table.hpp>
 #include <shardkit/rank/context.hpp>
@@ -43,7 +44,8 @@
     prefix template class shardkit::detail::GroupOptimizer<Rule, Engine, shardkit::Arithmetic<Precision::Master>>; \
     prefix template class shardkit::detail::UpdateTable<Rule, Engine, shardkit::Arithmetic<Precision::Master>>;    \
     prefix template class shardkit::detail::UpdateBatches<Rule, Engine, Precision>;                                \
-    prefix template class shardkit::detail::OptimizerNumbers<Rule, Engine>;
+    prefix template class shardkit::detail::OptimizerNumbers<Rule, Engine>;                                        \
+    prefix template class shardkit::rules::RuleOptimizer<Rule, Engine, Precision>;
 /// Instantiates everything. `prefix` is `extern`, or empty in the one file that has the code.
 #define SHARDKIT_TEMPLATES(prefix, Engine, Precision, Rule)                                                         \
     SHARDKIT_RULE_TEMPLATES(prefix, Engine, Precision, Rule)                                                        \

@@ -9,8 +9,8 @@ import sys
 import tempfile
 
 # What the trainer's own file would have the code of.
-APART = ("Context<shardkit::threads::Engine>::Context(", "::GroupState(", "::GroupOptimizer(", "::NormTable(",
-         "threads::detail::World::World(", " shardkit::detail::place_group<")
+APART = ("Context<shardkit::threads::Engine>::Context(", "::GroupState(", "::GroupOptimizer(", "::RuleOptimizer(",
+         "::NormTable(", "threads::detail::World::World(", " shardkit::detail::place_group<")
 # And of a second optimizer.
 SECOND = "::GroupOptimizer<shardkit::rules::SgdRule, shardkit::threads::Engine, float>::"
 MISSING = "undefined reference to `shardkit::"
