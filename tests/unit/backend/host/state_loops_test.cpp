@@ -21,7 +21,7 @@
 
 namespace sk = shardkit;
 namespace test = shardkit::test;
-namespace host = shardkit::host::detail;
+namespace loops = shardkit::host::detail;
 
 // The loop of stored states that this processor takes is compared with the functor on numbers in stored_update_test.
 // Here are the ones that other processors take, beside it.
@@ -67,7 +67,7 @@ struct Updated {
 
     template <class Update>
     Updated(Loop loop, const Update& update) {
-        host::StateStreams<Storage, States> to{{}, {}, (std::uint64_t{1} << 32U) - 40};
+        loops::StateStreams<Storage, States> to{{}, {}, (std::uint64_t{1} << 32U) - 40};
         for (std::size_t s = 0; s < States; ++s) {
             elements[s].resize(count);
             scales[s].resize(blocks);
@@ -82,20 +82,20 @@ struct Updated {
         }
     }
     template <class Update>
-    void run(Loop loop, const Update& update, const host::StateStreams<Storage, States>& to, const float* gradient) {
+    void run(Loop loop, const Update& update, const loops::StateStreams<Storage, States>& to, const float* gradient) {
         const auto step = [update](auto& target, auto& p, auto g, auto&... states) {
             update(p, states..., g);
             target = p;
         };
-        const host::Output<sk::bf16> target{gathered.data()};
-        const host::InOut<float> parameters{parameter.data()};
-        const host::Input<float> gradients{gradient};
+        const loops::Output<sk::bf16> target{gathered.data()};
+        const loops::InOut<float> parameters{parameter.data()};
+        const loops::Input<float> gradients{gradient};
         if (loop == Loop::wide) {
-            host::wide::run_state_blocks(blocks, step, to, target, parameters, gradients);
+            loops::wide::run_state_blocks(blocks, step, to, target, parameters, gradients);
         } else if (loop == Loop::avx2) {
-            host::avx2::run_state_blocks(blocks, step, to, target, parameters, gradients);
+            loops::avx2::run_state_blocks(blocks, step, to, target, parameters, gradients);
         } else {
-            host::compiled::run_state_blocks(blocks, step, to, target, parameters, gradients);
+            loops::compiled::run_state_blocks(blocks, step, to, target, parameters, gradients);
         }
     }
     void check_against(const Updated& other) const {
@@ -113,8 +113,8 @@ void check_loops(const Update& update) {
     using Result = Updated<sk::detail::StateStorage<Format, sk::detail::squares_of<Rule>()>, States>;
     const Result expected(Loop::compiled, update);
     CHECK(!test::same_bits(expected.parameter, test::random_elements<float>(count, 1)));
-    if (host::use_avx2()) { Result(Loop::avx2, update).check_against(expected); }
-    if (host::use_wide()) { Result(Loop::wide, update).check_against(expected); }
+    if (loops::use_avx2()) { Result(Loop::avx2, update).check_against(expected); }
+    if (loops::use_wide()) { Result(Loop::wide, update).check_against(expected); }
 }
 
 template <class Rule, std::size_t States, class Update>
@@ -126,7 +126,7 @@ void check_formats(const Update& update) {
 }  // namespace
 
 TEST_CASE("stored states: each loop that a processor may take gives the same bits") {
-    if (!host::use_avx2() && !host::use_wide()) { MESSAGE("there is one loop only"); }
+    if (!loops::use_avx2() && !loops::use_wide()) { MESSAGE("there is one loop only"); }
     check_formats<sk::rules::AdamWRule, 2>(
         sk::rules::adamw_update<float>({.learning_rate = 0.1, .weight_decay = 0.1}, 0.9, 0.999, 0.7));
     check_formats<sk::rules::AmsgradRule, 3>(
@@ -154,9 +154,9 @@ TEST_CASE("stored states: bf16 rounds infinities, NaN and every exponent as numb
         expected.push_back(sk::rules::round_stochastically<sk::bf16>(numbers[i], draws(i) & 0xffffU));
     }
     std::vector<sk::bf16> states(numbers.size());
-    const host::StateStreams<Storage, 1> to{{{{states.data(), nullptr}}}, {draws}, 0};
-    host::for_each_state_block(
-        numbers.size(), [](auto number, auto& state) { state = number; }, to, host::Input<float>{numbers.data()});
+    const loops::StateStreams<Storage, 1> to{{{{states.data(), nullptr}}}, {draws}, 0};
+    loops::for_each_state_block(
+        numbers.size(), [](auto number, auto& state) { state = number; }, to, loops::Input<float>{numbers.data()});
     CHECK(test::same_bits(states, expected));
 }
 
