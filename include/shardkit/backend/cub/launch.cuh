@@ -82,7 +82,7 @@ struct Launches {
     static Calls calls() { return Calls(&detail::DeviceLaunch::operator()<Work>...); }
     /// Loads the kernels on the selected device, which CUDA otherwise does at the first launch of each.
     /// @throws gpu::Error
-    static void preload(SourceLocation where = SourceLocation::current()) {
+    static void preload([[maybe_unused]] SourceLocation where = SourceLocation::current()) {
         (detail::load_kernel_of<Work>(where), ...);
     }
 };
