@@ -59,14 +59,13 @@ template <class Engine>
 void Optimizer<Engine>::update_group(detail::Group<Engine>& group, SourceLocation where) {
     require_here(where);
     std::size_t number = 0;
-    std::size_t its = 0;
     for (const detail::Group<Engine>& each : detail::Access::each(model_, where)) {
-        if (&each == &group) { its = number; }
+        if (&each == &group) { break; }
         ++number;
     }
     group.announce_update(where);
     run_alone(group);
-    group.end_update(backward_->stated, hash_of(choices(its)), where);
+    group.end_update(backward_->stated, hash_of(choices(number)), where);
     group.release_gradients();
 }
 

@@ -35,8 +35,8 @@
 // For states that are not stored as they are computed with there is `wide`, on registers of 64 bytes: coding takes
 // more of the processor than of memory. It is there where the unit is compiled for AVX-512, and at run time where
 // `avx2` is, by GCC alone: AVX-512 brings fused multiplications and additions, and no option of a region keeps clang
-// from them in a user's rule. Nor is it there with -ffinite-math-only, where GCC divides
-// by approximations of unlike bits.
+// from them in a user's rule. Nor is it there with -ffinite-math-only, where GCC divides by approximations of unlike
+// bits.
 // Some instructions are used through the compilers' builtins: <immintrin.h> would take a fifth of the whole
 // umbrella's compile time.
 
