@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""check_counts.py PROGRAM: what tests/run counts for doctest programs that pass, fail, throw, die or run nothing, and
-which tests names choose."""
+"""check_counts.py PROGRAM: what tests/run counts for doctest programs that pass, fail, throw, die or run nothing, which
+tests names choose, and that a test which needs nothing built builds nothing."""
 import os
 import pathlib
 import subprocess
@@ -36,6 +36,23 @@ CHOICES = [
     (["first/host", "mpi_rest"], ["mpi_rest/a2", "first/host"]),
     (["all", "-first", "-docs"], ["unit/a", "unit/a/c"]),
 ]
+# A project of one test that needs nothing, and of a target that it does not need.
+PROJECT = """project('planted')
+python = find_program('python3')
+custom_target(output: 'built', command: [python, '-c', 'open("built", "w").close()'], build_by_default: true)
+test('script', python, args: ['-c', 'pass'], suite: 'script')
+"""
+
+
+def built_for_a_script(folder):
+    """Returns what was built, and the last line of the run."""
+    root = pathlib.Path(folder, "project")
+    root.mkdir()
+    (root / "meson.build").write_text(PROJECT, encoding="utf-8")
+    subprocess.run(["meson", "setup", root / "build", root], check=True, capture_output=True)
+    done = subprocess.run([sys.executable, "-B", run_tests.__file__, root / "build", "script"], check=False,
+                          capture_output=True, text=True)
+    return (root / "build/built").exists(), done.stdout.splitlines()[-1:]
 
 
 def main():
@@ -72,6 +89,9 @@ def main():
             if "names docs/absent, and" not in str(refusal):
                 wrong += 1
                 print(f"a test of the first tier that there is not: {refusal}")
+        if (found := built_for_a_script(folder)) != (False, ["1 passed, 0 failed"]):
+            wrong += 1
+            print(f"a test that needs nothing built: built and said {found}")
     for (names, expected), found in zip(CHOICES, choices):
         if found != expected:
             wrong += 1

@@ -417,6 +417,8 @@ WRITERS = {"write-lists": write_lists, "write-reference": write_reference}
 
 
 def main():
+    if len(sys.argv) != 3 or sys.argv[1] not in {*CHECKS, *WRITERS}:
+        sys.exit(f"{__doc__}\nCHECK is one of {', '.join(CHECKS)}.")
     check, root = sys.argv[1], pathlib.Path(sys.argv[2])
     if check in WRITERS:
         WRITERS[check](root)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plants one fault per check in a copy of the tree and expects check.py to find it, by its message."""
+"""Plants one fault per check in a copy of the tree and expects check.py to find it, by its message; without a check it says
+how it is used."""
 import pathlib
 import shutil
 import subprocess
@@ -123,6 +124,11 @@ def main():
             if done.returncode != 0:
                 wrong += 1
                 print(f"{name}: a planted {path} was found, which is no fault:\n{done.stdout}{done.stderr}")
+    for arguments in ([], ["lists"], ["no_such_check", root]):
+        done = subprocess.run([sys.executable, "-B", check, *arguments], capture_output=True, text=True, check=False)
+        if done.returncode != 1 or "check.py CHECK ROOT" not in done.stderr or "Traceback" in done.stderr:
+            wrong += 1
+            print(f"check.py {arguments} did not say how it is used:\n{done.stderr}")
     sys.exit(1 if wrong else 0)
 
 
