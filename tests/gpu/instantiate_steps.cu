@@ -14,6 +14,7 @@ using shardkit::gpu::detail::RunOnce;
 
 RUN(sk::detail::BeginNorm)
 RUN(sk::detail::FinishNorm)
+RUN(sk::detail::KeepNonfinite)
 RUN(sk::detail::BeginInfinityNorm)
 RUN(sk::detail::FoldPartialNorms)
 RUN(sk::detail::FoldDigests)

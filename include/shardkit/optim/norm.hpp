@@ -45,6 +45,13 @@ struct BeginNorm {
     }
 };
 
+/// After the sums of elements that other ranks count: keeps of them what is not finite. Run once; engine memory.
+struct KeepNonfinite {
+    double* sums;
+
+    constexpr void operator()() const { NormSum::keep_nonfinite(sums); }
+};
+
 /// After the sums were added over all ranks: rounds them, or squares the largest magnitude. Run once, in a stream's
 /// order, as a work of its own or the first of a step's; engine memory.
 struct FinishNorm {
@@ -305,6 +312,11 @@ GlobalNorm<Engine> global_norm(const Reduced<Engine>& reduced, NormKind kind, No
             if (!group.step().skipped()) { group.await_reduced(); }
             memory.list(group);
         }
+        bool copies = false;
+        for (NormList<Engine>* const list : memory.lists()) {
+            copies = list->add_copied_to(compute, scratch.data(), sums.data()) || copies;
+        }
+        if (copies) { Engine::Kernels::run_once(compute, KeepNonfinite{sums.data()}); }
         for (NormList<Engine>* const list : memory.lists()) { list->add_to(compute, scratch.data(), sums.data()); }
     } else {
         const auto norms = partial_norms(reduced, memory, where);

@@ -117,6 +117,10 @@ struct NormSum {
     constexpr NormSum() noexcept = default;
     constexpr explicit NormSum(const double* travelled) noexcept
         : squares(travelled), nonfinite(static_cast<std::int64_t>(travelled[ExactSum::numbers])) {}
+    /// Takes from a sum that travels all but its elements that are not finite.
+    static constexpr void keep_nonfinite(double* travelling) noexcept {
+        for (std::size_t i = 0; i < ExactSum::digits; ++i) { travelling[i] = 0; }
+    }
     constexpr void add_to(double* travelling) const noexcept {
         squares.add_to(travelling);
         travelling[ExactSum::numbers] += static_cast<double>(nonfinite);

@@ -103,6 +103,9 @@ class Group : NotCopied {
     /// ranges of its reduced gradients, each within one parameter. How parameters are packed changes no block of a
     /// norm.
     const List<IndexRange>& counted_segments() const noexcept { return counted_segments_; }
+    /// Returns likewise the elements that this rank updates beside the rank of tp that counts them. What was reduced
+    /// apart may have overflowed here alone, so norms look whether it is finite.
+    const List<IndexRange>& copied_segments() const noexcept { return copied_segments_; }
 
     /// Returns the parameters and states that a write or a step has left half written.
     TornValues& torn() noexcept { return torn_; }
@@ -310,13 +313,14 @@ class Group : NotCopied {
     std::size_t microbatches_ = 0;
     std::uint64_t gradient_generation_ = 0;
     List<IndexRange> counted_segments_;
+    List<IndexRange> copied_segments_;
     MemoryReader* reader_ = nullptr;
     DirectedGroup directed_;
 
   private:
     void check_whole(std::string_view verb, std::size_t parameter, std::size_t given,
                      std::span<const std::byte> memory, SourceLocation where) const;
-    void list_counted_segments(std::size_t alignment);
+    void list_segments(std::size_t alignment);
     [[noreturn]] void refuse_accumulation(std::string_view verb, SourceLocation where) const;
     /// Returns for each Over whether several of these ranks hold the same values.
     static std::array<bool, 4> replicas(const GroupGeometry& group, const GroupCommunicators<Engine>& ranks) noexcept;
@@ -340,11 +344,11 @@ Group<Engine>::Group(Context<Engine>& context, PlacedGroup<Engine>&& placed, std
                   replicas(geometry_, comms_)),
       step_(geometry_.table),
       precision_(precision) {
-    list_counted_segments(alignment);
+    list_segments(alignment);
 }
 
 template <class Engine>
-void Group<Engine>::list_counted_segments(std::size_t alignment) {
+void Group<Engine>::list_segments(std::size_t alignment) {
     // Where a rank has all gradients, its part is cut as in the library's own layout, however the parameters are
     // packed. So adopted memory gives the same bits as the library's own.
     const bool whole = geometry_.table.reduced == Extent::full;
@@ -358,9 +362,10 @@ void Group<Engine>::list_counted_segments(std::size_t alignment) {
     for (std::size_t p = 0; p < places.size(); ++p) {
         const IndexRange counted = intersect(places[p], own);
         const PlacedParameter& parameter = geometry_.parameters[p];
-        if (counted.empty() || parameter.frozen || geometry_.replica(p, Placement::sharded) != 0) { continue; }
+        if (counted.empty() || parameter.frozen || geometry_.replica_index != 0) { continue; }
         const std::size_t begin = counted.begin - places[p].begin + parameter.range.begin - origin;
-        counted_segments_.push_back({begin, begin + counted.size()});
+        const bool copied = geometry_.replica(p, Placement::sharded) != 0;
+        (copied ? copied_segments_ : counted_segments_).push_back({begin, begin + counted.size()});
     }
 }
 

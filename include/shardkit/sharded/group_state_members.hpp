@@ -170,22 +170,27 @@ void GroupState<Engine, Precision>::add_norms(const double* scale, std::span<Par
     using Work = AddPartialNorms<Reduction>;
     const auto stream = context_.compute_stream();
     const std::size_t origin = geometry_.range(geometry_.table.reduced).begin;
-    std::size_t p = 0;
-    for (const IndexRange counted : this->counted_segments()) {
-        while (counted.begin + origin >= geometry_.parameters[p].range.end) { ++p; }
-        const std::span<const Reduction> elements = gradients_.reduced().subspan(counted.begin, counted.size());
-        // A host goes through them once.
-        const std::uint64_t count = host_reads<Engine> ? 1 : Work::lanes_of(counted.size());
-        run_each<Engine>(stream, count, Work{elements, count, scale, lanes});
-        Engine::Kernels::run_once(stream, FoldPartialNorms{std::span<const PartialNorms>(lanes, count), &norms[p]});
+    for (const bool copies : {false, true}) {
+        std::size_t p = 0;
+        for (const IndexRange segment : copies ? this->copied_segments() : this->counted_segments()) {
+            while (segment.begin + origin >= geometry_.parameters[p].range.end) { ++p; }
+            const std::span<const Reduction> elements = gradients_.reduced().subspan(segment.begin, segment.size());
+            // A host goes through them once.
+            const std::uint64_t count = host_reads<Engine> ? 1 : Work::lanes_of(segment.size());
+            run_each<Engine>(stream, count, Work{elements, count, scale, lanes});
+            Engine::Kernels::run_once(
+                stream, FoldPartialNorms{std::span<const PartialNorms>(lanes, count), &norms[p], copies});
+        }
     }
 }
 
 template <class Engine, class Precision>
 NormList<Engine>& GroupState<Engine, Precision>::list_for_norm(std::uint64_t norm) {
     auto& list = context_.template kept<NormTables<Engine, Reduction>>();
-    list.list(norm, {this->identity(), &this->life(), gradients_.reduced(), &this->counted_segments()},
-              !step_.skipped());
+    list.list(
+        norm,
+        {this->identity(), &this->life(), gradients_.reduced(), &this->counted_segments(), &this->copied_segments()},
+        !step_.skipped());
     return list;
 }
 

@@ -25,13 +25,35 @@ struct NormGroup {
     const std::shared_ptr<void>* life = nullptr;  ///< its weak copies expire with the group
     std::span<const T> reduced;
     const List<IndexRange>* counted = nullptr;  ///< ranges of `reduced`
+    const List<IndexRange>* copied = nullptr;   ///< likewise, of elements that another rank counts
 };
 
-/// The table, in the engine's memory, of the elements of type T that one model's norm counts on this rank.
+/// Ranges of the groups' elements of type T, as a table in the engine's memory.
+template <class Engine, class T>
+class NormRanges {
+  public:
+    NormRanges(Context<Engine>& context, const List<NormGroup<T>>& groups, const List<IndexRange>* NormGroup<T>::*of);
+
+    /// Adds the groups with taken[i] != 0 to the sum that travels in `into`, with one launch for each run of
+    /// neighbours.
+    /// @return whether there was anything to add
+    bool add_to(const typename Engine::Stream& stream, std::span<const char> taken, const double* scale,
+                double* into) const;
+
+  private:
+    List<IndexRange> pieces_of_;  // of each group
+    List<IndexRange> positions_;  // one for each piece
+    EngineTable<Engine, engine::NormPiece<T>> pieces_;
+};
+
+/// The elements that one model's norm reads on this rank: those that it counts, and those that another rank counts.
 template <class Engine, class T>
 class NormTable {
   public:
     NormTable(Context<Engine>& context, const List<NormGroup<T>>& groups);
+
+    const NormRanges<Engine, T>& counted() const noexcept { return counted_; }
+    const NormRanges<Engine, T>& copied() const noexcept { return copied_; }
 
     /// Returns whether the table was made of these groups, in this order.
     bool is_of(const List<NormGroup<T>>& groups) const noexcept {
@@ -42,15 +64,9 @@ class NormTable {
     /// Returns whether one of its groups has ended.
     bool is_over() const noexcept;
 
-    /// Adds the groups with taken[i] != 0 to the sum that travels in `into`, with one launch for each run of
-    /// neighbours.
-    void add_to(const typename Engine::Stream& stream, std::span<const char> taken, const double* scale,
-                double* into) const;
-
   private:
-    List<IndexRange> pieces_of_;  // of each group
-    List<IndexRange> positions_;  // one for each piece
-    EngineTable<Engine, engine::NormPiece<T>> pieces_;
+    NormRanges<Engine, T> counted_;
+    NormRanges<Engine, T> copied_;
     std::vector<std::uint64_t> groups_;
     List<std::weak_ptr<void>> lives_;
 };
@@ -59,6 +75,8 @@ class NormTable {
 template <class Engine>
 class NormList {
   public:
+    /// Adds the elements of the listed groups that other ranks count, and @returns whether there are any.
+    virtual bool add_copied_to(const typename Engine::Stream& stream, const double* scale, double* into) = 0;
     /// Adds the listed groups to the sum that travels in `into`.
     virtual void add_to(const typename Engine::Stream& stream, const double* scale, double* into) = 0;
 
@@ -76,12 +94,16 @@ class NormTables final : public NormList<Engine> {
     /// Lists a trainable group whose reduced gradients have type T for the norm with number `norm`, in the order of
     /// the model. `taken` says whether it has gradients in this step.
     void list(std::uint64_t norm, const NormGroup<T>& group, bool taken);
-    void add_to(const typename Engine::Stream& stream, const double* scale, double* into) override;
+    bool add_copied_to(const typename Engine::Stream& stream, const double* scale, double* into) override {
+        return !listed_.empty() && table().copied().add_to(stream, taken_.span(), scale, into);
+    }
+    void add_to(const typename Engine::Stream& stream, const double* scale, double* into) override {
+        if (!listed_.empty()) { table().counted().add_to(stream, taken_.span(), scale, into); }
+    }
 
   private:
-    /// Returns the table of the listed groups, or null.
-    const NormTable<Engine, T>* find() const noexcept;
-    const NormTable<Engine, T>* make(const List<NormGroup<T>>& groups);
+    /// Returns the table of the listed groups.
+    const NormTable<Engine, T>& table();
 
     Context<Engine>* context_;
     std::uint64_t norm_ = 0;
@@ -93,17 +115,22 @@ class NormTables final : public NormList<Engine> {
 // Defined out of the classes, so that `extern template` keeps them out of a user's file.
 
 template <class Engine, class T>
-NormTable<Engine, T>::NormTable(Context<Engine>& context, const List<NormGroup<T>>& groups) {
+NormRanges<Engine, T>::NormRanges(Context<Engine>& context, const List<NormGroup<T>>& groups,
+                                  const List<IndexRange>* NormGroup<T>::*of) {
     List<std::span<const T>> runs;
     for (const NormGroup<T>& group : groups) {
-        pieces_of_.push_back({runs.size(), runs.size() + group.counted->size()});
-        for (const IndexRange range : *group.counted) {
-            runs.push_back(group.reduced.subspan(range.begin, range.size()));
-        }
+        const List<IndexRange>& ranges = *(group.*of);
+        pieces_of_.push_back({runs.size(), runs.size() + ranges.size()});
+        for (const IndexRange range : ranges) { runs.push_back(group.reduced.subspan(range.begin, range.size())); }
     }
     const List<engine::NormPiece<T>> pieces = list_norm_pieces(runs.span());
     for (const engine::NormPiece<T>& piece : pieces) { positions_.push_back(IndexRange{piece.begin, piece.end}); }
     pieces_ = {context, pieces.data(), pieces.size()};
+}
+
+template <class Engine, class T>
+NormTable<Engine, T>::NormTable(Context<Engine>& context, const List<NormGroup<T>>& groups)
+    : counted_(context, groups, &NormGroup<T>::counted), copied_(context, groups, &NormGroup<T>::copied) {
     for (const NormGroup<T>& group : groups) {
         groups_.push_back(group.identity);
         lives_.push_back(*group.life);
@@ -119,16 +146,19 @@ bool NormTable<Engine, T>::is_over() const noexcept {
 }
 
 template <class Engine, class T>
-void NormTable<Engine, T>::add_to(const typename Engine::Stream& stream, std::span<const char> taken,
-                                  const double* scale, double* into) const {
+bool NormRanges<Engine, T>::add_to(const typename Engine::Stream& stream, std::span<const char> taken,
+                                   const double* scale, double* into) const {
+    bool any = false;
     const auto is_taken = [&](std::size_t i) { return taken[i] != 0; };
     for_each_run(0, pieces_of_.size(), is_taken, [&](std::size_t begin, std::size_t end) {
         const IndexRange pieces{pieces_of_[begin].begin, pieces_of_[end - 1].end};
         if (pieces.empty()) { return; }
+        any = true;
         Engine::Kernels::norm_partial(
             stream, std::span<const engine::NormPiece<T>>(pieces_.span()).subspan(pieces.begin, pieces.size()),
             IndexRange{positions_[pieces.begin].begin, positions_[pieces.end - 1].end}, scale, into);
     });
+    return any;
 }
 
 template <class Engine, class T>
@@ -146,25 +176,12 @@ void NormTables<Engine, T>::list(std::uint64_t norm, const NormGroup<T>& group, 
 }
 
 template <class Engine, class T>
-void NormTables<Engine, T>::add_to(const typename Engine::Stream& stream, const double* scale, double* into) {
-    if (listed_.empty()) { return; }
-    const NormTable<Engine, T>* table = find();
-    if (table == nullptr) { table = make(listed_); }
-    table->add_to(stream, taken_.span(), scale, into);
-}
-
-template <class Engine, class T>
-const NormTable<Engine, T>* NormTables<Engine, T>::find() const noexcept {
+const NormTable<Engine, T>& NormTables<Engine, T>::table() {
     for (const NormTable<Engine, T>& table : tables_) {
-        if (table.is_of(listed_)) { return &table; }
+        if (table.is_of(listed_)) { return table; }
     }
-    return nullptr;
-}
-
-template <class Engine, class T>
-const NormTable<Engine, T>* NormTables<Engine, T>::make(const List<NormGroup<T>>& groups) {
     tables_.erase_if([](const auto& each) { return each.is_over(); });
-    return &tables_.push_back({*context_, groups});
+    return tables_.push_back({*context_, listed_});
 }
 
 }  // namespace shardkit::detail

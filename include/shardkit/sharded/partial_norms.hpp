@@ -34,6 +34,8 @@ struct PartialNorms {
         largest = other.largest > largest ? other.largest : largest;
         nan = other.nan > nan ? other.nan : nan;
     }
+    /// Whether one of the elements is infinite or NaN.
+    constexpr bool found_inf() const noexcept { return nan > 0 || !is_finite(largest); }
 };
 
 /// Works on the elements lane, lane + lanes, ... of a run, each scaled as an update scales it. Run by index; all
@@ -62,13 +64,17 @@ struct AddPartialNorms {
         partials[lane] = sum;
     }
 };
-/// Adds the lanes up, in order. Run once, behind them.
+/// Adds the lanes up, in order: of copies, whose elements another rank counts, only those that are not finite. Run
+/// once, behind them.
 struct FoldPartialNorms {
     std::span<const PartialNorms> partials;
     PartialNorms* into;
+    bool copies;
 
     constexpr void operator()() const {
-        for (const PartialNorms& each : partials) { into->add(each); }
+        for (const PartialNorms& each : partials) {
+            if (!copies || each.found_inf()) { into->add(each); }
+        }
     }
 };
 

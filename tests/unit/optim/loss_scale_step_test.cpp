@@ -8,6 +8,7 @@
 #include <doctest/doctest.h>
 
 #include <shardkit/optim/adamw.hpp>
+#include <shardkit/optim/gradient_norms.hpp>
 #include <shardkit/optim/sgd.hpp>
 #include <shardkit/policy/dynamic_policy.hpp>
 #include <shardkit/policy/policies.hpp>
@@ -110,6 +111,78 @@ TEST_CASE("an overflow on one rank: all skip the step bitwise, the scale halves;
         for (const std::size_t overflowing : {0U, 1U, 2U, 3U}) {
             check_protocol(sk::DynamicPolicy(sk::HybridShard<2>{}), clip, 4, overflowing);
         }
+    }
+}
+
+namespace {
+
+struct Whole : sk::Param<"whole", float, 3> {};
+struct Part : sk::Param<"part", float, 12> {
+    using TensorParallel = sk::tp::Split<0>;
+};
+struct Fixed : sk::Param<"fixed", float, 2>, sk::Frozen {};
+struct Late : sk::Param<"late", float, 70> {};
+using Parts = sk::Params<Whole, Part, Fixed, Late>;
+
+}  // namespace
+
+TEST_CASE("an overflow on one rank of tp, of a parameter that each of them holds whole: all skip the step") {
+    using Mesh = sk::DeviceMesh<sk::dynamic, sk::dynamic, sk::dynamic>;
+    const auto check = [](const Mesh& mesh, const sk::DynamicPolicy& policy, sk::NormKind norm, float bad,
+                          std::size_t overflowing) {
+        CAPTURE(policy.name());
+        CAPTURE(overflowing);
+        sk::threads::run(mesh, [&](auto& rank) {
+            using Engine = sk::EngineOf<decltype(rank)>;
+            using Layer = sk::Sharded<Parts, sk::DynamicPolicy, Engine>;
+            std::vector<Layer> layers;
+            for (const char* path : {"first", "last"}) {
+                layers.emplace_back(rank, path, sk::Shapes<Parts>{}, typename Layer::Options{.policy = policy});
+            }
+            sk::Model model{layers};
+            sk::AdamW optimizer{model, {.learning_rate = 0.5}};
+            sk::LossScale scale(rank, {.initial = 16});
+            const auto accumulated = [&](std::size_t by) {
+                sk::Accumulation accumulation{model};
+                for (Layer& layer : layers) {
+                    auto gradients = accumulation.gradients(layer);
+                    for (std::size_t p = 0; p < 4; ++p) {
+                        auto view = gradients.view(p);
+                        for (std::size_t i = 0; i < view.size(); ++i) { view.data()[i] = p == 2 ? bad : 16; }
+                    }
+                    if (rank.rank() == by && layer.path() == "last") { gradients[Late{}][69] = bad; }
+                    accumulation.add(std::move(gradients));
+                }
+                return accumulation;
+            };
+            const double expected = norm == sk::NormKind::infinity ? 1 : std::sqrt(2 * (3 + 12 + 70));
+            const auto step = [&](std::size_t by) {
+                return optimizer.step(accumulated(by), {.loss_scale = &scale, .norm = norm}).value();
+            };
+            CHECK(step(nobody) == expected);
+            std::vector<std::byte> before[2];
+            for (std::size_t l = 0; l < 2; ++l) { before[l] = bytes_of(layers[l], optimizer); }
+            CHECK_FALSE(std::isfinite(step(overflowing)));
+            CHECK(scale.skipped());
+            CHECK(scale.value() == 8);
+            for (std::size_t l = 0; l < 2; ++l) { CHECK(bytes_of(layers[l], optimizer) == before[l]); }
+            const auto reduced = sk::reduce(accumulated(overflowing), sk::mean, scale);
+            const sk::GradientNorms norms = sk::gradient_norms(reduced);
+            CHECK(norms.groups[0].two == doctest::Approx(std::sqrt(85) * 2));
+            CHECK_FALSE(std::isfinite(norms.groups[1].two));
+            CHECK_FALSE(std::isfinite(norms.groups[1].infinity));
+        });
+    };
+    const float bad[] = {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()};
+    for (const std::size_t overflowing : {0U, 1U, 2U, 5U}) {
+        const auto kind = overflowing % 2 == 0 ? sk::NormKind::infinity : sk::NormKind::two;
+        const float value = bad[overflowing / 2 % 2];
+        const Mesh mesh(2, 3, 1);
+        check(mesh, sk::DynamicPolicy(sk::NoShard{}), kind, value, overflowing);
+        check(mesh, sk::DynamicPolicy(sk::ShardOptimizer{}), kind, value, overflowing);
+        check(mesh, sk::DynamicPolicy(sk::ShardGradOp{}), kind, value, overflowing);
+        check(mesh, sk::DynamicPolicy(sk::FullShard{}), kind, value, overflowing);
+        check(Mesh(4, 2, 1), sk::DynamicPolicy(sk::HybridShard<2>{}), kind, value, overflowing);
     }
 }
 

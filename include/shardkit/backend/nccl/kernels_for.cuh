@@ -115,6 +115,7 @@ struct KernelsFor {
                                    gpu::detail::AccumulatePairPass<Gradient, Arithmetic<Reduction>>>;
     using OfSteps = gpu::Launches<
         gpu::detail::RunOnce<shardkit::detail::BeginNorm>, gpu::detail::RunOnce<shardkit::detail::FinishNorm>,
+        gpu::detail::RunOnce<shardkit::detail::KeepNonfinite>,
         gpu::detail::RunOnce<shardkit::detail::BeginInfinityNorm>,
         gpu::detail::RunOnce<shardkit::detail::FoldPartialNorms>, shardkit::detail::AddPartialNorms<Reduction>,
         gpu::detail::RunOnce<shardkit::detail::BeginStep>, gpu::detail::RunOnce<shardkit::detail::FoldDigests>,
