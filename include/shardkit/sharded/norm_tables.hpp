@@ -125,7 +125,7 @@ NormRanges<Engine, T>::NormRanges(Context<Engine>& context, const List<NormGroup
     }
     const List<engine::NormPiece<T>> pieces = list_norm_pieces(runs.span());
     for (const engine::NormPiece<T>& piece : pieces) { positions_.push_back(IndexRange{piece.begin, piece.end}); }
-    pieces_ = {context, pieces.data(), pieces.size()};
+    if (!pieces.empty()) { pieces_ = {context, pieces.data(), pieces.size()}; }
 }
 
 template <class Engine, class T>
