@@ -26,7 +26,8 @@ namespace shardkit SHARDKIT_BUILD {
 ///     Lion lion{model, {.learning_rate = 1e-4}, {{.matches = not_a_matrix, .updated_by = UpdatedBy::another}}};
 ///     AdamW adamw{model, {.learning_rate = 1e-3}, {{.matches = a_matrix, .updated_by = UpdatedBy::another}}};
 ///     CombinedOptimizer optimizer{model, {lion, adamw}};
-/// An optimizer may be that of some of the groups as well. Learning rates and options are set in the parts. The parts
+/// An optimizer may be that of some of the groups as well. Learning rates and options are set in the parts;
+/// set_learning_rate_factor is of all of them. The parts
 /// outlive it and stay where they are; so does a class that has it as a member.
 /// Memory:  nothing of its own. Of a group that has parameters of several parts, each part has states for all
 /// elements
@@ -97,6 +98,9 @@ class CombinedOptimizer : public Optimizer<EngineType> {
         throw_usage_error(where, "CombinedOptimizer: ", verb, " of several optimizers; expected that of a part");
     }
 
+    void change_rates(double to, double from, detail::RateChange change, SourceLocation where) override {
+        for (Optimizer<Engine>& part : parts_) { part.change_rates(to, from, change, where); }
+    }
     detail::StatementHash run(const Reduced<Engine>& reduced, const ClipCoefficient& coefficient,
                               const detail::StepShare& share, SourceLocation where) override {
         list_choices();

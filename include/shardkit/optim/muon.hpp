@@ -16,6 +16,7 @@
 #include <shardkit/core/lane_math.hpp>
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/core/validate_number.hpp>
+#include <shardkit/detail/number_text.hpp>
 #include <shardkit/matrix/host_products.hpp>
 #include <shardkit/matrix/newton_schulz.hpp>
 #include <shardkit/optim/adamw.hpp>
@@ -236,8 +237,7 @@ class Muon : private detail::MuonParts<EngineType, Precision>, public CombinedOp
              const AdamWOptions& rest = {}, const Matrices& matrices = {},
              const std::vector<ParamGroup>& param_groups = {}, SourceLocation where = SourceLocation::current())
         : Parts(model, products, options, rest, matrices, param_groups, where),
-          CombinedOptimizer<Engine>(model, {this->matrices_, this->rest_}, where),
-          rest_per_own_(options.learning_rate > 0 ? rest.learning_rate / options.learning_rate : 1) {}
+          CombinedOptimizer<Engine>(model, {this->matrices_, this->rest_}, where) {}
     /// With the library's own products, on engines of the host.
     explicit Muon(const Model<Engine, Precision>& model, const MuonOptions& options = {},
                   const AdamWOptions& rest = {}, const Matrices& matrices = {},
@@ -252,14 +252,19 @@ class Muon : private detail::MuonParts<EngineType, Precision>, public CombinedOp
 
     /// Muon's.
     double learning_rate() const override { return this->matrices_.learning_rate(); }
-    /// Sets Muon's, and AdamW's in the proportion that they were made with.
+    /// Sets Muon's, and multiplies the rate that AdamW was given by the same factor: as set_learning_rate_factor.
+    /// @throws std::invalid_argument where Muon was given a rate of 0, of which no factor makes another
     void set_learning_rate(double learning_rate, SourceLocation where = SourceLocation::current()) override {
-        this->matrices_.set_learning_rate(learning_rate, where);
-        this->rest_.set_learning_rate(learning_rate * rest_per_own_, where);
+        const double given = this->matrices_.given_learning_rate();
+        if (given == 0) {
+            throw_invalid_argument(where, "Muon: set_learning_rate of ", detail::number_text(learning_rate),
+                                   " where its matrices were given a rate of 0 and AdamW one of ",
+                                   detail::number_text(this->rest_.given_learning_rate()),
+                                   "; expected set_learning_rate_factor with rates that are given once, or "
+                                   "set_learning_rate of matrices() and of rest()");
+        }
+        this->set_rates(learning_rate, given, where);
     }
-
-  private:
-    double rest_per_own_;
 };
 template <class Engine, class Precision>
 Muon(const Model<Engine, Precision>&, const MuonOptions& = {}, const AdamWOptions& = {}, const Matrices& = {},

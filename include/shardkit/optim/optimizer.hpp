@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include <shardkit/core/validate_number.hpp>
 #include <shardkit/detail/end_program.hpp>
 #include <shardkit/detail/list.hpp>
 #include <shardkit/detail/maybe.hpp>
@@ -40,6 +41,8 @@ struct StepOptions {
 namespace shardkit {
 
 namespace detail SHARDKIT_BUILD {
+
+enum class RateChange : std::uint8_t { check, make };
 
 /// Goes through what an optimizer keeps between steps, group by group: a checkpoint does, and a comparison of
 /// replicas.
@@ -101,6 +104,16 @@ class Optimizer : private detail::BackwardUpdates<EngineType> {
     virtual double learning_rate() const = 0;
     /// For schedules of the learning rate; takes effect with the next step.
     virtual void set_learning_rate(double learning_rate, SourceLocation where = SourceLocation::current()) = 0;
+    /// For schedules of several learning rates, those of the parts of a Muon or a CombinedOptimizer: the next steps
+    /// take each rate that was given (in options, or by set_learning_rate) times `factor`. Rates that are given later
+    /// are taken as they are until the next factor.
+    ///     constexpr LearningRate part_of_peak{.peak = 1, .warm_up = 2000, .steps = 100'000};
+    ///     optimizer.set_learning_rate_factor(part_of_peak(step));
+    /// @throws std::invalid_argument for a factor, or a product, that is no learning rate: nothing has changed then
+    void set_learning_rate_factor(double factor, SourceLocation where = SourceLocation::current()) {
+        detail::validate_not_negative("optimizer", "the learning rates' factor", factor, where);
+        set_rates(factor, 1, where);
+    }
 
     /// Reduces the gradients, takes their global norm, clips, and updates every group: all that most trainers need.
     /// With a loss scale, a step whose gradients overflowed changes nothing but the scale.
@@ -175,6 +188,12 @@ class Optimizer : private detail::BackwardUpdates<EngineType> {
                           "; expected before it, or after optimizer.step(std::move(accumulation))");
     }
 
+    /// The next steps take each learning rate that was given times to / from; of `from` that is `to`, exactly.
+    void set_rates(double to, double from, SourceLocation where) {
+        change_rates(to, from, detail::RateChange::check, where);
+        change_rates(to, from, detail::RateChange::make, where);
+    }
+
   private:
     friend detail::Access;
     friend CombinedOptimizer<Engine>;
@@ -218,6 +237,8 @@ class Optimizer : private detail::BackwardUpdates<EngineType> {
     /// A step that was checked.
     void update(Reduced<Engine>&& reduced, const ClipCoefficient& coefficient, SourceLocation where);
 
+    /// Makes what set_rates says, or refuses it.
+    virtual void change_rates(double to, double from, detail::RateChange change, SourceLocation where) = 0;
     /// Gives the updates of the groups that take part to the compute stream. @returns what ranks state of the step
     virtual detail::StatementHash run(const Reduced<Engine>& reduced, const ClipCoefficient& coefficient,
                                       const detail::StepShare& share, SourceLocation where) = 0;

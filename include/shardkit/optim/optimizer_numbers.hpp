@@ -105,7 +105,17 @@ class OptimizerNumbers {
     const Options& options() const noexcept { return options_; }
     std::span<const ParamGroup> param_groups() const noexcept { return {param_groups_.data(), param_groups_.size()}; }
     Context<Engine>& context() const noexcept { return *context_; }
-    void set_learning_rate(double learning_rate, SourceLocation where);
+    /// Returns the learning rate that was given last, of which that of the options may be a part.
+    double given_rate() const noexcept { return given_rate_; }
+    /// @throws std::invalid_argument for what is out of range
+    void require_learning_rate(double learning_rate, SourceLocation where) const {
+        Options changed = options_;
+        changed.learning_rate = learning_rate;
+        validate(changed, where);
+    }
+    /// Sets that of the next steps.
+    /// @throws std::invalid_argument likewise
+    void set_learning_rate(double learning_rate, double given, SourceLocation where);
     /// @throws std::invalid_argument for hyper-parameters out of range, or with another number of states
     void set_options(const Options& options, SourceLocation where);
     /// That other ParamGroups are of the same parameters. @throws std::invalid_argument
@@ -170,6 +180,7 @@ class OptimizerNumbers {
     }
 
     Options options_;
+    double given_rate_;
     Context<Engine>* context_ = nullptr;
     std::vector<ParamGroup> param_groups_;
     NameIndex paths_;                 // of the groups
@@ -184,7 +195,7 @@ class OptimizerNumbers {
 template <class Rule, class Engine>
 OptimizerNumbers<Rule, Engine>::OptimizerNumbers(const Options& options, std::vector<ParamGroup> param_groups,
                                                  SourceLocation where)
-    : options_(options), param_groups_(std::move(param_groups)) {
+    : options_(options), given_rate_(options.learning_rate), param_groups_(std::move(param_groups)) {
     validate(options, where);
     for (const ParamGroup& group : param_groups_) { validate(group, where); }
     static_cast<void>(chosen_options(options_, this->param_groups(), where));
@@ -223,12 +234,11 @@ void OptimizerNumbers<Rule, Engine>::begin(Context<Engine>& context) {
 }
 
 template <class Rule, class Engine>
-void OptimizerNumbers<Rule, Engine>::set_learning_rate(double learning_rate, SourceLocation where) {
-    Options changed = options_;
-    changed.learning_rate = learning_rate;
-    validate(changed, where);
-    options_ = changed;
-    const ChosenOptions<Options> own{1, changed};
+void OptimizerNumbers<Rule, Engine>::set_learning_rate(double learning_rate, double given, SourceLocation where) {
+    require_learning_rate(learning_rate, where);
+    options_.learning_rate = learning_rate;
+    given_rate_ = given;
+    const ChosenOptions<Options> own{1, options_};
     write(std::span(&own, 1));
 }
 
@@ -243,6 +253,7 @@ void OptimizerNumbers<Rule, Engine>::set_options(const Options& options, SourceL
     const auto chosen = chosen_options(options, param_groups(), where);
     if (stated_ != nullptr) { stated_ = book()->keep(optimizer_statements<Rule>(options, where)); }
     options_ = options;
+    given_rate_ = options.learning_rate;
     write(chosen.span());
 }
 

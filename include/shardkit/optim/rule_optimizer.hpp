@@ -142,9 +142,11 @@ class RuleOptimizer : public Optimizer<EngineType> {
   public:
     const Options& options() const noexcept { return numbers_.options(); }
     double learning_rate() const noexcept override { return options().learning_rate; }
+    /// The learning rate that was given last, which set_learning_rate_factor multiplies.
+    double given_learning_rate() const noexcept { return numbers_.given_rate(); }
     void set_learning_rate(double learning_rate, SourceLocation where = SourceLocation::current()) override {
         this->require_between_steps("set_learning_rate", where);
-        numbers_.set_learning_rate(learning_rate, where);
+        numbers_.set_learning_rate(learning_rate, learning_rate, where);
     }
     /// Replaces all hyper-parameters, the learning rate too; takes effect with the next step. What a ParamGroup gives
     /// stays that group's. A bias correction is by the products of the betas that the steps were made with.
@@ -217,6 +219,12 @@ class RuleOptimizer : public Optimizer<EngineType> {
         for_each_batches([&](auto& batches) { batches.prepare(context, &numbers_.scalars()->skip); });
     }
 
+    void change_rates(double to, double from, detail::RateChange change, SourceLocation where) override {
+        this->require_between_steps("set_learning_rate", where);
+        const double rate = to * (numbers_.given_rate() / from);
+        numbers_.require_learning_rate(rate, where);
+        if (change == detail::RateChange::make) { numbers_.set_learning_rate(rate, numbers_.given_rate(), where); }
+    }
     detail::StatementHash run(const Reduced<Engine>& reduced, const ClipCoefficient& coefficient,
                               const detail::StepShare& share, SourceLocation where) override {
         list(where);

@@ -255,6 +255,27 @@ TEST_CASE("combined optimizers: what none or two update, and a part that steps a
     });
 }
 
+TEST_CASE("combined optimizers: a factor of their learning rates is that of every part, or of none") {
+    sk::threads::run(Flat{2}, [](auto& rank) {
+        Trainer by_factor(rank);
+        Trainer by_parts(rank);
+        const double lion = by_factor.lion.options().learning_rate;
+        const double adamw = by_factor.adamw.options().learning_rate;
+        for (const double factor : {0.0, 0.5, 2.0, 0.0, 1.0}) {
+            by_factor.optimizer.set_learning_rate_factor(factor);
+            by_parts.lion.set_learning_rate(factor * lion);
+            by_parts.adamw.set_learning_rate(factor * adamw);
+            by_factor.optimizer.step(by_factor.accumulated(1));
+            by_parts.optimizer.step(by_parts.accumulated(1));
+            CHECK(by_factor.values() == by_parts.values());
+            CHECK(by_factor.adamw.options() == by_parts.adamw.options());
+        }
+        by_factor.adamw.set_learning_rate(std::numeric_limits<double>::max());
+        CHECK_THROWS_AS(by_factor.optimizer.set_learning_rate_factor(4), std::invalid_argument);
+        CHECK(by_factor.lion.learning_rate() == lion);
+    });
+}
+
 TEST_CASE("combined optimizers: ranks that differ in a part are told which, with both values") {
     const auto said = [](auto differ, std::string_view first, std::string_view second) {
         sk::threads::run(Flat{2}, [&](auto& rank) {

@@ -22,6 +22,7 @@
 #include <shardkit/checkpoint.hpp>
 #include <shardkit/core/bf16.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
+#include <shardkit/optim/learning_rate.hpp>
 #include <shardkit/param/tensor_list.hpp>
 #include <shardkit/policy/dynamic_policy.hpp>
 #include <shardkit/policy/policies.hpp>
@@ -493,7 +494,58 @@ TEST_CASE("the learning rate of the rest follows Muon's; options are those of th
         CHECK(trainer.optimizer.learning_rate() == 0.05);
         trainer.optimizer.set_learning_rate(0.1);
         CHECK(trainer.optimizer.matrices().options().learning_rate == 0.1);
-        CHECK(trainer.optimizer.rest().options().learning_rate == 2e-3);
+        CHECK(trainer.optimizer.rest().learning_rate() == 2e-3);
+        trainer.optimizer.set_learning_rate(0);  // and both come back from there
+        CHECK(trainer.optimizer.rest().learning_rate() == 0);
+        trainer.optimizer.rest().set_learning_rate(4e-3);
+        trainer.optimizer.set_learning_rate(0.013);
+        CHECK(trainer.optimizer.learning_rate() == 0.013);
+        CHECK(trainer.optimizer.rest().learning_rate() == 0.013 * (4e-3 / 0.05));
+    });
+}
+
+TEST_CASE("two learning rates are two numbers that a schedule multiplies, from a warm-up's step 0 on") {
+    sk::threads::run(Mesh(2, 1, 1), [](auto& rank) {
+        Choice choice;
+        choice.options.learning_rate = 0;
+        choice.options.weight_decay = 0.5;
+        Trainer<sk::DefaultPrecision<float>> trainer(rank, policies[3], choice);
+        auto& optimizer = trainer.optimizer;
+        const auto refused = [](auto& of, double rate) {
+            return thrown_message<std::invalid_argument>([&] { of.set_learning_rate(rate); });
+        };
+        CHECK(
+            has(refused(optimizer, 0.02),
+                "Muon: set_learning_rate of 0.02 where its matrices were given a rate of 0 and AdamW one of 0.001"));
+        CHECK(has(refused(optimizer, 0), "where its matrices were given a rate of 0"));
+        optimizer.rest().set_learning_rate(0);
+        CHECK(has(refused(optimizer, 0.02), "a rate of 0 and AdamW one of 0;"));
+        CHECK(optimizer.matrices().learning_rate() == 0);
+
+        optimizer.matrices().set_learning_rate(0.02);
+        optimizer.rest().set_learning_rate(3e-4);
+        constexpr sk::LearningRate schedule{.peak = 1, .warm_up = 10, .steps = 100};
+        const auto before = trainer.values();
+        optimizer.set_learning_rate_factor(schedule(0));
+        trainer.step(0);
+        CHECK(trainer.values() == before);
+        for (const std::uint64_t step : {3U, 10U, 60U, 100U, 10U}) {
+            optimizer.set_learning_rate_factor(schedule(step));
+            CHECK(optimizer.learning_rate() == schedule(step) * 0.02);
+            CHECK(optimizer.rest().learning_rate() == schedule(step) * 3e-4);
+        }
+        trainer.step(1);
+        CHECK(trainer.values() != before);
+        // A square matrix moves by the rate times a matrix whose singular values are about one; AdamW's first step of
+        // a bias is about the rate.
+        const std::size_t bias = 12 * 5;
+        const float moved = std::abs(trainer.values()[bias] - before[bias]);
+        CHECK(moved > 1e-4);
+        CHECK(moved < 4e-4);
+        for (const double wrong : {-1.0, std::numeric_limits<double>::infinity(), std::nan("")}) {
+            CHECK_THROWS_AS(optimizer.set_learning_rate_factor(wrong), std::invalid_argument);
+        }
+        CHECK(optimizer.learning_rate() == 0.02);
     });
 }
 

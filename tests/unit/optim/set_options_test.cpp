@@ -145,6 +145,15 @@ TEST_CASE("set_options: NoDecay stays without, a ParamGroup of the bias' own kee
         values({0.5625, 1, 0.65625, 0.75});
         optimizer.set_learning_rate(0);
         values({0.5625, 1, 0.65625, 0.75});
+        optimizer.set_learning_rate(1);
+        optimizer.set_learning_rate_factor(0.5);
+        optimizer.set_param_groups({{.matches = of_cd, .learning_rate_scale = 0}});  // which keeps the factor
+        CHECK(optimizer.options().learning_rate == 0.5);
+        CHECK(optimizer.learning_rate() == 0.5);
+        values({0.421875, 1, 0.65625, 0.75});
+        optimizer.set_options({.learning_rate = 1, .weight_decay = 0.5});  // which gives the rate anew
+        CHECK(optimizer.learning_rate() == 1);
+        values({0.2109375, 1, 0.65625, 0.75});
     });
 }
 
