@@ -64,6 +64,7 @@ PLANTS = [
      "core/planted.hpp:1: use throw_usage_error(where, ...)"),
     ("errors", "include/shardkit/core/planted.hpp", "throw std::invalid_argument(text);\n",
      "core/planted.hpp:1: use throw_invalid_argument(where, ...)"),
+    ("words", "include/shardkit/core/planted.hpp", HEADER + "// __builtin_ia32_pause\n", "a builtin of the compiler's own"),
     ("words", "tests/planted.cpp", "// FIX" + "ME\n", "planted.cpp:1: left over"),
     ("words", "tests/planted.cpp", "/// Works. Cost:    none\n", "planted.cpp:1: a label within a line"),
     ("words", "tests/planted.cpp", "int planted;\n", "no line '// SPDX-License-Identifier"),

@@ -10,7 +10,10 @@ namespace shardkit::detail {
 /// nanoseconds by a TickClock.
 [[gnu::always_inline]] inline std::uint64_t ticks() noexcept {
 #if defined(__x86_64__)
-    return __builtin_ia32_rdtsc();
+    std::uint64_t low;
+    std::uint64_t high;
+    __asm__ volatile("rdtsc" : "=a"(low), "=d"(high));
+    return high << 32U | low;
 #elif defined(__aarch64__)
     std::uint64_t count;
     __asm__ volatile("mrs %0, cntvct_el0" : "=r"(count));

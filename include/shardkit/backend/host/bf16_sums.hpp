@@ -9,13 +9,14 @@
 #include <shardkit/backend/host/copy_elements.hpp>
 #include <shardkit/backend/host/lanes.hpp>
 #include <shardkit/backend/host/summands.hpp>
+#include <shardkit/backend/host/target.hpp>
 #include <shardkit/core/bf16.hpp>
 
 // Sums of bf16 with the rounding instruction of AVX-512: registers of 64 bytes, and a third of the instructions of
 // sums.inc. Chosen at run time, even where the translation unit is compiled for such a processor. The instructions
 // are in assembly, as compilers name their builtins differently.
 
-namespace shardkit::host::detail::avx512 {
+namespace shardkit::host::detail SHARDKIT_HOST_TARGET::avx512 {
 
 #if defined(__x86_64__)
 
@@ -163,4 +164,4 @@ void sum_bf16(const Summands<bf16, bf16>&, std::size_t, std::size_t) noexcept {}
 
 #endif
 
-}  // namespace shardkit::host::detail::avx512
+}  // namespace shardkit::host::detail SHARDKIT_HOST_TARGET::avx512

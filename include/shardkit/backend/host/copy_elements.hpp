@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <cstring>
 
-// Instructions are used through the compilers' builtins: <emmintrin.h> would take a hundredth of the whole umbrella's
-// compile time.
+// Instructions are in assembly: <emmintrin.h> would take a hundredth of the whole umbrella's compile time, and
+// compilers drop the builtins behind it.
 
 namespace shardkit::host::detail {
 
@@ -30,49 +30,33 @@ constexpr Store store_for(std::size_t bytes) noexcept {
     return bytes > streaming_bytes ? Store::streaming : Store::cached;
 }
 
-/// Writes `Bytes` bytes of a register past the caches if the processor can, and in one instruction if it has such
-/// registers: two halves reach a few percent less of the memory bandwidth.
-/// @pre `to` is a multiple of `Bytes`; fast only where whole cache lines are written one after the other
-template <std::size_t Bytes>
-void stream_register(const void* from, void* to) noexcept {
-#if defined(__AVX__)
-    if constexpr (Bytes == 32) {
-        // NOLINTNEXTLINE(modernize-use-using): a vector's type as GCC and clang define it
-        typedef long long Word __attribute__((vector_size(32)));
-        Word word;
-        std::memcpy(&word, from, Bytes);
-#if defined(__clang__)
-        __builtin_nontemporal_store(word, static_cast<Word*>(to));
-#else
-        __builtin_ia32_movntdq256(static_cast<Word*>(to), word);
-#endif
-        return;
-    }
-#endif
 #if defined(__SSE2__)
-    if constexpr (Bytes == 16 || Bytes == 32) {
-        // NOLINTNEXTLINE(modernize-use-using): a vector's type as GCC and clang define it
-        typedef long long Word __attribute__((vector_size(16)));
-        Word words[Bytes / 16];
-        std::memcpy(words, from, Bytes);
-        for (std::size_t i = 0; i < Bytes / 16; ++i) {
-#if defined(__clang__)
-            __builtin_nontemporal_store(words[i], static_cast<Word*>(to) + i);
+/// Copies a cache line past the caches, after all of it was read.
+/// @pre `to` begins a cache line
+inline void stream_line(const std::byte* from, std::byte* to) noexcept {
+#if defined(__AVX__)
+    constexpr std::size_t bytes = 32;  // halves reach a few percent less of the memory bandwidth
 #else
-            __builtin_ia32_movntdq(static_cast<Word*>(to) + i, words[i]);
+    constexpr std::size_t bytes = 16;
 #endif
-        }
-        return;
+    // NOLINTNEXTLINE(modernize-use-using): a vector's type as GCC and clang define it
+    typedef long long Word __attribute__((vector_size(bytes)));
+    Word words[64 / bytes];
+    std::memcpy(words, from, sizeof words);
+    for (const Word& word : words) {
+        auto* const place = reinterpret_cast<char(*)[bytes]>(to);
+#if defined(__AVX__)
+        asm volatile("vmovntdq {%1, %0|%0, %1}" : "=m"(*place) : "x"(word));
+#else
+        asm volatile("movntdq {%1, %0|%0, %1}" : "=m"(*place) : "x"(word));
+#endif
+        to += bytes;
     }
-#endif
-    std::memcpy(to, from, Bytes);
 }
 
-#if defined(__SSE2__)
 /// Copies full cache lines past the caches, and the ends through them.
 inline void stream_bytes(const std::byte* from, std::byte* to, std::size_t count) noexcept {
     constexpr std::size_t line = 64;
-    constexpr std::size_t half = line / 2;
     const std::size_t head = (line - reinterpret_cast<std::uintptr_t>(to) % line) % line;
     if (count < head + line) {
         std::memcpy(to, from, count);
@@ -80,14 +64,7 @@ inline void stream_bytes(const std::byte* from, std::byte* to, std::size_t count
     }
     std::memcpy(to, from, head);
     std::size_t at = head;
-    for (; at + line <= count; at += line) {
-        // The whole line is read before any of it is written.
-        std::byte words[2][half];
-        std::memcpy(words[0], from + at, half);
-        std::memcpy(words[1], from + at + half, half);
-        stream_register<half>(words[0], to + at);
-        stream_register<half>(words[1], to + at + half);
-    }
+    for (; at + line <= count; at += line) { stream_line(from + at, to + at); }
     std::memcpy(to + at, from + at, count - at);
 }
 #endif
@@ -108,7 +85,7 @@ void copy_elements(const T* from, T* to, std::size_t count, [[maybe_unused]] Sto
 /// Orders streamed results before the thread's next operations; a release store does not.
 inline void finish([[maybe_unused]] Store store) noexcept {
 #if defined(__SSE2__)
-    if (store == Store::streaming) { __builtin_ia32_sfence(); }
+    if (store == Store::streaming) { asm volatile("sfence" ::: "memory"); }
 #endif
 }
 

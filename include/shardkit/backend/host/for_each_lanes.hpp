@@ -10,6 +10,7 @@
 #include <utility>
 
 #include <shardkit/backend/host/lanes.hpp>
+#include <shardkit/backend/host/target.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/core/exact_sum.hpp>
 #include <shardkit/detail/not_copied.hpp>
@@ -56,6 +57,10 @@ struct Output {
     static constexpr bool writes = true;
     Pointer data;
 };
+
+}  // namespace shardkit::host::detail
+
+namespace shardkit::host::detail SHARDKIT_HOST_TARGET {
 
 template <std::floating_point A, class F, class... S>
 void run_lanes(std::size_t count, const F& f, const S&... streams) {
@@ -243,4 +248,4 @@ class NearSums : shardkit::detail::NotCopied {
     NearSum sum_;
 };
 
-}  // namespace shardkit::host::detail
+}  // namespace shardkit::host::detail SHARDKIT_HOST_TARGET

@@ -18,6 +18,7 @@
 #endif
 
 #include <shardkit/backend/host/summands.hpp>
+#include <shardkit/backend/host/target.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/core/lane_math.hpp>
 #include <shardkit/optim/state_storage.hpp>
@@ -37,8 +38,8 @@
 // `avx2` is, by GCC alone: AVX-512 brings fused multiplications and additions, and no option of a region keeps clang
 // from them in a user's rule. Nor is it there with -ffinite-math-only, where GCC divides by approximations of unlike
 // bits.
-// Some instructions are used through the compilers' builtins: <immintrin.h> would take a fifth of the whole
-// umbrella's compile time.
+// Some instructions are in assembly: <immintrin.h> would take a fifth of the whole umbrella's compile time, and the
+// builtins behind it are the compilers' own, which clang 22 has not all that clang 14 had.
 
 namespace shardkit::host::detail {
 
@@ -149,8 +150,7 @@ inline constexpr std::size_t summed_elements = 8 * widest_register / sizeof(A);
 #undef SHARDKIT_TARGET_AVX2
 #undef SHARDKIT_TARGET_F16C
 
-#if defined(__x86_64__) && !defined(__AVX__) && !defined(__clang__) && !__FINITE_MATH_ONLY__
-#define SHARDKIT_WIDE_AT_RUN_TIME
+#if defined(SHARDKIT_WIDE_AT_RUN_TIME)
 #pragma GCC push_options
 #pragma GCC target("avx512bw,avx512vl")
 #define SHARDKIT_TARGET_CODE [[gnu::optimize("fp-contract=off")]]  // the bits of the other loops
@@ -168,15 +168,14 @@ inline constexpr std::size_t summed_elements = 8 * widest_register / sizeof(A);
 #undef SHARDKIT_TARGET_BYTES
 #undef SHARDKIT_TARGET_CODE
 #else
-namespace shardkit::host::detail {
+namespace shardkit::host::detail SHARDKIT_HOST_TARGET {
 namespace wide = compiled;
-}  // namespace shardkit::host::detail
+}  // namespace shardkit::host::detail SHARDKIT_HOST_TARGET
 #endif
 
 #if defined(SHARDKIT_WIDE_AT_RUN_TIME)
 #pragma GCC pop_options
-#undef SHARDKIT_WIDE_AT_RUN_TIME
-namespace shardkit::host::detail {
+namespace shardkit::host::detail SHARDKIT_HOST_TARGET {
 /// Returns whether this processor can run the loops on registers of 64 bytes. VBMI, which no loop needs, leaves out
 /// those before Ice Lake, which reduce their clock for all that runs behind such a loop.
 inline bool use_wide() noexcept {
@@ -185,15 +184,15 @@ inline bool use_wide() noexcept {
                                   __builtin_cpu_supports("avx512vbmi") != 0;
     return supported;
 }
-}  // namespace shardkit::host::detail
+}  // namespace shardkit::host::detail SHARDKIT_HOST_TARGET
 #else
-namespace shardkit::host::detail {
+namespace shardkit::host::detail SHARDKIT_HOST_TARGET {
 #if defined(__AVX512F__)
 constexpr bool use_wide() noexcept { return true; }
 #else
 constexpr bool use_wide() noexcept { return false; }
 #endif
-}  // namespace shardkit::host::detail
+}  // namespace shardkit::host::detail SHARDKIT_HOST_TARGET
 #endif
 
 #if defined(__x86_64__) && !defined(__AVX__)
@@ -222,7 +221,7 @@ constexpr bool use_wide() noexcept { return false; }
 #pragma GCC pop_options
 #endif
 
-namespace shardkit::host::detail {
+namespace shardkit::host::detail SHARDKIT_HOST_TARGET {
 /// Returns whether this processor can run the loops for AVX2, F16C and FMA. clang's builtin does not know F16C.
 inline bool use_avx2() noexcept {
     static const bool supported = [] {
@@ -237,11 +236,11 @@ inline bool use_avx2() noexcept {
 }
 /// Returns whether this processor can run avx2::sum_lanes.
 inline bool sums_in_lanes() noexcept { return use_avx2(); }
-}  // namespace shardkit::host::detail
+}  // namespace shardkit::host::detail SHARDKIT_HOST_TARGET
 #else
-namespace shardkit::host::detail {
+namespace shardkit::host::detail SHARDKIT_HOST_TARGET {
 namespace avx2 = compiled;
 constexpr bool use_avx2() noexcept { return false; }
 constexpr bool sums_in_lanes() noexcept { return true; }
-}  // namespace shardkit::host::detail
+}  // namespace shardkit::host::detail SHARDKIT_HOST_TARGET
 #endif

@@ -29,7 +29,7 @@ inline std::size_t allowed_cpus() noexcept {
 /// without a pipeline flush.
 inline void pause() noexcept {
 #if defined(__x86_64__) || defined(__i386__)
-    __builtin_ia32_pause();
+    asm volatile("pause");
 #elif defined(__aarch64__) || defined(__arm__)
     asm volatile("yield");
 #endif

@@ -12,6 +12,7 @@
 #include <shardkit/backend/host/for_each_lanes.hpp>
 #include <shardkit/backend/host/lanes.hpp>
 #include <shardkit/backend/host/summands.hpp>
+#include <shardkit/backend/host/target.hpp>
 #include <shardkit/comm/reduce_op.hpp>
 #include <shardkit/core/element.hpp>
 
@@ -48,6 +49,29 @@ struct SummandOf<T, true> {
     using type = std::make_unsigned_t<T>;
 };
 
+/// The number of elements in a block, small enough that accumulator and rounded block stay in the first-level cache.
+inline constexpr std::size_t reduction_block = 1024;
+
+template <class A>
+constexpr A add(A a, A b) noexcept {
+    using Summand = typename SummandOf<A>::type;
+    return static_cast<A>(static_cast<Summand>(a) + static_cast<Summand>(b));
+}
+
+/// Returns the larger value. A NaN of any rank is kept, so that a maximum cannot hide a broken gradient.
+template <class A>
+constexpr A larger(A a, A b) noexcept {
+    return a < b || b != b ? b : a;
+}
+template <class A>
+constexpr A smaller(A a, A b) noexcept {
+    return b < a || b != b ? b : a;
+}
+
+}  // namespace shardkit::host::detail
+
+namespace shardkit::host::detail SHARDKIT_HOST_TARGET {
+
 /// Adds up elements [begin, end) in A, in rank order or along a tree of `Tree` ranks, and rounds once.
 /// @pre sums_in_lanes(); end - begin is a multiple of summed_elements<A>; streamed results begin a cache line at
 /// `begin`
@@ -76,25 +100,6 @@ void sum_rest(const Summands<In, Out>& summands, std::size_t begin, std::size_t 
         const Result<Out> result = summands.result(i);
         copy_elements(sums, result.data + begin, count - begin, result.store);
     }
-}
-
-/// The number of elements in a block, small enough that accumulator and rounded block stay in the first-level cache.
-inline constexpr std::size_t reduction_block = 1024;
-
-template <class A>
-constexpr A add(A a, A b) noexcept {
-    using Summand = typename SummandOf<A>::type;
-    return static_cast<A>(static_cast<Summand>(a) + static_cast<Summand>(b));
-}
-
-/// Returns the larger value. A NaN of any rank is kept, so that a maximum cannot hide a broken gradient.
-template <class A>
-constexpr A larger(A a, A b) noexcept {
-    return a < b || b != b ? b : a;
-}
-template <class A>
-constexpr A smaller(A a, A b) noexcept {
-    return b < a || b != b ? b : a;
 }
 
 /// Writes sums[i] = two(sums[i], next[i]).
@@ -234,4 +239,4 @@ void reduce_in_rank_order(ReduceOp op, std::size_t ranks, std::size_t count, con
     reduce_in_rank_order<In, Out>(op, ranks, count, input_of, 1, [&](std::size_t) { return result; });
 }
 
-}  // namespace shardkit::host::detail
+}  // namespace shardkit::host::detail SHARDKIT_HOST_TARGET

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// What the translation unit is compiled for decides which lanes there are (see lanes.hpp) and which of them functions
+// choose. Files of one program may be compiled for unlike processors, and of the functions of one name the linker
+// keeps one: lanes of 16 bytes would be handed to loops on 32. So lanes and what chooses among them are in inline
+// namespaces that say all that decides.
+
+#if defined(__AVX__)
+#define SHARDKIT_HOST_AVX ::inline with_avx
+#else
+#define SHARDKIT_HOST_AVX
+#endif
+#if defined(__AVX2__)
+#define SHARDKIT_HOST_AVX2 ::inline with_avx2
+#else
+#define SHARDKIT_HOST_AVX2
+#endif
+#if defined(__F16C__) && defined(__FMA__)
+#define SHARDKIT_HOST_F16C ::inline with_f16c
+#else
+#define SHARDKIT_HOST_F16C
+#endif
+#if defined(__AVX512F__)
+#define SHARDKIT_HOST_WIDE ::inline with_avx512
+#elif defined(__x86_64__) && !defined(__AVX__) && !defined(__clang__) && !__FINITE_MATH_ONLY__
+#define SHARDKIT_WIDE_AT_RUN_TIME
+#define SHARDKIT_HOST_WIDE ::inline wide_at_run_time
+#else
+#define SHARDKIT_HOST_WIDE
+#endif
+
+#define SHARDKIT_HOST_TARGET SHARDKIT_HOST_AVX SHARDKIT_HOST_AVX2 SHARDKIT_HOST_F16C SHARDKIT_HOST_WIDE
