@@ -96,7 +96,10 @@ class Failure {
     }
 
   private:
-    void raise(const std::string& what, SourceLocation where) const {
+    void raise(std::string what, SourceLocation where) const {
+        // Errors of a call say its place at their ends, and do so again when they are thrown here.
+        const std::string ending = concat(" (", place(where), ")");
+        if (kind_ != Kind::other && what.ends_with(ending)) { what.resize(what.size() - ending.size()); }
         switch (kind_) {
             case Kind::none:
                 return;

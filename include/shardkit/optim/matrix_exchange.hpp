@@ -86,13 +86,13 @@ struct MatrixCopies {
 /// Checks that every rank places the same matrices. Collective over the world; the host waits.
 /// @throws std::invalid_argument, the same on every rank
 template <class Engine>
-void require_same_matrices(Context<Engine>& context, const MatrixPlacement& placement) {
+void require_same_matrices(Context<Engine>& context, const MatrixPlacement& placement, SourceLocation where) {
     if (context.world_size() == 1) { return; }
     const double mine[] = {static_cast<double>(placement.hash() >> 12U)};
-    const std::size_t other = first_apart(gather_values(context, std::span<const double>(mine), SourceLocation{}));
+    const std::size_t other = first_apart(gather_values(context, std::span<const double>(mine), where));
     if (other == context.world_size()) { return; }
     throw_invalid_argument(
-        SourceLocation{}, "optimizer of whole matrices: rank ", other,
+        where, "optimizer of whole matrices: rank ", other,
         " takes other matrices than rank 0, or other blocks of them; expected the same Matrices on "
         "every rank");
 }

@@ -62,11 +62,12 @@ class MatrixLaunches {
     /// Order:   collective over the world
     /// @throws  std::invalid_argument as add_units, where ranks differ, and for rows that took other steps than the
     /// rest
-    void prepare(Context<Engine>& context, const Table& /*table*/, const std::uint32_t* /*skip*/) {
+    void prepare(Context<Engine>& context, const Table& /*table*/, const std::uint32_t* /*skip*/,
+                 SourceLocation where) {
         if (listed_.empty()) { return; }
-        place(context);
+        place(context, where);
         if (placement_.units().empty()) { return; }
-        require_same_matrices(context, placement_);
+        require_same_matrices(context, placement_, where);
         const std::size_t rank = context.rank();
         batches_.clear();
         copies_.clear();
@@ -158,18 +159,19 @@ class MatrixLaunches {
     const MatrixUnit& unit(std::size_t u) const noexcept { return placement_.units()[u]; }
     bool is_taken(std::size_t u) const noexcept { return listed_[unit(u).group].taken; }
 
-    void place(Context<Engine>& context) {
+    void place(Context<Engine>& context, SourceLocation where) {
         List<GroupHolders> holders;
         List<MatrixUnit> units;
         for (const Listed& each : listed_) {
             const GroupGeometry& geometry = each.state->geometry();
             if (each.group->uneven()) {
-                throw_invalid_argument({}, "'", geometry.path,
+                throw_invalid_argument(where, "'", geometry.path,
                                        "': some rows of a parameter have taken other numbers of steps than the rest, "
                                        "for which a rule of whole matrices has no step");
             }
-            add_units<Rule>(geometry, holders.size(), setup_.matrices,
-                            [&](std::size_t p) { return each.group->updates(p); }, units, {});
+            add_units<Rule>(
+                geometry, holders.size(), setup_.matrices, [&](std::size_t p) { return each.group->updates(p); },
+                units, where);
             holders.emplace_back(geometry, context.grid());
         }
         placement_ = MatrixPlacement(context.grid(), std::move(holders), std::move(units));

@@ -31,9 +31,9 @@ class MatrixOptimizer : public RuleOptimizer<Rule, Engine, Precision> {
   public:
     /// Collective over the world.
     /// @param products  a MatrixProducts for float and double in the engine's memory
-    /// @throws std::invalid_argument for hyper-parameters out of range, a parameter that has not two dimensions,
-    /// blocks
-    ///         that do not divide it, ranks that differ in them, or two groups with one path
+    /// @throws std::invalid_argument for hyper-parameters out of range, a parameter that has not two dimensions
+    ///         without Matrices::units that say what of it is a matrix, blocks that do not divide its rows, ranks
+    ///         that differ in them, or two groups with one path
     template <class Products>
     MatrixOptimizer(const Model<Engine, Precision>& model, const Products& products,
                     const typename Rule::Options& options, const Matrices& matrices = {},

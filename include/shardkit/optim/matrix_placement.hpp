@@ -201,7 +201,8 @@ class MatrixPlacement {
         for (const MatrixUnit& unit : units_) {
             for (const std::uint64_t number :
                  {std::uint64_t{unit.group}, std::uint64_t{unit.parameter}, std::uint64_t{unit.tp},
-                  std::uint64_t{unit.block_rows}, std::uint64_t{unit.owner}, unit.cost}) {
+                  std::uint64_t{unit.extents.columns}, std::uint64_t{unit.block_rows}, std::uint64_t{unit.owner},
+                  unit.cost}) {
                 all.add(number);
             }
         }
@@ -274,31 +275,51 @@ MatrixMemory matrix_memory(const MatrixPlacement& placement, std::size_t rank) {
 
 /// Whether `matrices` say that a parameter of the group at `path` is one.
 inline bool is_matrix(const Matrices& matrices, std::string_view path, const PlacedParameter& p) {
-    return matrices.matches ? matrices.matches(path, p.name) : p.matrix && p.shape.rank == 2;
+    return matrices.matches ? matrices.matches(path, p.name) : p.matrix && p.shape.rank >= 2;
+}
+
+/// The rows and columns of a tensor, row-major, as `matrices` say, and how many rows are a matrix by themselves.
+/// @throws std::invalid_argument for fewer dimensions than two, more of which nobody said what is a matrix, and
+///         Matrices::block_rows that do not divide them
+struct MatrixShape {
+    rules::MatrixExtents extents;
+    std::size_t block_rows;
+};
+inline MatrixShape matrix_shape(const Matrices& matrices, std::string_view path, std::string_view name,
+                                const TensorShape& shape, SourceLocation where) {
+    const auto units = shape.rank > 2 && matrices.units ? matrices.units(path, name) : MatrixUnits::none;
+    if (shape.rank < 2) {
+        throw_invalid_argument(where, "'", path, ".", name, "' has the shape ", shape.describe(),
+                               ", expected two dimensions of a parameter that is a matrix");
+    }
+    if (shape.rank > 2 && units == MatrixUnits::none) {
+        throw_invalid_argument(where, "'", path, ".", name, "' has the shape ", shape.describe(),
+                               ", expected Matrices::units, which say what of more than two dimensions is a matrix, "
+                               "or a parameter that is marked NoMatrix, which another optimizer updates");
+    }
+    const bool flattened = units == MatrixUnits::flattened;
+    const std::size_t columns = flattened ? shape.numel() / shape.extents[0] : shape.extents[shape.rank - 1];
+    const std::size_t rows = shape.extents[flattened ? 0 : shape.rank - 2];  // that are side by side
+    MatrixShape made{{shape.numel() / columns, columns}, matrices.block_rows ? matrices.block_rows(path, name) : 0};
+    if (made.block_rows == 0) { made.block_rows = rows; }
+    if (rows % made.block_rows != 0) {
+        throw_invalid_argument(where, "'", path, ".", name, "': block_rows is ", made.block_rows,
+                               ", expected a number that divides its ", rows, " rows");
+    }
+    return made;
 }
 
 /// The units of one group's parameters for which `is_taken(parameter)`. `group`: its number among the holders.
-/// @throws std::invalid_argument for a parameter that has not two dimensions, and rows of blocks that do not divide
-/// it
+/// @throws std::invalid_argument as matrix_shape
 template <class Rule, class IsTaken>
 void add_units(const GroupGeometry& in, std::size_t group, const Matrices& matrices, const IsTaken& is_taken,
                List<MatrixUnit>& units, SourceLocation where) {
     for (std::size_t number = 0; number < in.parameters.size(); ++number) {
         const PlacedParameter& p = in.parameters[number];
         if (!is_taken(number)) { continue; }
-        if (p.shape.rank != 2) {
-            throw_invalid_argument(where, "'", in.path, ".", p.name, "' has the shape ", p.shape.describe(),
-                                   ", expected two dimensions of a parameter that is a matrix");
-        }
         const bool parts = p.split_over_tp() && in.tp > 1 && matrices.tp == TpMatrices::parts;
-        const TensorShape& shape = parts ? p.part.shape() : p.shape;
-        MatrixUnit unit{group, number, MatrixUnit::all, {shape.extents[0], shape.extents[1]}};
-        unit.block_rows = matrices.block_rows ? matrices.block_rows(in.path, p.name) : 0;
-        if (unit.block_rows == 0) { unit.block_rows = unit.extents.rows; }
-        if (unit.extents.rows % unit.block_rows != 0) {
-            throw_invalid_argument(where, "'", in.path, ".", p.name, "': block_rows is ", unit.block_rows,
-                                   ", expected a number that divides its ", unit.extents.rows, " rows");
-        }
+        const MatrixShape shape = matrix_shape(matrices, in.path, p.name, parts ? p.part.shape() : p.shape, where);
+        MatrixUnit unit{group, number, MatrixUnit::all, shape.extents, shape.block_rows};
         unit.cost = unit.blocks() * Rule::cost(unit.block());
         for (std::size_t tp = 0; tp < (parts ? in.tp : 1); ++tp) {
             if (parts) { unit.tp = tp; }

@@ -51,11 +51,20 @@ enum class TpMatrices : std::uint8_t {
     parts   ///< each rank's part is a matrix by itself: less traffic and work, and another optimizer
 };
 
+/// What of a tensor of more than two dimensions is one matrix.
+enum class MatrixUnits : std::uint8_t {
+    none,       ///< nobody has said it: the tensor is refused
+    last_two,   ///< each slice over the last two dimensions: the experts of a stack [experts, outputs, inputs]
+    flattened,  ///< the tensor, its first dimension being the rows: a kernel [outputs, inputs, height, width]
+};
+
 /// Which parameters are matrices to an optimizer of whole matrices, and what of them is one matrix. The same on every
 /// rank.
 struct Matrices {
-    /// Returns whether a parameter of two dimensions is one. Empty: each is that is not marked NoMatrix.
+    /// Returns whether a parameter of two dimensions or more is one. Empty: each is that is not marked NoMatrix.
     std::function<bool(std::string_view path, std::string_view parameter)> matches{};
+    /// Returns what of a parameter of more than two dimensions is one; not called for others. Empty: none.
+    std::function<MatrixUnits(std::string_view path, std::string_view parameter)> units{};
     /// Returns how many rows of it are a matrix by themselves, as those of one head or of the queries in a packed
     /// matrix are; 0: all. They divide its rows, and those of a rank of tp under TpMatrices::parts. Empty: all rows.
     std::function<std::size_t(std::string_view path, std::string_view parameter)> block_rows{};

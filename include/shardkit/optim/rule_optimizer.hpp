@@ -216,7 +216,7 @@ class RuleOptimizer : public Optimizer<EngineType> {
         auto& context = numbers_.context();
         for_each_batches([&](auto& batches) { batches.table().upload(context); });
         list(where);
-        for_each_batches([&](auto& batches) { batches.prepare(context, &numbers_.scalars()->skip); });
+        for_each_batches([&](auto& batches) { batches.prepare(context, &numbers_.scalars()->skip, where); });
     }
 
     void change_rates(double to, double from, detail::RateChange change, SourceLocation where) override {

@@ -61,7 +61,7 @@ class UpdateLaunches {
     }
 
     /// Makes the tables for the groups that were listed. `skip`: in the engine's memory, the same in all calls.
-    void prepare(Context<Engine>& context, const Table& table, const std::uint32_t* skip) {
+    void prepare(Context<Engine>& context, const Table& table, const std::uint32_t* skip, SourceLocation /*where*/) {
         const Update* const updates = table.updates();
         make_host_calls(listed_.span(), context, table);
         if constexpr (batches) {
@@ -234,7 +234,7 @@ class UpdateBatches {
     /// Whether a graph has captured a step, whose work refers to the tables.
     bool captured() const noexcept { return captured_; }
     /// Once there are all of them, which are listed; `skip`: in the engine's memory, the same in all calls.
-    void prepare(Context<Engine>& context, const std::uint32_t* skip);
+    void prepare(Context<Engine>& context, const std::uint32_t* skip, SourceLocation where);
     /// Begins to list the model's groups, all and in order.
     void start() noexcept;
     void list(State& state);
@@ -333,8 +333,9 @@ void UpdateBatches<Rule, Engine, Precision>::choose(State& state, std::span<cons
 }
 
 template <class Rule, class Engine, class Precision>
-void UpdateBatches<Rule, Engine, Precision>::prepare(Context<Engine>& context, const std::uint32_t* skip) {
-    for_each([&](auto& launches) { launches.prepare(context, table_, skip); });
+void UpdateBatches<Rule, Engine, Precision>::prepare(Context<Engine>& context, const std::uint32_t* skip,
+                                                     SourceLocation where) {
+    for_each([&](auto& launches) { launches.prepare(context, table_, skip, where); });
 }
 
 template <class Rule, class Engine, class Precision>

@@ -14,7 +14,7 @@ struct ParameterAttributes {
     TpPlacement tp{};          ///< how the ranks of tp hold the parameter
     bool frozen = false;       ///< excluded from the norm and the update
     bool decay = true;         ///< weight decay applies; a ParamGroup with a weight_decay of its own overrides it
-    bool matrix = true;        ///< with two dimensions: one that an optimizer of whole matrices takes
+    bool matrix = true;        ///< with two dimensions or more: one that an optimizer of whole matrices takes
     bool overwritten = false;  ///< its gradient is not zeroed: see OverwrittenGradient
 
     /// Returns whether the backward pass finds no zeros in the gradient's buffer where a sum begins.
@@ -31,8 +31,9 @@ struct Frozen {
 struct NoDecay {
     static constexpr bool decay = false;
 };
-/// Marks a parameter of two dimensions that is a table of vectors and no linear map between hidden features, as an
-/// embedding or a head: an optimizer of whole matrices (Muon) leaves it to another.
+/// Marks a parameter of two dimensions or more that is no linear map between hidden features, or no stack of such: a
+/// table of vectors, as an embedding or a head, or a kernel. An optimizer of whole matrices (Muon) leaves it to
+/// another.
 struct NoMatrix {
     static constexpr bool matrix = false;
 };

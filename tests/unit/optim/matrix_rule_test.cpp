@@ -190,10 +190,13 @@ TEST_CASE("a rule that keeps matrices on their owners goes on from step to step,
             check(wide, by_hand(2, 5, 2));
 
             const temporary_folder::Folder folder;
-            CHECK(has(thrown_message<sk::UsageError>([&] {
-                          sk::checkpoint::save(rank, folder.file("run"), 1, sk::checkpoint::State{model, optimizer});
-                      }),
-                      "a checkpoint of an optimizer whose rule keeps whole matrices"));
+            const std::string refused = thrown_message<sk::UsageError>([&] {
+                sk::checkpoint::save(rank, folder.file("run"), 1, sk::checkpoint::State{model, optimizer});
+            });
+            CHECK(has(refused, "a checkpoint of an optimizer whose rule keeps whole matrices"));
+            const std::size_t place = refused.find("matrix_rule_test.cpp:");
+            CHECK(place != std::string::npos);
+            CHECK(refused.find("matrix_rule_test.cpp:", place + 1) == std::string::npos);
         });
     }
 }

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <numeric>
 #include <optional>
 #include <span>
 #include <stdexcept>
@@ -303,6 +304,145 @@ TEST_CASE("blocks of rows are matrices by themselves, and so are parts of tp whe
     CHECK(one_step(2, {{"packed", 12}}, {}, true) == one_step(1, {{"packed", 12}}, {}));
 }
 
+namespace {
+
+/// One step of torch.optim.Muon on a matrix, in double and in loops: its buffer begins as zero.
+void torch_step(double* values, const std::vector<double>& gradient, std::size_t rows, std::size_t columns,
+                const sk::MuonOptions& o) {
+    using Matrix = std::vector<std::vector<double>>;
+    const auto zeros = [](std::size_t m, std::size_t n) { return Matrix(m, std::vector<double>(n)); };
+    const auto times = [&](const Matrix& a, const Matrix& b) {
+        Matrix c = zeros(a.size(), b[0].size());
+        for (std::size_t i = 0; i < a.size(); ++i) {
+            for (std::size_t k = 0; k < b.size(); ++k) {
+                for (std::size_t j = 0; j < b[0].size(); ++j) { c[i][j] += a[i][k] * b[k][j]; }
+            }
+        }
+        return c;
+    };
+    const auto turned = [&](const Matrix& a) {
+        Matrix b = zeros(a[0].size(), a.size());
+        for (std::size_t i = 0; i < a.size(); ++i) {
+            for (std::size_t j = 0; j < a[0].size(); ++j) { b[j][i] = a[i][j]; }
+        }
+        return b;
+    };
+    Matrix x = zeros(rows, columns);
+    double squares = 0;
+    for (std::size_t i = 0; i < rows * columns; ++i) {
+        const double buffer = (1 - o.momentum) * gradient[i];
+        x[i / columns][i % columns] = (1 - o.momentum) * gradient[i] + o.momentum * buffer;
+        squares += std::pow(x[i / columns][i % columns], 2);
+    }
+    if (rows > columns) { x = turned(x); }
+    for (auto& row : x) {
+        for (double& each : row) { each /= std::max(std::sqrt(squares), o.epsilon); }
+    }
+    for (int step = 0; step < 5; ++step) {
+        const Matrix a = times(x, turned(x));
+        Matrix polynomial = times(a, a);
+        for (std::size_t i = 0; i < a.size(); ++i) {
+            for (std::size_t j = 0; j < a.size(); ++j) {
+                polynomial[i][j] = -4.7750 * a[i][j] + 2.0315 * polynomial[i][j];
+            }
+        }
+        const Matrix added = times(polynomial, x);
+        for (std::size_t i = 0; i < x.size(); ++i) {
+            for (std::size_t j = 0; j < x[0].size(); ++j) { x[i][j] = 3.4445 * x[i][j] + added[i][j]; }
+        }
+    }
+    if (rows > columns) { x = turned(x); }
+    const double scale = std::sqrt(std::max(1.0, static_cast<double>(rows) / static_cast<double>(columns)));
+    for (std::size_t i = 0; i < rows * columns; ++i) {
+        values[i] = values[i] * (1 - o.learning_rate * o.weight_decay) -
+                    o.learning_rate * scale * x[i / columns][i % columns];
+    }
+}
+
+struct Stack {
+    std::string name;
+    std::vector<std::size_t> extents;
+    sk::MatrixUnits units;
+    std::size_t rows, columns;  // of one matrix
+    std::size_t split;          // over tp
+};
+const std::vector<Stack> stacks{{"experts", {4, 5, 3}, sk::MatrixUnits::last_two, 5, 3, 0},
+                                {"wide", {3, 4, 6}, sk::MatrixUnits::last_two, 4, 6, 1},
+                                {"deep", {2, 3, 4, 6}, sk::MatrixUnits::last_two, 4, 6, 3},
+                                {"kernel", {6, 2, 3, 2}, sk::MatrixUnits::flattened, 6, 12, 1}};
+std::size_t numel_of(const Stack& stack) {
+    return std::accumulate(stack.extents.begin(), stack.extents.end(), std::size_t{1}, std::multiplies<>());
+}
+double gradient_of(const Stack& stack, std::size_t i) { return noise(i + 100 * stack.name.size()); }
+constexpr double first_value(std::size_t i) { return 0.01 * static_cast<double>(i); }
+const sk::MuonOptions of_stacks{.learning_rate = 0.5, .weight_decay = 0.25};
+
+}  // namespace
+
+TEST_CASE(
+    "tensors of three and four dimensions: each slice is a matrix, or the whole one with its first dimension's "
+    "rows") {
+    std::vector<std::vector<double>> expected;
+    for (const Stack& stack : stacks) {
+        std::vector<double>& values = expected.emplace_back(numel_of(stack));
+        for (std::size_t i = 0; i < values.size(); ++i) { values[i] = first_value(i); }
+        for (std::size_t at = 0; at < values.size(); at += stack.rows * stack.columns) {
+            std::vector<double> gradient(stack.rows * stack.columns);
+            for (std::size_t i = 0; i < gradient.size(); ++i) { gradient[i] = gradient_of(stack, at + i); }
+            torch_step(values.data() + at, gradient, stack.rows, stack.columns, of_stacks);
+        }
+    }
+    const sk::Matrices matrices{.units = [](auto, auto name) {
+        for (const Stack& stack : stacks) {
+            if (stack.name == name) { return stack.units; }
+        }
+        return sk::MatrixUnits::none;
+    }};
+    for (const Mesh& mesh : {Mesh(1, 1, 1), Mesh(3, 1, 1), Mesh(2, 2, 1), Mesh(4, 1, 2)}) {
+        for (const sk::DynamicPolicy& policy : policies) {
+            if (policy.values().name == policies[4].values().name && mesh.dp() % 2 != 0) { continue; }
+            CAPTURE(mesh.describe());
+            CAPTURE(std::string(policy.values().name));
+            sk::threads::run(mesh, [&](auto& rank) {
+                using List = sk::TensorList<double>;
+                std::vector<sk::NamedTensor> list{{"bias", std::vector<std::size_t>{6}}};
+                for (const Stack& stack : stacks) {
+                    list.emplace_back(stack.name, stack.extents, split(stack.split));
+                }
+                sk::Sharded<List, sk::DynamicPolicy, Engine, sk::DefaultPrecision<double>> layer(
+                    rank, "layer", List(list), {policy});
+                layer.initialize([](auto, auto, auto i) { return first_value(i); });
+                sk::Model model{layer};
+                sk::Muon optimizer{model, of_stacks, {}, matrices};
+                sk::Accumulation accumulation{model};
+                auto gradients = accumulation.gradients(layer);
+                for (const Stack& stack : stacks) {
+                    sk::TensorShape shape{stack.extents.size()};
+                    std::copy(stack.extents.begin(), stack.extents.end(), shape.extents.begin());
+                    const sk::TensorPart part(shape, stack.split, mesh.tp(),
+                                              rank.grid().coordinate("tp", rank.rank()));
+                    auto view = gradients.view(stack.name);
+                    for (std::size_t i = 0; i < view.size(); ++i) {
+                        view[i] = gradient_of(stack, part.whole_index(i));
+                    }
+                }
+                accumulation.add(std::move(gradients));
+                optimizer.step(std::move(accumulation));
+                for (std::size_t s = 0; s < stacks.size(); ++s) {
+                    std::vector<double> values(numel_of(stacks[s]));
+                    layer.read_full(stacks[s].name, values);
+                    double largest = 0;
+                    for (std::size_t i = 0; i < values.size(); ++i) {
+                        largest = std::max(largest, std::abs(values[i] - expected[s][i]));
+                    }
+                    CAPTURE(stacks[s].name);
+                    CHECK(largest < 1e-12);
+                }
+            });
+        }
+    }
+}
+
 TEST_CASE("what is no matrix is AdamW's to the bit, and what is frozen stays") {
     sk::threads::run(Mesh(2, 1, 1), [](auto& rank) {
         using Precision = sk::DefaultPrecision<float>;
@@ -563,6 +703,25 @@ TEST_CASE("what Muon cannot do is refused, by name") {
         const auto everything = [](auto, auto) { return true; };
         CHECK(
             has(refused({}, {.matches = everything}, {}), "'layer.bias' has the shape [6], expected two dimensions"));
+        sk::Sharded<List, sk::FullShard, Engine> stacked(rank, "stacked",
+                                                         List{{"weight", {6, 4}}, {"experts", {2, 6, 4}}});
+        sk::Model with_experts{stacked};
+        const auto refused_stack = [&](const sk::Matrices& matrices) {
+            return thrown_message<std::invalid_argument>([&] { sk::Muon optimizer{with_experts, {}, {}, matrices}; });
+        };
+        const std::string asks =
+            "'stacked.experts' has the shape [2, 6, 4], expected Matrices::units, which say what of more than two "
+            "dimensions is a matrix, or a parameter that is marked NoMatrix, which another optimizer updates (";
+        CHECK(has(refused_stack({}), asks));
+        CHECK(has(refused_stack({}), "muon_test.cpp:"));
+        CHECK(has(refused_stack({.matches = everything}), asks));
+        sk::Muon leaves{with_experts, {}, {}, {.matches = [](auto, auto name) { return name == "weight"; }}};
+        sk::Matrices halves = blocks_of(3);
+        halves.units = [](auto, auto) { return sk::MatrixUnits::last_two; };
+        sk::Muon takes{with_experts, {}, {}, halves};
+        halves.block_rows = [](auto, auto name) { return std::size_t{name == "experts" ? 12U : 0U}; };
+        CHECK(has(refused_stack(halves),
+                  "'stacked.experts': block_rows is 12, expected a number that divides its 6 rows"));
         CHECK(has(refused({}, blocks_of(4), {}),
                   "'layer.weight': block_rows is 4, expected a number that divides its 6"));
         CHECK(has(refused({}, {.matches = [](auto, auto) { return false; }}, {}), "Muon: no parameter is a matrix"));
