@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
@@ -52,6 +53,14 @@ inline std::optional<std::uint64_t> step_of(std::string_view name) {
     if (step_name(step) != name) { return std::nullopt; }
     return step;
 }
+/// Returns what the names in a folder say of a run's steps, for an error about a folder that is no checkpoint; empty
+/// if there are none.
+inline std::string steps_in_words(const std::vector<std::string>& names) {
+    std::optional<std::uint64_t> latest;
+    for (const std::string& name : names) { latest = std::max(latest, step_of(name)); }
+    if (!latest) { return {}; }
+    return concat("is the folder of a run's steps, up to ", step_name(*latest), ": expected ");
+}
 /// Separates the name of an unfinished save from its token: "step-00001000.tmp-0123456789abcdef".
 inline constexpr std::string_view temporary_mark = ".tmp-";
 /// Returns a token for the name of an unfinished save. It is different for two jobs, even if their process numbers
@@ -101,7 +110,17 @@ inline OpenFile open_listed(checkpoint::FileCalls& calls, const std::string& fol
 /// @throws FileError that says what is missing or wrong
 inline Manifest read_manifest(checkpoint::FileCalls& calls, const std::string& folder, SourceLocation where) {
     const std::string path = concat(folder, "/", manifest_name);
-    const std::string text = read_file(calls, path, safetensors::max_header_bytes, where);
+    std::string text;
+    try {
+        text = read_file(calls, path, safetensors::max_header_bytes, where);
+    } catch (const FileError&) {
+        std::vector<std::string> names;
+        const std::string steps = calls.list(folder, names) == 0 ? steps_in_words(names) : std::string();
+        if (!steps.empty()) {
+            throw_file_error(folder, where, steps, "the folder of one of them, as checkpoint::latest returns");
+        }
+        throw;
+    }
     try {
         return ManifestReader::read(text);
     } catch (const JsonError& error) {

@@ -65,7 +65,7 @@ inline void require_whole_blocks(const List<std::unique_ptr<SavedGroup>>& groups
                 if (scales->is_read(p) == (**codes).is_read(p)) { continue; }
                 const SavedValues& lacking = scales->is_read(p) ? **codes : *scales;
                 throw_file_error(
-                    files.first_path(), where, "and the files beside it lack '",
+                    files.first_path(), where, "it and the files beside it lack '",
                     lacking.kind.of(concat(group->geometry().path, ".", group->geometry().parameters[p].name)),
                     "', without which the rest of the state is no number");
             }

@@ -25,6 +25,7 @@
 #include <shardkit/checkpoint/read_tensor.hpp>
 #include <shardkit/checkpoint/together.hpp>
 #include <shardkit/detail/list.hpp>
+#include <shardkit/detail/range.hpp>
 
 namespace shardkit::detail {
 
@@ -192,7 +193,7 @@ class LoadRun {
             if (from[t] != nullptr) { has = from[t]; }
         }
         if (values.kind.role == Role::states && lacks != nullptr && has != nullptr) {
-            throw_file_error(files_->path(*has), where_, "and the files beside it have '",
+            throw_file_error(files_->path(*has), where_, "it and the files beside it have '",
                              values.kind.of(has->tensor.name), "' and not '", values.kind.of(lacks->front()),
                              "', which are one parameter here: its updates could not go on from half of a state; "
                              "checkpoint::LoadOptions::states = false loads the parameters alone");
@@ -201,13 +202,17 @@ class LoadRun {
             add_target(g, v, p, names[t].front(), tensors[t].order, from[t]);
         }
     }
+    /// Adds a name that parameters which share a tensor have in common.
+    static void note(std::vector<std::string>& names, std::string name) {
+        if (!has(names, name)) { names.push_back(std::move(name)); }
+    }
     void add_target(std::size_t g, std::size_t v, std::size_t p, const std::string& name, StoredOrder order,
                     Stored* from) {
         const SavedValues& values = *state_.groups[g]->values[v];
         if (from == nullptr) {
             // Without a master in the files, the parameter's own tensor is used; if that is missing too, it is
             // reported.
-            if (values.kind.role != Role::master) { report_.left.push_back(values.kind.of(name)); }
+            if (values.kind.role != Role::master) { note(report_.left, values.kind.of(name)); }
             return;
         }
         state_.groups[g]->values[v]->will_read(p);
@@ -222,7 +227,7 @@ class LoadRun {
             }
             order = *fewer;
             rest = values.kind.role == Role::states ? TensorReader::Rest::zero : TensorReader::Rest::stays;
-            report_.grown.push_back(values.kind.of(name));
+            note(report_.grown, values.kind.of(name));
         }
         if (!is_read(from->tensor.type, values.type)) {
             throw_file_error(path, where_, "tensor '", name, "' has elements of type ",
@@ -280,7 +285,7 @@ class LoadRun {
         }
         if (options_.subset || (report_.left.empty() && report_.unused.empty())) { return; }
         const std::string path = files_->first_path().empty() ? std::string("load") : files_->first_path();
-        throw_file_error(path, where_, options_.states ? other_optimizer(*files_, state_.groups) : "",
+        throw_file_error(path, where_, options_.states ? other_optimizer(*files_, state_.groups) : "it ",
                          "and the files beside it lack ", safetensors::listed(report_.left), ", and have ",
                          safetensors::listed(report_.unused),
                          " besides: see checkpoint::LoadOptions::states and subset");

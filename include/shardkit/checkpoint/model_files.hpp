@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include <shardkit/checkpoint/checkpoint_folder.hpp>
 #include <shardkit/checkpoint/file_calls.hpp>
 #include <shardkit/checkpoint/file_names.hpp>
 #include <shardkit/checkpoint/manifest.hpp>
@@ -64,8 +65,12 @@ struct ModelFiles {
         const std::string stem = stems.size() == 1 ? known.front() : "model";
         Forms* const found = stems.find(stem);
         if (found == nullptr) {
-            throw_file_error(folder, where, "is a folder without model.safetensors or ", index_name, ", and with ",
-                             safetensors::listed(known), ": expected the files of one model, or the path of one");
+            const std::string steps = steps_in_words(names);
+            throw_file_error(folder, where,
+                             !steps.empty() ? steps
+                                            : concat("is a folder without model.safetensors or ", index_name,
+                                                     ", and with ", safetensors::listed(known), ": expected "),
+                             "the files of one model, or the path of one");
         }
         Forms& forms = *found;
         sort_stably(forms.numbered, [](const NumberedName& a, const NumberedName& b) {

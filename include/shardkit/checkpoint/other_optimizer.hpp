@@ -33,7 +33,7 @@ inline std::string optimizer_in_words(const NameIndex& states) {
 }
 
 /// Says that a checkpoint was saved with another optimizer than it is loaded into, by the states that each keeps, and
-/// what to do; empty where these are the same.
+/// what to do. The returned text ends with the subject of the sentence that follows: "it".
 template <class Files, class SavedGroups>
 std::string other_optimizer(Files& files, const SavedGroups& groups) {
     NameIndex saved;
@@ -48,7 +48,7 @@ std::string other_optimizer(Files& files, const SavedGroups& groups) {
     }
     const std::string its = optimizer_in_words(saved);
     const std::string ours = optimizer_in_words(here);
-    if (its == ours) { return {}; }
+    if (its == ours) { return "it "; }
     return concat("was saved with ", its, ", and is loaded into ", ours,
                   ": checkpoint::LoadOptions::states = false loads the parameters alone. It ");
 }

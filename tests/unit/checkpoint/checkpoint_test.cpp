@@ -499,6 +499,12 @@ TEST_CASE("latest, keep, replace, and what is refused") {
         sk::checkpoint::save(rank, run, 5, state, {.keep = 2});
         const std::string exists = thrown_message<sk::FileError>([&] { sk::checkpoint::save(rank, run, 5, state); });
         CHECK(exists.find("exists") != std::string::npos);
+        const std::string all =
+            "'" + run + "': rank 0: is the folder of a run's steps, up to step-00000005: expected ";
+        CHECK(has(thrown_message<sk::FileError>([&] { sk::checkpoint::load(rank, run, state); }),
+                  all + "the folder of one of them, as checkpoint::latest returns (" + __FILE__));
+        CHECK(has(thrown_message<sk::FileError>([&] { sk::checkpoint::load_model(rank, run, model.groups()); }),
+                  all + "the files of one model"));
         model.initialize();
         sk::checkpoint::save(rank, run, 5, state, {.replace = true});
         const std::string differs =
@@ -510,6 +516,8 @@ TEST_CASE("latest, keep, replace, and what is refused") {
             const std::string within =
                 thrown_message<sk::UsageError>([&] { sk::checkpoint::save(rank, run, 6, state); });
             CHECK(within.find("'blocks.0' is within an accumulation") != std::string::npos);
+            // The place stands there once.
+            CHECK(within.find(__FILE__) == within.rfind(__FILE__));
         }
         const auto window = model.layers[1].unshard();
         const std::string shown =
@@ -531,7 +539,13 @@ TEST_CASE("latest, keep, replace, and what is refused") {
         const sk::checkpoint::State state{model.groups(), optimizer};
         const std::string lacks =
             thrown_message<sk::FileError>([&] { sk::checkpoint::load(rank, found->path, state); });
-        CHECK(lacks.find("lack 'exp_avg of blocks.0.narrow'") != std::string::npos);
+        CHECK(lacks.find(". It and the files beside it lack 'exp_avg of blocks.0.narrow'") != std::string::npos);
+        const auto elsewhere = [](std::string_view path, const sk::ParameterRecord& parameter) {
+            return sk::checkpoint::stored(sk::detail::concat(path, ".", parameter.name, ".x"), parameter.shape);
+        };
+        const std::string beside = thrown_message<sk::FileError>(
+            [&] { sk::checkpoint::load_model(rank, found->path, model.groups(), {.names = elsewhere}); });
+        CHECK(has(beside, "model.safetensors': rank 0: it and the files beside it lack 'blocks.0.narrow.x'"));
         CHECK(sk::checkpoint::load(rank, found->path, state, {.states = false}).tensors == 10);
     });
 }

@@ -250,6 +250,15 @@ TEST_CASE("what does not make one tensor is refused by name, and a flipped bit o
                                            {.names = with("up", {"m.up", {6, width}}), .subset = true});
                   }),
                   "tensor 'gate_up' is shared by 1 parameters of the state, which are not one for each"));
+        // A name that two parameters have in common is told once.
+        const auto other = [](std::string_view path, const sk::ParameterRecord& parameter) {
+            auto stored = together(path, parameter);
+            if (stored.name == "gate_up") { stored.name = "up_gate"; }
+            return stored;
+        };
+        const std::string lacks = thrown_message<sk::FileError>(
+            [&] { sk::checkpoint::load(rank, folder.file("step-00000002"), state, {.names = other}); });
+        CHECK(has(lacks, "lack 'up_gate', 'exp_avg of up_gate', 'exp_avg_sq of up_gate',"));
         training.require_values(1);
     });
     const std::string file = folder.file("step-00000002/model.safetensors");
