@@ -39,6 +39,7 @@ namespace sk = shardkit;
 using sk::mpi::ThreadLevel;
 
 constexpr std::size_t culprit = 1;
+bool dies_in_split = false;
 
 /// In every lane that there is.
 template <class Rank>
@@ -128,6 +129,21 @@ void go_wrong(Rank& rank, std::string_view how) {
     if (how == "throw_int" && mine) { throw 42; }
     if (how == "return" && mine) { return; }
     if (how == "kill" && mine) { std::raise(SIGKILL); }
+    if (how == "kill_behind_the_last_call" || how == "late_to_finish") {
+        if (mine && how != "late_to_finish") { std::raise(SIGKILL); }
+        std::this_thread::sleep_for(std::chrono::seconds(mine ? 3 : 0));
+        return;
+    }
+    if (how == "late_to_split" || how == "kill_in_split") {
+        std::this_thread::sleep_for(std::chrono::seconds(mine && how == "late_to_split" ? 3 : 0));
+        dies_in_split = mine && how == "kill_in_split";
+        static_cast<void>(sk::split(rank.world(), 0, rank.rank(), "tp"));
+    }
+    if (how == "evaluation" || how == "brief_phase") {
+        const auto phase = rank.deadline(std::chrono::milliseconds(how == "evaluation" ? 20000 : 300));
+        std::this_thread::sleep_for(std::chrono::seconds(mine ? 1 : 0));
+        for (int i = 0; i < 2; ++i) { reduce(rank); }
+    }
     if (how == "exit" && mine) { std::_Exit(3); }
     if (how == "kill_a_reader" || how == "read_for_ever") { read_for_ever(rank, false, how == "kill_a_reader"); }
     if (how == "kill_a_reducer") { read_for_ever(rank, true, true); }
@@ -212,6 +228,12 @@ int c_like(std::string_view how, bool overlap) {
 
 }  // namespace
 
+/// Stands between the engine and MPI.
+extern "C" int MPI_Comm_split(MPI_Comm comm, int color, int key, MPI_Comm* made) {
+    if (dies_in_split) { std::raise(SIGKILL); }
+    return PMPI_Comm_split(comm, color, key, made);
+}
+
 int main(int count, char** arguments) {
     const std::string_view how = count > 1 ? arguments[1] : "";
     if (how == "uncaught") {
@@ -226,15 +248,19 @@ int main(int count, char** arguments) {
     for (int i = 2; i < count; ++i) {
         if (std::string_view(arguments[i]).starts_with("record=")) { record = arguments[i] + 7; }
     }
-    const bool brief = how == "too_late" || how == "loop" || how == "order";
+    const bool brief =
+        how.starts_with("late_to") || how == "too_late" || how == "loop" || how == "order" || how == "evaluation";
     try {
         const auto run = [&](std::size_t ranks) {
             sk::mpi::run(
                 sk::DeviceMesh<sk::dynamic>(ranks), [&](auto& rank) { go_wrong(rank, how); }, {},
                 {.overlap = overlap,
+                 .shared_memory = !given("messages"),
                  .ranks_per_host = how == "hide" ? std::size_t{2} : std::size_t{0},
                  .compare_calls = given("each_step") ? sk::CompareCalls::each_step : sk::CompareCalls::each_call,
-                 .timeout = std::chrono::milliseconds(brief ? 300 : 20000),
+                 .timeout = std::chrono::milliseconds(brief                    ? 300
+                                                      : how == "kill_in_split" ? 1000
+                                                                               : 20000),
                  .on_late = [](const std::string& text) { std::fprintf(stderr, "%s\n", text.c_str()); },
                  .record = record});
         };
@@ -252,10 +278,15 @@ int main(int count, char** arguments) {
         }
         const sk::mpi::Environment mpi(how == "low_level"  ? ThreadLevel::single
                                        : given("multiple") ? ThreadLevel::multiple
-                                                           : ThreadLevel::serialized);
+                                                           : ThreadLevel::serialized,
+                                       std::chrono::milliseconds(how == "kill_at_mpis_end" ? 500 : 20000));
         try {
             if (how == "second_environment") { const sk::mpi::Environment again; }
+            if (how == "late_to_world" && mpi.rank() == culprit) {
+                std::this_thread::sleep_for(std::chrono::seconds(3));
+            }
             run(mpi.size() + (how == "mesh" ? 1 : 0));
+            if (how == "kill_at_mpis_end" && mpi.rank() == culprit) { std::raise(SIGKILL); }
             return EXIT_SUCCESS;
         } catch (const std::exception& error) {
             // Before MPI's end: a launcher may end the job when the first rank has returned its status.

@@ -92,7 +92,9 @@ int MPI_Init_thread(int* count, char*** arguments, int wanted, int* provided) {
 }
 int MPI_Query_thread(int* level) { return starts("MPI_Query_thread", PMPI_Query_thread, level); }
 
-int MPI_Comm_dup(MPI_Comm comm, MPI_Comm* made) { return starts("MPI_Comm_dup", PMPI_Comm_dup, comm, made); }
+int MPI_Comm_idup(MPI_Comm comm, MPI_Comm* made, MPI_Request* request) {
+    return starts("MPI_Comm_idup", PMPI_Comm_idup, comm, made, request);
+}
 int MPI_Comm_split(MPI_Comm comm, int color, int key, MPI_Comm* made) {
     return starts("MPI_Comm_split", PMPI_Comm_split, comm, color, key, made);
 }
@@ -148,9 +150,6 @@ int MPI_Iprobe(int from, int tag, MPI_Comm comm, int* arrived, MPI_Status* statu
 }
 int MPI_Get_count(const MPI_Status* status, MPI_Datatype type, int* count) {
     return starts("MPI_Get_count", PMPI_Get_count, status, type, count);
-}
-int MPI_Waitall(int count, MPI_Request* requests, MPI_Status* statuses) {
-    return completes("MPI_Waitall", PMPI_Waitall, count, requests, statuses);
 }
 int MPI_Testall(int count, MPI_Request* requests, int* ended, MPI_Status* statuses) {
     const Inside here;

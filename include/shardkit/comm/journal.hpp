@@ -2,6 +2,8 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -21,6 +23,7 @@
 #include <shardkit/core/counts.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/core/source_location.hpp>
+#include <shardkit/detail/bounded_wait.hpp>
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/counted.hpp>
 #include <shardkit/detail/list.hpp>
@@ -90,8 +93,8 @@ class CallObserver : shardkit::detail::NotCopied {
 namespace shardkit::engine {
 
 /// Records what one rank has called and moved over all its communicators: their labels, the traffic log, the last
-/// calls, and the observer of calls. The engine keeps one for each rank; only the rank's thread uses it, except that
-/// any thread may read the last calls.
+/// calls, the observer of calls, and how long the rank waits for others. The engine keeps one for each rank; only the
+/// rank's thread uses it, except that any thread may read the last calls and how long it waits.
 class Journal : shardkit::detail::NotCopied {
   public:
     /// Returns the label of `axes` over these ranks of the world, always the same object, and allocates its rows, so
@@ -143,6 +146,17 @@ class Journal : shardkit::detail::NotCopied {
     /// Returns the flight recorder, which has the last calls.
     detail::Recorder& recorder() noexcept { return recorder_; }
     const detail::Recorder& recorder() const noexcept { return recorder_; }
+
+    /// Returns how long the rank waits for others now: `usual`, a time of the engine's options, or what a Deadline
+    /// says instead; a hundred years at most. Any thread may call it.
+    std::chrono::milliseconds limit(std::chrono::milliseconds usual) const noexcept {
+        const std::int64_t phase = phase_limit_.load(std::memory_order_relaxed);
+        return detail::bounded_wait(phase == 0 ? usual : std::chrono::milliseconds(phase));
+    }
+    /// Replaces the usual times from now on, or with 0 no longer. Returns what was said before.
+    std::int64_t exchange_limit(std::int64_t milliseconds) noexcept {
+        return phase_limit_.exchange(milliseconds, std::memory_order_relaxed);
+    }
 
     /// Returns whether a call is open that was given at least so many nanoseconds ago. Any thread may call it.
     bool waits_longer_than(std::uint64_t nanoseconds) const noexcept {
@@ -202,6 +216,7 @@ class Journal : shardkit::detail::NotCopied {
 
     TrafficLog traffic_;
     recorder::CallObserver* observer_ = nullptr;
+    std::atomic<std::int64_t> phase_limit_{0};
     detail::TickClock clock_;
     detail::Recorder recorder_;
     detail::List<detail::Owned<CommunicatorLabel>> labels_;

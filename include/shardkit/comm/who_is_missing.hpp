@@ -132,6 +132,20 @@ class WhoIsMissing {
         return found;
     }
 
+    /// Returns the limit of the first rank that waits for longer than limit(rank) nanoseconds, in a call that others
+    /// have not entered or, without `entering`, in one that all have; 0 if there is none.
+    template <class Limit>
+    std::uint64_t passed(bool entering, const Limit& limit) const {
+        for (const Wait& wait : waits_) {
+            if (wait.needs.empty() == entering) { continue; }
+            for (std::size_t i = 0; i < wait.ranks.size(); ++i) {
+                const std::uint64_t of_rank = limit(wait.ranks[i]);
+                if (wait.sinces[i] > of_rank) { return of_rank; }
+            }
+        }
+        return 0;
+    }
+
   private:
     static constexpr std::size_t most_lines = 8;
 
@@ -146,9 +160,10 @@ class WhoIsMissing {
     };
     struct Wait {
         const recorder::RecentCall* call;
-        std::vector<std::size_t> ranks;  // that wait in it
-        std::vector<std::size_t> needs;  // ranks that have not entered it
-        std::uint64_t since;             // nanoseconds
+        std::vector<std::size_t> ranks;     // that wait in it
+        std::vector<std::size_t> needs;     // ranks that have not entered it
+        std::uint64_t since;                // nanoseconds of the longest
+        std::vector<std::uint64_t> sinces;  // of each of `ranks`
     };
 
     static bool is_message(const recorder::RecentCall& call) noexcept {
@@ -202,12 +217,13 @@ class WhoIsMissing {
             if (call.members && call.signature.argument < call.members->size()) {
                 peer.push_back((*call.members)[call.signature.argument]);
             }
-            waits_.push_back({&call, {rank}, peer, since});
+            waits_.push_back({&call, {rank}, peer, since, {since}});
             return;
         }
         for (Wait& known : waits_) {
             if (!is_message(*known.call) && key_of(*known.call) == key_of(call)) {
                 known.ranks.push_back(rank);
+                known.sinces.push_back(since);
                 known.since = std::max(known.since, since);
                 return;
             }
@@ -218,7 +234,7 @@ class WhoIsMissing {
             const std::vector<std::uint64_t>& entered = groups_[key.first].entered;
             if (member >= entered.size() || entered[member] <= call.sequence) { needs.push_back(member); }
         }
-        waits_.push_back({&call, {rank}, needs, since});
+        waits_.push_back({&call, {rank}, needs, since, {since}});
     }
     std::string state_of(std::size_t rank) const {
         const recorder::RankRecord* const record = rank < records_.size() ? records_[rank] : nullptr;

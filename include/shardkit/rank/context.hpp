@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -29,6 +30,7 @@
 #include <shardkit/mesh/axes_label.hpp>
 #include <shardkit/mesh/axis_grid.hpp>
 #include <shardkit/policy/offload.hpp>
+#include <shardkit/rank/deadline.hpp>
 #include <shardkit/rank/engine.hpp>
 #include <shardkit/rank/require_stack.hpp>
 #include <shardkit/rank/streams.hpp>
@@ -136,6 +138,22 @@ class Context : shardkit::detail::NotCopied {
     /// tells them apart (find_stragglers). Every rank must say the same. Without it all calls belong to step 0.
     void set_step(std::uint32_t step) noexcept {
         if constexpr (engine::KeepsJournal<Communicator>) { world_.label().journal.recorder().set_step(step); }
+    }
+
+    /// Lets this rank wait for others for so long at most, until the returned object ends, in place of the times in
+    /// its engine's options: for a phase in which one rank works alone, as in an evaluation. Each rank that waits
+    /// meanwhile calls it:
+    ///     const auto patient = rank.deadline(30min);
+    ///     if (rank.rank() == 0) { evaluate(); }
+    ///     barrier(rank.world());
+    /// Order:   it counts for waits that are going on while the object lives, of the streams too. Local.
+    /// @throws  std::invalid_argument unless `limit` is positive
+    Deadline deadline(std::chrono::milliseconds limit, SourceLocation where = SourceLocation::current()) const {
+        if constexpr (engine::KeepsJournal<Communicator>) {
+            return Deadline(&world_.label().journal, limit, where);
+        } else {
+            return Deadline(nullptr, limit, where);
+        }
     }
 
     /// Checks that the groups at `path` and at `other_path`, made with `other`, were made with this same context.

@@ -1,14 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
 #include <doctest/doctest.h>
 
 #include <shardkit/backend/self/communicator.hpp>
+#include <shardkit/backend/self/run.hpp>
 #include <shardkit/comm/split.hpp>
+#include <shardkit/mesh/device_mesh.hpp>
+#include <shardkit/rank/all_reduce_value.hpp>
 
 #include "rank_checks.hpp"
 #include "verb_checks.hpp"
@@ -71,6 +76,14 @@ TEST_CASE("self: messages that could only wait for ever are errors") {
     CHECK_THROWS_AS(send_receive(comm, std::span<const float>(values), 0, std::span<float>(shorter), 0, {}),
                     CommError);
     CHECK_THROWS_AS(send(comm, std::span<const float>(values), 1, {}), std::invalid_argument);
+}
+
+TEST_CASE("self: a rank alone waits for nobody, and takes a Deadline as any other") {
+    self::run(DeviceMesh<1>{}, [](auto& rank) {
+        const auto phase = rank.deadline(std::chrono::minutes(1));
+        CHECK(all_reduce_value(rank, 2.0) == 2.0);
+        CHECK_THROWS_AS(rank.deadline(std::chrono::milliseconds(-1)), std::invalid_argument);
+    });
 }
 
 }  // namespace self_test

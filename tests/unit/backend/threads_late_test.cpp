@@ -16,13 +16,16 @@
 #include <doctest/doctest.h>
 
 #include <shardkit/backend/threads/launch.hpp>
+#include <shardkit/backend/threads/run.hpp>
 #include <shardkit/comm/all_gather.hpp>
 #include <shardkit/comm/barrier.hpp>
 #include <shardkit/comm/call.hpp>
 #include <shardkit/comm/record_files.hpp>
 #include <shardkit/comm/split.hpp>
 #include <shardkit/comm/who_is_missing.hpp>
+#include <shardkit/mesh/device_mesh.hpp>
 
+#include "phase_checks.hpp"
 #include "rank_checks.hpp"
 #include "temporary_folder.hpp"
 
@@ -257,6 +260,16 @@ TEST_CASE("threads: deadlines hold for streams, where calls wait behind others")
             CHECK(contains(outcome(errors[rank]).text, "rank 1 has not entered barrier at "));
         }
     }
+}
+
+TEST_CASE("threads: a Deadline replaces the time that ranks wait, while it lives") {
+    phase_checks::check_deadlines([](std::chrono::milliseconds timeout, const auto& f) {
+        try {
+            threads::run(DeviceMesh<3>{}, f, {},
+                         {.overlap = threads::Overlap::threads, .timeout = timeout, .finish_timeout = timeout});
+        } catch (const std::exception& error) { return std::string(error.what()); }
+        return std::string();
+    });
 }
 
 }  // namespace threads_late_test

@@ -152,7 +152,7 @@ inline bool begin(const Call& call, bool sees) {
 /// have work in progress.
 /// @throws CommError, on all ranks, which names two of them and the first call in which they differ
 inline void compare_steps(Call& call) {
-    call.sequence = call.channel.calls++;
+    call.sequence = call.channel.enter();
     std::uint64_t balance = 0;
     bool uneven = false;  // the same on all ranks that made the same calls
     for (const Channel& channel : call.group.channels) {
@@ -275,7 +275,7 @@ inline Way expected_way(const Group& group, std::size_t bytes, bool reads_peers)
 /// Returns the way that was used.
 template <class Body>
 Way collective(Call& call, const void* input, std::size_t bytes, void* output, Body body) {
-    call.sequence = call.channel.calls++;
+    call.sequence = call.channel.enter();
     if (call.channel.block == nullptr) {
         if (call.group.size() > 1) { begin(call, true); }
     } else {

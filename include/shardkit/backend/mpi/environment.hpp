@@ -12,6 +12,7 @@
 #include <thread>
 
 #include <shardkit/backend/mpi/api.hpp>
+#include <shardkit/backend/mpi/blocking_call.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/not_copied.hpp>
@@ -70,18 +71,24 @@ namespace detail {
 /// would make MPI print a stack trace for every process.
 class Environment : shardkit::detail::NotCopied {
   public:
-    /// Initialises MPI.
+    /// Initialises MPI. The process ends with a message if that, or the end of MPI, takes longer than `timeout`: both
+    /// wait until every process of the job comes, and MPI offers no way to leave them.
     /// @throws CommError when MPI is or was initialised already, or offers a lower thread level than `wanted`
     explicit Environment(ThreadLevel wanted = ThreadLevel::serialized,
-                         SourceLocation where = SourceLocation::current()) {
+                         std::chrono::milliseconds timeout = std::chrono::minutes(10),
+                         SourceLocation where = SourceLocation::current())
+        : timeout_(timeout), where_(where) {
         int initialized = 0;
         detail::check(MPI_Initialized(&initialized), "MPI_Initialized", doing, where);
         if (initialized != 0) {
             throw CommError("mpi", doing, "MPI is initialised already; leave mpi::Environment out", where);
         }
         int provided = 0;
-        detail::check(MPI_Init_thread(nullptr, nullptr, static_cast<int>(wanted), &provided), "MPI_Init_thread",
-                      doing, where);
+        {
+            const detail::BlockingCall bounded("MPI_Init_thread", doing, timeout_, where);
+            detail::check(MPI_Init_thread(nullptr, nullptr, static_cast<int>(wanted), &provided), "MPI_Init_thread",
+                          doing, where);
+        }
         if (provided < static_cast<int>(wanted)) {
             MPI_Finalize();
             throw CommError("mpi", doing,
@@ -93,6 +100,7 @@ class Environment : shardkit::detail::NotCopied {
     }
     ~Environment() {
         std::set_terminate(before_);
+        const detail::BlockingCall bounded("MPI_Finalize", "the end of the mpi::Environment", timeout_, where_);
         MPI_Finalize();
     }
 
@@ -111,6 +119,8 @@ class Environment : shardkit::detail::NotCopied {
   private:
     static constexpr const char* doing = "initialisation";
 
+    std::chrono::milliseconds timeout_;
+    SourceLocation where_;
     std::terminate_handler before_ = nullptr;
 };
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <deque>
 #include <mutex>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -19,13 +20,17 @@ namespace shardkit::mpi::detail {
 /// its turn.
 class Farewells {
   public:
-    /// Opens the exchange of these messages.
+    explicit Farewells(std::size_t ranks) : heard_(ranks) {}
+    /// Opens the exchange of these messages; before, none is heard.
     /// @pre no lane checks yet
-    void open(OwnedComm comm, std::size_t ranks) {
-        comm_ = std::move(comm);
-        heard_.resize(ranks);
-    }
+    void open(OwnedComm comm) { comm_ = std::move(comm); }
 
+    std::size_t ranks() const noexcept { return heard_.size(); }
+    /// Returns whether all ranks but this one have returned.
+    bool all_gone() const noexcept {
+        const std::lock_guard lock(mutex_);
+        return gone_count_ + 1 == heard_.size();
+    }
     bool gone(std::size_t rank) const noexcept {
         const std::lock_guard lock(mutex_);
         return heard_[rank].gone;
@@ -43,7 +48,7 @@ class Farewells {
     /// Receives the messages that have arrived; does not wait.
     void listen(SourceLocation where) {
         const std::lock_guard lock(mutex_);
-        while (true) {
+        while (comm_.get() != MPI_COMM_NULL) {
             int arrived = 0;
             MPI_Status status;
             check(MPI_Iprobe(MPI_ANY_SOURCE, tag, comm_.get(), &arrived, &status), "MPI_Iprobe", doing, where);
@@ -60,30 +65,23 @@ class Farewells {
         }
     }
 
-    /// Tells all other ranks that this one has returned, and waits until all of them have. Collective over the world.
-    /// `pause()` is called between polls. @pre no lane checks any more
-    template <class Pause>
-    void exchange(const std::deque<Group>& groups, std::size_t self, Pause pause, SourceLocation where) {
-        std::vector<Entry> own;
+    /// Begins to tell all other ranks that this one has returned. The returned requests must end before `close`.
+    /// @pre no lane checks any more
+    std::span<MPI_Request> say(const std::deque<Group>& groups, std::size_t self, SourceLocation where) {
         for (const Group& group : groups) {
-            for (const Channel& channel : group.channels) { own.push_back({channel.number, channel.calls}); }
+            for (const Channel& channel : group.channels) { own_.push_back({channel.number, channel.calls}); }
         }
-        const int bytes = static_cast<int>(own.size() * sizeof(Entry));
-        std::vector<MPI_Request> sent;
+        const int bytes = static_cast<int>(own_.size() * sizeof(Entry));
         for (std::size_t rank = 0; rank < heard_.size(); ++rank) {
             if (rank == self) { continue; }
-            check(MPI_Isend(own.data(), bytes, MPI_BYTE, static_cast<int>(rank), tag, comm_.get(),
-                            &sent.emplace_back(MPI_REQUEST_NULL)),
+            check(MPI_Isend(own_.data(), bytes, MPI_BYTE, static_cast<int>(rank), tag, comm_.get(),
+                            &sent_.emplace_back(MPI_REQUEST_NULL)),
                   "MPI_Isend", doing, where);
         }
-        while (gone_count_ + 1 < heard_.size()) {
-            listen(where);
-            pause();
-        }
-        check(MPI_Waitall(static_cast<int>(sent.size()), sent.data(), MPI_STATUSES_IGNORE), "MPI_Waitall", doing,
-              where);
-        check(comm_.free(), "MPI_Comm_free", doing, where);
+        return sent_;
     }
+    /// Ends the exchange. Collective over the world.
+    void close(SourceLocation where) { check(comm_.free(), "MPI_Comm_free", doing, where); }
 
   private:
     static constexpr int tag = 0;
@@ -99,6 +97,8 @@ class Farewells {
     };
 
     OwnedComm comm_;
+    std::vector<Entry> own_;  // what is sent, and the messages
+    std::vector<MPI_Request> sent_;
     mutable std::mutex mutex_;  // guards the following members
     std::vector<Heard> heard_;
     std::size_t gone_count_ = 0;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -88,6 +89,14 @@ struct Channel {
     OwnedComm owned;             ///< owns `comm`, unless that is the user's
     std::uint64_t calls = 0;     ///< collectives that this rank has entered
     HostBlock* block = nullptr;  ///< where the members of this host meet, if they share memory
+    HostBlock* told = nullptr;  ///< where they tell each other what they have entered: `block`, or one without rounds
+    std::atomic<std::uint64_t>* own_told = nullptr;  ///< this rank's entry there
+
+    /// Counts a collective, and returns the number of those before it.
+    std::uint64_t enter() noexcept {
+        if (own_told != nullptr) { own_told->store(calls + 1, std::memory_order_relaxed); }
+        return calls++;
+    }
 
     /// The digest of the call, its complement and a flag, reduced over the ranks. It is a member, because a reduction
     /// that is given up still writes to it.
@@ -168,8 +177,11 @@ struct Call : shardkit::Call {
     Channel& channel;  ///< the group's channel for this lane
     const std::string& axes;
     std::uint64_t sequence = 0;  ///< number of collectives of the group before this one
+    const char* as = nullptr;    ///< what it is called if it is no verb: "World"
 
-    std::string doing() const { return shardkit::detail::concat(name(signature.verb), " over ", axes); }
+    std::string doing() const {
+        return as != nullptr ? as : shardkit::detail::concat(name(signature.verb), " over ", axes);
+    }
     /// Takes this thread's turn to call MPI:
     ///     call.mpi().check(MPI_Isend(...), "MPI_Isend");
     /// The turn lasts until the end of the statement. It is taken before the MPI call, as a member function's object

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <fstream>
+#include <limits>
 #include <memory>
 #include <new>
 #include <string>
@@ -17,6 +18,7 @@
 #endif
 
 #include <shardkit/backend/mpi/group.hpp>
+#include <shardkit/backend/mpi/host_process.hpp>
 #include <shardkit/backend/mpi/process_word.hpp>
 #include <shardkit/backend/mpi/window.hpp>
 #include <shardkit/backend/shared/round.hpp>
@@ -28,10 +30,13 @@ namespace shardkit::mpi::detail {
 /// rank.
 inline constexpr std::size_t carried_bytes = 1024;
 
-/// A rank's state in a group whose ranks share a host's memory.
-using Member = shared::detail::Member<carried_bytes>;
+/// A rank's state in a group, as the ranks of its host see it.
+struct Member : shared::detail::Member<carried_bytes> {
+    std::atomic<std::uint64_t> entered{0};  ///< Channel::calls of the rank
+};
 
 /// The meeting place of the ranks of one host, in the memory window of the first of them. The members follow it.
+/// Ranks that exchange messages alone only tell each other there what they have entered.
 struct alignas(shared::detail::padding) HostBlock {
     ProcessWord word;
     std::atomic<std::uint32_t> given_up_by{0};  ///< number of the first member that gave up waiting, plus 1
@@ -54,9 +59,18 @@ struct alignas(shared::detail::padding) HostBlock {
     Member* members() noexcept { return reinterpret_cast<Member*>(this + 1); }
 };
 
+/// Returns how many collectives of the channel a member has entered, as it tells; null where this rank does not see
+/// it.
+inline const std::atomic<std::uint64_t>* entered_by(const Group& group, const Channel& channel, std::size_t member) {
+    return channel.told != nullptr && group.is_here(member)
+               ? &channel.told->members()[group.homes[member].place].entered
+               : nullptr;
+}
+
 /// What ranks exchange to find out who shares a host.
 struct HostRecord {
     std::uint64_t host = 0;  ///< hash of a running system and a namespace of its processes
+    std::uint64_t process = HostProcess::own();
 #if defined(__linux__)
     cpu_set_t processors{};
 #endif
@@ -80,26 +94,29 @@ struct HostRecord {
     }
 };
 
-/// The ranks of this rank's host, and their memory windows if all of them could be mapped.
+/// The ranks of this rank's host: their processes, and their memory windows if all of them could be mapped.
 class Host {
   public:
     Host() = default;
-    Host(const std::vector<HostRecord>& records, std::size_t self) {
+    Host(const std::vector<HostRecord>& records, std::size_t self)
+        : processes_(records.size()), peers_(records.size()), self_(self) {
         for (const HostRecord& record : records) {
             hosts_.push_back(record.host);
             if (record.host != records[self].host) { continue; }
             ++ranks_;
+            const std::size_t rank = hosts_.size() - 1;
+            if (rank != self) { processes_[rank] = HostProcess(record.process); }
 #if defined(__linux__)
             CPU_OR(&processors_, &processors_, &record.processors);
 #endif
         }
-        peers_.resize(records.size());
-        self_ = self;
     }
 
-    /// Makes this rank's memory window. If that fails, the returned address has no bytes.
-    WindowAddress open_window() {
-        window_ = Window::make(ranks_);
+    /// Makes this rank's memory window: for its buffers, or for what ranks tell each other alone. If that fails, the
+    /// returned address has no bytes.
+    WindowAddress open_window(bool for_buffers) {
+        for_buffers_ = for_buffers;
+        window_ = Window::make(ranks_, for_buffers ? std::numeric_limits<std::size_t>::max() : told_bytes);
         return window_ ? window_->address() : WindowAddress{};
     }
     /// Maps the memory windows of the others. Returns whether that succeeded.
@@ -107,7 +124,9 @@ class Host {
         if (!window_) { return false; }
         for (std::size_t rank = 0; rank < windows.size(); ++rank) {
             if (!is_here(rank)) { continue; }
-            peers_[rank] = rank == self_ ? HostPeer(*window_) : HostPeer(windows[rank]);
+            // A rank that could not see a peer's end might wait for ever for what that peer does not write.
+            if (rank != self_ && !processes_[rank]) { return false; }
+            peers_[rank] = rank == self_ ? HostPeer(*window_) : HostPeer(processes_[rank].number(), windows[rank]);
             if (!peers_[rank]) { return false; }
         }
         return true;
@@ -118,7 +137,9 @@ class Host {
         peers_ = std::vector<HostPeer>(peers_.size());
     }
 
-    bool shares_memory() const noexcept { return window_ != nullptr; }
+    /// Returns whether ranks of this host read and write each other's buffers.
+    bool shares_memory() const noexcept { return window_ != nullptr && for_buffers_; }
+    /// Returns this rank's memory window; null unless all of the job's could be mapped.
     const std::shared_ptr<Window>& window() const noexcept { return window_; }
     /// Sorts the members of a group by host.
     void sort(Group& group) const {
@@ -158,12 +179,18 @@ class Host {
     }
     /// Returns the address of an offset in the rank's memory window.
     std::byte* at(std::size_t rank, std::size_t offset) const noexcept { return peers_[rank].data() + offset; }
-    bool has_ended(std::size_t rank) const noexcept { return rank < peers_.size() && peers_[rank].ended(); }
+    /// Returns whether the process of a rank of this host has ended.
+    bool has_ended(std::size_t rank) const noexcept { return rank < processes_.size() && processes_[rank].ended(); }
 
   private:
-    std::vector<std::uint64_t> hosts_;  // by rank
-    std::vector<HostPeer> peers_;       // by rank; empty for ranks of other hosts
-    std::shared_ptr<Window> window_;    // buffers in it may outlive the World
+    /// The bytes of a window without buffers: room for thousands of groups.
+    static constexpr std::size_t told_bytes = std::size_t{64} << 20U;
+
+    std::vector<std::uint64_t> hosts_;    // by rank
+    std::vector<HostProcess> processes_;  // by rank; none for this one and ranks of other hosts
+    std::vector<HostPeer> peers_;         // likewise, with this one
+    std::shared_ptr<Window> window_;      // buffers in it may outlive the World
+    bool for_buffers_ = true;
     std::size_t self_ = 0;
     std::size_t ranks_ = 0;
 #if defined(__linux__)

@@ -5,16 +5,18 @@
 #include <shardkit/backend/mpi/host.hpp>
 #include <shardkit/backend/mpi/options.hpp>
 #include <shardkit/backend/mpi/turns.hpp>
+#include <shardkit/comm/journal.hpp>
 #include <shardkit/comm/record_files.hpp>
 
 namespace shardkit::mpi::detail {
 
-/// The state that all lanes of a World share: the options, the ranks of this host, which ranks have returned, and
-/// whose turn it is to call MPI.
+/// The state that all lanes of a World share: the options, the journal of the verbs that are given to a stream, the
+/// ranks of this host, which ranks have returned, and whose turn it is to call MPI.
 struct Job {
-    explicit Job(const Options& given) : options(given) {}
+    Job(const Options& given, std::size_t ranks) : options(given), farewells(ranks) {}
 
     const Options options;
+    engine::Journal journal;  ///< used by the rank's own thread
     Host host;
     Farewells farewells;
     Turns turns;

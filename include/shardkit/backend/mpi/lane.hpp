@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -70,8 +71,9 @@ class Lane : shardkit::detail::NotCopied {
     /// Waits until the requests have ended. `peer` is the member that they depend on; without it they depend on all
     /// members.
     /// @throws as Watch::look
-    void await(const Call& call, std::span<MPI_Request> requests, std::optional<std::size_t> peer = {}) {
-        Watch watch(call, peer, job_, job_.options.timeout);
+    void await(const Call& call, std::span<MPI_Request> requests, std::optional<std::size_t> peer = {},
+               Awaited awaited = Awaited::entry) {
+        Watch watch(call, peer, job_, awaited);
         for (std::uint32_t looks = 1;; ++looks) {
             int ended = 0;
             call.mpi().check(
@@ -93,7 +95,7 @@ class Lane : shardkit::detail::NotCopied {
         ProcessWord& word = call.channel.block->word;
         shared::detail::Progress seen = word.poll(target, word_spins_);
         if (seen == shared::detail::Progress::pending) {
-            Watch watch(call, {}, job_, job_.options.timeout);
+            Watch watch(call, {}, job_, Awaited::entry);
             try {
                 seen = word.block(target, [&] { watch.look(); });
             } catch (...) {
@@ -108,7 +110,7 @@ class Lane : shardkit::detail::NotCopied {
     /// Waits for the exit likewise. Exits are counted even if a member has given up.
     void await_exit(const Call& call, std::uint32_t target) {
         ProcessWord& word = call.channel.block->word;
-        Watch watch(call, {}, job_, job_.options.finish_timeout);
+        Watch watch(call, {}, job_, Awaited::exit);
         try {
             word.wait_for_exit(target, word_spins_, [&] { watch.look(); });
         } catch (...) {
@@ -119,12 +121,39 @@ class Lane : shardkit::detail::NotCopied {
     }
     [[noreturn]] void throw_given_up(const Call& call) {
         // Throws the reason, if this rank can see it.
-        Watch(call, {}, job_, job_.options.timeout).look();
+        Watch(call, {}, job_, Awaited::entry).look();
         const std::size_t peer = call.group.world_ranks[call.group.neighbours()[call.channel.block->who_gave_up()]];
         const std::string why =
             shardkit::detail::concat("rank ", peer, " has given up waiting for a rank of this group");
         throw PeerError("mpi", call.doing(), peer, shardkit::detail::concat(why, Watch::missing(job_, why).text),
                         call.where);
+    }
+
+    /// Waits until all other ranks have said that they have returned, as this one does. Collective over the world.
+    /// @throws as Watch::look
+    void exchange_farewells(const Call& call, const std::deque<Group>& groups) {
+        const std::span<MPI_Request> sent = job_.farewells.say(groups, call.group.rank, call.where);
+        for (Watch watch(call, {}, job_, Awaited::farewells); !job_.farewells.all_gone();) {
+            watch.look();
+            std::this_thread::sleep_for(std::chrono::microseconds(50));
+        }
+        await(call, sent, {}, Awaited::farewells);
+    }
+
+    /// Returns a duplicate of a communicator that returns its errors. Collective over the call's group.
+    /// @throws as Watch::look
+    OwnedComm duplicate(const Call& call, MPI_Comm comm) {
+        auto made = std::make_unique<MPI_Comm>(MPI_COMM_NULL);
+        MPI_Request& request = requests_.front();
+        call.mpi().check(MPI_Comm_idup(comm, made.get(), &request), "MPI_Comm_idup");
+        try {
+            await(call, {&request, 1});
+        } catch (...) {
+            static_cast<void>(made.release());  // MPI writes there when the others come after all
+            throw;
+        }
+        call.mpi().check(MPI_Comm_set_errhandler(*made, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+        return OwnedComm(*made);
     }
 
     /// Gathers every member's record, by member. Collective over the call's group.

@@ -15,7 +15,8 @@ namespace shardkit::mpi {
 /// Runs `f(rank)` in this process as one rank of `mesh`, over the processes of MPI_COMM_WORLD. Every process of the
 /// job must make the same call. MPI must be initialised: see mpi::Environment.
 ///
-/// Errors:  a rank whose f throws prints the error and ends the whole job with MPI_Abort and a non-zero status.
+/// Errors:  a rank whose f throws, or which waits at the end for another one in vain, prints the error and ends the
+///          whole job with MPI_Abort and a non-zero status.
 /// @throws  std::invalid_argument, on every rank, when the job has another number of processes than the mesh;
 ///          CommError as the constructor of World
 template <class Sums = Exchange, shardkit::detail::MayBeMesh Mesh, class F>
@@ -31,15 +32,17 @@ void run(Mesh mesh, F&& f, RankOptions rank_options = {}, const Options& options
                                mesh.size());
     }
     try {
-        Rank<Engine<Sums>, Mesh> rank{mesh, Communicator<Sums>(world), rank_options, world.streams(), where};
-        f(rank);
-        world.drain();
+        {
+            Rank<Engine<Sums>, Mesh> rank{mesh, Communicator<Sums>(world), rank_options, world.streams(), where};
+            f(rank);
+            world.drain();
+        }
+        world.finish(where);
     } catch (...) {
         world.record_exception();
         const detail::Group& everybody = world.world_group();
         detail::abort_job(everybody.rank, everybody.size());
     }
-    world.finish(where);
 }
 
 }  // namespace shardkit::mpi

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <shardkit/backend/mpi/api.hpp>
+#include <shardkit/backend/mpi/blocking_call.hpp>
 #include <shardkit/backend/mpi/group.hpp>
 #include <shardkit/backend/mpi/world.hpp>
 #include <shardkit/backend/shared/idle_groups.hpp>
@@ -20,8 +21,9 @@ namespace shardkit::mpi::detail {
 /// Splits a group, collectively over `call.group`: ranks with the same color form a group, ordered by key, then by
 /// rank. A group that no member uses any more is reused: MPI has few communicators, and freeing one needs all of its
 /// ranks at the same time.
-/// Cost:    all-gathers of 24 and 64 bytes per rank. A new group also costs MPI_Comm_split, and with two lanes
-///          MPI_Comm_dup, which block: no lane may have work in progress.
+/// Cost:    all-gathers of 24 and 64 bytes per rank. A new group also costs MPI_Comm_split, which blocks, and with
+/// two
+///          lanes MPI_Comm_idup: no lane may have work in progress.
 inline Group& split_group(const Call& call, std::size_t color, std::size_t key) {
     struct Wish {
         std::uint64_t color;
@@ -45,13 +47,18 @@ inline Group& split_group(const Call& call, std::size_t color, std::size_t key) 
     }
     // MPI's colors are ints: the index of a color is used instead of the color.
     MPI_Comm comm = MPI_COMM_NULL;
-    call.mpi().check(MPI_Comm_split(call.channel.comm, own != 0 ? MPI_UNDEFINED : static_cast<int>(split.own()),
-                                    static_cast<int>(made.rank), &comm),
-                     "MPI_Comm_split");
+    {
+        // All ranks are here, as they have gathered: only one that ends now keeps the others.
+        const BlockingCall bounded("MPI_Comm_split", call.doing(),
+                                   call.world.journal().limit(call.world.options().timeout), call.where);
+        call.mpi().check(MPI_Comm_split(call.channel.comm, own != 0 ? MPI_UNDEFINED : static_cast<int>(split.own()),
+                                        static_cast<int>(made.rank), &comm),
+                         "MPI_Comm_split");
+    }
     if (own != 0) { return call.world.group_of(own); }
     call.mpi().check(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
     made.add_channel(OwnedComm(comm));
-    Group& added = call.world.add_group(std::move(made), call.doing(), call.where);
+    Group& added = call.world.add_group(std::move(made), call);
     call.world.meet(call.world.call(call.lane, added, call.axes, call));
     return added;
 }

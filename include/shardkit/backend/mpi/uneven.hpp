@@ -85,7 +85,7 @@ inline bool sees_all_sent(const Seat& seat, const Round& round) noexcept {
 template <class T>
 void all_to_all_uneven(Call& call, std::span<const T> sent, std::span<T> received, const UnevenCounts& counts) {
     const Group& group = call.group;
-    call.sequence = call.channel.calls++;
+    call.sequence = call.channel.enter();
     const std::uint64_t balance = shardkit::detail::count_balance(group.rank, counts);
     if (call.channel.block == nullptr) {
         if (group.size() > 1) {

@@ -1,32 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include <shardkit/backend/mpi/group.hpp>
+#include <shardkit/backend/mpi/host.hpp>
 #include <shardkit/backend/mpi/job.hpp>
 #include <shardkit/backend/mpi/turns.hpp>
 #include <shardkit/comm/who_is_missing.hpp>
 #include <shardkit/core/error.hpp>
-#include <shardkit/detail/bounded_wait.hpp>
 #include <shardkit/detail/concat.hpp>
 
 namespace shardkit::mpi::detail {
+
+/// What a rank waits for: that others enter a call, that those which have entered it finish, or that they return.
+enum class Awaited : std::uint8_t { entry, exit, farewells };
 
 /// Checks from time to time, during a long wait of a rank, whether the ranks that it waits for can still come.
 class Watch {
   public:
     /// Watches one wait. `peer` is the member that the wait depends on; without it, all members. The arguments must
-    /// outlive it. `limit` is Options::timeout or Options::finish_timeout.
-    Watch(const Call& call, std::optional<std::size_t> peer, Job& job, std::chrono::milliseconds limit)
-        : call_(call), peer_(peer), job_(job), limit_(shardkit::detail::bounded_wait(limit)) {}
+    /// outlive it.
+    Watch(const Call& call, std::optional<std::size_t> peer, Job& job, Awaited awaited)
+        : call_(call), peer_(peer), job_(job), awaited_(awaited) {}
 
     /// Checks once.
-    /// @throws PeerError when a rank that is needed has returned, or its process has ended; CommError after
-    /// the limit
+    /// @throws PeerError when a rank that is needed has returned, or its process has ended; that or, where it does
+    /// not know who is late, CommError when the time is over
     void look() {
         const Clock::time_point now = Clock::now();
         if (!begin_) { begin_ = now; }
@@ -46,17 +52,20 @@ class Watch {
             for (std::size_t member = 0; member < call_.group.size(); ++member) {
                 const std::size_t rank = call_.group.world_ranks[member];
                 // A group's construction is no call over it: a rank that has returned has made it.
-                if (job_.farewells.gone(rank) && job_.farewells.calls(rank, call_.channel) < call_.channel.calls) {
+                if (awaited_ != Awaited::farewells && job_.farewells.gone(rank) &&
+                    job_.farewells.calls(rank, call_.channel) < call_.channel.calls) {
                     throw_returned(member);
                 }
                 if (at_processes) { throw_if_ended(member); }
             }
         }
-        if (now - *begin_ > limit_) { throw_late(); }
-        if (!warned_ && now - *begin_ > limit_ / 2) {
+        const std::chrono::milliseconds limit =
+            job_.journal.limit(awaited_ == Awaited::exit ? job_.options.finish_timeout : job_.options.timeout);
+        if (now - *begin_ > limit) { throw_late(limit); }
+        if (!warned_ && now - *begin_ > limit / 2) {
             warned_ = true;
             if (job_.options.on_late) {
-                job_.options.on_late(shardkit::detail::concat("late: ", doing_late(limit_ / 2)));
+                job_.options.on_late(shardkit::detail::concat("late: ", doing_late(limit / 2), late_ranks().text));
             }
         }
     }
@@ -72,12 +81,39 @@ class Watch {
         return shardkit::detail::concat("not every rank has made ", call_.doing(), " at ", call_.where.file, ":",
                                         call_.where.line, " after ", after.count(), " ms");
     }
-    [[noreturn]] void throw_late() const {
-        const recorder::MissingRanks found = missing(job_, doing_late(limit_));
+    [[noreturn]] void throw_late(std::chrono::milliseconds limit) const {
+        recorder::MissingRanks found = missing(job_, doing_late(limit));
+        if (found.text.empty()) { found = late_ranks(); }
         const std::string text =
-            shardkit::detail::concat("not every rank has made this call within ", limit_.count(), " ms", found.text);
+            shardkit::detail::concat("not every rank has made this call within ", limit.count(), " ms", found.text);
         if (found.ranks.empty()) { throw CommError("mpi", call_.doing(), text, call_.where); }
         throw PeerError("mpi", call_.doing(), found.ranks.front(), text, call_.where);
+    }
+    /// Returns who has not come, as far as this rank can see.
+    recorder::MissingRanks late_ranks() const {
+        recorder::MissingRanks found;
+        bool sees_all = true;
+        for (std::size_t member = 0; member < call_.group.size(); ++member) {
+            if (member == call_.group.rank || (peer_ && member != *peer_)) { continue; }
+            const std::size_t rank = call_.group.world_ranks[member];
+            bool late = peer_.has_value();
+            if (awaited_ == Awaited::farewells) {
+                late = !job_.farewells.gone(rank);
+            } else if (!peer_) {
+                const std::atomic<std::uint64_t>* const entered = entered_by(call_.group, call_.channel, member);
+                late = entered != nullptr && entered->load(std::memory_order_relaxed) <= call_.sequence;
+                sees_all = sees_all && entered != nullptr;
+            }
+            if (late) { found.ranks.push_back(rank); }
+        }
+        if (!found.ranks.empty()) {
+            found.text = shardkit::detail::concat(
+                ": ", shardkit::detail::ranks_text(found.ranks), found.ranks.size() == 1 ? " has" : " have",
+                awaited_ == Awaited::farewells ? " not returned" : " not entered it");
+        } else if (call_.channel.told != nullptr) {
+            found.text = sees_all ? ": all ranks have entered it" : ": all ranks of this host have entered it";
+        }
+        return found;
     }
     [[noreturn]] void throw_returned(std::size_t member) const {
         const std::size_t gone = call_.group.world_ranks[member];
@@ -86,9 +122,11 @@ class Watch {
                         shardkit::detail::concat("rank ", gone, " returned before rank ", self, "'s ", call_.doing()),
                         call_.where);
     }
-    void throw_if_ended(std::size_t member) const {
+    void throw_if_ended(std::size_t member) {
         const std::size_t rank = call_.group.world_ranks[member];
         if (!job_.host.has_ended(rank) || job_.farewells.gone(rank)) { return; }
+        // Its farewell may still be on its way: it is heard by the next time.
+        if (awaited_ == Awaited::farewells && !std::exchange(saw_an_end_, true)) { return; }
         throw PeerError("mpi", call_.doing(), rank,
                         shardkit::detail::concat("the process of rank ", rank, " has ended"), call_.where);
     }
@@ -96,7 +134,8 @@ class Watch {
     const Call& call_;
     std::optional<std::size_t> peer_;
     Job& job_;
-    std::chrono::milliseconds limit_;
+    Awaited awaited_;
+    bool saw_an_end_ = false;  // of a process
     bool warned_ = false;
     std::optional<Clock::time_point> begin_;
     Clock::time_point looked_at_processes_{};

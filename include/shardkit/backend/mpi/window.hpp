@@ -13,11 +13,9 @@
 
 #if defined(__linux__)
 #include <fcntl.h>
-#include <poll.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 #endif
 
@@ -64,7 +62,6 @@ class Mapping {
 
 /// Where other processes of the host find a memory window, and where it is in its own process.
 struct WindowAddress {
-    std::uint64_t process = 0;
     std::uint64_t descriptor = 0;
     std::uint64_t device = 0;
     std::uint64_t inode = 0;
@@ -77,12 +74,12 @@ struct WindowAddress {
 /// and returned with it. The file is sealed: no process can shorten it while others read it.
 class Window {
   public:
-    /// Makes a memory window; returns null if the system has no such memory. `shares` is the number of windows that a
-    /// process maps.
-    static std::shared_ptr<Window> make([[maybe_unused]] std::size_t shares) {
+    /// Makes a memory window of at most `most` bytes; returns null if the system has no such memory. `shares` is the
+    /// number of windows that a process maps.
+    static std::shared_ptr<Window> make([[maybe_unused]] std::size_t shares, [[maybe_unused]] std::size_t most) {
 #if defined(__linux__)
         const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
-        std::size_t bytes = static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES)) * page;
+        std::size_t bytes = std::min(most / page, static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES))) * page;
         // Half of the smallest address space of a process with 64-bit addresses, for all windows together.
         bytes = std::min(bytes, (std::size_t{1} << 46U) / shares / page * page);
         rlimit files{};
@@ -107,11 +104,8 @@ class Window {
 #if defined(__linux__)
         struct stat status {};
         if (fstat(file_.get(), &status) != 0) { return address; }
-        address = {static_cast<std::uint64_t>(getpid()),
-                   static_cast<std::uint64_t>(file_.get()),
-                   static_cast<std::uint64_t>(status.st_dev),
-                   static_cast<std::uint64_t>(status.st_ino),
-                   mapping_.bytes(),
+        address = {static_cast<std::uint64_t>(file_.get()), static_cast<std::uint64_t>(status.st_dev),
+                   static_cast<std::uint64_t>(status.st_ino), mapping_.bytes(),
                    reinterpret_cast<std::uintptr_t>(mapping_.data())};
 #endif
         return address;
@@ -183,23 +177,22 @@ class Window {
     std::size_t most_held_ = 0;
 };
 
-/// Another process of this host: its memory window, and whether it lives.
+/// The memory window of a process of this host, as this one sees it.
 class HostPeer {
   public:
     HostPeer() noexcept = default;
     /// Makes the entry of this process itself. @pre the window outlives it
     explicit HostPeer(const Window& own) noexcept
         : data_(own.data()), bytes_(own.bytes()), begin_(reinterpret_cast<std::uintptr_t>(own.data())) {}
-    /// Opens another process's window. The result is empty if that is not possible: the processes may not inspect
-    /// each other, or have numbers of different namespaces.
-    explicit HostPeer([[maybe_unused]] const WindowAddress& address) : begin_(address.begin) {
+    /// Opens the window of the process with that number. The result is empty if that is not possible: the processes
+    /// may not inspect each other, or have numbers of different namespaces.
+    HostPeer([[maybe_unused]] std::uint64_t process, [[maybe_unused]] const WindowAddress& address)
+        : begin_(address.begin) {
 #if defined(__linux__)
         if (address.bytes == 0) { return; }
-        process_ = Descriptor(static_cast<int>(syscall(SYS_pidfd_open, static_cast<pid_t>(address.process), 0U)));
-        const std::string path = shardkit::detail::concat("/proc/", address.process, "/fd/", address.descriptor);
+        const std::string path = shardkit::detail::concat("/proc/", process, "/fd/", address.descriptor);
         struct stat found {};
-        if (!process_ || stat(path.c_str(), &found) != 0 || found.st_dev != address.device ||
-            found.st_ino != address.inode) {
+        if (stat(path.c_str(), &found) != 0 || found.st_dev != address.device || found.st_ino != address.inode) {
             return;
         }
         const Descriptor file(open(path.c_str(), O_RDWR | O_CLOEXEC));
@@ -217,17 +210,8 @@ class HostPeer {
         const std::uintptr_t offset = reinterpret_cast<std::uintptr_t>(address) - begin_;
         return offset < bytes_ && bytes <= bytes_ - offset ? data_ + offset : nullptr;
     }
-    bool ended() const noexcept {
-#if defined(__linux__)
-        pollfd look{process_.get(), POLLIN, 0};
-        return process_ && poll(&look, 1, 0) == 1;
-#else
-        return false;
-#endif
-    }
 
   private:
-    Descriptor process_;
     Mapping mapping_;
     std::byte* data_ = nullptr;
     std::size_t bytes_ = 0;

@@ -49,7 +49,9 @@ struct Borrow {
 class World : shardkit::detail::NotCopied {
   public:
     /// Works on a duplicate of `comm`. Collective over it.
-    /// @throws CommError when MPI is not initialised, was finalised, or has too low a thread level for the options
+    /// @throws CommError when MPI is not initialised, was finalised, or has too low a thread level for the options,
+    /// and
+    ///         when not every rank comes within Options::timeout
     explicit World(MPI_Comm comm, const Options& options = {}, SourceLocation where = SourceLocation::current())
         : World(comm, true, options, where) {}
     /// Works on the communicator itself; its error handler is MPI_ERRORS_RETURN until `finish`.
@@ -68,11 +70,13 @@ class World : shardkit::detail::NotCopied {
 
     /// Ends the World, as its last call: waits until every rank calls it, then frees MPI's resources of this World.
     /// Collective. A rank that fails must not call it but end its job with MPI_Abort, as mpi::run does.
+    /// @throws PeerError when a rank does not come within Options::timeout, or its process has ended
     void finish(SourceLocation where = SourceLocation::current()) {
         records_->returned();
-        execute(host::HostStream(), where, [this, where](detail::Lane&) {
-            const auto rest = [] { std::this_thread::sleep_for(std::chrono::microseconds(50)); };
-            job_.farewells.exchange(groups_, world_group().rank, rest, where);
+        execute(host::HostStream(), where, [this, where](detail::Lane& lane) {
+            lane.exchange_farewells(own_call(lane, "finish", where), groups_);
+            const detail::BlockingCall bounded("MPI_Comm_free", "finish", options().timeout, where);
+            job_.farewells.close(where);
             for (detail::Group& group : groups_) {
                 for (detail::Channel& channel : group.channels) {
                     detail::check(channel.owned.free(), "MPI_Comm_free", "finish", where);
@@ -92,12 +96,10 @@ class World : shardkit::detail::NotCopied {
     detail::Group& world_group() noexcept { return groups_.front(); }
     const detail::Group& world_group() const noexcept { return groups_.front(); }
     /// Returns the journal of the verbs that are given to a stream; used by the rank's own thread.
-    engine::Journal& journal() noexcept { return journal_; }
+    engine::Journal& journal() noexcept { return job_.journal; }
     /// Adds a group with the usual lane's channel, and makes the channels of the other lanes. Collective over it.
-    detail::Group& add_group(detail::Group group, std::string_view doing, SourceLocation where) {
-        while (group.channels.size() < lanes_.size()) {
-            group.add_channel(detail::OwnedComm(duplicate_of(group.channels.front().comm, doing, where)));
-        }
+    detail::Group& add_group(detail::Group group, const detail::Call& call) {
+        add_channels(group, call);
         return groups_.emplace_back(std::move(group));
     }
     std::uint64_t groups_made() const noexcept { return groups_.size(); }
@@ -156,7 +158,8 @@ class World : shardkit::detail::NotCopied {
     /// Allocates zeroed memory that the ranks of this host see or, if there is none, this process's own memory.
     template <Element T>
     HostBuffer<T> buffer(std::size_t size) const {
-        if (const auto& window = job_.host.window(); window && size > 0 && size <= window->bytes() / sizeof(T)) {
+        const auto& window = job_.host.window();
+        if (shares_memory() && size > 0 && size <= window->bytes() / sizeof(T)) {
             if (void* const memory = window->take_buffer(size * sizeof(T))) {
                 return HostBuffer<T>(
                     std::shared_ptr<T>(static_cast<T*>(memory),
@@ -176,12 +179,18 @@ class World : shardkit::detail::NotCopied {
   private:
     static constexpr const char* making = "World";
 
-    /// Sorts the ranks by host and, if they share memory, makes the places where they meet, one for each lane.
+    void add_channels(detail::Group& group, const detail::Call& call) const {
+        while (group.channels.size() < lanes_.size()) {
+            group.add_channel(call.lane.duplicate(call, group.channels.front().comm));
+        }
+    }
+
+    /// Sorts the ranks by host and, if they have windows, makes the places where they meet, one for each lane.
     void meet_in_memory(const detail::Call& call) {
         detail::Group& group = call.group;
         detail::Host& host = job_.host;
         host.sort(group);
-        if (!host.shares_memory()) { return; }
+        if (!host.window()) { return; }
         const std::size_t members = group.neighbours().size();
         const std::size_t bytes = detail::HostBlock::bytes(members);
         std::uint64_t offset = 0;  // offset of the first lane's place, plus 1
@@ -200,67 +209,77 @@ class World : shardkit::detail::NotCopied {
         const std::size_t first = group.neighbours().front();
         std::byte* const blocks = host.at(group.world_ranks[first], offsets[first] - 1);
         for (std::size_t i = 0; i < group.channels.size(); ++i) {
-            group.channels[i].block = reinterpret_cast<detail::HostBlock*>(blocks + i * bytes);
+            detail::Channel& channel = group.channels[i];
+            channel.told = reinterpret_cast<detail::HostBlock*>(blocks + i * bytes);
+            channel.own_told = &channel.told->members()[group.place].entered;
+            if (host.shares_memory()) { channel.block = channel.told; }
         }
     }
 
-    World(MPI_Comm comm, bool duplicate, const Options& options, SourceLocation where) : job_(options) {
-        require_initialized(options, where);
-        detail::Group everybody;
+    World(MPI_Comm comm, bool duplicate, const Options& options, SourceLocation where)
+        : job_(options, ranks_of(comm, options, where)) {
+        const std::size_t ranks = job_.farewells.ranks();
+        const std::size_t lanes = options.overlap && options.separate_reductions ? 2 : 1;
+        for (std::size_t i = 0; i < lanes; ++i) { lanes_.add(job_, ranks); }
+        detail::Group& everybody = groups_.emplace_back();
+        int rank = 0;
+        detail::check(MPI_Comm_rank(comm, &rank), "MPI_Comm_rank", making, where);
+        everybody.rank = static_cast<std::size_t>(rank);
+        everybody.world_ranks.resize(ranks);
+        std::iota(everybody.world_ranks.begin(), everybody.world_ranks.end(), std::size_t{0});
+        everybody.channels.reserve(lanes);  // `call` refers to the first one
+        everybody.add_channel(comm);
+        const detail::Call call = own_call(lanes_.usual(), making, where);
         if (duplicate) {
-            everybody.add_channel(detail::OwnedComm(duplicate_of(comm, making, where)));
+            call.channel.owned = call.lane.duplicate(call, comm);
+            call.channel.comm = call.channel.owned.get();
         } else {
             MPI_Errhandler handler = MPI_ERRHANDLER_NULL;
             detail::check(MPI_Comm_get_errhandler(comm, &handler), "MPI_Comm_get_errhandler", making, where);
             users_handler_ = handler;
-            return_errors(comm, making, where);
-            everybody.add_channel(comm);
+            detail::check(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler", making, where);
         }
-        const MPI_Comm own = everybody.channels.front().comm;
-        int rank = 0;
-        int size = 0;
-        detail::check(MPI_Comm_rank(own, &rank), "MPI_Comm_rank", making, where);
-        detail::check(MPI_Comm_size(own, &size), "MPI_Comm_size", making, where);
-        everybody.rank = static_cast<std::size_t>(rank);
-        everybody.world_ranks.resize(static_cast<std::size_t>(size));
-        std::iota(everybody.world_ranks.begin(), everybody.world_ranks.end(), std::size_t{0});
-        const std::size_t ranks = everybody.size();
-        const std::size_t lanes = options.overlap && options.separate_reductions ? 2 : 1;
-        for (std::size_t i = 0; i < lanes; ++i) { lanes_.add(job_, ranks); }
-        add_group(std::move(everybody), making, where);
-        job_.farewells.open(detail::OwnedComm(duplicate_of(comm, making, where)), ranks);
-        records_.emplace("mpi", options.record, static_cast<std::size_t>(rank), ranks, journal_);
+        add_channels(everybody, call);
+        job_.farewells.open(call.lane.duplicate(call, call.channel.comm));
+        records_.emplace("mpi", options.record, everybody.rank, ranks, job_.journal);
         job_.records = &*records_;
         // Rank 0 has removed an earlier run's file of trouble by now.
-        std::uint64_t run = shardkit::detail::new_run();
-        detail::check(MPI_Bcast(&run, 1, MPI_UINT64_T, 0, own), "MPI_Bcast", making, where);
-        records_->set_run(run);
-        find_hosts(where);
+        records_->set_run(call.lane.gather(call, shardkit::detail::new_run()).front());
+        find_hosts(call);
         if (!options.overlap) { return; }
         if (lanes > 1 && level(where) < ThreadLevel::multiple) { job_.turns.require(); }
         for (detail::Lane& lane : lanes_) { lane.start(); }
     }
+    /// Returns a call of the World itself, over all its ranks.
+    detail::Call own_call(detail::Lane& lane, const char* as, SourceLocation where) {
+        detail::Call call = this->call(lane, world_group(), axes_, {{}, 0, where});
+        call.as = as;
+        return call;
+    }
 
-    void find_hosts(SourceLocation where) {
-        const std::string axes = "world";
-        const detail::Call call = this->call(lanes_.usual(), world_group(), axes, {{.verb = Verb::split}, 0, where});
+    void find_hosts(const detail::Call& call) {
         const std::size_t self = world_group().rank;
         const std::size_t part = options().ranks_per_host == 0 ? 0 : self / options().ranks_per_host + 1;
         job_.host = detail::Host(call.lane.gather(call, detail::HostRecord::here(part)), self);
-        if (options().shared_memory) { share_memory(call); }
+        open_windows(call);
         meet(call);
     }
-    /// Shares memory on every rank or on none: each rank reports whether it could map all windows of its host.
-    void share_memory(const detail::Call& call) {
-        const bool mapped = job_.host.map(call.lane.gather(call, job_.host.open_window()));
+    /// Opens memory windows on every rank or on none: each rank reports whether it could map all windows of its host.
+    void open_windows(const detail::Call& call) {
+        const bool mapped = job_.host.map(call.lane.gather(call, job_.host.open_window(options().shared_memory)));
         const std::vector<char> everybody = call.lane.gather(call, static_cast<char>(mapped ? 1 : 0));
-        if (std::find(everybody.begin(), everybody.end(), char{0}) != everybody.end()) {
-            job_.host.close();
-            return;
-        }
+        if (std::find(everybody.begin(), everybody.end(), char{0}) != everybody.end()) { job_.host.close(); }
+        if (!shares_memory()) { return; }
         for (detail::Lane& lane : lanes_) { lane.spin_with(job_.host.ranks()); }
     }
 
+    /// Returns the number of ranks. @throws CommError when MPI cannot be used as the options say
+    static std::size_t ranks_of(MPI_Comm comm, const Options& options, SourceLocation where) {
+        require_initialized(options, where);
+        int size = 0;
+        detail::check(MPI_Comm_size(comm, &size), "MPI_Comm_size", making, where);
+        return static_cast<std::size_t>(size);
+    }
     static void require_initialized(const Options& options, SourceLocation where) {
         int initialized = 0;
         int finalized = 0;
@@ -290,22 +309,13 @@ class World : shardkit::detail::NotCopied {
         detail::check(MPI_Query_thread(&level), "MPI_Query_thread", making, where);
         return ThreadLevel(level);
     }
-    static MPI_Comm duplicate_of(MPI_Comm comm, std::string_view doing, SourceLocation where) {
-        MPI_Comm copy = MPI_COMM_NULL;
-        detail::check(MPI_Comm_dup(comm, &copy), "MPI_Comm_dup", doing, where);
-        return_errors(copy, doing, where);
-        return copy;
-    }
-    static void return_errors(MPI_Comm comm, std::string_view doing, SourceLocation where) {
-        detail::check(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler", doing, where);
-    }
     static constexpr std::size_t max_count = 2147483647;
 
     int exceptions_ = std::uncaught_exceptions();
     bool finished_ = false;
     detail::Job job_;
+    const std::string axes_ = "world";
     std::deque<detail::Group> groups_;  // a deque, because communicators point into it
-    engine::Journal journal_;
     std::optional<shardkit::detail::RecordWriter> records_;
     std::optional<MPI_Errhandler> users_handler_;
     detail::Lanes lanes_;  // last: their threads use all the others

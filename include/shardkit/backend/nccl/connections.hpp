@@ -31,7 +31,6 @@
 #include <shardkit/comm/record_files.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/core/source_location.hpp>
-#include <shardkit/detail/bounded_wait.hpp>
 
 namespace shardkit::nccl::detail {
 
@@ -54,9 +53,7 @@ class Connections : public LiveGroups, private gpu::Watch {
     using Progress = std::array<std::uint64_t, 7>;
 
     Connections(const Options& options, int device)
-        : LiveGroups(device, options.survivable),
-          on_late_(options.on_late),
-          timeout_(shardkit::detail::bounded_wait(options.timeout)) {}
+        : LiveGroups(device, options.survivable), on_late_(options.on_late), timeout_(options.timeout) {}
 
     /// Writes this rank's record, if Options::record says where, because of the exception that is being handled.
     void record_exception() noexcept {
@@ -81,7 +78,7 @@ class Connections : public LiveGroups, private gpu::Watch {
     void require_usable(std::string_view doing, SourceLocation where) {
         if (stalled() && failure_.empty()) {
             fail(doing,
-                 shardkit::detail::concat("a verb is not over after ", timeout_.count(),
+                 shardkit::detail::concat("a verb is not over after ", limit().count(),
                                           " ms in which nothing was done and the host did not come to wait for it, "
                                           "perhaps blocked in a launch: a rank is gone, or has not made its calls",
                                           last_calls(journal_)),
@@ -197,11 +194,15 @@ class Connections : public LiveGroups, private gpu::Watch {
         }
     }
 
+    /// Returns how long the rank waits now without progress: Options::timeout, or what a Deadline says. Any thread
+    /// may call it.
+    std::chrono::milliseconds limit() const noexcept { return journal_.limit(timeout_); }
+
     const Scope& scope() const noexcept { return scope_; }
     bool finished() const noexcept { return finished_; }
     bool failed() const noexcept { return !failure_.empty() || stalled(); }
     /// Returns whether NCCL has ended everything that was aborted, within the timeout and most_abort_wait.
-    bool aborts_over() const noexcept { return LiveGroups::aborts_over(timeout_); }
+    bool aborts_over() const noexcept { return LiveGroups::aborts_over(limit()); }
     /// Returns the watch for streams whose waits must end when a peer fails.
     gpu::Watch& watch() noexcept { return *this; }
 
@@ -219,7 +220,7 @@ class Connections : public LiveGroups, private gpu::Watch {
             if (state != ncclInProgress) { return state; }
             if (is_late(begin, doing, where)) {
                 fail_late(doing,
-                          shardkit::detail::concat("not every rank has made this call within ", timeout_.count(),
+                          shardkit::detail::concat("not every rank has made this call within ", limit().count(),
                                                    " ms (", nccl_call, ")"),
                           where);
             }
@@ -332,13 +333,14 @@ class Connections : public LiveGroups, private gpu::Watch {
     /// Returns whether a wait has taken too long; warns after half of the time.
     bool is_late(Clock::time_point begin, std::string_view doing, SourceLocation where) {
         const auto waited = Clock::now() - begin;
-        if (waited <= timeout_ / 2) {
+        const std::chrono::milliseconds limit = this->limit();
+        if (waited <= limit / 2) {
             warned_ = false;
         } else if (!std::exchange(warned_, true) && on_late_) {
             on_late_(shardkit::detail::concat("late: ", doing, " at ", where.file, ":", where.line,
-                                              " is not over after ", timeout_.count() / 2, " ms"));
+                                              " is not over after ", limit.count() / 2, " ms"));
         }
-        return waited > timeout_;
+        return waited > limit;
     }
     /// Fails with this rank's last calls and, if the ranks write files, who is missing.
     [[noreturn]] void fail_late(std::string_view doing, const std::string& why, SourceLocation where) {
@@ -365,7 +367,7 @@ class Connections : public LiveGroups, private gpu::Watch {
         if (is_late(wait_began_, doing, where)) {
             fail_late(
                 doing,
-                shardkit::detail::concat("the stream's work is not over after ", timeout_.count(),
+                shardkit::detail::concat("the stream's work is not over after ", limit().count(),
                                          " ms in which nothing was done: a rank is gone, or has not made its calls"),
                 where);
         }

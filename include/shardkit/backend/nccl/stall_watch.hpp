@@ -22,21 +22,20 @@ namespace shardkit::nccl::detail {
 class StallWatch : shardkit::detail::NotCopied {
   public:
     /// Begins to watch. Once `acts` has stayed the same and `stands_still()` has returned true for longer than
-    /// `timeout`, it calls `end(acts seen)`, which says whether the watch is over. Both are called in its thread, on
+    /// `limit()`, it calls `end(acts seen)`, which says whether the watch is over. All are called in its thread, on
     /// `device`, and must not throw.
-    template <class StandsStill, class End>
-    StallWatch(int device, std::chrono::milliseconds timeout, const std::atomic<std::uint64_t>& acts,
-               StandsStill stands_still, End end)
-        : thread_([this, device, timeout, &acts, stands_still, end]() mutable {
+    template <class Limit, class StandsStill, class End>
+    StallWatch(int device, Limit limit, const std::atomic<std::uint64_t>& acts, StandsStill stands_still, End end)
+        : thread_([this, device, limit, &acts, stands_still, end]() mutable {
               static_cast<void>(cudaSetDevice(device));
               const gpu::detail::RelaxedCapture relaxed;
               std::uint64_t seen = acts.load(std::memory_order_relaxed);
-              for (auto since = Clock::now(); sleep(timeout);) {
+              for (auto since = Clock::now(); sleep(limit());) {
                   const std::uint64_t now_seen = acts.load(std::memory_order_relaxed);
                   if (now_seen != seen || !stands_still()) {
                       seen = now_seen;
                       since = Clock::now();
-                  } else if (Clock::now() - since > timeout && end(seen)) {
+                  } else if (Clock::now() - since > limit() && end(seen)) {
                       return;
                   }
               }
@@ -54,9 +53,9 @@ class StallWatch : shardkit::detail::NotCopied {
     using Clock = std::chrono::steady_clock;
 
     /// Returns false when the watch is to stop.
-    bool sleep(std::chrono::milliseconds timeout) {
+    bool sleep(std::chrono::milliseconds limit) {
         const std::chrono::milliseconds pause =
-            std::clamp(timeout / 8, std::chrono::milliseconds(1), std::chrono::milliseconds(1000));
+            std::clamp(limit / 8, std::chrono::milliseconds(1), std::chrono::milliseconds(1000));
         std::unique_lock lock(mutex_);
         // The system clock, because thread sanitizers know the wait on it.
         return !stopped_.wait_until(lock, std::chrono::system_clock::now() + pause, [&] { return over_; });

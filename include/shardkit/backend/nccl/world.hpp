@@ -285,7 +285,7 @@ class World final : public detail::Connections {
         set_records(&*records_);
         if (ranks == 1) { return; }
         stall_watch_.emplace(
-            device_, options_.timeout, acts(),
+            device_, [this] { return limit(); }, acts(),
             [this, seen = Progress{}]() mutable { return order_.is_behind() && !progressed(seen); },
             [this](std::uint64_t acted) { return end_stalled(acted); });
     }

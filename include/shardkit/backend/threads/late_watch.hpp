@@ -15,7 +15,6 @@
 #include <shardkit/comm/rank_record.hpp>
 #include <shardkit/comm/record_files.hpp>
 #include <shardkit/comm/who_is_missing.hpp>
-#include <shardkit/detail/bounded_wait.hpp>
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/list.hpp>
 #include <shardkit/detail/maybe.hpp>
@@ -36,45 +35,49 @@ class LateWatch {
         }
     }
 
-    /// Returns how long it may not be asked.
+    /// Returns how long it may not be asked: a second at most, as a rank may set a Deadline meanwhile.
     std::chrono::milliseconds interval() const noexcept {
-        const auto shortest = shardkit::detail::bounded_wait(std::min(options_.timeout, options_.finish_timeout));
-        const auto quarter = std::max(shortest / 4, std::chrono::milliseconds(1));
-        return options_.record.empty() ? quarter : std::min(quarter, std::chrono::milliseconds(50));
+        auto shortest = std::chrono::milliseconds(options_.record.empty() ? 4000 : 200);
+        for (const RankState& state : states_) {
+            shortest = std::min({shortest, limit(state, true), limit(state, false)});
+        }
+        return std::max(shortest / 4, std::chrono::milliseconds(1));
     }
     /// Checks once. Returns who is missing when a timeout has passed.
     shardkit::detail::Maybe<recorder::MissingRanks> look() {
         const std::uint32_t asked = shardkit::detail::record_requests.load(std::memory_order_relaxed);
         if (std::exchange(asked_, asked) != asked) { write_all(states_.size(), "asked for"); }
-        const std::uint64_t enter = nanoseconds(options_.timeout);
-        const std::uint64_t finish = nanoseconds(options_.finish_timeout);
         const auto waits = [&](const RankState& state) {
-            return state.fate == Fate::running && state.journal.waits_longer_than(std::min(enter, finish) / 2);
+            return state.fate == Fate::running &&
+                   state.journal.waits_longer_than(
+                       std::min(nanoseconds(limit(state, true)), nanoseconds(limit(state, false))) / 2);
         };
         if (!shardkit::detail::any_that(states_, waits)) {
             warned_ = false;
             return {};
         }
-        recorder::MissingRanks found = missing();
-        if (found.entering > enter || found.finishing > finish) {
-            const bool entering = found.entering > enter;
-            found.text = shardkit::detail::concat(
-                "not every rank has ", entering ? "entered" : "finished", " a call within ",
-                entering ? options_.timeout.count() : options_.finish_timeout.count(), " ms: ", found.text);
+        shardkit::detail::WhoIsMissing who = take();
+        recorder::MissingRanks found = who.find();
+        // The first limit that a rank's wait has passed, or half of it.
+        const auto passed = [&](bool entering, std::uint64_t part) {
+            return who.passed(entering,
+                              [&](std::size_t rank) { return nanoseconds(limit(states_[rank], entering)) / part; });
+        };
+        for (const bool entering : {true, false}) {
+            const std::uint64_t over = passed(entering, 1);
+            if (over == 0) { continue; }
+            found.text = shardkit::detail::concat("not every rank has ", entering ? "entered" : "finished",
+                                                  " a call within ", over / 1'000'000, " ms: ", found.text);
             if (options_.on_late) { options_.on_late(found.text); }
             return found;
         }
-        if ((found.entering > enter / 2 || found.finishing > finish / 2) && !std::exchange(warned_, true) &&
-            options_.on_late) {
+        if ((passed(true, 2) > 0 || passed(false, 2) > 0) && !std::exchange(warned_, true) && options_.on_late) {
             options_.on_late(shardkit::detail::concat("late: ", found.text));
         }
         return {};
     }
 
-    recorder::MissingRanks missing() {
-        taken_ = records(states_.size(), {});
-        return shardkit::detail::WhoIsMissing(taken_.span()).find();
-    }
+    recorder::MissingRanks missing() { return take().find(); }
     /// Writes what `missing` looked at last: before the ranks are told, and go on.
     void write_missing(const std::string& why) noexcept {
         if (options_.record.empty() || std::exchange(written_, true)) { return; }
@@ -92,7 +95,16 @@ class LateWatch {
 
   private:
     static std::uint64_t nanoseconds(std::chrono::milliseconds time) noexcept {
-        return static_cast<std::uint64_t>(std::chrono::nanoseconds(shardkit::detail::bounded_wait(time)).count());
+        return static_cast<std::uint64_t>(std::chrono::nanoseconds(time).count());
+    }
+    /// Returns how long the rank waits now for ranks that have not entered a call, or in one that all have entered.
+    std::chrono::milliseconds limit(const RankState& state, bool entering) const noexcept {
+        return state.journal.limit(entering ? options_.timeout : options_.finish_timeout);
+    }
+    /// Looks at what the ranks have called.
+    shardkit::detail::WhoIsMissing take() {
+        taken_ = records(states_.size(), {});
+        return shardkit::detail::WhoIsMissing(taken_.span());
     }
     shardkit::detail::List<recorder::RankRecord> records(std::size_t of, const std::string& why) const {
         shardkit::detail::List<recorder::RankRecord> all;

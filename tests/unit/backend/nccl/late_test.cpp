@@ -19,7 +19,10 @@
 #include <shardkit/comm/split.hpp>
 #include <shardkit/comm/who_is_missing.hpp>
 #include <shardkit/measure/stragglers.hpp>
+#include <shardkit/mesh/device_mesh.hpp>
+#include <shardkit/rank/rank.hpp>
 
+#include "../phase_checks.hpp"
 #include "gpu_ranks.hpp"
 #include "temporary_folder.hpp"
 
@@ -118,6 +121,21 @@ TEST_CASE("nccl: ranks that use two groups in different orders are told which ea
     CHECK(contains(told.second.text, "no rank can go on: each waits for another one"));
     CHECK(contains(told.second.text, "rank 0 waits in barrier at "));
     CHECK(contains(told.second.text, "(call 0 over dp)"));
+}
+
+TEST_CASE("nccl: a Deadline replaces the time that ranks wait, while it lives") {
+    phase_checks::check_deadlines([](std::chrono::milliseconds timeout, const auto& f) {
+        gpu_ranks::restart();
+        nccl::Options options = gpu_ranks::patient();
+        options.timeout = timeout;
+        return gpu_ranks::with_world(
+                   3, options,
+                   [&](const Comm& comm, nccl::World& world) {
+                       Rank<gpu_ranks::Engine, DeviceMesh<3>> rank{DeviceMesh<3>{}, comm, {}, world.streams()};
+                       f(rank);
+                   })[0]
+            .text;
+    });
 }
 
 TEST_CASE("nccl: a rank whose host is slow in each step is named from the files of a run that goes well") {
