@@ -18,7 +18,7 @@ const SweepFlags sizes{"number of bytes that a rank reads and writes in a call",
                        std::uint64_t{256} << 20U, 32};
 
 void add_flags(program::Flags& flags) {
-    flags.add("--device", "NAME", "host, or gpu: the kernels on CUB, on the first GPU that is visible [host]");
+    flags.add("--device", "NAME", "host, or gpu: the kernels for devices, on the first GPU that is visible [host]");
     flags.add("--kernel", "LIST", "all, or a list with commas of " + program::listed(kernel_names) + " [all]");
     flags.add("-d,--datatype", "LIST", "all, or a list with commas of float and bfloat16 [all]");
     flags.add("--ranks", "N",

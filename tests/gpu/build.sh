@@ -53,7 +53,7 @@ unit_sources() {
     for source in "$here"/instantiate*.cu; do
         case $source in
             *_adamw.cu | *_lion.cu | *_sgd.cu) [ "$1" = instantiate_updates ] ;;
-            *_kernels_for.cu | *_norm.cu) false ;;  # with more of CUB
+            *_kernels_for.cu | *_norm.cu) false ;;  # units of their own
             *) [ "$1" = instantiate_others ] ;;
         esac && echo "$source"
     done

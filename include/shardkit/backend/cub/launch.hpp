@@ -19,8 +19,8 @@ struct RunOnce {
     constexpr void operator()(std::uint64_t /*always 0*/) const { work(); }
 };
 
-/// Runs work(i) for each i in [0, count), in one launch: one thread for each index, adjacent threads for adjacent
-/// indices. The call operator is defined in launch.cuh: a file that includes only this header must link with an
+/// Runs work(i) for each i in [0, count), in one launch. The threads of a warp run side by side on 32 adjacent
+/// indices, of which the first is a multiple of 32, so works may exchange values among the indices of one warp. The call operator is defined in launch.cuh: a file that includes only this header must link with an
 /// object of nvcc that instantiates it for the same Work.
 /// Order:  stream-ordered; the indices of one launch have no order.
 class DeviceLaunch {

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <shardkit/backend/cub/require_cccl.cuh>
-
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>

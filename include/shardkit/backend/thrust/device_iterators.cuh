@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <shardkit/backend/cub/require_cccl.cuh>
+#include <shardkit/backend/thrust/require_cccl.cuh>
 
 #include <cstddef>
 
