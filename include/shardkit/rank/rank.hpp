@@ -6,6 +6,7 @@
 #include <type_traits>
 #include <utility>
 
+#include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/rank/context.hpp>
 
 namespace shardkit {
@@ -30,6 +31,13 @@ struct MeshRules {
     static constexpr bool is_mesh = MeshType<M>;
     static_assert(is_mesh,
                   "run(mesh, f): the first argument is a mesh, as DeviceMesh<4>{} or DeviceMesh{number_of_ranks}");
+};
+
+/// Reports in one sentence that F cannot be called with a rank, as where it takes it by value.
+template <class F, class Rank>
+struct BodyRules {
+    static constexpr bool takes_rank = std::is_invocable_v<F&, Rank&>;
+    static_assert(takes_rank, "run(mesh, f): f is called with the rank, which it takes by reference: [](auto& rank)");
 };
 }  // namespace detail
 

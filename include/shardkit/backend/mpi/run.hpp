@@ -34,7 +34,7 @@ void run(Mesh mesh, F&& f, RankOptions rank_options = {}, const Options& options
     try {
         {
             Rank<Engine<Sums>, Mesh> rank{mesh, Communicator<Sums>(world), rank_options, world.streams(), where};
-            f(rank);
+            if constexpr (shardkit::detail::BodyRules<F, Rank<Engine<Sums>, Mesh>>::takes_rank) { f(rank); }
             world.drain();
         }
         world.finish(where);

@@ -25,7 +25,7 @@ void run(Mesh mesh, World& world, F&& f, RankOptions rank_options = {},
     try {
         Rank<EngineType, Mesh> rank{mesh, typename EngineType::Communicator(world), rank_options, world.streams(),
                                     where};
-        f(rank);
+        if constexpr (shardkit::detail::BodyRules<F, Rank<EngineType, Mesh>>::takes_rank) { f(rank); }
         // The rank's memory is freed here: nothing may use it any more.
         world.streams().compute.synchronize(where);
         world.streams().communication.synchronize(where);

@@ -14,7 +14,7 @@ void run(Mesh mesh, F&& f, RankOptions options = {}, SourceLocation where = Sour
     if constexpr (shardkit::detail::MeshRules<Mesh>::is_mesh) {
         World world;
         Rank<Engine, Mesh> rank{mesh, Communicator(world), options, {}, where};
-        f(rank);
+        if constexpr (shardkit::detail::BodyRules<F, Rank<Engine, Mesh>>::takes_rank) { f(rank); }
     }
 }
 

@@ -23,7 +23,7 @@ void run(Mesh mesh, F&& f, RankOptions options = {}, const LaunchOptions& launch
         const auto body = [&](const Communicator& world) {
             Rank<Engine, Mesh> rank{
                 mesh, world, options, {{}, world.communication_stream(), world.reduction_stream()}, where};
-            f(rank);
+            if constexpr (shardkit::detail::BodyRules<F, Rank<Engine, Mesh>>::takes_rank) { f(rank); }
         };
         launch(static_cast<std::size_t>(mesh.size()), body, launch_options, where);
     }
