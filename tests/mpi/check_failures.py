@@ -48,6 +48,8 @@ CASES = [
     ("return", ["overlap", "multiple"], ["rank 1 returned before rank"], False),
     ("no_message", [], ["rank 1 returned before rank"], False),
     *[("too_late", further, [LATE + "rank 1 has not entered it"], False) for further in ([], ["overlap"], ["messages"])],
+    ("too_late", ["hosts"], [LATE + "all ranks of this host have entered it"], False),
+    ("late_to_message", [], ["receive over world at ... " + LATE + "rank 1 has not entered it"], False),
     ("late_to_world", [], ["rank RANK caught: mpi: World at ... not every rank has made this call within 300 ms"], False),
     ("late_to_split", [], ["split over world at ... " + LATE + "rank 1 has not entered it"], False),
     ("late_to_finish", [], ["finish at ... " + LATE + "rank 1 has not returned"], False),

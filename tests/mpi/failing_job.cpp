@@ -154,6 +154,12 @@ void go_wrong(Rank& rank, std::string_view how) {
         double value = 0;
         sk::receive(rank.world(), std::span<double>(&value, 1), culprit, {});
     }
+    if (how == "late_to_message" && rank.rank() < 2) {
+        double value = 0;
+        const std::span<double> one(&value, 1);
+        std::this_thread::sleep_for(std::chrono::seconds(mine ? 3 : 0));
+        mine ? sk::send(rank.world(), one, 0, {}) : sk::receive(rank.world(), one, culprit, {});
+    }
     if (how == "too_late") { std::this_thread::sleep_for(std::chrono::seconds(mine ? 3 : 0)); }
     if (how == "loop" && mine) {
         for (volatile bool on = true; on;) {}
@@ -256,7 +262,7 @@ int main(int count, char** arguments) {
                 sk::DeviceMesh<sk::dynamic>(ranks), [&](auto& rank) { go_wrong(rank, how); }, {},
                 {.overlap = overlap,
                  .shared_memory = !given("messages"),
-                 .ranks_per_host = how == "hide" ? std::size_t{2} : std::size_t{0},
+                 .ranks_per_host = how == "hide" ? std::size_t{2} : std::size_t{given("hosts") ? 1U : 0U},
                  .compare_calls = given("each_step") ? sk::CompareCalls::each_step : sk::CompareCalls::each_call,
                  .timeout = std::chrono::milliseconds(brief                    ? 300
                                                       : how == "kill_in_split" ? 1000

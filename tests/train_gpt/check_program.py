@@ -74,6 +74,16 @@ def check_defaults(folder):
     expect(reports[0].keys() == reports[1].keys() and not differing, f"the defaults are what --help says: {differing}")
 
 
+def check_readme(folder):
+    """README's run is the program's, on two processors."""
+    readme = (pathlib.Path(__file__).resolve().parents[2] / "README.md").read_text(encoding="utf-8")
+    pasted = re.search(r"### What a run prints\n.*?```text\n(.*?)```", readme, re.DOTALL)[1]
+    processors = sorted(os.sched_getaffinity(0))[:2]
+    done = run(folder, "--steps", "2", small=[], preexec_fn=lambda: os.sched_setaffinity(0, processors))
+    for piece in filter(None, re.split(r"^\.\.\.\n", pasted, flags=re.MULTILINE)):
+        expect(piece in done.stdout.decode(), f"README's run, from '{piece.splitlines()[0]}' on", done)
+
+
 def check_collectives(folder):
     """The plan is a mean over the ranks where tp splits the loss's numbers unevenly, and so is what was measured."""
     done = run(folder, "--steps", "2", "--mesh", "3x2x1", "--json", "a.json", small=["--batch", "9", *SMALL[2:]])
@@ -444,7 +454,7 @@ def check_plan(folder):
 
 
 def main():
-    for check in (check_lines, check_defaults, check_collectives, check_files, check_pictures, check_unfinished,
+    for check in (check_lines, check_defaults, check_readme, check_collectives, check_files, check_pictures, check_unfinished,
                   check_ended_and_saved, check_small_address_spaces, check_special_files, check_inputs_stay, check_schedules, check_trace, check_plan):
         with tempfile.TemporaryDirectory(prefix="shardkit-train-gpt-") as name:
             check(pathlib.Path(name).resolve())

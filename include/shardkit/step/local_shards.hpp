@@ -163,6 +163,10 @@ template <class Layer>
 /// Calls f(ShardRun<const T>) for each parameter of `layer` with elements that this rank updates. T is the master
 /// type where the group keeps master weights, otherwise the gathered type (as in a frozen group, or with stochastic
 /// rounding); a generic f takes both. Nothing is communicated, and padding is not shown.
+/// An element is shown on each rank that keeps it: on one rank under the policies that shard, on one of each shard
+/// group under HybridShard<N>, on all ranks under NoShard, and on every rank of tp where tp does not split the
+/// parameter. A sum over the world has it as often: sum over the ranks of one copy, such as those of
+/// `context.communicator<Axes<DpShard>>(N)`, and not at all under NoShard.
 /// Order:   as gradient_shard
 /// @throws  UsageError when values are half written by a failed write
 template <class Layer, class F>

@@ -12,6 +12,8 @@
 
 #include <doctest/doctest.h>
 
+#include <shardkit/comm/all_reduce.hpp>
+#include <shardkit/mesh/axes.hpp>
 #include <shardkit/optim/sgd.hpp>
 #include <shardkit/policy/policies.hpp>
 #include <shardkit/step/loss_scale.hpp>
@@ -116,6 +118,32 @@ TEST_CASE("runs name every element that some rank updates once, within its tenso
         std::vector<double> sum{static_cast<double>(elements)};
         sk::all_reduce_in_place(rank.world(), sk::ReduceOp::sum, std::span(sum), rank.compute_stream());
         CHECK(sum[0] == 42);
+    });
+}
+
+TEST_CASE("an element is shown on every rank that keeps it: on one, on one of each shard group, or on all") {
+    for_each_policy([](const sk::DynamicPolicy& policy) {
+        const std::string name(policy.name());
+        const std::size_t copies = name == "no_shard" ? 4 : name.starts_with("hybrid_shard") ? 2 : 1;
+        sk::threads::run(Flat{4}, [&](auto& rank) {
+            auto layer = toy::linear_layer<sk::DynamicPolicy>(rank, "layer", policy);
+            std::vector<double> shown(35 + 7);
+            sk::read_shards(layer, [&](const auto& run) {
+                for (std::size_t i = 0; i < run.values.size(); ++i) {
+                    shown[(run.parameter == 0 ? 0 : 35) + run.range.begin + i] += 1;
+                }
+            });
+            sk::all_reduce_in_place(rank.world(), sk::ReduceOp::sum, shown);
+            CHECK(shown == std::vector<double>(35 + 7, static_cast<double>(copies)));
+            if (copies == 2) {
+                // The ranks of one copy have each element once.
+                const auto one_copy = rank.template communicator<sk::Axes<sk::DpShard>>(2);
+                std::vector<double> once(1);
+                sk::read_shards(layer, [&](const auto& run) { once[0] += static_cast<double>(run.values.size()); });
+                sk::all_reduce_in_place(one_copy, sk::ReduceOp::sum, once);
+                CHECK(once[0] == 35 + 7);
+            }
+        });
     });
 }
 
