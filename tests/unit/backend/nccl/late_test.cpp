@@ -7,6 +7,7 @@
 #include <mutex>
 #include <span>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -121,6 +122,38 @@ TEST_CASE("nccl: ranks that use two groups in different orders are told which ea
     CHECK(contains(told.second.text, "no rank can go on: each waits for another one"));
     CHECK(contains(told.second.text, "rank 0 waits in barrier at "));
     CHECK(contains(told.second.text, "(call 0 over dp)"));
+}
+
+TEST_CASE(
+    "nccl: a rank that comes late to a World or a split is waited for as long as the timeout, and to the end not") {
+    for (const std::string_view to : {"World", "split", "finish"}) {
+        CAPTURE(to);
+        gpu_ranks::restart();
+        const nccl::UniqueId id = nccl::UniqueId::create();
+        std::atomic<bool> over{false};
+        const auto outcomes = gpu_ranks::each_in_a_thread(2, [&](std::size_t rank) {
+            const auto reach = [&](std::string_view place) {
+                while (place == to && rank == 1 && !over) {
+                    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+                }
+            };
+            try {
+                reach("World");
+                nccl::World world(id, 2, rank, gpu_ranks::impatient());
+                const Comm comm(world);
+                reach("split");
+                const Comm group = split(comm, 0, rank, "group");
+                reach("finish");
+                world.finish();
+                over = true;
+            } catch (...) {
+                over = true;
+                throw;
+            }
+        });
+        CAPTURE(outcomes[0].text);
+        CHECK(contains(outcomes[0].text, gpu_ranks::after_short_timeout) == (to != "finish"));
+    }
 }
 
 TEST_CASE("nccl: a Deadline replaces the time that ranks wait, while it lives") {
