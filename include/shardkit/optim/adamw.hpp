@@ -13,8 +13,8 @@
 #include <shardkit/core/factor.hpp>
 #include <shardkit/core/lane_math.hpp>
 #include <shardkit/core/source_location.hpp>
-#include <shardkit/core/validate_number.hpp>
 #include <shardkit/optim/element_optimizer.hpp>
+#include <shardkit/optim/option_range.hpp>
 
 namespace shardkit {
 
@@ -29,16 +29,6 @@ struct AdamWOptions {
     friend constexpr bool operator==(const AdamWOptions&, const AdamWOptions&) noexcept = default;
 };
 
-/// Refuses hyper-parameters out of range.
-/// @throws std::invalid_argument that names the parameter, what was given and what was expected
-inline void validate(const AdamWOptions& options, SourceLocation where = SourceLocation::current()) {
-    detail::validate_not_negative("AdamW", "learning_rate", options.learning_rate, where);
-    detail::validate_fraction("AdamW", "beta1", options.beta1, where);
-    detail::validate_fraction("AdamW", "beta2", options.beta2, where);
-    detail::validate_not_negative("AdamW", "epsilon", options.epsilon, where);
-    detail::validate_not_negative("AdamW", "weight_decay", options.weight_decay, where);
-}
-
 }  // namespace shardkit
 
 namespace shardkit::rules {
@@ -50,7 +40,7 @@ namespace shardkit::rules {
 ///   m = beta1 * m + (1 - beta1) * g                      v = beta2 * v + (1 - beta2) * g^2
 ///   p = p - step_size * m / (sqrt(v) * inverse_root + epsilon)
 ///   step_size = lr / (1 - beta1^t), inverse_root = 1 / sqrt(1 - beta2^t)
-/// A zero p, m and v with a zero gradient stay zero, so padding survives (for epsilon > 0).
+/// A zero p, m and v with a zero gradient stay zero, so padding survives.
 /// Source:  torch.optim.AdamW, single-tensor rule; Loshchilov and Hutter, arXiv 1711.05101, algorithm 2
 template <std::floating_point A>
 struct alignas(8) AdamWUpdate {  // read in pairs; wider, nvcc 13.0 runs out of registers
@@ -126,6 +116,12 @@ constexpr AdamWUpdate<A> adamw_update(const AdamWOptions& options, double beta1_
 struct AdamWRule {
     using Options = AdamWOptions;
     static constexpr std::string_view name = "AdamW";
+    static constexpr std::array<OptionRange<Options>, 5> ranges{
+        {{"learning_rate", &Options::learning_rate, not_negative},
+         {"beta1", &Options::beta1, fraction},
+         {"beta2", &Options::beta2, fraction},
+         {"epsilon", &Options::epsilon, positive},
+         {"weight_decay", &Options::weight_decay, not_negative}}};
     static constexpr std::array<std::string_view, 2> state_names{"exp_avg", "exp_avg_sq"};
     static constexpr std::array<bool, 2> squares{false, true};
 
@@ -152,6 +148,16 @@ struct AdamWRule {
 };
 
 }  // namespace shardkit::rules
+
+namespace shardkit {
+
+/// Refuses hyper-parameters out of range.
+/// @throws std::invalid_argument that names the parameter, what was given and what was expected
+inline void validate(const AdamWOptions& options, SourceLocation where = SourceLocation::current()) {
+    detail::validate_ranges<rules::AdamWRule>(options, ElementType::fp64, where);
+}
+
+}  // namespace shardkit
 
 namespace shardkit SHARDKIT_BUILD {
 
@@ -207,6 +213,7 @@ struct AmsgradRule {
     using Options = AdamWOptions;
     using Progress = AdamWRule::Progress;
     static constexpr std::string_view name = "AMSGrad";
+    static constexpr auto ranges = AdamWRule::ranges;
     static constexpr std::array<std::string_view, 3> state_names{"exp_avg", "exp_avg_sq", "max_exp_avg_sq"};
     static constexpr std::array<bool, 3> squares{false, true, true};
     static constexpr auto products = AdamWRule::products;

@@ -42,9 +42,9 @@ struct LearningRate {
 /// Refuses what is no schedule.
 /// @throws std::invalid_argument that names the member, what was given and what was expected
 constexpr void validate(const LearningRate& rate, SourceLocation where = SourceLocation::current()) {
-    detail::validate_not_negative("LearningRate", "peak", rate.peak, where);
-    detail::validate_not_negative("LearningRate", "first", rate.first, where);
-    detail::validate_not_negative("LearningRate", "last", rate.last, where);
+    detail::validate_number("LearningRate", "peak", rate.peak, rules::not_negative, where);
+    detail::validate_number("LearningRate", "first", rate.first, rules::not_negative, where);
+    detail::validate_number("LearningRate", "last", rate.last, rules::not_negative, where);
     const bool ends = rate.decay == Decay::linear || rate.decay == Decay::cosine;
     if (ends && rate.steps <= rate.warm_up) {
         throw_invalid_argument(where, "LearningRate: steps is ", rate.steps, ", expected more than the warm_up, ",

@@ -13,8 +13,8 @@
 #include <shardkit/core/factor.hpp>
 #include <shardkit/core/lane_math.hpp>
 #include <shardkit/core/source_location.hpp>
-#include <shardkit/core/validate_number.hpp>
 #include <shardkit/optim/element_optimizer.hpp>
+#include <shardkit/optim/option_range.hpp>
 
 namespace shardkit {
 
@@ -28,15 +28,6 @@ struct LionOptions {
 
     friend constexpr bool operator==(const LionOptions&, const LionOptions&) noexcept = default;
 };
-
-/// Refuses hyper-parameters out of range.
-/// @throws std::invalid_argument that names the parameter, what was given and what was expected
-inline void validate(const LionOptions& options, SourceLocation where = SourceLocation::current()) {
-    detail::validate_not_negative("Lion", "learning_rate", options.learning_rate, where);
-    detail::validate_fraction("Lion", "beta1", options.beta1, where);
-    detail::validate_fraction("Lion", "beta2", options.beta2, where);
-    detail::validate_not_negative("Lion", "weight_decay", options.weight_decay, where);
-}
 
 }  // namespace shardkit
 
@@ -92,6 +83,11 @@ constexpr LionUpdate<A> lion_update(const LionOptions& options, double gradient_
 struct LionRule : CountsSteps {
     using Options = LionOptions;
     static constexpr std::string_view name = "Lion";
+    static constexpr std::array<OptionRange<Options>, 4> ranges{
+        {{"learning_rate", &Options::learning_rate, not_negative},
+         {"beta1", &Options::beta1, fraction},
+         {"beta2", &Options::beta2, fraction},
+         {"weight_decay", &Options::weight_decay, not_negative}}};
     static constexpr std::array<std::string_view, 1> state_names{"exp_avg"};
 
     static constexpr std::size_t state_count(const Options& /*options*/) noexcept { return 1; }
@@ -104,6 +100,16 @@ struct LionRule : CountsSteps {
 };
 
 }  // namespace shardkit::rules
+
+namespace shardkit {
+
+/// Refuses hyper-parameters out of range.
+/// @throws std::invalid_argument that names the parameter, what was given and what was expected
+inline void validate(const LionOptions& options, SourceLocation where = SourceLocation::current()) {
+    detail::validate_ranges<rules::LionRule>(options, ElementType::fp64, where);
+}
+
+}  // namespace shardkit
 
 namespace shardkit SHARDKIT_BUILD {
 

@@ -15,7 +15,6 @@
 #include <shardkit/core/factor.hpp>
 #include <shardkit/core/lane_math.hpp>
 #include <shardkit/core/source_location.hpp>
-#include <shardkit/core/validate_number.hpp>
 #include <shardkit/detail/number_text.hpp>
 #include <shardkit/matrix/host_products.hpp>
 #include <shardkit/matrix/newton_schulz.hpp>
@@ -23,6 +22,7 @@
 #include <shardkit/optim/combined_optimizer.hpp>
 #include <shardkit/optim/matrix_optimizer.hpp>
 #include <shardkit/optim/matrix_rule.hpp>
+#include <shardkit/optim/option_range.hpp>
 #include <shardkit/optim/sgd.hpp>
 
 namespace shardkit {
@@ -45,18 +45,6 @@ struct MuonOptions {
 
     friend constexpr bool operator==(const MuonOptions&, const MuonOptions&) noexcept = default;
 };
-
-/// Refuses hyper-parameters out of range.
-/// @throws std::invalid_argument that names the parameter, what was given and what was expected
-inline void validate(const MuonOptions& options, SourceLocation where = SourceLocation::current()) {
-    detail::validate_not_negative("Muon", "learning_rate", options.learning_rate, where);
-    detail::validate_fraction("Muon", "momentum", options.momentum, where);
-    detail::validate_not_negative("Muon", "weight_decay", options.weight_decay, where);
-    detail::validate_not_negative("Muon", "epsilon", options.epsilon, where);
-    if (options.rule == Momentum::none) {
-        throw_invalid_argument(where, "Muon: rule is Momentum::none, expected classical or nesterov");
-    }
-}
 
 }  // namespace shardkit
 
@@ -110,6 +98,11 @@ struct alignas(16) MuonUpdate {
 struct MuonRule : CountsSteps {
     using Options = MuonOptions;
     static constexpr std::string_view name = "Muon";
+    static constexpr std::array<OptionRange<Options>, 4> ranges{
+        {{"learning_rate", &Options::learning_rate, not_negative},
+         {"momentum", &Options::momentum, fraction},
+         {"weight_decay", &Options::weight_decay, not_negative},
+         {"epsilon", &Options::epsilon, positive}}};
     static constexpr std::array<std::string_view, 1> state_names{"momentum_buffer"};
 
     static constexpr std::size_t state_count(const Options& /*options*/) noexcept { return 1; }
@@ -143,6 +136,15 @@ struct MuonRule : CountsSteps {
 }  // namespace shardkit::rules
 
 namespace shardkit {
+
+/// Refuses hyper-parameters out of range.
+/// @throws std::invalid_argument that names the parameter, what was given and what was expected
+inline void validate(const MuonOptions& options, SourceLocation where = SourceLocation::current()) {
+    detail::validate_ranges<rules::MuonRule>(options, ElementType::fp64, where);
+    if (options.rule == Momentum::none) {
+        throw_invalid_argument(where, "Muon: rule is Momentum::none, expected classical or nesterov");
+    }
+}
 
 namespace detail SHARDKIT_BUILD {
 

@@ -111,7 +111,7 @@ class Optimizer : private detail::BackwardUpdates<EngineType> {
     ///     optimizer.set_learning_rate_factor(part_of_peak(step));
     /// @throws std::invalid_argument for a factor, or a product, that is no learning rate: nothing has changed then
     void set_learning_rate_factor(double factor, SourceLocation where = SourceLocation::current()) {
-        detail::validate_not_negative("optimizer", "the learning rates' factor", factor, where);
+        detail::validate_number("optimizer", "the learning rates' factor", factor, rules::not_negative, where);
         set_rates(factor, 1, where);
     }
 

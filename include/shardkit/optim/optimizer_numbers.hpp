@@ -23,6 +23,7 @@
 #include <shardkit/detail/number_text.hpp>
 #include <shardkit/optim/clip.hpp>
 #include <shardkit/optim/norm.hpp>
+#include <shardkit/optim/option_range.hpp>
 #include <shardkit/optim/param_group.hpp>
 #include <shardkit/optim/step_work.hpp>
 #include <shardkit/rank/engine_table.hpp>
@@ -92,8 +93,10 @@ class OptimizerNumbers {
   public:
     using Options = typename Rule::Options;
 
+    /// @param arithmetic  the narrowest that updates elements
     /// @throws std::invalid_argument for hyper-parameters out of range
-    OptimizerNumbers(const Options& options, std::vector<ParamGroup> param_groups, SourceLocation where);
+    OptimizerNumbers(const Options& options, std::vector<ParamGroup> param_groups, ElementType arithmetic,
+                     SourceLocation where);
     OptimizerNumbers(OptimizerNumbers&&) noexcept;
     OptimizerNumbers& operator=(OptimizerNumbers&&) noexcept;
     ~OptimizerNumbers();
@@ -111,7 +114,7 @@ class OptimizerNumbers {
     void require_learning_rate(double learning_rate, SourceLocation where) const {
         Options changed = options_;
         changed.learning_rate = learning_rate;
-        validate(changed, where);
+        require_options(changed, param_groups(), where);
     }
     /// Sets that of the next steps.
     /// @throws std::invalid_argument likewise
@@ -171,6 +174,15 @@ class OptimizerNumbers {
                    ? std::string("no ParamGroup")
                    : concat("ParamGroup ", group, is_left_out(group, groups) ? ", another optimizer's" : "");
     }
+    /// Checks all that parameters may have of these.
+    void require_options(const Options& options, std::span<const ParamGroup> groups, SourceLocation where) const {
+        validate_options<Rule>(options, arithmetic_, where);
+        for (const ParamGroup& group : groups) {
+            Options its = options_of(group, options, where);
+            its.learning_rate *= group.learning_rate_scale;
+            validate_options<Rule>(its, arithmetic_, where);
+        }
+    }
     StatementBook* book() const noexcept { return book_of(context_->world()); }
     void write(std::span<const ChosenOptions<Options>> chosen) const {
         for (std::size_t i = 0; i < chosen.size(); ++i) {
@@ -180,6 +192,7 @@ class OptimizerNumbers {
     }
 
     Options options_;
+    ElementType arithmetic_;
     double given_rate_;
     Context<Engine>* context_ = nullptr;
     std::vector<ParamGroup> param_groups_;
@@ -194,11 +207,13 @@ class OptimizerNumbers {
 
 template <class Rule, class Engine>
 OptimizerNumbers<Rule, Engine>::OptimizerNumbers(const Options& options, std::vector<ParamGroup> param_groups,
-                                                 SourceLocation where)
-    : options_(options), given_rate_(options.learning_rate), param_groups_(std::move(param_groups)) {
-    validate(options, where);
+                                                 ElementType arithmetic, SourceLocation where)
+    : options_(options),
+      arithmetic_(arithmetic),
+      given_rate_(options.learning_rate),
+      param_groups_(std::move(param_groups)) {
     for (const ParamGroup& group : param_groups_) { validate(group, where); }
-    static_cast<void>(chosen_options(options_, this->param_groups(), where));
+    require_options(options, this->param_groups(), where);
 }
 
 template <class Rule, class Engine>
@@ -244,7 +259,7 @@ void OptimizerNumbers<Rule, Engine>::set_learning_rate(double learning_rate, dou
 
 template <class Rule, class Engine>
 void OptimizerNumbers<Rule, Engine>::set_options(const Options& options, SourceLocation where) {
-    validate(options, where);
+    require_options(options, param_groups(), where);
     const std::size_t states = Rule::state_count(options);
     if (states != Rule::state_count(options_)) {
         throw_invalid_argument(where, name_of_rule<Rule>(), ": set_options for an optimizer with ", states,
@@ -260,6 +275,7 @@ void OptimizerNumbers<Rule, Engine>::set_options(const Options& options, SourceL
 template <class Rule, class Engine>
 void OptimizerNumbers<Rule, Engine>::set_param_groups(std::vector<ParamGroup> param_groups, List<Statements> choices,
                                                       SourceLocation where) {
+    require_options(options_, std::span<const ParamGroup>(param_groups), where);
     const auto chosen = chosen_options(options_, std::span<const ParamGroup>(param_groups), where);
     List<StatementsHandle> kept = choices_;
     for (std::size_t number = 0; number < kept.size(); ++number) {

@@ -64,9 +64,10 @@ inline bool has_values(const ParamGroup& group) {
 /// Refuses a group of parameters without a match function, or numbers out of range.
 /// @throws std::invalid_argument that names what is out of range
 inline void validate(const ParamGroup& group, SourceLocation where) {
-    detail::validate_not_negative("ParamGroup", "learning_rate_scale", group.learning_rate_scale, where);
+    detail::validate_number("ParamGroup", "learning_rate_scale", group.learning_rate_scale, rules::not_negative,
+                            where);
     if (group.weight_decay) {
-        detail::validate_not_negative("ParamGroup", "weight_decay", *group.weight_decay, where);
+        detail::validate_number("ParamGroup", "weight_decay", *group.weight_decay, rules::not_negative, where);
     }
     if (!group.matches) { throw_invalid_argument(where, "ParamGroup: matches is empty, expected a function"); }
     if (group.updated_by == UpdatedBy::another && detail::has_values(group)) {
@@ -95,7 +96,7 @@ constexpr std::size_t options_number(std::size_t param_group, bool decay) noexce
 }
 
 /// An optimizer's options with what a group replaces.
-/// @throws std::invalid_argument when they have no such member, or what comes out is out of range
+/// @throws std::invalid_argument when they have no such member
 template <class Options>
 Options options_of(const ParamGroup& group, Options options, SourceLocation where) {
     for_each_own(group, [&](std::string_view name, const std::optional<double>& given, auto member) {
@@ -107,7 +108,6 @@ Options options_of(const ParamGroup& group, Options options, SourceLocation wher
         }
     });
     if (group.weight_decay) { options.weight_decay = *group.weight_decay; }
-    validate(options, where);
     return options;
 }
 /// All hyper-parameters that an optimizer's parameters may have: its own, and those of each group.

@@ -20,6 +20,7 @@
 #include <shardkit/optim/matrix_rule.hpp>
 #include <shardkit/optim/optimizer.hpp>
 #include <shardkit/optim/optimizer_numbers.hpp>
+#include <shardkit/optim/option_range.hpp>
 #include <shardkit/optim/param_group.hpp>
 #include <shardkit/optim/step_work.hpp>
 #include <shardkit/optim/update_batches.hpp>
@@ -31,7 +32,11 @@
 namespace shardkit::rules {
 
 /// A rule says what one optimizer is, beside what all share; a struct per optimizer, AdamWRule for example:
-///   Options       hyper-parameters, with learning_rate and weight_decay; validate(options, where) refuses bad ones
+///   Options       hyper-parameters, with learning_rate and weight_decay
+///   ranges        an array of OptionRange: what each of them may be, also in the arithmetic of the updates; with it
+///   a
+///                 `name`, which refusals begin with. What a range cannot say validate(options, where) refuses; a
+///                 rule has one of the two or both
 ///   state_names   array of the states' names, of which the first state_count(options) exist with these options
 ///   Progress      what advances with a group's steps: `steps`, and running products, say
 ///   advance(progress, options)           counts one step
@@ -47,7 +52,7 @@ concept OptimizerRule = requires(typename R::Progress& progress, const typename 
     { R::state_names.size() } -> std::same_as<std::size_t>;
     { R::state_count(options) } -> std::same_as<std::size_t>;
     { options.learning_rate + options.weight_decay } -> std::same_as<double>;
-    validate(options, where);
+    requires StatesRanges<R> || requires { validate(options, where); };
     { progress.steps } -> std::convertible_to<std::uint64_t>;
     R::advance(progress, options);
     { R::template update<float>(progress, options, scale) } -> std::same_as<typename R::template Update<float>>;
@@ -69,6 +74,12 @@ constexpr bool progress_is_named() {
     std::size_t members = 1;
     if constexpr (requires { Rule::products; }) { members += Rule::products.size(); }
     return sizeof(typename Rule::Progress) == 8 * members;
+}
+
+/// The narrowest arithmetic among the masters of a list of precisions.
+template <class... P>
+constexpr ElementType narrowest_arithmetic(Precisions<P...> /*list*/) noexcept {
+    return (std::is_same_v<Arithmetic<typename P::Master>, float> || ...) ? ElementType::fp32 : ElementType::fp64;
 }
 
 /// A tuple of X<P> for each of a list of precisions.
@@ -109,7 +120,10 @@ class RuleOptimizer : public Optimizer<EngineType> {
     RuleOptimizer(const Model<Engine, PrecisionType>& model, const Options& options,
                   std::vector<ParamGroup> param_groups, const detail::MatrixSetup<Engine>& setup,
                   SourceLocation where)
-        : Optimizer<Engine>(model), model_(model), numbers_(options, std::move(param_groups), where) {
+        : Optimizer<Engine>(model),
+          model_(model),
+          numbers_(options, std::move(param_groups),
+                   detail::narrowest_arithmetic(detail::PrecisionsOf<PrecisionType>{}), where) {
         if constexpr (MatrixRule<Rule>) {
             for_each_batches([&](auto& batches) { batches.set_up(setup); });
         }

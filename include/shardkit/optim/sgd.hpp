@@ -13,9 +13,9 @@
 #include <shardkit/core/error.hpp>
 #include <shardkit/core/factor.hpp>
 #include <shardkit/core/source_location.hpp>
-#include <shardkit/core/validate_number.hpp>
 #include <shardkit/detail/number_text.hpp>
 #include <shardkit/optim/element_optimizer.hpp>
+#include <shardkit/optim/option_range.hpp>
 
 namespace shardkit {
 
@@ -31,21 +31,6 @@ struct SgdOptions {
 
     friend constexpr bool operator==(const SgdOptions&, const SgdOptions&) noexcept = default;
 };
-
-/// Refuses hyper-parameters out of range.
-/// @throws std::invalid_argument that names the parameter, what was given and what was expected
-inline void validate(const SgdOptions& options, SourceLocation where = SourceLocation::current()) {
-    detail::validate_not_negative("SGD", "learning_rate", options.learning_rate, where);
-    detail::validate_not_negative("SGD", "momentum", options.momentum, where);
-    detail::validate_not_negative("SGD", "weight_decay", options.weight_decay, where);
-    if (options.rule == Momentum::none && options.momentum != 0) {
-        throw_invalid_argument(where, "SGD: momentum is ", detail::number_text(options.momentum),
-                               " with Momentum::none, expected 0, or Momentum::classical or nesterov");
-    }
-    if (options.rule == Momentum::nesterov && options.momentum == 0) {
-        throw_invalid_argument(where, "SGD: momentum is 0 with Momentum::nesterov, expected a finite number > 0");
-    }
-}
 
 }  // namespace shardkit
 
@@ -99,6 +84,10 @@ constexpr SgdUpdate<A> sgd_update(const SgdOptions& options, double gradient_sca
 struct SgdRule : CountsSteps {
     using Options = SgdOptions;
     static constexpr std::string_view name = "SGD";
+    static constexpr std::array<OptionRange<Options>, 3> ranges{
+        {{"learning_rate", &Options::learning_rate, not_negative},
+         {"momentum", &Options::momentum, not_negative},
+         {"weight_decay", &Options::weight_decay, not_negative}}};
     static constexpr std::array<std::string_view, 1> state_names{"momentum_buffer"};
 
     static constexpr std::size_t state_count(const Options& options) noexcept {
@@ -113,6 +102,23 @@ struct SgdRule : CountsSteps {
 };
 
 }  // namespace shardkit::rules
+
+namespace shardkit {
+
+/// Refuses hyper-parameters out of range.
+/// @throws std::invalid_argument that names the parameter, what was given and what was expected
+inline void validate(const SgdOptions& options, SourceLocation where = SourceLocation::current()) {
+    detail::validate_ranges<rules::SgdRule>(options, ElementType::fp64, where);
+    if (options.rule == Momentum::none && options.momentum != 0) {
+        throw_invalid_argument(where, "SGD: momentum is ", detail::number_text(options.momentum),
+                               " with Momentum::none, expected 0, or Momentum::classical or nesterov");
+    }
+    if (options.rule == Momentum::nesterov && options.momentum == 0) {
+        throw_invalid_argument(where, "SGD: momentum is 0 with Momentum::nesterov, expected a finite number > 0");
+    }
+}
+
+}  // namespace shardkit
 
 namespace shardkit SHARDKIT_BUILD {
 

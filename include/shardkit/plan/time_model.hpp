@@ -76,7 +76,7 @@ constexpr bool is_possible(const planner::LinkModel& link) noexcept {
     constexpr auto infinite = std::bit_cast<std::uint64_t>(std::numeric_limits<double>::infinity());
     const bool carries =
         is_finite(link.bandwidth) ? link.bandwidth > 0 : std::bit_cast<std::uint64_t>(link.bandwidth) == infinite;
-    return carries && is_not_negative(link.latency);
+    return carries && rules::not_negative.has(link.latency);
 }
 /// Checks that latencies and bandwidths are possible. A bandwidth may be infinite.
 /// @throws std::invalid_argument

@@ -77,7 +77,7 @@ namespace shardkit::detail {
 /// @throws std::invalid_argument
 constexpr void require_possible(const schedule::StepCosts& costs, SourceLocation where) {
     const auto require = [&](double seconds, std::string_view what, std::string_view of, std::size_t number) {
-        if (is_not_negative(seconds)) { return; }
+        if (rules::not_negative.has(seconds)) { return; }
         throw_no_duration(of.empty() ? std::string(what) : concat(what, of, number), seconds, where);
     };
     require_possible(costs.links, where);

@@ -5,8 +5,7 @@
 #include <limits>
 
 #include <shardkit/core/error.hpp>
-#include <shardkit/core/finite.hpp>
-#include <shardkit/detail/number_text.hpp>
+#include <shardkit/core/validate_number.hpp>
 
 namespace shardkit {
 
@@ -33,26 +32,16 @@ struct LossScaleOptions {
 /// Checks the options of a loss scale.
 /// @throws std::invalid_argument that names the parameter, what was given and what was expected
 inline void validate(const LossScaleOptions& options, SourceLocation where = SourceLocation::current()) {
-    constexpr auto largest = static_cast<double>(std::numeric_limits<float>::max());
-    constexpr auto smallest = static_cast<double>(std::numeric_limits<float>::min());
-    const auto require_float = [&](const char* name, double given) {
-        // This refuses NaN too.
-        if (!detail::is_finite(given) || given < smallest || given > largest) {
-            throw_invalid_argument(where, "LossScale: ", name, " is ", detail::number_text(given),
-                                   ", expected a number from ", detail::number_text(smallest), " to ",
-                                   detail::number_text(largest), ", as losses in fp32 can be multiplied by");
-        }
-    };
-    require_float("initial", options.initial);
-    require_float("minimum", options.minimum);
-    if (!detail::is_finite(options.growth_factor) || options.growth_factor <= 1) {
-        throw_invalid_argument(where, "LossScale: growth_factor is ", detail::number_text(options.growth_factor),
-                               ", expected a finite number > 1");
-    }
-    if (!detail::is_finite(options.backoff_factor) || options.backoff_factor <= 0 || options.backoff_factor >= 1) {
-        throw_invalid_argument(where, "LossScale: backoff_factor is ", detail::number_text(options.backoff_factor),
-                               ", expected a number in (0, 1)");
-    }
+    using Double = std::numeric_limits<double>;
+    constexpr rules::NumberRange scale{std::numeric_limits<float>::min(), std::numeric_limits<float>::max(),
+                                       "a number from 1.1754943508222875e-38 to 3.4028234663852886e+38, as losses in "
+                                       "fp32 can be multiplied by"};
+    constexpr rules::NumberRange growth{1 + Double::epsilon(), Double::max(), "a finite number > 1"};
+    constexpr rules::NumberRange backoff{Double::min(), rules::fraction.most, "a number in (0, 1)"};
+    detail::validate_number("LossScale", "initial", options.initial, scale, where);
+    detail::validate_number("LossScale", "minimum", options.minimum, scale, where);
+    detail::validate_number("LossScale", "growth_factor", options.growth_factor, growth, where);
+    detail::validate_number("LossScale", "backoff_factor", options.backoff_factor, backoff, where);
     if (options.growth_interval == 0) {
         throw_invalid_argument(where, "LossScale: growth_interval is 0, expected at least 1 step");
     }

@@ -88,7 +88,7 @@ TEST_CASE("parameter groups: the first that matches decides on weight decay and 
 TEST_CASE("AdamW's first step goes by the sign of the gradient, after the decay") {
     with_each_policy([](auto&, auto& layer, auto model) {
         sk::AdamW optimizer{model,
-                            {.learning_rate = 0.125, .epsilon = 0, .weight_decay = 0.5},
+                            {.learning_rate = 0.125, .epsilon = 1e-300, .weight_decay = 0.5},
                             {{.matches = is_bias, .weight_decay = 0.0}}};
         step(layer, optimizer, -3);
         const auto weight = read(layer, Weight{}, 35);
@@ -140,13 +140,13 @@ TEST_CASE("momentum has one state, plain SGD has none, AdamW has two") {
     });
 }
 
-TEST_CASE("padding is zero and stays zero, also with epsilon = 0") {
+TEST_CASE("padding is zero and stays zero, also with the least epsilon") {
     const auto check = [](const sk::DynamicPolicy& policy) {
         CAPTURE(policy.name());
         sk::threads::run(Flat{4}, [&](auto& rank) {
             auto layer = toy::linear_layer<sk::DynamicPolicy, sk::Precision<sk::bf16>>(rank, "layer", policy);
             sk::Model model{layer};
-            sk::AdamW optimizer{model, {.learning_rate = 0.125, .epsilon = 0, .weight_decay = 0.5}};
+            sk::AdamW optimizer{model, {.learning_rate = 0.125, .epsilon = 1.2e-38, .weight_decay = 0.5}};
             for (int i = 0; i < 3; ++i) { step(layer, optimizer, 1); }
             // bf16: weight at 0..34, bias at 64..70 of four shards of 64; the last two hold nothing at all.
             const auto is_padding = [](std::size_t flat) { return (flat >= 35 && flat < 64) || flat >= 71; };

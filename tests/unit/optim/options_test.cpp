@@ -5,12 +5,18 @@
 #include <limits>
 #include <stdexcept>
 #include <string>
+#include <type_traits>
+#include <vector>
 
 #include <shardkit/backend/self/run.hpp>
+#include <shardkit/core/bf16.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/optim/adamw.hpp>
 #include <shardkit/optim/lion.hpp>
+#include <shardkit/optim/muon.hpp>
 #include <shardkit/optim/sgd.hpp>
+#include <shardkit/param/tensor_list.hpp>
+#include <shardkit/policy/policies.hpp>
 #include <shardkit/step/loss_scale.hpp>
 
 namespace sk = shardkit;
@@ -41,7 +47,7 @@ TEST_CASE("AdamWOptions: PyTorch's defaults") {
     const sk::AdamWOptions options;
     CHECK(options == sk::AdamWOptions{1e-3, 0.9, 0.999, 1e-8, 1e-2});
     CHECK(refusal(options) == "");
-    CHECK(refusal(sk::AdamWOptions{0, 0, 0, 0, 0}) == "");
+    CHECK(refusal(sk::AdamWOptions{0, 0, 0, 1e-300, 0}) == "");
 }
 
 TEST_CASE("AdamWOptions: bad numbers are named, with what was given and expected") {
@@ -55,8 +61,11 @@ TEST_CASE("AdamWOptions: bad numbers are named, with what was given and expected
     CHECK(refusal(sk::AdamWOptions{.beta1 = not_a_number}) == "AdamW: beta1 is nan, expected a number in [0, 1)");
     CHECK(refusal(sk::AdamWOptions{.beta2 = -0.5}) == "AdamW: beta2 is -0.5, expected a number in [0, 1)");
     CHECK(refusal(sk::AdamWOptions{.beta2 = 1.5}) == "AdamW: beta2 is 1.5, expected a number in [0, 1)");
-    CHECK(refusal(sk::AdamWOptions{.epsilon = -1e-8}) == "AdamW: epsilon is -1e-08, expected a finite number >= 0");
-    CHECK(refusal(sk::AdamWOptions{.epsilon = infinity}) == "AdamW: epsilon is inf, expected a finite number >= 0");
+    CHECK(refusal(sk::AdamWOptions{.epsilon = -1e-8}) == "AdamW: epsilon is -1e-08, expected a finite number > 0");
+    CHECK(refusal(sk::AdamWOptions{.epsilon = infinity}) == "AdamW: epsilon is inf, expected a finite number > 0");
+    CHECK(refusal(sk::AdamWOptions{.epsilon = 0}) == "AdamW: epsilon is 0, expected a finite number > 0");
+    CHECK(refusal(sk::AdamWOptions{.learning_rate = 1e200, .weight_decay = 1e200}) ==
+          "AdamW: learning_rate * weight_decay is inf, expected a finite number >= 0");
     CHECK(refusal(sk::AdamWOptions{.weight_decay = -0.1}) ==
           "AdamW: weight_decay is -0.1, expected a finite number >= 0");
     CHECK(refusal(sk::AdamWOptions{.weight_decay = not_a_number}) ==
@@ -92,6 +101,116 @@ TEST_CASE("SgdOptions: bad numbers and impossible combinations are named") {
           "SGD: momentum is 0 with Momentum::nesterov, expected a finite number > 0");
     CHECK(refusal(sk::SgdOptions{.momentum = 0.9}) ==
           "SGD: momentum is 0.9 with Momentum::none, expected 0, or Momentum::classical or nesterov");
+}
+
+TEST_CASE("MuonOptions: bad numbers and a rule that it has not are named") {
+    CHECK(refusal(sk::MuonOptions{}) == "");
+    CHECK(refusal(sk::MuonOptions{.learning_rate = 0, .momentum = 0, .weight_decay = 0}) == "");
+    CHECK(refusal(sk::MuonOptions{.learning_rate = infinity}) ==
+          "Muon: learning_rate is inf, expected a finite number >= 0");
+    CHECK(refusal(sk::MuonOptions{.momentum = 1}) == "Muon: momentum is 1, expected a number in [0, 1)");
+    CHECK(refusal(sk::MuonOptions{.weight_decay = not_a_number}) ==
+          "Muon: weight_decay is nan, expected a finite number >= 0");
+    CHECK(refusal(sk::MuonOptions{.epsilon = 0}) == "Muon: epsilon is 0, expected a finite number > 0");
+    CHECK(refusal(sk::MuonOptions{.rule = sk::Momentum::none}) ==
+          "Muon: rule is Momentum::none, expected classical or nesterov");
+}
+
+namespace {
+
+/// The refusal of an optimizer of `Master`s with these options, without the place; empty when they are accepted.
+template <class Gather, class Master, template <class...> class Optimizer, class Options>
+std::string refusal_by(const Options& options, const std::vector<sk::ParamGroup>& groups = {}) {
+    std::string message;
+    sk::self::run(sk::DeviceMesh<1>{}, [&](auto& rank) {
+        using Precision = sk::Precision<Gather, Gather, Gather, Master>;
+        using List = sk::TensorList<Gather>;
+        sk::Sharded<List, sk::NoShard, sk::self::Engine, Precision> layer(rank, "layer", List{{"weight", {2, 3}}});
+        sk::Model model{layer};
+        try {
+            if constexpr (std::is_same_v<Options, sk::MuonOptions>) {
+                Optimizer<sk::self::Engine, Precision> made{model, options, {}, {}, groups};
+            } else {
+                Optimizer<sk::self::Engine, Precision> made{model, options, groups};
+            }
+        } catch (const std::invalid_argument& error) { message = error.what(); }
+    });
+    CHECK((message.empty() || message.find("options_test.cpp:") != std::string::npos));
+    return message.substr(0, message.find(" ("));
+}
+
+// By name, so that they can be given as templates.
+template <class Engine, class Precision>
+using AdamW = sk::AdamW<Engine, Precision>;
+template <class Engine, class Precision>
+using AMSGrad = sk::AMSGrad<Engine, Precision>;
+template <class Engine, class Precision>
+using Lion = sk::Lion<Engine, Precision>;
+template <class Engine, class Precision>
+using SGD = sk::SGD<Engine, Precision>;
+template <class Engine, class Precision>
+using Muon = sk::Muon<Engine, Precision>;
+
+/// Options that fp64 has and fp32 has not.
+template <template <class...> class Optimizer, class Options>
+void check_held(const Options& options, const std::string& text) {
+    CAPTURE(text);
+    CHECK(refusal_by<double, double, Optimizer>(options) == "");
+    CHECK(refusal_by<float, double, Optimizer>(options) == "");
+    CHECK(refusal_by<float, float, Optimizer>(options) == text);
+    CHECK(refusal_by<sk::bf16, float, Optimizer>(options) == text);
+    CHECK(refusal_by<sk::bf16, sk::bf16, Optimizer>(options) == text);
+}
+
+}  // namespace
+
+TEST_CASE("options of every rule are refused where the arithmetic that uses them makes something else of them") {
+    constexpr double almost_one = 1 - 1e-9;
+    const std::string is_one = " is 0.999999999, which is 1 in fp32, expected a number in [0, 1)";
+    const std::string is_zero = ", which is 0 in fp32, expected a finite number > 0";
+    const std::string is_infinite = ", which is inf in fp32, expected a finite number >= 0";
+    check_held<AdamW>(sk::AdamWOptions{.epsilon = 1e-50}, "AdamW: epsilon is 1e-50" + is_zero);
+    check_held<AdamW>(sk::AdamWOptions{.epsilon = 1e-40}, "AdamW: epsilon is 1e-40" + is_zero);
+    check_held<AdamW>(sk::AdamWOptions{.beta1 = almost_one}, "AdamW: beta1" + is_one);
+    check_held<AdamW>(sk::AdamWOptions{.learning_rate = 1e39}, "AdamW: learning_rate is 1e+39" + is_infinite);
+    check_held<AMSGrad>(sk::AdamWOptions{.beta2 = almost_one}, "AMSGrad: beta2" + is_one);
+    check_held<Lion>(sk::LionOptions{.beta1 = almost_one}, "Lion: beta1" + is_one);
+    check_held<Lion>(sk::LionOptions{.beta2 = almost_one}, "Lion: beta2" + is_one);
+    check_held<Lion>(sk::LionOptions{.learning_rate = 1e20, .weight_decay = 1e20},
+                     "Lion: learning_rate * weight_decay is 1e+40" + is_infinite);
+    check_held<SGD>(sk::SgdOptions{.rule = sk::Momentum::classical, .momentum = 1e39},
+                    "SGD: momentum is 1e+39" + is_infinite);
+    check_held<SGD>(sk::SgdOptions{.weight_decay = 1e39}, "SGD: weight_decay is 1e+39" + is_infinite);
+    check_held<Muon>(sk::MuonOptions{.epsilon = 1e-50}, "Muon: epsilon is 1e-50" + is_zero);
+    check_held<Muon>(sk::MuonOptions{.momentum = almost_one}, "Muon: momentum" + is_one);
+    // A rate that is less than any number of fp32 is 0, as at a schedule's end.
+    CHECK(refusal_by<float, float, AdamW>(sk::AdamWOptions{.learning_rate = 1e-60}) == "");
+
+    const auto all = [](auto, auto) { return true; };
+    CHECK(refusal_by<float, float, AdamW>(sk::AdamWOptions{}, {{.matches = all, .epsilon = 0.0}}) ==
+          "AdamW: epsilon is 0, expected a finite number > 0");
+    CHECK(refusal_by<float, float, AdamW>(sk::AdamWOptions{}, {{.matches = all, .beta2 = almost_one}}) ==
+          "AdamW: beta2" + is_one);
+    CHECK(refusal_by<float, float, AdamW>(sk::AdamWOptions{.learning_rate = 1e20},
+                                          {{.matches = all, .learning_rate_scale = 1e20}}) ==
+          "AdamW: learning_rate is 1e+40" + is_infinite);
+}
+
+TEST_CASE("options that are set later are refused alike, and nothing has changed then") {
+    sk::self::run(sk::DeviceMesh<1>{}, [](auto& rank) {
+        sk::Sharded<sk::TensorList<float>, sk::NoShard, sk::self::Engine> layer(
+            rank, "layer", sk::TensorList<float>{{"weight", {2, 3}}});
+        sk::Model model{layer};
+        const auto all = [](auto, auto) { return true; };
+        sk::AdamW optimizer{model, {}, {{.matches = all, .learning_rate_scale = 1e10}}};
+        CHECK_THROWS_AS(optimizer.set_options({.epsilon = 1e-50}), std::invalid_argument);
+        CHECK_THROWS_AS(optimizer.set_learning_rate(1e30), std::invalid_argument);  // times the group's scale
+        CHECK_THROWS_AS(optimizer.set_learning_rate_factor(1e33), std::invalid_argument);
+        CHECK_THROWS_AS(optimizer.set_param_groups({{.matches = all, .epsilon = 1e-50}}), std::invalid_argument);
+        CHECK(optimizer.options() == sk::AdamWOptions{});
+        CHECK(!optimizer.param_groups()[0].epsilon);
+        optimizer.set_learning_rate(1e20);
+    });
 }
 
 TEST_CASE("LossScaleOptions: bad numbers are named") {
