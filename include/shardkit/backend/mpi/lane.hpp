@@ -85,7 +85,7 @@ class Lane : shardkit::detail::NotCopied {
                 continue;
             }
             std::this_thread::yield();
-            if (looks % 64 == 0) { watch.look(); }
+            if (looks % 64 == 0 || (looks % 8 == 0 && watch.is_due())) { watch.look(); }
         }
     }
 

@@ -30,13 +30,20 @@ class Watch {
     Watch(const Call& call, std::optional<std::size_t> peer, Job& job, Awaited awaited)
         : call_(call), peer_(peer), job_(job), awaited_(awaited) {}
 
+    /// Returns whether the last check was long ago, as where each poll takes long because processors are shared.
+    bool is_due() noexcept {
+        const Clock::time_point now = Clock::now();
+        if (!begin_) { begin_ = looked_ = now; }
+        return now - looked_ > interval;
+    }
     /// Checks once.
     /// @throws PeerError when a rank that is needed has returned, or its process has ended; that or, where it does
     /// not know who is late, CommError when the time is over
     void look() {
         const Clock::time_point now = Clock::now();
         if (!begin_) { begin_ = now; }
-        const bool at_processes = now - looked_at_processes_ > std::chrono::milliseconds(5);
+        looked_ = now;
+        const bool at_processes = now - looked_at_processes_ > interval;
         if (at_processes) { looked_at_processes_ = now; }
         {
             const Turns::Turn turn(job_.turns);
@@ -76,6 +83,7 @@ class Watch {
 
   private:
     using Clock = std::chrono::steady_clock;
+    static constexpr std::chrono::milliseconds interval{5};
 
     std::string doing_late(std::chrono::milliseconds after) const {
         return shardkit::detail::concat("not every rank has made ", call_.doing(), " at ", call_.where.file, ":",
@@ -138,6 +146,7 @@ class Watch {
     bool saw_an_end_ = false;  // of a process
     bool warned_ = false;
     std::optional<Clock::time_point> begin_;
+    Clock::time_point looked_{};
     Clock::time_point looked_at_processes_{};
     std::optional<Clock::time_point> peer_left_;
 };
