@@ -52,9 +52,11 @@ class CheckpointFiles {
         std::uint32_t crc32c = 0;
         bool used = false;  ///< asked for, or represented by another tensor that was
         bool read = false;
+        std::string reader{};                               ///< the parameter that is loaded from it
         List<Keyed<std::uint64_t, std::uint64_t>> parts{};  ///< that were read of it: bytes, by the first one
         std::uint32_t sum = 0;                              ///< the digest of what was read
         std::string scale{};  ///< of codes of 8 bits, as the metadata gives it; empty without one
+        std::string rule{};   ///< whose state it is; empty in files of before 29 November 2026
     };
 
     /// Opens the folder of a checkpoint that `save` has written. @throws FileError
@@ -163,7 +165,9 @@ class CheckpointFiles {
             throw_file_error(path, where_, "has ", header.tensors.size(), " tensors, the manifest ",
                              expected->tensors.size());
         }
+        std::string rule;
         for (const auto& [key, value] : header.metadata) {
+            if (key == rule_key) { rule = value; }
             if (key == kind_key && value != kind) {
                 throw_file_error(path, where_, "holds '", safetensors::detail::shown(value),
                                  "' of a checkpoint, expected '", kind, "'");
@@ -189,12 +193,17 @@ class CheckpointFiles {
             }
             tensors_.push_back(
                 {tensor, files_.size() - 1, header.data_begin + tensor.bytes.begin, digest != nullptr ? *digest : 0});
+            tensors_.back().rule = rule;
         }
         add_aliases(header, kind);
         for (const auto& [key, value] : header.metadata) {
-            if (!key.starts_with(scale_mark)) { continue; }
-            Stored* const scaled = find(kind, key.substr(scale_mark.size()));
-            if (scaled != nullptr) { scaled->scale = value; }
+            const auto note = [&](std::string_view mark, std::string Stored::*member) {
+                if (!key.starts_with(mark)) { return; }
+                Stored* const of = find(kind, key.substr(mark.size()));
+                if (of != nullptr) { of->*member = value; }
+            };
+            note(scale_mark, &Stored::scale);
+            note(rule_mark, &Stored::rule);
         }
     }
     /// Reads the names that stand for other tensors. Our own metadata store "alias:b" -> "a". Other writers of

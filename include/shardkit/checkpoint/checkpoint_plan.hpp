@@ -125,6 +125,7 @@ class CheckpointPlan {
         std::vector<std::pair<std::string, std::string>> metadata{{"format", "pt"}};
         // A model's file has no such entry: it is written as other libraries write it.
         if (kind.role != Role::parameters) { metadata.emplace_back(kind_key, kind.file()); }
+        std::string rule;  // of the first tensor
         for (std::size_t g = 0; g < state.groups.size(); ++g) {
             const SavedGroup& group = *state.groups[g];
             const GroupGeometry& geometry = group.geometry();
@@ -139,6 +140,12 @@ class CheckpointPlan {
                         append(stored_names[p], stored_names[p].empty() ? "" : " ", name);
                         if (values.code_scale > 0 && order.begin() == 0) {
                             metadata.emplace_back(concat(scale_mark, name), number_text(values.code_scale));
+                        }
+                        if (tensors.empty() && !values.rule.empty()) {
+                            metadata.emplace_back(rule_key, rule = values.rule);
+                        }
+                        if (values.rule != rule && order.begin() == 0) {
+                            metadata.emplace_back(concat(rule_mark, name), values.rule);
                         }
                         const std::uint64_t bytes = order.numel() * size_of(values.type);
                         tensors.push_back({g, v, p, order, std::move(name), values.type, 0, bytes});
@@ -169,9 +176,10 @@ class CheckpointPlan {
             return concat("'", geometry.path, ".", geometry.parameters[of.parameter].name, "'");
         };
         const auto form = [&](const PlannedTensor& of) {
-            const double scale = state.groups[of.group]->values[of.values]->code_scale;
+            const SavedValues& values = *state.groups[of.group]->values[of.values];
+            const double scale = values.code_scale;
             return concat(name(of.type), scale > 0 ? concat(" times ", number_text(scale)) : "", " ",
-                          of.order.shape().describe());
+                          of.order.shape().describe(), values.rule.empty() ? "" : concat(" of ", values.rule));
         };
         NameTable<List<std::size_t>> known;
         for (std::size_t t = 0; t < tensors.size(); ++t) {

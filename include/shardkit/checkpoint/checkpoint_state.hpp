@@ -35,7 +35,8 @@ class CaptureStates final : public StateVisitor<Engine> {
   public:
     explicit CaptureStates(SavedState& to) : to_(to) {}
 
-    void group(Group<Engine>& group, MemoryReader*& reader) override {
+    void group(Group<Engine>& group, MemoryReader*& reader, std::string_view rule) override {
+        rule_ = rule;
         while (to_.groups[number_]->geometry().path != group.path()) { number_ = (number_ + 1) % to_.groups.size(); }
         group_ = &group;
         saved().also_block(reader);
@@ -48,8 +49,8 @@ class CaptureStates final : public StateVisitor<Engine> {
         saved().forms.push_back(state_form(group_->context(), saved().values.size(), values, square));
         add_values(name, values.codes);
         const SavedValues& codes = *saved().values.back();
-        saved().values.push_back(std::make_unique<SavedScales<Engine>>(
-            group_->context(), group_->geometry(), group_->communicators(), codes.kind, values.scales, codes.of));
+        keep(std::make_unique<SavedScales<Engine>>(group_->context(), group_->geometry(), group_->communicators(),
+                                                   codes.kind, values.scales, codes.of));
     }
     typename StateVisitor<Engine>::Purpose purpose() const noexcept override {
         return StateVisitor<Engine>::Purpose::capture;
@@ -64,14 +65,19 @@ class CaptureStates final : public StateVisitor<Engine> {
     }
     template <class T>
     void add_values(std::string_view name, std::span<T> values) {
-        saved().values.push_back(std::make_unique<SavedValuesOf<Engine, T>>(
+        keep(std::make_unique<SavedValuesOf<Engine, T>>(
             group_->context(), group_->geometry(), group_->communicators(), StoredKind{Role::states, name}, values,
             group_->geometry().updated, to_.progress.back().progress.updated));
+    }
+    void keep(std::unique_ptr<SavedValues> values) {
+        values->rule = rule_;
+        saved().values.push_back(std::move(values));
     }
 
     SavedState& to_;
     std::size_t number_ = 0;  // index of the group
     Group<Engine>* group_ = nullptr;
+    std::string rule_;
 };
 /// Gives optimizers their numbers, in the order of CaptureStates: to check whether they can take them, or to set
 /// them.

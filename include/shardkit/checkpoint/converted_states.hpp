@@ -49,8 +49,9 @@ inline float number_of_code(bool square, std::uint32_t code, float scale) {
 template <class Engine>
 class NumbersOfBlocks final : public CopiedValues<float> {
   public:
-    NumbersOfBlocks(Context<Engine>& context, const SavedValues& codes, rules::Block8Span memory, bool square)
-        : CopiedValues<float>(codes.kind, codes.geometry(), codes.of),
+    NumbersOfBlocks(Context<Engine>& context, const SavedValues& codes, const List<char>& parameters,
+                    rules::Block8Span memory, bool square)
+        : CopiedValues<float>(codes.kind, codes.geometry(), parameters),
           context_(context),
           memory_(memory),
           square_(square) {}
@@ -138,18 +139,20 @@ class BlocksOfNumbers final : private GroupGeometry, public CopiedValues<float> 
 /// Returns the form of a state in blocks of 8 bits, which a load can show as numbers.
 template <class Engine>
 StateForm state_form(Context<Engine>& context, std::size_t first, rules::Block8Span memory, bool square) {
-    return {first, true, [&context, memory, square](const SavedValues& codes, SourceLocation /*where*/) {
+    return {first, true,
+            [&context, memory, square](const SavedValues& codes, const List<char>& of, SourceLocation /*where*/) {
                 List<std::unique_ptr<SavedValues>> numbers;
-                numbers.push_back(std::make_unique<NumbersOfBlocks<Engine>>(context, codes, memory, square));
+                numbers.push_back(std::make_unique<NumbersOfBlocks<Engine>>(context, codes, of, memory, square));
                 return numbers;
             }};
 }
 /// Returns the form of a state that is kept as numbers, which a load can show as codes and scales.
 template <class Engine, class T>
 StateForm state_form(Context<Engine>& context, std::size_t first, std::span<T> memory, bool square) {
-    return {first, false, [&context, memory, square](const SavedValues& values, SourceLocation where) {
-                require_blocks(values.geometry(), values.of, where);
-                auto codes = std::make_unique<LoadedPart<std::uint8_t>>(values.kind, values.geometry(), values.of);
+    return {first, false,
+            [&context, memory, square](const SavedValues& values, const List<char>& of, SourceLocation where) {
+                require_blocks(values.geometry(), of, where);
+                auto codes = std::make_unique<LoadedPart<std::uint8_t>>(values.kind, values.geometry(), of);
                 auto scales = std::make_unique<BlocksOfNumbers<Engine, T>>(context, *codes, memory, square);
                 List<std::unique_ptr<SavedValues>> both;
                 both.push_back(std::move(codes));

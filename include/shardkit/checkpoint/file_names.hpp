@@ -55,6 +55,10 @@ struct NumberedName {
 
 /// The metadata key under which a checkpoint's file names its kind, unless it is a model: "state/exp_avg".
 inline constexpr std::string_view kind_key = "shardkit.kind";
+/// The metadata key of the rule whose states a file holds, "AdamW"; and what precedes the name of a tensor that is
+/// another rule's, in its key.
+inline constexpr std::string_view rule_key = "shardkit.rule";
+inline constexpr std::string_view rule_mark = "rule:";
 /// Precedes the name of a tensor of codes, in the metadata's key of the codes' scale.
 inline constexpr std::string_view scale_mark = "scale:";
 

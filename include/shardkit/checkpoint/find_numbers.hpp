@@ -2,8 +2,11 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -21,15 +24,17 @@
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/list.hpp>
 #include <shardkit/detail/name_table.hpp>
+#include <shardkit/detail/number_text.hpp>
 
 namespace shardkit::detail {
 
 /// Finds a state's numbers and blobs in a checkpoint's scalars file.
 class FindNumbers {
   public:
-    /// The tensors from which a parameter's states are loaded.
+    /// The tensors from which a parameter's states are loaded; of one without states, those of the parameter itself.
     struct From {
         List<std::string> names;
+        bool states = false;
         std::size_t values = 0;    ///< index of the group's values that they are, the first ones loaded
         bool plain = true;         ///< the elements are in the parameter's own order
         std::size_t elements = 0;  ///< how many of the parameter's elements they have: the first ones
@@ -45,14 +50,14 @@ class FindNumbers {
     FindNumbers(CheckpointFiles& files, SourceLocation where) : files_(files), where_(where) {}
 
     /// Replaces the numbers of `state` that the files have; the names of the others are appended to `left`. A
-    /// parameter takes the step counts of the states that are loaded for it; without any it keeps its own.
+    /// parameter takes the step counts of the tensors that are loaded for it; without any it keeps its own.
     /// @throws FileError where the files do not say how many steps a parameter's states have taken, or contradict
     /// each other
     void find(SavedState& state, const Tensors& tensors, std::vector<std::string>& left) {
         into_ = &state;
         list();
         for (SavedProgress& saved : state.progress) {
-            find_progress(*state.groups[saved.group], saved, tensors, left);
+            find_progress(state.groups[saved.group]->geometry(), saved, tensors, left);
         }
         for (SavedScalar& scalar : state.scalars) {
             if (!read(scalar)) { left.push_back(scalar.name); }
@@ -78,6 +83,7 @@ class FindNumbers {
 
   private:
     using Stored = CheckpointFiles::Stored;
+    static constexpr std::string_view numbered_mark = ".param_group_";
 
     void read(Stored& from, std::span<std::byte> bytes) {
         files_.file(from).read(from.begin, bytes);
@@ -92,6 +98,10 @@ class FindNumbers {
             throw_file_error(files_.path(from), where_, "'", scalar.name, "' is no ", safetensors::name(type));
         }
         read(from, std::as_writable_bytes(std::span(&scalar.bits, 1)));
+        if (scalar.real && !std::isfinite(std::bit_cast<double>(scalar.bits))) {
+            throw_file_error(files_.path(from), where_, "'", scalar.name, "' is ",
+                             number_text(std::bit_cast<double>(scalar.bits)), ", expected a finite number");
+        }
     }
     /// Reads a number by its name. @returns whether the files have it
     bool read(SavedScalar& scalar) {
@@ -106,10 +116,12 @@ class FindNumbers {
     }
 
     void list() {
-        for (const Stored& stored : files_.tensors()) {
+        for (Stored& stored : files_.tensors()) {
             if (files_.kind(stored) != scalars_file) { continue; }
             const std::string& name = stored.tensor.name;
-            of_tensors_ = of_tensors_ || name.starts_with("tensor.");
+            if (name.starts_with("group.") && name.find(numbered_mark) == std::string::npos) {
+                of_groups_[std::string_view(name).substr(name.rfind('.') + 1)].push_back(&stored);
+            }
             if (!name.starts_with(SavedProgress::part_mark)) { continue; }
             // "part.15.wte.steps"
             const std::size_t element = SavedProgress::part_mark.size();
@@ -126,14 +138,13 @@ class FindNumbers {
     /// @throws FileError where running products were told apart by the place of a ParamGroup, as before the first
     /// release: whose they are is not known
     void refuse_numbered() const {
-        constexpr std::string_view mark = ".param_group_";
         for (const Stored& stored : files_.tensors()) {
             const std::string& name = stored.tensor.name;
-            if (stored.used || files_.kind(stored) != scalars_file || name.find(mark) == std::string::npos) {
+            if (stored.used || files_.kind(stored) != scalars_file || name.find(numbered_mark) == std::string::npos) {
                 continue;
             }
             for (const auto& group : into_->groups) {
-                if (!name.starts_with(SavedProgress::of_group(group->geometry().path, mark.substr(1)))) { continue; }
+                if (!name.starts_with(concat("group.", group->geometry().path, numbered_mark))) { continue; }
                 refuse(concat("have '", name,
                               "', of a version that told running products apart by the place of a "
                               "ParamGroup in its list, and whose they are is not known"));
@@ -141,54 +152,75 @@ class FindNumbers {
         }
     }
 
-    void find_progress(const SavedGroup& group, SavedProgress& saved, const Tensors& tensors,
+    void find_progress(const GroupGeometry& geometry, SavedProgress& saved, const Tensors& tensors,
                        std::vector<std::string>& left) {
-        const GroupGeometry& geometry = group.geometry();
         GroupProgress& progress = saved.progress;
-        std::vector<std::string> missing;
-        for (std::size_t n = 0; n < progress.numbers.size(); ++n) {
-            const auto& number = progress.numbers[n];
-            SavedScalar scalar{SavedProgress::of_group(geometry.path, number.name), number.real, progress.own[n]};
-            if (!read(scalar)) { missing.push_back(scalar.name); }
-            progress.own[n] = scalar.bits;
-        }
-        left.insert(left.end(), missing.begin(), missing.end());
-        const auto has_states = [&](std::size_t p) {
-            return std::any_of(group.values.begin(), group.values.end(), [p](const auto& values) {
-                return values->kind.role == Role::states && values->of[p] != 0;
-            });
-        };
+        std::optional<std::size_t> furthest;
         for (std::size_t p = 0; p < geometry.parameters.size(); ++p) {
-            const auto its = progress.of(p);
             const From& from = tensors[saved.group][p];
-            // The parameter has the group's numbers, as it has none of its own or is not trained.
-            if (progress.updated[p] == 0 || !has_states(p)) {
-                std::copy(progress.own.begin(), progress.own.end(), its.begin());
-            } else if (!from.names.empty()) {
-                if (!missing.empty()) {
-                    refuse(concat("have states of '", from.names.front(), "' and not '", missing.front(),
-                                  "', without which it is not known how many steps they are of"));
-                }
-                find_parameter(progress, p, from.names);
-                find_parts(progress, p, from, geometry.parameters[p].shape.numel());
-            }
+            if (progress.updated[p] == 0 || from.names.empty()) { continue; }
+            find_parameter(geometry.path, progress, p, from, left);
+            if (from.states) { find_parts(progress, p, from, geometry.parameters[p].shape.numel()); }
+            if (!furthest || progress.of(p)[0] > progress.of(*furthest)[0]) { furthest = p; }
         }
+        if (furthest) { progress.own.assign(progress.of(*furthest).begin(), progress.of(*furthest).end()); }
     }
-    /// Reads one parameter's numbers, from the tensors that its states come from.
-    void find_parameter(GroupProgress& progress, std::size_t p, const List<std::string>& tensors) {
+    /// Reads one parameter's numbers, by the names of its tensors.
+    void find_parameter(const std::string& path, GroupProgress& progress, std::size_t p, const From& from,
+                        std::vector<std::string>& left) {
         const auto its = progress.of(p);
-        for (std::size_t t = 0; t < (of_tensors_ ? tensors.size() : 1); ++t) {
+        for (std::size_t t = 0; t < from.names.size(); ++t) {
+            const std::string& tensor = from.names[t];
             for (std::size_t n = 0; n < progress.numbers.size(); ++n) {
                 const auto& number = progress.numbers[n];
-                SavedScalar scalar{SavedProgress::of_tensor(tensors[t], number.name), number.real, progress.own[n]};
-                if (of_tensors_) { read(scalar); }
+                SavedScalar scalar{SavedProgress::of_tensor(tensor, number.name), number.real, its[n]};
+                SavedScalar common{SavedProgress::of_tensors(number.name), number.real, its[n]};
+                const bool has_common = read(common);
+                if (!read(scalar)) {
+                    if (has_common || read_of_group(path, tensor, number, common)) {
+                        scalar.bits = common.bits;
+                    } else if (from.states) {
+                        refuse(concat("have states of '", tensor, "' and not '", scalar.name,
+                                      "', without which it is not known how many steps they are of"));
+                    } else {
+                        left.push_back(scalar.name);
+                    }
+                }
                 if (t > 0 && scalar.bits != its[n]) {
-                    refuse(concat("have '", number.name, "' of '", tensors.front(), "' and another one of '",
-                                  tensors[t], "', which are one parameter here"));
+                    refuse(concat("have '", number.name, "' of '", from.names.front(), "' and another one of '",
+                                  tensor, "', which are one parameter here"));
                 }
                 its[n] = scalar.bits;
             }
         }
+    }
+    /// Reads the number of a tensor's group, as files of before 29 November 2026 have it: of the group at `path`
+    /// where the tensor's name is of that path, and otherwise of any group where they are all the same.
+    bool read_of_group(const std::string& path, const std::string& tensor, const GroupProgress::Number& number,
+                       SavedScalar& to) {
+        const auto* const groups = of_groups_.find(std::string(number.name));
+        if (groups == nullptr) { return false; }
+        bool same = true;
+        bool own = false;
+        for (std::size_t g = 0; g < groups->size() && !own; ++g) {
+            Stored& stored = *(*groups)[g];
+            own = stored.tensor.name == concat("group.", path, ".", number.name) &&
+                  tensor.starts_with(concat(path, "."));
+            SavedScalar its{stored.tensor.name, number.real, 0};
+            read(stored, its);
+            same = own || g == 0 || (same && its.bits == to.bits);
+            to.bits = its.bits;
+        }
+        if (!same) {
+            refuse(concat("have several '", number.name,
+                          "', each of a group and not the same, and do not say which "
+                          "group '",
+                          tensor, "' was in, which is '", path,
+                          "' here: of a version that found them by "
+                          "the group's path"));
+        }
+        for (Stored* const stored : *groups) { stored->used = true; }
+        return true;
     }
     /// Reads the parts of a parameter whose elements have taken fewer steps than the first ones: those that the files
     /// list, and elements that the files lack.
@@ -228,7 +260,7 @@ class FindNumbers {
     const SavedState* into_ = nullptr;  // once numbers are looked for
     SourceLocation where_;
     NameTable<List<Keyed<std::size_t, char>>> parts_;  // first elements of parts, by tensor
-    bool of_tensors_ = false;                          // whether there are numbers for single parameters
+    NameTable<List<Stored*>> of_groups_;               // numbers of groups, in files of before, by the number's name
 };
 
 }  // namespace shardkit::detail

@@ -25,6 +25,7 @@ struct SaveOptions {
     std::size_t keep = 0;                                        ///< number of newest steps to keep; 0: all
     std::uint64_t keep_every = 0;                                ///< also keep multiples of this step; 0: none
     bool replace = false;                                        ///< whether to replace a step that exists already
+    bool set_aside = false;                                      ///< whether to rename what is no step at its name
     std::uint64_t max_file_bytes = 5'000'000'000;                ///< split beyond it, as by Hugging Face's libraries
     Staging staging = Staging::none;
     FileCalls* files = nullptr;  ///< null: the machine's file system

@@ -11,6 +11,7 @@
 #include <mutex>
 #include <optional>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <utility>
@@ -21,7 +22,10 @@
 #include <shardkit/checkpoint/checkpoint_plan.hpp>
 #include <shardkit/checkpoint/convert_elements.hpp>
 #include <shardkit/checkpoint/file_names.hpp>
+#include <shardkit/checkpoint/load_options.hpp>
+#include <shardkit/checkpoint/load_plan.hpp>
 #include <shardkit/checkpoint/manifest.hpp>
+#include <shardkit/checkpoint/planned_files.hpp>
 #include <shardkit/checkpoint/save_mark.hpp>
 #include <shardkit/checkpoint/save_options.hpp>
 #include <shardkit/checkpoint/step_folders.hpp>
@@ -68,7 +72,7 @@ class SaveRun final : public MemoryReader, NotCopied {
                 group->require_whole("save", where_);
             }
             plan_.emplace(state_, options_.names, options_.max_file_bytes, where_);
-            check_manifest();
+            check_load(checked_manifest());
         });
         require_same_updates(*world_, "save", state_.groups, where_);
         agree();
@@ -119,7 +123,8 @@ class SaveRun final : public MemoryReader, NotCopied {
                        {"step", concat(step_)},
                        {"keep", concat(options_.keep)},
                        {"keep_every", concat(options_.keep_every)},
-                       {"replace", options_.replace ? "on" : "off"}};
+                       {"replace", options_.replace ? "on" : "off"},
+                       {"set_aside", options_.set_aside ? "on" : "off"}};
         for (const auto& [key, value] : options_.strings) { all.push_back({concat("string '", key, "'"), value}); }
         return all;
     }
@@ -157,10 +162,7 @@ class SaveRun final : public MemoryReader, NotCopied {
         steps().remove_stale(where_);
         const std::string target = concat(folder_, "/", step_name(step_));
         if (std::vector<std::string> names; calls_.list(target, names) != ENOENT) {
-            if (!options_.replace) {
-                throw FileError(target, "exists, and checkpoint::SaveOptions::replace was not given", where_);
-            }
-            require_replaceable();
+            if (!sets_aside()) { require_replaceable(); }
         }
         make_temporary();
         for (const PlannedFile& file : plan_->files) {
@@ -202,8 +204,8 @@ class SaveRun final : public MemoryReader, NotCopied {
         for (const auto& group : state_.groups) { group->set_reader(nullptr); }
     }
 
-    /// Checks that the manifest will be readable, whatever the digests are.
-    void check_manifest() const {
+    /// Returns the manifest without digests of tensors, checked to be readable, whatever these are.
+    std::string checked_manifest() const {
         const auto check_size = [&](std::size_t bytes) {
             if (bytes <= safetensors::max_header_bytes) { return; }
             throw_invalid_argument(where_, "save: names and checkpoint::SaveOptions::strings make a manifest of ",
@@ -220,6 +222,21 @@ class SaveRun final : public MemoryReader, NotCopied {
             ManifestReader::read(text);
         } catch (const JsonError& error) {
             throw_invalid_argument(where_, "save: names and texts make no valid manifest: ", error.what);
+        }
+        return text;
+    }
+    /// Checks that a load, into what is saved, of the files that will be made finds all that it needs, and the
+    /// numbers that there are.
+    void check_load(const std::string& manifest) {
+        const std::string folder = concat(folder_, "/", step_name(step_));
+        PlannedFiles planned(*plan_, folder, manifest);
+        CheckpointFiles files = CheckpointFiles::of_checkpoint(planned, folder, where_);
+        const List<SavedScalar> numbers = state_.all_scalars(options_.names, where_);
+        checkpoint::LoadOptions options;
+        options.names = options_.names;
+        const LoadPlan load(state_, files, options, false, where_);
+        if (!(state_.all_scalars(options_.names, where_) == numbers)) {
+            throw std::logic_error("save: a load of this state would not find the numbers that it has");
         }
     }
     /// Adds up all ranks' digests for the manifest. Collective over the world.
@@ -261,7 +278,7 @@ class SaveRun final : public MemoryReader, NotCopied {
         }
         // Reads everything back that a load needs, before the folder gets its name and older steps are removed.
         require_loadable(CheckpointFiles::of_checkpoint(calls_, temporary_, where_));
-        take_name(made.path);
+        take_name(made);
         require(calls_.sync_folder(folder_), folder_, "cannot be made durable", where_);
         const std::string mark = concat(made.path, "/", mark_name);
         const int left = calls_.remove_file(mark);
@@ -289,14 +306,31 @@ class SaveRun final : public MemoryReader, NotCopied {
         }
         if (!same) { throw FileError(temporary_, "has not what was written, when it is read back", where_); }
     }
+    /// Returns whether what is at the step's name is to be set aside, as it is no complete step.
+    bool sets_aside() { return options_.set_aside && !steps().incomplete(step_, where_).empty(); }
     void require_replaceable() {
-        const std::string why = steps().refusal(step_, where_);
-        if (!why.empty()) {
-            throw_file_error(concat(folder_, "/", step_name(step_)), where_, "is not replaced: ", why);
+        const std::string path = concat(folder_, "/", step_name(step_));
+        constexpr std::string_view advice =
+            "; checkpoint::SaveOptions::set_aside renames it, as one can by hand, and the step is saved again";
+        if (!options_.replace) {
+            const std::string why = steps().incomplete(step_, where_);
+            if (why.empty()) {
+                throw FileError(path, "exists, and checkpoint::SaveOptions::replace was not given", where_);
+            }
+            throw_file_error(path, where_, "exists, and is no complete step: ", why, advice);
         }
+        const std::string why = steps().refusal(step_, where_);
+        if (!why.empty()) { throw_file_error(path, where_, "is not replaced: ", why, advice); }
     }
-    void take_name(const std::string& path) {
+    void take_name(checkpoint::Folder& made) {
+        const std::string& path = made.path;
         int error = calls_.rename(temporary_, path);
+        if (error == EEXIST && sets_aside()) {
+            const std::string aside = aside_name(step_, new_token());
+            require(calls_.rename(path, concat(folder_, "/", aside)), path, "cannot be set aside", where_);
+            made.skipped.push_back(concat(aside, ": what was at the name of step ", step_, ", and no complete step"));
+            error = calls_.rename(temporary_, path);
+        }
         if (error != EEXIST || !options_.replace) {
             require(error, path, "cannot take its name", where_);
             made_ = false;

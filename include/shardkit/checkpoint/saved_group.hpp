@@ -40,6 +40,7 @@ struct SavedKind {
     IndexRange loaded;      ///< elements that this rank must load; they include `saved`
     List<char> of{};        ///< whether each parameter has such values
     double code_scale = 0;  ///< of elements that are codes with a scale of their type; 0 for others
+    std::string rule{};     ///< of states: what their optimizer's rule is called
 };
 
 /// A group's values of one kind, without their element type.
@@ -71,13 +72,14 @@ class SavedValues : public SavedKind, NotCopied {
     /// Returns where the values lie: the group's geometry, or that of its blocks of 8 bits.
     const GroupGeometry& geometry() const noexcept { return *geometry_; }
     /// Returns the tensors that hold the values of parameter `p`, in the files of their kind. Scales are in one
-    /// tensor, in their own order, with the name of the codes where those are in one tensor too.
+    /// tensor, in their own order, with the name of the codes' first one.
     List<StoredTensor> stored(const checkpoint::TensorNames& names, std::size_t p, SourceLocation where) const {
         const PlacedParameter& parameter = geometry_->parameters[p];
         checkpoint::StoredAs as = names(named_->path, named_->parameters[p]);
         if (kind.scales && !as.absent) {
-            const bool alone = as.parts.empty() && !as.begin;
-            as = checkpoint::stored(alone ? as.name : concat(named_->path, ".", parameter.name), parameter.shape);
+            std::string name = as.parts.empty() ? as.name : as.parts.front().name;
+            if (as.begin) { name += concat("[", *as.begin, "]"); }  // which others share
+            as = checkpoint::stored(std::move(name), parameter.shape);
         }
         return StoredOrder::of(as, geometry_->path, parameter, where);
     }
@@ -246,9 +248,11 @@ class SavedSplitMaster final : public CopiedValues<typename Precision::Master> {
 struct StateForm {
     std::size_t first;  ///< of its values in the group: numbers, or codes and behind them scales
     bool in_blocks;     ///< whether it is codes and scales
-    /// Returns what takes the place of its values, of which it is given the first.
+    /// Returns what takes the place of its values, of which it is given the first, for the parameters `of`.
     /// @throws std::invalid_argument where blocks of 8 bits would not lie in the rank's memory as they do in a file
-    std::function<List<std::unique_ptr<SavedValues>>(const SavedValues& first, SourceLocation where)> other;
+    std::function<List<std::unique_ptr<SavedValues>>(const SavedValues& first, const List<char>& of,
+                                                     SourceLocation where)>
+        other;
 
     std::size_t count() const noexcept { return in_blocks ? 2 : 1; }
 };
@@ -268,6 +272,8 @@ class SavedGroup {
     /// there are some
     virtual TornValues& torn() const noexcept = 0;
     virtual void require_whole(std::string_view verb, SourceLocation where) const = 0;
+    /// Notes that a load has read a parameter.
+    virtual void note_load(std::size_t parameter) const = 0;
     virtual void set_reader(MemoryReader* reader) const noexcept = 0;
     /// Returns what ranks compare of the group's updates.
     virtual GroupStatements& statements() const noexcept = 0;
@@ -332,6 +338,7 @@ class SavedGroupOf final : public SavedGroup {
         state_.require_whole(verb, where);
     }
     GroupStatements& statements() const noexcept override { return state_.statements(); }
+    void note_load(std::size_t parameter) const override { state_.note_load(parameter); }
     void set_reader(MemoryReader* reader) const noexcept override {
         state_.set_reader(reader);
         for (MemoryReader** const of : of_states_) { *of = reader; }

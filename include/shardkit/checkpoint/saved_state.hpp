@@ -27,6 +27,8 @@ struct SavedScalar {
     std::string name;
     bool real = false;
     std::uint64_t bits = 0;  ///< bits of the double, or the integer itself
+
+    friend bool operator==(const SavedScalar&, const SavedScalar&) = default;
 };
 
 /// The user's bytes.
@@ -40,12 +42,10 @@ struct SavedProgress {
     std::size_t group = 0;  ///< index in the state
     GroupProgress progress;
 
-    /// Returns the name of a group's number in the scalars file: "group.layer.steps".
-    static std::string of_group(std::string_view path, std::string_view number) {
-        return concat("group.", path, ".", number);
-    }
+    /// Returns the name of a number of every tensor that has none of its own in the scalars file: "tensors.steps".
+    static std::string of_tensors(std::string_view number) { return concat("tensors.", number); }
     /// Returns the name of a number of the parameter that is, or has some of its elements in, a tensor:
-    /// "tensor.layer.bias.steps". It exists where it differs from the group's number.
+    /// "tensor.layer.bias.steps".
     static std::string of_tensor(std::string_view tensor, std::string_view number) {
         return concat("tensor.", tensor, ".", number);
     }
@@ -63,83 +63,72 @@ struct SavedState {
     List<SavedScalar> scalars;     ///< further numbers
     List<SavedBlob> blobs;
 
-    /// Returns all numbers as the file stores them, those of `progress` first. @param names  of tensors
+    /// Returns all numbers as the file stores them, those of `progress` first. What belongs to a parameter has the
+    /// name of its tensor, whatever the group's path is. @param names  of tensors
     /// @throws std::invalid_argument for parameters that share a tensor and have different progress
     List<SavedScalar> all_scalars(const checkpoint::TensorNames& names, SourceLocation where) const {
         List<SavedScalar> all;
-        NameTable<std::uint64_t> own;  // of groups; of several optimizers of one, the first one's
-        bool differ = false;
+        NameTable<std::uint64_t> common;  // by the number's name: the first parameter's
+        NameTable<Known> known;           // by tensor
         for (const SavedProgress& saved : progress) {
-            const std::size_t count = saved.progress.numbers.size();
-            List<std::uint64_t> known;
-            for (std::size_t n = 0; n < count; ++n) {
-                const auto& number = saved.progress.numbers[n];
-                std::string name = SavedProgress::of_group(groups[saved.group]->geometry().path, number.name);
-                const auto [first, is_new] = own.add(name, saved.progress.own[n]);
-                known.push_back(first);
-                if (is_new) { all.push_back({std::move(name), number.real, saved.progress.own[n]}); }
-            }
-            differ = differ || !saved.progress.parts.empty();
-            for (std::size_t p = 0; p < saved.progress.updated.size(); ++p) {
-                const auto its = saved.progress.of(p);
-                differ =
-                    differ || (saved.progress.updated[p] != 0 && !std::equal(its.begin(), its.end(), known.begin()));
+            const GroupGeometry& geometry = groups[saved.group]->geometry();
+            const auto& numbers = saved.progress.numbers;
+            add_parts(all, saved, names, where);
+            for (std::size_t p = 0; p < geometry.parameters.size(); ++p) {
+                const PlacedParameter& parameter = geometry.parameters[p];
+                if (saved.progress.updated[p] == 0) { continue; }
+                const Known its{concat(geometry.path, ".", parameter.name), numbers, saved.progress.of(p)};
+                for (const auto& [tensor, order] :
+                     StoredOrder::of(names(geometry.path, parameter), geometry.path, parameter, where)) {
+                    const auto [other, is_new] = known.add(tensor, its);
+                    for (std::size_t n = 0; n < numbers.size(); ++n) {
+                        const std::uint64_t number = its.numbers[n];
+                        if (n >= other.numbers.size() || other.names[n].name != numbers[n].name ||
+                            other.numbers[n] != number) {
+                            throw_invalid_argument(where, "save: '", other.parameter, "' and '", its.parameter,
+                                                   "' share the tensor '", tensor, "' and have not the same ",
+                                                   numbers[n].name, ": expected a tensor for each");
+                        }
+                        if (!is_new) { continue; }
+                        const auto [first, is_first] = common.add(std::string(numbers[n].name), number);
+                        if (is_first) {
+                            all.push_back({SavedProgress::of_tensors(numbers[n].name), numbers[n].real, number});
+                        } else if (number != first) {
+                            all.push_back(
+                                {SavedProgress::of_tensor(tensor, numbers[n].name), numbers[n].real, number});
+                        }
+                    }
+                }
             }
         }
-        if (differ) { add_of_tensors(all, own, names, where); }
         all.append(scalars.begin(), scalars.end());
         return all;
     }
 
   private:
-    /// `own`: the numbers of groups, by their names.
-    void add_of_tensors(List<SavedScalar>& all, const NameTable<std::uint64_t>& own,
-                        const checkpoint::TensorNames& names, SourceLocation where) const {
-        struct Known {
-            std::string parameter;
-            std::span<const GroupProgress::Number> names;
-            std::span<const std::uint64_t> numbers;
-        };
-        NameTable<Known> known;  // by tensor
-        for (const SavedProgress& saved : progress) {
-            const GroupGeometry& geometry = groups[saved.group]->geometry();
-            const auto& numbers = saved.progress.numbers;
-            for (const GroupProgress::Part& part : saved.progress.parts) {
-                const PlacedParameter& parameter = geometry.parameters[part.parameter];
-                const auto tensors =
-                    StoredOrder::of(names(geometry.path, parameter), geometry.path, parameter, where);
-                if (tensors.empty()) { continue; }
-                if (tensors.size() > 1 || tensors.front().order.shares() || !tensors.front().order.plain()) {
-                    throw_invalid_argument(where, "save: the rows that '", geometry.path, ".", parameter.name,
-                                           "' has grown by have taken fewer steps than the others: expected to store "
-                                           "it as one tensor, in its own order");
-                }
-                for (std::size_t n = 0; n < numbers.size(); ++n) {
-                    all.push_back({SavedProgress::of_part(tensors.front().name, part.begin, numbers[n].name),
-                                   numbers[n].real, part.numbers[n]});
-                }
+    /// The progress of the parameter that a tensor is of.
+    struct Known {
+        std::string parameter;
+        std::span<const GroupProgress::Number> names;
+        std::span<const std::uint64_t> numbers;
+    };
+
+    void add_parts(List<SavedScalar>& all, const SavedProgress& saved, const checkpoint::TensorNames& names,
+                   SourceLocation where) const {
+        const GroupGeometry& geometry = groups[saved.group]->geometry();
+        const auto& numbers = saved.progress.numbers;
+        for (const GroupProgress::Part& part : saved.progress.parts) {
+            const PlacedParameter& parameter = geometry.parameters[part.parameter];
+            const auto tensors = StoredOrder::of(names(geometry.path, parameter), geometry.path, parameter, where);
+            if (tensors.empty()) { continue; }
+            if (tensors.size() > 1 || tensors.front().order.shares() || !tensors.front().order.plain()) {
+                throw_invalid_argument(where, "save: the rows that '", geometry.path, ".", parameter.name,
+                                       "' has grown by have taken fewer steps than the others: expected to store "
+                                       "it as one tensor, in its own order");
             }
-            for (std::size_t p = 0; p < geometry.parameters.size(); ++p) {
-                const PlacedParameter& parameter = geometry.parameters[p];
-                if (saved.progress.updated[p] == 0) { continue; }
-                const auto its = saved.progress.of(p);
-                for (const auto& [tensor, order] :
-                     StoredOrder::of(names(geometry.path, parameter), geometry.path, parameter, where)) {
-                    const Known its_own{concat(geometry.path, ".", parameter.name), numbers, its};
-                    const auto [other, is_new] = known.add(tensor, its_own);
-                    for (std::size_t n = 0; n < numbers.size(); ++n) {
-                        if (n >= other.numbers.size() || other.names[n].name != numbers[n].name ||
-                            other.numbers[n] != its[n]) {
-                            throw_invalid_argument(where, "save: '", other.parameter, "' and '", its_own.parameter,
-                                                   "' share the tensor '", tensor, "' and have not the same ",
-                                                   numbers[n].name, ": expected a tensor for each");
-                        }
-                        if (is_new && its[n] != *own.find(SavedProgress::of_group(geometry.path, numbers[n].name))) {
-                            all.push_back(
-                                {SavedProgress::of_tensor(tensor, numbers[n].name), numbers[n].real, its[n]});
-                        }
-                    }
-                }
+            for (std::size_t n = 0; n < numbers.size(); ++n) {
+                all.push_back({SavedProgress::of_part(tensors.front().name, part.begin, numbers[n].name),
+                               numbers[n].real, part.numbers[n]});
             }
         }
     }

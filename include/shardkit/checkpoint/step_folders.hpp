@@ -30,7 +30,11 @@ inline constexpr std::string_view mark_name = "uncommitted.shardkit";
 inline std::string temporary_name(std::uint64_t step, std::uint64_t token) {
     return concat(step_name(step), temporary_mark, token_text(token));
 }
-/// Returns the step of such a name, if it is one.
+/// Returns the name that what is no step gets in place of a step's: "aside-step-00001000-0123456789abcdef".
+inline std::string aside_name(std::uint64_t step, std::uint64_t token) {
+    return concat("aside-", step_name(step), "-", token_text(token));
+}
+/// Returns the step of a temporary name, if it is one.
 inline std::optional<std::uint64_t> step_of_temporary(std::string_view name) {
     const std::size_t mark = name.find(temporary_mark);
     if (mark == std::string_view::npos) { return std::nullopt; }
@@ -75,6 +79,13 @@ class StepFolders {
     }
     /// Returns why a save cannot have made the step's folder; empty if it has.
     std::string refusal(std::uint64_t step, SourceLocation where) const { return refusal(path(step), step, where); }
+    /// Returns why a step is not complete: its manifest and the sizes of its files; empty if it is.
+    std::string incomplete(std::uint64_t step, SourceLocation where) const {
+        try {
+            read_whole_manifest(calls_, path(step), where);
+        } catch (const FileError& error) { return concat(error.path(), " ", error.what_happened()); }
+        return refusal(step, where);
+    }
     /// Removes a step. @returns the reason for a failure; empty on success
     std::string remove(std::uint64_t step, std::uint64_t token, SourceLocation where) const {
         if (std::string why = refusal(step, where); !why.empty()) { return why; }

@@ -344,7 +344,6 @@ template <class Rule, class Engine, class ElementType>
 auto GroupOptimizer<Rule, Engine, ElementType>::numbers_of_choices(const GroupProgress& progress) const
     -> List<std::vector<std::uint64_t>> {
     List<std::vector<std::uint64_t>> of(choices_.size());
-    of.front() = progress.own;
     const auto agrees = [&](std::size_t choice, const std::uint64_t* numbers) {
         std::vector<std::uint64_t>& its = of[choice];
         if (its.empty()) { its.assign(numbers, numbers + progress.numbers.size()); }
@@ -359,6 +358,9 @@ auto GroupOptimizer<Rule, Engine, ElementType>::numbers_of_choices(const GroupPr
         const bool same = part.parameter == later_[i].parameter && part.begin == later_[i].begin;
         if (!same || !agrees(later_[i].choice, part.numbers.data())) { return {}; }
     }
+    // The first choice, which need not be any parameter's, counts the group's steps.
+    if (of.front().empty()) { of.front() = progress.own; }
+    if (of.front()[0] != progress.own[0]) { return {}; }
     return of;
 }
 

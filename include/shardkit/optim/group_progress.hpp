@@ -29,7 +29,7 @@ struct GroupProgress {
     };
 
     List<Number> numbers;                   ///< what there is of each: its steps, and running products
-    std::vector<std::uint64_t> own;         ///< the group's: of the steps that it took part in
+    std::vector<std::uint64_t> own;         ///< the group's: the first is of the steps that it took part in
     std::vector<std::uint64_t> beginning;   ///< what they are before the first step
     List<Part> parts;                       ///< of parameters that are not everywhere as far, in order
     std::vector<std::uint64_t> parameters;  ///< of each parameter, one's numbers behind the other's

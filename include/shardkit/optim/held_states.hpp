@@ -34,7 +34,9 @@ class ListStates final : public StateVisitor<Engine> {
     std::vector<State> states;
     std::vector<Number> numbers;  ///< the same on every rank
 
-    void group(Group<Engine>& group, MemoryReader*& /*reader*/) override { group_ = &group; }
+    void group(Group<Engine>& group, MemoryReader*& /*reader*/, std::string_view /*rule*/) override {
+        group_ = &group;
+    }
     void progress(GroupProgress& progress) override {
         StatementHash hash = statement_hash(0, progress.own.size());
         const auto add = [&](const std::vector<std::uint64_t>& list) {

@@ -87,7 +87,7 @@ namespace shardkit SHARDKIT_BUILD {
 /// and `save`, `save_model` and `load` know.
 ///     std::vector<Layer> averages = make_layers(rank, "average.");   // frozen: without gradients
 ///     Model averaged{averages};
-///     MovingAverage average{averaged, model};                        // begins as a copy
+///     MovingAverage average{averaged, model};                        // begins as a copy, or as it was loaded
 ///     optimizer.step(...);
 ///     average.update(0.999);
 /// Group i of the one is the average of group i of the other. Both models' groups outlive it.
@@ -98,9 +98,11 @@ class MovingAverage {
   public:
     using Engine = EngineType;
 
-    /// Copies the model's weights: make it once they have their values, and before a load of the average's.
-    /// @throws std::invalid_argument, with both groups, where a rank does not update the same elements of the two, or
-    ///         the average is in 16 bits; UsageError as update
+    /// Copies the model's weights, where no load has read the average's: make it once they have their values, before
+    /// a load of both or behind it.
+    /// @throws std::invalid_argument, with both groups, where a rank does not update the same elements of the two;
+    ///         where the average is not frozen, is in 16 bits, or a load has read some of a group's weights only;
+    ///         UsageError as update
     MovingAverage(const Model<Engine, AverageType>& average, const Model<Engine, PrecisionType>& of,
                   SourceLocation where = SourceLocation::current())
         : average_(average), of_(of) {
@@ -110,7 +112,9 @@ class MovingAverage {
         context.require_same("MovingAverage", average.context(where), "average", where);
         ranges_ = {context, std::span<const rules::UpdateRange>(ranges)};
         numbers_ = {context, detail::MovingAverageNumbers{}};
-        update(0, where);
+        detail::List<char> begun;
+        for_each_pair([&](auto& to, auto& /*from*/) { begun.push_back(was_loaded(to, where) ? 1 : 0); }, where);
+        update_where(begun, 0, where);
     }
 
     /// average = decay * average + (1 - decay) * weights, of every element, frozen ones too. The weights are the
@@ -119,30 +123,14 @@ class MovingAverage {
     /// average's
     ///          groups
     /// @throws  std::invalid_argument for a decay outside [0, 1]; UsageError while a window of the average is open,
-    /// or
-    ///          where values are half written: nothing has changed then
+    ///          where values are half written, or where a load has read weights of the model and not their average,
+    ///          unless the decay is 0: nothing has changed then
     void update(double decay, SourceLocation where = SourceLocation::current()) {
         if (!(decay >= 0 && decay <= 1)) {
             throw_invalid_argument(where, "MovingAverage: decay is ", detail::number_text(decay),
                                    ", expected a number from 0 to 1");
         }
-        for_each_pair(
-            [&](auto& to, auto& from) {
-                to.require_whole("the update of a moving average", where);
-                from.require_whole("the update of a moving average", where);
-                to.begin_write(where);
-            },
-            where);
-        auto& context = of_.context(where);
-        if (stated_ == nullptr || decay != decay_) {
-            if (auto* const book = detail::book_of(context.world())) {
-                stated_ = book->keep({{"decay of the moving average", detail::number_text(decay), where}});
-            }
-            decay_ = decay;
-            Engine::Kernels::run_once(context.compute_stream(), detail::SetMovingAverage{decay, numbers_.data()});
-        }
-        std::size_t number = 0;
-        for_each_pair([&](auto& to, auto& from) { run(to, from, number++); }, where);
+        update_where({}, decay, where);
     }
 
   private:
@@ -163,6 +151,65 @@ class MovingAverage {
                                 where);
     }
 
+    /// Updates the groups that are not `left`, all where that is empty.
+    void update_where(const detail::List<char>& left, double decay, SourceLocation where) {
+        detail::List<Loads> loads;
+        for_each_pair(
+            [&](auto& to, auto& from) {
+                to.require_whole("the update of a moving average", where);
+                from.require_whole("the update of a moving average", where);
+                for (std::size_t p = 0; p < to.geometry().parameters.size(); ++p) {
+                    loads.push_back({to.loads(p), from.loads(p)});
+                    if (decay > 0) { require_loaded_together(to, from, p, loads, where); }
+                }
+                to.begin_write(where);
+            },
+            where);
+        loads_ = std::move(loads);
+        auto& context = of_.context(where);
+        if (stated_ == nullptr || decay != decay_) {
+            if (auto* const book = detail::book_of(context.world())) {
+                stated_ = book->keep({{"decay of the moving average", detail::number_text(decay), where}});
+            }
+            decay_ = decay;
+            Engine::Kernels::run_once(context.compute_stream(), detail::SetMovingAverage{decay, numbers_.data()});
+        }
+        std::size_t number = 0;
+        for_each_pair(
+            [&](auto& to, auto& from) {
+                if (left.empty() || left[number] == 0) { run(to, from, number); }
+                ++number;
+            },
+            where);
+    }
+    /// How often a parameter's average and its weights were loaded.
+    struct Loads {
+        std::uint64_t average = 0;
+        std::uint64_t weights = 0;
+    };
+    template <class To, class From>
+    void require_loaded_together(To& to, From& from, std::size_t p, const detail::List<Loads>& now,
+                                 SourceLocation where) const {
+        const Loads& before = loads_[now.size() - 1];
+        if (now.back().weights == before.weights || now.back().average != before.average) { return; }
+        throw_usage_error(where, "the update of a moving average: a load has read '", from.path(), ".",
+                          from.geometry().parameters[p].name, "' since the average began and not '", to.path(), ".",
+                          to.geometry().parameters[p].name,
+                          "', which is an average of other weights: expected a load of both, a MovingAverage that is "
+                          "made behind the load, or update(0), which copies");
+    }
+    /// Whether a load has read the weights of a group of averages.
+    template <class To>
+    static bool was_loaded(To& to, SourceLocation where) {
+        const auto& parameters = to.geometry().parameters;
+        std::size_t loaded = 0;
+        for (std::size_t p = 0; p < parameters.size(); ++p) { loaded += to.loads(p) > 0 ? 1 : 0; }
+        if (loaded == 0 || loaded == parameters.size()) { return loaded > 0; }
+        throw_invalid_argument(where, "MovingAverage: a load has read ", loaded, " of the ", parameters.size(),
+                               " parameters of '", to.path(),
+                               "', of which the others have no average: expected all or none");
+    }
+
     template <class To, class From>
     static rules::UpdateRange check(To& to, From& from, SourceLocation where) {
         const detail::GroupGeometry& a = to.geometry();
@@ -178,6 +225,12 @@ class MovingAverage {
                                    b.updated.begin, " to ", b.updated.end, " of ", b.buffer_numel,
                                    "; expected the same parameters, a policy that shards optimizers alike, and a "
                                    "Precision with as narrow an element");
+        }
+        for (const PlacedParameter& p : a.parameters) {
+            if (p.frozen) { continue; }
+            throw_invalid_argument(where, "MovingAverage: '", a.path, ".", p.name,
+                                   "' is not frozen, and its group would hold gradients of an average; expected "
+                                   "Options::frozen with all parameters");
         }
         if (!a.table.gathers && a.updated.size() != a.buffer_numel) {
             throw_invalid_argument(where, "MovingAverage: '", a.path,
@@ -227,6 +280,7 @@ class MovingAverage {
     Model<Engine, PrecisionType> of_;
     detail::EngineTable<Engine, rules::UpdateRange> ranges_;  // of each group
     detail::EngineTable<Engine, detail::MovingAverageNumbers> numbers_;
+    detail::List<Loads> loads_;  // of each parameter, when it was last updated
     double decay_ = 0;
     detail::StatementsHandle stated_;  // of the decay
 };

@@ -49,8 +49,9 @@ enum class RateChange : std::uint8_t { check, make };
 template <class Engine>
 class StateVisitor {
   public:
-    /// What follows is of this group. `reader`: who reads its states beside the rank's work.
-    virtual void group(Group<Engine>& /*group*/, MemoryReader*& /*reader*/) {}
+    /// What follows is of this group. `reader`: who reads its states beside the rank's work; `rule`: what the rule is
+    /// called.
+    virtual void group(Group<Engine>& /*group*/, MemoryReader*& /*reader*/, std::string_view /*rule*/) {}
     /// How far its updates are, and of which parameters they are; one who restores replaces it.
     virtual void progress(GroupProgress& progress) = 0;
     /// A state of the elements that this rank updates, in the engine's memory. `square`: whether its numbers are

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <tuple>
 #include <type_traits>
@@ -319,11 +320,12 @@ class RuleOptimizer : public Optimizer<EngineType> {
         }
         detail::List<detail::GroupProgress> all;
         bool as_chosen = true;
+        const std::string rule = detail::name_of_rule<Rule>();
         for_each_group(
             [&](auto& state, auto& group, auto& table) {
                 detail::GroupProgress& progress = all.emplace_back();
                 if (!group.number()) { return; }
-                visitor.group(state, group.reader());
+                visitor.group(state, group.reader(), rule);
                 progress = group.progress(table);
                 visitor.progress(progress);
                 if (!group.cuts_at_blocks(progress)) {

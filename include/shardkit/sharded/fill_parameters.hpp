@@ -67,6 +67,7 @@ void GroupState<Engine, Precision>::fill(F& value, SourceLocation where) {
                          [&](auto target, std::size_t origin, auto rounding, ValuesDigest* to) {
                              fill_range<decltype(rounding)>(p, target, origin, its, to);
                          });
+        settle_frozen(p);
         parameters_.end_write();
         torn_.end(p, TornValues::parameters);
         if (statements_.compares_values()) { statements_.set_values(p, digest); }

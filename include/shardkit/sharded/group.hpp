@@ -115,6 +115,15 @@ class Group : NotCopied {
         torn_.require_whole(path(), geometry_.parameters.span(), verb, where);
     }
 
+    /// How often loads of checkpoints have read a parameter's values, and that one has.
+    std::uint64_t loads(std::size_t parameter) const noexcept {
+        return parameter < loads_.size() ? loads_[parameter] : 0;
+    }
+    void note_load(std::size_t parameter) {
+        while (loads_.size() <= parameter) { loads_.push_back(0); }
+        ++loads_[parameter];
+    }
+
     /// Sets the reader of the group's memory that updates must wait for; null where there is none any more.
     void set_reader(MemoryReader* reader) noexcept { reader_ = reader; }
     const MemoryReader* reader() const noexcept { return reader_; }
@@ -309,6 +318,7 @@ class Group : NotCopied {
     GroupStatements statements_;
     StepState step_;
     TornValues torn_;
+    List<std::uint64_t> loads_;       // of parameters, as far as there were some
     std::uint64_t accumulation_ = 0;  // number of its accumulation; 0 outside of a step
     std::size_t microbatches_ = 0;
     std::uint64_t gradient_generation_ = 0;

@@ -93,6 +93,7 @@ class GroupState : public Group<EngineType> {
         parameters_.wait();
     }
     void end_load() override {
+        for (std::size_t p = 0; p < geometry_.parameters.size(); ++p) { settle_frozen(p); }
         parameters_.end_load();
         statements_.forget_values();
     }
@@ -227,6 +228,30 @@ class GroupState : public Group<EngineType> {
     GroupState(Context<Engine>& context, PlacedGroup<Engine>&& placed, std::span<Gather> adopted_parameters,
                std::span<Gradient> adopted_gradients);
 
+    /// Makes the master weights of a frozen parameter those of its elements, which alone are in checkpoints.
+    void settle_frozen(std::size_t parameter) {
+        if constexpr (Precision::has_master && !Precision::gathers_codes) {
+            const PlacedParameter& frozen = geometry_.parameters[parameter];
+            const IndexRange range = intersect(frozen.range, geometry_.updated);
+            if (!frozen.frozen || range.empty() || !(geometry_.keeps_master() || geometry_.splits_master())) {
+                return;
+            }
+            const auto its = [&](auto all) {
+                return all.subspan(range.begin - geometry_.updated.begin, range.size());
+            };
+            const auto stream = context_.compute_stream();
+            const std::span<Gather> elements = its(parameters_.gather_source());
+            if (geometry_.keeps_master()) {
+                Engine::Kernels::convert(stream, std::span<const Gather>(elements), its(parameters_.master()));
+            } else if constexpr (can_split_master<Precision>) {
+                auto joined = group_buffer<Master>(context_, path(), "frozen parameters", range.size());
+                Engine::Kernels::convert(stream, std::span<const Gather>(elements), joined.span());
+                run_each<Engine>(stream, range.size(),
+                                 SplitWork<Gather>{joined.data(), elements.data(), its(parameters_.rest()).data()});
+                settle(stream);
+            }
+        }
+    }
     /// Writes the parameter's values into `target`, rounded by `Rounding`. `digest`, unless null, takes the written
     /// values.
     template <class Rounding, class T>

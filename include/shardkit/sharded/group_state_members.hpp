@@ -230,6 +230,7 @@ void GroupState<Engine, Precision>::write(std::size_t parameter, const ValuesAt&
                      [&](auto target, std::size_t origin, auto rounding, ValuesDigest* to) {
                          write_range<decltype(rounding)>(parameter, target, origin, values, to);
                      });
+    settle_frozen(parameter);
     parameters_.end_write();
     torn_.end(parameter, TornValues::parameters);
     if (statements_.compares_values()) { statements_.set_values(parameter, digest); }

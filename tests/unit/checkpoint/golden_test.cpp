@@ -28,9 +28,10 @@
 #include "temporary_folder.hpp"
 #include "unit/thrown_message.hpp"
 
-// tests/golden/checkpoint_3 is what this form of the format wrote, and is never written anew: every later version has
-// to read it. The test that is skipped below made it; another form gets a folder of its own. In checkpoint_2, of
-// before the first release, running products were told apart by the place of a ParamGroup in its list: it is refused.
+// tests/golden/checkpoint_4 is what this form of the format wrote, and is never written anew: every later version has
+// to read it. The test that is skipped below made it; another form gets a folder of its own. checkpoint_3 has numbers
+// by the groups' paths and no rules' names, and is loaded. In checkpoint_2 running products were told apart by the place
+// of a ParamGroup in its list: it is refused.
 namespace golden_test {
 
 namespace sk = shardkit;
@@ -47,7 +48,8 @@ using Block = sk::Params<Rows, Columns, Bias, Tied, Fixed>;
 using Mixed = sk::Precision<sk::bf16, float>;
 
 const std::string older = std::string(SHARDKIT_GOLDEN_DIR) + "/checkpoint_2";
-const std::string newest = std::string(SHARDKIT_GOLDEN_DIR) + "/checkpoint_3";
+const std::string by_paths = std::string(SHARDKIT_GOLDEN_DIR) + "/checkpoint_3";
+const std::string newest = std::string(SHARDKIT_GOLDEN_DIR) + "/checkpoint_4";
 constexpr std::uint64_t step_number = 12;
 constexpr double learning_rate = 0.125;
 constexpr double gradient = 0.5;
@@ -119,12 +121,12 @@ void write(const std::string& folder) {
     });
 }
 
-/// Loads the newest on a mesh, and saves what it has then in `to`.
-void load_and_save(const Mesh& mesh, const sk::DynamicPolicy& policy, const std::string& to) {
+/// Loads `from` on a mesh, and saves what it has then in `to`.
+void load_and_save(const std::string& from, const Mesh& mesh, const sk::DynamicPolicy& policy, const std::string& to) {
     sk::threads::run(mesh, [&](auto& rank) {
         Training<sk::threads::Engine> training(rank, policy);
         const sk::checkpoint::LoadReport report =
-            sk::checkpoint::load(rank, newest + "/step-00000012", training.state);
+            sk::checkpoint::load(rank, from + "/step-00000012", training.state);
         const auto require = [](bool holds, const char* what) {
             if (!holds) { throw std::logic_error(std::string("not what was saved: ") + what); }
         };
@@ -185,7 +187,9 @@ TEST_CASE("what was committed has the values that were saved") {
     CHECK(tensor("master", "layer.fixed").empty());
 }
 
-TEST_CASE("what was committed is loaded on every mesh and policy, and written again with the same bytes") {
+TEST_CASE(
+    "what was committed, in this form or the one before, is loaded on every mesh and policy, and written again with "
+    "the same bytes") {
     const auto expected = contents(newest);
     REQUIRE(expected.size() > 10);
     const std::vector<std::pair<Mesh, sk::DynamicPolicy>> places{
@@ -196,11 +200,14 @@ TEST_CASE("what was committed is loaded on every mesh and policy, and written ag
         {Mesh(2, 2, 1), sk::DynamicPolicy(sk::HybridShard<2>{})},
         {Mesh(7, 1, 1), sk::DynamicPolicy(sk::FullShard{})},
     };
-    for (const auto& place : places) {
-        CAPTURE(place.first.size());
-        const Folder folder;
-        load_and_save(place.first, place.second, folder.path());
-        CHECK(contents(folder.path()) == expected);
+    for (const std::string& form : {by_paths, newest}) {
+        for (const auto& place : places) {
+            CAPTURE(form);
+            CAPTURE(place.first.size());
+            const Folder folder;
+            load_and_save(form, place.first, place.second, folder.path());
+            CHECK(contents(folder.path()) == expected);
+        }
     }
 }
 

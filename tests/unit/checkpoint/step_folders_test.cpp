@@ -171,6 +171,72 @@ TEST_CASE("nothing behind a link is removed: not by keep, not by replace, not as
     CHECK(contents(archive) == before);
 }
 
+TEST_CASE("what is no complete step at a step's name is told with what to do, and set aside where asked for") {
+    const std::vector<std::pair<std::string, void (*)(const std::string&)>> obstacles{
+        {"a folder of a user", [](const std::string& run) { write(step_path(run, 3) + "/notes.txt", "mine"); }},
+        {"a file", [](const std::string& run) { write(step_path(run, 3), "mine"); }},
+        {"a link",
+         [](const std::string& run) {
+             save(run + "/archive", 1);
+             fs::create_directory_symlink(step_path(run + "/archive", 1), step_path(run, 3));
+         }},
+        {"a step whose manifest is cut",
+         [](const std::string& run) {
+             save(run, 3);
+             fs::resize_file(step_path(run, 3) + "/manifest.json", 40);
+         }},
+        {"a step that lacks a file",
+         [](const std::string& run) {
+             save(run, 3);
+             fs::remove(step_path(run, 3) + "/model.safetensors");
+         }},
+        {"a step under another one's name",
+         [](const std::string& run) {
+             save(run, 2);
+             fs::rename(step_path(run, 2), step_path(run, 3));
+         }},
+    };
+    for (const auto& [what, make] : obstacles) {
+        CAPTURE(what);
+        const Folder folder;
+        const std::string run = folder.file("run");
+        const std::string step = step_path(run, 3);
+        save(run, 1);
+        make(run);
+        const auto before = contents(run);
+        for (const bool again : {false, true}) {
+            CAPTURE(again);
+            const std::string refused = thrown_message<sk::FileError>([&] { save(run, 3); });
+            CHECK(has(refused, "step-00000003': rank 0: exists, and is no complete step: "));
+            CHECK(has(refused, "checkpoint::SaveOptions::set_aside renames it, as one can by hand"));
+            CHECK(contents(run) == before);
+        }
+        const auto told = save(run, 3, {.set_aside = true});
+        CHECK(says(told, "aside-step-00000003-", "what was at the name of step 3"));
+        CHECK(sk::checkpoint::info(step).step == 3);
+        // Nothing of it has changed but its name, which no save looks at.
+        const auto aside = [&] {
+            std::string found;
+            for (const std::string& name : names_in(run)) {
+                if (name.starts_with("aside-step-00000003-")) { found = name; }
+            }
+            return found;
+        }();
+        REQUIRE_FALSE(aside.empty());
+        for (const auto& [name, text] : before) {
+            const std::string now = name.starts_with("step-00000003") ? aside + name.substr(13) : name;
+            CAPTURE(now);
+            CHECK(contents(run).at(now) == text);
+        }
+        save(run, 4, {.keep = 1});
+        CHECK(fs::exists(fs::symlink_status(run + "/" + aside)));
+        // A complete step is replaced where that is asked for, and not set aside.
+        const std::string complete = thrown_message<sk::FileError>([&] { save(run, 4, {.set_aside = true}); });
+        CHECK(has(complete, "exists, and checkpoint::SaveOptions::replace was not given"));
+        save(run, 4, {.replace = true, .set_aside = true});
+    }
+}
+
 TEST_CASE("folders that no save has made stay, whatever they are called") {
     const Folder folder;
     const std::string run = folder.file("run");
@@ -196,6 +262,7 @@ TEST_CASE("folders that no save has made stay, whatever they are called") {
     CHECK(says(told, "step-00000003", "its manifest is of step 2"));
     const std::string refused = thrown_message<sk::FileError>([&] { save(run, 1, {.replace = true}); });
     CHECK(has(refused, "is not replaced: nothing that a save has made"));
+    CHECK(has(refused, "checkpoint::SaveOptions::set_aside renames it"));
     CHECK(fs::exists(step_path(run, 1) + "/notes.txt"));
     // What a killed save left bears its mark, or nothing at all, or was a whole step that was being removed.
     write(step_path(run, 7) + ".tmp-0123456789abcdef/" + std::string(mark), "");

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <fstream>
 #include <map>
 #include <span>
 #include <stdexcept>
@@ -28,8 +29,10 @@
 #include <shardkit/step/accumulation.hpp>
 #include <shardkit/step/reduce.hpp>
 
+#include "renamed_in_step.hpp"
 #include "temporary_folder.hpp"
 #include "unit/thrown_message.hpp"
+#include "written_tensors.hpp"
 
 namespace stored_parts_test {
 
@@ -206,6 +209,71 @@ TEST_CASE("a vocabulary that grew: its rows are loaded, further ones stay, their
     CHECK(go(std::integral_constant<std::size_t, 8>{}, Mesh(3, 1), &grown) == "nothing was thrown");
     // One that shrank is another.
     CHECK(has(go(std::integral_constant<std::size_t, 4>{}, Mesh(2, 1), &grown), "has shape [5, 3], expected [4, 3]"));
+}
+
+TEST_CASE("a tensor of no rows grows as others do: its rows stay, and their states are zero") {
+    const Folder folder;
+    const std::string step = folder.file("run/step-00000001");
+    using Layer = sk::Sharded<sk::Params<Vocabulary<7>, Other>, sk::FullShard, sk::threads::Engine>;
+    const auto with = [&](std::size_t ranks, double first, const auto& use) {
+        sk::threads::run(Mesh(ranks, 1), [&](auto& rank) {
+            Layer layer(rank, "m");
+            layer.initialize([&](auto, auto, std::uint64_t i) { return first + static_cast<double>(i); });
+            sk::Model model{layer};
+            sk::SGD optimizer{model, {.learning_rate = 1, .rule = sk::Momentum::classical, .momentum = 0.5}};
+            sk::Accumulation accumulation{model};
+            auto gradients = accumulation.gradients(layer);
+            for (float& g : gradients[Vocabulary<7>{}]) { g = 2; }
+            for (float& g : gradients[Other{}]) { g = 3; }
+            accumulation.add(std::move(gradients));
+            optimizer.step(sk::reduce(std::move(accumulation), sk::mean));
+            use(rank, layer, model, optimizer);
+        });
+    };
+    with(2, 0, [&](auto& rank, auto& /*layer*/, auto& model, auto& optimizer) {
+        sk::checkpoint::save(rank, folder.file("run"), 1, sk::checkpoint::State{model, optimizer});
+    });
+    sk::detail::Manifest manifest =
+        sk::detail::ManifestReader::read(renamed_in_step::bytes_of(step + "/manifest.json"));
+    for (const auto& [name, metadata] : std::map<std::string, std::string>{
+             {"model", ""},
+             {"state/momentum_buffer", R"({"shardkit.kind":"state/momentum_buffer","shardkit.rule":"SGD"})"}}) {
+        const std::string path = step + "/" + name + ".safetensors";
+        const auto other = sk::safetensors::File(path).read<float>("m.other");
+        written_tensors::write_file(path, {{"m.wte", {0, 3}, {}}, {"m.other", {4}, other}}, metadata);
+        for (sk::detail::Manifest::File& file : manifest.files) {
+            if (file.name != name + ".safetensors") { continue; }
+            const std::string bytes = renamed_in_step::bytes_of(path);
+            file.bytes = bytes.size();
+            file.header_crc32c =
+                sk::detail::crc32c::of(std::as_bytes(std::span(bytes)).first(bytes.size() - 4 * sizeof(float)));
+            for (auto& tensor : file.tensors) {
+                if (tensor.name == "m.wte") { tensor.crc32c = sk::detail::crc32c::of({}); }
+            }
+        }
+    }
+    std::ofstream(step + "/manifest.json", std::ios::binary) << sk::detail::manifest_text(manifest);
+    const sk::checkpoint::LoadOptions grown{.grown = [](std::string_view tensor) { return tensor == "m.wte"; }};
+    for (const std::size_t ranks : {1U, 3U}) {
+        with(ranks, 100, [&](auto& rank, auto& layer, auto& model, auto& optimizer) {
+            const auto check = [&] {
+                const auto window = layer.unshard();
+                for (std::size_t i = 0; i < 21; ++i) {
+                    CHECK(window[Vocabulary<7>{}][i] == 98.F + static_cast<float>(i));
+                }
+                for (std::size_t i = 0; i < 4; ++i) { CHECK(window[Other{}][i] == static_cast<float>(i) - 3.F); }
+            };
+            sk::checkpoint::load_model(rank, step + "/model.safetensors", model, grown);
+            check();
+            sk::checkpoint::load(rank, step, sk::checkpoint::State{model, optimizer}, grown);
+            check();
+            for (const auto& info : optimizer.shards()) {
+                for (std::size_t i = 0; i < info.range.size(); ++i) {
+                    CHECK(static_cast<const float*>(info.data)[i] == (info.parameter == "wte" ? 0.F : 3.F));
+                }
+            }
+        });
+    }
 }
 
 /// Renames and exchanges that fail.

@@ -76,23 +76,17 @@ TEST_CASE("moving average: the recurrence in fp64 for every policy, on a mesh wi
     struct Case {
         sk::DynamicPolicy policy;
         sk::DynamicPolicy of_average;
-        bool frozen;
     };
-    const std::vector<Case> cases{
-        {no_shard, no_shard, true},
-        {no_shard, no_shard, false},
-        {shard_optimizer, shard_optimizer, false},
-        {shard_optimizer, full_shard, true},
-        {sk::DynamicPolicy(sk::ShardGradOp{}), full_shard, true},
-        {full_shard, full_shard, true},
-        {full_shard, full_shard, false},
-        {sk::DynamicPolicy(sk::HybridShard<2>{}), sk::DynamicPolicy(sk::HybridShard<2>{}), true}};
+    const std::vector<Case> cases{{no_shard, no_shard},
+                                  {shard_optimizer, full_shard},
+                                  {sk::DynamicPolicy(sk::ShardGradOp{}), full_shard},
+                                  {full_shard, full_shard},
+                                  {sk::DynamicPolicy(sk::HybridShard<2>{}), sk::DynamicPolicy(sk::HybridShard<2>{})}};
     for (const double decay : {0.75, 0.25, 1.0, 0.0}) {
         for (const Case& each : cases) {
             sk::threads::run(Mesh{4, 2}, [&](auto& rank) {
                 auto trained = layer<double, sk::Precision<double>>(rank, "layer", each.policy);
-                auto average =
-                    layer<double, sk::Precision<double>>(rank, "average.layer", each.of_average, each.frozen);
+                auto average = layer<double, sk::Precision<double>>(rank, "average.layer", each.of_average, true);
                 trained.initialize([](auto, auto name, auto i) { return first_value(name, i); });
                 sk::Model model{trained};
                 sk::Model averages{average};
@@ -116,27 +110,23 @@ TEST_CASE("moving average: the recurrence in fp64 for every policy, on a mesh wi
     }
 }
 
-TEST_CASE("moving average: of a bf16 model's masters, in fp32, frozen or with masters of its own") {
+TEST_CASE("moving average: of a bf16 model's masters, in fp32") {
     sk::threads::run(sk::DeviceMesh<3>{}, [](auto& rank) {
         auto trained = layer<sk::bf16>(rank, "layer", full_shard);
-        auto alike = layer<sk::bf16>(rank, "alike.layer", full_shard);
         auto wide = layer<float, sk::Precision<float, sk::bf16>>(rank, "wide.layer", full_shard, true);
         auto rounded = layer<sk::bf16>(rank, "rounded.layer", full_shard, true);
         auto narrow = layer<float>(rank, "narrow.layer", full_shard, true);
         trained.initialize([](auto, auto name, auto i) { return first_value(name, i); });
         sk::Model model{trained};
-        sk::Model of_alike{alike};
         sk::Model of_wide{wide};
         sk::Model of_rounded{rounded};
         sk::Model of_narrow{narrow};
         sk::SGD optimizer{model, {.learning_rate = 1}};
-        sk::MovingAverage first{of_alike, model};
-        sk::MovingAverage second{of_wide, model};
+        sk::MovingAverage moving{of_wide, model};
         std::vector<double> moved{0};
         for (int t = 0; t < 6; ++t) {
             step(model, trained, optimizer, 0x1p-12);  // which bf16 does not hold beside the values
-            first.update(0.5);
-            second.update(0.5);
+            moving.update(0.5);
             moved.push_back(moved.back() - 0x1p-12);
         }
         std::vector<float> all(7);
@@ -144,12 +134,6 @@ TEST_CASE("moving average: of a bf16 model's masters, in fp32, frozen or with ma
         for (std::size_t i = 0; i < 7; ++i) {
             CHECK(std::abs(all[i] - first_value("bias", i) - by_hand(moved, 0.5)) < 1e-6);
         }
-        sk::read_shards(alike, [&](const auto& run) {
-            for (std::size_t i = 0; i < run.values.size(); ++i) {
-                if (run.name != "bias") { continue; }
-                CHECK(static_cast<float>(run.values[i]) == all[run.range.begin + i]);
-            }
-        });
         CHECK(has(
             thrown_message<std::invalid_argument>([&] {
                 sk::MovingAverage{of_rounded, model};
@@ -170,7 +154,13 @@ TEST_CASE("moving average: what does not go together is refused, and changes not
         auto whole = layer<float>(rank, "whole", no_shard, true);
         auto stale = layer<float>(rank, "stale", shard_optimizer, true);
         auto average = layer<float>(rank, "average", full_shard, true);
+        auto thawed = layer<float>(rank, "thawed", full_shard);
         trained.initialize([](auto, auto name, auto i) { return first_value(name, i); });
+        sk::Model of_thawed{thawed};
+        CHECK_INVALID_ARGUMENT(
+            (sk::MovingAverage{of_thawed, sk::Model{trained}}),
+            "MovingAverage: 'thawed.weight' is not frozen, and its group would hold gradients of an "
+            "average; expected Options::frozen with all parameters");
         sk::Model model{trained}, two{trained, other}, of_whole{whole}, of_stale{stale}, of_average{average};
         CHECK_INVALID_ARGUMENT((sk::MovingAverage{of_average, two}),
                                "MovingAverage: the average has 1 groups, the model 2; expected one for each");
@@ -250,6 +240,113 @@ TEST_CASE("moving average: saved and loaded as a part of a state, and as a model
     CHECK(trained_until(2, 2, 5) == straight);
     const sk::safetensors::File file(folder.file("average.safetensors"));
     CHECK(file.read<float>("bias") == straight);
+}
+
+TEST_CASE(
+    "moving average: begins as it was loaded, as a copy where it was not, and never from weights that are gone") {
+    const temporary_folder::Folder folder;
+    // Weights that stay as they are: averages of 1 and of 3.
+    const auto with = [&](const auto& use) {
+        sk::threads::run(sk::DeviceMesh<2>{}, [&](auto& rank) {
+            auto trained = layer<float>(rank, "layer", full_shard);
+            auto average = layer<float>(rank, "average.layer", full_shard, true);
+            sk::Model model{trained}, averages{average};
+            const auto are = [&](float weights, float averaged) {
+                std::vector<float> bias(7);
+                trained.read_full("bias", bias);
+                CHECK(bias == std::vector<float>(7, weights));
+                average.read_full("bias", bias);
+                CHECK(bias == std::vector<float>(7, averaged));
+            };
+            use(rank, trained, average, model, averages, are);
+        });
+    };
+    with([&](auto& rank, auto& trained, auto& /*average*/, auto& model, auto& averages, const auto& are) {
+        trained.initialize([](auto, auto, auto) { return 1.0; });
+        sk::MovingAverage moving{averages, model};
+        trained.initialize([](auto, auto, auto) { return 3.0; });
+        are(3, 1);
+        sk::checkpoint::save(rank, folder.path(), 1, sk::checkpoint::State{sk::Model{model, averages}});
+        sk::checkpoint::save(rank, folder.path(), 2, sk::checkpoint::State{model});
+    });
+    const std::string both = folder.file("step-00000001");
+    const std::string weights = folder.file("step-00000002");
+    with([&](auto& rank, auto& /*trained*/, auto& /*average*/, auto& model, auto& averages, const auto& are) {
+        // Made before the load.
+        sk::MovingAverage moving{averages, model};
+        sk::checkpoint::load(rank, both, sk::checkpoint::State{sk::Model{model, averages}});
+        are(3, 1);
+        moving.update(0.5);
+        are(3, 2);
+        // And behind it; a decay of 0 begins anew.
+        sk::MovingAverage second{averages, model};
+        are(3, 2);
+        second.update(0);
+        are(3, 3);
+    });
+    with([&](auto& rank, auto& trained, auto& /*average*/, auto& model, auto& averages, const auto& are) {
+        const sk::checkpoint::State state{sk::Model{model, averages}};
+        sk::MovingAverage moving{averages, model};
+        CHECK(sk::checkpoint::load(rank, weights, state, {.subset = true}).left.size() == 2);
+        are(3, 0);
+        const std::string text = thrown_message<sk::UsageError>([&] { moving.update(0.5); });
+        CHECK(has(text, "a load has read 'layer.weight' since the average began and not 'average.layer.weight'"));
+        are(3, 0);
+        moving.update(0);
+        are(3, 3);
+        trained.initialize([](auto, auto, auto) { return 5.0; });
+        moving.update(0.5);
+        are(5, 4);
+    });
+    with([&](auto& rank, auto& /*trained*/, auto& /*average*/, auto& model, auto& averages, const auto& are) {
+        sk::checkpoint::load(rank, weights, sk::checkpoint::State{sk::Model{model, averages}}, {.subset = true});
+        sk::MovingAverage moving{averages, model};
+        are(3, 3);
+    });
+    with([&](auto& rank, auto& /*trained*/, auto& /*average*/, auto& model, auto& averages, const auto& /*are*/) {
+        const auto of_bias = [](std::string_view path, const sk::ParameterRecord& parameter) {
+            return parameter.name == "bias" ? sk::checkpoint::stored_by_path(path, parameter)
+                                            : sk::checkpoint::not_stored();
+        };
+        sk::checkpoint::load(rank, both, sk::checkpoint::State{averages}, {.names = of_bias, .subset = true});
+        CHECK_INVALID_ARGUMENT(
+            (sk::MovingAverage{averages, model}),
+            "MovingAverage: a load has read 1 of the 2 parameters of 'average.layer', of which the "
+            "others have no average: expected all or none");
+    });
+}
+
+TEST_CASE(
+    "moving average: of a frozen parameter in bf16 it is what checkpoints have of it, before a resume and after") {
+    for (const auto masters : {sk::MasterWeights::kept, sk::MasterWeights::split}) {
+        const temporary_folder::Folder folder;
+        const auto run = [&](bool resumes) {
+            std::vector<float> averaged(7);
+            sk::threads::run(sk::DeviceMesh<2>{}, [&](auto& rank) {
+                using Of = Layer<sk::bf16>;
+                sk::TensorList<sk::bf16> tensors{{"weight", {6, 5}}, {"bias", {7}, {.frozen = true}}};
+                typename Of::Options options{full_shard};
+                options.master = masters;
+                Of trained(rank, "layer", std::move(tensors), options);
+                auto average = layer<float, sk::Precision<float, sk::bf16>>(rank, "average", full_shard, true);
+                sk::Model model{trained}, averages{average};
+                trained.initialize([&](auto, auto, auto) { return resumes ? 7.0 : 0.1; });
+                const sk::checkpoint::State of_model{model};
+                const sk::checkpoint::State of_average{averages};
+                if (resumes) { sk::checkpoint::load(rank, folder.file("a/step-00000001"), of_model); }
+                if (resumes) { sk::checkpoint::load(rank, folder.file("b/step-00000001"), of_average); }
+                sk::MovingAverage moving{averages, model};
+                if (!resumes) { sk::checkpoint::save(rank, folder.file("a"), 1, of_model); }
+                if (!resumes) { sk::checkpoint::save(rank, folder.file("b"), 1, of_average); }
+                for (int t = 0; t < 20; ++t) { moving.update(0.75); }
+                average.read_full("bias", averaged);
+            });
+            return averaged;
+        };
+        const std::vector<float> expected(7, 0.10009765625F);  // bf16 of 0.1
+        CHECK(run(false) == expected);
+        CHECK(run(true) == expected);
+    }
 }
 
 }  // namespace moving_average_test

@@ -539,7 +539,7 @@ TEST_CASE("a checkpoint goes on, on another mesh, to the bit; one of AdamW says 
             });
             CHECK(has(refused,
                       "was saved with an optimizer that keeps exp_avg, exp_avg_sq, as AdamW, and is loaded into an "
-                      "optimizer that keeps exp_avg, exp_avg_sq, momentum_buffer, as Muon: "
+                      "optimizer that keeps exp_avg, exp_avg_sq, momentum_buffer, as AdamW, Muon: "
                       "checkpoint::LoadOptions::states = false"));
             sk::checkpoint::load(rank, folder.file("adamw/step-00000002"),
                                  sk::checkpoint::State{trainer.model, trainer.optimizer}, {.states = false});

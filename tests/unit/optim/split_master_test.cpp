@@ -213,8 +213,8 @@ TEST_CASE("the average of split masters is that of kept ones") {
             with.master = master;
             Of layer{rank, "layer", sk::Shapes<Plain>{}, with};
             layer.initialize([](auto, auto, std::size_t i) { return 0.0137 * static_cast<double>(i); });
-            using To = sk::Sharded<Plain, sk::FullShard, Engine>;
-            To to{rank, "average"};
+            using To = sk::Sharded<Averaged, sk::FullShard, Engine, sk::Precision<float, sk::bf16>>;
+            To to{rank, "average", {}, {.frozen = To::Group::all()}};
             sk::Model model{layer};
             sk::Model averages{to};
             sk::MovingAverage moving{averages, model};

@@ -7,13 +7,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <filesystem>
-#include <fstream>
+#include <functional>
 #include <iterator>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <span>
-#include <sstream>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -26,6 +25,7 @@
 #include <shardkit/checkpoint.hpp>
 #include <shardkit/shardkit.hpp>
 
+#include "renamed_in_step.hpp"
 #include "temporary_folder.hpp"
 #include "unit/thrown_message.hpp"
 
@@ -330,7 +330,7 @@ TEST_CASE("a checkpoint of states in blocks loads into full ones, and back witho
     CHECK(moved(1, whole, adamw<StateFormat::bf16>, full) == moved(2, shards, adamw<StateFormat::bf16>, full));
 }
 
-TEST_CASE("scales have the names of their codes, and codes without scales are refused") {
+TEST_CASE("scales have the names of their codes, whatever the path of the group that loads them") {
     using sk::StateFormat;
     using Names = sk::checkpoint::TensorNames;
     const Names called = [](std::string_view, const sk::ParameterRecord& p) {
@@ -372,44 +372,12 @@ TEST_CASE("scales have the names of their codes, and codes without scales are re
             moved(sk::checkpoint::stored_by_path, "layer", sk::checkpoint::stored_by_path, format);
         CHECK(std::count(plain.begin(), plain.end(), plain.front()) < 100);
         CHECK(moved(called, "layer", called, format) == plain);
+        CHECK(moved(called, "net", called, format) == plain);
         CHECK(moved(in_parts, "layer", in_parts, format) == plain);
+        CHECK(moved(in_parts, "net", in_parts, format) == plain);
     };
     check_equal(sk::states_in<StateFormat::block8>);
     check_equal(sk::states_in<StateFormat::full>);
-    const auto refused = [&](auto format) {
-        return thrown_message<sk::FileError>([&] { moved(in_parts, "net", in_parts, format); });
-    };
-    const char* const text = "lack 'exp_avg.powers of net.weight', without which the rest of the state is no number";
-    CHECK(refused(sk::states_in<StateFormat::block8>).find(text) != std::string::npos);
-    CHECK(refused(sk::states_in<StateFormat::full>).find(text) != std::string::npos);
-}
-
-/// Makes a step's files those of the codes that were roots, whose scales had another name.
-void make_old(const std::string& step) {
-    const auto read = [&](const std::string& name) {
-        std::stringstream stream;
-        stream << std::ifstream(step + "/" + name, std::ios::binary).rdbuf();
-        return stream.str();
-    };
-    const auto renamed = [](std::string text) {
-        for (std::size_t at = 0; (at = text.find(".powers", at)) != std::string::npos;) {
-            text.replace(at, 7, ".scales");
-        }
-        return text;
-    };
-    const std::string name = "manifest.json";
-    sk::detail::Manifest manifest = sk::detail::ManifestReader::read(read(name));
-    for (sk::detail::Manifest::File& file : manifest.files) {
-        if (file.name == renamed(file.name)) { continue; }
-        const std::string bytes = renamed(read(file.name));
-        std::uint64_t length = 0;
-        std::memcpy(&length, bytes.data(), sizeof length);
-        file.header_crc32c = sk::detail::crc32c::of(std::as_bytes(std::span(bytes).first(sizeof length + length)));
-        std::filesystem::remove(step + "/" + file.name);
-        file.name = renamed(file.name);
-        std::ofstream(step + "/" + file.name, std::ios::binary) << bytes;
-    }
-    std::ofstream(step + "/" + name, std::ios::binary) << sk::detail::manifest_text(manifest);
 }
 
 TEST_CASE("codes of roots, as they were stored before, are refused by name") {
@@ -417,7 +385,7 @@ TEST_CASE("codes of roots, as they were stored before, are refused by name") {
     const sk::DynamicPolicy shards(sk::FullShard{});
     const Folder folder;
     trained<AdamW<StateFormat::block8>>(2, shards, 0, 3, adamw<StateFormat::block8>, folder.path());
-    make_old(only_step(folder));
+    renamed_in_step::rename(only_step(folder), ".powers", ".scales");
     const auto message = [&](const auto& make) {
         using Optimizer = decltype(make(std::declval<const sk::Model<Engine>&>()));
         return thrown_message<sk::FileError>([&] { trained<Optimizer>(3, shards, 3, 4, make, folder.path()); });
@@ -538,6 +506,122 @@ TEST_CASE("shards() lists the scales of blocks beside their codes, which reach t
         check(scales["wide"], largest(0, 192));
         check(scales["odd"], largest(1, 45));
     }
+}
+
+namespace {
+
+/// The optimizers of one group's two parameters: one of both, or one of each in either order.
+struct Formats {
+    sk::StateFormat of_weight, of_bias;
+    enum class By { one, weight_first, bias_first } by;
+};
+std::string described(const Formats& formats) {
+    const auto name = [](sk::StateFormat format) {
+        return format == sk::StateFormat::full ? "full" : (format == sk::StateFormat::bf16 ? "bf16" : "block8");
+    };
+    const char* const by[] = {"one optimizer", "the weight's first", "the bias's first"};
+    return std::string(name(formats.of_weight)) + ", " + name(formats.of_bias) + ": " +
+           by[static_cast<std::size_t>(formats.by)];
+}
+std::vector<Formats> all_formats(bool in_both_orders) {
+    using enum sk::StateFormat;
+    std::vector<Formats> all;
+    for (const auto weight : {full, bf16, block8}) {
+        all.push_back({weight, weight, Formats::By::one});
+        for (const auto bias : {full, bf16, block8}) {
+            all.push_back({weight, bias, Formats::By::weight_first});
+            if (in_both_orders) { all.push_back({weight, bias, Formats::By::bias_first}); }
+        }
+    }
+    return all;
+}
+
+struct Wide : sk::Param<"weight", float, 9, 7> {};
+struct Short : sk::Param<"bias", float, 7> {};
+
+/// AdamW with one gradient throughout: it moves every element by its rate in each step, but for what codes round.
+struct Mixed {
+    using Layer = sk::Sharded<sk::Params<Wide, Short>, sk::FullShard, Engine>;
+
+    Mixed(sk::Context<Engine>& rank, const Formats& formats) : layer(rank, "layer"), model(layer) {
+        if (formats.by == Formats::By::one) {
+            parts.push_back(made(formats.of_weight, {}));
+        } else {
+            const auto of = [&](std::string_view others, sk::StateFormat format) {
+                parts.push_back(made(format, {{.matches = [others](auto, auto name) { return name == others; },
+                                               .updated_by = sk::UpdatedBy::another}}));
+            };
+            const bool weight_first = formats.by == Formats::By::weight_first;
+            if (weight_first) { of("bias", formats.of_weight); }
+            of("weight", formats.of_bias);
+            if (!weight_first) { of("bias", formats.of_weight); }
+            both = std::make_unique<sk::CombinedOptimizer<Engine>>(
+                model, std::vector<std::reference_wrapper<sk::Optimizer<Engine>>>{*parts[0], *parts[1]});
+        }
+    }
+    std::unique_ptr<sk::Optimizer<Engine>> made(sk::StateFormat format, const std::vector<sk::ParamGroup>& groups) {
+        const sk::AdamWOptions options{
+            .learning_rate = 0.25, .beta1 = 0.9, .beta2 = 0.75, .epsilon = 1e-30, .weight_decay = 0};
+        using P = sk::DefaultPrecision<float>;
+        using enum sk::StateFormat;
+        switch (format) {
+            case full:
+                return std::make_unique<sk::AdamW<Engine, P, full>>(model, sk::states_in<full>, options, groups);
+            case bf16:
+                return std::make_unique<sk::AdamW<Engine, P, bf16>>(model, sk::states_in<bf16>, options, groups);
+            default:
+                return std::make_unique<sk::AdamW<Engine, P, block8>>(model, sk::states_in<block8>, options, groups);
+        }
+    }
+    sk::Optimizer<Engine>& optimizer() { return both ? *both : *parts.front(); }
+    void step() {
+        sk::Accumulation accumulation{model};
+        auto gradients = accumulation.gradients(layer);
+        for (float& g : gradients[Wide{}]) { g = 1; }
+        for (float& g : gradients[Short{}]) { g = 2; }
+        accumulation.add(std::move(gradients));
+        optimizer().step(std::move(accumulation));
+    }
+    bool all_are(float value) {
+        const auto window = layer.unshard();
+        const auto are = [&](std::span<const float> values) {
+            return std::all_of(values.begin(), values.end(),
+                               [&](float each) { return std::abs(each - value) < 0.02F; });
+        };
+        return are(window[Wide{}]) && are(window[Short{}]);
+    }
+
+    Layer layer;
+    sk::Model<Engine> model;
+    std::vector<std::unique_ptr<sk::Optimizer<Engine>>> parts;
+    std::unique_ptr<sk::CombinedOptimizer<Engine>> both;
+};
+
+}  // namespace
+
+TEST_CASE(
+    "each parameter's states are loaded in its own format, whatever format they and its neighbours' are saved in") {
+    const Folder folder;
+    std::size_t cases = 0;
+    sk::threads::run(sk::DeviceMesh<2>{}, [&](auto& rank) {
+        std::uint64_t step = 0;
+        for (const Formats& saved : all_formats(false)) {
+            Mixed first(rank, saved);
+            first.step();
+            const auto made = sk::checkpoint::save(rank, folder.path(), ++step,
+                                                   sk::checkpoint::State{first.model, first.optimizer()});
+            for (const Formats& loaded : all_formats(true)) {
+                INFO(described(saved), ", loaded into ", described(loaded));
+                Mixed second(rank, loaded);
+                REQUIRE_NOTHROW(
+                    sk::checkpoint::load(rank, made.path, sk::checkpoint::State{second.model, second.optimizer()}));
+                second.step();
+                CHECK(second.all_are(-0.5F));
+                if (rank.rank() == 0) { ++cases; }
+            }
+        }
+    });
+    CHECK(cases == 12 * 21);
 }
 
 }  // namespace state_format_test

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -88,7 +89,9 @@ Outcome train(Pace compute, Pace communication, Pace reduction) {
 
     using Layer = sk::Sharded<Linear, Policy, lazy::Engine>;
     Layer layer(rank, "layer");
-    Layer averaged(rank, "average");
+    using Sharding = std::conditional_t<std::is_same_v<Policy, sk::NoShard>, sk::NoShard, sk::FullShard>;
+    using Averaged = sk::Sharded<Linear, Sharding, lazy::Engine>;
+    Averaged averaged(rank, "average", {}, {.frozen = Averaged::Group::all()});
     layer.initialize([&](auto, auto, std::size_t i) { return first_value(i); });
     sk::Model model{layer};
     sk::Model averages{averaged};
