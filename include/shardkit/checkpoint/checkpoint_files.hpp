@@ -197,14 +197,16 @@ class CheckpointFiles {
         }
         add_aliases(header, kind);
         for (const auto& [key, value] : header.metadata) {
-            const auto note = [&](std::string_view mark, std::string Stored::*member) {
-                if (!key.starts_with(mark)) { return; }
-                Stored* const of = find(kind, key.substr(mark.size()));
-                if (of != nullptr) { of->*member = value; }
-            };
-            note(scale_mark, &Stored::scale);
-            note(rule_mark, &Stored::rule);
+            note(kind, scale_mark, &Stored::scale, key, value);
+            note(kind, rule_mark, &Stored::rule, key, value);
         }
+    }
+    /// Notes the value of a key that is `mark` and the name of a tensor.
+    void note(std::string_view kind, std::string_view mark, std::string Stored::*member, const std::string& key,
+              const std::string& value) {
+        if (!key.starts_with(mark)) { return; }
+        Stored* const of = find(kind, key.substr(mark.size()));
+        if (of != nullptr) { of->*member = value; }
     }
     /// Reads the names that stand for other tensors. Our own metadata store "alias:b" -> "a". Other writers of
     /// safetensors drop tensors that share memory, and store "b" -> "a".

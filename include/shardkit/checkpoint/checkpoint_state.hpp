@@ -52,11 +52,18 @@ class CaptureStates final : public StateVisitor<Engine> {
         keep(std::make_unique<SavedScales<Engine>>(group_->context(), group_->geometry(), group_->communicators(),
                                                    codes.kind, values.scales, codes.of));
     }
+    void kept(const KeptOfMatrices<float>& kept) override { add_kept(kept); }
+    void kept(const KeptOfMatrices<double>& kept) override { add_kept(kept); }
     typename StateVisitor<Engine>::Purpose purpose() const noexcept override {
         return StateVisitor<Engine>::Purpose::capture;
     }
 
   private:
+    template <class A>
+    void add_kept(const KeptOfMatrices<A>& kept) {
+        keep(std::make_unique<SavedKept<Engine, A>>(group_->context(), group_->geometry(), group_->communicators(),
+                                                    kept));
+    }
     SavedGroup& saved() const { return *to_.groups[number_]; }
     template <class T>
     void add(std::string_view name, std::span<T> values, bool square) {

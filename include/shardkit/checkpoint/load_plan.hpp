@@ -139,7 +139,9 @@ class LoadPlan {
     [[noreturn]] void refuse_state(const Stored& from, const Text&... what) const {
         const std::string other = other_optimizer(files_, state_.groups);
         throw_file_error(files_.path(from), where_, other, what...,
-                         other == it ? "; checkpoint::LoadOptions::states = false loads the parameters alone" : "");
+                         other == no_other_optimizer
+                             ? "; checkpoint::LoadOptions::states = false loads the parameters alone"
+                             : "");
     }
     void find_tensors_of(std::size_t g, std::size_t v, std::size_t p, OfState& state) {
         const GroupGeometry& geometry = state_.groups[g]->geometry();
@@ -223,7 +225,7 @@ class LoadPlan {
                              safetensors::name(from->tensor.type), ", expected ", expected_types(values.type));
         }
         if (values.type == ElementType::uint8) { require_scale(path, name, from->scale, values.code_scale, where_); }
-        const std::size_t size = from->tensor.bytes.size() / order.shape().numel();
+        const std::size_t size = safetensors::bits_of(from->tensor.type) / 8;
         const std::uint64_t begin = from->begin + order.begin() * size;
         if (from->tensor.name == name && !order.shares()) { require_one_reader(g, p, *from); }
         bool first = !std::exchange(from->read, true);
@@ -279,6 +281,10 @@ class LoadPlan {
         if (options_.states) { numbers.find(state_, tensors_of_progress(), report.left); }
         blobs = numbers.blobs(state_, report.left);
     }
+    /// Returns whether values are states of which each element of the parameters has one.
+    static bool is_of_elements(const SavedGroup& group, const SavedValues& values) {
+        return values.kind.role == Role::states && &values.geometry() == &group.geometry();
+    }
     /// Returns the tensors by whose names each parameter's progress is found: those of its states, or its own where
     /// it has none.
     FindNumbers::Tensors tensors_of_progress() const {
@@ -295,8 +301,9 @@ class LoadPlan {
         for (const Target& target : targets) {
             const PlannedTensor& its = target.tensor;
             FindNumbers::From& from = tensors[its.group][its.parameter];
-            const Role role = state_.groups[its.group]->values[its.values]->kind.role;
-            if (role != (from.states ? Role::states : Role::parameters)) { continue; }
+            const SavedGroup& group = *state_.groups[its.group];
+            const SavedValues& values = *group.values[its.values];
+            if (from.states ? !is_of_elements(group, values) : values.kind.role != Role::parameters) { continue; }
             if (from.names.empty()) { from.values = its.values; }
             if (from.values != its.values) { continue; }
             from.names.push_back(target.from->tensor.name);
@@ -315,10 +322,10 @@ class LoadPlan {
         }
         if (options_.subset || (report.left.empty() && report.unused.empty())) { return; }
         const std::string path = files_.first_path().empty() ? std::string("load") : files_.first_path();
-        throw_file_error(path, where_, options_.states ? other_optimizer(files_, state_.groups) : std::string(it),
-                         "and the files beside it lack ", safetensors::listed(report.left), ", and have ",
-                         safetensors::listed(report.unused),
-                         " besides: see checkpoint::LoadOptions::states and subset");
+        throw_file_error(
+            path, where_, options_.states ? other_optimizer(files_, state_.groups) : std::string(no_other_optimizer),
+            "and the files beside it lack ", safetensors::listed(report.left), ", and have ",
+            safetensors::listed(report.unused), " besides: see checkpoint::LoadOptions::states and subset");
     }
 
     SavedState& state_;

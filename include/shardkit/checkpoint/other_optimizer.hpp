@@ -28,7 +28,7 @@ inline std::string optimizer_in_words(const NameIndex& states, const NameIndex& 
 }
 
 /// The beginning of what is said of files whose optimizer is not another one.
-inline constexpr std::string_view it = "it ";
+inline constexpr std::string_view no_other_optimizer = "it ";
 
 /// Says that a checkpoint was saved with another optimizer than it is loaded into, by the states that each keeps, and
 /// what to do. The returned text ends with the subject of the sentence that follows: "it".
@@ -51,7 +51,7 @@ std::string other_optimizer(Files& files, const SavedGroups& groups) {
     const std::string ours = optimizer_in_words(here, here_by);
     // Files of before 29 November 2026 do not say by which rule.
     const NameIndex compared = saved_by.empty() ? NameIndex() : here_by;
-    if (its == optimizer_in_words(here, compared)) { return std::string(it); }
+    if (its == optimizer_in_words(here, compared)) { return std::string(no_other_optimizer); }
     return concat("was saved with ", its, ", and is loaded into ", ours,
                   ": checkpoint::LoadOptions::states = false loads the parameters alone. It ");
 }

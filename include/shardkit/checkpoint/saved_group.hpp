@@ -17,9 +17,12 @@
 #include <shardkit/checkpoint/stored_as.hpp>
 #include <shardkit/comm/all_gather.hpp>
 #include <shardkit/core/element.hpp>
+#include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/list.hpp>
 #include <shardkit/detail/not_copied.hpp>
 #include <shardkit/memory/host_buffer.hpp>
+#include <shardkit/optim/matrix_rule.hpp>
+#include <shardkit/param/tensor_part.hpp>
 #include <shardkit/sharded/blocks_of.hpp>
 #include <shardkit/sharded/group_buffer.hpp>
 #include <shardkit/sharded/group_communicators.hpp>
@@ -71,26 +74,31 @@ class SavedValues : public SavedKind, NotCopied {
 
     /// Returns where the values lie: the group's geometry, or that of its blocks of 8 bits.
     const GroupGeometry& geometry() const noexcept { return *geometry_; }
-    /// Returns the tensors that hold the values of parameter `p`, in the files of their kind. Scales are in one
-    /// tensor, in their own order, with the name of the codes' first one.
+    /// Returns the tensors that hold the values of parameter `p`, in the files of their kind. What is of another
+    /// shape than the parameter, as scales are, is in one tensor, in its own order, with the name of the parameter's
+    /// first one.
     List<StoredTensor> stored(const checkpoint::TensorNames& names, std::size_t p, SourceLocation where) const {
         const PlacedParameter& parameter = geometry_->parameters[p];
         checkpoint::StoredAs as = names(named_->path, named_->parameters[p]);
-        if (kind.scales && !as.absent) {
+        if (geometry_ != named_ && !as.absent) {
             std::string name = as.parts.empty() ? as.name : as.parts.front().name;
             if (as.begin) { name += concat("[", *as.begin, "]"); }  // which others share
-            as = checkpoint::stored(std::move(name), parameter.shape);
+            as = checkpoint::stored(name + suffix_, parameter.shape);
         }
         return StoredOrder::of(as, geometry_->path, parameter, where);
     }
 
   protected:
-    /// Takes names from the group whose blocks' geometry it has.
-    void name_as(const GroupGeometry& group) noexcept { named_ = &group; }
+    /// Takes names from the group whose values these are, of another geometry, with a suffix.
+    void name_as(const GroupGeometry& group, std::string suffix = {}) {
+        named_ = &group;
+        suffix_ = std::move(suffix);
+    }
 
   private:
     const GroupGeometry* geometry_;
     const GroupGeometry* named_ = geometry_;
+    std::string suffix_;
     List<char> read_;
 };
 
@@ -170,6 +178,44 @@ class SavedScales final : private GroupGeometry, public SavedValuesOf<Engine, fl
           SavedValuesOf<Engine, float>(context, *this, communicators, {codes.role, codes.state, true}, scales,
                                        GroupGeometry::updated, saved_ones) {
         this->name_as(group);
+    }
+};
+
+/// What is kept of one parameter's matrices: all of it on the rank that owns them, and nothing on the others.
+template <class Engine, class A>
+class SavedKept final : private GroupGeometry, public SavedValuesOf<Engine, A> {
+  public:
+    SavedKept(Context<Engine>& context, const GroupGeometry& group, const GroupCommunicators<Engine>& communicators,
+              const KeptOfMatrices<A>& kept)
+        : GroupGeometry(of_matrices(group, kept)),
+          SavedValuesOf<Engine, A>(context, *this, communicators, {Role::states, "kept"}, kept.values,
+                                   GroupGeometry::updated, only(group, kept.parameter)) {
+        this->name_as(group, kept.parts > 1 ? concat(" of tp ", kept.tp, "/", kept.parts) : "");
+    }
+
+  private:
+    static List<char> only(const GroupGeometry& group, std::size_t parameter) {
+        List<char> of(group.parameters.size());
+        of[parameter] = 1;
+        return of;
+    }
+    /// A geometry in which the owner is alone.
+    static GroupGeometry of_matrices(const GroupGeometry& group, const KeptOfMatrices<A>& kept) {
+        GroupGeometry g;
+        static_cast<GroupDescription&>(g) = group;
+        g.path = group.path;
+        g.shards = g.replicas = g.tp = 1;
+        g.buffer_numel = g.shard_numel = kept.matrices * kept.of_each;
+        g.own = g.updated = {0, kept.owned ? g.buffer_numel : 0};
+        g.parameters = group.parameters;
+        PlacedParameter& p = g.parameters[kept.parameter];
+        p.shape = {};
+        p.shape.rank = 2;
+        p.shape.extents[0] = kept.matrices;
+        p.shape.extents[1] = kept.of_each;
+        p.part = TensorPart(p.shape);
+        p.range = {0, g.buffer_numel};
+        return g;
     }
 };
 

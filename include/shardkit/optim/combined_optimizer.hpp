@@ -88,9 +88,8 @@ class CombinedOptimizer : public Optimizer<EngineType> {
             std::size_t number;  ///< of the group among its own
         };
         std::vector<Part> parts;
-        Optimizer<Engine>* first = nullptr;  ///< that updates some of it; null for a group that is not trained
-        detail::List<char> updated;          ///< of each parameter
-        detail::StatementHash chosen = 0;    ///< of what `choices` is of
+        detail::List<char> updated;        ///< of each parameter
+        detail::StatementHash chosen = 0;  ///< of what `choices` is of
         detail::StatementsHandle choices;
     };
 
@@ -129,8 +128,13 @@ class CombinedOptimizer : public Optimizer<EngineType> {
         if (found == numbers_.end()) {
             group.refuse_group(where, "steps() of a group that is not one of the optimizer's model");
         }
-        const Optimizer<Engine>* const first = groups_[found->second].first;
-        return first == nullptr ? 0 : first->steps_of(group, where);
+        // Parts whose tensors a load has brought together may have taken different numbers.
+        std::uint64_t most = 0;
+        for (const auto& part : groups_[found->second].parts) {
+            const std::uint64_t its = part.optimizer->steps_of(group, where);
+            if (its > most) { most = its; }
+        }
+        return most;
     }
     void visit(detail::StateVisitor<Engine>& visitor, SourceLocation where) override {
         for (Optimizer<Engine>& part : parts_) { part.visit(visitor, where); }
@@ -159,7 +163,6 @@ class CombinedOptimizer : public Optimizer<EngineType> {
                 }
                 of.updated[i] = 1;
                 updaters[number][i] = p;
-                if (of.first == nullptr) { of.first = &part; }
             }
             of.parts.push_back({&part, n++});
         }

@@ -16,6 +16,7 @@
 #include <shardkit/detail/maybe.hpp>
 #include <shardkit/optim/clip.hpp>
 #include <shardkit/optim/group_progress.hpp>
+#include <shardkit/optim/matrix_rule.hpp>
 #include <shardkit/optim/norm.hpp>
 #include <shardkit/optim/state_storage.hpp>
 #include <shardkit/optim/step_work.hpp>
@@ -60,6 +61,9 @@ class StateVisitor {
     virtual void state(std::string_view /*name*/, std::span<double> /*values*/, bool /*square*/) {}
     virtual void state(std::string_view /*name*/, std::span<bf16> /*values*/, bool /*square*/) {}
     virtual void state(std::string_view /*name*/, rules::Block8Span /*values*/, bool /*square*/) {}
+    /// What the owners of a MatrixRule's matrices keep of them.
+    virtual void kept(const KeptOfMatrices<float>& /*kept*/) {}
+    virtual void kept(const KeptOfMatrices<double>& /*kept*/) {}
     /// The hash of an optimizer's hyper-parameters in the engine's memory, behind its groups; for a comparison alone.
     virtual void hyper_parameters(StatementHash /*hash*/) {}
 

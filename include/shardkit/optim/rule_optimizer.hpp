@@ -311,13 +311,6 @@ class RuleOptimizer : public Optimizer<EngineType> {
     void visit(detail::StateVisitor<Engine>& visitor, SourceLocation where) override {
         using Purpose = typename detail::StateVisitor<Engine>::Purpose;
         const Purpose purpose = visitor.purpose();
-        if constexpr (MatrixRule<Rule>) {
-            if (purpose != Purpose::compare && Rule::kept({1, 1}) != 0) {
-                detail::Group<Engine>::refuse_use(where,
-                                                  "a checkpoint of an optimizer whose rule keeps whole matrices "
-                                                  "(MatrixRule::kept): its files hold states by parameter alone");
-            }
-        }
         detail::List<detail::GroupProgress> all;
         bool as_chosen = true;
         const std::string rule = detail::name_of_rule<Rule>();
@@ -337,6 +330,11 @@ class RuleOptimizer : public Optimizer<EngineType> {
                 }
                 for (std::size_t s = 0; s < group.states_used(); ++s) {
                     visitor.state(Rule::state_names[s], group.state(s), (detail::squares_of<Rule>() >> s & 1U) != 0);
+                }
+                if constexpr (MatrixRule<Rule>) {
+                    if (purpose == Purpose::capture) {
+                        batches_of(state).for_each_kept(state, [&](const auto& kept) { visitor.kept(kept); });
+                    }
                 }
                 const bool takes = purpose == Purpose::capture || purpose == Purpose::compare;
                 as_chosen = (takes || group.takes(progress)) && as_chosen;

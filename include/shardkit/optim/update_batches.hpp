@@ -251,6 +251,12 @@ class UpdateBatches {
         return batches.own_.bytes();
     }
 
+    /// Calls f(KeptOfMatrices) for what a MatrixRule keeps of a group's matrices.
+    void for_each_kept(const State& state, const auto& f) {
+        with_launches(state,
+                      [&](auto& launches) { launches.for_each_kept(state.geometry(), state.context().rank(), f); });
+    }
+
     /// One step of one group alone, on the compute stream.
     void run_alone(State& state, const StepScalars* scalars,
                    const ChosenOptions<Options>* options) requires(!rules::MatrixRule<Rule>);

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <map>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -157,15 +158,19 @@ std::vector<double> by_hand(std::size_t rows, std::size_t columns, int steps) {
 
 }  // namespace
 
-TEST_CASE("a rule that keeps matrices on their owners goes on from step to step, skips a step, and is not saved") {
-    for (const std::size_t ranks : {std::size_t{1}, std::size_t{2}, std::size_t{5}}) {
-        sk::threads::run(sk::DeviceMesh{ranks}, [](auto& rank) {
-            using Engine = sk::threads::Engine;
+TEST_CASE(
+    "a rule that keeps matrices on their owners goes on from step to step, skips a step, and resumes anywhere") {
+    const temporary_folder::Folder folder;
+    using Engine = sk::threads::Engine;
+    /// Steps [first, last) on `ranks`, from the checkpoint `from` unless that is empty, and a save in `to`.
+    const auto run = [&](std::size_t ranks, int first, int last, const std::string& from, const std::string& to) {
+        sk::threads::run(sk::DeviceMesh{ranks}, [&](auto& rank) {
             sk::Sharded<Group, sk::FullShard, Engine> layer{rank, "layer"};
             sk::Model model{layer};
             sk::rules::MatrixOptimizer<RowRule, Engine, sk::DefaultPrecision<double>> optimizer{
                 model, sk::HostProducts{}, {.learning_rate = 0.1}};
             sk::LossScale<Engine> loss_scale{rank, {.initial = 1}};
+            const sk::checkpoint::State state{model, optimizer, loss_scale};
             const auto step = [&](int number, double factor) {
                 sk::Accumulation accumulation{model};
                 auto gradients = accumulation.gradients(layer);
@@ -177,27 +182,38 @@ TEST_CASE("a rule that keeps matrices on their owners goes on from step to step,
                 accumulation.add(std::move(gradients));
                 optimizer.step(std::move(accumulation), {.loss_scale = &loss_scale});
             };
-            step(0, 1);
-            step(0, std::numeric_limits<double>::infinity());
-            step(1, 1);
+            if (!from.empty()) {
+                // What it has kept before is gone.
+                step(7, 100);
+                sk::checkpoint::load(rank, from + "/step-00000001", state);
+                CHECK(optimizer.steps(layer) == static_cast<std::uint64_t>(first));
+            }
+            for (int number = first; number < last; ++number) {
+                step(number, 1);
+                if (number == 0) { step(number, std::numeric_limits<double>::infinity()); }
+            }
             std::vector<double> square(9), wide(10);
             layer.read_full(Square{}, square);
             layer.read_full(Wide{}, wide);
             const auto check = [](const std::vector<double>& values, const std::vector<double>& expected) {
                 for (std::size_t i = 0; i < values.size(); ++i) { CHECK(std::abs(values[i] - expected[i]) < 1e-15); }
             };
-            check(square, by_hand(3, 3, 2));
-            check(wide, by_hand(2, 5, 2));
-
-            const temporary_folder::Folder folder;
-            const std::string refused = thrown_message<sk::UsageError>([&] {
-                sk::checkpoint::save(rank, folder.file("run"), 1, sk::checkpoint::State{model, optimizer});
-            });
-            CHECK(has(refused, "a checkpoint of an optimizer whose rule keeps whole matrices"));
-            const std::size_t place = refused.find("matrix_rule_test.cpp:");
-            CHECK(place != std::string::npos);
-            CHECK(refused.find("matrix_rule_test.cpp:", place + 1) == std::string::npos);
+            check(square, by_hand(3, 3, last));
+            check(wide, by_hand(2, 5, last));
+            sk::checkpoint::save(rank, to, 1, state);
         });
+    };
+    std::map<std::string, std::string> files;
+    for (const std::size_t ranks : {std::size_t{1}, std::size_t{2}, std::size_t{5}}) {
+        const std::string begun = folder.file("begun" + std::to_string(ranks));
+        run(ranks, 0, 2, "", begun);
+        const auto its = temporary_folder::contents(begun);
+        CHECK(its.contains("step-00000001/state/kept.safetensors"));
+        if (files.empty()) { files = its; }
+        CHECK(its == files);
+        for (const std::size_t others : {std::size_t{1}, std::size_t{3}}) {
+            run(others, 2, 4, begun, folder.file("gone_on" + std::to_string(ranks) + std::to_string(others)));
+        }
     }
 }
 

@@ -329,7 +329,8 @@ TEST_CASE(
                 options.master = masters;
                 Of trained(rank, "layer", std::move(tensors), options);
                 auto average = layer<float, sk::Precision<float, sk::bf16>>(rank, "average", full_shard, true);
-                sk::Model model{trained}, averages{average};
+                sk::Model model{trained};
+                sk::Model averages{average};
                 trained.initialize([&](auto, auto, auto) { return resumes ? 7.0 : 0.1; });
                 const sk::checkpoint::State of_model{model};
                 const sk::checkpoint::State of_average{averages};
