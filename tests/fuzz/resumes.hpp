@@ -339,6 +339,7 @@ inline Outcome run(std::uint64_t seed, const std::string& folder) {
     for (const Group& group : given.loaded.groups) {
         for (const Tensor& tensor : group.tensors) {
             const auto known = stored.find(tensor.stored);
+            steps.try_emplace(tensor.stored, 0);  // ranks look them up at once
             is_whole = is_whole && known != stored.end() && known->second->frozen == tensor.frozen;
             if (known == stored.end()) { continue; }
             ++found;
@@ -396,7 +397,7 @@ inline Outcome run(std::uint64_t seed, const std::string& folder) {
         for (std::size_t g = 0; g < given.loaded.groups.size(); ++g) {
             std::size_t most = 0;
             for (const Tensor& tensor : given.loaded.groups[g].tensors) {
-                if (!tensor.frozen) { most = std::max(most, steps[tensor.stored]); }
+                if (!tensor.frozen) { most = std::max(most, steps.at(tensor.stored)); }
             }
             require(
                 !training.trains(given.loaded.groups[g]) || training.optimizer().steps(training.layers[g]) == most,
@@ -416,7 +417,7 @@ inline Outcome run(std::uint64_t seed, const std::string& folder) {
             const auto now = training.values();
             for (const Group& group : given.loaded.groups) {
                 for (const Tensor& tensor : group.tensors) {
-                    const double before = steps[tensor.stored];
+                    const auto before = static_cast<double>(steps.at(tensor.stored));
                     const auto known = stored.find(tensor.stored);
                     const bool exact = tensor.kind.format == sk::StateFormat::full &&
                                        (known == stored.end() || known->second->frozen ||

@@ -159,13 +159,11 @@ class LoadPlan {
                 if (others[t] != names[t].front()) { names[t].push_back(others[t]); }
             }
         }
-        if (values.kind.scales && !names.empty()) {  // as files of before 29 November 2026 call some of them
-            names.front().push_back(concat(geometry.path, ".", parameter.name));
-        }
         const bool is_state = values.kind.role == Role::states;
         for (std::size_t t = 0; t < tensors.size(); ++t) {
             const std::string& name = names[t].front();
-            Stored* const from = source(values, names[t]);
+            Stored* from = source(values, names[t]);
+            if (from == nullptr && values.kind.scales) { from = find_scales_by_path(g, p, values.kind); }
             if (is_state && from == nullptr && state.lacks.empty()) { state.lacks = values.kind.of(name); }
             if (is_state && from != nullptr) {
                 require_rule(*from, values);
@@ -174,6 +172,17 @@ class LoadPlan {
             }
             add_target(g, v, p, name, tensors[t].order, from);
         }
+    }
+    /// Finds the scales of codes that are in several tensors, or in one with others', by the parameter's path: as
+    /// files of before 29 November 2026 have them.
+    Stored* find_scales_by_path(std::size_t g, std::size_t p, const StoredKind& kind) {
+        const GroupGeometry& geometry = state_.groups[g]->geometry();
+        const checkpoint::StoredAs codes = options_.names(geometry.path, geometry.parameters[p]);
+        if (codes.parts.empty() && !codes.begin) { return nullptr; }
+        Stored* const found = files_.find(kind.file(), concat(geometry.path, ".", geometry.parameters[p].name));
+        if (found == nullptr || !found->rule.empty()) { return nullptr; }
+        found->used = true;
+        return found;
     }
     /// Checks that a state is of the rule that it is loaded into: what another one calls by the same name may be
     /// another number, as a sum of gradients is and their mean.
