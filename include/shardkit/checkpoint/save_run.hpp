@@ -11,7 +11,6 @@
 #include <mutex>
 #include <optional>
 #include <span>
-#include <stdexcept>
 #include <string>
 #include <thread>
 #include <utility>
@@ -22,10 +21,8 @@
 #include <shardkit/checkpoint/checkpoint_plan.hpp>
 #include <shardkit/checkpoint/convert_elements.hpp>
 #include <shardkit/checkpoint/file_names.hpp>
-#include <shardkit/checkpoint/load_options.hpp>
-#include <shardkit/checkpoint/load_plan.hpp>
 #include <shardkit/checkpoint/manifest.hpp>
-#include <shardkit/checkpoint/planned_files.hpp>
+#include <shardkit/checkpoint/prove_load.hpp>
 #include <shardkit/checkpoint/save_mark.hpp>
 #include <shardkit/checkpoint/save_options.hpp>
 #include <shardkit/checkpoint/step_folders.hpp>
@@ -72,7 +69,9 @@ class SaveRun final : public MemoryReader, NotCopied {
                 group->require_whole("save", where_);
             }
             plan_.emplace(state_, options_.names, options_.max_file_bytes, where_);
-            check_load(checked_manifest());
+            const List<std::uint32_t> no_digests(plan_->tensors());
+            prove_load(*plan_, state_, options_.names, concat(folder_, "/", step_name(step_)),
+                       manifest_of(no_digests), where_);
         });
         require_same_updates(*world_, "save", state_.groups, where_);
         agree();
@@ -204,41 +203,6 @@ class SaveRun final : public MemoryReader, NotCopied {
         for (const auto& group : state_.groups) { group->set_reader(nullptr); }
     }
 
-    /// Returns the manifest without digests of tensors, checked to be readable, whatever these are.
-    std::string checked_manifest() const {
-        const auto check_size = [&](std::size_t bytes) {
-            if (bytes <= safetensors::max_header_bytes) { return; }
-            throw_invalid_argument(where_, "save: names and checkpoint::SaveOptions::strings make a manifest of ",
-                                   "more than ", safetensors::max_header_bytes, " bytes, which no load reads");
-        };
-        std::size_t bytes = 0;
-        for (const auto& [key, text] : options_.strings) { bytes += key.size() + text.size(); }
-        check_size(bytes);
-        require_texts(options_.strings, where_);
-        const List<std::uint32_t> no_digests(plan_->tensors());
-        const std::string text = manifest_text(manifest_of(no_digests));
-        check_size(text.size());
-        try {
-            ManifestReader::read(text);
-        } catch (const JsonError& error) {
-            throw_invalid_argument(where_, "save: names and texts make no valid manifest: ", error.what);
-        }
-        return text;
-    }
-    /// Checks that a load, into what is saved, of the files that will be made finds all that it needs, and the
-    /// numbers that there are.
-    void check_load(const std::string& manifest) {
-        const std::string folder = concat(folder_, "/", step_name(step_));
-        PlannedFiles planned(*plan_, folder, manifest);
-        CheckpointFiles files = CheckpointFiles::of_checkpoint(planned, folder, where_);
-        const List<SavedScalar> numbers = state_.all_scalars(options_.names, where_);
-        checkpoint::LoadOptions options;
-        options.names = options_.names;
-        const LoadPlan load(state_, files, options, false, where_);
-        if (!(state_.all_scalars(options_.names, where_) == numbers)) {
-            throw std::logic_error("save: a load of this state would not find the numbers that it has");
-        }
-    }
     /// Adds up all ranks' digests for the manifest. Collective over the world.
     Manifest gather_digests() {
         List<std::uint32_t> own;

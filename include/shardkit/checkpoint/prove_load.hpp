@@ -7,14 +7,20 @@
 #include <cstdint>
 #include <cstring>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include <shardkit/checkpoint/checkpoint_files.hpp>
 #include <shardkit/checkpoint/checkpoint_plan.hpp>
 #include <shardkit/checkpoint/file_calls.hpp>
+#include <shardkit/checkpoint/load_options.hpp>
+#include <shardkit/checkpoint/load_plan.hpp>
 #include <shardkit/checkpoint/manifest.hpp>
+#include <shardkit/checkpoint/saved_state.hpp>
+#include <shardkit/core/error.hpp>
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/list.hpp>
 
@@ -85,5 +91,38 @@ class PlannedFiles final : public checkpoint::FileCalls {
     };
     List<File> files_;
 };
+
+/// Checks that what a save is about to write can be read: that its manifest is valid, whatever the digests of tensors
+/// are, and that a load into the saved state finds all that it needs, and the numbers that there are.
+/// @param manifest  without digests of tensors
+/// @throws std::invalid_argument for texts and names that make no valid manifest, and as a load
+inline void prove_load(const CheckpointPlan& plan, SavedState& state, const checkpoint::TensorNames& names,
+                       const std::string& folder, const Manifest& manifest, SourceLocation where) {
+    const auto check_size = [&](std::size_t bytes) {
+        if (bytes <= safetensors::max_header_bytes) { return; }
+        throw_invalid_argument(where, "save: names and checkpoint::SaveOptions::strings make a manifest of ",
+                               "more than ", safetensors::max_header_bytes, " bytes, which no load reads");
+    };
+    std::size_t bytes = 0;
+    for (const auto& [key, text] : manifest.strings) { bytes += key.size() + text.size(); }
+    check_size(bytes);
+    require_texts(manifest.strings, where);
+    const std::string text = manifest_text(manifest);
+    check_size(text.size());
+    try {
+        ManifestReader::read(text);
+    } catch (const JsonError& error) {
+        throw_invalid_argument(where, "save: names and texts make no valid manifest: ", error.what);
+    }
+    PlannedFiles planned(plan, folder, text);
+    CheckpointFiles files = CheckpointFiles::of_checkpoint(planned, folder, where);
+    const List<SavedScalar> numbers = state.all_scalars(names, where);
+    checkpoint::LoadOptions options;
+    options.names = names;
+    const LoadPlan load(state, files, options, false, where);
+    if (!(state.all_scalars(names, where) == numbers)) {
+        throw std::logic_error("save: a load of this state would not find the numbers that it has");
+    }
+}
 
 }  // namespace shardkit::detail
