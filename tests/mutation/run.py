@@ -395,7 +395,7 @@ RELEASED = [
      "static_cast<void>(where);"),
     ("shardkit/checkpoint/checkpoint_plan.hpp", "codes without their scale",
      "metadata.emplace_back(concat(scale_mark, name), number_text(values.code_scale));", "static_cast<void>(name);"),
-    ("shardkit/checkpoint/checkpoint_files.hpp", "scales that are not read", "scaled->scale = value;",
+    ("shardkit/checkpoint/checkpoint_files.hpp", "scales that are not read", "of->*member = value;",
      "static_cast<void>(value);"),
 ]
 RELEASED_EXPRESSIONS = [

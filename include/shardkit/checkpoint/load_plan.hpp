@@ -217,7 +217,7 @@ class LoadPlan {
         }
         state_.groups[g]->values[v]->will_read(p);
         const std::string& path = files_.path(*from);
-        auto rest = TensorReader::Rest::none;
+        auto rest = order.padded() ? TensorReader::Rest::zero : TensorReader::Rest::none;
         if (!(from->tensor.shape == order.shape())) {
             const auto fewer =
                 options_.grown && options_.grown(name) ? order.of_fewer_rows(from->tensor.shape) : std::nullopt;
@@ -301,7 +301,7 @@ class LoadPlan {
         for (const auto& group : state_.groups) {
             List<FindNumbers::From>& from = tensors.emplace_back(group->geometry().parameters.size());
             for (const auto& values : group->values) {
-                if (values->kind.role != Role::states) { continue; }
+                if (!is_of_elements(*group, *values)) { continue; }
                 for (std::size_t p = 0; p < from.size(); ++p) {
                     from[p].states = from[p].states || values->of[p] != 0;
                 }
@@ -318,7 +318,8 @@ class LoadPlan {
             from.names.push_back(target.from->tensor.name);
             from.plain =
                 from.plain && (its.order.plain() || target.rest == TensorReader::Rest::zero) && !its.order.shares();
-            from.elements += its.order.numel();
+            from.elements +=
+                its.order.padded() ? group.geometry().parameters[its.parameter].shape.numel() : its.order.numel();
         }
         return tensors;
     }

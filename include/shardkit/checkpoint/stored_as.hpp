@@ -48,6 +48,7 @@ struct StoredAs {
     std::vector<Part> parts{};           ///< replaces `name` and `shape` where there are several tensors
     std::optional<std::size_t> begin{};  ///< first element in the tensor, where it holds other parameters too
     bool absent = false;                 ///< not in these files, and nothing else is set; see not_stored
+    std::size_t padding_rows = 0;        ///< last rows of the parameter that are zero and in no file
 };
 
 /// Returns how files hold the parameters of the groups at `path`. It must return the same on every rank.
@@ -92,6 +93,21 @@ inline StoredAs stored_within(std::string name, std::size_t rows, std::size_t fi
     StoredAs made = stored(std::move(name), shape);
     made.shape.front() = rows;
     made.begin = first * (shape.numel() / shape.extents[0]);
+    return made;
+}
+/// Stores a parameter without its last rows, which are padding: a vocabulary that tp divides has some. A save refuses
+/// any that are not zero; a load makes them zero, and their states.
+///     stored_without_padding("wte.weight", parameter.shape, 50304 - 50257)
+/// @throws std::invalid_argument for a tensor with no more rows
+inline StoredAs stored_without_padding(std::string name, const TensorShape& shape, std::size_t padding_rows,
+                                       SourceLocation where = SourceLocation::current()) {
+    if (shape.rank == 0 || padding_rows >= shape.extents[0]) {
+        throw_invalid_argument(where, "stored_without_padding: '", name, "' of shape ", shape.describe(), " with ",
+                               padding_rows, " rows of padding, expected fewer than it has");
+    }
+    StoredAs made = stored(std::move(name), shape);
+    made.shape.front() -= padding_rows;
+    made.padding_rows = padding_rows;
     return made;
 }
 /// Stores no tensor in these files: a save leaves the parameter out with its states, and a load leaves it unchanged.
@@ -155,6 +171,8 @@ class StoredOrder {
     }
     /// Returns whether the tensor holds the whole parameter, with its elements in their own order.
     bool plain() const noexcept { return plain_; }
+    /// Returns whether the parameter's elements behind those of the tensor are padding.
+    bool padded() const noexcept { return padded_; }
 
     /// Calls f(place in the file, element of the parameter) for places [first, first + count) of the file, in order.
     template <class F>
@@ -239,6 +257,7 @@ class StoredOrder {
     std::array<std::size_t, most> strides_{};  // in the parameter, for each of them
     std::size_t rank_ = 0;
     bool plain_ = true;
+    bool padded_ = false;
 };
 
 /// A tensor that holds a parameter, or a part of one.
@@ -258,6 +277,24 @@ inline List<StoredTensor> StoredOrder::of(const checkpoint::StoredAs& stored, st
             refuse(stored.name, "absent, expected a tensor or nothing else");
         }
         return {};
+    }
+    if (stored.padding_rows > 0) {
+        checkpoint::StoredAs whole = stored;
+        whole.padding_rows = 0;
+        if (!whole.shape.empty()) { whole.shape.front() += stored.padding_rows; }
+        List<StoredTensor> tensors = of(whole, path, parameter, where);
+        StoredOrder& order = tensors.front().order;
+        TensorShape fewer = order.shape_;
+        if (stored.shape.empty() || stored.shape.front() == 0 || !(fewer == parameter.shape) || !order.plain_ ||
+            order.begin_) {
+            refuse(stored.name, concat(stored.padding_rows,
+                                       " rows of padding, expected a tensor of its own with the other rows, in the "
+                                       "parameter's order"));
+        }
+        fewer.extents[0] = stored.shape.front();
+        order = *order.of_fewer_rows(fewer);
+        order.padded_ = true;
+        return tensors;
     }
     const std::size_t numel = parameter.shape.numel();
     std::vector<checkpoint::StoredAs::Part> parts = stored.parts;

@@ -17,6 +17,7 @@
 #include <shardkit/checkpoint/memory_copies.hpp>
 #include <shardkit/checkpoint/open_file.hpp>
 #include <shardkit/checkpoint/tensor_pieces.hpp>
+#include <shardkit/core/error.hpp>
 #include <shardkit/detail/list.hpp>
 #include <shardkit/detail/sort_numbers.hpp>
 
@@ -152,6 +153,7 @@ class WriteJobs {
             const auto use = [&](std::size_t /*parameter*/, std::span<const std::byte> whole) {
                 const auto [file, number] = scattered_[next++];
                 const PlannedTensor& tensor = plan_.files[file].tensors[number];
+                if (tensor.order.padded()) { require_zero(tensor, whole.subspan(tensor.bytes), where); }
                 const FileRange piece = piece_of({tensor.begin, tensor.begin + tensor.bytes}, rank_, ranks_);
                 if (piece.empty()) { return; }
                 Job job{file, piece, nullptr, true, false, number, std::vector<std::byte>(piece.size())};
@@ -169,6 +171,14 @@ class WriteJobs {
         for (Job& job : jobs_) {
             if (!job.owned.empty()) { job.from = job.owned.data(); }
         }
+    }
+    static void require_zero(const PlannedTensor& tensor, std::span<const std::byte> padding, SourceLocation where) {
+        if (std::all_of(padding.begin(), padding.end(), [](std::byte each) { return each == std::byte{}; })) {
+            return;
+        }
+        throw_invalid_argument(where, "save: '", tensor.name,
+                               "' has rows of padding (checkpoint::StoredAs::padding_rows) that are not zero, and no "
+                               "file would have them");
     }
     /// Calls f(first, bytes) for the job's bytes in order, in memory that the host can read.
     template <class F>

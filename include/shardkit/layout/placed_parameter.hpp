@@ -47,9 +47,10 @@ constexpr layout::FlatLayout place_parameters(std::string_view path, std::span<P
         p.part = TensorPart(p.shape);
         if (!p.split_over_tp()) { continue; }
         if (p.shape.extents[p.tp.dimension] % placing.tp != 0) {
-            throw_invalid_argument(where, "'", path, "' parameter '", p.name, "' of shape ", p.shape.describe(),
-                                   " is split along dimension ", p.tp.dimension, " over tp = ", placing.tp,
-                                   ", expected an extent that ", placing.tp, " divides");
+            throw_invalid_argument(
+                where, "'", path, "' parameter '", p.name, "' of shape ", p.shape.describe(),
+                " is split along dimension ", p.tp.dimension, " over tp = ", placing.tp, ", expected an extent that ",
+                placing.tp, " divides; rows of padding need not be in files (checkpoint::StoredAs::padding_rows)");
         }
         p.part = TensorPart(p.shape, p.tp.dimension, placing.tp, placing.tp_index);
     }

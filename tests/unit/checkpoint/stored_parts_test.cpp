@@ -276,6 +276,72 @@ TEST_CASE("a tensor of no rows grows as others do: its rows stay, and their stat
     }
 }
 
+TEST_CASE("rows of padding, which tp needs, are in no file: they are zero, and so are their states") {
+    const Folder folder;
+    constexpr std::size_t real = 5;
+    /// A vocabulary of `rows`, of which the last ones are padding; a step, after a load where there is a file.
+    const auto go = [&](std::size_t rows, const Mesh& mesh, int step, float padding) {
+        std::string thrown;
+        sk::threads::run(mesh, [&](auto& rank) {
+            using Layer = sk::Sharded<sk::TensorList<float>, sk::FullShard, sk::threads::Engine>;
+            const auto split = mesh.tp() > 1 ? sk::tp::Split<0>::placement : sk::TpPlacement{};
+            Layer layer(rank, "m", sk::TensorList<float>{{"wte", {rows, 3}, {.tp = split}}, {"b", {4}}});
+            sk::Model model{layer};
+            sk::SGD optimizer{model, {.learning_rate = 1, .rule = sk::Momentum::classical, .momentum = 0.5}};
+            const auto names = [](std::string_view path, const sk::ParameterRecord& parameter) {
+                return parameter.name == "wte" && parameter.shape.extents[0] > real
+                           ? sk::checkpoint::stored_without_padding("wte.weight", parameter.shape,
+                                                                    parameter.shape.extents[0] - real)
+                       : parameter.name == "wte" ? sk::checkpoint::stored("wte.weight", parameter.shape)
+                                                 : sk::checkpoint::stored_by_path(path, parameter);
+            };
+            const sk::checkpoint::State state{model, optimizer};
+            layer.initialize([&](auto, auto name, std::uint64_t i) {
+                return name == "wte" && i >= 3 * real ? padding : static_cast<float>(i + 1);
+            });
+            if (step > 0) {
+                layer.initialize([&](auto, auto, std::uint64_t) { return 77.0; });
+                const auto report = sk::checkpoint::load(rank, folder.file("run/step-0000000" + std::to_string(step)),
+                                                         state, {.names = names});
+                CHECK((report.left.empty() && report.grown.empty()));
+            }
+            sk::Accumulation accumulation{model};
+            auto gradients = accumulation.gradients(layer);
+            const auto view = gradients.view("wte");
+            // Rows that are no padding have a gradient of 1.
+            const auto& part = layer.parameters()[0].part;
+            for (std::size_t i = 0; i < view.size(); ++i) { view.data()[i] = part.whole_index(i) < 3 * real ? 1 : 0; }
+            accumulation.add(std::move(gradients));
+            optimizer.step(std::move(accumulation));
+            std::vector<float> all(3 * rows);
+            layer.read_full("wte", all);
+            // Momentum makes it 1, 1.5 and 1.75.
+            const float moved[] = {1, 2.5F, 4.25F};
+            for (std::size_t i = 0; i < all.size(); ++i) {
+                CHECK(all[i] == (i < 3 * real ? static_cast<float>(i + 1) - moved[step] : padding));
+            }
+            const std::string said = thrown_message<std::invalid_argument>([&] {
+                sk::checkpoint::save(rank, folder.file("run"), static_cast<std::uint64_t>(step) + 1, state,
+                                     {.names = names});
+            });
+            if (rank.rank() == 0) { thrown = said; }
+        });
+        return thrown;
+    };
+    CHECK(has(go(8, Mesh(1, 2), 0, 1),
+              "'wte.weight' has rows of padding (checkpoint::StoredAs::padding_rows) that are "
+              "not zero"));
+    CHECK_FALSE(fs::exists(folder.file("run/step-00000001")));
+    CHECK(go(8, Mesh(1, 2), 0, 0) == "nothing was thrown");
+    const sk::safetensors::File file(folder.file("run/step-00000001/model.safetensors"));
+    CHECK(file.find("wte.weight")->shape.describe() == "[5, 3]");
+    CHECK(go(6, Mesh(2, 3), 1, 0) == "nothing was thrown");
+    CHECK(go(5, Mesh(2, 1), 2, 0) == "nothing was thrown");
+    CHECK(has(thrown_message<std::invalid_argument>(
+                  [] { sk::checkpoint::stored_without_padding("w", sk::ParameterRecord{}.shape, 1); }),
+              "with 1 rows of padding, expected fewer than it has"));
+}
+
 /// Renames and exchanges that fail.
 class Failing : public sk::checkpoint::PosixFiles {
   public:
