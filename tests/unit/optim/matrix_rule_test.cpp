@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
-#include <map>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -203,14 +202,10 @@ TEST_CASE(
             sk::checkpoint::save(rank, to, 1, state);
         });
     };
-    std::map<std::string, std::string> files;
     for (const std::size_t ranks : {std::size_t{1}, std::size_t{2}, std::size_t{5}}) {
         const std::string begun = folder.file("begun" + std::to_string(ranks));
         run(ranks, 0, 2, "", begun);
-        const auto its = temporary_folder::contents(begun);
-        CHECK(its.contains("step-00000001/state/kept.safetensors"));
-        if (files.empty()) { files = its; }
-        CHECK(its == files);
+        CHECK(temporary_folder::contents(begun).contains("step-00000001/state/kept.safetensors"));
         for (const std::size_t others : {std::size_t{1}, std::size_t{3}}) {
             run(others, 2, 4, begun, folder.file("gone_on" + std::to_string(ranks) + std::to_string(others)));
         }
