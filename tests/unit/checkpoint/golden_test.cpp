@@ -30,8 +30,8 @@
 
 // tests/golden/checkpoint_4 is what this form of the format wrote, and is never written anew: every later version has
 // to read it. The test that is skipped below made it; another form gets a folder of its own. checkpoint_3 has numbers
-// by the groups' paths and no rules' names, and is loaded. In checkpoint_2 running products were told apart by the place
-// of a ParamGroup in its list: it is refused.
+// by the groups' paths and no rules' names, and is loaded. In checkpoint_2 running products were told apart by the
+// place of a ParamGroup in its list: it is refused.
 namespace golden_test {
 
 namespace sk = shardkit;
@@ -122,11 +122,11 @@ void write(const std::string& folder) {
 }
 
 /// Loads `from` on a mesh, and saves what it has then in `to`.
-void load_and_save(const std::string& from, const Mesh& mesh, const sk::DynamicPolicy& policy, const std::string& to) {
+void load_and_save(const std::string& from, const Mesh& mesh, const sk::DynamicPolicy& policy,
+                   const std::string& to) {
     sk::threads::run(mesh, [&](auto& rank) {
         Training<sk::threads::Engine> training(rank, policy);
-        const sk::checkpoint::LoadReport report =
-            sk::checkpoint::load(rank, from + "/step-00000012", training.state);
+        const sk::checkpoint::LoadReport report = sk::checkpoint::load(rank, from + "/step-00000012", training.state);
         const auto require = [](bool holds, const char* what) {
             if (!holds) { throw std::logic_error(std::string("not what was saved: ") + what); }
         };

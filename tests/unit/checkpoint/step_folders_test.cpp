@@ -196,13 +196,13 @@ TEST_CASE("what is no complete step at a step's name is told with what to do, an
              fs::rename(step_path(run, 2), step_path(run, 3));
          }},
     };
-    for (const auto& [what, make] : obstacles) {
-        CAPTURE(what);
+    for (const auto& obstacle : obstacles) {
+        CAPTURE(obstacle.first);
         const Folder folder;
         const std::string run = folder.file("run");
         const std::string step = step_path(run, 3);
         save(run, 1);
-        make(run);
+        obstacle.second(run);
         const auto before = contents(run);
         for (const bool again : {false, true}) {
             CAPTURE(again);
@@ -223,10 +223,11 @@ TEST_CASE("what is no complete step at a step's name is told with what to do, an
             return found;
         }();
         REQUIRE_FALSE(aside.empty());
-        for (const auto& [name, text] : before) {
+        for (const auto& file : before) {
+            const std::string& name = file.first;
             const std::string now = name.starts_with("step-00000003") ? aside + name.substr(13) : name;
             CAPTURE(now);
-            CHECK(contents(run).at(now) == text);
+            CHECK(contents(run).at(now) == file.second);
         }
         save(run, 4, {.keep = 1});
         CHECK(fs::exists(fs::symlink_status(run + "/" + aside)));

@@ -372,8 +372,7 @@ TEST_CASE("combined optimizers: a run that is resumed on other ranks goes on, an
     };
     CHECK(names("exp_avg.safetensors") == "first.weight first.bias second.weight second.bias ");
     CHECK(names("exp_avg_sq.safetensors") == "first.bias second.bias ");
-    CHECK(names("scalars.safetensors") ==
-          "tensors.steps tensors.beta1_power tensors.beta2_power ");
+    CHECK(names("scalars.safetensors") == "tensors.steps tensors.beta1_power tensors.beta2_power ");
     sk::threads::run(Flat{2}, [&](auto& rank) {
         Trainer trainer(rank, sk::DynamicPolicy(sk::ShardOptimizer{}));
         const sk::checkpoint::State state{trainer.model, trainer.optimizer};
