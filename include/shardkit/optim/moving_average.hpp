@@ -227,7 +227,7 @@ class MovingAverage {
                                    "Precision with as narrow an element");
         }
         for (const PlacedParameter& p : a.parameters) {
-            if (p.frozen) { continue; }
+            if (p.frozen || To::Precision::gathers_codes) { continue; }  // of codes none can be frozen whole
             throw_invalid_argument(where, "MovingAverage: '", a.path, ".", p.name,
                                    "' is not frozen, and its group would hold gradients of an average; expected "
                                    "Options::frozen with all parameters");

@@ -209,7 +209,7 @@ void check_writes(std::size_t ranks, const sk::DynamicPolicy& policy) {
         std::vector<float> again(67 * 13);
         layer.read_full("weight", again);
         CHECK(again == shown);
-        Layer<Code> averages(rank, "averages", coded_training::tensors(true), {policy});
+        Layer<Code> averages(rank, "averages", coded_training::tensors(), {policy});
         sk::Model averaged{averages};
         sk::MovingAverage average{averaged, model};
         average.update(0.0);

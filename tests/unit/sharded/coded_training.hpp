@@ -34,11 +34,7 @@ inline const sk::DynamicPolicy policies[] = {
 /// Sizes that divide nothing: the last block of each is a part of one, and some ranks have nothing of most.
 inline const std::vector<std::pair<std::string, std::size_t>> sizes{{"weight", 67 * 13}, {"bias", 33}, {"one", 1}};
 
-inline List tensors(bool frozen = false) {
-    return {{"weight", {67, 13}, {.frozen = frozen}},
-            {"bias", {33}, {.frozen = frozen}},
-            {"one", {1}, {.frozen = frozen}}};
-}
+inline List tensors() { return {{"weight", {67, 13}}, {"bias", {33}}, {"one", {1}}}; }
 
 /// Values of very different sizes beside each other, so that scales matter.
 inline double initial(std::size_t i) {
