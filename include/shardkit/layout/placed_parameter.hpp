@@ -50,7 +50,7 @@ constexpr layout::FlatLayout place_parameters(std::string_view path, std::span<P
             throw_invalid_argument(
                 where, "'", path, "' parameter '", p.name, "' of shape ", p.shape.describe(),
                 " is split along dimension ", p.tp.dimension, " over tp = ", placing.tp, ", expected an extent that ",
-                placing.tp, " divides; rows of padding need not be in files (checkpoint::StoredAs::padding_rows)");
+                placing.tp, " divides; rows of padding need not be in files: checkpoint::StoredAs::padding_rows");
         }
         p.part = TensorPart(p.shape, p.tp.dimension, placing.tp, placing.tp_index);
     }

@@ -395,7 +395,7 @@ TEST_CASE("TensorList: refused, with what was given and what was expected") {
                   const Layer layer(rank, "b", {{"w", {3}, {.tp = sk::tp::Split<0>::placement}}});
               }) ==
               "'b' parameter 'w' of shape [3] is split along dimension 0 over tp = 2, expected an extent that 2 "
-              "divides; rows of padding need not be in files (checkpoint::StoredAs::padding_rows)");
+              "divides; rows of padding need not be in files: checkpoint::StoredAs::padding_rows");
     });
 }
 

@@ -327,8 +327,8 @@ TEST_CASE("tp: an extent that tp does not divide is refused by name") {
         using Layer = sk::Sharded<Block, sk::NoShard, Engine>;
         CHECK_INVALID_ARGUMENT(Layer(rank, "blocks.0", shapes()),
                                "'blocks.0' parameter 'up' of shape [12, 5] is split along dimension 0 over tp = 5, "
-                               "expected an extent that 5 divides; rows of padding need not be in files "
-                               "(checkpoint::StoredAs::padding_rows)");
+                               "expected an extent that 5 divides; rows of padding need not be in files: "
+                               "checkpoint::StoredAs::padding_rows");
     });
     CHECK_THROWS_AS(
         static_cast<void>(sk::describe_group<Block, sk::NoShard>("blocks.0", shapes(), Mesh(1, 8, 1).grid())),
