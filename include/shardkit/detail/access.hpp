@@ -73,6 +73,11 @@ struct Access {
     static auto each(const Groups& groups, Location where) {
         return groups.each(where);
     }
+    /// Returns what an optimizer keeps of each of its groups.
+    template <class Optimizer, class Location>
+    static auto kept_states(Optimizer& optimizer, Location where) {
+        return optimizer.kept_states(where);
+    }
     /// Shows a visitor, for a checkpoint, what an optimizer keeps between steps.
     template <class Optimizer, class Visitor, class Location>
     static void visit(Optimizer& optimizer, Visitor& visitor, Location where) {

@@ -15,6 +15,7 @@
 #include <shardkit/detail/access.hpp>
 #include <shardkit/detail/list.hpp>
 #include <shardkit/optim/optimizer.hpp>
+#include <shardkit/policy/state_format.hpp>
 #include <shardkit/sharded/group.hpp>
 #include <shardkit/sharded/shard_info.hpp>
 #include <shardkit/step/model.hpp>
@@ -85,6 +86,7 @@ class CombinedOptimizer : public Optimizer<EngineType> {
     struct OfGroup {
         struct Part {
             Optimizer<Engine>* optimizer;
+            std::size_t part;    ///< its number among the parts
             std::size_t number;  ///< of the group among its own
         };
         std::vector<Part> parts;
@@ -136,6 +138,16 @@ class CombinedOptimizer : public Optimizer<EngineType> {
         }
         return most;
     }
+    detail::List<OptimizerStates> kept_states(SourceLocation where) override {
+        detail::List<detail::List<OptimizerStates>> of_parts;
+        for (Optimizer<Engine>& part : parts_) { of_parts.push_back(part.kept_states(where)); }
+        detail::List<OptimizerStates> all;
+        for (const OfGroup& group : groups_) {
+            OptimizerStates& its = all.push_back(OptimizerStates(0));
+            for (const auto& part : group.parts) { its += of_parts[part.part][part.number]; }
+        }
+        return all;
+    }
     void visit(detail::StateVisitor<Engine>& visitor, SourceLocation where) override {
         for (Optimizer<Engine>& part : parts_) { part.visit(visitor, where); }
     }
@@ -164,7 +176,7 @@ class CombinedOptimizer : public Optimizer<EngineType> {
                 of.updated[i] = 1;
                 updaters[number][i] = p;
             }
-            of.parts.push_back({&part, n++});
+            of.parts.push_back({&part, p, n++});
         }
     }
     /// Joins what the ParamGroups of the parts choose, where that is new.

@@ -38,9 +38,9 @@ class MatrixOptimizer : public RuleOptimizer<Rule, Engine, Precision> {
     MatrixOptimizer(const Model<Engine, Precision>& model, const Products& products,
                     const typename Rule::Options& options, const Matrices& matrices = {},
                     std::vector<ParamGroup> param_groups = {}, SourceLocation where = SourceLocation::current())
-        : RuleOptimizer<Rule, Engine, Precision>(model, options, with_rest(model, matrices, std::move(param_groups)),
-                                                 {detail::AnyProducts<typename Engine::Stream>(products), matrices},
-                                                 where) {}
+        : RuleOptimizer<Rule, Engine, Precision>(
+              model, options, with_rest(model, matrices, std::move(param_groups), where),
+              {detail::AnyProducts<typename Engine::Stream>(products), matrices}, where) {}
 
     /// Returns a ParamGroup's condition for what is a matrix, as `matrices` says.
     static auto are_matrices(const Model<Engine, Precision>& model, const Matrices& matrices) {
@@ -65,11 +65,21 @@ class MatrixOptimizer : public RuleOptimizer<Rule, Engine, Precision> {
 
   private:
     static std::vector<ParamGroup> with_rest(const Model<Engine, Precision>& model, const Matrices& matrices,
-                                             std::vector<ParamGroup> param_groups) {
+                                             std::vector<ParamGroup> param_groups, SourceLocation where) {
+        for (const ParamGroup& group : param_groups) { validate(group, where); }
+        detail::require_matches<Engine>(model, {param_groups.data(), param_groups.size()}, where);
         const auto is_matrix = are_matrices(model, matrices);
-        param_groups.insert(param_groups.begin(),
-                            {.matches = [is_matrix](auto path, auto name) { return !is_matrix(path, name); },
-                             .updated_by = UpdatedBy::another});
+        bool all = true;
+        for (const detail::Group<Engine>& group : detail::Access::each(model, where)) {
+            for (const PlacedParameter& p : group.geometry().parameters) {
+                all = all && is_matrix(group.path(), p.name);
+            }
+        }
+        if (!all) {
+            param_groups.insert(param_groups.begin(),
+                                {.matches = [is_matrix](auto path, auto name) { return !is_matrix(path, name); },
+                                 .updated_by = UpdatedBy::another});
+        }
         return param_groups;
     }
 };

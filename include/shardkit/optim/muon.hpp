@@ -157,7 +157,11 @@ struct MuonParts {
               SourceLocation where)
         : is_matrix(rules::MatrixOptimizer<rules::MuonRule, Engine, Precision>::are_matrices(model, matrices)),
           matrices_(model, products, options, matrices, of(model, param_groups, true, where), where),
-          rest_(model, rest, of(model, param_groups, false, where), where) {
+          rest_(model, rest, of(model, param_groups, false, where), where) {}
+
+    /// The ParamGroups of one part. What a group gives that the part does not have is for the other one's parameters.
+    std::vector<ParamGroup> of(const Model<Engine, Precision>& model, const std::vector<ParamGroup>& given,
+                               bool of_matrices, SourceLocation where) const {
         bool any = false;
         for (const detail::Group<Engine>& group : detail::Access::each(model, where)) {
             for (const PlacedParameter& p : group.geometry().parameters) {
@@ -168,11 +172,6 @@ struct MuonParts {
             throw_invalid_argument(where,
                                    "Muon: no parameter is a matrix, expected one; AdamW trains the rest alone");
         }
-    }
-
-    /// The ParamGroups of one part. What a group gives that the part does not have is for the other one's parameters.
-    std::vector<ParamGroup> of(const Model<Engine, Precision>& model, const std::vector<ParamGroup>& given,
-                               bool of_matrices, SourceLocation where) const {
         std::vector<ParamGroup> groups = given;
         for (std::size_t g = 0; g < groups.size(); ++g) {
             ParamGroup& group = groups[g];

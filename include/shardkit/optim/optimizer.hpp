@@ -20,6 +20,7 @@
 #include <shardkit/optim/norm.hpp>
 #include <shardkit/optim/state_storage.hpp>
 #include <shardkit/optim/step_work.hpp>
+#include <shardkit/policy/state_format.hpp>
 #include <shardkit/sharded/shard_info.hpp>
 #include <shardkit/step/accumulation.hpp>
 #include <shardkit/step/loss_scale.hpp>
@@ -269,6 +270,8 @@ class Optimizer : private detail::BackwardUpdates<EngineType> {
     /// Which parameters of each group it updates.
     virtual detail::List<detail::List<char>> updated(SourceLocation where) = 0;
     virtual std::uint64_t steps_of(const detail::Group<Engine>& group, SourceLocation where) const = 0;
+    /// What it keeps of each group.
+    virtual detail::List<OptimizerStates> kept_states(SourceLocation where) = 0;
     virtual void visit(detail::StateVisitor<Engine>& visitor, SourceLocation where) = 0;
 
     Groups<Engine> model_;

@@ -27,7 +27,9 @@
 #include <shardkit/optim/param_group.hpp>
 #include <shardkit/optim/step_work.hpp>
 #include <shardkit/rank/engine_table.hpp>
+#include <shardkit/sharded/group.hpp>
 #include <shardkit/sharded/group_geometry.hpp>
+#include <shardkit/step/model.hpp>
 #include <shardkit/step/reduce.hpp>
 
 namespace shardkit::detail {
@@ -64,24 +66,60 @@ Statements optimizer_statements(const typename Rule::Options& options, SourceLoc
     return stated;
 }
 
+/// Returns what a ParamGroup gives, in words.
+inline std::string param_group_text(const ParamGroup& group) {
+    if (group.updated_by == UpdatedBy::another) { return "another optimizer's"; }
+    std::string text = concat("learning_rate_scale ", number_text(group.learning_rate_scale));
+    const auto add = [&](std::string_view name, const std::optional<double>& given, auto /*member*/) {
+        if (given) { append(text, ", ", name, " ", number_text(*given)); }
+    };
+    add("weight_decay", group.weight_decay, 0);
+    for_each_own(group, add);
+    return text;
+}
+
+/// Refuses ParamGroups that would have no effect: that match no parameter of the model, or only such as an earlier
+/// one matches. What is another optimizer's may be given to both.
+/// @throws std::invalid_argument that says what the group gives, and names parameters of the model
+template <class Engine>
+void require_matches(const Groups<Engine>& model, std::span<const ParamGroup> param_groups, SourceLocation where) {
+    for (std::size_t g = 0; g < param_groups.size(); ++g) {
+        std::size_t earlier = no_param_group;
+        std::size_t parameters = 0;
+        std::string known;
+        bool decides = false;
+        for (const Group<Engine>& group : Access::each(model, where)) {
+            for (const PlacedParameter& p : group.geometry().parameters) {
+                constexpr std::size_t most = 32;
+                if (++parameters <= most) {
+                    append(known, parameters == 1 ? "" : ", ", "'", group.path(), ".", p.name, "'");
+                }
+                if (!param_groups[g].matches(group.path(), p.name)) { continue; }
+                const std::size_t first = param_group_of(group.path(), p.name, param_groups);
+                decides = decides || first == g || is_left_out(first, param_groups);
+                earlier = first;
+            }
+        }
+        if (decides) { continue; }
+        const std::string its = concat("optimizer: ParamGroup ", g, " (", param_group_text(param_groups[g]), ")");
+        if (earlier != no_param_group) {
+            throw_invalid_argument(where, its, " matches only parameters that ParamGroup ", earlier,
+                                   " or another earlier one matches, of which the first decides; expected it before "
+                                   "these, or parameters of its own");
+        }
+        throw_invalid_argument(where, its, " matches no parameter of the model, expected some of ", known,
+                               parameters > 32 ? concat(" and ", parameters - 32, " more") : std::string());
+    }
+}
+
 /// Returns what ParamGroups choose for the parameters of one group.
 inline Statements param_group_statements(const GroupGeometry& in, std::span<const ParamGroup> param_groups,
                                          SourceLocation where) {
     Statements stated;
     for (const PlacedParameter& parameter : in.parameters) {
-        std::string text = "none";
         const std::size_t g = param_group_of(in.path, parameter.name, param_groups);
-        if (is_left_out(g, param_groups)) {
-            text = "another optimizer's";
-        } else if (g != no_param_group && !parameter.frozen) {
-            const ParamGroup& group = param_groups[g];
-            text = concat("learning_rate_scale ", number_text(group.learning_rate_scale));
-            const auto add = [&](std::string_view name, const std::optional<double>& given, auto /*member*/) {
-                if (given) { append(text, ", ", name, " ", number_text(*given)); }
-            };
-            add("weight_decay", group.weight_decay, 0);
-            for_each_own(group, add);
-        }
+        const bool gives = g != no_param_group && (!parameter.frozen || is_left_out(g, param_groups));
+        const std::string text = gives ? param_group_text(param_groups[g]) : "none";
         stated.push_back({concat("ParamGroup of '", in.path, "' parameter '", parameter.name, "'"), text, where});
     }
     return stated;

@@ -111,7 +111,9 @@ class RuleOptimizer : public Optimizer<EngineType> {
     using Options = typename Rule::Options;
     using Engine = EngineType;
 
-    /// @throws std::invalid_argument for hyper-parameters out of range, or two groups with one path
+    /// @throws std::invalid_argument for hyper-parameters out of range, a ParamGroup that decides for no parameter,
+    /// or
+    ///         two groups with one path
     RuleOptimizer(const Model<Engine, PrecisionType>& model, const Options& options,
                   std::vector<ParamGroup> param_groups, SourceLocation where)
         : RuleOptimizer(model, options, std::move(param_groups), detail::MatrixSetup<Engine>{}, where) {}
@@ -125,6 +127,7 @@ class RuleOptimizer : public Optimizer<EngineType> {
           model_(model),
           numbers_(options, std::move(param_groups),
                    detail::narrowest_arithmetic(detail::PrecisionsOf<PrecisionType>{}), where) {
+        detail::require_matches(this->model(), this->param_groups(), where);
         if constexpr (MatrixRule<Rule>) {
             for_each_batches([&](auto& batches) { batches.set_up(setup); });
         }
@@ -182,6 +185,7 @@ class RuleOptimizer : public Optimizer<EngineType> {
         this->require_between_steps("set_param_groups", where);
         for (const ParamGroup& group : param_groups) { validate(group, where); }
         const std::span<const ParamGroup> to(param_groups.data(), param_groups.size());
+        detail::require_matches(this->model(), to, where);
         detail::List<detail::Statements> choices;
         for (detail::Group<Engine>& group : detail::Access::each(this->model(), where)) {
             numbers_.require_same_groups(group.geometry(), to, where);
@@ -299,6 +303,16 @@ class RuleOptimizer : public Optimizer<EngineType> {
         return all;
     }
 
+    detail::List<OptimizerStates> kept_states(SourceLocation where) override {
+        detail::List<OptimizerStates> all;
+        constexpr StateFormat format = detail::StorageOf<Rule>::type::format;
+        for_each_group(
+            [&](auto& /*state*/, auto& group, auto& /*table*/) {
+                all.push_back({group.states_used(), format});
+            },
+            where);
+        return all;
+    }
     std::uint64_t steps_of(const detail::Group<Engine>& wanted, SourceLocation where) const override {
         this->require_here(where);
         std::optional<std::uint64_t> steps;

@@ -30,7 +30,7 @@ namespace shardkit::planner {
 struct PlanOptions {
     std::size_t microbatches = 1;            ///< number per step
     std::size_t in_flight = 2;               ///< RankOptions::in_flight: prefetch depth + 1
-    OptimizerStates optimizer_states = 2;    ///< of AdamW; `{2, StateFormat::bf16}`, say, where they are stored so
+    OptimizerStates optimizer_states = 2;    ///< AdamW's, as nobody else says; `{2, StateFormat::bf16}`, say
     std::size_t windows_per_microbatch = 2;  ///< one in forward, one in backward
     std::size_t norms_per_step = 1;          ///< global_norm calls per step
     std::size_t offload_slot_bytes = default_offload_slot_bytes;  ///< RankOptions::offload_slot_bytes
@@ -57,7 +57,7 @@ struct GroupDescription {
     GradientRelease gradient_release = GradientRelease::never;
     Offload offload = Offload::none;
     std::optional<std::size_t> windows_per_microbatch{};  ///< replaces the one of PlanOptions
-    std::optional<OptimizerStates> optimizer_states{};    ///< likewise, where several optimizers share a model
+    std::optional<OptimizerStates> optimizer_states{};    ///< likewise: those of the group's optimizers
 
     /// Returns the number of microbatches that the policy's slices make on each rank; `otherwise` where it has none.
     constexpr std::size_t microbatches_of_slices(std::size_t otherwise) const noexcept {

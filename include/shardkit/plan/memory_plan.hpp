@@ -102,8 +102,7 @@ constexpr planner::MemoryPlan resting_memory(std::span<const GroupDescription> g
         for (const GroupRows rows(group); const BufferRow& row : rows.buffers()) {
             if (row.held == Held::leased) { continue; }
             const ByteCount bytes(row.role == Role::states
-                                      ? states.count *
-                                            state_bytes(states.format, group.numel_of(row.extent), group.sizes.state)
+                                      ? states.bytes(group.numel_of(row.extent), group.sizes.state)
                                       : bytes_of(row, group));
             const bool on_host = group.offloads() && (row.role == Role::states || row.role == Role::master);
             plan.*(on_host ? &planner::MemoryPlan::host : kind_of(row.role, row.held)) += bytes;

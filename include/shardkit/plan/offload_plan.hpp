@@ -23,8 +23,7 @@ inline constexpr std::size_t offload_unit = 1024;
 /// Returns the bytes of `elements` of what a group offloads: master weights, or the halves of split ones, and states.
 constexpr std::size_t offloaded_bytes(const ElementSizes& sizes, const OptimizerStates& states,
                                       std::size_t elements) noexcept {
-    return (sizes.has_master ? elements * sizes.master : 0) +
-           states.count * state_bytes(states.format, elements, sizes.state);
+    return (sizes.has_master ? elements * sizes.master : 0) + states.bytes(elements, sizes.state);
 }
 /// Returns the bytes of `elements` that pass the link for an update on the host: gradients and parameters go there.
 constexpr std::size_t fetched_bytes(const ElementSizes& sizes, std::size_t elements) noexcept {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 
@@ -28,16 +29,28 @@ constexpr std::size_t state_bytes(StateFormat format, std::size_t elements, std:
     return arithmetic * elements;
 }
 
-/// The states that an optimizer keeps: their number, AdamW 2, Lion and SGD with momentum 1, plain SGD 0, and how they
+/// The states that optimizers keep: their number, AdamW 2, Lion and SGD with momentum 1, plain SGD 0, and how they
 /// are stored. A number alone stands for full ones.
 struct OptimizerStates {
-    std::size_t count;
-    StateFormat format;
+    std::array<std::size_t, 3> counts{};  ///< by StateFormat
 
     // NOLINTNEXTLINE(google-explicit-constructor): a number alone is what most plans say
-    constexpr OptimizerStates(std::size_t number, StateFormat stored_as = StateFormat::full) noexcept
-        : count(number), format(stored_as) {}
-
+    constexpr OptimizerStates(std::size_t number, StateFormat stored_as = StateFormat::full) noexcept {
+        counts[static_cast<std::size_t>(stored_as)] = number;
+    }
+    /// Adds those of another optimizer of the same elements.
+    constexpr OptimizerStates& operator+=(const OptimizerStates& others) noexcept {
+        for (std::size_t format = 0; format < counts.size(); ++format) { counts[format] += others.counts[format]; }
+        return *this;
+    }
+    /// Returns their bytes of so many elements; `arithmetic`: the bytes of one number of the arithmetic type.
+    constexpr std::size_t bytes(std::size_t elements, std::size_t arithmetic) const noexcept {
+        std::size_t sum = 0;
+        for (std::size_t format = 0; format < counts.size(); ++format) {
+            sum += counts[format] * state_bytes(static_cast<StateFormat>(format), elements, arithmetic);
+        }
+        return sum;
+    }
     friend constexpr bool operator==(const OptimizerStates&, const OptimizerStates&) noexcept = default;
 };
 

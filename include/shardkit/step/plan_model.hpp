@@ -28,12 +28,12 @@ std::vector<planner::GroupDescription> describe_groups(const Groups<Engine>& mod
     return groups;
 }
 
-/// Returns the plan of a model that exists. If `ranks_per_host` is 0 and the engine knows the hosts (KnowsHosts), the
-/// plan takes the ranks per host from it, provided that ranks lie on the hosts in order.
+namespace detail {
+
+/// The plan of described groups that exist on this engine.
 template <class Engine>
-Plan plan(const Groups<Engine>& model, planner::PlanOptions options = {},
-          SourceLocation where = SourceLocation::current()) {
-    const std::vector<planner::GroupDescription> groups = describe_groups(model, where);
+Plan plan_groups(const std::vector<planner::GroupDescription>& groups, const Groups<Engine>& model,
+                 planner::PlanOptions options, SourceLocation where) {
     if (groups.empty()) { return {}; }
     const Context<Engine>& context = model.context(where);
     if constexpr (requires { engine::Traits(context.world().traits()); }) {
@@ -43,6 +43,17 @@ Plan plan(const Groups<Engine>& model, planner::PlanOptions options = {},
     }
     if (options.ranks_per_host == 0) { options.ranks_per_host = shardkit::ranks_per_host(context.world()); }
     return plan(std::span<const planner::GroupDescription>(groups.data(), groups.size()), context.grid(), options);
+}
+
+}  // namespace detail
+
+/// Returns the plan of a model that exists, with the states of an AdamW unless the options say others; where there is
+/// an optimizer, give it too. If `ranks_per_host` is 0 and the engine knows the hosts (KnowsHosts), the plan takes
+/// the ranks per host from it, provided that ranks lie on the hosts in order.
+template <class Engine>
+Plan plan(const Groups<Engine>& model, planner::PlanOptions options = {},
+          SourceLocation where = SourceLocation::current()) {
+    return detail::plan_groups(describe_groups(model, where), model, options, where);
 }
 
 }  // namespace shardkit

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <stdexcept>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -13,7 +14,9 @@
 #include <shardkit/checkpoint.hpp>
 #include <shardkit/optim/adamw.hpp>
 #include <shardkit/optim/lion.hpp>
+#include <shardkit/optim/muon.hpp>
 #include <shardkit/optim/sgd.hpp>
+#include <shardkit/param/tensor_list.hpp>
 #include <shardkit/policy/dynamic_policy.hpp>
 #include <shardkit/policy/policies.hpp>
 
@@ -118,6 +121,60 @@ TEST_CASE("parameter groups: what an optimizer does not have, and what is out of
         CHECK_REFUSED((sk::AdamW{model, {}, {{.matches = is_bias, .beta1 = 1.5}}}), "AdamW: beta1 is 1.5");
         CHECK_REFUSED((sk::SGD{model, {}, {{.matches = is_bias, .momentum = 0.5}}}),
                       "SGD: momentum is 0.5 with Momentum::none");
+    });
+}
+
+TEST_CASE("parameter groups: one that has no effect is refused, with what it gives and the model's names") {
+    sk::threads::run(Flat{2}, [](auto& rank) {
+        auto layer = toy::linear_layer<sk::FullShard>(rank);
+        sk::Model model{layer};
+        const auto misspelt = [](auto, std::string_view name) { return name == "biases"; };
+        const std::string nothing =
+            " matches no parameter of the model, expected some of 'layer.weight', 'layer.bias' (";
+        CHECK_REFUSED((sk::AdamW{model, {}, {{.matches = misspelt, .weight_decay = 0}}}),
+                      "optimizer: ParamGroup 0 (learning_rate_scale 1, weight_decay 0)" + nothing);
+        CHECK_REFUSED((sk::SGD{model,
+                               {.rule = sk::Momentum::classical, .momentum = 0.5},
+                               {{.matches = is_bias, .weight_decay = 0}, {.matches = misspelt, .momentum = 0.25}}}),
+                      "optimizer: ParamGroup 1 (learning_rate_scale 1, momentum 0.25)" + nothing);
+        CHECK_REFUSED((sk::Lion{model, {}, {{.matches = misspelt, .updated_by = sk::UpdatedBy::another}}}),
+                      "optimizer: ParamGroup 0 (another optimizer's)" + nothing);
+        // The first that matches decides.
+        const auto all = [](auto, auto) { return true; };
+        CHECK_REFUSED((sk::AdamW{model, {}, {{.matches = all}, {.matches = is_bias, .weight_decay = 0}}}),
+                      "optimizer: ParamGroup 1 (learning_rate_scale 1, weight_decay 0) matches only parameters that "
+                      "ParamGroup 0 or another earlier one matches, of which the first decides");
+        sk::AdamW reversed{model, {}, {{.matches = is_bias, .weight_decay = 0}, {.matches = all, .beta1 = 0.5}}};
+        CHECK_REFUSED(reversed.set_param_groups({{.matches = is_bias, .weight_decay = 0},
+                                                 {.matches = all, .beta1 = 0.5},
+                                                 {.matches = misspelt, .beta2 = 0.5}}),
+                      "optimizer: ParamGroup 2 (learning_rate_scale 1, beta2 0.5)" + nothing);
+        CHECK(reversed.param_groups().size() == 2);
+        // Both parts of a Muon are given the groups of all parameters.
+        CHECK_REFUSED((sk::Muon{model, {}, {}, {}, {{.matches = misspelt, .weight_decay = 0}}}),
+                      "optimizer: ParamGroup 0 (learning_rate_scale 1, weight_decay 0)" + nothing);
+        sk::Muon of_both{model,
+                         {},
+                         {},
+                         {},
+                         {{.matches = is_bias, .beta2 = 0.5},
+                          {.matches = [](auto, auto name) { return name == "weight"; }, .momentum = 0.5}}};
+        using List = sk::TensorList<float>;
+        sk::Sharded<List, sk::FullShard, sk::threads::Engine> matrix{rank, "matrix", List{{"weight", {2, 3}}}};
+        sk::Model matrices{matrix};
+        sk::Muon alone{matrices};
+    });
+}
+
+TEST_CASE("parameter groups: of a large model the refusal names some parameters") {
+    sk::self::run(sk::DeviceMesh<1>{}, [](auto& rank) {
+        std::vector<sk::NamedTensor> tensors;
+        for (int i = 0; i < 40; ++i) { tensors.emplace_back("t" + std::to_string(i), std::vector<std::size_t>{2}); }
+        using List = sk::TensorList<float>;
+        sk::Sharded<List, sk::NoShard, sk::self::Engine> layer{rank, "layer", List(tensors)};
+        sk::Model model{layer};
+        CHECK_REFUSED((sk::AdamW{model, {}, {{.matches = [](auto, auto) { return false; }, .weight_decay = 0}}}),
+                      "'layer.t30', 'layer.t31' and 8 more (");
     });
 }
 

@@ -448,6 +448,48 @@ void compare_policies(std::size_t dp, std::size_t cp, std::size_t microbatches) 
 
 }  // namespace
 
+TEST_CASE("a plan of a model and its optimizer counts the states that there are") {
+    sk::threads::run(sk::DeviceMesh<2>{}, [](auto& rank) {
+        using Engine = sk::EngineOf<decltype(rank)>;
+        sk::Sharded<Pair, sk::FullShard, Engine> both{rank, "both"};
+        sk::Sharded<Vector, sk::FullShard, Engine> vector{rank, "vector"};
+        sk::Model model{both, vector};
+        const std::size_t of_both = both.layout().shard_numel();
+        const std::size_t of_vector = vector.layout().shard_numel();
+        const auto planned = [&](auto& optimizer) { return sk::plan(model, optimizer).memory.optimizer.value; };
+        sk::AdamW adamw{model};
+        CHECK(planned(adamw) == 8 * (of_both + of_vector));
+        CHECK(sk::plan(model, adamw).memory == sk::plan(model).memory);
+        CHECK(sk::plan(model, adamw).traffic == sk::plan(model).traffic);
+        sk::AMSGrad amsgrad{model};
+        CHECK(planned(amsgrad) == 12 * (of_both + of_vector));
+        sk::SGD sgd{model};
+        CHECK(planned(sgd) == 0);
+        sk::SGD momentum{model, {.rule = sk::Momentum::classical, .momentum = 0.5}};
+        CHECK(planned(momentum) == 4 * (of_both + of_vector));
+        sk::AdamW halves{model, sk::states_in<sk::StateFormat::bf16>};
+        CHECK(planned(halves) == 4 * (of_both + of_vector));
+        sk::AdamW codes{model, sk::states_in<sk::StateFormat::block8>};
+        CHECK(planned(codes) == 2 * (of_both + of_both / 8 + of_vector + of_vector / 8));
+        // Of groups that parts share, each part has states for all elements; of another's none.
+        sk::Muon muon{model};
+        CHECK(planned(muon) == 12 * of_both + 8 * of_vector);
+        const auto is_matrix = [](auto, auto name) { return name == "matrix"; };
+        const auto is_none = [](auto, auto name) { return name != "matrix"; };
+        sk::Lion lion{model,
+                      sk::states_in<sk::StateFormat::bf16>,
+                      {},
+                      {{.matches = is_matrix, .updated_by = sk::UpdatedBy::another}}};
+        sk::AdamW of_matrix{model, {}, {{.matches = is_none, .updated_by = sk::UpdatedBy::another}}};
+        sk::CombinedOptimizer combined{model, {lion, of_matrix}};
+        CHECK(planned(combined) == (2 + 8) * of_both + 2 * of_vector);
+        sk::Model part{vector};
+        sk::AdamW of_part{part};
+        CHECK(planned(of_part) == 8 * of_vector);
+        CHECK(sk::describe_groups(model, of_part)[0].optimizer_states == sk::OptimizerStates(0));
+    });
+}
+
 TEST_CASE("the traffic plan is what the engine counts") {
     for (const std::size_t microbatches : {1U, 3U}) {
         compare_policies<sk::Precision<float>>(1, 1, microbatches);
