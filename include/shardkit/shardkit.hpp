@@ -54,7 +54,6 @@
 #include <shardkit/optim/model_summary.hpp>
 #include <shardkit/optim/moving_average.hpp>
 #include <shardkit/optim/muon.hpp>
-#include <shardkit/optim/plan_optimizer.hpp>
 #include <shardkit/optim/sgd.hpp>
 #include <shardkit/optim/verify_replicas.hpp>
 

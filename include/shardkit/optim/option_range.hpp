@@ -2,10 +2,12 @@
 #pragma once
 
 #include <string_view>
+#include <type_traits>
 
 #include <shardkit/core/element.hpp>
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/core/validate_number.hpp>
+#include <shardkit/step/precisions.hpp>
 
 namespace shardkit::rules {
 
@@ -30,6 +32,12 @@ concept StatesRanges = requires(const typename R::Options& options, SourceLocati
 
 namespace shardkit::detail {
 
+/// The narrowest arithmetic among the masters of a list of precisions.
+template <class... P>
+constexpr ElementType narrowest_arithmetic(Precisions<P...> /*list*/) noexcept {
+    return (std::is_same_v<Arithmetic<typename P::Master>, float> || ...) ? ElementType::fp32 : ElementType::fp64;
+}
+
 /// Refuses options that are out of a rule's ranges, or are so in the arithmetic that uses them.
 /// @throws std::invalid_argument that names the option, what was given and what was expected
 template <rules::StatesRanges Rule>
@@ -37,9 +45,11 @@ constexpr void validate_ranges(const typename Rule::Options& options, ElementTyp
     for (const auto& option : Rule::ranges) {
         validate_number(Rule::name, option.name, options.*option.member, option.range, where, arithmetic);
     }
-    // Nor may what they do together, in any rule.
+    // Nor may what any rule makes of them.
     validate_number(Rule::name, "learning_rate * weight_decay", options.learning_rate * options.weight_decay,
                     rules::not_negative, where, arithmetic);
+    constexpr rules::NumberRange step{0, 1e30, "at most 1e30, as steps are multiples of it"};
+    validate_number(Rule::name, "learning_rate", options.learning_rate, step, where);
 }
 
 /// The same, and what a rule's own `validate` says of options together.

@@ -77,12 +77,6 @@ constexpr bool progress_is_named() {
     return sizeof(typename Rule::Progress) == 8 * members;
 }
 
-/// The narrowest arithmetic among the masters of a list of precisions.
-template <class... P>
-constexpr ElementType narrowest_arithmetic(Precisions<P...> /*list*/) noexcept {
-    return (std::is_same_v<Arithmetic<typename P::Master>, float> || ...) ? ElementType::fp32 : ElementType::fp64;
-}
-
 /// A tuple of X<P> for each of a list of precisions.
 template <template <class> class X, class List>
 struct TupleOf;

@@ -270,7 +270,7 @@ TEST_CASE("combined optimizers: a factor of their learning rates is that of ever
             CHECK(by_factor.values() == by_parts.values());
             CHECK(by_factor.adamw.options() == by_parts.adamw.options());
         }
-        by_factor.adamw.set_learning_rate(std::numeric_limits<double>::max());
+        by_factor.adamw.set_learning_rate(1e30);
         CHECK_THROWS_AS(by_factor.optimizer.set_learning_rate_factor(4), std::invalid_argument);
         CHECK(by_factor.lion.learning_rate() == lion);
     });

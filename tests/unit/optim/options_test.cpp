@@ -172,7 +172,12 @@ TEST_CASE("options of every rule are refused where the arithmetic that uses them
     check_held<AdamW>(sk::AdamWOptions{.epsilon = 1e-50}, "AdamW: epsilon is 1e-50" + is_zero);
     check_held<AdamW>(sk::AdamWOptions{.epsilon = 1e-40}, "AdamW: epsilon is 1e-40" + is_zero);
     check_held<AdamW>(sk::AdamWOptions{.beta1 = almost_one}, "AdamW: beta1" + is_one);
-    check_held<AdamW>(sk::AdamWOptions{.learning_rate = 1e39}, "AdamW: learning_rate is 1e+39" + is_infinite);
+    check_held<AdamW>(sk::AdamWOptions{.learning_rate = 0, .weight_decay = 1e39},
+                      "AdamW: weight_decay is 1e+39" + is_infinite);
+    CHECK(refusal_by<float, float, AdamW>(sk::AdamWOptions{.learning_rate = 1e39}) ==
+          "AdamW: learning_rate is 1e+39" + is_infinite);
+    CHECK(refusal_by<float, float, AdamW>(sk::AdamWOptions{.learning_rate = 3e38}) ==
+          "AdamW: learning_rate is 3e+38, expected at most 1e30, as steps are multiples of it");
     check_held<AMSGrad>(sk::AdamWOptions{.beta2 = almost_one}, "AMSGrad: beta2" + is_one);
     check_held<Lion>(sk::LionOptions{.beta1 = almost_one}, "Lion: beta1" + is_one);
     check_held<Lion>(sk::LionOptions{.beta2 = almost_one}, "Lion: beta2" + is_one);
