@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <doctest/doctest.h>
 
+#include <array>
 #include <cmath>
+#include <cstddef>
+#include <cstdint>
 #include <limits>
 #include <stdexcept>
 #include <string>
@@ -18,6 +21,9 @@
 #include <shardkit/param/tensor_list.hpp>
 #include <shardkit/policy/policies.hpp>
 #include <shardkit/step/loss_scale.hpp>
+
+#include "fuzz/optimizers.hpp"
+#include "test_size.hpp"
 
 namespace sk = shardkit;
 
@@ -216,6 +222,18 @@ TEST_CASE("options that are set later are refused alike, and nothing has changed
         CHECK(!optimizer.param_groups()[0].epsilon);
         optimizer.set_learning_rate(1e20);
     });
+}
+
+TEST_CASE("random optimizers: options at the edges are refused or mean what they say, rates of 0 among them") {
+    // The short form of `tests/fuzz/run optimizers`.
+    const std::uint64_t cases = test_size::reduced() ? 100 : 1000;
+    std::array<std::size_t, 2> outcomes{};
+    for (std::uint64_t seed = 0; seed < cases; ++seed) {
+        CAPTURE(seed);
+        REQUIRE_NOTHROW(++outcomes[static_cast<std::size_t>(optimizers::run(seed))]);
+    }
+    CHECK(outcomes[static_cast<std::size_t>(optimizers::Outcome::stepped)] > cases / 4);
+    CHECK(outcomes[static_cast<std::size_t>(optimizers::Outcome::refused)] > cases / 10);
 }
 
 TEST_CASE("LossScaleOptions: bad numbers are named") {
