@@ -157,7 +157,7 @@ struct Training {
         }
         const std::vector<Kind> sorted(kinds.begin(), kinds.end());
         for (const std::size_t number : of.order) {
-            if (number < sorted.size()) { parts.push_back(part(sorted[number])); }
+            if (number < sorted.size()) { parts.push_back(part(sorted[number], sorted.size())); }
         }
         if (parts.size() > 1) {
             std::vector<std::reference_wrapper<sk::Optimizer<Engine>>> all;
@@ -233,7 +233,8 @@ struct Training {
         }
         return layers;
     }
-    std::unique_ptr<sk::Optimizer<Engine>> part(const Kind& kind) {
+    /// The optimizer of one of so many kinds.
+    std::unique_ptr<sk::Optimizer<Engine>> part(const Kind& kind, std::size_t kinds) {
         const sk::ParamGroup others{.matches =
                                         [this, kind](std::string_view path, std::string_view name) {
                                             for (const Group& group : side.groups) {
@@ -244,7 +245,8 @@ struct Training {
                                             return true;
                                         },
                                     .updated_by = sk::UpdatedBy::another};
-        const std::vector<sk::ParamGroup> groups{others};
+        std::vector<sk::ParamGroup> groups;
+        if (kinds > 1) { groups.push_back(others); }
         if (!kind.adamw) {
             const sk::SgdOptions options{
                 .learning_rate = sgd_rate, .rule = sk::Momentum::classical, .momentum = momentum};
