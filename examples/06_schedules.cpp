@@ -13,10 +13,9 @@
 namespace sk = shardkit;
 
 struct Weight : sk::Param<"weight", float, 64, 64> {};
-using Engine = sk::threads::Engine;
-using Layer = sk::Sharded<Weight, sk::FullShard, Engine>;
+using Layer = sk::Sharded<Weight, sk::FullShard>;
 
-std::vector<Layer> make_layers(sk::Context<Engine>& rank) {
+std::vector<Layer> make_layers(sk::Context<>& rank) {
     std::vector<Layer> layers;
     for (int i = 0; i < 3; ++i) { layers.emplace_back(rank, "layers." + std::to_string(i)); }
     return layers;
@@ -25,10 +24,10 @@ std::vector<Layer> make_layers(sk::Context<Engine>& rank) {
 // The trainer knows nothing of schedules: it opens windows where it needs them.
 struct Trainer {
     std::vector<Layer> layers;
-    sk::Model<Engine> model;
-    sk::AdamW<Engine> optimizer;
+    sk::Model<> model;
+    sk::AdamW<> optimizer;
 
-    explicit Trainer(sk::Context<Engine>& rank)
+    explicit Trainer(sk::Context<>& rank)
         : layers(make_layers(rank)), model(layers), optimizer(model, {.learning_rate = 0.05}) {
         model.initialize([](auto, auto, std::uint64_t k) { return std::sin(static_cast<double>(k)); });
     }

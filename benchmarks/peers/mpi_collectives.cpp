@@ -133,7 +133,7 @@ void serve(const std::string& calls) {
     shardkit::mpi::Options options;
     options.shared_memory = calls == "compare";
     options.compare_calls = options.shared_memory ? shardkit::CompareCalls::each_call : shardkit::CompareCalls::off;
-    using Engine = shardkit::mpi::Engine<>;
+    using Engine = shardkit::mpi::Engine;
     shardkit::mpi::run(
         shardkit::DeviceMesh(shardkit::mpi::Environment::size()),
         [&](auto& rank) {

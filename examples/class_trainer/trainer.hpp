@@ -20,7 +20,6 @@
 namespace class_trainer {
 
 namespace sk = shardkit;
-using Engine = sk::threads::Engine;
 
 constexpr std::size_t width = 8;
 struct Weight : sk::Param<"weight", float, width, width> {};
@@ -37,27 +36,26 @@ class Trainer {
 
     /// `optimizer`: adamw, lion or sgd. Collective over the ranks.
     /// @throws std::invalid_argument for another name
-    Trainer(sk::Context<Engine>& rank, std::string_view optimizer);
+    Trainer(sk::Context<>& rank, std::string_view optimizer);
 
     Step step(std::size_t number);
     void set_learning_rate(double learning_rate) { optimizer_->set_learning_rate(learning_rate); }
 
   private:
-    using Block = sk::Sharded<sk::Params<Weight, Bias>, sk::FullShard, Engine>;
-    using Head = sk::Sharded<Out, sk::FullShard, Engine>;
+    using Block = sk::Sharded<sk::Params<Weight, Bias>, sk::FullShard>;
+    using Head = sk::Sharded<Out, sk::FullShard>;
 
-    static std::vector<Block> make_blocks(sk::Context<Engine>& rank);
-    static std::unique_ptr<sk::Optimizer<Engine>> make_optimizer(const sk::Model<Engine>& model,
-                                                                 std::string_view name);
+    static std::vector<Block> make_blocks(sk::Context<>& rank);
+    static std::unique_ptr<sk::Optimizer<>> make_optimizer(const sk::Model<>& model, std::string_view name);
     /// Adds a microbatch's gradients, and returns its loss.
-    float forward_backward(sk::Accumulation<Engine>& accumulation, std::size_t first_sample);
+    float forward_backward(sk::Accumulation<>& accumulation, std::size_t first_sample);
 
     // In the order in which they are made: a model lists groups that exist, an optimizer takes a model's.
-    sk::Context<Engine>& rank_;
+    sk::Context<>& rank_;
     std::vector<Block> blocks_;
     Head head_;
-    sk::Model<Engine> model_;
-    std::unique_ptr<sk::Optimizer<Engine>> optimizer_;
+    sk::Model<> model_;
+    std::unique_ptr<sk::Optimizer<>> optimizer_;
 };
 
 }  // namespace class_trainer

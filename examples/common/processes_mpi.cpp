@@ -42,7 +42,7 @@ struct Processes::Environment {
 
     Environment() {
         shardkit::mpi::World world(MPI_COMM_WORLD, {.shared_memory = false});
-        ranks_per_host = shardkit::ranks_per_host(shardkit::mpi::Communicator<>(world));
+        ranks_per_host = shardkit::ranks_per_host(world.communicator());
         world.finish();
         spare_processor = has_spare_processor();
     }

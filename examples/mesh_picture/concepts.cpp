@@ -192,7 +192,7 @@ struct Down : sk::Param<"down", float, 4, 8>, sk::tp::Split<1> {};
 std::string pair_of_layers() {
     std::array<std::vector<sk::ShardInfo>, 2> held;
     sk::threads::run(sk::DeviceMesh<1, 2>{}, [&](auto& rank) {
-        sk::Sharded<sk::Params<Up, Down>, sk::NoShard, sk::threads::Engine> pair{rank, "mlp"};
+        sk::Sharded<sk::Params<Up, Down>, sk::NoShard> pair{rank, "mlp"};
         held[rank.rank()] = pair.shards();
     });
     Svg svg;

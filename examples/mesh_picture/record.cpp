@@ -99,7 +99,7 @@ Facts record(const Options& options) {
     facts.grid = mesh.grid().split_axis("dp", policy.shard_group(options.mesh.dp), "dp_replicate", "dp_shard");
     facts.ranks.resize(mesh.size());
     sk::threads::run(mesh, [&](auto& rank) {
-        using Layer = sk::Sharded<Group, sk::DynamicPolicy, sk::threads::Engine>;
+        using Layer = sk::Sharded<Group, sk::DynamicPolicy>;
         Layer layer(static_cast<sk::Context<sk::threads::Engine>&>(rank), "model", {},
                     typename Layer::Options{policy});
         layer.initialize([](auto, auto, std::uint64_t i) { return std::sin(static_cast<double>(i)); });

@@ -8,7 +8,6 @@
 #include <shardkit/backend/mpi/engine.hpp>
 #include <shardkit/backend/mpi/environment.hpp>
 #include <shardkit/backend/mpi/run.hpp>
-#include <shardkit/backend/mpi/staged.hpp>
 #include <shardkit/backend/mpi/world.hpp>
 
 #include <shardkit/detail/show_macros.inc>

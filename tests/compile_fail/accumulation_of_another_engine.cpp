@@ -2,7 +2,8 @@
 // expected-error: Accumulation: this Sharded is of another engine than the model
 #include "model.hpp"
 
-using Elsewhere = sk::Sharded<Linear, sk::FullShard, sk::threads::Engine>;
+struct Other : sk::threads::Engine {};
+using Elsewhere = sk::Sharded<Linear, sk::FullShard, Other>;
 
 void backward(sk::Accumulation<Engine>& accumulation, Layer& layer, Elsewhere& other) {
     static_cast<void>(&layer);

@@ -2,11 +2,10 @@
 // expected-error: Model: the groups of one model must be of one engine
 #include "model.hpp"
 
-#include <shardkit/backend/self/engine.hpp>
 #include <shardkit/backend/threads/engine.hpp>
 
 #ifdef REJECT
-using Other = sk::self::Engine;
+struct Other : sk::threads::Engine {};
 #else
 using Other = sk::threads::Engine;
 #endif

@@ -2,7 +2,9 @@
 // expected-error: optimizer step: these gradients are of another engine than the optimizer's
 #include "model.hpp"
 
-void step(sk::Optimizer<Engine>& optimizer, sk::Reduced<Engine>& own, sk::Reduced<sk::threads::Engine>& other) {
+struct Other : sk::threads::Engine {};
+
+void step(sk::Optimizer<Engine>& optimizer, sk::Reduced<Engine>& own, sk::Reduced<Other>& other) {
     static_cast<void>(&own);
     static_cast<void>(&other);
 #ifdef REJECT

@@ -85,12 +85,11 @@ void give_every_verb(const C& comm, const host::HostStream& stream, std::span<co
     if (comm.rank() == 1) { receive(comm, out, 0, stream); }
 }
 
-template <class Sums>
 void check_verbs_allocate_nothing(const mpi::Options& options) {
     CAPTURE(options.overlap);
     CAPTURE(options.message_elements);
     mpi::World world(MPI_COMM_WORLD, patient(options));
-    const auto comm = split(mpi::Communicator<Sums>(world), 0, mpi::Environment::rank(), "group");
+    const auto comm = split(world.communicator(), 0, mpi::Environment::rank(), "group");
     const std::vector<float> in(1000 * comm.size(), 1.0F);
     std::vector<float> out(in.size());
     std::vector<bf16> half(in.size());
@@ -108,7 +107,7 @@ void check_verbs_allocate_nothing(const mpi::Options& options) {
     world.finish();
 }
 
-template <class Sums, class Policy>
+template <class Policy>
 void check_steps_allocate_nothing(Policy policy) {
     CAPTURE(Policy::name);
     const toy::Training training{
@@ -120,7 +119,7 @@ void check_steps_allocate_nothing(Policy policy) {
         // Not the end: a rank that comes there tells the others, who keep what it says.
         if (step == training.steps - 1) { after = allocations_seen; }
     }};
-    mpi::run<Sums>(
+    mpi::run(
         toy::Mesh(mpi::Environment::size(), 1, 1),
         [&](auto& rank) { toy::train_rank<Precision<float>>(rank, policy, training, hooks); }, {},
         patient({.overlap = true}));
@@ -178,16 +177,16 @@ void check_scheduled_steps_allocate_nothing(Policy policy, const mpi::Options& o
 }  // namespace
 
 TEST_CASE("mpi: verbs allocate nothing, on a thread of the engine's own or not, not even on their first call") {
-    for (const mpi::Options& options : ways) { check_verbs_allocate_nothing<mpi::Exchange>(options); }
-    check_verbs_allocate_nothing<mpi::Exchange>({.overlap = true, .staging_bytes = 4000, .message_elements = 100});
-    check_verbs_allocate_nothing<mpi::Staged>({.overlap = true});
+    for (const mpi::Options& options : ways) { check_verbs_allocate_nothing(options); }
+    check_verbs_allocate_nothing({.overlap = true, .staging_bytes = 4000, .message_elements = 100});
+    check_verbs_allocate_nothing({.sums = mpi::Sums::by_mpi, .overlap = true});
 }
 
 TEST_CASE("mpi: with overlap, training steps allocate nothing from the third on") {
-    check_steps_allocate_nothing<mpi::Exchange>(NoShard{});
-    check_steps_allocate_nothing<mpi::Exchange>(ShardOptimizer{});
-    check_steps_allocate_nothing<mpi::Exchange>(ShardGradOp{});
-    check_steps_allocate_nothing<mpi::Exchange>(FullShard{});
+    check_steps_allocate_nothing(NoShard{});
+    check_steps_allocate_nothing(ShardOptimizer{});
+    check_steps_allocate_nothing(ShardGradOp{});
+    check_steps_allocate_nothing(FullShard{});
 }
 
 TEST_CASE("mpi: scheduled steps allocate nothing, with lanes of the engine's own, one or none") {

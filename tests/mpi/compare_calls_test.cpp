@@ -34,7 +34,7 @@ namespace {
 using namespace shardkit;
 using namespace verb_suite;
 using namespace mpi_test;
-using Comm = mpi::Communicator<>;
+using Comm = mpi::Communicator;
 
 /// Of two hosts at least, or of ranks that share no memory.
 const mpi::Options ways[] = {{.ranks_per_host = 1}, {.ranks_per_host = 2}, {.shared_memory = false}};

@@ -23,7 +23,7 @@ using namespace shardkit;
 using namespace verb_suite;
 using namespace mpi_test;
 using rank_checks::contains;
-using Comm = mpi::Communicator<>;
+using Comm = mpi::Communicator;
 
 struct Buffers {
     std::vector<double> doubles = std::vector<double>(60, 1.0);

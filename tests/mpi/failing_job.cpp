@@ -183,7 +183,7 @@ void lend() {
     MPI_Init(nullptr, nullptr);
     {
         sk::mpi::World world(sk::mpi::Borrow{MPI_COMM_WORLD}, {.timeout = std::chrono::seconds(20)});
-        const sk::mpi::Communicator<> comm(world);
+        const sk::mpi::Communicator comm(world);
         double value = 1;
         sk::all_reduce_in_place(comm, sk::ReduceOp::sum, std::span<double>(&value, 1), {});
         std::printf("rank %zu: the sum is %g\n", comm.rank(), value);
@@ -196,12 +196,12 @@ void lend() {
 struct Globals {
     sk::mpi::Environment mpi;
     sk::mpi::World world;
-    sk::Rank<sk::mpi::Engine<>, sk::DeviceMesh<sk::dynamic>> rank;
-    sk::Sharded<sk::TensorList<float>, sk::FullShard, sk::mpi::Engine<>> layer;
+    sk::Rank<sk::mpi::Engine, sk::DeviceMesh<sk::dynamic>> rank;
+    sk::Sharded<sk::TensorList<float>, sk::FullShard, sk::mpi::Engine> layer;
 
     explicit Globals(bool overlap)
         : world(MPI_COMM_WORLD, {.overlap = overlap, .timeout = std::chrono::seconds(40)}),
-          rank(sk::DeviceMesh<sk::dynamic>(sk::mpi::Environment::size()), sk::mpi::Communicator<>(world), {},
+          rank(sk::DeviceMesh<sk::dynamic>(sk::mpi::Environment::size()), sk::mpi::Communicator(world), {},
                world.streams()),
           layer(rank, "layer", {{"w", {64}}}) {}
 };

@@ -50,19 +50,18 @@ std::uint64_t crossing(const Comm& comm, Verb verb, F f) {
     return entry.between_hosts.value;
 }
 
-template <class Sums>
 void check_log(const mpi::Options& options, bool in_buffers) {
     const std::size_t n = mpi::Environment::size();
     CAPTURE(options.overlap);
     CAPTURE(options.shared_memory);
     CAPTURE(in_buffers);
-    with_world<Sums>(options, [n, in_buffers, &options](const mpi::Communicator<Sums>& comm) {
+    with_world(options, [n, in_buffers, &options](const mpi::Communicator& comm) {
         const std::size_t others = strangers[n - 3][comm.rank()];
         const std::size_t pieces = in_buffers && options.shared_memory ? takes[n - 3][comm.rank()] : others;
         CHECK(ranks_per_host(comm) == 2);
         for (std::size_t q = 0; q < n; ++q) { CHECK(comm.host_of(q) == q / 2); }
-        HostBuffer<float> in = in_buffers ? comm.template buffer<float>(n * many) : HostBuffer<float>(n * many);
-        HostBuffer<float> out = in_buffers ? comm.template buffer<float>(n * many) : HostBuffer<float>(n * many);
+        HostBuffer<float> in = in_buffers ? comm.buffer<float>(n * many) : HostBuffer<float>(n * many);
+        HostBuffer<float> out = in_buffers ? comm.buffer<float>(n * many) : HostBuffer<float>(n * many);
         const std::span<const float> from(in.span());
         const std::uint64_t part = many * sizeof(float);
         CHECK(crossing(comm, Verb::all_gather, [&] { all_gather(comm, from.first(many), out.span(), {}); }) ==
@@ -71,7 +70,7 @@ void check_log(const mpi::Options& options, bool in_buffers) {
         CHECK(crossing(comm, Verb::reduce_scatter, [&] {
                   reduce_scatter(comm, ReduceOp::sum, from, out.span().first(many), {});
               }) == others * part);
-        const bool by_mpi = !Sums::reads_peers;
+        const bool by_mpi = options.sums == mpi::Sums::by_mpi;
         CHECK(crossing(comm, Verb::all_reduce, [&] { all_reduce(comm, ReduceOp::sum, from, out.span(), {}); }) ==
               (others + (by_mpi ? others : pieces)) * part);
         CHECK(crossing(comm, Verb::all_to_all, [&] { all_to_all(comm, from, out.span(), {}); }) == others * part);
@@ -160,17 +159,17 @@ toy::PlannedAndLogged planned_and_logged(const DeviceMesh<dynamic, dynamic, dyna
 TEST_CASE("mpi: the log says what crosses between hosts, whatever way it goes") {
     if (const std::size_t n = mpi::Environment::size(); n < 3 || n > 5) { return; }
     for (const bool in_buffers : {true, false}) {
-        check_log<mpi::Exchange>({.ranks_per_host = 2}, in_buffers);
-        check_log<mpi::Exchange>({.overlap = true, .ranks_per_host = 2}, in_buffers);
-        check_log<mpi::Exchange>({.shared_memory = false, .ranks_per_host = 2}, in_buffers);
+        check_log({.ranks_per_host = 2}, in_buffers);
+        check_log({.overlap = true, .ranks_per_host = 2}, in_buffers);
+        check_log({.shared_memory = false, .ranks_per_host = 2}, in_buffers);
     }
-    check_log<mpi::Staged>({.ranks_per_host = 2}, true);
+    check_log({.sums = mpi::Sums::by_mpi, .ranks_per_host = 2}, true);
 }
 
 TEST_CASE("mpi: of a verb that may still be under way the log says what crosses if all memory is seen") {
     if (mpi::Environment::size() != 4) { return; }
     mpi::World world(MPI_COMM_WORLD, patient({.overlap = true, .ranks_per_host = 2}));
-    const mpi::Communicator<> comm(world);
+    const mpi::Communicator comm(world);
     std::vector<float> full(4 * many);
     const std::uint64_t bytes = crossing(comm, Verb::all_gather, [&] {
         all_gather_in_place(comm, std::span<float>(full), world.communication_stream());

@@ -20,7 +20,7 @@ TEST_CASE("mpi: with timeout = milliseconds::max() a rank waits for one that com
         shardkit::mpi::Options options{.shared_memory = shared_memory};
         options.timeout = std::chrono::milliseconds::max();
         shardkit::mpi::World world(MPI_COMM_WORLD, options);
-        const shardkit::mpi::Communicator<> comm(world);
+        const shardkit::mpi::Communicator comm(world);
         if (comm.rank() == 0) { std::this_thread::sleep_for(std::chrono::milliseconds(200)); }
         CHECK_NOTHROW(shardkit::barrier(comm, {}));
         world.finish();
@@ -33,9 +33,9 @@ TEST_CASE("mpi: in a Deadline ranks wait for one that is later than the timeout"
         shardkit::mpi::Options options{.shared_memory = shared_memory};
         options.timeout = std::chrono::milliseconds(rank_checks::sanitized ? 3000 : 300);
         shardkit::mpi::World world(MPI_COMM_WORLD, options);
-        const shardkit::mpi::Communicator<> comm(world);
+        const shardkit::mpi::Communicator comm(world);
         const shardkit::DeviceMesh<shardkit::dynamic> mesh(comm.size());
-        shardkit::Rank<shardkit::mpi::Engine<>, shardkit::DeviceMesh<shardkit::dynamic>> rank{mesh, comm};
+        shardkit::Rank<shardkit::mpi::Engine, shardkit::DeviceMesh<shardkit::dynamic>> rank{mesh, comm};
         const auto phase = rank.deadline(std::chrono::minutes(1));
         if (comm.rank() == 0) { std::this_thread::sleep_for(2 * options.timeout); }
         CHECK_NOTHROW(shardkit::barrier(comm, {}));

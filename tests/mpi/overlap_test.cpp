@@ -22,7 +22,7 @@ namespace {
 using namespace shardkit;
 using namespace verb_suite;
 using namespace mpi_test;
-using Comm = mpi::Communicator<>;
+using Comm = mpi::Communicator;
 
 }  // namespace
 

@@ -37,7 +37,7 @@ namespace {
 using namespace shardkit;
 using namespace verb_suite;
 using namespace mpi_test;
-using Comm = mpi::Communicator<>;
+using Comm = mpi::Communicator;
 
 /// How often f() calls the function of MPI.
 template <class F>
@@ -254,7 +254,7 @@ TEST_CASE("mpi: buffers are zeroed, apart from each other, and may outlive their
             CHECK(first.data() == place);
             CHECK(std::ranges::count(first.span(), 0.0F) == static_cast<std::ptrdiff_t>(size));
         }
-        CHECK(comm.most_window_bytes() >= std::size_t{8} << 20U);
+        CHECK(comm.most_placed_bytes() >= std::size_t{8} << 20U);
         CHECK(comm.buffer<double>(0).data() == nullptr);
         kept = comm.buffer<float>(many);
         std::ranges::fill(kept.span(), 2.0F);

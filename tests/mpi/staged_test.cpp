@@ -74,9 +74,10 @@ void sums(const C& comm, std::size_t k) {
 }  // namespace
 
 TEST_CASE("mpi staged: MPI's own sums are those of the ranks within their rounding, 16-bit ones widened") {
-    for (const mpi::Options& options : ways) {
+    for (mpi::Options options : ways) {
+        options.sums = mpi::Sums::by_mpi;
         CAPTURE(options.staging_bytes);
-        with_world<mpi::Staged>(options, [](const auto& world) {
+        with_world(options, [](const auto& world) {
             for (const std::size_t k : {0U, 1U, 3U, 1201U}) {
                 CHECK_NOTHROW(sums<float, float>(world, k));
                 CHECK_NOTHROW(sums<double, double>(world, k));
@@ -92,7 +93,7 @@ TEST_CASE("mpi staged: MPI's own sums are those of the ranks within their roundi
 }
 
 TEST_CASE("mpi staged: integers, maxima and minima are exact, whoever reduces them") {
-    with_world<mpi::Staged>({}, [](const auto& world) {
+    with_world({.sums = mpi::Sums::by_mpi}, [](const auto& world) {
         CHECK_NOTHROW(unsigned_words(world));
         CHECK_NOTHROW(reductions<std::int64_t, std::int64_t>(world));
         for (const ReduceOp op : {ReduceOp::max, ReduceOp::min}) {
@@ -106,7 +107,7 @@ TEST_CASE("mpi staged: integers, maxima and minima are exact, whoever reduces th
 }
 
 TEST_CASE("mpi staged: sums are counted at the width at which they travel") {
-    with_world<mpi::Staged>({}, [](const auto& world) {
+    with_world({.sums = mpi::Sums::by_mpi}, [](const auto& world) {
         const std::uint64_t n = world.size();
         std::vector<bf16> full(1000 * n);
         std::vector<float> shard(1000);

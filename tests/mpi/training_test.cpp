@@ -21,16 +21,16 @@ namespace {
 namespace sk = shardkit;
 
 /// This process's result of the training on dp x cp.
-template <class Precision, class Sums, class Policy>
+template <class Precision, class Policy>
 toy::RankResult train(toy::Mesh mesh, Policy policy, const toy::Training& training, const sk::mpi::Options& options) {
     std::optional<toy::RankResult> result;
-    sk::mpi::run<Sums>(
+    sk::mpi::run(
         mesh, [&](auto& rank) { result = toy::train_rank<Precision>(rank, policy, training); }, {},
         mpi_test::patient(options));
     return std::move(*result);
 }
 
-template <class Sums, class Policy>
+template <class Policy>
 void check(Policy policy, const sk::mpi::Options& options) {
     CAPTURE(Policy::name);
     CAPTURE(options.overlap);
@@ -40,19 +40,17 @@ void check(Policy policy, const sk::mpi::Options& options) {
     for (const toy::Extents e : meshes) {
         for (toy::Training training : toy::trainings(3)) {
             training.steps = 2;
-            const auto mine =
-                train<sk::Precision<double>, Sums>(toy::Mesh(e.dp, e.tp, e.cp), policy, training, options);
+            const auto mine = train<sk::Precision<double>>(toy::Mesh(e.dp, e.tp, e.cp), policy, training, options);
             CHECK(toy::distance(mine, toy::oracle(training, n)) <= 1e-12);
         }
     }
 }
-template <class Sums>
 void check_policies(const sk::mpi::Options& options) {
-    check<Sums>(sk::NoShard{}, options);
-    check<Sums>(sk::ShardOptimizer{}, options);
-    check<Sums>(sk::ShardGradOp{}, options);
-    check<Sums>(sk::FullShard{}, options);
-    check<Sums>(sk::HybridShard<1>{}, options);
+    check(sk::NoShard{}, options);
+    check(sk::ShardOptimizer{}, options);
+    check(sk::ShardGradOp{}, options);
+    check(sk::FullShard{}, options);
+    check(sk::HybridShard<1>{}, options);
 }
 
 /// The same bits as the threads engine gives, on every rank.
@@ -64,7 +62,7 @@ void check_bits(Policy policy, const sk::mpi::Options& options) {
     const toy::Training training{
         .samples = 40, .microbatches = 3, .rule = toy::Rule::adamw, .learning_rate = 0.01, .clip = 1};
     const auto expected = toy::train<Precision>(mesh, policy, training);
-    const auto mine = train<Precision, sk::mpi::Exchange>(mesh, policy, training, options);
+    const auto mine = train<Precision>(mesh, policy, training, options);
     CHECK(toy::same_bits(mine, expected[sk::mpi::Environment::rank()]));
 }
 template <class Precision>
@@ -78,9 +76,9 @@ void check_bits(const sk::mpi::Options& options) {
 }  // namespace
 
 TEST_CASE("mpi: every policy trains as one rank does, in fp64 to 1e-12") {
-    SUBCASE("exchange") { check_policies<sk::mpi::Exchange>({}); }
-    SUBCASE("exchange, overlapped") { check_policies<sk::mpi::Exchange>({.overlap = true}); }
-    SUBCASE("staged") { check_policies<sk::mpi::Staged>({}); }
+    SUBCASE("exchange") { check_policies({}); }
+    SUBCASE("exchange, overlapped") { check_policies({.overlap = true}); }
+    SUBCASE("staged") { check_policies({.sums = sk::mpi::Sums::by_mpi}); }
 }
 
 TEST_CASE("mpi: training by exchange gives the bits of the threads engine, overlapped or not") {
@@ -113,7 +111,7 @@ TEST_CASE("mpi: one rank alone works on summoned parameters, under every policy"
     for (const bool overlap : {false, true}) {
         sk::mpi::Options options;
         options.overlap = overlap;
-        sk::mpi::run<sk::mpi::Exchange>(
+        sk::mpi::run(
             sk::DeviceMesh{sk::mpi::Environment::size()},
             [](auto& rank) {
                 for (const auto& policy : one_rank::policies) {

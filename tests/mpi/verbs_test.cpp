@@ -100,7 +100,8 @@ TEST_CASE("mpi: reductions into another type add in that type's arithmetic and r
 
 TEST_CASE("mpi: a NaN of any rank survives every reduction") {
     with_world({}, [](const auto& world) { CHECK_NOTHROW(a_nan_survives_every_reduction(world)); });
-    with_world<mpi::Staged>({}, [](const auto& world) { CHECK_NOTHROW(a_nan_survives_every_reduction(world)); });
+    with_world({.sums = mpi::Sums::by_mpi},
+               [](const auto& world) { CHECK_NOTHROW(a_nan_survives_every_reduction(world)); });
 }
 
 TEST_CASE("mpi: sizes that do not fit are refused before anything is communicated") {
@@ -145,7 +146,7 @@ TEST_CASE("mpi: a borrowed communicator is used as it is, and gets its error han
     {
         mpi::World world(mpi::Borrow{mine}, patient());
         CHECK(world.world_group().channels.front().comm == mine);
-        const mpi::Communicator<> comm(world);
+        const mpi::Communicator comm(world);
         CHECK(comm.rank() == comm.size() - 1 - mpi::Environment::rank());
         CHECK_NOTHROW(every_verb<float>(comm));
         world.finish();
@@ -160,8 +161,8 @@ TEST_CASE("mpi: Worlds come and go, and several live at once") {
     for (int i = 0; i < 10; ++i) {
         mpi::World outer(MPI_COMM_WORLD, patient());
         mpi::World inner(MPI_COMM_WORLD, patient({.overlap = i % 2 == 1}));
-        CHECK_NOTHROW(check_all_reduce<float, float>(mpi::Communicator<>(inner), 100, 1));
-        CHECK_NOTHROW(check_all_reduce<float, float>(mpi::Communicator<>(outer), 100, 1));
+        CHECK_NOTHROW(check_all_reduce<float, float>(mpi::Communicator(inner), 100, 1));
+        CHECK_NOTHROW(check_all_reduce<float, float>(mpi::Communicator(outer), 100, 1));
         inner.finish();
         outer.finish();
     }
@@ -172,7 +173,7 @@ TEST_CASE("mpi: ranks that call nothing in a World or group may leave it while t
     for (int i = 0; i < 60; ++i) {
         mpi::World world(MPI_COMM_WORLD, patient());
         if (i % 2 == 1) {
-            const mpi::Communicator<> comm(world);
+            const mpi::Communicator comm(world);
             CHECK(split(comm, comm.rank() % 2, 0, "half").size() <= comm.size());
         }
         world.finish();

@@ -9,7 +9,6 @@
 #include <shardkit/backend/mpi/communicator.hpp>
 #include <shardkit/backend/mpi/environment.hpp>
 #include <shardkit/backend/mpi/options.hpp>
-#include <shardkit/backend/mpi/staged.hpp>
 #include <shardkit/backend/mpi/world.hpp>
 #include <shardkit/memory/host_buffer.hpp>
 
@@ -26,10 +25,10 @@ inline sk::mpi::Options patient(sk::mpi::Options options = {}) {
 }
 
 /// f(communicator over all processes) in a World of its own.
-template <class Sums = sk::mpi::Exchange, class F>
+template <class F>
 void with_world(const sk::mpi::Options& options, F f) {
     sk::mpi::World world(MPI_COMM_WORLD, patient(options));
-    f(sk::mpi::Communicator<Sums>(world));
+    f(world.communicator());
     world.finish();
 }
 
@@ -57,17 +56,17 @@ inline sk::host::HostStream verb_stream;
 
 }  // namespace mpi_test
 
-template <class Sums>
-struct verb_values::Bench<shardkit::mpi::Communicator<Sums>> {
-    using C = shardkit::mpi::Communicator<Sums>;
-    static typename C::Stream stream(const C&) { return mpi_test::verb_stream; }
+template <>
+struct verb_values::Bench<shardkit::mpi::Communicator> {
+    using C = shardkit::mpi::Communicator;
+    static C::Stream stream(const C&) { return mpi_test::verb_stream; }
     static constexpr verb_oracle::Order all_reduce_order = verb_oracle::Order::upwards;
 
     template <class T>
     class Memory {
       public:
         Memory(const C& comm, std::span<T> host)
-            : memory_(mpi_test::values_in_buffers ? comm.template buffer<T>(host.size())
+            : memory_(mpi_test::values_in_buffers ? comm.buffer<T>(host.size())
                                                   : shardkit::HostBuffer<T>(host.size())) {}
         T* data() const { return memory_.data(); }
         void write(std::span<const T> host) { std::ranges::copy(host, memory_.data()); }

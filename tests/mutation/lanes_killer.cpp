@@ -20,7 +20,7 @@
 namespace {
 
 namespace sk = shardkit;
-using Comm = sk::mpi::Communicator<>;
+using Comm = sk::mpi::Communicator;
 
 constexpr std::size_t many = 6000;
 

@@ -60,9 +60,9 @@ void check(std::size_t ranks) {
     const bool tree = (ranks & (ranks - 1)) == 0;
     std::vector<float> of_host(count);
     if (tree) {
-        sk::host::detail::reduce_in_rank_order<T, float>(
-            sk::ReduceOp::tree_sum, ranks, count, [&](std::size_t q) { return &gathered[q * stride]; },
-            sk::host::detail::Result<float>{of_host.data()});
+        sk::host::detail::reduce_in_rank_order(
+            sk::host::detail::reducer_of<T, float>, sk::ReduceOp::tree_sum, ranks, count,
+            [&](std::size_t q) { return &gathered[q * stride]; }, sk::host::detail::Result<float>{of_host.data()});
     }
     const std::vector<float> of_device = !tree       ? of_host
                                          : ranks < 8 ? added<sk::nccl::detail::AddedAlongTree>(gathered, ranks, count)

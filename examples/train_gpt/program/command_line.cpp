@@ -371,10 +371,10 @@ void validate(const Options& o) {
     }
     if (o.gather != GatherKind::full &&
         (o.dtype != Dtype::fp32 || o.optimizer != OptimizerKind::adamw || o.states != shardkit::StateFormat::full ||
-         o.engine != EngineKind::threads || o.offload != shardkit::Offload::none)) {
+         o.offload != shardkit::Offload::none)) {
         throw program::InputError("--gather " + std::string(gather_names[static_cast<std::size_t>(o.gather)]) +
-                                  ": this program has it with --dtype fp32, --optimizer adamw, --states full and "
-                                  "--engine threads alone, and masters of codes are not offloaded");
+                                  ": this program has it with --dtype fp32, --optimizer adamw and --states full "
+                                  "alone, and masters of codes are not offloaded");
     }
     if (o.master != shardkit::MasterWeights::kept && o.dtype != Dtype::bf16) {
         throw program::InputError("--master " + std::string(master_names[static_cast<std::size_t>(o.master)]) +

@@ -44,7 +44,7 @@ struct Job {
 Results train(const Job& job);
 
 /// The part of train() for one element type: explicit instantiations in train_fp64.cpp and its siblings, so that
-/// the combinations of policy and engine are compiled in pieces.
+/// they are compiled in pieces. Each is compiled once for all engines.
 template <class T>
 Results train_as(const Job& job);
 /// The same where gathers carry codes.

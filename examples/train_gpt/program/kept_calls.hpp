@@ -58,8 +58,8 @@ template <class Engine>
 std::vector<sk::recorder::RankRecord> gather_records(sk::Context<Engine>& context,
                                                      std::vector<sk::recorder::RecentCall> calls) {
     const std::size_t ranks = context.world_size();
-    const std::string text = to_json(sk::recorder::RankRecord{std::string(Engine::name), context.rank(), ranks, "",
-                                                              false, 0, std::move(calls), 0});
+    const std::string text = to_json(sk::recorder::RankRecord{
+        std::string(context.world().engine_name()), context.rank(), ranks, "", false, 0, std::move(calls), 0});
     const std::size_t most = sk::all_reduce_value(context, std::uint64_t{text.size()}, sk::ReduceOp::max);
     std::vector<std::uint8_t> mine(most, ' ');
     std::copy(text.begin(), text.end(), mine.begin());

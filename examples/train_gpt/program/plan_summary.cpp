@@ -32,7 +32,7 @@
 #include "decoded_block.hpp"
 #include "dry_run.hpp"
 #include "group_options.hpp"
-#include "mpi_engine.hpp"
+#include "run_on_engine.hpp"
 #include "text_format.hpp"
 #include "workspace.hpp"
 
@@ -97,7 +97,7 @@ PlannedGroups planned_groups(const Options& options) {
 }
 
 sk::engine::Traits traits_of(EngineKind engine) {
-    return engine == EngineKind::mpi ? mpi_traits() : sk::threads::Engine::traits;
+    return engine == EngineKind::mpi ? mpi_traits() : sk::threads::traits;
 }
 
 /// What a step's passes add over tp and cp; `element` is the size of an activation's number.

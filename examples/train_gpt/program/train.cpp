@@ -5,7 +5,6 @@
 
 #include "blas_threads.hpp"
 #include "job.hpp"
-#include "mpi_engine.hpp"
 
 namespace train_gpt {
 
@@ -13,25 +12,16 @@ extern template Results train_as<double>(const Job& job);
 extern template Results train_as<float>(const Job& job);
 extern template Results train_as<shardkit::bf16>(const Job& job);
 
-namespace {
-
-template <class T>
-Results train_on(const Job& job) {
-    return job.options.engine == EngineKind::mpi ? train_mpi<T>(job) : train_as<T>(job);
-}
-
-}  // namespace
-
 Results train(const Job& job) {
     share_processors(job.options);
     if (job.options.gather != GatherKind::full) { return train_coded(job); }
     switch (job.options.dtype) {
         case Dtype::fp64:
-            return train_on<double>(job);
+            return train_as<double>(job);
         case Dtype::fp32:
-            return train_on<float>(job);
+            return train_as<float>(job);
         case Dtype::bf16:
-            return train_on<shardkit::bf16>(job);
+            return train_as<shardkit::bf16>(job);
     }
     throw std::logic_error("train: unknown element type");
 }

@@ -30,21 +30,6 @@
 
 namespace train_gpt {
 
-/// Sets the times after which ranks give up, and where they write their last calls, for either engine.
-template <class EngineOptions>
-void set_deadline(const Options& options, EngineOptions& engine) {
-    if (options.deadline > 0) {
-        constexpr double longest = 1e12;  // milliseconds, some thirty years
-        engine.timeout = std::chrono::milliseconds(static_cast<long long>(std::min(options.deadline * 1e3, longest)));
-        engine.finish_timeout = engine.timeout;
-    }
-    engine.record = options.record;
-    engine.on_late = [](const std::string& text) { std::fprintf(stderr, "train_gpt: %s\n", text.c_str()); };
-}
-
-/// Of a rank whose steps follow a schedule the buffers that windows share serve between the steps alone.
-inline sk::RankOptions rank_options(const Job& job) { return {.in_flight = job.chosen.schedule ? 1U : 2U}; }
-
 /// What a rank communicated since the log was cleared, as the mean over the ranks: the sum of a few numbers has no
 /// part for every rank, so that one of them moves more bytes than the others. Collective over the world.
 template <class Engine>
@@ -99,11 +84,7 @@ Work work_of_ranks(sk::Context<Engine>& context, const MultiplyAdds& before) {
 /// What the engine's buffers take that is not allocated as other memory is.
 template <class Engine>
 std::uint64_t window_bytes(const sk::Context<Engine>& context) {
-    if constexpr (requires { context.world().most_window_bytes(); }) {
-        return context.world().most_window_bytes();
-    } else {
-        return 0;
-    }
+    return context.world().most_placed_bytes();
 }
 
 /// The signal that came to any rank by now, the same on every rank: they reach ranks at different times. 0 where none

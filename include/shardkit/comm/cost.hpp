@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <string_view>
 
 #include <shardkit/comm/reduce_op.hpp>
 #include <shardkit/comm/verb.hpp>
@@ -83,12 +84,24 @@ struct Traits {
 namespace shardkit {
 
 namespace detail {
+/// Returns the traits of a communicator's engine: its own where the engine is a value, else those of the type.
 template <class Engine>
-constexpr engine::Traits engine_traits() noexcept {
-    if constexpr (requires { Engine::traits; }) {
+constexpr engine::Traits traits_of(const typename Engine::Communicator& comm) noexcept {
+    if constexpr (requires { engine::Traits(comm.traits()); }) {
+        return comm.traits();
+    } else if constexpr (requires { Engine::traits; }) {
         return Engine::traits;
     } else {
         return {};
+    }
+}
+/// Returns the engine's name likewise.
+template <class Engine>
+constexpr std::string_view engine_name(const typename Engine::Communicator& comm) noexcept {
+    if constexpr (requires { comm.engine_name(); }) {
+        return comm.engine_name();
+    } else {
+        return Engine::name;
     }
 }
 

@@ -23,6 +23,8 @@ template <Element T>
 class HostBuffer {
   public:
     static constexpr std::size_t alignment = 128;
+    /// The number of elements whose bytes still fit the address space.
+    static constexpr std::size_t most = std::numeric_limits<std::ptrdiff_t>::max() / sizeof(T);
 
     HostBuffer() noexcept = default;
 
@@ -30,7 +32,7 @@ class HostBuffer {
     /// @throws std::length_error when the bytes do not fit a std::size_t; std::bad_alloc when there is no memory
     explicit HostBuffer(std::size_t size) : size_(size) {
         if (size == 0) { return; }
-        if (size > std::numeric_limits<std::ptrdiff_t>::max() / sizeof(T)) {
+        if (size > most) {
             throw std::length_error(
                 detail::concat("HostBuffer: ", size, " elements of ", sizeof(T), " bytes exceed the address space"));
         }

@@ -165,7 +165,8 @@ namespace shardkit SHARDKIT_BUILD {
 ///     AdamW optimizer{model, {.learning_rate = 3e-4}};
 /// Memory:  two states in the master's arithmetic type, for the elements that this rank updates.
 /// Cost:    28 bytes moved per element in fp32; unscale, clip and the gathered copy ride along.
-template <class Engine, class Precision = DefaultPrecision<float>, StateFormat Format = StateFormat::full>
+template <class Engine = DefaultEngine, class Precision = DefaultPrecision<float>,
+          StateFormat Format = StateFormat::full>
 class AdamW : public detail::ElementOptimizer<rules::AdamWRule, Engine, Precision, Format> {
     using Base = detail::ElementOptimizer<rules::AdamWRule, Engine, Precision, Format>;
 
@@ -238,7 +239,8 @@ namespace shardkit SHARDKIT_BUILD {
 ///     AMSGrad optimizer{model, {.learning_rate = 3e-4}};
 /// Memory:  three states in the master's arithmetic type, for the elements that this rank updates.
 /// Cost:    36 bytes moved per element in fp32; unscale, clip and the gathered copy ride along.
-template <class Engine, class Precision = DefaultPrecision<float>, StateFormat Format = StateFormat::full>
+template <class Engine = DefaultEngine, class Precision = DefaultPrecision<float>,
+          StateFormat Format = StateFormat::full>
 class AMSGrad : public detail::ElementOptimizer<rules::AmsgradRule, Engine, Precision, Format> {
     using Base = detail::ElementOptimizer<rules::AmsgradRule, Engine, Precision, Format>;
 

@@ -35,7 +35,7 @@ namespace shardkit SHARDKIT_BUILD {
 ///          that the rank updates
 /// Cost:    of a step: two small launches for each part, and one pass over a group's elements for each part that has
 ///          parameters of it
-template <class EngineType>
+template <class EngineType = DefaultEngine>
 class CombinedOptimizer : public Optimizer<EngineType> {
   public:
     using Engine = EngineType;

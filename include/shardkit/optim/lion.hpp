@@ -119,7 +119,8 @@ namespace shardkit SHARDKIT_BUILD {
 /// Cost:    20 bytes moved per element in fp32; unscale, clip and the gathered copy ride along.
 /// Every element moves by the learning rate, so clipping acts on the momentum
 /// alone.
-template <class Engine, class Precision = DefaultPrecision<float>, StateFormat Format = StateFormat::full>
+template <class Engine = DefaultEngine, class Precision = DefaultPrecision<float>,
+          StateFormat Format = StateFormat::full>
 class Lion : public detail::ElementOptimizer<rules::LionRule, Engine, Precision, Format> {
     using Base = detail::ElementOptimizer<rules::LionRule, Engine, Precision, Format>;
 

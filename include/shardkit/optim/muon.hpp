@@ -220,7 +220,7 @@ namespace shardkit SHARDKIT_BUILD {
 ///          updates of groups that have such parameters; and the buffers that matrices travel through
 /// Cost:    orthogonalisation_cost of each matrix on one rank; each matrix travels to its owner and back once
 /// Source:  Jordan et al., Muon, 2024; Liu et al., arXiv 2502.16982; torch.optim.Muon, in fp32 or fp64 for bf16
-template <class EngineType, class Precision = DefaultPrecision<float>>
+template <class EngineType = DefaultEngine, class Precision = DefaultPrecision<float>>
 class Muon : private detail::MuonParts<EngineType, Precision>, public CombinedOptimizer<EngineType> {
     using Parts = detail::MuonParts<EngineType, Precision>;
 

@@ -191,7 +191,7 @@ NormMemory<Engine>& NormMemory<Engine>::begin(Context<Engine>& context) {
 /// The norm of a model's reduced gradients, the same number on every rank: a scalar in the engine's memory, which a
 /// clip coefficient refers to and `value` reads. It stays there while fewer than norm_slots later ones are
 /// taken.
-template <class Engine>
+template <class Engine = DefaultEngine>
 class GlobalNorm {
   public:
     /// The norm; waits for the compute stream, on an asynchronous engine the only synchronisation. As in PyTorch

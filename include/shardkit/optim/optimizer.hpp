@@ -94,7 +94,7 @@ class CombinedOptimizer;
 ///     const auto norm = optimizer.step(std::move(accumulation), {.divisor = mean, .max_norm = 1.0});
 /// Scalars of a step (step counts, learning rate, clip coefficient, loss scale) live in the engine's memory and are
 /// computed in the compute stream's order: a step waits for nothing and can be captured in a graph.
-template <class EngineType>
+template <class EngineType = DefaultEngine>
 class Optimizer : private detail::BackwardUpdates<EngineType> {
   public:
     using Engine = EngineType;

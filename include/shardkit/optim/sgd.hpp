@@ -125,7 +125,8 @@ namespace shardkit SHARDKIT_BUILD {
 /// Stochastic gradient descent, plain, with momentum or Nesterov's, as torch.optim.SGD computes it.
 ///     SGD optimizer{model, {.learning_rate = 0.1, .rule = Momentum::nesterov, .momentum = 0.9}};
 /// Memory:  one state where there is momentum, none otherwise.
-template <class Engine, class Precision = DefaultPrecision<float>, StateFormat Format = StateFormat::full>
+template <class Engine = DefaultEngine, class Precision = DefaultPrecision<float>,
+          StateFormat Format = StateFormat::full>
 class SGD : public detail::ElementOptimizer<rules::SgdRule, Engine, Precision, Format> {
     using Base = detail::ElementOptimizer<rules::SgdRule, Engine, Precision, Format>;
 

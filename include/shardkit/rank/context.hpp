@@ -62,7 +62,7 @@ namespace shardkit {
 
 /// One rank's view of a mesh, independent of the mesh's static type: its place, communicators, streams and pools. All
 /// containers of the rank refer to it, so it cannot be moved or copied and must outlive them.
-template <class EngineType>
+template <class EngineType = DefaultEngine>
 class Context : shardkit::detail::NotCopied {
     static_assert(detail::EngineRules<EngineType>::are_stated);
 
@@ -169,7 +169,7 @@ class Context : shardkit::detail::NotCopied {
     /// Allocates zeroed memory of this rank for n elements that the engine's verbs and kernels can use.
     template <Element T>
     typename Engine::template Buffer<T> buffer(std::size_t n) const {
-        if constexpr (engine::MakesBuffers<Communicator, T>) {
+        if constexpr (engine::MakesBuffersOf<Communicator, T, typename Engine::template Buffer<T>>) {
             return typename Engine::template Buffer<T>(world_.template buffer<T>(n));
         } else {
             return typename Engine::template Buffer<T>(n);
@@ -307,7 +307,7 @@ Context<EngineType>::Context(const AxisGrid& grid, Communicator world, RankOptio
     detail::require_stack(where);
     if (world.size() != grid.size()) {
         throw_invalid_argument(where, "mesh ", grid.describe(), " has ", grid.size(), " ranks, but the ",
-                               Engine::name, " world has ", world.size());
+                               detail::engine_name<Engine>(world), " world has ", world.size());
     }
     if (options.offload_slot_bytes < least_offload_slot_bytes) {
         throw_invalid_argument(where, "RankOptions: offload_slot_bytes is ", options.offload_slot_bytes,

@@ -18,6 +18,17 @@
 #include <shardkit/policy/state_format.hpp>
 #include <shardkit/rank/launch_batch.hpp>
 
+namespace shardkit::host {
+struct Engine;
+}  // namespace shardkit::host
+
+namespace shardkit {
+
+/// The engine of containers that name none: one of the host's, chosen at run time. See backend/host/engine.hpp.
+using DefaultEngine = host::Engine;
+
+}  // namespace shardkit
+
 // What an engine must provide: Engine for communication, GroupVerbs and StepKernels for groups of parameters and
 // their optimizers, IndexKernels for layers that tensor or context parallelism splits. backend/threads/engine.hpp is
 // an example; tests/concepts/least_engine.hpp has the minimum of each.
@@ -29,6 +40,11 @@ namespace shardkit::engine {
 template <class C, class T>
 concept MakesBuffers = requires(const C& comm, std::size_t n) {
     comm.template buffer<T>(n);
+};
+/// It does, and an engine's buffers of type B are made of that memory.
+template <class C, class T, class B>
+concept MakesBuffersOf = MakesBuffers<C, T> && requires(const C& comm, std::size_t n) {
+    B(comm.template buffer<T>(n));
 };
 
 /// The engine places memory elsewhere that no verb works on and whose size may differ between ranks.

@@ -56,9 +56,10 @@ template <class Engine>
 void require_summation(const GroupCommunicators<Engine>& ranks, const rules::PolicyValues& policy,
                        std::string_view path, SourceLocation where) {
     if (policy.summation != Summation::tree) { return; }
-    if (!engine_traits<Engine>().adds_along_trees) {
+    if (!traits_of<Engine>(ranks.data).adds_along_trees) {
         throw_usage_error(where, "'", path, "': policy '", policy.name, "' adds along a tree, and the engine ",
-                          Engine::name, " has no tree_sum, expected an engine whose traits say adds_along_trees");
+                          engine_name<Engine>(ranks.data),
+                          " has no tree_sum, expected an engine whose traits say adds_along_trees");
     }
     for (const auto* comm : {&ranks.shards, &ranks.replicas}) {
         if (!std::has_single_bit(comm->size())) {

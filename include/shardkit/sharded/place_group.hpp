@@ -58,7 +58,8 @@ PlacedGroup<Engine> place_group(Context<Engine>& context, const GroupValues& val
     require_summation(communicators, values.policy, values.path, where);
     require_frozen_bytes<Precision>(values.path, values.parameters, where);
     if (values.offload != Offload::none && !engine::Offloads<typename Engine::Communicator>) {
-        throw_invalid_argument(where, "'", values.path, "': an Offload on the engine '", Engine::name,
+        throw_invalid_argument(where, "'", values.path, "': an Offload on the engine '",
+                               engine_name<Engine>(context.world()),
                                "', whose memory is the host's already; expected Offload::none");
     }
     check_rounding<Precision>(values.path, values.master, values.stochastic_rounding, where);

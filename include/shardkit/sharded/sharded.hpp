@@ -37,14 +37,14 @@ template <class State, class Placement>
 class Gradients;
 
 /// A group of parameters in flat buffers that a policy shards over the data-parallel ranks of a mesh.
-///     Sharded<Linear, FullShard, Engine> layer{rank, "layers.0", {shape<Weight>(out, in), shape<Bias>(out)}};
-///     Sharded<TensorList<float>, FullShard, Engine> block{rank, "blocks.0", {{"w", {out, in}}, {"b", {out}}}};
+///     Sharded<Linear, FullShard> layer{rank, "layers.0", {shape<Weight>(out, in), shape<Bias>(out)}};
+///     Sharded<TensorList<float>, FullShard> block{rank, "blocks.0", {{"w", {out, in}}, {"b", {out}}}};
 /// Construction is collective over the mesh: sub-communicators are made there and nowhere else, and the ranks compare
 /// what they were given. Parameters start at zero; `initialize`, `load` or `from_full` give them values. A Sharded is
 /// movable; its windows and gradient handles survive the move. Errors name the group's path. It must end before the
 /// rank that it was made with, and after its windows and handles: otherwise the program ends with a line that names
 /// them.
-template <class ParamOrGroup, class PolicyType, class EngineType,
+template <class ParamOrGroup, class PolicyType, class EngineType = DefaultEngine,
           class PrecisionType = DefaultPrecision<typename GroupOf<ParamOrGroup>::Element>>
 class Sharded {
     static_assert(detail::PolicyMembers<PolicyType>::are_there);

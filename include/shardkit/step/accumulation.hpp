@@ -148,7 +148,7 @@ namespace shardkit SHARDKIT_BUILD {
 /// It knows which microbatch is the last one, so that a group's reduction overlaps with the rest of that backward
 /// pass.
 /// Order:   `add` runs the policy's reductions, so every data rank must add the same groups in the same order.
-template <class EngineType>
+template <class EngineType = DefaultEngine>
 class Accumulation {
   public:
     using Engine = EngineType;

@@ -105,7 +105,7 @@ namespace shardkit SHARDKIT_BUILD {
 
 /// One group of a model without its types, as model.for_each passes it on. An accumulation's add_zero, skip and
 /// set_microbatches and an optimizer's steps accept it like a Sharded. It refers to the group, which must outlive it.
-template <class EngineType>
+template <class EngineType = DefaultEngine>
 class GroupRef {
   public:
     using Engine = EngineType;
@@ -144,7 +144,7 @@ class GroupRef {
 
 /// The groups of a model in order, without their types: what accumulations, schedules and plans take. A Model is one.
 /// Cheap to copy. The groups must outlive it; their Sharded objects may be moved meanwhile.
-template <class EngineType>
+template <class EngineType = DefaultEngine>
 class Groups {
   public:
     using Engine = EngineType;
@@ -269,7 +269,7 @@ void Groups<Engine>::refuse_ended(const Member& member, SourceLocation where) {
 /// DefaultPrecision<bf16>> one of bf16 groups. A Model is a value, cheap to copy and to keep as a member. It lists
 /// the groups that exist when it is made: a range may be moved afterwards, but groups that are added to it later are
 /// not part of the model.
-template <class EngineType, class PrecisionType = DefaultPrecision<float>>
+template <class EngineType = DefaultEngine, class PrecisionType = DefaultPrecision<float>>
 class Model : public Groups<EngineType> {
     using Base = Groups<EngineType>;
 

@@ -36,11 +36,7 @@ Plan plan_groups(const std::vector<planner::GroupDescription>& groups, const Gro
                  planner::PlanOptions options, SourceLocation where) {
     if (groups.empty()) { return {}; }
     const Context<Engine>& context = model.context(where);
-    if constexpr (requires { engine::Traits(context.world().traits()); }) {
-        options.engine = context.world().traits();
-    } else {
-        options.engine = detail::engine_traits<Engine>();
-    }
+    options.engine = detail::traits_of<Engine>(context.world());
     if (options.ranks_per_host == 0) { options.ranks_per_host = shardkit::ranks_per_host(context.world()); }
     return plan(std::span<const planner::GroupDescription>(groups.data(), groups.size()), context.grid(), options);
 }

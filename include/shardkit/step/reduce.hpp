@@ -21,7 +21,7 @@ namespace shardkit SHARDKIT_BUILD {
 /// The gradients of a whole model, reduced over all axes: what norms, clipping and optimizers accept. The memory
 /// holds sums. Every reader applies one over the divisor and the loss scale, so that no accessor shows an undivided
 /// sum. The step ends when this object is consumed or destroyed.
-template <class EngineType>
+template <class EngineType = DefaultEngine>
 class Reduced {
   public:
     using Engine = EngineType;

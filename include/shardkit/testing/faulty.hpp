@@ -7,29 +7,26 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <new>
-#include <span>
 #include <stdexcept>
 #include <string>
-#include <string_view>
 #include <thread>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
-#include <shardkit/comm/all_gather.hpp>
-#include <shardkit/comm/all_reduce.hpp>
-#include <shardkit/comm/all_to_all.hpp>
-#include <shardkit/comm/broadcast.hpp>
+#include <shardkit/backend/host/communicator.hpp>
+#include <shardkit/backend/host/decorated_verbs.hpp>
+#include <shardkit/backend/host/engine.hpp>
+#include <shardkit/backend/host/host_stream.hpp>
+#include <shardkit/backend/host/memory.hpp>
+#include <shardkit/backend/host/verbs.hpp>
 #include <shardkit/comm/call.hpp>
 #include <shardkit/comm/journal.hpp>
-#include <shardkit/comm/reduce_scatter.hpp>
-#include <shardkit/comm/send_receive.hpp>
-#include <shardkit/core/element.hpp>
+#include <shardkit/comm/recorder.hpp>
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/not_copied.hpp>
-#include <shardkit/rank/engine.hpp>
 #include <shardkit/rank/rank.hpp>
 #include <shardkit/testing/fault_plan.hpp>
 
@@ -94,13 +91,6 @@ namespace detail {
 /// Ends a rank's function without an error. No std::exception, so that no handler of a trainer's own takes it.
 struct RankLeaves {};
 
-/// Flips bits of one byte, in the order of a stream.
-struct FlipBits {
-    std::uint8_t* byte;
-    std::uint8_t mask;
-    constexpr void operator()() const { *byte = static_cast<std::uint8_t>(*byte ^ mask); }
-};
-
 /// The faults of one rank; used by its thread.
 class RankFaults : shardkit::detail::NotCopied {
   public:
@@ -120,17 +110,12 @@ class RankFaults : shardkit::detail::NotCopied {
 
     /// Makes a call by `verb` that delivers `delivered` bytes, and counts it. Behind it spoil(bit) flips a bit of
     /// them where the plan says so, and the rank goes wrong.
-    template <class C, class Verb, class Spoil>
-    auto make(const C& comm, const Call& call, std::size_t delivered, const Verb& verb, const Spoil& spoil) {
+    template <class Verb, class Spoil>
+    void make(shardkit::detail::Recorder& recorder, const Call& call, std::size_t delivered, const Verb& verb,
+              const Spoil& spoil) {
         if (gone_) { throw RankLeaves(); }
-        if constexpr (std::is_void_v<std::invoke_result_t<const Verb&>>) {
-            verb();
-            strike(comm, call, delivered, spoil);
-        } else {
-            auto result = verb();
-            strike(comm, call, delivered, spoil);
-            return result;
-        }
+        verb();
+        strike(recorder, call, delivered, spoil);
     }
     /// Counts a buffer. @throws std::bad_alloc where one is planted
     void allocate(std::size_t bytes) {
@@ -143,8 +128,8 @@ class RankFaults : shardkit::detail::NotCopied {
     }
 
   private:
-    template <class C, class Spoil>
-    void strike(const C& comm, const Call& call, std::size_t delivered, const Spoil& spoil) {
+    template <class Spoil>
+    void strike(shardkit::detail::Recorder& recorder, const Call& call, std::size_t delivered, const Spoil& spoil) {
         const std::uint64_t number = made_.calls++;
         const auto data = [](const Fault& fault) { return fault.kind == FaultKind::wrong_data; };
         const auto due = [&](const Fault& fault) {
@@ -168,7 +153,7 @@ class RankFaults : shardkit::detail::NotCopied {
                     spoil(found.value % (std::uint64_t{delivered} * 8));
                 } else {
                     // A rank goes wrong behind the call: its flight recorder says that it is over.
-                    if constexpr (engine::KeepsJournal<C>) { comm.label().journal.recorder().end(call); }
+                    recorder.end(call);
                     go_wrong(found, told);
                 }
             }
@@ -214,137 +199,49 @@ class RankFaults : shardkit::detail::NotCopied {
     bool hangs_ = false;
 };
 
-}  // namespace detail
-
-/// The communicator of a Faulty engine: that of the engine E, whose verbs go wrong as a plan says. What is no verb
-/// and no buffer is E's.
-template <class E>
-class FaultyCommunicator : public E::Communicator {
-    using Base = typename E::Communicator;
-
+/// The verbs of an engine, which go wrong as a plan says. What is no verb and no buffer is the engine's.
+class FaultyVerbs final : public host::DecoratedVerbs {
   public:
-    using Stream = typename E::Stream;
+    FaultyVerbs(std::shared_ptr<const host::Verbs> verbs, RankFaults& faults)
+        : host::DecoratedVerbs(std::move(verbs)), faults_(&faults) {}
 
-    FaultyCommunicator(Base base, detail::RankFaults& faults) : Base(std::move(base)), faults_(&faults) {}
-
-    FaultyCommunicator named(std::string_view axes) const { return {Base::named(axes), *faults_}; }
-    FaultyCommunicator split(std::size_t color, std::size_t key, std::string_view axes, const Call& call) const {
-        return {faults_->make(
-                    *this, call, 0, [&]() -> Base { return Base::split(color, key, axes, call); }, [](auto) {}),
-                *faults_};
-    }
-    void barrier(const Stream& stream, const Call& call) const {
-        faults_->make(
-            *this, call, 0, [&] { Base::barrier(stream, call); }, [](auto) {});
-    }
-
-    template <Element T>
-    requires(engine::AllGathers<Base, T>) auto all_gather(std::span<const T> shard, std::span<T> full,
-                                                          const Stream& stream, const Call& call) const {
-        return deliver(full, stream, call, [&] { return Base::all_gather(shard, full, stream, call); });
-    }
-    template <Element In, Element Out>
-    requires(engine::ReduceScatters<Base, In, Out>) auto reduce_scatter(ReduceOp op, std::span<const In> full,
-                                                                        std::span<Out> shard, const Stream& stream,
-                                                                        const Call& call) const {
-        return deliver(shard, stream, call, [&] { return Base::reduce_scatter(op, full, shard, stream, call); });
-    }
-    template <Element In, Element Out>
-    requires(engine::AllReduces<Base, In, Out>) auto all_reduce(ReduceOp op, std::span<const In> input,
-                                                                std::span<Out> output, const Stream& stream,
-                                                                const Call& call) const {
-        return deliver(output, stream, call, [&] { return Base::all_reduce(op, input, output, stream, call); });
-    }
-    template <Element T>
-    requires(engine::Broadcasts<Base, T>) auto broadcast(std::span<T> values, std::size_t root, const Stream& stream,
-                                                         const Call& call) const {
-        return deliver(values, stream, call, [&] { return Base::broadcast(values, root, stream, call); });
-    }
-    template <Element T>
-    requires(engine::ExchangesAllToAll<Base, T>) auto all_to_all(std::span<const T> sent, std::span<T> received,
-                                                                 const Stream& stream, const Call& call) const {
-        return deliver(received, stream, call, [&] { return Base::all_to_all(sent, received, stream, call); });
-    }
-    template <Element T>
-    requires(engine::ExchangesUnevenly<Base, T>) auto all_to_all_uneven(
-        std::span<const T> sent, std::span<const std::size_t> send_counts, std::span<T> received,
-        std::span<const std::size_t> receive_counts, const Stream& stream, const Call& call) const {
-        return deliver(received, stream, call, [&] {
-            return Base::all_to_all_uneven(sent, send_counts, received, receive_counts, stream, call);
-        });
-    }
-    template <Element T>
-    requires(engine::SendsAndReceives<Base, T>) auto send(std::span<const T> values, std::size_t to,
-                                                          const Stream& stream, const Call& call) const {
-        return deliver(std::span<T>(), stream, call, [&] { return Base::send(values, to, stream, call); });
-    }
-    template <Element T>
-    requires(engine::SendsAndReceives<Base, T>) auto receive(std::span<T> values, std::size_t from,
-                                                             const Stream& stream, const Call& call) const {
-        return deliver(values, stream, call, [&] { return Base::receive(values, from, stream, call); });
-    }
-    template <Element T>
-    requires(engine::SendsAndReceives<Base, T>) auto send_receive(std::span<const T> sent, std::size_t to,
-                                                                  std::span<T> received, std::size_t from,
-                                                                  const Stream& stream, const Call& call) const {
-        return deliver(received, stream, call,
-                       [&] { return Base::send_receive(sent, to, received, from, stream, call); });
-    }
-
-    /// Makes memory as E does, unless a fault says that there is none.
-    template <Element T>
-    typename E::template Buffer<T> buffer(std::size_t n) const {
-        faults_->allocate(n * sizeof(T));
-        if constexpr (engine::MakesBuffers<Base, T>) {
-            return typename E::template Buffer<T>(Base::template buffer<T>(n));
-        } else {
-            return typename E::template Buffer<T>(n);
-        }
-    }
-    template <Element T>
-    requires(engine::MakesLocalBuffers<Base, T>) typename E::template Buffer<T> local_buffer(std::size_t n) const {
-        faults_->allocate(n * sizeof(T));
-        return typename E::template Buffer<T>(Base::template local_buffer<T>(n));
+    /// Places memory as the engine does, unless a fault says that there is none.
+    std::shared_ptr<void> place(std::size_t bytes) const override {
+        faults_->allocate(bytes);
+        return host::DecoratedVerbs::place(bytes);
     }
 
   private:
-    /// Makes a call, and spoils what it delivers to `to` if the plan says so, behind it in the stream.
-    template <class T, class Verb>
-    auto deliver(std::span<T> to, const Stream& stream, const Call& call, const Verb& verb) const {
-        return faults_->make(*this, call, to.size_bytes(), verb, [&](std::uint64_t bit) {
-            auto* const bytes = static_cast<std::uint8_t*>(static_cast<void*>(to.data()));
-            const detail::FlipBits flip{bytes + bit / 8, static_cast<std::uint8_t>(1U << bit % 8)};
-            if constexpr (shardkit::detail::RunsOnce<E>) {
-                E::Kernels::run_once(stream, flip);
-            } else {
-                stream.synchronize();
-                flip();
-            }
+    /// Makes a call, and spoils what it delivers if the plan says so, behind it in the stream.
+    void around(const Call& call, host::Memory delivered, const host::HostStream& stream,
+                const Inner& inner) const override {
+        faults_->make(label().journal.recorder(), call, delivered.bytes(), inner, [&](std::uint64_t bit) {
+            auto* const byte = delivered.at + bit / 8;
+            const auto mask = static_cast<std::byte>(1U << bit % 8);
+            stream.submit([byte, mask] { *byte ^= mask; });
         });
     }
+    std::shared_ptr<const host::Verbs> decorate(std::shared_ptr<const host::Verbs> verbs) const override {
+        return std::make_shared<const FaultyVerbs>(std::move(verbs), *faults_);
+    }
 
-    detail::RankFaults* faults_;
+    RankFaults* faults_;
 };
 
-/// An engine that does what the engine E does, and goes wrong as a plan says: for tests of trainers. `with_faults`
-/// makes a rank of it.
-template <class E>
-struct Faulty : E {
-    using Communicator = FaultyCommunicator<E>;
-};
+}  // namespace detail
 
-/// Calls f(faulty) with a rank that has the place, mesh, streams and options of `rank`, and the Faulty engine of its
-/// engine, whose faults are those of `faults` for this rank. Inside of an engine's `run`:
+/// Calls f(faulty) with a rank that has the place, mesh, streams and options of `rank`, and its engine, whose verbs
+/// go wrong as `faults` say for this rank. Inside of an engine's `run`:
 ///     sk::threads::run(mesh, [&](auto& rank) { sk::testing::with_faults(rank, faults, train); });
 /// Order:   collective over the ranks, as they share what f does
 /// @throws  what f throws
-template <class R, class F>
-void with_faults(R& rank, Faults& faults, F&& f, SourceLocation where = SourceLocation::current()) {
-    using E = EngineOf<R>;
+template <class Mesh, class F>
+void with_faults(Rank<host::Engine, Mesh>& rank, Faults& faults, F&& f,
+                 SourceLocation where = SourceLocation::current()) {
     detail::RankFaults own(faults, rank.rank(), rank.world_size());
     try {
-        Rank<Faulty<E>, typename R::Mesh> faulty{rank.mesh(), FaultyCommunicator<E>(rank.world(), own),
-                                                 rank.options(), rank.streams(), where};
+        const host::Communicator world(std::make_shared<const detail::FaultyVerbs>(rank.world().verbs(), own));
+        Rank<host::Engine, Mesh> faulty{rank.mesh(), world, rank.options(), rank.streams(), where};
         f(faulty);
     } catch (const detail::RankLeaves&) {}  // NOLINT(bugprone-empty-catch): it has returned
 }

@@ -78,8 +78,11 @@ Trained train(std::size_t dp, std::size_t cp, const sk::DynamicPolicy& policy, c
 
 /// An engine that does not know tree_sum.
 struct Plain : sk::threads::Engine {
-    static constexpr std::string_view name = "plain";
-    static constexpr sk::engine::Traits traits{};
+    struct Communicator : sk::threads::Communicator {
+        explicit Communicator(const sk::threads::Communicator& same) : sk::threads::Communicator(same) {}
+        static constexpr std::string_view engine_name() { return "plain"; }
+        static constexpr sk::engine::Traits traits() { return {}; }
+    };
 };
 
 }  // namespace
@@ -121,7 +124,7 @@ TEST_CASE("TreeSums: refused on ranks that are no power of two") {
 
 TEST_CASE("TreeSums: refused by name on an engine without them") {
     sk::threads::run(sk::DeviceMesh<2>{}, [](auto& rank) {
-        const auto& world = rank.world();
+        const Plain::Communicator world(rank.world());
         const sk::detail::GroupCommunicators<Plain> ranks{world, world, world, world};
         const auto values = sk::rules::policy_values(sk::TreeSums<sk::FullShard>{}, 2);
         const sk::SourceLocation here = sk::SourceLocation::current();

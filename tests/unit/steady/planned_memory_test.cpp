@@ -86,13 +86,14 @@ std::size_t check(sk::Context<Engine>& rank, const Choice& choice) {
         described.push_back(
             sk::describe_group<List, sk::DynamicPolicy, Precision>(paths[i], groups()[i], rank.grid(), options));
     }
-    const std::size_t planned = sk::planner::plan_memory(described, {.microbatches = microbatches,
-                                                                     .in_flight = rank.options().in_flight,
-                                                                     .optimizer_states = {2, Format},
-                                                                     .norms_per_step = releases ? 0U : 1U,
-                                                                     .engine = Engine::traits})
-                                    .total()
-                                    .value;
+    const std::size_t planned =
+        sk::planner::plan_memory(described, {.microbatches = microbatches,
+                                             .in_flight = rank.options().in_flight,
+                                             .optimizer_states = {2, Format},
+                                             .norms_per_step = releases ? 0U : 1U,
+                                             .engine = sk::detail::traits_of<Engine>(rank.world())})
+            .total()
+            .value;
 
     steady::Account& account = steady::account;
     const std::size_t others = account.large_bytes - account.large_buffer_bytes;

@@ -28,7 +28,6 @@
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/rank/rank.hpp>
 
-#include "../streams/lazy_engine.hpp"
 #include "../thrown_message.hpp"
 
 namespace faulty_test {
@@ -41,15 +40,6 @@ using sk::testing::Fault;
 using sk::testing::FaultKind;
 using sk::testing::FaultPlan;
 using sk::testing::Faults;
-using sk::testing::Faulty;
-
-static_assert(sk::engine::GroupVerbs<Faulty<sk::self::Engine>> && sk::engine::StepKernels<Faulty<sk::self::Engine>>);
-static_assert(sk::engine::GroupVerbs<Faulty<sk::threads::Engine>> &&
-              sk::engine::IndexKernels<Faulty<sk::threads::Engine>>);
-static_assert(sk::engine::GroupVerbs<Faulty<lazy::Engine>>);
-// A verb that an engine lacks, its Faulty engine lacks too.
-static_assert(!sk::engine::Broadcasts<Faulty<lazy::Engine>::Communicator, float>);
-
 /// What each rank ended with, without the lines.
 template <class F>
 std::vector<std::string> ends(std::size_t ranks, Faults& faults, const F& f,

@@ -11,33 +11,13 @@
 #include <shardkit/backend/host/copy_elements.hpp>
 #include <shardkit/backend/host/for_each_lanes.hpp>
 #include <shardkit/backend/host/lanes.hpp>
+#include <shardkit/backend/host/reducer.hpp>
 #include <shardkit/backend/host/summands.hpp>
 #include <shardkit/backend/host/target.hpp>
 #include <shardkit/comm/reduce_op.hpp>
 #include <shardkit/core/element.hpp>
 
 namespace shardkit::host::detail {
-
-/// A range of elements.
-struct Chunk {
-    std::size_t begin = 0;
-    std::size_t end = 0;
-    constexpr std::size_t size() const noexcept { return end - begin; }
-};
-
-/// Returns the part of `count` elements that rank `rank` of `ranks` works on. Parts are consecutive, in rank order,
-/// split at multiples of 128 bytes so that two ranks do not write the same cache line, and otherwise as equal as
-/// possible.
-/// @post the chunks of all ranks are disjoint and cover [0, count)
-constexpr Chunk chunk_of(std::size_t count, std::size_t element_size, std::size_t rank, std::size_t ranks) noexcept {
-    const std::size_t unit = std::max<std::size_t>(1, 128 / element_size);
-    const std::size_t units = count / unit + (count % unit != 0 ? 1 : 0);
-    const std::size_t each = units / ranks;
-    const std::size_t longer = units % ranks;  // this many ranks at the front have one unit more
-    const std::size_t first = rank * each + std::min(rank, longer);
-    const std::size_t last = first + each + (rank < longer ? 1 : 0);
-    return {std::min(count, first * unit), std::min(count, last * unit)};
-}
 
 /// The type in which sums are made: for integers unsigned, as their overflow is defined.
 template <class T, bool = std::is_integral_v<T>>
@@ -88,14 +68,15 @@ void sum_lanes(const Summands<In, Out>& summands, std::size_t begin, std::size_t
 template <std::size_t Tree, std::floating_point A, FloatingElement In, FloatingElement Out>
 void sum_rest(const Summands<In, Out>& summands, std::size_t begin, std::size_t count) noexcept {
     constexpr std::size_t size = summed_elements<A>;
-    In inputs[Summands<In, Out>::most][size];
+    In inputs[Operands::most][size];
     Out sums[size];
     const auto input = [&](std::size_t q) -> const In* {
         std::fill(std::copy(summands.input(q) + begin, summands.input(q) + count, inputs[q]), inputs[q] + size, In{});
         return inputs[q];
     };
-    sum_lanes<Tree, A>(Summands<In, Out>(summands.ranks, input, 1, [&](std::size_t) { return Result<Out>{sums}; }), 0,
-                       size);
+    const auto rounded = [&](std::size_t) { return Result<Out>{sums}; };
+    const Operands copies(summands.ranks, input, 1, rounded);
+    sum_lanes<Tree, A>(Summands<In, Out>(copies), 0, size);
     for (std::size_t i = 0; i < summands.results; ++i) {
         const Result<Out> result = summands.result(i);
         copy_elements(sums, result.data + begin, count - begin, result.store);
@@ -222,21 +203,11 @@ void reduce_summands(ReduceOp op, const Summands<In, Out>& summands, std::size_t
     reduce_blocks(op, summands, done, count);
 }
 
-/// Reduces `count` elements of each of `ranks` inputs in Arithmetic<Out>, in rank order 0, 1, ... (a tree_sum: along
-/// its tree), rounds once, and writes the result to each of `results` places. After streaming, call `finish` before
-/// another thread reads them. A range is written only after all inputs were read there, so a result may replace one
-/// of the inputs. `input_of(q)` returns rank q's first element, `result_of(i)` the i-th place as a Result<Out>.
-template <class In, class Out, class InputOf, class ResultOf>
-void reduce_in_rank_order(ReduceOp op, std::size_t ranks, std::size_t count, const InputOf& input_of,
-                          std::size_t results, const ResultOf& result_of) noexcept {
-    reduce_summands(op, Summands<In, Out>(ranks, input_of, results, result_of), count);
-}
-
-/// Reduces the same to one result.
-template <class In, class Out, class InputOf>
-void reduce_in_rank_order(ReduceOp op, std::size_t ranks, std::size_t count, const InputOf& input_of,
-                          Result<Out> result) noexcept {
-    reduce_in_rank_order<In, Out>(op, ranks, count, input_of, 1, [&](std::size_t) { return result; });
-}
+/// The Reducer of two element types.
+template <Element In, Element Out>
+inline constexpr Reducer reducer_of{sizeof(In), sizeof(Out), element_type_of<In>, element_type_of<Out>,
+                                    [](ReduceOp op, const Operands& operands, std::size_t count) noexcept {
+                                        reduce_summands(op, Summands<In, Out>(operands), count);
+                                    }};
 
 }  // namespace shardkit::host::detail SHARDKIT_HOST_TARGET

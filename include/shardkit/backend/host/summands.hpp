@@ -7,58 +7,27 @@
 #include <new>
 
 #include <shardkit/backend/host/copy_elements.hpp>
+#include <shardkit/backend/host/reducer.hpp>
 
 namespace shardkit::host::detail {
 
-/// A place for a reduction's results, and how to write them.
-template <class Out>
-struct Result {
-    Out* data;
-    Store store = Store::cached;
-};
-
-/// The operands of a reduction side by side: the ranks' inputs, and the places of the results.
+/// The operands with their types: a view of Operands, which outlive it.
 template <class In, class Out>
 class Summands {
   public:
-    /// The largest number of inputs and of results; more are reduced block after block.
-    static constexpr std::size_t most = 64;
-
     const std::size_t ranks;
     const std::size_t results;
 
-    /// Collects the ranks' inputs and results; `input_of` and `result_of`, which outlive it, are as for
-    /// reduce_in_rank_order().
-    template <class InputOf, class ResultOf>
-    Summands(std::size_t rank_count, const InputOf& input_of, std::size_t result_count,
-             const ResultOf& result_of) noexcept
-        : ranks(rank_count),
-          results(result_count),
-          input_of_(&input_of),
-          result_of_(&result_of),
-          call_input_(&call<const In*, InputOf>),
-          call_result_(&call<Result<Out>, ResultOf>) {
-        if (!side_by_side()) { return; }
-        for (std::size_t q = 0; q < ranks; ++q) { inputs_[q] = input_of(q); }
-        for (std::size_t i = 0; i < results; ++i) {
-            const Result<Out> result = result_of(i);
-            places_[i] = result.data;
-            stores_[i] = result.store;
-        }
-    }
+    explicit Summands(const Operands& operands) noexcept
+        : ranks(operands.ranks), results(operands.results), operands_(operands) {}
 
-    /// Returns whether there are few enough to read and write them side by side.
-    bool side_by_side() const noexcept { return ranks <= most && results <= most; }
+    bool side_by_side() const noexcept { return operands_.side_by_side(); }
     /// @pre side_by_side()
-    const In* input(std::size_t rank) const noexcept { return inputs_[rank]; }
-    Result<Out> result(std::size_t i) const noexcept { return {places_[i], stores_[i]}; }
+    const In* input(std::size_t rank) const noexcept { return static_cast<const In*>(operands_.input(rank)); }
+    Result<Out> result(std::size_t i) const noexcept { return typed(operands_.result(i)); }
     /// The same of any number.
-    const In* any_input(std::size_t rank) const noexcept {
-        return side_by_side() ? input(rank) : call_input_(input_of_, rank);
-    }
-    Result<Out> any_result(std::size_t i) const noexcept {
-        return side_by_side() ? result(i) : call_result_(result_of_, i);
-    }
+    const In* any_input(std::size_t rank) const noexcept { return static_cast<const In*>(operands_.any_input(rank)); }
+    Result<Out> any_result(std::size_t i) const noexcept { return typed(operands_.any_result(i)); }
 
     /// Returns the number of elements before the first one at which all streamed results begin a cache line; `count`
     /// if there is none.
@@ -67,8 +36,9 @@ class Summands {
         bool streams = false;
         std::size_t phase = 0;
         for (std::size_t i = 0; i < results; ++i) {
-            if (stores_[i] == Store::cached) { continue; }
-            const std::size_t found = reinterpret_cast<std::uintptr_t>(places_[i]) % line;
+            const Result<Out> its = result(i);
+            if (its.store == Store::cached) { continue; }
+            const std::size_t found = reinterpret_cast<std::uintptr_t>(its.data) % line;
             if (found % sizeof(Out) != 0 || (streams && found != phase)) { return count; }
             phase = found;
             streams = true;
@@ -77,20 +47,9 @@ class Summands {
     }
 
   private:
-    template <class Place, class F>
-    static Place call(const void* f, std::size_t i) {
-        return (*static_cast<const F*>(f))(i);
-    }
+    static Result<Out> typed(Result<void> result) noexcept { return {static_cast<Out*>(result.data), result.store}; }
 
-    // The functions without their types: what reduces is compiled once for all of them.
-    const void* input_of_;
-    const void* result_of_;
-    const In* (*call_input_)(const void*, std::size_t);
-    Result<Out> (*call_result_)(const void*, std::size_t);
-    // Only the used entries are set: small sums are frequent.
-    const In* inputs_[most];
-    Out* places_[most];
-    Store stores_[most];
+    const Operands& operands_;
 };
 
 /// The number of elements that are read from a bundle of ranks before the next bundle is.
@@ -178,7 +137,7 @@ class Addition<tree_of_bundles, Sum, In, Out> {
     /// 16 ranks if a line of each is added at once; of parts of lines, 8 lines wait better for their other parts.
     static constexpr std::size_t bundle = Sum::count * sizeof(In) < 64 ? 8 : 16;
     static constexpr std::size_t digits = bundle == 8 ? 3 : 2;
-    static_assert(bundle << digits == Summands<In, Out>::most);
+    static_assert(bundle << digits == Operands::most);
     static constexpr std::size_t digit_bytes = bundle_block / Sum::count * sizeof(Sum);
 
     /// Adds the sums before `sum`, which is that of the bundle from rank `q` on, that belong to the same subtree.

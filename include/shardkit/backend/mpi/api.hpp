@@ -35,18 +35,33 @@ inline void check(int code, std::string_view call, std::string_view doing, Sourc
                     where);
 }
 
-/// Returns the MPI type for elements of T. MPI does not know 16-bit floating-point types: they are sent as 16-bit
-/// words, which MPI moves but must not add.
-template <Element T>
-MPI_Datatype datatype() noexcept {
-    switch (element_type_of<T>) {
+/// Returns the MPI type of words of so many bytes, as which MPI moves elements.
+inline MPI_Datatype word_type(std::size_t bytes) noexcept {
+    switch (bytes) {
+        case 8:
+            return MPI_UINT64_T;
+        case 4:
+            return MPI_UINT32_T;
+        case 2:
+            return MPI_UINT16_T;
+        case 1:
+            return MPI_UINT8_T;
+        default:
+            return MPI_DATATYPE_NULL;
+    }
+}
+
+/// Returns the MPI type in which MPI adds such elements; none for 16-bit floating-point types, which it does not
+/// know.
+inline MPI_Datatype datatype(ElementType type) noexcept {
+    switch (type) {
         case ElementType::fp64:
             return MPI_DOUBLE;
         case ElementType::fp32:
             return MPI_FLOAT;
         case ElementType::bf16:
         case ElementType::fp16:
-            return MPI_UINT16_T;
+            break;
         case ElementType::int64:
             return MPI_INT64_T;
         case ElementType::int32:

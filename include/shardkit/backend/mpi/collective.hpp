@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include <shardkit/backend/host/memory.hpp>
 #include <shardkit/backend/mpi/api.hpp>
 #include <shardkit/backend/mpi/group.hpp>
 #include <shardkit/backend/mpi/host.hpp>
@@ -30,15 +31,15 @@ void for_each_piece(const Call& call, std::size_t count, F f) {
     for (std::size_t at = 0; at < count; at += most) { f(at, static_cast<int>(std::min(most, count - at))); }
 }
 
-/// Sends the span outgoing(q) to every other rank q, and receives the span incoming(q) from it, piece by piece. An
-/// empty span is no message.
-template <class T, class Outgoing, class Incoming>
+/// Sends the memory outgoing(q) to every other rank q, and receives into the memory incoming(q) from it, piece by
+/// piece. Memory of no elements is no message.
+template <class Outgoing, class Incoming>
 void exchange_pieces(const Call& call, Outgoing outgoing, Incoming incoming) {
     const std::size_t ranks = call.group.size();
     const std::size_t most = call.world.options().message_elements;
     std::size_t longest = 0;
     for (std::size_t q = 0; q < ranks; ++q) {
-        if (q != call.group.rank) { longest = std::max({longest, outgoing(q).size(), incoming(q).size()}); }
+        if (q != call.group.rank) { longest = std::max({longest, outgoing(q).count, incoming(q).count}); }
     }
     constexpr int tag = 0;
     for (std::size_t at = 0; at < longest; at += most) {
@@ -50,16 +51,16 @@ void exchange_pieces(const Call& call, Outgoing outgoing, Incoming incoming) {
         for (std::size_t step = 1; step < ranks; ++step) {
             const std::size_t from = (call.group.rank + ranks - step) % ranks;
             const std::size_t to = (call.group.rank + step) % ranks;
-            const std::span<T> in = incoming(from);
-            const std::span<const T> out = outgoing(to);
-            if (const int size = size_of(in.size()); size > 0) {
-                call.mpi().check(MPI_Irecv(in.data() + at, size, datatype<T>(), static_cast<int>(from), tag,
-                                           call.channel.comm, &requests[used++]),
+            const host::Memory in = incoming(from);
+            const host::ConstMemory out = outgoing(to);
+            if (const int size = size_of(in.count); size > 0) {
+                call.mpi().check(MPI_Irecv(in.at + at * in.size, size, word_type(in.size), static_cast<int>(from),
+                                           tag, call.channel.comm, &requests[used++]),
                                  "MPI_Irecv");
             }
-            if (const int size = size_of(out.size()); size > 0) {
-                call.mpi().check(MPI_Isend(out.data() + at, size, datatype<T>(), static_cast<int>(to), tag,
-                                           call.channel.comm, &requests[used++]),
+            if (const int size = size_of(out.count); size > 0) {
+                call.mpi().check(MPI_Isend(out.at + at * out.size, size, word_type(out.size), static_cast<int>(to),
+                                           tag, call.channel.comm, &requests[used++]),
                                  "MPI_Isend");
             }
         }
@@ -225,10 +226,9 @@ struct Across {
     Round& round;
 
     /// Returns a member's input, or null if it is on another host.
-    template <class T>
-    const T* input(std::size_t member) const noexcept {
+    const std::byte* input(std::size_t member) const noexcept {
         const Group::Home home = call.group.homes[member];
-        return home.host == call.group.host ? round.input<T>(home.place) : nullptr;
+        return home.host == call.group.host ? round.input(home.place) : nullptr;
     }
 };
 

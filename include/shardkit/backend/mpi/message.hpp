@@ -8,6 +8,7 @@
 #include <span>
 
 #include <shardkit/backend/host/copy_elements.hpp>
+#include <shardkit/backend/host/memory.hpp>
 #include <shardkit/backend/mpi/api.hpp>
 #include <shardkit/backend/mpi/collective.hpp>
 #include <shardkit/backend/mpi/group.hpp>
@@ -24,7 +25,6 @@ namespace shardkit::mpi::detail {
 /// line), and data moves only if these agree. A receiver that finds the sender's memory in the window of a rank of
 /// its host copies the data from there; otherwise, and for little data, MPI moves it.
 /// Cost:    two small messages, one each way, before the data, and an empty one behind a copy.
-template <class T>
 class Message : shardkit::detail::NotCopied {
   public:
     explicit Message(const Call& call) : call_(call) {}
@@ -39,16 +39,16 @@ class Message : shardkit::detail::NotCopied {
         }
     }
 
-    void send(std::span<const T> values, std::size_t to) { outgoing_.emplace(Outgoing{values, to}); }
-    void receive(std::span<T> values, std::size_t from) { incoming_.emplace(Incoming{values, from}); }
+    void send(host::ConstMemory values, std::size_t to) { outgoing_.emplace(Outgoing{values, to}); }
+    void receive(host::Memory values, std::size_t from) { incoming_.emplace(Incoming{values, from}); }
 
     /// Sends and receives.
     /// @throws CommError when an end disagrees; PeerError when it has returned
     void pass() {
-        const Call sends = as(Verb::send, outgoing_ ? outgoing_->values.size() : 0);
-        const Call receives = as(Verb::receive, incoming_ ? incoming_->values.size() : 0);
+        const Call sends = as(Verb::send, outgoing_ ? outgoing_->values.count : 0);
+        const Call receives = as(Verb::receive, incoming_ ? incoming_->values.count : 0);
         if (outgoing_) {
-            own_offer_ = {{sends, sends.sequence}, outgoing_->values.data()};
+            own_offer_ = {{sends, sends.sequence}, outgoing_->values.at};
             exchange_records(sends, outgoing_->to, own_offer_, offer_tag, their_request_, request_tag, 0);
         }
         if (incoming_) {
@@ -61,7 +61,7 @@ class Message : shardkit::detail::NotCopied {
         if (incoming_) { require_agreement(receives, their_offer_, own_request_, incoming_->from, call_.group.rank); }
 
         const bool is_read = outgoing_ && seen(outgoing_->to, call_.group.rank, own_offer_) != nullptr;
-        const T* const theirs = incoming_ ? seen(incoming_->from, incoming_->from, their_offer_) : nullptr;
+        const std::byte* const theirs = incoming_ ? seen(incoming_->from, incoming_->from, their_offer_) : nullptr;
         if (is_read) { receive_end(outgoing_->to); }
         if (theirs != nullptr) {
             copy(theirs);
@@ -70,17 +70,18 @@ class Message : shardkit::detail::NotCopied {
         const std::size_t most = call_.world.options().message_elements;
         const std::size_t longest = std::max(sends.signature.count, receives.signature.count);
         for (std::size_t at = 0; at < longest; at += most) {
-            if (incoming_ && theirs == nullptr && at < incoming_->values.size()) {
-                const auto part = incoming_->values.subspan(at, std::min(most, incoming_->values.size() - at));
+            if (incoming_ && theirs == nullptr && at < incoming_->values.count) {
+                const host::Memory part = incoming_->values.part(at, std::min(most, incoming_->values.count - at));
                 call_.mpi().check(
-                    MPI_Irecv(part.data(), static_cast<int>(part.size()), datatype<T>(),
+                    MPI_Irecv(part.at, static_cast<int>(part.count), word_type(part.size),
                               static_cast<int>(incoming_->from), data_tag, call_.channel.comm, &requests_[2]),
                     "MPI_Irecv");
             }
-            if (outgoing_ && !is_read && at < outgoing_->values.size()) {
-                const auto part = outgoing_->values.subspan(at, std::min(most, outgoing_->values.size() - at));
+            if (outgoing_ && !is_read && at < outgoing_->values.count) {
+                const host::ConstMemory part =
+                    outgoing_->values.part(at, std::min(most, outgoing_->values.count - at));
                 call_.mpi().check(
-                    MPI_Isend(part.data(), static_cast<int>(part.size()), datatype<T>(),
+                    MPI_Isend(part.at, static_cast<int>(part.count), word_type(part.size),
                               static_cast<int>(outgoing_->to), data_tag, call_.channel.comm, &requests_[0]),
                     "MPI_Isend");
             }
@@ -104,11 +105,11 @@ class Message : shardkit::detail::NotCopied {
     };
 
     struct Outgoing {
-        std::span<const T> values;
+        host::ConstMemory values;
         std::size_t to;
     };
     struct Incoming {
-        std::span<T> values;
+        host::Memory values;
         std::size_t from;
     };
 
@@ -132,17 +133,17 @@ class Message : shardkit::detail::NotCopied {
     }
     /// Returns where this process finds the data of a sender that exchanges it with `peer`; null if MPI moves it. The
     /// same on both ends.
-    const T* seen(std::size_t peer, std::size_t sender, const Record& offer) const noexcept {
-        const std::size_t bytes = offer.signature.count * sizeof(T);
+    const std::byte* seen(std::size_t peer, std::size_t sender, const Record& offer) const noexcept {
+        const std::size_t bytes = offer.signature.count * size_of(offer.signature.in);
         if (bytes <= carried_bytes || !call_.group.is_here(peer) || !call_.world.shares_memory()) { return nullptr; }
-        return reinterpret_cast<const T*>(
+        return static_cast<const std::byte*>(
             call_.world.host().find(call_.group.world_ranks[sender], offer.data, bytes));
     }
-    void copy(const T* from) const noexcept {
+    void copy(const std::byte* from) const noexcept {
         // The bytes as if each rank of the host sent as many, in a ring.
         const host::detail::Store store =
-            host::detail::store_for(2 * call_.group.neighbours().size() * incoming_->values.size_bytes());
-        host::detail::copy_elements(from, incoming_->values.data(), incoming_->values.size(), store);
+            host::detail::store_for(2 * call_.group.neighbours().size() * incoming_->values.bytes());
+        host::detail::copy_elements(from, incoming_->values.at, incoming_->values.bytes(), store);
         host::detail::finish(store);
     }
     void receive_end(std::size_t to) {

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <string>
 
@@ -11,8 +12,20 @@
 
 namespace shardkit::mpi {
 
+/// How a World adds.
+enum class Sums : std::uint8_t {
+    /// Every rank receives the addends for its piece, in their own type, and adds them in rank order: the bits of the
+    /// threads engine with any MPI. Within a host, ranks read each other's memory.
+    exchanged,
+    /// MPI's own reductions, in the order that the implementation chooses. Addends of 16 bits are widened to fp32 and
+    /// sent so. Maxima and minima are made by exchange. Fewer messages on many ranks, and other bits.
+    by_mpi
+};
+
 /// How a World communicates. The same on every rank.
 struct Options {
+    Sums sums = Sums::exchanged;
+
     /// Lets threads of the engine make all MPI calls, so that collectives run while the rank computes. Needs
     /// MPI_THREAD_SERIALIZED, and MPI_THREAD_MULTIPLE if the rank makes MPI calls of its own meanwhile. Each call is
     /// handed over to a thread, which takes microseconds: worth it if a rank has more than one processor.

@@ -19,7 +19,7 @@ namespace shardkit::mpi {
 ///          whole job with MPI_Abort and a non-zero status.
 /// @throws  std::invalid_argument, on every rank, when the job has another number of processes than the mesh;
 ///          CommError as the constructor of World
-template <class Sums = Exchange, shardkit::detail::MayBeMesh Mesh, class F>
+template <shardkit::detail::MayBeMesh Mesh, class F>
 void run(Mesh mesh, F&& f, RankOptions rank_options = {}, const Options& options = {},
          SourceLocation where = SourceLocation::current()) {
     static_assert(shardkit::detail::MeshRules<Mesh>::is_mesh);
@@ -33,8 +33,8 @@ void run(Mesh mesh, F&& f, RankOptions rank_options = {}, const Options& options
     }
     try {
         {
-            Rank<Engine<Sums>, Mesh> rank{mesh, Communicator<Sums>(world), rank_options, world.streams(), where};
-            if constexpr (shardkit::detail::BodyRules<F, Rank<Engine<Sums>, Mesh>>::takes_rank) { f(rank); }
+            Rank<Engine, Mesh> rank{mesh, world.communicator(), rank_options, world.streams(), where};
+            if constexpr (shardkit::detail::BodyRules<F, Rank<Engine, Mesh>>::takes_rank) { f(rank); }
             world.drain();
         }
         world.finish(where);

@@ -3,12 +3,13 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <span>
-#include <string_view>
-#include <type_traits>
 
 #include <shardkit/backend/host/copy_elements.hpp>
 #include <shardkit/backend/host/kernels.hpp>
+#include <shardkit/backend/host/memory.hpp>
+#include <shardkit/backend/host/reducer.hpp>
 #include <shardkit/backend/mpi/api.hpp>
 #include <shardkit/backend/mpi/collective.hpp>
 #include <shardkit/backend/mpi/exchange.hpp>
@@ -19,7 +20,7 @@
 #include <shardkit/comm/reduce_op.hpp>
 #include <shardkit/core/element.hpp>
 
-namespace shardkit::mpi {
+namespace shardkit::mpi::detail {
 
 /// Sums with MPI's own reductions, in the order that the implementation chooses. Addends whose type is not the
 /// arithmetic of the sum, such as 16-bit ones, are first widened into staging memory and sent at that width; MPI
@@ -28,122 +29,131 @@ namespace shardkit::mpi {
 /// Cost:    that of MPI's algorithms: fewer messages than Exchange on many ranks, twice the bytes for 16-bit addends.
 ///          Bytes are counted as those of the best algorithm; what the implementation moves is not visible.
 struct Staged {
-    static constexpr std::string_view name = "staged";
     static constexpr engine::Traits traits{
-        .sums_travel_widened = true, .gathers = engine::Crossing::to_hosts, .small_gather = detail::carried_bytes};
-    /// MPI adds within a host too.
-    static constexpr bool reads_peers = false;
+        .sums_travel_widened = true, .gathers = engine::Crossing::to_hosts, .small_gather = carried_bytes};
 
-    template <class In, class Out>
-    static void reduce_scatter(const detail::Call& call, ReduceOp op, const In* full, std::size_t k, Out* shard) {
-        if constexpr (!native<In, Out>) {
-            Exchange::reduce_scatter<In, Out>(call, op, full, k, shard);
-        } else {
-            using A = Arithmetic<Out>;
-            if (!by_mpi<In, Out>(op)) {
-                Exchange::reduce_scatter<In, Out>(call, op, full, k, shard);
-                return;
+    static void reduce_scatter(const Call& call, const host::Reducer& reducer, ReduceOp op, host::ConstMemory full,
+                               host::Memory shard) {
+        if (!by_mpi(reducer, op)) { return Exchange::reduce_scatter(call, reducer, op, full, shard); }
+        const std::size_t ranks = call.group.size();
+        const std::size_t k = shard.count;
+        const std::size_t most = call.world.options().message_elements;
+        const bool in_place = shard.at == full.part(call.group.rank * k, 0).at;
+        if (adds_as_given(reducer) && !in_place && k > 0 && k <= most) {
+            scatter(call, full.at, shard, reducer.out);
+            return;
+        }
+        const ElementType sum = arithmetic_of(reducer.out);
+        const host::Memory staging = memory(call, sum);
+        const std::size_t block = std::min(staging.count / (ranks + 1), most);
+        for (std::size_t at = 0; at < k; at += block) {
+            const std::size_t size = std::min(block, k - at);
+            for (std::size_t rank = 0; rank < ranks; ++rank) {
+                convert(full.part(rank * k + at, size), reducer.in, staging.part(rank * size, size), sum);
             }
-            const std::size_t ranks = call.group.size();
-            constexpr bool same = std::is_same_v<In, Out> && std::is_same_v<Out, A>;
-            const bool in_place = static_cast<const void*>(shard) == full + call.group.rank * k;
-            if (same && !in_place && k > 0 && k <= call.world.options().message_elements) {
-                scatter(call, full, shard, k);
-            } else {
-                const auto staging = elements<A>(call);
-                const std::size_t block =
-                    std::min(staging.size() / (ranks + 1), call.world.options().message_elements);
-                const std::span<A> sums = staging.subspan(ranks * block, block);
-                for (std::size_t at = 0; at < k; at += block) {
-                    const std::size_t size = std::min(block, k - at);
-                    for (std::size_t rank = 0; rank < ranks; ++rank) {
-                        convert(full + rank * k + at, staging.data() + rank * size, size);
-                    }
-                    scatter(call, staging.data(), sums.data(), size);
-                    convert(sums.data(), shard + at, size);
-                }
-            }
+            const host::Memory sums = staging.part(ranks * block, size);
+            scatter(call, staging.at, sums, sum);
+            convert(sums, sum, shard.part(at, size), reducer.out);
         }
     }
-    template <class In, class Out>
-    static engine::Moved moved_by_reduce_scatter(const detail::Group& group, ReduceOp op, std::size_t k) noexcept {
-        if (!by_mpi<In, Out>(op)) { return Exchange::moved_by_reduce_scatter<In, Out>(group, op, k); }
-        return Exchange::moved_by_reduce_scatter<Arithmetic<Out>, Out>(group, op, k);
+    /// Returns the bytes of an element on the wire.
+    static std::size_t sent_size(const host::Reducer& reducer, ReduceOp op) noexcept {
+        return by_mpi(reducer, op) ? size_of(arithmetic_of(reducer.out)) : reducer.in_size;
     }
 
-    template <class In, class Out>
-    static void all_reduce(const detail::Call& call, ReduceOp op, const In* input, std::size_t count, Out* output) {
-        if constexpr (!native<In, Out>) {
-            Exchange::all_reduce<In, Out>(call, op, input, count, output);
-        } else {
-            using A = Arithmetic<Out>;
-            if (!by_mpi<In, Out>(op)) {
-                Exchange::all_reduce<In, Out>(call, op, input, count, output);
-                return;
-            }
-            if constexpr (std::is_same_v<In, Out> && std::is_same_v<Out, A>) {
-                detail::for_each_piece(call, count, [&](std::size_t at, int size) {
-                    const void* const from = input == output ? MPI_IN_PLACE : static_cast<const void*>(input + at);
-                    reduce(call, from, output + at, size);
-                });
-            } else {
-                const auto staging = elements<A>(call);
-                const std::size_t block = std::min(staging.size(), call.world.options().message_elements);
-                for (std::size_t at = 0; at < count; at += block) {
-                    const std::size_t size = std::min(block, count - at);
-                    convert(input + at, staging.data(), size);
-                    reduce(call, MPI_IN_PLACE, staging.data(), static_cast<int>(size));
-                    convert(staging.data(), output + at, size);
-                }
-            }
+    static void all_reduce(const Call& call, const host::Reducer& reducer, ReduceOp op, host::ConstMemory input,
+                           host::Memory output) {
+        if (!by_mpi(reducer, op)) { return Exchange::all_reduce(call, reducer, op, input, output); }
+        if (adds_as_given(reducer)) {
+            for_each_piece(call, input.count, [&](std::size_t at, int size) {
+                const host::Memory part = output.part(at, static_cast<std::size_t>(size));
+                reduce(call, input.at == output.at ? MPI_IN_PLACE : input.part(at, 0).at, part, reducer.out);
+            });
+            return;
+        }
+        const ElementType sum = arithmetic_of(reducer.out);
+        const host::Memory staging = memory(call, sum);
+        const std::size_t block = std::min(staging.count, call.world.options().message_elements);
+        for (std::size_t at = 0; at < input.count; at += block) {
+            const host::Memory part = staging.part(0, std::min(block, input.count - at));
+            convert(input.part(at, part.count), reducer.in, part, sum);
+            reduce(call, MPI_IN_PLACE, part, sum);
+            convert(part, sum, output.part(at, part.count), reducer.out);
         }
     }
-    template <class In, class Out>
-    static engine::Moved moved_by_all_reduce(const World& world, const detail::Group& group, detail::Way way,
-                                             ReduceOp op, std::size_t count) {
-        if (!by_mpi<In, Out>(op)) { return Exchange::moved_by_all_reduce<In, Out>(world, group, way, op, count); }
-        const std::size_t bytes = count * sizeof(Arithmetic<Out>);
+    static engine::Moved moved_by_all_reduce(const World& world, const Group& group, Way way,
+                                             const host::Reducer& reducer, ReduceOp op, host::ConstMemory input) {
+        if (!by_mpi(reducer, op)) { return Exchange::moved_by_all_reduce(world, group, way, reducer, input); }
+        const std::size_t bytes = input.count * sent_size(reducer, op);
         return shardkit::detail::all_reduce_moved(bytes, bytes, group.size(), traits,
                                                   {.to_ranks = group.strangers()});
     }
 
   private:
-    /// Whether MPI can reduce these types, after floating-point ones are widened.
-    template <class In, class Out>
-    static constexpr bool native = (FloatingElement<In> && FloatingElement<Out>) || std::is_same_v<In, Out>;
-
-    template <class In, class Out>
-    static constexpr bool by_mpi(ReduceOp op) noexcept {
-        return native<In, Out> && op == ReduceOp::sum;
+    static constexpr bool is_floating(ElementType type) noexcept {
+        return type == ElementType::fp64 || type == ElementType::fp32 || is_16_bit(type);
+    }
+    static constexpr bool is_16_bit(ElementType type) noexcept {
+        return type == ElementType::bf16 || type == ElementType::fp16;
+    }
+    /// Returns the type in which such elements are added.
+    static constexpr ElementType arithmetic_of(ElementType type) noexcept {
+        return is_16_bit(type) ? ElementType::fp32 : type;
+    }
+    /// Returns whether MPI can reduce these types, after floating-point ones are widened.
+    static bool by_mpi(const host::Reducer& reducer, ReduceOp op) noexcept {
+        const bool native = (is_floating(reducer.in) && is_floating(reducer.out)) || reducer.in == reducer.out;
+        return native && op == ReduceOp::sum;
+    }
+    static bool adds_as_given(const host::Reducer& reducer) noexcept {
+        return reducer.in == reducer.out && !is_16_bit(reducer.out);
     }
 
-    template <class In, class Out>
-    static void scatter(const detail::Call& call, const In* from, Out* to, std::size_t k) {
+    static void scatter(const Call& call, const void* from, host::Memory to, ElementType sum) {
         call.lane.complete(call, "MPI_Ireduce_scatter_block", [&](MPI_Request* request) {
-            return MPI_Ireduce_scatter_block(from, to, static_cast<int>(k), detail::datatype<Out>(), MPI_SUM,
+            return MPI_Ireduce_scatter_block(from, to.at, static_cast<int>(to.count), datatype(sum), MPI_SUM,
                                              call.channel.comm, request);
         });
     }
-    template <class A>
-    static void reduce(const detail::Call& call, const void* from, A* to, int size) {
+    static void reduce(const Call& call, const void* from, host::Memory to, ElementType sum) {
         call.lane.complete(call, "MPI_Iallreduce", [&](MPI_Request* request) {
-            return MPI_Iallreduce(from, to, size, detail::datatype<A>(), MPI_SUM, call.channel.comm, request);
+            return MPI_Iallreduce(from, to.at, static_cast<int>(to.count), datatype(sum), MPI_SUM, call.channel.comm,
+                                  request);
         });
     }
-    template <class A>
-    static std::span<A> elements(const detail::Call& call) noexcept {
+    static host::Memory memory(const Call& call, ElementType type) noexcept {
         const auto staging = call.lane.staging();
-        return {reinterpret_cast<A*>(staging.data()), staging.size() / sizeof(A)};
+        return {reinterpret_cast<std::byte*>(staging.data()), staging.size() / size_of(type), size_of(type)};
     }
-    template <class From, class To>
-    static void convert(const From* from, To* to, std::size_t count) {
-        if constexpr (std::is_same_v<From, To>) {
-            host::detail::copy_elements(from, to, count);
-        } else {
-            shardkit::detail::HostKernels::convert(InlineStream{}, std::span<const From>(from, count),
-                                                   std::span<To>(to, count));
+    /// Calls f(T{}) with an element of that floating-point type.
+    template <class F>
+    static void with_element(ElementType type, const F& f) {
+        switch (type) {
+            case ElementType::fp64:
+                return f(double{});
+            case ElementType::fp32:
+                return f(float{});
+            case ElementType::bf16:
+                return f(bf16{});
+            case ElementType::fp16:
+                return f(fp16{});
+            default:
+                return;
         }
+    }
+    static void convert(host::ConstMemory from, ElementType of, host::Memory to, ElementType into) {
+        if (of == into) {
+            host::detail::copy_elements(from.at, to.at, from.bytes());
+            return;
+        }
+        with_element(of, [&](auto read) {
+            with_element(into, [&](auto written) {
+                shardkit::detail::HostKernels::convert(
+                    InlineStream{}, std::span(reinterpret_cast<const decltype(read)*>(from.at), from.count),
+                    std::span(reinterpret_cast<decltype(written)*>(to.at), to.count));
+            });
+        });
     }
 };
 
-}  // namespace shardkit::mpi
+}  // namespace shardkit::mpi::detail

@@ -8,6 +8,7 @@
 #include <span>
 
 #include <shardkit/backend/host/copy_elements.hpp>
+#include <shardkit/backend/host/memory.hpp>
 #include <shardkit/backend/mpi/collective.hpp>
 #include <shardkit/backend/mpi/group.hpp>
 #include <shardkit/backend/mpi/host.hpp>
@@ -54,21 +55,20 @@ inline void compare_counts(const Call& call, const UnevenCounts& counts, std::ui
 }
 
 /// Moves an uneven all-to-all's pieces by messages, but for those between ranks of one host if `reads_neighbours`.
-template <class T>
-void exchange_unevenly(const Call& call, std::span<const T> sent, std::span<T> received, const UnevenCounts& counts,
-                       bool reads_neighbours) {
+inline void exchange_unevenly(const Call& call, host::ConstMemory sent, host::Memory received,
+                              const UnevenCounts& counts, bool reads_neighbours) {
     const Group& group = call.group;
     const auto piece = [&](auto all, const Counts& sizes, std::size_t q) {
         const std::size_t begin =
             std::accumulate(sizes.begin(), sizes.begin() + static_cast<std::ptrdiff_t>(q), std::size_t{0});
-        return all.subspan(begin, reads_neighbours && group.is_here(q) ? 0 : sizes[q]);
+        return all.part(begin, reads_neighbours && group.is_here(q) ? 0 : sizes[q]);
     };
-    exchange_pieces<T>(
+    exchange_pieces(
         call, [&](std::size_t to) { return piece(sent, counts.sends, to); },
         [&](std::size_t from) { return piece(received, counts.receives, from); });
     if (reads_neighbours) { return; }
     const auto own = piece(sent, counts.sends, group.rank);
-    host::detail::copy_elements(own.data(), piece(received, counts.receives, group.rank).data(), own.size());
+    host::detail::copy_elements(own.at, piece(received, counts.receives, group.rank).at, own.bytes());
 }
 
 /// Returns whether each rank of the host finds what every other one sends; the same on all of them.
@@ -82,8 +82,7 @@ inline bool sees_all_sent(const Seat& seat, const Round& round) noexcept {
 
 /// Exchanges pieces of different sizes: ranks of one host that see each other's memory read it, all others send
 /// messages.
-template <class T>
-void all_to_all_uneven(Call& call, std::span<const T> sent, std::span<T> received, const UnevenCounts& counts) {
+inline void all_to_all_uneven(Call& call, host::ConstMemory sent, host::Memory received, const UnevenCounts& counts) {
     const Group& group = call.group;
     call.sequence = call.channel.enter();
     const std::uint64_t balance = shardkit::detail::count_balance(group.rank, counts);
@@ -96,7 +95,7 @@ void all_to_all_uneven(Call& call, std::span<const T> sent, std::span<T> receive
     }
     const Seat seat(call);
     bool visible = seat.size() <= UnevenInput::most;
-    UnevenInput shown{{sent.data(), sent.size_bytes(), balance}, {}};
+    UnevenInput shown{{sent.at, sent.bytes(), balance}, {}};
     for (std::size_t q = 0, begin = 0; visible && q < group.size(); begin += counts.sends[q++]) {
         if (group.is_here(q)) { shown.begins[group.homes[q].place] = begin; }
     }
@@ -115,10 +114,10 @@ void all_to_all_uneven(Call& call, std::span<const T> sent, std::span<T> receive
     if (!visible || group.spans_hosts()) { exchange_unevenly(call, sent, received, counts, visible); }
     if (!visible) { return; }
     shared::detail::all_to_all_uneven(round, group.rank, received, counts.receives, [&](std::size_t q) {
-        if (!group.is_here(q)) { return static_cast<const T*>(nullptr); }
+        if (!group.is_here(q)) { return static_cast<const std::byte*>(nullptr); }
         const UnevenInput& theirs = *round.input<UnevenInput>(group.homes[q].place);
-        const T* const all = static_cast<const T*>(seat.at(group.homes[q].place, theirs.sent));
-        return all == nullptr ? nullptr : all + theirs.begins[seat.rank()];
+        const auto* const all = static_cast<const std::byte*>(seat.at(group.homes[q].place, theirs.sent));
+        return all == nullptr ? nullptr : all + theirs.begins[seat.rank()] * sent.size;
     });
     round.meet();
 }

@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include <shardkit/backend/host/communicator.hpp>
 #include <shardkit/backend/host/host_stream.hpp>
 #include <shardkit/backend/mpi/api.hpp>
 #include <shardkit/backend/mpi/environment.hpp>
@@ -33,7 +34,6 @@
 #include <shardkit/comm/record_files.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/not_copied.hpp>
-#include <shardkit/memory/host_buffer.hpp>
 #include <shardkit/rank/streams.hpp>
 
 namespace shardkit::mpi {
@@ -92,6 +92,9 @@ class World : shardkit::detail::NotCopied {
 
     /// Writes this rank's record, if Options::record says where, because of the exception that is being handled.
     void record_exception() noexcept { records_->tell_exception(); }
+
+    /// Returns the communicator over all ranks.
+    host::Communicator communicator();
 
     detail::Group& world_group() noexcept { return groups_.front(); }
     const detail::Group& world_group() const noexcept { return groups_.front(); }
@@ -155,19 +158,13 @@ class World : shardkit::detail::NotCopied {
 
     /// Returns whether ranks of one host read and write each other's buffers; the same on all ranks.
     bool shares_memory() const noexcept { return job_.host.shares_memory(); }
-    /// Allocates zeroed memory that the ranks of this host see or, if there is none, this process's own memory.
-    template <Element T>
-    HostBuffer<T> buffer(std::size_t size) const {
+    /// Takes zeroed memory that the ranks of this host see; null if there is none.
+    std::shared_ptr<void> place(std::size_t bytes) const {
         const auto& window = job_.host.window();
-        if (shares_memory() && size > 0 && size <= window->bytes() / sizeof(T)) {
-            if (void* const memory = window->take_buffer(size * sizeof(T))) {
-                return HostBuffer<T>(
-                    std::shared_ptr<T>(static_cast<T*>(memory),
-                                       [window, size](T* at) { window->give_back(at, size * sizeof(T)); }),
-                    size);
-            }
-        }
-        return HostBuffer<T>(size);
+        if (!shares_memory() || bytes == 0 || bytes > window->bytes()) { return nullptr; }
+        void* const memory = window->take_buffer(bytes);
+        if (memory == nullptr) { return nullptr; }
+        return {memory, [window, bytes](void* at) { window->give_back(at, bytes); }};
     }
 
     /// Finds out how the ranks of the call's group, which is new, reach each other. Collective over it.

@@ -57,7 +57,7 @@ class UniqueId {
 };
 
 /// Creates a UniqueId on rank 0 and broadcasts it, over a communicator that works on host memory, for example MPI's.
-///     mpi::World job;  nccl::World world{nccl::share_unique_id(mpi::Communicator<>(job)), ...};
+///     mpi::World job;  nccl::World world{nccl::share_unique_id(mpi::Communicator(job)), ...};
 /// Collective; returns when the id has arrived.
 /// @throws CommError on every rank when rank 0 cannot create it; what the communicator's broadcast throws
 template <engine::Broadcasts<std::uint8_t> C>

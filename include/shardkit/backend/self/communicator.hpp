@@ -2,123 +2,129 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <span>
 #include <string_view>
-#include <type_traits>
 
+#include <shardkit/backend/host/communicator.hpp>
 #include <shardkit/backend/host/copy_elements.hpp>
-#include <shardkit/backend/host/rank_order_reduction.hpp>
-#include <shardkit/backend/self/world.hpp>
+#include <shardkit/backend/host/host_stream.hpp>
+#include <shardkit/backend/host/memory.hpp>
+#include <shardkit/backend/host/reducer.hpp>
+#include <shardkit/backend/host/verbs.hpp>
+#include <shardkit/comm/call.hpp>
+#include <shardkit/comm/cost.hpp>
 #include <shardkit/comm/journal.hpp>
+#include <shardkit/comm/moved.hpp>
 #include <shardkit/comm/reduce_op.hpp>
-#include <shardkit/comm/stream.hpp>
-#include <shardkit/comm/traffic_log.hpp>
-#include <shardkit/core/element.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/concat.hpp>
+#include <shardkit/detail/not_copied.hpp>
 
 namespace shardkit::self {
 
-/// The communicator of a group of one rank. In place, every verb does nothing; out of place it copies, or converts
-/// like a reduction over one rank. It allocates nothing. It is a cheap handle on a World; the contracts are those of
-/// the functions in comm/.
-class Communicator {
+/// What the planner must know about the engine.
+inline constexpr engine::Traits traits{.adds_along_trees = true};
+
+/// A rank's end of a group of one rank.
+using Communicator = host::Communicator;
+
+namespace detail {
+
+/// The verbs of a group of one rank. In place, every verb does nothing; out of place it copies, or converts like a
+/// reduction over one rank. It allocates nothing.
+class RankVerbs final : public host::Verbs {
+    using Stream = host::HostStream;
+
   public:
-    using Stream = InlineStream;
+    RankVerbs(engine::Journal& journal, std::string_view axes) : host::Verbs(0, 1, journal.label(axes)) {}
 
-    explicit Communicator(World& world, std::string_view axes = "world")
-        : world_(&world), label_(&world.journal().label(axes)) {}
+    std::string_view engine_name() const noexcept override { return "self"; }
+    engine::Traits traits() const noexcept override { return self::traits; }
 
-    static constexpr std::size_t rank() noexcept { return 0; }
-    static constexpr std::size_t size() noexcept { return 1; }
-    std::string_view axes() const noexcept { return label_->axes; }
-    const engine::CommunicatorLabel& label() const noexcept { return *label_; }
-    TrafficLog& traffic() const noexcept { return label_->journal.traffic(); }
-    /// Returns the stream of verbs that are given none: they are done when they return.
-    Stream compute_stream() const noexcept { return {}; }
-
-    Communicator named(std::string_view axes) const { return Communicator(*world_, axes); }
-
-    Communicator split(std::size_t, std::size_t, std::string_view axes, SourceLocation) const { return named(axes); }
-    void barrier(Stream, SourceLocation) const noexcept {}
-
-    template <Element T>
-    void all_gather(std::span<const T> shard, std::span<T> full, Stream, SourceLocation) const noexcept {
-        host::detail::copy_elements(shard.data(), full.data(), shard.size());
+    std::shared_ptr<const host::Verbs> named(std::string_view axes) const override {
+        return std::make_shared<const RankVerbs>(label().journal, axes);
     }
-
-    template <Element In, Element Out>
-    std::size_t reduce_scatter(ReduceOp op, std::span<const In> full, std::span<Out> shard, Stream,
-                               SourceLocation) const noexcept {
-        return reduce(op, full, shard);
+    std::shared_ptr<const host::Verbs> split(std::size_t, std::size_t, std::string_view axes,
+                                             const Call&) const override {
+        return named(axes);
     }
+    void barrier(const Stream&, const Call&) const override {}
 
-    template <Element In, Element Out>
-    std::size_t all_reduce(ReduceOp op, std::span<const In> input, std::span<Out> output, Stream,
-                           SourceLocation) const noexcept {
-        return reduce(op, input, output);
+    engine::Moved all_gather(host::ConstMemory shard, host::Memory full, const Stream& stream,
+                             const Call&) const override {
+        return copy(shard, full, stream);
     }
-
-    template <Element T>
-    void broadcast(std::span<T>, std::size_t, Stream, SourceLocation) const noexcept {}
-
-    template <Element T>
-    void all_to_all(std::span<const T> sent, std::span<T> received, Stream, SourceLocation) const noexcept {
-        host::detail::copy_elements(sent.data(), received.data(), sent.size());
+    engine::Moved reduce_scatter(const host::Reducer& reducer, ReduceOp op, host::ConstMemory full,
+                                 host::Memory shard, const Stream& stream, const Call&) const override {
+        return reduce(reducer, op, full, shard, stream);
     }
-
-    template <Element T>
-    void all_to_all_uneven(std::span<const T> sent, std::span<const std::size_t>, std::span<T> received,
-                           std::span<const std::size_t>, Stream, SourceLocation) const noexcept {
-        host::detail::copy_elements(sent.data(), received.data(), sent.size());
+    engine::Moved all_reduce(const host::Reducer& reducer, ReduceOp op, host::ConstMemory input, host::Memory output,
+                             const Stream& stream, const Call&) const override {
+        return reduce(reducer, op, input, output, stream);
+    }
+    engine::Moved broadcast(host::Memory, std::size_t, const Stream&, const Call&) const override { return 0; }
+    engine::Moved all_to_all(host::ConstMemory sent, host::Memory received, const Stream& stream,
+                             const Call&) const override {
+        return copy(sent, received, stream);
+    }
+    void all_to_all_uneven(host::ConstMemory sent, std::span<const std::size_t>, host::Memory received,
+                           std::span<const std::size_t>, const Stream& stream, const Call&) const override {
+        copy(sent, received, stream);
     }
 
     /// Refuses to send.
     /// @throws CommError always: the only peer is this rank, which cannot receive while it sends
-    template <Element T>
-    void send(std::span<const T>, std::size_t, Stream, SourceLocation where) const {
-        throw_alone("send", where);
-    }
+    void send(host::ConstMemory, std::size_t, const Stream&, const Call& call) const override { throw_alone(call); }
     /// Refuses to receive.
     /// @throws CommError always: the only peer is this rank, which cannot send while it receives
-    template <Element T>
-    void receive(std::span<T>, std::size_t, Stream, SourceLocation where) const {
-        throw_alone("receive", where);
-    }
+    void receive(host::Memory, std::size_t, const Stream&, const Call& call) const override { throw_alone(call); }
     /// Copies what this rank sends to itself.
     /// @throws CommError when the sizes differ
-    template <Element T>
-    void send_receive(std::span<const T> sent, std::size_t, std::span<T> received, std::size_t, Stream,
-                      SourceLocation where) const {
-        if (sent.size() != received.size()) {
-            throw CommError("self", detail::concat("send_receive over ", label_->axes),
-                            detail::concat("sends ", sent.size(), " elements, receives ", received.size()), where);
+    void send_receive(host::ConstMemory sent, std::size_t, host::Memory received, std::size_t, const Stream& stream,
+                      const Call& call) const override {
+        if (sent.count != received.count) {
+            throw CommError("self", shardkit::detail::concat("send_receive over ", label().axes),
+                            shardkit::detail::concat("sends ", sent.count, " elements, receives ", received.count),
+                            call.where);
         }
-        host::detail::copy_elements(sent.data(), received.data(), sent.size());
+        copy(sent, received, stream);
     }
 
   private:
-    /// Converts the input to the result, and returns 0, the bytes moved between peers.
-    template <class In, class Out>
-    static std::size_t reduce([[maybe_unused]] ReduceOp op, std::span<const In> input,
-                              std::span<Out> output) noexcept {
-        if constexpr (std::is_same_v<In, Out>) {
-            host::detail::copy_elements(input.data(), output.data(), input.size());
-        } else {
-            host::detail::reduce_in_rank_order<In, Out>(
-                op, 1, input.size(), [&](std::size_t) { return input.data(); },
-                host::detail::Result<Out>{output.data()});
-        }
+    /// Copies, and returns 0, the bytes moved between peers.
+    static engine::Moved copy(host::ConstMemory from, host::Memory to, const Stream& stream) {
+        stream.submit([=] { host::detail::copy_elements(from.at, to.at, from.bytes()); });
+        return 0;
+    }
+    /// Converts the input to the result likewise.
+    static engine::Moved reduce(const host::Reducer& reducer, ReduceOp op, host::ConstMemory input,
+                                host::Memory output, const Stream& stream) {
+        if (reducer.in == reducer.out) { return copy(input, output, stream); }
+        stream.submit([=, &reducer] {
+            host::detail::reduce_in_rank_order(
+                reducer, op, 1, input.count, [&](std::size_t) { return input.at; },
+                host::detail::Result<std::byte>{output.at});
+        });
         return 0;
     }
 
-    [[noreturn]] void throw_alone(std::string_view verb, SourceLocation where) const {
-        throw CommError("self", detail::concat(verb, " over ", label_->axes),
-                        "one rank alone would wait for itself for ever; use send_receive", where);
+    [[noreturn]] void throw_alone(const Call& call) const {
+        throw CommError("self", shardkit::detail::concat(name(call.signature.verb), " over ", label().axes),
+                        "one rank alone would wait for itself for ever; use send_receive", call.where);
     }
+};
 
-    World* world_;
-    const engine::CommunicatorLabel* label_;
+}  // namespace detail
+
+/// What the communicators of a single rank share; it must outlive them.
+class World : shardkit::detail::NotCopied {
+  public:
+    engine::Journal& journal() noexcept { return journal_; }
+    Communicator communicator() { return Communicator(std::make_shared<const detail::RankVerbs>(journal_, "world")); }
+
+  private:
+    engine::Journal journal_;
 };
 
 }  // namespace shardkit::self

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardkit/backend/self/communicator.hpp>
 #include <shardkit/backend/self/engine.hpp>
-#include <shardkit/backend/self/world.hpp>
 #include <shardkit/rank/rank.hpp>
 
 namespace shardkit::self {

@@ -93,15 +93,14 @@ class Round : shardkit::detail::NotCopied {
     std::size_t size() const noexcept { return size_; }
     const Call& call(std::size_t rank) const noexcept { return published(rank).call; }
     /// Returns the address of a rank's input. @pre agreed()
-    template <class T>
+    template <class T = std::byte>
     const T* input(std::size_t rank) const noexcept {
         const auto& theirs = published(rank);
         return static_cast<const T*>(carried_ ? theirs.carried : seat_.at(rank, theirs.call.input));
     }
     /// Returns the address of a rank's output. @pre agreed() and not carried()
-    template <class T>
-    T* output(std::size_t rank) const noexcept {
-        return static_cast<T*>(seat_.at(rank, call(rank).output));
+    std::byte* output(std::size_t rank) const noexcept {
+        return static_cast<std::byte*>(seat_.at(rank, call(rank).output));
     }
     /// Returns whether every rank finds every other's output; the same on all of them.
     bool shows_outputs() const noexcept {

@@ -79,7 +79,7 @@ class RankBody {
 template <class F>
 std::exception_ptr run_rank(World& world, std::size_t rank, const F& f) noexcept {
     try {
-        Communicator everybody(world, world.world_group(), rank, "world");
+        Communicator everybody = RankVerbs::communicator(world, world.world_group(), rank, "world");
         f(everybody);
         world.drain(rank);
         world.rank_returned(rank);

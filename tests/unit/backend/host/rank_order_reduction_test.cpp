@@ -19,7 +19,7 @@ namespace {
 
 using namespace shardkit;
 
-constexpr std::size_t most_side_by_side = host::detail::Summands<float, float>::most;
+constexpr std::size_t most_side_by_side = host::detail::Operands::most;
 constexpr std::size_t guard = 3;  // elements before and after; makes every array unaligned
 
 template <class T>
@@ -93,8 +93,9 @@ bool reduces(ReduceOp op, std::size_t ranks, std::size_t count, std::size_t resu
     if constexpr (std::is_same_v<In, Out>) {
         if (replaces) { places[0] = inputs[replaced].data() + guard; }
     }
-    host::detail::reduce_in_rank_order<In, Out>(
-        op, ranks, count, [&](std::size_t q) { return static_cast<const In*>(inputs[q].data() + guard); }, results,
+    host::detail::reduce_in_rank_order(
+        host::detail::reducer_of<In, Out>, op, ranks, count,
+        [&](std::size_t q) { return static_cast<const In*>(inputs[q].data() + guard); }, results,
         [&](std::size_t r) {
             return host::detail::Result<Out>{places[r], replaces && r == 0 ? host::detail::Store::cached : store};
         });
@@ -207,15 +208,12 @@ void check_every_value(SumUp sum_up) {
             for (const bool first : {true, false}) {
                 for (const host::detail::Store store :
                      {host::detail::Store::cached, host::detail::Store::streaming}) {
-                    const host::detail::Summands<T, T> summands(
-                        2,
-                        [&](std::size_t q) {
-                            return static_cast<const T*>((q == 0) == first ? every.data() + 1 : others.data() + 1);
-                        },
-                        1,
-                        [&](std::size_t) {
-                            return host::detail::Result<T>{sums, store};
-                        });
+                    const auto input = [&](std::size_t q) {
+                        return static_cast<const T*>((q == 0) == first ? every.data() + 1 : others.data() + 1);
+                    };
+                    const auto result = [&](std::size_t) { return host::detail::Result<T>{sums, store}; };
+                    const host::detail::Operands operands(2, input, 1, result);
+                    const host::detail::Summands<T, T> summands(operands);
                     std::fill_n(sums, values, from_bits<T>(0x1234));
                     sum_up(summands, values);
                     host::detail::finish(store);
@@ -266,9 +264,10 @@ void check_tree(std::size_t ranks) {
         for (std::size_t i = 0; i < count; ++i) { inputs[q][i] = given<T>(q, i); }
     }
     std::vector<T> sums(count);
-    const host::detail::Summands<T, T> summands(
-        ranks, [&](std::size_t q) { return static_cast<const T*>(inputs[q].data()); }, 1,
-        [&](std::size_t) { return host::detail::Result<T>{sums.data()}; });
+    const auto input = [&](std::size_t q) { return static_cast<const T*>(inputs[q].data()); };
+    const auto result = [&](std::size_t) { return host::detail::Result<T>{sums.data()}; };
+    const host::detail::Operands operands(ranks, input, 1, result);
+    const host::detail::Summands<T, T> summands(operands);
     const auto check = [&](auto sum_up) {
         std::fill(sums.begin(), sums.end(), T{});
         sum_up(summands, 0, count);
@@ -303,9 +302,9 @@ TEST_CASE_TEMPLATE("host: the sum over one rank is every value rounded, signalli
     std::vector<T> values(65536);
     for (std::size_t i = 0; i < values.size(); ++i) { values[i] = from_bits<T>(i); }
     std::vector<T> sums(values.size());
-    host::detail::reduce_in_rank_order<T, T>(
-        ReduceOp::sum, 1, values.size(), [&](std::size_t) { return static_cast<const T*>(values.data()); },
-        host::detail::Result<T>{sums.data()});
+    host::detail::reduce_in_rank_order(
+        host::detail::reducer_of<T, T>, ReduceOp::sum, 1, values.size(),
+        [&](std::size_t) { return static_cast<const T*>(values.data()); }, host::detail::Result<T>{sums.data()});
     std::size_t wrong = 0;
     for (std::size_t i = 0; i < values.size(); ++i) {
         wrong += same_bits(sums[i], static_cast<T>(static_cast<float>(values[i]))) ? 0U : 1U;

@@ -1,17 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#pragma once
-
 #include <shardkit/backend/mpi/run.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 
-#include "mpi_engine.hpp"
-#include "train_on_rank.hpp"
+#include "run_on_engine.hpp"
 
 namespace train_gpt {
 
-template <class T>
-Results train_mpi(const Job& job) {
-    Results results(job.options.steps - job.start.first_step);
+void run_mpi(const Job& job, const RankFunction& on_rank) {
     const auto& mesh = job.options.mesh;
     sk::mpi::Options options;
     options.ranks_per_host = job.options.ranks_per_host;
@@ -19,15 +14,9 @@ Results train_mpi(const Job& job) {
     // Ranks that follow a schedule have compared it, and what it does not say they compare in each step.
     if (job.chosen.schedule) { options.compare_calls = sk::CompareCalls::each_step; }
     set_deadline(job.options, options);
-    sk::mpi::run(
-        sk::DeviceMesh(mesh.dp, mesh.tp, mesh.cp),
-        [&](auto& rank) {
-            using Engine = sk::EngineOf<decltype(rank)>;
-            sk::Context<Engine>& context = rank;
-            train_on_rank<T>(context, job, results);
-        },
-        rank_options(job), options);
-    return results;
+    sk::mpi::run(sk::DeviceMesh(mesh.dp, mesh.tp, mesh.cp), on_rank, rank_options(job), options);
 }
+
+sk::engine::Traits mpi_traits() { return sk::mpi::traits_of(); }
 
 }  // namespace train_gpt

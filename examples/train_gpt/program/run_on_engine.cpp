@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "run_on_engine.hpp"
+
+#include <shardkit/backend/threads/run.hpp>
+#include <shardkit/mesh/device_mesh.hpp>
+
+namespace train_gpt {
+
+void run_on_engine(const Job& job, const RankFunction& on_rank) {
+    if (job.options.engine == EngineKind::mpi) { return run_mpi(job, on_rank); }
+    const auto& mesh = job.options.mesh;
+    sk::threads::LaunchOptions launch;
+    // Where ranks use all processors, threads that communicate would wait for one.
+    if (job.chosen.ahead && job.options.spare_processor) { launch.overlap = sk::threads::Overlap::threads; }
+    set_deadline(job.options, launch);
+    sk::threads::run(sk::DeviceMesh(mesh.dp, mesh.tp, mesh.cp), on_rank, rank_options(job), launch);
+}
+
+}  // namespace train_gpt

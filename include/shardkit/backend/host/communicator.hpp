@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <utility>
+
+#include <shardkit/backend/host/host_stream.hpp>
+#include <shardkit/backend/host/rank_order_reduction.hpp>
+#include <shardkit/backend/host/verbs.hpp>
+#include <shardkit/comm/call.hpp>
+#include <shardkit/comm/cost.hpp>
+#include <shardkit/comm/journal.hpp>
+#include <shardkit/comm/moved.hpp>
+#include <shardkit/comm/reduce_op.hpp>
+#include <shardkit/comm/traffic_log.hpp>
+#include <shardkit/core/element.hpp>
+#include <shardkit/memory/host_buffer.hpp>
+#include <shardkit/rank/streams.hpp>
+
+namespace shardkit::host {
+
+/// A rank's end of a group of ranks of an engine that is chosen at run time: self, threads, mpi, or your own Verbs.
+/// It is a cheap handle, used only by its rank's thread, and valid as long as the engine says. The verbs' contracts
+/// are those of the functions in comm/, which also check the sizes.
+/// Cost:    a virtual call for each verb, some nanoseconds
+class Communicator {
+  public:
+    using Stream = HostStream;
+
+    explicit Communicator(std::shared_ptr<const Verbs> verbs) noexcept : verbs_(std::move(verbs)) {}
+    /// Takes the communicator over all ranks of an engine's world, which must outlive it.
+    template <class World>
+    requires requires(World& world) {
+        { world.communicator() } -> std::same_as<Communicator>;
+    }
+    explicit Communicator(World& world) : Communicator(world.communicator()) {}
+
+    std::size_t rank() const noexcept { return verbs_->rank(); }
+    std::size_t size() const noexcept { return verbs_->size(); }
+    std::string_view axes() const noexcept { return label().axes; }
+    std::string_view engine_name() const noexcept { return verbs_->engine_name(); }
+    engine::Traits traits() const noexcept { return verbs_->traits(); }
+    const engine::CommunicatorLabel& label() const noexcept { return verbs_->label(); }
+    /// Returns the calls that this rank has given to its streams, over all its communicators. Does not wait.
+    TrafficLog& traffic() const noexcept { return label().journal.traffic(); }
+    std::size_t host_of(std::size_t rank) const noexcept { return verbs_->host_of(rank); }
+    /// Returns what this is a handle on, for who knows its type or decorates it.
+    const std::shared_ptr<const Verbs>& verbs() const noexcept { return verbs_; }
+
+    /// Returns the stream of verbs that are given none: they are done when they return.
+    Stream compute_stream() const noexcept { return {}; }
+    /// Returns the rank's stream on which gathers run while the rank goes on, and that of reductions; default ones
+    /// where the engine does not overlap.
+    Stream communication_stream() const noexcept { return verbs_->streams().communication; }
+    Stream reduction_stream() const noexcept { return verbs_->streams().reduction; }
+
+    /// Allocates zeroed memory for n elements that peers see.
+    template <Element T>
+    HostBuffer<T> buffer(std::size_t n) const {
+        if (n > 0 && n <= HostBuffer<T>::most) {
+            if (auto placed = verbs_->place(n * sizeof(T))) {
+                T* const at = static_cast<T*>(placed.get());
+                return HostBuffer<T>(std::shared_ptr<T>(std::move(placed), at), n);
+            }
+        }
+        return HostBuffer<T>(n);
+    }
+
+    /// Returns the peak bytes of this rank's memory that peers see, where the engine places it.
+    std::size_t most_placed_bytes() const { return verbs_->most_placed_bytes(); }
+
+    Communicator named(std::string_view axes) const { return Communicator(verbs_->named(axes)); }
+    Communicator split(std::size_t color, std::size_t key, std::string_view axes, const Call& call) const {
+        return Communicator(verbs_->split(color, key, axes, call));
+    }
+    void compare_calls(SourceLocation where) const { verbs_->compare_calls(where); }
+    void barrier(const Stream& stream, const Call& call) const { verbs_->barrier(stream, call); }
+
+    template <Element T>
+    engine::Moved all_gather(std::span<const T> shard, std::span<T> full, const Stream& stream,
+                             const Call& call) const {
+        return verbs_->all_gather(shard, full, stream, call);
+    }
+    template <Element In, Element Out>
+    engine::Moved reduce_scatter(ReduceOp op, std::span<const In> full, std::span<Out> shard, const Stream& stream,
+                                 const Call& call) const {
+        return verbs_->reduce_scatter(detail::reducer_of<In, Out>, op, full, shard, stream, call);
+    }
+    template <Element In, Element Out>
+    engine::Moved all_reduce(ReduceOp op, std::span<const In> input, std::span<Out> output, const Stream& stream,
+                             const Call& call) const {
+        return verbs_->all_reduce(detail::reducer_of<In, Out>, op, input, output, stream, call);
+    }
+    template <Element T>
+    engine::Moved broadcast(std::span<T> values, std::size_t root, const Stream& stream, const Call& call) const {
+        return verbs_->broadcast(values, root, stream, call);
+    }
+    template <Element T>
+    engine::Moved all_to_all(std::span<const T> sent, std::span<T> received, const Stream& stream,
+                             const Call& call) const {
+        return verbs_->all_to_all(sent, received, stream, call);
+    }
+    template <Element T>
+    void all_to_all_uneven(std::span<const T> sent, std::span<const std::size_t> send_counts, std::span<T> received,
+                           std::span<const std::size_t> receive_counts, const Stream& stream,
+                           const Call& call) const {
+        verbs_->all_to_all_uneven(sent, send_counts, received, receive_counts, stream, call);
+    }
+    template <Element T>
+    void send(std::span<const T> values, std::size_t to, const Stream& stream, const Call& call) const {
+        verbs_->send(values, to, stream, call);
+    }
+    template <Element T>
+    void receive(std::span<T> values, std::size_t from, const Stream& stream, const Call& call) const {
+        verbs_->receive(values, from, stream, call);
+    }
+    template <Element T>
+    void send_receive(std::span<const T> sent, std::size_t to, std::span<T> received, std::size_t from,
+                      const Stream& stream, const Call& call) const {
+        verbs_->send_receive(sent, to, received, from, stream, call);
+    }
+
+  private:
+    std::shared_ptr<const Verbs> verbs_;
+};
+
+}  // namespace shardkit::host

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+
+#include <shardkit/backend/host/host_stream.hpp>
+#include <shardkit/backend/host/memory.hpp>
+#include <shardkit/backend/host/verbs.hpp>
+#include <shardkit/comm/call.hpp>
+#include <shardkit/comm/cost.hpp>
+#include <shardkit/comm/moved.hpp>
+#include <shardkit/comm/reduce_op.hpp>
+#include <shardkit/core/source_location.hpp>
+#include <shardkit/rank/streams.hpp>
+
+namespace shardkit::host {
+
+/// The verbs of another engine, around each of which a class of your own does something: it counts, waits, or goes
+/// wrong on purpose. It overrides `around`, which every call passes, and `decorate`.
+class DecoratedVerbs : public Verbs {
+  public:
+    explicit DecoratedVerbs(std::shared_ptr<const Verbs> verbs)
+        : Verbs(verbs->rank(), verbs->size(), verbs->label()), verbs_(std::move(verbs)) {}
+
+    std::string_view engine_name() const noexcept override { return verbs_->engine_name(); }
+    engine::Traits traits() const noexcept override { return verbs_->traits(); }
+    Streams<HostStream> streams() const noexcept override { return verbs_->streams(); }
+    std::size_t host_of(std::size_t rank) const noexcept override { return verbs_->host_of(rank); }
+    std::shared_ptr<void> place(std::size_t bytes) const override { return verbs_->place(bytes); }
+    std::size_t most_placed_bytes() const override { return verbs_->most_placed_bytes(); }
+    void compare_calls(SourceLocation where) const override { verbs_->compare_calls(where); }
+
+    std::shared_ptr<const Verbs> named(std::string_view axes) const override { return decorate(verbs_->named(axes)); }
+    std::shared_ptr<const Verbs> split(std::size_t color, std::size_t key, std::string_view axes,
+                                       const Call& call) const override {
+        std::shared_ptr<const Verbs> made;
+        pass(call, {}, HostStream(), [&] { made = verbs_->split(color, key, axes, call); });
+        return decorate(std::move(made));
+    }
+    void barrier(const HostStream& stream, const Call& call) const override {
+        pass(call, {}, stream, [&] { verbs_->barrier(stream, call); });
+    }
+
+    engine::Moved all_gather(ConstMemory shard, Memory full, const HostStream& stream,
+                             const Call& call) const override {
+        return pass(call, full, stream, [&] { return verbs_->all_gather(shard, full, stream, call); });
+    }
+    engine::Moved reduce_scatter(const Reducer& reducer, ReduceOp op, ConstMemory full, Memory shard,
+                                 const HostStream& stream, const Call& call) const override {
+        return pass(call, shard, stream,
+                    [&] { return verbs_->reduce_scatter(reducer, op, full, shard, stream, call); });
+    }
+    engine::Moved all_reduce(const Reducer& reducer, ReduceOp op, ConstMemory input, Memory output,
+                             const HostStream& stream, const Call& call) const override {
+        return pass(call, output, stream,
+                    [&] { return verbs_->all_reduce(reducer, op, input, output, stream, call); });
+    }
+    engine::Moved broadcast(Memory values, std::size_t root, const HostStream& stream,
+                            const Call& call) const override {
+        return pass(call, values, stream, [&] { return verbs_->broadcast(values, root, stream, call); });
+    }
+    engine::Moved all_to_all(ConstMemory sent, Memory received, const HostStream& stream,
+                             const Call& call) const override {
+        return pass(call, received, stream, [&] { return verbs_->all_to_all(sent, received, stream, call); });
+    }
+    void all_to_all_uneven(ConstMemory sent, std::span<const std::size_t> send_counts, Memory received,
+                           std::span<const std::size_t> receive_counts, const HostStream& stream,
+                           const Call& call) const override {
+        pass(call, received, stream,
+             [&] { verbs_->all_to_all_uneven(sent, send_counts, received, receive_counts, stream, call); });
+    }
+    void send(ConstMemory values, std::size_t to, const HostStream& stream, const Call& call) const override {
+        pass(call, {}, stream, [&] { verbs_->send(values, to, stream, call); });
+    }
+    void receive(Memory values, std::size_t from, const HostStream& stream, const Call& call) const override {
+        pass(call, values, stream, [&] { verbs_->receive(values, from, stream, call); });
+    }
+    void send_receive(ConstMemory sent, std::size_t to, Memory received, std::size_t from, const HostStream& stream,
+                      const Call& call) const override {
+        pass(call, received, stream, [&] { verbs_->send_receive(sent, to, received, from, stream, call); });
+    }
+
+  protected:
+    /// The decorated engine's part of a call, which `around` makes once.
+    class Inner {
+      public:
+        void operator()() const { call_(object_); }
+
+      private:
+        friend DecoratedVerbs;
+        Inner(void* object, void (*call)(void*)) noexcept : object_(object), call_(call) {}
+        void* object_;
+        void (*call_)(void*);
+    };
+
+  private:
+    /// Makes a call by `inner()`. It delivers to `delivered`, in the order of the stream; empty memory: nothing.
+    virtual void around(const Call& call, Memory delivered, const HostStream& stream, const Inner& inner) const = 0;
+    /// Returns the same around other verbs of the engine.
+    virtual std::shared_ptr<const Verbs> decorate(std::shared_ptr<const Verbs> verbs) const = 0;
+
+    template <class Verb>
+    std::invoke_result_t<const Verb&> pass(const Call& call, Memory delivered, const HostStream& stream,
+                                           const Verb& verb) const {
+        if constexpr (std::is_void_v<std::invoke_result_t<const Verb&>>) {
+            auto object = [&] { verb(); };
+            around(call, delivered, stream, inner_of(object));
+        } else {
+            engine::Moved moved;
+            auto object = [&] { moved = verb(); };
+            around(call, delivered, stream, inner_of(object));
+            return moved;
+        }
+    }
+    template <class F>
+    static Inner inner_of(F& f) noexcept {
+        return {&f, [](void* object) { (*static_cast<F*>(object))(); }};
+    }
+
+    std::shared_ptr<const Verbs> verbs_;
+};
+
+}  // namespace shardkit::host

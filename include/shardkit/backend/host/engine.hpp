@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string_view>
+
+#include <shardkit/backend/host/communicator.hpp>
+#include <shardkit/backend/host/decorated_verbs.hpp>
+#include <shardkit/backend/host/enqueued_kernels.hpp>
+#include <shardkit/backend/host/host_stream.hpp>
+#include <shardkit/memory/host_buffer.hpp>
+#include <shardkit/rank/engine.hpp>
+
+namespace shardkit::host {
+
+/// The engine of ranks whose memory is the host's. Which one, self, threads or mpi, is a value: that of the rank's
+/// communicator. So one trainer, compiled once, runs on all of them.
+struct Engine {
+    static constexpr std::string_view name = "host";
+    using Communicator = host::Communicator;
+    using Stream = HostStream;
+    template <class T>
+    using Buffer = HostBuffer<T>;
+    using Kernels = EnqueuedKernels<HostStream>;
+};
+
+}  // namespace shardkit::host

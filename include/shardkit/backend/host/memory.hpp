@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+namespace shardkit::host {
+
+/// Elements in memory whose type is a number of bytes: what an engine's verbs write.
+struct Memory {
+    std::byte* at = nullptr;
+    std::size_t count = 0;
+    std::size_t size = 1;  ///< bytes of an element
+
+    constexpr Memory() noexcept = default;
+    constexpr Memory(std::byte* memory, std::size_t n, std::size_t bytes_each) noexcept
+        : at(memory), count(n), size(bytes_each) {}
+    template <class T>
+    Memory(std::span<T> elements) noexcept  // NOLINT(google-explicit-constructor)
+        : at(reinterpret_cast<std::byte*>(elements.data())), count(elements.size()), size(sizeof(T)) {}
+
+    constexpr std::size_t bytes() const noexcept { return count * size; }
+    /// Returns `n` elements from element `begin` on.
+    constexpr Memory part(std::size_t begin, std::size_t n) const noexcept { return {at + begin * size, n, size}; }
+};
+
+/// The same of what they read.
+struct ConstMemory {
+    const std::byte* at = nullptr;
+    std::size_t count = 0;
+    std::size_t size = 1;
+
+    constexpr ConstMemory() noexcept = default;
+    constexpr ConstMemory(const std::byte* memory, std::size_t n, std::size_t bytes_each) noexcept
+        : at(memory), count(n), size(bytes_each) {}
+    constexpr ConstMemory(const Memory& same) noexcept  // NOLINT(google-explicit-constructor)
+        : ConstMemory(same.at, same.count, same.size) {}
+    template <class T>
+    ConstMemory(std::span<const T> elements) noexcept  // NOLINT(google-explicit-constructor)
+        : at(reinterpret_cast<const std::byte*>(elements.data())), count(elements.size()), size(sizeof(T)) {}
+
+    constexpr std::size_t bytes() const noexcept { return count * size; }
+    constexpr ConstMemory part(std::size_t begin, std::size_t n) const noexcept {
+        return {at + begin * size, n, size};
+    }
+};
+
+}  // namespace shardkit::host

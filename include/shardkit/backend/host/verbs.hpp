@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+
+#include <shardkit/backend/host/host_stream.hpp>
+#include <shardkit/backend/host/memory.hpp>
+#include <shardkit/backend/host/reducer.hpp>
+#include <shardkit/comm/call.hpp>
+#include <shardkit/comm/cost.hpp>
+#include <shardkit/comm/journal.hpp>
+#include <shardkit/comm/moved.hpp>
+#include <shardkit/comm/reduce_op.hpp>
+#include <shardkit/core/source_location.hpp>
+#include <shardkit/detail/not_copied.hpp>
+#include <shardkit/rank/streams.hpp>
+
+namespace shardkit::host {
+
+using detail::Reducer;
+
+/// One rank's end of a group of ranks, which an engine of the host implements: self, threads, mpi, or your own.
+/// Elements are memory of so many elements of so many bytes, and a verb that adds is given a Reducer, so an engine
+/// has no templates. host::Communicator is the handle on it that verbs take; the contracts are those of the functions
+/// in comm/, which check sizes and ranks and log the call before.
+/// Order:   stream-ordered; a default stream's verb returns when the data is there. One thread uses it at a time.
+/// Errors:  CommError or PeerError, on every rank that the failure concerns
+class Verbs : shardkit::detail::NotCopied {
+  public:
+    virtual ~Verbs() = default;
+
+    std::size_t rank() const noexcept { return rank_; }
+    std::size_t size() const noexcept { return size_; }
+    const engine::CommunicatorLabel& label() const noexcept { return *label_; }
+
+    /// Returns the engine's name in errors and records.
+    virtual std::string_view engine_name() const noexcept = 0;
+    virtual engine::Traits traits() const noexcept = 0;
+    /// Returns the streams of a rank's work; default ones run it in the caller.
+    virtual Streams<HostStream> streams() const noexcept { return {}; }
+    /// Returns a number that ranks of one host share.
+    virtual std::size_t host_of(std::size_t /*rank*/) const noexcept { return 0; }
+    /// Places zeroed memory where peers see it; null where any memory of the host does as well.
+    virtual std::shared_ptr<void> place(std::size_t /*bytes*/) const { return nullptr; }
+    /// Returns the peak bytes of this rank's memory that was placed.
+    virtual std::size_t most_placed_bytes() const { return 0; }
+
+    /// Returns the same group under another name.
+    virtual std::shared_ptr<const Verbs> named(std::string_view axes) const = 0;
+    virtual std::shared_ptr<const Verbs> split(std::size_t color, std::size_t key, std::string_view axes,
+                                               const Call& call) const = 0;
+    /// Compares the ranks' calls, where the engine does not compare each one as it is made.
+    virtual void compare_calls(SourceLocation /*where*/) const {}
+    virtual void barrier(const HostStream& stream, const Call& call) const = 0;
+
+    // Verbs return what they have moved, or will.
+
+    virtual engine::Moved all_gather(ConstMemory shard, Memory full, const HostStream& stream,
+                                     const Call& call) const = 0;
+    virtual engine::Moved reduce_scatter(const Reducer& reducer, ReduceOp op, ConstMemory full, Memory shard,
+                                         const HostStream& stream, const Call& call) const = 0;
+    virtual engine::Moved all_reduce(const Reducer& reducer, ReduceOp op, ConstMemory input, Memory output,
+                                     const HostStream& stream, const Call& call) const = 0;
+    virtual engine::Moved broadcast(Memory values, std::size_t root, const HostStream& stream,
+                                    const Call& call) const = 0;
+    virtual engine::Moved all_to_all(ConstMemory sent, Memory received, const HostStream& stream,
+                                     const Call& call) const = 0;
+    virtual void all_to_all_uneven(ConstMemory sent, std::span<const std::size_t> send_counts, Memory received,
+                                   std::span<const std::size_t> receive_counts, const HostStream& stream,
+                                   const Call& call) const = 0;
+    virtual void send(ConstMemory values, std::size_t to, const HostStream& stream, const Call& call) const = 0;
+    virtual void receive(Memory values, std::size_t from, const HostStream& stream, const Call& call) const = 0;
+    virtual void send_receive(ConstMemory sent, std::size_t to, Memory received, std::size_t from,
+                              const HostStream& stream, const Call& call) const = 0;
+
+  protected:
+    Verbs(std::size_t rank, std::size_t size, const engine::CommunicatorLabel& label) noexcept
+        : rank_(rank), size_(size), label_(&label) {}
+
+  private:
+    std::size_t rank_;
+    std::size_t size_;
+    const engine::CommunicatorLabel* label_;
+};
+
+}  // namespace shardkit::host
