@@ -45,8 +45,8 @@ std::unique_ptr<Workload> make_workload(shardkit::Context<Engine>& context,
         }
     });
     if (!made) {
-        throw program::InputError("--engine " + std::string(Engine::name) + ": has no " +
-                                  std::string(verb_names[static_cast<std::size_t>(verb)]) + " of " +
+        throw program::InputError("--engine " + std::string(shardkit::detail::engine_name<Engine>(context.world())) +
+                                  ": has no " + std::string(verb_names[static_cast<std::size_t>(verb)]) + " of " +
                                   std::string(type_names[static_cast<std::size_t>(type)]) +
                                   ": expected another --verb or --datatype");
     }

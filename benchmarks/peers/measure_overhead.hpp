@@ -69,7 +69,10 @@ void measure_overhead(shardkit::Context<Engine>& context, std::size_t rounds) {
         }
     }
     if (context.rank() != 0) { return; }
-    answer(facts({{"engine", Engine::name}, {"ranks", context.world_size()}, {"pinned", true}, {"rows", rows}}));
+    answer(facts({{"engine", shardkit::detail::engine_name<Engine>(context.world())},
+                  {"ranks", context.world_size()},
+                  {"pinned", true},
+                  {"rows", rows}}));
 }
 
 }  // namespace benchmarks::peers

@@ -50,7 +50,7 @@ void count_traffic(shardkit::Context<Engine>& context, const Job& job, Trainer<E
     const auto ranks = static_cast<double>(context.world_size());
     const shardkit::Plan plan = trainer.plan();
     const Theory expected =
-        theory(job.options, job.mesh, row.policy, shardkit::detail::engine_traits<Engine>(),
+        theory(job.options, job.mesh, row.policy, shardkit::detail::traits_of<Engine>(context.world()),
                trainer.follows() ? trainer.gathers() : std::vector<std::size_t>(), schedule.reduces_last);
     for (std::size_t i = 0; i < step_verbs.size(); ++i) {
         const auto planned = plan.traffic.total(step_verbs[i]);

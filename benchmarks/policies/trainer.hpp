@@ -176,7 +176,7 @@ class Trainer {
             return shardkit::schedule::plan(*schedule_, shardkit::describe_groups(shardkit::Model{groups_}),
                                             context_.grid(),
                                             {.optimizer_states = options_->optimizer_states(),
-                                             .engine = shardkit::detail::engine_traits<Engine>()});
+                                             .engine = shardkit::detail::traits_of<Engine>(context_.world())});
         }
         return shardkit::plan(shardkit::Model{groups_}, {.microbatches = options_->microbatches,
                                                          .in_flight = options_->in_flight(choice_),
@@ -197,9 +197,9 @@ class Trainer {
         }
         return seconds;
     }
-    static shardkit::schedule::StepCosts costs(std::span<const shardkit::schedule::GroupSeconds> seconds,
-                                               const shardkit::planner::TimeModel::Links& links) {
-        return {seconds, {links, links, 0}, shardkit::detail::engine_traits<Engine>()};
+    shardkit::schedule::StepCosts costs(std::span<const shardkit::schedule::GroupSeconds> seconds,
+                                        const shardkit::planner::TimeModel::Links& links) const {
+        return {seconds, {links, links, 0}, shardkit::detail::traits_of<Engine>(context_.world())};
     }
     /// The step as run_step makes it.
     shardkit::Schedule dry_step(Groups groups) const {

@@ -9,10 +9,10 @@ namespace benchmarks::policies {
 template <>
 void run_in_process<float>(const Job& job, const RowSink& sink) {
     const Reference<float> reference = train_alone<float>(job);
-    SpoiledCommunicator::spoils = true;
+    SpoiledVerbs::spoils = true;
     shardkit::self::World world;
-    shardkit::Context<SpoiledEngine> context(shardkit::DeviceMesh<1>{}.grid(), SpoiledCommunicator(world), {});
-    run_rank<SpoiledEngine, float>(context, job, reference, sink);
+    shardkit::Context<> context(shardkit::DeviceMesh<1>{}.grid(), spoiled(world), {});
+    run_rank<shardkit::host::Engine, float>(context, job, reference, sink);
 }
 
 }  // namespace benchmarks::policies

@@ -124,18 +124,18 @@ TEST_CASE("the check run finds an element that a gather spoils, and nothing with
     Options o = model(2);
     o.groups = {{"a", 100}, {"b", 100}, {"c", 50}};
     shardkit::self::World world;
-    shardkit::Context<SpoiledEngine> context(shardkit::DeviceMesh<1>{}.grid(), SpoiledCommunicator(world), {});
-    using Spoiled = Trainer<SpoiledEngine, float>;
+    shardkit::Context<> context(shardkit::DeviceMesh<1>{}.grid(), spoiled(world), {});
+    using Spoiled = Trainer<shardkit::host::Engine, float>;
     const shardkit::DynamicPolicy full(shardkit::FullShard{});
     const Reference<float> reference = Spoiled(context, o, BusyWork(1), full).reference();
     REQUIRE(reference.size() == 4);
     CHECK(reference[0][1][7] == static_cast<float>(Values::parameter(1, 7)));
     CHECK(reference[3][1][7] != reference[0][1][7]);
     CHECK(Spoiled(context, o, BusyWork(1), full).largest_difference(reference) == 0);
-    SpoiledCommunicator::spoils = true;
+    SpoiledVerbs::spoils = true;
     CHECK(Spoiled(context, o, BusyWork(1), full).largest_difference(reference) ==
           doctest::Approx(0.125).epsilon(1e-3));
-    SpoiledCommunicator::spoils = false;
+    SpoiledVerbs::spoils = false;
 }
 
 TEST_CASE("gradients: deviations cancel over all data ranks and not over a part; all are exact in bf16") {

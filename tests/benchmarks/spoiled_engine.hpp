@@ -1,35 +1,43 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <span>
-#include <string_view>
+#include <cstddef>
+#include <cstring>
+#include <memory>
+#include <utility>
 
+#include <shardkit/backend/host/decorated_verbs.hpp>
 #include <shardkit/backend/self/engine.hpp>
 
 namespace benchmarks::policies {
 
-/// One rank that alters what is gathered, while told to.
-struct SpoiledCommunicator : shardkit::self::Communicator {
+/// Verbs that alter the eighth float of what is gathered, while told to.
+class SpoiledVerbs final : public shardkit::host::DecoratedVerbs {
+  public:
     static inline bool spoils = false;
 
-    using shardkit::self::Communicator::Communicator;
-    SpoiledCommunicator(const shardkit::self::Communicator& other) : shardkit::self::Communicator(other) {}
-    SpoiledCommunicator named(std::string_view axes) const { return Communicator::named(axes); }
-    SpoiledCommunicator split(std::size_t color, std::size_t key, std::string_view axes,
-                              shardkit::SourceLocation where = shardkit::SourceLocation::current()) const {
-        return Communicator::split(color, key, axes, where);
+    using DecoratedVerbs::DecoratedVerbs;
+
+  private:
+    void around(const shardkit::Call& call, shardkit::host::Memory delivered,
+                const shardkit::host::HostStream& /*stream*/, const Inner& inner) const override {
+        inner();
+        if (!spoils || call.signature.verb != shardkit::Verb::all_gather) { return; }
+        std::byte* const at = delivered.part(7, 1).at;
+        float value = 0;
+        std::memcpy(&value, at, sizeof value);
+        value += 0.125F;
+        std::memcpy(at, &value, sizeof value);
     }
-    template <class T>
-    void all_gather(std::span<const T> shard, std::span<T> full, Stream stream,
-                    shardkit::SourceLocation where) const {
-        Communicator::all_gather(shard, full, stream, where);
-        if (spoils) { full[7] += T(0.125); }
+    std::shared_ptr<const shardkit::host::Verbs> decorate(
+        std::shared_ptr<const shardkit::host::Verbs> verbs) const override {
+        return std::make_shared<const SpoiledVerbs>(std::move(verbs));
     }
 };
-struct SpoiledEngine : shardkit::self::Engine {
-    using Communicator = SpoiledCommunicator;
-};
-static_assert(shardkit::Engine<SpoiledEngine> && shardkit::engine::GroupVerbs<SpoiledEngine>);
-static_assert(shardkit::engine::StepKernels<SpoiledEngine>);
+
+/// One rank of such verbs.
+inline shardkit::host::Communicator spoiled(shardkit::self::World& world) {
+    return shardkit::host::Communicator(std::make_shared<const SpoiledVerbs>(world.communicator().verbs()));
+}
 
 }  // namespace benchmarks::policies

@@ -56,8 +56,8 @@ void append_sums(std::vector<float>& made) {
     }
     std::vector<T> sums(count);
     sk::host::detail::reduce_in_rank_order(
-        sk::host::detail::reducer_of<T, T>, sk::ReduceOp::sum, inputs.size(), count, [&](std::size_t q) { return inputs[q].data(); },
-        sk::host::detail::Result<T>{sums.data()});
+        sk::host::detail::reducer_of<T, T>, sk::ReduceOp::sum, inputs.size(), count,
+        [&](std::size_t q) { return inputs[q].data(); }, sk::host::detail::Result<T>{sums.data()});
     for (const T sum : sums) { made.push_back(static_cast<float>(sum)); }
 }
 
