@@ -44,6 +44,18 @@ wants_mpi_tests="$needs_mpi
 module mpich libmpich-dev
 command mpirun.mpich mpich
 "
+# Of tests/compilers/run: newer compilers than the one that the tests are built with.
+wants_compilers='
+command clang++-19 clang-19
+command clang++-22 clang-22
+clang_fuzzer 19 libclang-rt-19-dev
+clang_fuzzer 22 libclang-rt-22-dev
+'
+# Of tests/aarch64/run: a cross compiler, and an emulator of its programs.
+needs_aarch64='
+command aarch64-linux-gnu-g++ g++-aarch64-linux-gnu
+command qemu-aarch64-static qemu-user-static
+'
 needs_plot='command gnuplot gnuplot-nox'
 # Of the site made of docs/; what it is made with comes from PyPI.
 needs_site='
@@ -70,6 +82,7 @@ is_there() {  # kind name
         module) command -v pkg-config >/dev/null && pkg-config --exists "$2" ;;
         python_module) command -v python3 >/dev/null && python3 -c "import $2" 2>/dev/null ;;
         clang_runtime) command -v clang++ >/dev/null && [ -e "$(clang++ -print-runtime-dir)/$2-$(uname -m).so" ] ;;
+        clang_fuzzer) [ -e "$("clang++-$2" -print-resource-dir 2>/dev/null)/lib/linux/libclang_rt.fuzzer-$(uname -m).a" ] ;;
     esac
 }
 

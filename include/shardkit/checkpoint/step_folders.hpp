@@ -48,7 +48,7 @@ inline int remove_all(checkpoint::FileCalls& calls, const std::string& path) {
     std::vector<std::string> names;
     if (const int error = calls.list(path, names); error != 0) { return error; }
     const auto is_last = [](const std::string& name) { return name == mark_name || name == manifest_name; };
-    std::stable_partition(names.begin(), names.end(), [&](const std::string& name) { return !is_last(name); });
+    std::partition(names.begin(), names.end(), [&](const std::string& name) { return !is_last(name); });
     for (const std::string& name : names) {
         const std::string inside = concat(path, "/", name);
         int error = calls.remove_file(inside);

@@ -36,9 +36,9 @@ using StatementHash = std::uint64_t;
 
 /// Returns a hash of `words`, appended to the words whose hash is `before`. Never 0.
 /// Source: Fowler, Noll, Vo: FNV-1a, by words
-template <std::same_as<std::uint64_t>... Words>
+template <std::unsigned_integral... Words>
 constexpr StatementHash statement_hash(StatementHash before, Words... words) noexcept {
-    for (const std::uint64_t word : {words...}) {
+    for (const std::uint64_t word : {std::uint64_t{words}...}) {
         before = (before ^ 0xcbf29ce484222325ULL ^ word) * 0x100000001b3ULL;
         before ^= before >> 32U;
         before += before == 0 ? 1 : 0;

@@ -45,7 +45,7 @@ class ListStates final : public StateVisitor<Engine> {
         add(progress.own);
         add(progress.parameters);
         for (const GroupProgress::Part& part : progress.parts) {
-            hash = statement_hash(hash, std::uint64_t{part.parameter}, std::uint64_t{part.begin});
+            hash = statement_hash(hash, part.parameter, part.begin);
             add(part.numbers);
         }
         numbers.push_back({concat("'", group_->path(), "' count of steps"), hash});

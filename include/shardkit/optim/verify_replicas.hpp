@@ -234,9 +234,8 @@ void verify_replicas(const Groups<Engine>& model, Optimizer<Engine>* optimizer, 
     }
     if (loss_scale != nullptr) {
         const LossScaleState now = Access::now(*loss_scale);
-        comparison.add("the loss scale",
-                       statement_hash(0, std::bit_cast<std::uint64_t>(now.value()), std::uint64_t{now.clean_steps()},
-                                      std::uint64_t{now.overflows()}, now.skipped_steps()));
+        comparison.add("the loss scale", statement_hash(0, std::bit_cast<std::uint64_t>(now.value()),
+                                                        now.clean_steps(), now.overflows(), now.skipped_steps()));
     }
     comparison.compare(where);
 }

@@ -11,6 +11,7 @@
 #include <doctest/doctest.h>
 
 #include <shardkit/backend/threads/launch.hpp>
+#include <shardkit/comm/agreement.hpp>
 #include <shardkit/comm/all_gather.hpp>
 #include <shardkit/comm/compare_calls.hpp>
 
@@ -60,6 +61,15 @@ void check_all(const std::vector<std::string>& texts, const std::string& expecte
 }
 
 }  // namespace
+
+TEST_CASE("statements: numbers of every unsigned type have one hash") {
+    using detail::statement_hash;
+    // std::size_t is unsigned long where std::uint64_t is unsigned long long, as on macOS.
+    static_assert(statement_hash(0, 7UL) == statement_hash(0, 7ULL));
+    static_assert(statement_hash(0, 7U, std::uint8_t{1}) == statement_hash(0, std::uint64_t{7}, std::size_t{1}));
+    static_assert(statement_hash(0, 7U) != statement_hash(0, 8U));
+    CHECK(statement_hash(statement_hash(0, std::size_t{7}), 1U) == statement_hash(0, 7U, 1U));
+}
 
 TEST_CASE("compare_calls: ranks that called the same agree, also when they called nothing") {
     check_all(found(3, [](std::size_t, Trace&) {}), "");

@@ -238,8 +238,6 @@ void check_told(const std::string& what, const Spoil& spoil) {
 /// Counts one more step of a group.
 class CountOn final : public sk::detail::StateVisitor<Engine> {
   public:
-    void group(sk::detail::Group<Engine>& /*group*/, sk::detail::MemoryReader*& /*reader*/,
-               std::string_view /*rule*/) override {}
     void progress(sk::detail::GroupProgress& progress) override {
         ++progress.own[0];
         for (std::size_t p = 0; p < progress.updated.size(); ++p) { ++progress.of(p)[0]; }

@@ -11,20 +11,29 @@
 
 namespace shardkit::host::detail {
 
-/// The operands with their types: a view of Operands, which outlive it.
+/// The operands with their types. Those that are read and written side by side are copied: a loop that asked the
+/// Operands for them would load one more address for each register.
 template <class In, class Out>
 class Summands {
   public:
     const std::size_t ranks;
     const std::size_t results;
 
+    /// @pre `operands` outlives it
     explicit Summands(const Operands& operands) noexcept
-        : ranks(operands.ranks), results(operands.results), operands_(operands) {}
+        : ranks(operands.ranks), results(operands.results), operands_(operands) {
+        if (!side_by_side()) { return; }
+        for (std::size_t q = 0; q < ranks; ++q) { inputs_[q] = static_cast<const In*>(operands.input(q)); }
+        for (std::size_t i = 0; i < results; ++i) {
+            places_[i] = typed(operands.result(i)).data;
+            stores_[i] = operands.result(i).store;
+        }
+    }
 
     bool side_by_side() const noexcept { return operands_.side_by_side(); }
     /// @pre side_by_side()
-    const In* input(std::size_t rank) const noexcept { return static_cast<const In*>(operands_.input(rank)); }
-    Result<Out> result(std::size_t i) const noexcept { return typed(operands_.result(i)); }
+    const In* input(std::size_t rank) const noexcept { return inputs_[rank]; }
+    Result<Out> result(std::size_t i) const noexcept { return {places_[i], stores_[i]}; }
     /// The same of any number.
     const In* any_input(std::size_t rank) const noexcept { return static_cast<const In*>(operands_.any_input(rank)); }
     Result<Out> any_result(std::size_t i) const noexcept { return typed(operands_.any_result(i)); }
@@ -50,6 +59,10 @@ class Summands {
     static Result<Out> typed(Result<void> result) noexcept { return {static_cast<Out*>(result.data), result.store}; }
 
     const Operands& operands_;
+    // Only the used entries are set: small sums are frequent.
+    const In* inputs_[Operands::most];
+    Out* places_[Operands::most];
+    Store stores_[Operands::most];
 };
 
 /// The number of elements that are read from a bundle of ranks before the next bundle is.
