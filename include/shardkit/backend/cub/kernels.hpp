@@ -24,9 +24,9 @@ namespace shardkit::gpu {
 
 /// The Kernels of an engine on CUDA devices. Their meaning is that of host::EnqueuedKernels for engines on host
 /// memory. This header only declares the kernels; kernels.cuh defines them, for nvcc. Spans and pointers must be
-/// memory of the stream's device, aligned as their elements are, of any size. Order:   stream-ordered on `stream`;
-/// only copy_in and copy_out wait. Nothing is allocated. Numbers: an element's result is that of the host's functor,
-/// which nvcc may contract into fused multiply-adds
+/// memory of the stream's device, aligned as their elements are, of any size.
+/// Order:   stream-ordered on `stream`; only copy_in and copy_out wait. Nothing is allocated.
+/// Numbers: an element's result is that of the host's functor, which nvcc may contract into fused multiply-adds
 ///          (-fmad=false: the host's bits). Norms are summed in double.
 /// @throws  std::invalid_argument when the sizes of a call's spans disagree; gpu::Error when a launch fails
 struct Kernels : detail::LaunchedKernels<detail::DeviceLaunch> {

@@ -20,8 +20,9 @@ struct RunOnce {
 };
 
 /// Runs work(i) for each i in [0, count), in one launch. The threads of a warp run side by side on 32 adjacent
-/// indices, of which the first is a multiple of 32, so works may exchange values among the indices of one warp. The call operator is defined in launch.cuh: a file that includes only this header must link with an
-/// object of nvcc that instantiates it for the same Work.
+/// indices, of which the first is a multiple of 32, so works may exchange values among the indices of one warp. The
+/// call operator is defined in launch.cuh: a file that includes only this header must link with an object of nvcc
+/// that instantiates it for the same Work.
 /// Order:  stream-ordered; the indices of one launch have no order.
 class DeviceLaunch {
   public:
