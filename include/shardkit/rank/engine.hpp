@@ -117,6 +117,10 @@ struct AnyWork {
 };
 
 template <class E>
+concept IsDefined = requires {
+    sizeof(E);
+};
+template <class E>
 concept NamesItself = requires {
     { E::name } -> std::convertible_to<std::string_view>;
 };
@@ -311,10 +315,13 @@ namespace detail {
 template <class E>
 struct EngineRules {
     static constexpr bool are_stated = true;
+    static_assert(IsDefined<E>,
+                  "Rank<Engine, Mesh>: Engine is only declared here; include an engine's run.hpp, or "
+                  "backend/host/engine.hpp");
     static_assert(
-        NamesItself<E>,
+        !IsDefined<E> || NamesItself<E>,
         "Rank<Engine, Mesh>: Engine must have a name that converts to std::string_view; see rank/engine.hpp");
-    static_assert(HasCommunicator<E>,
+    static_assert(!IsDefined<E> || HasCommunicator<E>,
                   "Rank<Engine, Mesh>: Engine::Communicator must satisfy Communicator; see comm/communicator.hpp");
     static_assert(!HasCommunicator<E> || HasStream<E>,
                   "Rank<Engine, Mesh>: Engine::Stream must satisfy Stream and be the Communicator's; see "
