@@ -192,7 +192,7 @@ class RankVerbs final : public host::Verbs {
     /// thread that runs it: the stream's, or the rank's own.
     /// @throws UsageError when the stream is none of these; an exception of the work in this thread
     template <class Work>
-    void execute(const Stream& stream, const shardkit::Call& call, const Work& work) const {
+    [[gnu::always_inline]] void execute(const Stream& stream, const shardkit::Call& call, const Work& work) const {
         if (stream.is_inline()) {
             work(handle_, call);
             return;
@@ -222,8 +222,9 @@ class RankVerbs final : public host::Verbs {
         void (*copy)(const Round& round, const Shown& shown) = nullptr;
     };
 
-    /// Does the work of all collectives.
-    void collective(const Stream& stream, const shardkit::Call& call, const Shown& shown) const {
+    /// Does the work of all collectives. Inline: small ones take a tenth of a microsecond.
+    [[gnu::always_inline]] void collective(const Stream& stream, const shardkit::Call& call,
+                                           const Shown& shown) const {
         execute(stream, call, [shown](const GroupHandle& handle, const shardkit::Call& made) {
             const Seat seat(handle);
             Round round(seat, made, shown.read, shown.read_bytes, shown.written.at);
