@@ -12,6 +12,7 @@
 #include <type_traits>
 
 #include <shardkit/backend/nccl/combined.hpp>
+#include <shardkit/core/split_float.hpp>
 #include <shardkit/optim/moving_average.hpp>
 #include <shardkit/optim/norm.hpp>
 #include <shardkit/optim/state_storage.hpp>
@@ -76,6 +77,21 @@ constexpr auto code_launches() {
     }
 }
 
+/// Lists the launches that make the masters of frozen parameters those of their elements.
+template <class P>
+constexpr auto frozen_launches() {
+    using Gather = typename P::Gather;
+    using Master = typename P::Master;
+    if constexpr (!P::has_master || P::gathers_codes) {
+        return std::type_identity<gpu::Launches<>>{};
+    } else if constexpr (!shardkit::detail::can_split_master<P>) {
+        return std::type_identity<gpu::Launches<gpu::detail::ConvertPass<Gather, Master>>>{};
+    } else {
+        return std::type_identity<
+            gpu::Launches<gpu::detail::ConvertPass<Gather, Master>, shardkit::detail::SplitWork<Gather>>>{};
+    }
+}
+
 /// Makes the kernel of norms of elements of type T.
 template <class T>
 struct NormFor {
@@ -135,9 +151,10 @@ struct KernelsFor {
     using OfReduced = detail::CombinedFor<Reduction, Reduction>;
     using OfValues = detail::CombinedFor<double, double>;
     using OfCodes = typename decltype(detail::code_launches<Precision>())::type;
+    using OfFrozen = typename decltype(detail::frozen_launches<Precision>())::type;
 
     using All = detail::KernelSets<OfGroups, OfSteps, BeginsSteps, OfUpdates, OfStoredUpdates, OfReductions,
-                                   OfGradients, OfReduced, OfValues, OfCodes, detail::NormFor<Reduction>>;
+                                   OfGradients, OfReduced, OfValues, OfCodes, OfFrozen, detail::NormFor<Reduction>>;
     using Calls = typename All::Calls;
     static Calls calls() { return All::calls(); }
     /// Loads all of them on the selected device, which CUDA otherwise does at the first launch of each. To be called
