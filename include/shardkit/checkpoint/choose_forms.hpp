@@ -33,8 +33,8 @@ inline void choose_forms(const List<std::unique_ptr<SavedGroup>>& groups, Checkp
             const SavedValues& first = *group->values[form.first];
             List<char> others(first.of.size());
             for (std::size_t p = 0; p < others.size(); ++p) {
-                others[p] =
-                    first.of[p] != 0 && is_in_blocks(first, p, files, names, form.in_blocks, where) != form.in_blocks;
+                if (first.of[p] == 0) { continue; }
+                others[p] = is_in_blocks(first, p, files, names, form.in_blocks, where) != form.in_blocks ? 1 : 0;
             }
             if (!has(others, 1)) { continue; }
             for (std::unique_ptr<SavedValues>& other : form.other(first, others, where)) {
