@@ -20,7 +20,8 @@
 #include <shardkit/policy/policies.hpp>
 #include <shardkit/step/local_shards.hpp>
 #include <shardkit/step/plan_model.hpp>
-#include <shardkit/testing.hpp>
+
+#include "faults/faulty.hpp"
 
 namespace sk = shardkit;
 
@@ -175,8 +176,8 @@ void check(std::size_t ranks) {
 /// Fails in the call of that number on both ranks; where it is one of the gather behind a step, gathers again.
 /// Returns whether there was such a call; *again counts those gathers.
 bool gather_behind_failed(std::uint64_t call, int* again) {
-    using sk::testing::FaultKind;
-    sk::testing::Faults faults({{0, FaultKind::error, call}, {1, FaultKind::error, call}});
+    using planted::FaultKind;
+    planted::Faults faults({{0, FaultKind::error, call}, {1, FaultKind::error, call}});
     const auto train = [&](auto& rank) {
         sk::Sharded<Net, sk::FullShard, sk::EngineOf<decltype(rank)>, sk::Precision<sk::e4m3, float>> layer{rank,
                                                                                                             "layer"};
@@ -190,7 +191,7 @@ bool gather_behind_failed(std::uint64_t call, int* again) {
         optimizer.step(std::move(accumulation), {.divisor = sk::sum});
         try {
             const auto window = layer.unshard();
-        } catch (const sk::testing::PlantedFault&) {
+        } catch (const planted::PlantedFault&) {
             *again += rank.rank() == 0 ? 1 : 0;
             const auto window = layer.unshard();
             expect("gathered behind a gather that failed", static_cast<double>(window[Long{}].decoded(5)), 188, 212);
@@ -198,8 +199,8 @@ bool gather_behind_failed(std::uint64_t call, int* again) {
     };
     try {
         sk::threads::run(sk::DeviceMesh<2>{},
-                         [&](auto& rank) { sk::testing::with_faults(rank, faults, [&](auto& its) { train(its); }); });
-    } catch (const sk::testing::PlantedFault&) {}  // in a call of before or after
+                         [&](auto& rank) { planted::with_faults(rank, faults, [&](auto& its) { train(its); }); });
+    } catch (const planted::PlantedFault&) {}  // in a call of before or after
     return !faults.struck().empty();
 }
 

@@ -12,7 +12,8 @@
 #include <shardkit/comm/all_reduce.hpp>
 #include <shardkit/comm/barrier.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
-#include <shardkit/testing.hpp>
+
+#include "faults/faulty.hpp"
 
 namespace sk = shardkit;
 
@@ -26,11 +27,11 @@ void expect(bool condition, const char* what) {
 
 /// What rank 1 of two has after two sums of bytes and two buffers, and how the run ends.
 std::string end_of(const char* plan, std::vector<std::uint8_t>& got, std::size_t strikes) {
-    sk::testing::Faults faults(sk::testing::plan_of(plan));
+    planted::Faults faults(planted::plan_of(plan));
     std::string text;
     try {
         sk::threads::run(sk::DeviceMesh<2>{}, [&](auto& rank) {
-            sk::testing::with_faults(rank, faults, [&](auto& faulty) {
+            planted::with_faults(rank, faults, [&](auto& faulty) {
                 std::vector<std::uint8_t> values(2, 1);
                 sk::barrier(faulty.world());
                 for (int i = 0; i < 2; ++i) {
@@ -59,6 +60,6 @@ int main() {
     expect(end_of("0:out_of_memory:1:0", got, 1) == "std::bad_alloc", "no memory");
     expect(end_of("0:out_of_memory:5:0", got, 0).empty(), "no memory for a buffer that nobody takes");
     expect(end_of("2:error:1:0", got, 0).empty(), "a fault of no rank");
-    expect(sk::testing::plan_of(1, {.ranks = 9, .calls = 99}) != sk::testing::plan_of(2, {.ranks = 9, .calls = 99}),
+    expect(planted::plan_of(1, {.ranks = 9, .calls = 99}) != planted::plan_of(2, {.ranks = 9, .calls = 99}),
            "seeds do not matter");
 }

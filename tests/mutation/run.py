@@ -40,7 +40,7 @@ NO_CODE = re.compile(r'//[^\n]*|"(?:\\.|[^"\\\n])*"|^#include[^\n]*|\benum class
 VERB = re.compile(r"(?:\b(?P<scope>\w+)::)?\b(?:all_reduce|reduce_scatter)(?P<in_place>_in_place)?\b")
 SPOKEN_OF = {"Act", "Transition", "Verb"}
 # Folders of the library that make the verbs or time them, and so are not mutated.
-VERBS_MADE = ["backend", "comm", "measure", "testing"]
+VERBS_MADE = ["backend", "comm", "measure"]
 # Names functions to be instantiated, and calls none.
 INSTANTIATED = "extern_templates.hpp"
 # What a call may reduce by. Only sums are doubled: minima and maxima, which `op` stands for, would stay what they are.
@@ -554,8 +554,8 @@ COMPARED_EXPRESSIONS = [
 ]
 
 # What faults on purpose are made of, by expressions.
-FAULTY = "shardkit/testing/faulty.hpp"
-PLANS = "shardkit/testing/fault_plan.hpp"
+FAULTY = "faults/faulty.hpp"
+PLANS = "faults/fault_plan.hpp"
 FAULTS = [
     (FAULTY, "faults of other ranks strike", "if ([[fault.rank == rank_]]) { waiting_.push_back(fault); }", "true"),
     (FAULTY, "calls not counted", "const std::uint64_t number = [[made_.calls++]];", "made_.calls"),
@@ -898,9 +898,9 @@ def main():
                expressions=RELEASED_EXPRESSIONS),
         Target("recorder", ROOT / "include", [], "recorder_killer.cpp", flags=["-pthread", f"-I{ROOT / 'tests'}", f"-I{ROOT / 'subprojects/doctest'}"],
                statements=RECORDED, expressions=RECORDED_EXPRESSIONS),
-        Target("codes", ROOT / "include", [], "codes_killer.cpp", flags=["-pthread"], has_table="scales",
+        Target("codes", ROOT / "include", [], "codes_killer.cpp", flags=["-pthread", f"-I{ROOT / 'tests'}"], has_table="scales",
                statements=GATHERED_CODES, expressions=GATHERED_CODES_EXPRESSIONS),
-        Target("faults", ROOT / "include", [], "faults_killer.cpp", expressions=FAULTS),
+        Target("faults", ROOT / "tests", [], "faults_killer.cpp", expressions=FAULTS),
         Target("slices", ROOT / "include", [], "slices_killer.cpp", flags=["-pthread"], statements=SLICES),
         Target("layers", ROOT / "include", ["shardkit/tensor_parallel", "shardkit/context_parallel"],
                "trainer_killer.cpp", *trainer),

@@ -26,7 +26,7 @@ using namespace std::chrono_literals;
 
 struct Faultless {
     Numbers numbers;
-    sk::testing::Faults::Count most;
+    planted::Faults::Count most;
 };
 
 double seconds_since_1970() {
@@ -36,7 +36,7 @@ double seconds_since_1970() {
 /// Says on standard error that a fault has struck: at once, as it may end the process.
 void tell(std::uint64_t seed, const Fault& fault, const std::string& what) {
     std::fprintf(stderr, "seed %llu struck %.6f %s: %s\n", static_cast<unsigned long long>(seed),
-                 seconds_since_1970(), std::string(sk::testing::name(fault.kind)).c_str(), what.c_str());
+                 seconds_since_1970(), std::string(planted::name(fault.kind)).c_str(), what.c_str());
 }
 
 }  // namespace
@@ -52,28 +52,27 @@ int main(int count, char** arguments) {
     for (std::uint64_t seed = from; seed < to; ++seed) {
         const Trial trial = trial_of(seed, ranks);
         Faultless& faultless = known[trial.policy];
-        const auto run = [&](sk::testing::Faults& faults, Numbers& numbers, const sk::mpi::Options& options) {
+        const auto run = [&](planted::Faults& faults, Numbers& numbers, const sk::mpi::Options& options) {
             sk::mpi::run(
                 sk::DeviceMesh{ranks},
                 [&](auto& rank) {
-                    sk::testing::with_faults(rank, faults,
-                                             [&](auto& faulty) { train(faulty, trial.policy, numbers); });
+                    planted::with_faults(rank, faults, [&](auto& faulty) { train(faulty, trial.policy, numbers); });
                 },
                 {}, options);
         };
         sk::mpi::Options options;
         options.timeout = options.finish_timeout = 20s;
         if (faultless.most.calls == 0) {
-            sk::testing::Faults none;
+            planted::Faults none;
             run(none, faultless.numbers, options);
             faultless.most = none.most();
         }
-        sk::testing::FaultChoice choice{
+        planted::FaultChoice choice{
             .ranks = ranks, .calls = faultless.most.calls - 1, .buffers = faultless.most.buffers};
         choice.kinds.push_back(FaultKind::kill);
         if (seed % 50 == 49) { choice.kinds = {FaultKind::hang}; }
-        sk::testing::Faults faults(sk::testing::plan_of(seed, choice),
-                                   [&](const auto& struck) { tell(seed, struck.fault, struck.what); });
+        planted::Faults faults(planted::plan_of(seed, choice),
+                               [&](const auto& struck) { tell(seed, struck.fault, struck.what); });
         if (seed % 50 == 49) {
             options.timeout = options.finish_timeout = 300ms;
             options.record = folder + "/run";
@@ -81,7 +80,7 @@ int main(int count, char** arguments) {
         if (mpi.rank() == 0) {
             std::fprintf(stderr, "seed %llu begins: %s on %zu ranks, plan %s\n",
                          static_cast<unsigned long long>(seed), std::string(trial.policy).c_str(), ranks,
-                         sk::testing::text_of(faults.plan()).c_str());
+                         planted::text_of(faults.plan()).c_str());
         }
         Numbers numbers;
         run(faults, numbers, options);

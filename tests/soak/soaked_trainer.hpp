@@ -20,14 +20,15 @@
 #include <shardkit/policy/named_policy.hpp>
 #include <shardkit/sharded/sharded.hpp>
 #include <shardkit/step/reduce.hpp>
-#include <shardkit/testing.hpp>
+
+#include "faults/faulty.hpp"
 
 /// The small trainer over which faults are planted, and what may come of each fault.
 namespace soak {
 
 namespace sk = shardkit;
-using sk::testing::Fault;
-using sk::testing::FaultKind;
+using planted::Fault;
+using planted::FaultKind;
 
 struct Weight : sk::Param<"weight", float, 5, 3> {};
 struct Bias : sk::Param<"bias", float, 3> {};

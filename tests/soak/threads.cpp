@@ -42,7 +42,7 @@ struct Result {
     std::vector<Clock::time_point> ended;
 };
 
-Result run(const Trial& trial, sk::testing::Faults& faults, std::chrono::milliseconds timeout) {
+Result run(const Trial& trial, planted::Faults& faults, std::chrono::milliseconds timeout) {
     Result result{std::vector<Numbers>(trial.ranks), std::vector<std::string>(trial.ranks),
                   std::vector<Clock::time_point>(trial.ranks)};
     sk::threads::LaunchOptions options;
@@ -56,8 +56,7 @@ Result run(const Trial& trial, sk::testing::Faults& faults, std::chrono::millise
         } const end{result.ended[at]};
         sk::Rank<sk::threads::Engine, sk::DeviceMesh<sk::dynamic>> rank{
             sk::DeviceMesh{trial.ranks}, world, {}, {{}, world.communication_stream(), world.reduction_stream()}};
-        sk::testing::with_faults(rank, faults,
-                                 [&](auto& faulty) { train(faulty, trial.policy, result.numbers[at]); });
+        planted::with_faults(rank, faults, [&](auto& faulty) { train(faulty, trial.policy, result.numbers[at]); });
     };
     const auto errors = sk::threads::launch_and_collect(trial.ranks, body, options);
     for (std::size_t rank = 0; rank < trial.ranks; ++rank) {
@@ -74,13 +73,13 @@ Result run(const Trial& trial, sk::testing::Faults& faults, std::chrono::millise
 /// A run without faults of a trial, once for each.
 struct Faultless {
     Result result;
-    sk::testing::Faults::Count most;
+    planted::Faults::Count most;
 };
 const Faultless& faultless(const Trial& trial) {
     static std::map<std::pair<std::string_view, std::size_t>, Faultless> known;
     const auto [found, is_new] = known.try_emplace({trial.policy, trial.ranks});
     if (is_new) {
-        sk::testing::Faults none;
+        planted::Faults none;
         found->second.result = run(trial, none, 60s);
         found->second.most = none.most();
         for (const std::string& error : found->second.result.errors) {
@@ -90,20 +89,20 @@ const Faultless& faultless(const Trial& trial) {
     return found->second;
 }
 
-sk::testing::FaultPlan plan_of(std::uint64_t seed, const Trial& trial) {
+planted::FaultPlan plan_of(std::uint64_t seed, const Trial& trial) {
     const auto most = faultless(trial).most;
     // Behind a rank's last call the others need it no more.
-    sk::testing::FaultChoice choice{.ranks = trial.ranks, .calls = most.calls - 1, .buffers = most.buffers};
+    planted::FaultChoice choice{.ranks = trial.ranks, .calls = most.calls - 1, .buffers = most.buffers};
     choice.longest_delay = 3;
     if (seed % 100 == 99) { choice.kinds = {FaultKind::hang}; }  // which take the deadline's time
     if (seed % 8 == 5) { choice.faults = 2; }
-    return sk::testing::plan_of(seed, choice);
+    return planted::plan_of(seed, choice);
 }
 
 bool has(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
 
 /// What is wrong with a result; empty if nothing is. `kind` is what became of it.
-std::string wrong(const Trial& trial, const sk::testing::Faults& faults, const Result& result, std::string& kind) {
+std::string wrong(const Trial& trial, const planted::Faults& faults, const Result& result, std::string& kind) {
     const auto struck = faults.struck();
     const Numbers* const expected = faultless(trial).result.numbers.data();
     const std::size_t failed = static_cast<std::size_t>(
@@ -115,7 +114,7 @@ std::string wrong(const Trial& trial, const sk::testing::Faults& faults, const R
         return one.fault.kind != FaultKind::wrong_data && one.fault.kind != FaultKind::delay;
     };
     const auto first = std::find_if(struck.begin(), struck.end(), ends);
-    const std::string name = struck.empty() ? "nothing" : std::string(sk::testing::name(struck.back().fault.kind));
+    const std::string name = struck.empty() ? "nothing" : std::string(planted::name(struck.back().fault.kind));
     if (failed == 0 && first == struck.end()) {
         kind = name + (same ? ": the bits of the faultless run" : ": other numbers, unseen as documented");
         if (same) { return ""; }
@@ -183,7 +182,7 @@ void watch(std::uint64_t seed) {
 bool soak_one(std::uint64_t seed, std::map<std::string, std::size_t>& kinds, bool tell) {
     const Trial trial = trial_of(seed);
     watch(seed);
-    sk::testing::Faults faults(plan_of(seed, trial));
+    planted::Faults faults(plan_of(seed, trial));
     const Result result = run(trial, faults, seed % 100 == 99 ? 200ms : 60000ms);
     std::string kind;
     const std::string what = wrong(trial, faults, result, kind);
@@ -192,7 +191,7 @@ bool soak_one(std::uint64_t seed, std::map<std::string, std::size_t>& kinds, boo
     std::printf("%s: seed %llu: %s\n  %s on %zu ranks%s, plan %s\n", what.empty() ? "ok" : "WRONG",
                 static_cast<unsigned long long>(seed), what.empty() ? kind.c_str() : what.c_str(),
                 std::string(trial.policy).c_str(), trial.ranks, trial.overlap ? " with overlap" : "",
-                sk::testing::text_of(faults.plan()).c_str());
+                planted::text_of(faults.plan()).c_str());
     for (const auto& struck : faults.struck()) { std::printf("  struck: %s\n", struck.what.c_str()); }
     for (std::size_t rank = 0; rank < trial.ranks; ++rank) {
         std::printf("  rank %zu: %s\n", rank, result.errors[rank].empty() ? "returned" : result.errors[rank].c_str());
@@ -211,7 +210,7 @@ void times() {
             const Trial trial{policies[seed % 5], 4, false};
             watch(seed);
             const auto most = faultless(trial).most;
-            sk::testing::Faults faults(sk::testing::plan_of(
+            planted::Faults faults(planted::plan_of(
                 seed, {.ranks = 4, .calls = most.calls - 1, .buffers = most.buffers, .kinds = {kind}}));
             const Result result = run(trial, faults, kind == FaultKind::hang ? timeout : 60000ms);
             auto last = faults.struck().at(0).when;
@@ -221,7 +220,7 @@ void times() {
             seconds.push_back(std::chrono::duration<double>(last - faults.struck()[0].when).count());
         }
         std::sort(seconds.begin(), seconds.end());
-        std::printf("%-14s median %.4f s, longest %.4f s%s\n", std::string(sk::testing::name(kind)).c_str(),
+        std::printf("%-14s median %.4f s, longest %.4f s%s\n", std::string(planted::name(kind)).c_str(),
                     seconds[seconds.size() / 2], seconds.back(),
                     kind == FaultKind::hang ? ", the deadline of 0.3 s included" : "");
     }

@@ -22,8 +22,8 @@
 #include <shardkit/checkpoint.hpp>
 #include <shardkit/schedule.hpp>
 #include <shardkit/shardkit.hpp>
-#include <shardkit/testing.hpp>
 
+#include "faults/faulty.hpp"
 #include "temporary_folder.hpp"
 #include "unit/sharded/coded_training.hpp"
 #include "unit/thrown_message.hpp"
@@ -252,8 +252,8 @@ void check_found_by_update(std::size_t ranks, const sk::DynamicPolicy& policy) {
 /// gathers again, and adds one to `gathers`. Returns whether there was such a call.
 template <class Code>
 bool fail_in(std::uint64_t call, const sk::DynamicPolicy& policy, std::size_t& gathers) {
-    using sk::testing::FaultKind;
-    sk::testing::Faults faults({{0, FaultKind::error, call}, {1, FaultKind::error, call}});
+    using planted::FaultKind;
+    planted::Faults faults({{0, FaultKind::error, call}, {1, FaultKind::error, call}});
     const auto train = [&](auto& rank) {
         coded_training::Layer<Code, sk::EngineOf<decltype(rank)>> layer(rank, "layer", coded_training::tensors(),
                                                                         {policy});
@@ -263,15 +263,15 @@ bool fail_in(std::uint64_t call, const sk::DynamicPolicy& policy, std::size_t& g
         train_one<Code>(model, layer, optimizer);
         try {
             const auto window = layer.unshard();
-        } catch (const sk::testing::PlantedFault&) {
+        } catch (const planted::PlantedFault&) {
             gathers += rank.rank() == 0 ? 1U : 0U;
             check_window<Code>(layer, masters_of<Code>(layer));
         }
     };
     try {
         sk::threads::run(Mesh(2, 1, 1),
-                         [&](auto& rank) { sk::testing::with_faults(rank, faults, [&](auto& its) { train(its); }); });
-    } catch (const sk::testing::PlantedFault&) {}  // in a call of before or after
+                         [&](auto& rank) { planted::with_faults(rank, faults, [&](auto& its) { train(its); }); });
+    } catch (const planted::PlantedFault&) {}  // in a call of before or after
     return !faults.struck().empty();
 }
 

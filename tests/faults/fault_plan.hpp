@@ -15,7 +15,7 @@
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/concat.hpp>
 
-namespace shardkit::testing {
+namespace planted {
 
 /// What goes wrong on a rank.
 enum class FaultKind : std::uint8_t {
@@ -54,19 +54,21 @@ using FaultPlan = std::vector<Fault>;
 inline std::string text_of(const FaultPlan& plan) {
     std::string text;
     for (const Fault& fault : plan) {
-        detail::append(text, text.empty() ? "" : " ", fault.rank, ":", name(fault.kind), ":", fault.at, ":",
-                       fault.value);
+        shardkit::detail::append(text, text.empty() ? "" : " ", fault.rank, ":", name(fault.kind), ":", fault.at, ":",
+                                 fault.value);
     }
     return text;
 }
 
 /// Reads a plan from its text.
 /// @throws std::invalid_argument for any other text
-inline FaultPlan plan_of(std::string_view text, SourceLocation where = SourceLocation::current()) {
+inline FaultPlan plan_of(std::string_view text,
+                         shardkit::SourceLocation where = shardkit::SourceLocation::current()) {
     FaultPlan plan;
     std::string_view rest = text;
     const auto refuse = [&] {
-        throw_invalid_argument(where, "FaultPlan '", text, "': expected rank:kind:at:value, as in 1:error:17:0");
+        shardkit::throw_invalid_argument(where, "FaultPlan '", text,
+                                         "': expected rank:kind:at:value, as in 1:error:17:0");
     };
     const auto take_until = [&](char end) {
         const std::size_t length = std::min(rest.find(end), rest.size());
@@ -108,11 +110,11 @@ struct FaultChoice {
 /// Returns the faults that a seed chooses: the same ones for the same seed and choice, on every machine.
 /// @throws std::invalid_argument when there is nothing to choose from
 inline FaultPlan plan_of(std::uint64_t seed, const FaultChoice& choice,
-                         SourceLocation where = SourceLocation::current()) {
+                         shardkit::SourceLocation where = shardkit::SourceLocation::current()) {
     if (choice.ranks == 0 || choice.calls == 0 || choice.buffers == 0 || choice.kinds.empty()) {
-        throw_invalid_argument(where, "FaultChoice: ", choice.ranks, " ranks, ", choice.calls, " calls, ",
-                               choice.buffers, " buffers and ", choice.kinds.size(),
-                               " kinds of faults, expected at least 1 of each");
+        shardkit::throw_invalid_argument(where, "FaultChoice: ", choice.ranks, " ranks, ", choice.calls, " calls, ",
+                                         choice.buffers, " buffers and ", choice.kinds.size(),
+                                         " kinds of faults, expected at least 1 of each");
     }
     std::uint64_t state = seed;
     const auto draw = [&] {  // splitmix64
@@ -137,4 +139,4 @@ inline FaultPlan plan_of(std::uint64_t seed, const FaultChoice& choice,
     return plan;
 }
 
-}  // namespace shardkit::testing
+}  // namespace planted

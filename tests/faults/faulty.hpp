@@ -28,9 +28,13 @@
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/not_copied.hpp>
 #include <shardkit/rank/rank.hpp>
-#include <shardkit/testing/fault_plan.hpp>
 
-namespace shardkit::testing {
+#include "faults/fault_plan.hpp"
+
+namespace planted {
+
+using shardkit::Call;
+namespace host = shardkit::host;
 
 /// The error of a fault of kind `error`. The text names the rank and the call.
 class PlantedFault : public std::runtime_error {
@@ -145,10 +149,10 @@ class RankFaults : shardkit::detail::NotCopied {
                 }
                 const Fault found = *fault;
                 fault = waiting_.erase(fault);
-                const std::string told =
-                    note(found, shardkit::detail::concat(
-                                    "call ", number, ", ",
-                                    describe(call.signature, call.where, shardkit::detail::text_of(call.subject))));
+                const std::string told = note(
+                    found, shardkit::detail::concat("call ", number, ", ",
+                                                    shardkit::describe(call.signature, call.where,
+                                                                       shardkit::detail::text_of(call.subject))));
                 if (spoils) {
                     spoil(found.value % (std::uint64_t{delivered} * 8));
                 } else {
@@ -232,18 +236,18 @@ class FaultyVerbs final : public host::DecoratedVerbs {
 
 /// Calls f(faulty) with a rank that has the place, mesh, streams and options of `rank`, and its engine, whose verbs
 /// go wrong as `faults` say for this rank. Inside of an engine's `run`:
-///     sk::threads::run(mesh, [&](auto& rank) { sk::testing::with_faults(rank, faults, train); });
+///     sk::threads::run(mesh, [&](auto& rank) { planted::with_faults(rank, faults, train); });
 /// Order:   collective over the ranks, as they share what f does
 /// @throws  what f throws
 template <class Mesh, class F>
-void with_faults(Rank<host::Engine, Mesh>& rank, Faults& faults, F&& f,
-                 SourceLocation where = SourceLocation::current()) {
+void with_faults(shardkit::Rank<host::Engine, Mesh>& rank, Faults& faults, F&& f,
+                 shardkit::SourceLocation where = shardkit::SourceLocation::current()) {
     detail::RankFaults own(faults, rank.rank(), rank.world_size());
     try {
         const host::Communicator world(std::make_shared<const detail::FaultyVerbs>(rank.world().verbs(), own));
-        Rank<host::Engine, Mesh> faulty{rank.mesh(), world, rank.options(), rank.streams(), where};
+        shardkit::Rank<host::Engine, Mesh> faulty{rank.mesh(), world, rank.options(), rank.streams(), where};
         f(faulty);
     } catch (const detail::RankLeaves&) {}  // NOLINT(bugprone-empty-catch): it has returned
 }
 
-}  // namespace shardkit::testing
+}  // namespace planted

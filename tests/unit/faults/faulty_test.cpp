@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <shardkit/testing.hpp>
-
 #include <array>
 #include <chrono>
 #include <cstddef>
@@ -29,6 +27,7 @@
 #include <shardkit/rank/rank.hpp>
 
 #include "../thrown_message.hpp"
+#include "faults/faulty.hpp"
 
 namespace faulty_test {
 
@@ -36,10 +35,10 @@ namespace {
 
 namespace sk = shardkit;
 using namespace std::chrono_literals;
-using sk::testing::Fault;
-using sk::testing::FaultKind;
-using sk::testing::FaultPlan;
-using sk::testing::Faults;
+using planted::Fault;
+using planted::FaultKind;
+using planted::FaultPlan;
+using planted::Faults;
 /// What each rank ended with, without the lines.
 template <class F>
 std::vector<std::string> ends(std::size_t ranks, Faults& faults, const F& f,
@@ -50,7 +49,7 @@ std::vector<std::string> ends(std::size_t ranks, Faults& faults, const F& f,
         [&](auto& world) {
             sk::Rank<sk::threads::Engine, sk::DeviceMesh<sk::dynamic>> rank{
                 sk::DeviceMesh{ranks}, world, {}, {{}, world.communication_stream(), world.reduction_stream()}};
-            sk::testing::with_faults(rank, faults, f);
+            planted::with_faults(rank, faults, f);
         },
         options);
     for (std::size_t rank = 0; rank < ranks; ++rank) {
@@ -101,29 +100,28 @@ std::array<std::vector<std::uint8_t>, verbs> deliveries(Rank& rank) {
 TEST_CASE("testing: a plan is read as it is written, and other texts are refused") {
     const FaultPlan plan{
         {1, FaultKind::error, 17, 0}, {0, FaultKind::out_of_memory, 3, 0}, {2, FaultKind::delay, 0, 9}};
-    CHECK(sk::testing::text_of(plan) == "1:error:17:0 0:out_of_memory:3:0 2:delay:0:9");
-    CHECK(sk::testing::plan_of(sk::testing::text_of(plan)) == plan);
-    CHECK(sk::testing::plan_of("").empty());
+    CHECK(planted::text_of(plan) == "1:error:17:0 0:out_of_memory:3:0 2:delay:0:9");
+    CHECK(planted::plan_of(planted::text_of(plan)) == plan);
+    CHECK(planted::plan_of("").empty());
     for (const char* const wrong :
          {"1", "1:error", "1:error:2", "1:errors:2:3", "1:error:2:3x", "-1:error:2:3", " "}) {
         CAPTURE(wrong);
-        CHECK(contains(thrown_message<std::invalid_argument>([&] { sk::testing::plan_of(wrong); }),
+        CHECK(contains(thrown_message<std::invalid_argument>([&] { planted::plan_of(wrong); }),
                        "expected rank:kind:at:value"));
     }
 }
 
 TEST_CASE("testing: a seed gives one plan, and seeds give every kind, rank and place") {
-    const sk::testing::FaultChoice choice{.ranks = 3, .calls = 5, .buffers = 4, .faults = 2, .longest_delay = 7};
+    const planted::FaultChoice choice{.ranks = 3, .calls = 5, .buffers = 4, .faults = 2, .longest_delay = 7};
     // splitmix64 from seed 1, worked out apart from the library.
-    CHECK(sk::testing::text_of(sk::testing::plan_of(1, choice)) ==
-          sk::testing::text_of(sk::testing::plan_of(1, choice)));
+    CHECK(planted::text_of(planted::plan_of(1, choice)) == planted::text_of(planted::plan_of(1, choice)));
     std::array<std::size_t, 3> ranks{};
     std::array<std::size_t, 7> kinds{};
     std::array<std::size_t, 5> places{};
     for (std::uint64_t seed = 0; seed < 1000; ++seed) {
-        const FaultPlan plan = sk::testing::plan_of(seed, choice);
+        const FaultPlan plan = planted::plan_of(seed, choice);
         REQUIRE(plan.size() == 2);
-        CHECK(sk::testing::plan_of(sk::testing::text_of(plan)) == plan);
+        CHECK(planted::plan_of(planted::text_of(plan)) == plan);
         for (const Fault& fault : plan) {
             ++ranks.at(fault.rank);
             ++kinds.at(static_cast<std::size_t>(fault.kind));
@@ -136,7 +134,7 @@ TEST_CASE("testing: a seed gives one plan, and seeds give every kind, rank and p
     for (const std::size_t count : places) { CHECK(count > 300); }
     for (const FaultKind kind : choice.kinds) { CHECK(kinds.at(static_cast<std::size_t>(kind)) > 300); }
     CHECK(kinds.at(static_cast<std::size_t>(FaultKind::kill)) == 0);  // not asked for
-    CHECK(contains(thrown_message<std::invalid_argument>([] { sk::testing::plan_of(1, {.ranks = 0}); }),
+    CHECK(contains(thrown_message<std::invalid_argument>([] { planted::plan_of(1, {.ranks = 0}); }),
                    "FaultChoice: 0 ranks, 1 calls"));
 }
 
@@ -270,7 +268,7 @@ TEST_CASE("testing: a delay is waited for, and a rank that left makes no call wh
 TEST_CASE("testing: one rank alone, and an engine whose streams run late") {
     Faults faults({{0, FaultKind::wrong_data, 0, 8}});
     sk::self::run(sk::DeviceMesh<1>{}, [&](auto& rank) {
-        sk::testing::with_faults(rank, faults, [](auto& faulty) {
+        planted::with_faults(rank, faults, [](auto& faulty) {
             std::vector<std::uint8_t> from{1, 2};
             std::vector<std::uint8_t> to(2);
             sk::all_gather(faulty.world(), from, to);
