@@ -81,11 +81,17 @@ class CheckpointPlan {
             }
         }
         for (const StoredKind& kind : kinds) { add_kind(state, names, kind); }
-        add_scalars(state, names);
+        for (const PlannedFile& file : files) {
+            of_tensors_.add(file.name);
+            of_tensors_.add(file.begin);
+        }
+        numbers = state.all_scalars(names, where_);
+        add_numbers(state);
     }
 
     List<PlannedFile> files;
-    std::string index;  ///< the model's index, if it has several files
+    std::string index;          ///< the model's index, if it has several files
+    List<SavedScalar> numbers;  ///< of the state
 
     /// Returns the number of parameters' tensors in all files.
     std::size_t tensors() const {
@@ -95,14 +101,16 @@ class CheckpointPlan {
     }
     /// Returns a hash that is equal on ranks that will write the same files.
     std::uint64_t hash() const {
-        Fnv fnv;
+        Fnv fnv = of_tensors_;
         for (const PlannedFile& file : files) {
-            fnv.add(file.name);
+            if (file.digests.empty()) { continue; }
             fnv.add(file.begin);
             fnv.add(file.scalars);
         }
         return fnv.hash;
     }
+    /// Returns a hash of the files of parameters alone, whatever the numbers and blobs are.
+    std::uint64_t hash_of_tensors() const noexcept { return of_tensors_.hash; }
     /// Adds what `hash` is of, in words as far as they fit.
     void list(Statements& all) const {
         for (const PlannedFile& file : files) {
@@ -280,9 +288,8 @@ class CheckpointPlan {
         for (PlannedTensor& tensor : file.tensors) { tensor.begin += file.begin.size(); }
         files.push_back(std::move(file));
     }
-    void add_scalars(const SavedState& state, const checkpoint::TensorNames& names) {
-        const List<SavedScalar> scalars = state.all_scalars(names, where_);
-        if (scalars.empty() && state.blobs.empty()) { return; }
+    void add_numbers(const SavedState& state) {
+        if (numbers.empty() && state.blobs.empty()) { return; }
         HeaderWriter header;
         header.metadata({{std::string(kind_key), std::string(scalars_file)}});
         PlannedFile file{concat(scalars_file, tensors_ending), {}, 0, {}, {}, {}};
@@ -292,7 +299,7 @@ class CheckpointPlan {
             file.scalars.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
             file.digests.push_back({name, crc32c::of(bytes)});
         };
-        for (const SavedScalar& scalar : scalars) {
+        for (const SavedScalar& scalar : numbers) {
             add(scalar.name, scalar.real ? ElementType::fp64 : ElementType::uint64, {},
                 std::as_bytes(std::span(&scalar.bits, 1)));
         }
@@ -316,6 +323,7 @@ class CheckpointPlan {
 
     std::uint64_t max_file_bytes_;
     SourceLocation where_;
+    Fnv of_tensors_;
 };
 
 /// Checks that a load could return SaveOptions::strings unchanged.

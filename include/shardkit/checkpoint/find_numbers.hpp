@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -98,7 +97,7 @@ class FindNumbers {
             throw_file_error(files_.path(from), where_, "'", scalar.name, "' is no ", safetensors::name(type));
         }
         read(from, std::as_writable_bytes(std::span(&scalar.bits, 1)));
-        if (scalar.real && !std::isfinite(std::bit_cast<double>(scalar.bits))) {
+        if (!scalar.is_finite()) {
             throw_file_error(files_.path(from), where_, "'", scalar.name, "' is ",
                              number_text(std::bit_cast<double>(scalar.bits)), ", expected a finite number");
         }

@@ -19,9 +19,13 @@
 #include <shardkit/checkpoint/load_options.hpp>
 #include <shardkit/checkpoint/load_plan.hpp>
 #include <shardkit/checkpoint/manifest.hpp>
+#include <shardkit/checkpoint/saved_group.hpp>
 #include <shardkit/checkpoint/saved_state.hpp>
+#include <shardkit/checkpoint/stored_as.hpp>
+#include <shardkit/comm/agreement.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/concat.hpp>
+#include <shardkit/detail/fnv.hpp>
 #include <shardkit/detail/list.hpp>
 
 namespace shardkit::detail {
@@ -92,12 +96,54 @@ class PlannedFiles final : public checkpoint::FileCalls {
     List<File> files_;
 };
 
+/// Returns a hash of all that a planned load looks at. The values of numbers and the sizes of blobs, which differ
+/// from step to step, are not in it.
+inline std::uint64_t hash_of_load(const CheckpointPlan& plan, const SavedState& state,
+                                  const checkpoint::TensorNames& names, SourceLocation where) {
+    Fnv texts;
+    StatementHash words = statement_hash(1, plan.hash_of_tensors());
+    const auto flags = [&](const List<char>& each) { texts.add(std::string_view(each.data(), each.size())); };
+    for (const PlannedFile& file : plan.files) {
+        for (const PlannedTensor& of : file.tensors) {
+            words = statement_hash(words, of.group, of.values, of.parameter, of.order.begin(), of.order.numel(),
+                                   of.order.plain(), of.order.padded());
+        }
+        for (const Manifest::Tensor& number : file.digests) { texts.add(number.name); }
+    }
+    for (const auto& group : state.groups) {
+        const GroupGeometry& geometry = group->geometry();
+        texts.add(geometry.path);
+        for (const PlacedParameter& parameter : geometry.parameters) {
+            words = statement_hash(words, parameter.shape.numel());
+        }
+        for (const ParameterName& alias : geometry.aliases) {
+            ParameterRecord called = geometry.parameters[alias.number];
+            if (called.name == alias.name) { continue; }
+            called.name = alias.name;
+            for (const std::string& name : names_of_alias(names, geometry.path, called, where)) { texts.add(name); }
+        }
+        for (const auto& values : group->values) {
+            texts.add(values->kind.file());
+            flags(values->of);
+            words = statement_hash(words, static_cast<unsigned>(values->type));
+        }
+        for (const StateForm& form : group->forms) { words = statement_hash(words, form.first, form.in_blocks); }
+    }
+    for (const SavedProgress& saved : state.progress) {
+        words = statement_hash(words, saved.group, saved.progress.parts.size());
+        flags(saved.progress.updated);
+    }
+    for (const SavedScalar& number : plan.numbers) { words = statement_hash(words, number.real, number.is_finite()); }
+    return statement_hash(words, texts.hash);
+}
+
 /// Checks that what a save is about to write can be read: that its manifest is valid, whatever the digests of tensors
 /// are, and that a load into the saved state finds all that it needs, and the numbers that there are.
-/// @param manifest  without digests of tensors
+/// @param manifest  without digests of tensors   @param proven  hashes of such loads that need not be planned again
 /// @throws std::invalid_argument for texts and names that make no valid manifest, and as a load
 inline void prove_load(const CheckpointPlan& plan, SavedState& state, const checkpoint::TensorNames& names,
-                       const std::string& folder, const Manifest& manifest, SourceLocation where) {
+                       const std::string& folder, const Manifest& manifest, List<std::uint64_t>& proven,
+                       SourceLocation where) {
     const auto check_size = [&](std::size_t bytes) {
         if (bytes <= safetensors::max_header_bytes) { return; }
         throw_invalid_argument(where, "save: names and checkpoint::SaveOptions::strings make a manifest of ",
@@ -114,15 +160,18 @@ inline void prove_load(const CheckpointPlan& plan, SavedState& state, const chec
     } catch (const JsonError& error) {
         throw_invalid_argument(where, "save: names and texts make no valid manifest: ", error.what);
     }
+    const std::uint64_t hash = hash_of_load(plan, state, names, where);
+    if (has(proven, hash)) { return; }
     PlannedFiles planned(plan, folder, text);
     CheckpointFiles files = CheckpointFiles::of_checkpoint(planned, folder, where);
-    const List<SavedScalar> numbers = state.all_scalars(names, where);
     checkpoint::LoadOptions options;
     options.names = names;
     const LoadPlan load(state, files, options, false, where);
-    if (!(state.all_scalars(names, where) == numbers)) {
+    if (!(state.all_scalars(names, where) == plan.numbers)) {
         throw std::logic_error("save: a load of this state would not find the numbers that it has");
     }
+    if (proven.size() == 16) { proven.clear(); }  // of states in turns there are a few
+    proven.push_back(hash);
 }
 
 }  // namespace shardkit::detail

@@ -71,7 +71,7 @@ class SaveRun final : public MemoryReader, NotCopied {
             plan_.emplace(state_, options_.names, options_.max_file_bytes, where_);
             const List<std::uint32_t> no_digests(plan_->tensors());
             prove_load(*plan_, state_, options_.names, concat(folder_, "/", step_name(step_)),
-                       manifest_of(no_digests), where_);
+                       manifest_of(no_digests), world_->proven(), where_);
         });
         require_same_updates(*world_, "save", state_.groups, where_);
         agree();

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -28,6 +30,7 @@ struct SavedScalar {
     bool real = false;
     std::uint64_t bits = 0;  ///< bits of the double, or the integer itself
 
+    bool is_finite() const noexcept { return !real || std::isfinite(std::bit_cast<double>(bits)); }
     friend bool operator==(const SavedScalar&, const SavedScalar&) = default;
 };
 

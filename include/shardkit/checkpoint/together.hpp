@@ -20,6 +20,7 @@
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/access.hpp>
 #include <shardkit/detail/concat.hpp>
+#include <shardkit/detail/list.hpp>
 #include <shardkit/detail/not_copied.hpp>
 #include <shardkit/rank/context.hpp>
 
@@ -35,6 +36,8 @@ class RankWorld {
     virtual std::size_t size() const noexcept = 0;
     /// Returns the error of an abandoned save of this rank that was not reported yet.
     virtual Failure& untold() = 0;
+    /// Returns hashes of the latest saves of this rank that a load could read.
+    virtual List<std::uint64_t>& proven() = 0;
     /// Gathers all ranks' values in rank order; each passes as many. Collective over the world; the host waits.
     template <class T>
     std::vector<T> gather(std::span<const T> mine, SourceLocation where) {
@@ -140,6 +143,7 @@ class RankWorldOf final : public RankWorld, NotCopied {
     std::size_t rank() const noexcept override { return context_.rank(); }
     std::size_t size() const noexcept override { return context_.world_size(); }
     Failure& untold() override { return context_.template kept<Untold>().failure; }
+    List<std::uint64_t>& proven() override { return context_.template kept<Proven>().loads; }
 
   protected:
     void gather_bytes(std::span<const std::byte> mine, std::span<std::byte> all, SourceLocation where) override {
@@ -169,6 +173,11 @@ class RankWorldOf final : public RankWorld, NotCopied {
         }
         std::size_t rank;
         Failure failure;
+    };
+
+    struct Proven : private NotCopied {
+        explicit Proven(const Context<Engine>& /*context*/) {}
+        List<std::uint64_t> loads;
     };
 
     Context<Engine>& context_;

@@ -203,7 +203,7 @@ class MovingAverage {
     static bool was_loaded(To& to, SourceLocation where) {
         const auto& parameters = to.geometry().parameters;
         std::size_t loaded = 0;
-        for (std::size_t p = 0; p < parameters.size(); ++p) { loaded += to.loads(p) > 0 ? 1 : 0; }
+        for (std::size_t p = 0; p < parameters.size(); ++p) { loaded += to.loads(p) > 0 ? 1U : 0U; }
         if (loaded == 0 || loaded == parameters.size()) { return loaded > 0; }
         throw_invalid_argument(where, "MovingAverage: a load has read ", loaded, " of the ", parameters.size(),
                                " parameters of '", to.path(),

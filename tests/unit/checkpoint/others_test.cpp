@@ -140,6 +140,39 @@ TEST_CASE("a model whose alias became a parameter of its own takes what it stood
     });
 }
 
+TEST_CASE("a save proves once that a load finds what it needs, and anew where a load would look for something else") {
+    const Folder folder;
+    sk::self::run(sk::DeviceMesh<1>{}, [&](auto& rank) {
+        sk::Sharded<Tied, sk::NoShard, sk::self::Engine> tied(rank, "m");
+        tied.initialize([](auto, auto, auto) { return 1.0; });
+        std::size_t asked = 0;
+        // The same files, whatever `head` is.
+        const auto names = [&](std::string head) -> sk::checkpoint::TensorNames {
+            return [&asked, head](std::string_view, const sk::ParameterRecord& parameter) {
+                ++asked;
+                return sk::checkpoint::stored(parameter.name == "head" ? head : std::string(parameter.name),
+                                              parameter.shape);
+            };
+        };
+        const auto asked_by_save = [&](std::uint64_t step, const std::string& head, std::vector<std::uint8_t> bytes) {
+            const std::size_t before = asked;
+            sk::checkpoint::State state{sk::Model{tied}};
+            state.blob("sampler", bytes);
+            sk::checkpoint::save(rank, folder.file("run"), step, state, {.names = names(head)});
+            return asked - before;
+        };
+        const std::size_t first = asked_by_save(1, "lm_head", {1});
+        CHECK(asked_by_save(2, "lm_head", {2, 3}) < first);
+        for (int i = 0; i < 2; ++i) {
+            const std::string refused = thrown_message<sk::FileError>([&] { asked_by_save(3, "bias", {1}); });
+            CHECK(has(refused,
+                      "'embedding' and 'bias' are one parameter of the state, and have other types or shapes"));
+        }
+        CHECK_FALSE(fs::exists(folder.file("run/step-00000003")));
+        CHECK(asked_by_save(3, "lm_head", {1}) < first);
+    });
+}
+
 TEST_CASE("no metadata may be said as null") {
     const Folder folder;
     const std::string file = folder.file("model.safetensors");
