@@ -120,7 +120,7 @@ void add_flags(program::Flags& flags) {
         "of those that follow one); or passes joined by +: prefetch:N (gathers start N windows ahead; with mpi a "
         "thread communicates meanwhile), overlap:N (reductions run beside the next backward pass too), keep or "
         "keep:BYTES (groups stay gathered where a rank then takes no more than that, or than none), "
-        "gather_after_zero (gathers start behind gradient buffers), gather_after_update, reduce_last (microbatches "
+        "gather_after_update, reduce_last (microbatches "
         "are reduced once) [none]");
     flags.add(
         "--overlap", "off|on",
@@ -233,8 +233,6 @@ ScheduleChoice parse_schedule(const std::string& flag, const std::string& given,
         } else if (name == "keep") {
             once(choice.keeps);
             if (!value.empty()) { choice.limit = program::parse_bytes(part_of(flag, given, name), value); }
-        } else if (pass == "gather_after_zero") {
-            once(choice.gathers_after_zero);
         } else if (pass == "gather_after_update") {
             once(choice.gathers_after_update);
         } else if (pass == "reduce_last") {
@@ -242,7 +240,7 @@ ScheduleChoice parse_schedule(const std::string& flag, const std::string& given,
         } else {
             throw program::bad_flag(flag, given,
                                     "a list with commas of none, hand and passes joined by +: prefetch:N, overlap:N, "
-                                    "keep, keep:BYTES, gather_after_zero, gather_after_update, reduce_last");
+                                    "keep, keep:BYTES, gather_after_update, reduce_last");
         }
     }
     return choice;

@@ -52,7 +52,6 @@ struct ScheduleChoice {
     std::uint64_t limit = 0;    ///< 0: what the step takes without a schedule
     std::size_t depth = 0;      ///< gathers start so many windows ahead; 0: where they are needed
     bool overlaps_reductions = false;
-    bool gathers_after_zero = false;
     bool gathers_after_update = false;
     std::string text = "none";
 };

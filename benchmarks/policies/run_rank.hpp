@@ -109,7 +109,7 @@ void run_rank(shardkit::Context<Engine>& context, const Job& job, const Referenc
     for (const program::PolicyKind policy : job.options.policies) {
         for (const ScheduleChoice& schedule : job.options.schedules) {
             trainers.push_back(std::make_unique<Trainer<Engine, T>>(
-                context, job.options, job.busy, job.options.policy_on(job.mesh, policy), schedule, job.links));
+                context, job.options, job.busy, job.options.policy_on(job.mesh, policy), schedule));
             Trainer<Engine, T>& trainer = *trainers.back();
             Row row;
             row.mesh = job.mesh;

@@ -51,8 +51,7 @@ class Trainer {
 
   public:
     Trainer(shardkit::Context<Engine>& context, const Options& options, const BusyWork& busy,
-            const shardkit::DynamicPolicy& policy, const ScheduleChoice& choice = {},
-            const shardkit::planner::TimeModel::Links* links = nullptr)
+            const shardkit::DynamicPolicy& policy, const ScheduleChoice& choice = {})
         : options_(&options),
           choice_(choice),
           account_(std::make_shared<ByteAccount>()),
@@ -76,7 +75,7 @@ class Trainer {
                 model,
                 shardkit::SgdOptions{.learning_rate = 0.5, .rule = shardkit::Momentum::classical, .momentum = 0.5});
         }
-        if (choice.kind == ScheduleChoice::Kind::passes) { schedule_ = made(links); }
+        if (choice.kind == ScheduleChoice::Kind::passes) { schedule_ = made(); }
         follow();
     }
 
@@ -218,8 +217,7 @@ class Trainer {
                    ? shardkit::schedule::overlap_reductions(shardkit::schedule::prefetch(step, groups, 1), groups)
                    : step;
     }
-    /// Without links communication counts as taking no time.
-    shardkit::Schedule made(const shardkit::planner::TimeModel::Links* links) {
+    shardkit::Schedule made() {
         const auto groups = shardkit::describe_groups(shardkit::Model{groups_});
         shardkit::Schedule step = dry_step(groups);
         if (choice_.reduces_last) { step = shardkit::schedule::reduce_last(step, groups); }
@@ -230,12 +228,6 @@ class Trainer {
         }
         step = shardkit::schedule::prefetch(step, groups, choice_.depth);
         if (choice_.overlaps_reductions) { step = shardkit::schedule::overlap_reductions(step, groups); }
-        if (choice_.gathers_after_zero) {
-            const auto instant = shardkit::planner::TimeModel::links({0, std::numeric_limits<double>::infinity()});
-            const auto seconds = group_seconds(0);
-            step = shardkit::schedule::gather_after_zero(step, groups, context_.grid(),
-                                                         costs(seconds, links != nullptr ? *links : instant));
-        }
         if (choice_.gathers_after_update) { step = shardkit::schedule::gather_after_update(step, groups); }
         return step;
     }

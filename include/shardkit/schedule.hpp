@@ -10,7 +10,6 @@
 #include <shardkit/follow/trace.hpp>
 #include <shardkit/schedule/batch_costs.hpp>
 #include <shardkit/schedule/check.hpp>
-#include <shardkit/schedule/diff.hpp>
 #include <shardkit/schedule/dry_step.hpp>
 #include <shardkit/schedule/passes.hpp>
 #include <shardkit/schedule/peak.hpp>

@@ -393,7 +393,7 @@ def check_schedules(folder):
         done = run(folder, "--steps", "3", "--mesh", "2x1x1", "--schedule", name, "--json", "a.json", "--schedule-out", "a.txt")
         reports[name] = json.loads((folder / "a.json").read_text(encoding="utf-8"))
         table = (folder / "a.txt").read_text(encoding="utf-8")
-        expect(done.returncode == 0 and table.startswith(f"--schedule {name}:\n     0  ") and "what changed:\n" in table,
+        expect(done.returncode == 0 and table.startswith(f"--schedule {name}:\n     0  "),
                f"--schedule {name} ends well and writes its table", done)
         expect(reports[name]["schedule"]["name"] == name and reports[name]["losses"] == reports["none"]["losses"]
                and reports[name]["grad_norms"] == reports["none"]["grad_norms"], "it has the losses of none")

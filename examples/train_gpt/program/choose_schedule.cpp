@@ -7,6 +7,7 @@
 
 #include <shardkit/schedule/batch_costs.hpp>
 #include <shardkit/schedule/passes.hpp>
+#include <shardkit/schedule/peak.hpp>
 #include <shardkit/schedule/simulate.hpp>
 
 #include "../../common/text_format.hpp"
@@ -34,6 +35,20 @@ sk::Schedule overlapped(const sk::Schedule& step, std::span<const sk::planner::G
     return sk::schedule::overlap_reductions(sk::schedule::prefetch(step, groups, depth), groups);
 }
 
+/// The same, with fewer windows ahead, or with the reductions where they were, if it takes too much memory.
+sk::Schedule overlapped_within(const StepMemory& memory, const sk::Schedule& step,
+                               std::span<const sk::planner::GroupDescription> groups, std::size_t depth) {
+    const auto fits = [&](const sk::Schedule& s) {
+        return sk::schedule::peak(s, groups, memory.optimizer_states) <= memory.most;
+    };
+    for (; depth > 0; --depth) {
+        for (const auto& made : {overlapped(step, groups, depth), sk::schedule::prefetch(step, groups, depth)}) {
+            if (fits(made)) { return made; }
+        }
+    }
+    return step;
+}
+
 /// Seconds of a step for which it waits for communication.
 double waited(const sk::Schedule& schedule, bool ahead, std::span<const sk::planner::GroupDescription> groups,
               const sk::AxisGrid& mesh, const sk::schedule::StepCosts& costs) {
@@ -48,9 +63,7 @@ ChosenSchedule automatic(const Options& options, const sk::Schedule& step,
     const auto keep = [&](const sk::Schedule& s) {
         return sk::schedule::keep_gathered(s, groups, memory.most, memory.optimizer_states);
     };
-    const auto ahead = [&](const sk::Schedule& s) {
-        return sk::schedule::memory_limit(overlapped(s, groups, 1), groups, memory.most, memory.optimizer_states);
-    };
+    const auto ahead = [&](const sk::Schedule& s) { return overlapped_within(memory, s, groups, 1); };
     std::vector<Candidate> candidates{{keep(step), "keep_gathered", false}};
     if (options.spare_processor) {
         candidates.push_back({keep(ahead(step)), "prefetch:1, keep_gathered", true});
@@ -102,11 +115,8 @@ ChosenSchedule choose_schedule(const Options& options, const sk::Schedule& step,
     }
     ChosenSchedule chosen;
     if (options.schedule.kind == Kind::none) { return chosen; }
-    sk::Schedule ahead = overlapped(step, groups, options.schedule.depth);
-    if (memory.limited) {
-        ahead = sk::schedule::memory_limit(std::move(ahead), groups, memory.most, memory.optimizer_states);
-    }
-    chosen.schedule = std::move(ahead);
+    chosen.schedule = memory.limited ? overlapped_within(memory, step, groups, options.schedule.depth)
+                                     : overlapped(step, groups, options.schedule.depth);
     chosen.follows = options.schedule.text();
     chosen.ahead = true;
     return chosen;

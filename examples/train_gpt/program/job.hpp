@@ -43,9 +43,9 @@ struct Job {
 /// @throws whatever a rank throws
 Results train(const Job& job);
 
-/// The part of train() for one element type: explicit instantiations in train_fp64.cpp and its siblings, so that
-/// they are compiled in pieces. Each is compiled once for all engines.
-template <class T>
+/// The part of train() for one element type, and for what gathers of the blocks carry: explicit instantiations in
+/// train_fp64.cpp and its siblings, so that they are compiled in pieces. Each is compiled once for all engines.
+template <class T, class Gather = T>
 Results train_as(const Job& job);
 /// The same where gathers carry codes.
 Results train_coded(const Job& job);

@@ -21,7 +21,6 @@
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/optim/matrix_plan.hpp>
 #include <shardkit/optim/muon.hpp>
-#include <shardkit/schedule/diff.hpp>
 #include <shardkit/schedule/peak.hpp>
 #include <shardkit/schedule/schedule_table.hpp>
 #include <shardkit/schedule/scheduled_plan.hpp>
@@ -225,9 +224,7 @@ void add_schedule(PlanSummary& summary, const Options& options, std::span<const 
     if (followed) { summary.library = sk::schedule::plan(*followed, groups, grid, assumed); }
     if (!options.schedule_out.empty()) {
         const sk::Schedule& chosen = followed ? *followed : step;
-        summary.schedule_text = "--schedule " + options.schedule.text() + ":\n" +
-                                sk::schedule::table(chosen, groups) + "what changed:\n" +
-                                sk::schedule::diff_table(sk::schedule::diff(step, chosen, groups), groups);
+        summary.schedule_text = "--schedule " + options.schedule.text() + ":\n" + sk::schedule::table(chosen, groups);
     }
 }
 

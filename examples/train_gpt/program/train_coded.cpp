@@ -7,8 +7,8 @@
 namespace train_gpt {
 
 Results train_coded(const Job& job) {
-    return job.options.gather == GatherKind::e4m3 ? train_in<float, sk::e4m3>(job)
-                                                  : train_in<float, sk::block_int8>(job);
+    return job.options.gather == GatherKind::e4m3 ? train_as<float, sk::e4m3>(job)
+                                                  : train_as<float, sk::block_int8>(job);
 }
 
 }  // namespace train_gpt

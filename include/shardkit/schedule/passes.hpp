@@ -10,12 +10,9 @@
 #include <shardkit/core/constexpr_vector.hpp>
 #include <shardkit/core/counts.hpp>
 #include <shardkit/core/error.hpp>
-#include <shardkit/mesh/axis_grid.hpp>
 #include <shardkit/plan/batch_steps.hpp>
-#include <shardkit/schedule/idle_stretches.hpp>
 #include <shardkit/schedule/peak.hpp>
 #include <shardkit/schedule/schedule.hpp>
-#include <shardkit/schedule/simulate.hpp>
 #include <shardkit/schedule/slots.hpp>
 
 // Passes: pure functions from a step to a better one. A pass keeps the acts of the program and their order; it moves,
@@ -25,6 +22,14 @@
 
 namespace shardkit::detail {
 
+inline constexpr std::size_t no_op = static_cast<std::size_t>(-1);
+
+/// Returns the maximum of `held` over operations [begin, end).
+constexpr std::size_t most_held(std::span<const std::size_t> held, std::size_t begin, std::size_t end) {
+    if (begin >= end) { return 0; }
+    const auto during = held.subspan(begin, end - begin);
+    return *std::max_element(during.begin(), during.end());
+}
 /// Returns for each group its last operation with that act; no_op where there is none.
 SHARDKIT_CONSTEXPR_VECTOR std::vector<std::size_t> last_ops(const Schedule& schedule, std::size_t groups, Act act) {
     std::vector<std::size_t> last = filled(groups, no_op);
@@ -276,60 +281,6 @@ SHARDKIT_CONSTEXPR_VECTOR Schedule overlap_batches(const Schedule& schedule,
     std::size_t next = 0;
     for (const Op& op : schedule.ops()) { made.add(is_of_batch(op.act) ? ordered[next++] : op); }
     return made;
-}
-
-/// Moves gathers that would start right before a gradient buffer is zeroed to right behind it, so that copying and
-/// zeroing do not compete for memory bandwidth. Returns the schedule unchanged where the costs say that the rank
-/// would wait longer. For engines whose ranks zero and copy with the same processors, and trainers that take a
-/// group's gradients when its backward pass begins: where they are taken later, the gather is delayed until then.
-/// Memory:  none; results keep their bits
-/// Cost:    two simulations
-SHARDKIT_CONSTEXPR_VECTOR Schedule gather_after_zero(const Schedule& schedule,
-                                                     std::span<const planner::GroupDescription> groups,
-                                                     const AxisGrid& mesh, const StepCosts& costs,
-                                                     SourceLocation where = SourceLocation::current()) {
-    Schedule moved = schedule;
-    for (std::size_t i = 0; i < moved.size(); ++i) {
-        if (moved[i].act != Act::zero) { continue; }
-        std::size_t first = i;
-        while (first > 0 && moved[first - 1].act == Act::gather) { --first; }
-        moved.move(i, first);
-    }
-    const double before = simulate(schedule, groups, mesh, costs, where).exposed();
-    return simulate(moved, groups, mesh, costs, where).exposed() <= before ? moved : schedule;
-}
-
-/// Undoes optimizations, where most memory is held first, until the library's buffers fit in `limit` bytes: a
-/// prefetched gather starts right before its use, a group that stayed gathered is released and gathered again,
-/// unreduced microbatches are reduced, a reduction starts right behind its last addend.
-/// @throws std::invalid_argument, with the smallest possible number of bytes, when nothing is left to undo
-SHARDKIT_CONSTEXPR_VECTOR Schedule memory_limit(Schedule schedule, std::span<const planner::GroupDescription> groups,
-                                                ByteCount limit, OptimizerStates optimizer_states = 2,
-                                                SourceLocation where = SourceLocation::current()) {
-    const auto needed = [&](const Schedule& step) { return peak(step, groups, optimizer_states, where); };
-    while (needed(schedule) > limit) {
-        const std::vector<detail::IdleStretch> idle = detail::idle_stretches(schedule, groups);
-        // Removes all of them, or if that is more than enough, as few as suffice.
-        std::size_t enough = idle.size();
-        Schedule less = detail::without_idle(schedule, idle);
-        if (needed(less) <= limit) {
-            for (std::size_t too_few = 0; enough - too_few > 1;) {
-                const std::size_t middle = too_few + (enough - too_few) / 2;
-                Schedule some = detail::without_idle(schedule, std::span(idle).first(middle));
-                if (needed(some) <= limit) {
-                    less = static_cast<Schedule&&>(some);
-                    enough = middle;
-                } else {
-                    too_few = middle;
-                }
-            }
-        } else if (less == schedule) {
-            throw_invalid_argument(where, "memory_limit: ", limit.value, " bytes given, expected at least ",
-                                   needed(less).value, ", which the step needs without any prefetching");
-        }
-        schedule = static_cast<Schedule&&>(less);
-    }
-    return schedule;
 }
 
 }  // namespace shardkit::schedule

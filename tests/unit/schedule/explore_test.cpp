@@ -290,7 +290,6 @@ TEST_CASE("every schedule of up to six operations with two operations swapped is
             sk::Schedule swapped = step;
             swapped.move(i + 1, i);
             CHECK(sk::schedule::hash(swapped) != sk::schedule::hash(step));
-            CHECK_FALSE(sk::schedule::diff(step, swapped, groups).changes.empty());
             if (sk::schedule::check(swapped, groups).empty()) {
                 deadlocks += finds_deadlock({step, swapped, step}) ? 1U : 0U;
             }

@@ -77,11 +77,6 @@ std::vector<sk::schedule::GroupSeconds> seconds_of(Groups groups) {
     }
     return seconds;
 }
-sk::Schedule with_late_gathers(const sk::Schedule& schedule, Groups groups) {
-    const auto seconds = seconds_of(groups);
-    return sk::schedule::gather_after_zero(schedule, groups, mesh,
-                                           {seconds, {sk::planner::TimeModel::links({1e-4, 4e6})}});
-}
 constexpr std::array passes{
     Pass{"prefetch 1", [](const sk::Schedule& s, Groups g) { return sk::schedule::prefetch(s, g, 1); }, true, true},
     Pass{"prefetch 3", [](const sk::Schedule& s, Groups g) { return sk::schedule::prefetch(s, g, 3); }, true, true},
@@ -98,7 +93,6 @@ constexpr std::array passes{
     Pass{"reduce_last", [](const sk::Schedule& s, Groups g) { return sk::schedule::reduce_last(s, g); }, true, false},
     Pass{"overlap_reductions", [](const sk::Schedule& s, Groups g) { return sk::schedule::overlap_reductions(s, g); },
          true, true},
-    Pass{"gather_after_zero", with_late_gathers, true, true},
 };
 
 void check_pass(const Pass& pass, const sk::Schedule& before, const sk::Schedule& after, Groups groups) {
@@ -257,12 +251,6 @@ TEST_CASE("passes follow each other in any order") {
             CAPTURE(order);
             const auto broken = sk::schedule::check(step, groups);
             if (!broken.empty()) { FAIL(sk::schedule::describe(broken.front(), step, groups)); }
-            // What fits the plain step's memory can always be had again.
-            const sk::ByteCount limit = sk::schedule::peak(plain, groups);
-            const sk::Schedule limited = sk::schedule::memory_limit(step, groups, limit);
-            CHECK(sk::schedule::peak(limited, groups) <= limit);
-            CHECK(sk::schedule::check(limited, groups).empty());
-            CHECK(program_of(limited) == program_of(plain));
         }
     });
 }
@@ -373,8 +361,6 @@ TEST_CASE("overlap_reductions starts each reduction behind the next gradient buf
     }
     CHECK(reduced == std::vector<std::uint32_t>{4, 3, 2, 1, 0, 4, 3, 2, 1, 0});
     CHECK(sk::schedule::peak(step, groups) > sk::schedule::peak(plain, groups));
-    CHECK(sk::schedule::peak(sk::schedule::memory_limit(step, groups, sk::schedule::peak(plain, groups)), groups) <=
-          sk::schedule::peak(plain, groups));
     // A step whose every backward pass takes as long as a reduction: only the last two are waited for.
     const std::vector<sk::schedule::GroupSeconds> seconds(groups.size(), sk::schedule::GroupSeconds{0, 1, 0});
     const sk::schedule::StepCosts costs{seconds, {sk::planner::TimeModel::links({1, 1e30})}};
@@ -385,80 +371,6 @@ TEST_CASE("overlap_reductions starts each reduction behind the next gradient buf
     constexpr auto resting = described::transformer<sk::NoShard>(mesh);
     CHECK(sk::schedule::check(sk::schedule::overlap_reductions(sk::schedule::layered_step(resting), resting), resting)
               .empty());
-}
-
-TEST_CASE("gather_after_zero starts gathers behind gradient buffers, unless a rank then waits longer") {
-    const auto gathers_before_zero = [](const sk::Schedule& schedule) {
-        std::size_t found = 0;
-        for (std::size_t i = 1; i < schedule.size(); ++i) {
-            found += schedule[i].act == Act::zero && schedule[i - 1].act == Act::gather ? 1U : 0U;
-        }
-        return found;
-    };
-    std::size_t refused = 0;
-    const auto check_case = [&](const sk::Schedule& step, Groups groups, const sk::schedule::StepCosts& costs) {
-        const sk::Schedule late = sk::schedule::gather_after_zero(step, groups, mesh, costs);
-        check_pass({"gather_after_zero", with_late_gathers, true, true, true}, step, late, groups);
-        CHECK(sk::schedule::peak(late, groups) == sk::schedule::peak(step, groups));
-        CHECK(sk::schedule::simulate(late, groups, mesh, costs).exposed() <=
-              sk::schedule::simulate(step, groups, mesh, costs).exposed());
-        if (gathers_before_zero(late) == 0) { return; }
-        CHECK(late == step);
-        ++refused;
-    };
-    for_each_model([&](const std::string& name, Groups groups) {
-        for (const std::size_t microbatches : {1U, 3U}) {
-            for (const std::size_t depth : {1U, 2U}) {
-                const sk::Schedule ahead = sk::schedule::prefetch(
-                    sk::schedule::layered_step(groups, {.microbatches = microbatches}), groups, depth);
-                for (const double bandwidth : {1e5, 1e6, 4e6, 1e8}) {
-                    CAPTURE(name);
-                    CAPTURE(microbatches);
-                    CAPTURE(depth);
-                    CAPTURE(bandwidth);
-                    const auto seconds = seconds_of(groups);
-                    const sk::schedule::StepCosts costs{seconds, {sk::planner::TimeModel::links({0, bandwidth})}};
-                    check_case(ahead, groups, costs);
-                    check_case(sk::schedule::overlap_reductions(ahead, groups), groups, costs);
-                }
-            }
-        }
-    });
-    CHECK(refused > 0);
-    // Block 3's backward pass: its gradient buffer, the gather of block 2, the reduction of what came before.
-    constexpr auto groups = described::transformer<sk::FullShard>(mesh);
-    const auto seconds = seconds_of(groups);
-    const sk::Schedule step = sk::schedule::gather_after_zero(
-        sk::schedule::overlap_reductions(sk::schedule::prefetch(sk::schedule::layered_step(groups), groups, 1),
-                                         groups),
-        groups, mesh, {seconds, {sk::planner::TimeModel::links({0, 1e8})}});
-    const std::size_t zero = sk::detail::next_op(step, 0, Act::zero, 3);
-    REQUIRE(zero != sk::detail::no_op);
-    CHECK(step[zero + 1] == sk::schedule::Op{Act::gather, 2, 0});
-    CHECK(step[zero + 2] == sk::schedule::Op{Act::reduce, 4, 0});
-}
-
-TEST_CASE("memory_limit gives back what prefetching took, down to the plain step") {
-    constexpr auto groups = described::transformer<sk::FullShard>(mesh);
-    const sk::Schedule plain = sk::schedule::layered_step(groups, {.microbatches = 2});
-    const sk::Schedule greedy = sk::schedule::prefetch(
-        sk::schedule::keep_gathered(sk::schedule::reduce_last(plain, groups), groups, sk::ByteCount(1U << 30U)),
-        groups, 3);
-    const auto least = sk::schedule::peak(plain, groups);
-    const auto most = sk::schedule::peak(greedy, groups);
-    REQUIRE(most > least);
-    CHECK(sk::schedule::memory_limit(greedy, groups, most) == greedy);
-    sk::ByteCount before = least;
-    for (std::size_t bytes = least.value; bytes <= most.value; bytes += 12'800) {
-        const auto peak =
-            sk::schedule::peak(sk::schedule::memory_limit(greedy, groups, sk::ByteCount(bytes)), groups);
-        CHECK(peak <= sk::ByteCount(bytes));
-        CHECK(peak.value + 40'000 >= before.value);  // what fits is used
-        before = peak;
-    }
-    CHECK(thrown_message<std::invalid_argument>([&] {
-              static_cast<void>(sk::schedule::memory_limit(greedy, groups, sk::ByteCount(1000)));
-          }).find("memory_limit: 1000 bytes given, expected at least ") != std::string::npos);
 }
 
 TEST_CASE("what asks for the groups of a schedule refuses descriptions of fewer") {
@@ -478,13 +390,10 @@ TEST_CASE("what asks for the groups of a schedule refuses descriptions of fewer"
     };
     refuses([&](auto where) { (void)sk::schedule::keep_gathered(plain, fewer, sk::ByteCount(1U << 20U), 2, where); });
     refuses([&](auto where) { (void)sk::schedule::gather_after_update(plain, fewer, where); });
-    refuses([&](auto where) { (void)sk::schedule::gather_after_zero(plain, fewer, mesh, costs, where); });
-    refuses([&](auto where) { (void)sk::schedule::memory_limit(plain, fewer, sk::ByteCount(1U << 20U), 2, where); });
     refuses([&](auto where) { (void)sk::schedule::arena_bytes(plain, fewer, where); });
     refuses([&](auto where) { (void)sk::schedule::peak(plain, fewer, 2, where); });
     refuses([&](auto where) { (void)sk::schedule::simulate(plain, fewer, mesh, costs, where); });
     refuses([&](auto where) { (void)sk::schedule::plan(plain, fewer, mesh, {}, where); });
-    refuses([&](auto where) { (void)sk::schedule::diff(sk::Schedule{}, plain, fewer, where); });
 }
 
 }  // namespace passes_test

@@ -140,7 +140,7 @@ inline Plan random_plan(std::uint64_t seed, std::size_t most_ranks) {
         unreduced(sk::FullShard{}, plan.ranks, "full, unreduced"),
         unreduced(sk::ShardGradOp{}, plan.ranks, "gradients, unreduced")};
     plan.policy = policies[random.below(policies.size())];
-    plan.passes = random.below(64);
+    plan.passes = random.below(32);
     const std::size_t programs = 1 + random.below(3);
     for (std::size_t p = 0; p < programs; ++p) {
         plan.programs.push_back(random_program(random, p == 0 || random.one_in(2)));

@@ -8,7 +8,6 @@
 #include <cstdint>
 #include <optional>
 #include <span>
-#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -32,11 +31,6 @@ inline sk::Schedule improved(sk::Schedule s, std::span<const sk::planner::GroupD
     if ((passes & 4) != 0) { s = sk::schedule::overlap_reductions(s, groups); }
     if ((passes & 8) != 0) { s = sk::schedule::gather_after_update(s, groups); }
     if ((passes & 16) != 0) { s = sk::schedule::keep_gathered(s, groups, sk::schedule::peak(s, groups)); }
-    if ((passes & 32) != 0) {
-        try {
-            s = sk::schedule::memory_limit(s, groups, sk::schedule::peak(s, groups) - sk::ByteCount(1));
-        } catch (const std::invalid_argument&) {}  // nothing to undo
-    }
     return s;
 }
 

@@ -407,30 +407,6 @@ TEST_CASE("a simulated step is a trace with a track for each lane") {
     CHECK_THROWS_AS(static_cast<void>(sk::schedule::trace(sk::Schedule{}, named, time(step))), std::invalid_argument);
 }
 
-TEST_CASE("two schedules differ by what was moved, added and left out") {
-    const sk::Schedule before = plain();
-    const auto some = std::array{full[0], full[1]};
-    CHECK(sk::schedule::diff(before, before, full).changes.empty());
-    sk::Schedule after = before;
-    after.move(3, 2);  // the gather of block 0 before the embedding's window closes
-    CHECK(sk::schedule::diff(before, after, full).changes ==
-          std::vector{sk::schedule::Change{{Act::gather, 1, 0}, 3, 2}});
-    after.erase(place(after, Act::update, 4));
-    after.insert(0, {Act::skip, 4, 0});
-    const sk::schedule::Diff found = sk::schedule::diff(before, after, full);
-    CHECK(found.changes ==
-          std::vector{sk::schedule::Change{{Act::skip, 4, 0}, sk::schedule::Change::none, 0},
-                      sk::schedule::Change{{Act::gather, 1, 0}, 3, 3},
-                      sk::schedule::Change{{Act::update, 4, 0}, before.size() - 1, sk::schedule::Change::none}});
-    CHECK(sk::schedule::diff_table(
-              sk::schedule::diff(sk::schedule::layered_step(some),
-                                 sk::schedule::prefetch(sk::schedule::layered_step(some), some), some),
-              some) ==
-          "  moved        3 -> 2     gather of 'blocks.0', microbatch 0\n"
-          "  moved        9 -> 5     gather of 'embedding', microbatch 0\n"
-          "  arena 75.00 KiB -> 75.00 KiB\n");
-}
-
 TEST_CASE("buffers that exist at one time lie apart, and their addresses are the engine's") {
     for (const std::size_t microbatches : {1U, 3U}) {
         const auto check = [&](const auto& groups) {
@@ -530,7 +506,7 @@ TEST_CASE("a buffer waits for the latest one in its bytes that each lane gave ba
     }
 }
 
-TEST_CASE("ten thousand operations are placed, kept gathered, limited, simulated and compared in seconds") {
+TEST_CASE("ten thousand operations are placed, kept gathered and simulated in seconds") {
     for (const auto& [layers, microbatches] : {std::pair<std::size_t, std::size_t>{100, 12}, {1200, 1}}) {
         std::vector<sk::planner::GroupDescription> groups{full[0]};
         for (std::size_t l = 0; l < layers; ++l) { groups.push_back(full[1]); }
@@ -548,14 +524,10 @@ TEST_CASE("ten thousand operations are placed, kept gathered, limited, simulated
         CHECK(sk::schedule::check(kept, groups).empty());
         const sk::Schedule ahead = sk::schedule::prefetch(kept, groups, 4);
         CHECK(sk::schedule::peak(ahead, groups) > limit);
-        CHECK(sk::schedule::peak(sk::schedule::memory_limit(ahead, groups, limit), groups) <= limit);
         const std::vector<sk::schedule::GroupSeconds> seconds(groups.size(), {1, 2, 0.1});
         const sk::schedule::StepCosts costs{seconds, {sk::planner::TimeModel::links({0, 1e5})}};
         CHECK(sk::schedule::simulate(kept, groups, mesh, costs).exposed() <=
               sk::schedule::simulate(step, groups, mesh, costs).exposed());
-        const sk::schedule::Diff changed = sk::schedule::diff(step, kept, groups);
-        CHECK(changed.changes.size() >= step.size() - kept.size());
-        if (microbatches == 1) { CHECK(changed.changes.size() == step.size() - kept.size()); }
         // 0.5 s on one processor.
         CHECK(std::chrono::steady_clock::now() - began < std::chrono::seconds(60));
     }

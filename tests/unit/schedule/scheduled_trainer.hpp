@@ -68,11 +68,8 @@ inline sk::Schedule some_stay_gathered(const sk::Schedule& s, Groups g) {
                                   g, 2);
 }
 inline sk::Schedule all_overlaps(const sk::Schedule& s, Groups g) {
-    const std::vector<sk::schedule::GroupSeconds> seconds(g.size());
-    const sk::schedule::StepCosts nothing{seconds, {sk::planner::TimeModel::links({0, 1e30})}};
-    const auto mesh = sk::DeviceMesh<8>{}.grid();  // any that the groups fit: communication takes no time
     const sk::Schedule overlapped = sk::schedule::overlap_reductions(sk::schedule::prefetch(s, g, 1), g);
-    return sk::schedule::gather_after_update(sk::schedule::gather_after_zero(overlapped, g, mesh, nothing), g);
+    return sk::schedule::gather_after_update(overlapped, g);
 }
 
 /// Makes the trainer's first step, and lets the others follow what `improve` makes of it.
