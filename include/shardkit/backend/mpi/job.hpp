@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardkit/backend/mpi/arrivals.hpp>
 #include <shardkit/backend/mpi/farewells.hpp>
 #include <shardkit/backend/mpi/host.hpp>
 #include <shardkit/backend/mpi/options.hpp>
@@ -17,6 +18,7 @@ struct Job {
 
     const Options options;
     engine::Journal journal;  ///< used by the rank's own thread
+    Arrivals arrivals;        ///< while the World is made
     Host host;
     Farewells farewells;
     Turns turns;

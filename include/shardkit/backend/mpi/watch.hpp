@@ -120,6 +120,8 @@ class Watch {
                 awaited_ == Awaited::farewells ? " not returned" : " not entered it");
         } else if (call_.channel.told != nullptr) {
             found.text = sees_all ? ": all ranks have entered it" : ": all ranks of this host have entered it";
+        } else if (const auto here = job_.arrivals.ranks(); here.size() > 1) {  // others than this one
+            found.text = shardkit::detail::concat(": of this host ", shardkit::detail::ranks_text(here), " are here");
         }
         return found;
     }

@@ -226,6 +226,9 @@ class World : shardkit::detail::NotCopied {
         std::iota(everybody.world_ranks.begin(), everybody.world_ranks.end(), std::size_t{0});
         everybody.channels.reserve(lanes);  // `call` refers to the first one
         everybody.add_channel(comm);
+        int compared = MPI_UNEQUAL;
+        detail::check(MPI_Comm_compare(comm, MPI_COMM_WORLD, &compared), "MPI_Comm_compare", making, where);
+        if (compared == MPI_IDENT || compared == MPI_CONGRUENT) { job_.arrivals.open(everybody.rank, ranks); }
         const detail::Call call = own_call(lanes_.usual(), making, where);
         if (duplicate) {
             call.channel.owned = call.lane.duplicate(call, comm);
@@ -243,6 +246,7 @@ class World : shardkit::detail::NotCopied {
         // Rank 0 has removed an earlier run's file of trouble by now.
         records_->set_run(call.lane.gather(call, shardkit::detail::new_run()).front());
         find_hosts(call);
+        job_.arrivals.close();
         if (!options.overlap) { return; }
         if (lanes > 1 && level(where) < ThreadLevel::multiple) { job_.turns.require(); }
         for (detail::Lane& lane : lanes_) { lane.start(); }

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cerrno>
+#include <cstddef>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#if defined(__linux__)
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+#endif
+
+#include <shardkit/detail/concat.hpp>
+
+namespace shardkit::mpi::detail {
+
+/// Which processes of this host are making a World of all ranks, before they have exchanged anything: each has a
+/// socket whose name says so, in Linux's name space without files, which ends with the process. It sees those alone
+/// that the same launcher has started: with a shell in between, or in containers, it may see nobody.
+class Arrivals {
+  public:
+    void open([[maybe_unused]] std::size_t rank, std::size_t ranks) {
+        ranks_ = ranks;
+#if defined(__linux__)
+        const char* const job = std::getenv("PMIX_NAMESPACE");
+        struct stat processes {};
+        if (::stat("/proc/self/ns/pid", &processes) != 0) { return; }
+        name_ = shardkit::detail::concat("shardkit.", processes.st_ino, ".", ::getppid(), ".",
+                                         job == nullptr ? "" : job, ".");
+        socket_ = named(rank);
+#endif
+    }
+    /// Returns the ranks of those processes.
+    std::vector<std::size_t> ranks() const {
+        std::vector<std::size_t> here;
+#if defined(__linux__)
+        for (std::size_t rank = 0; socket_ != none && rank < ranks_; ++rank) {
+            const int socket = named(rank);
+            if (socket >= 0) { ::close(socket); }
+            if (socket == taken) { here.push_back(rank); }
+        }
+#endif
+        return here;
+    }
+    void close() noexcept {
+#if defined(__linux__)
+        if (socket_ >= 0) { ::close(socket_); }
+#endif
+        socket_ = none;
+    }
+
+  private:
+    static constexpr int none = -1;
+#if defined(__linux__)
+    static constexpr int taken = -2;
+    /// Returns a socket with a rank's name; `taken` if there is one already.
+    int named(std::size_t rank) const {
+        const std::string name = shardkit::detail::concat(name_, rank);
+        sockaddr_un address{};
+        address.sun_family = AF_UNIX;
+        if (name.size() >= sizeof address.sun_path) { return none; }
+        std::copy(name.begin(), name.end(), address.sun_path + 1);  // behind a zero
+        const auto bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+        const int made = ::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+        if (made < 0 || ::bind(made, reinterpret_cast<const sockaddr*>(&address), bytes) == 0) { return made; }
+        const bool is_taken = errno == EADDRINUSE;
+        ::close(made);
+        return is_taken ? taken : none;
+    }
+#endif
+    std::string name_;
+    std::size_t ranks_ = 0;
+    int socket_ = none;
+};
+
+}  // namespace shardkit::mpi::detail
