@@ -101,6 +101,9 @@ void fail_after(std::string_view call, std::size_t successes, cudaError_t code, 
 void fail_after(std::string_view call, std::size_t successes, ncclResult_t code, int device) {
     inject(call, successes, code, device);
 }
+void return_late(std::string_view call, std::chrono::milliseconds after) {
+    with_state([&](State& s) { s.late[std::string(call)] = after; });
+}
 void forget_next(std::string_view call, int device) { inject(call, 0, forgotten, device); }
 
 void break_device(int device, cudaError_t code) {
@@ -198,8 +201,11 @@ Live live() {
         return live;
     });
 }
-bool has_context(int device) {
-    return with_state([&](State& s) { return s.contexts.count(device) != 0; });
+std::string context_maker(int device) {
+    return with_state([&](State& s) {
+        const auto found = s.contexts.find(device);
+        return found == s.contexts.end() ? std::string() : found->second;
+    });
 }
 std::size_t device_bytes(int device) {
     return with_state([&](State& s) { return s.device_bytes[device]; });

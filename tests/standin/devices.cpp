@@ -158,7 +158,7 @@ cudaError_t cudaSetDevice(int device) {
         if (s.devices == 0) { return cudaErrorNoDevice; }
         if (device < 0 || device >= s.devices) { return cudaErrorInvalidDevice; }
         thread.device = device;
-        s.contexts.insert(device);  // from CUDA 12 on
+        s.contexts.try_emplace(device, "cudaSetDevice");  // from CUDA 12 on
         const auto broken = s.broken.find(device);
         return broken == s.broken.end() ? cudaSuccess : broken->second;
     });

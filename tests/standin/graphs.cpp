@@ -128,7 +128,7 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mo
 }
 
 cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {
-    return cuda_call("cudaThreadExchangeStreamCaptureMode", Needs::nothing, [&](State&, Lock&, ThreadState& thread) {
+    return cuda_call("cudaThreadExchangeStreamCaptureMode", Needs::context, [&](State&, Lock&, ThreadState& thread) {
         if (mode == nullptr || *mode < cudaStreamCaptureModeGlobal || *mode > cudaStreamCaptureModeRelaxed) {
             return cudaErrorInvalidValue;
         }

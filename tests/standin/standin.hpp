@@ -94,6 +94,9 @@ void fail_next(std::string_view call, ncclResult_t code, int device = any_device
 void fail_after(std::string_view call, std::size_t successes, cudaError_t code, int device = any_device);
 void fail_after(std::string_view call, std::size_t successes, ncclResult_t code, int device = any_device);
 
+/// Each call of NCCL of that name returns so much later than it takes effect.
+void return_late(std::string_view call, std::chrono::milliseconds after);
+
 /// The next call of that name (on a thread whose current device is `device`) succeeds and does nothing, as if the
 /// code under test had forgotten it: what a planted fault changes.
 void forget_next(std::string_view call, int device = any_device);
@@ -148,8 +151,10 @@ std::vector<std::string> crowded();
 /// memory back.
 std::size_t windows_left();
 
-/// Whether the process has a context on a device: from CUDA 12 on also where cudaSetDevice has only selected it.
-bool has_context(int device);
+/// The call that has made the process's context on a device, empty while there is none: any call but those that ask
+/// about no device's work, on a thread that has selected that device, or none at all and so device 0; from CUDA 12 on
+/// also cudaSetDevice.
+std::string context_maker(int device);
 
 /// What exists; all zero when a test has cleaned up.
 struct Live {

@@ -10,9 +10,9 @@
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <set>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include "clique.hpp"
@@ -57,9 +57,10 @@ struct Model {
     std::size_t launch_queue = 1000;
 
     std::map<std::string, std::vector<Injected>, std::less<>> injected;
+    std::map<std::string, std::chrono::milliseconds, std::less<>> late;  // how much later calls return
     std::map<std::string, std::size_t, std::less<>> calls;
     std::map<int, cudaError_t> broken;
-    std::set<int> contexts;
+    std::map<int, std::string> contexts;       // the call that made each
     std::map<int, std::size_t> calls_to_live;  // of devices whose process ends
     std::size_t hangs = 0;
     std::vector<std::string> frees_in_use;
@@ -164,6 +165,7 @@ cudaError_t free_memory(State& state, Lock& lock, void* pointer, bool by_nccl, b
 
 enum class Needs {
     nothing,
+    context,  // nothing, but may make the context of the thread's device
     device,   // fails without one, and on a broken one
     release,  // does its work on a broken device too
 };
@@ -179,17 +181,25 @@ cudaError_t cuda_call(std::string_view name, Needs needs, const Body& body) {
     if (injected == forgotten) { return cudaSuccess; }
     auto result = static_cast<cudaError_t>(injected);
     const auto broken = s.broken.find(thread.device);
-    const bool is_broken = needs != Needs::nothing && broken != s.broken.end();
-    if (result == cudaSuccess && needs != Needs::nothing && s.devices == 0) { result = cudaErrorNoDevice; }
+    const bool needs_device = needs == Needs::device || needs == Needs::release;
+    const bool is_broken = needs_device && broken != s.broken.end();
+    if (result == cudaSuccess && needs_device && s.devices == 0) { result = cudaErrorNoDevice; }
     if (result == cudaSuccess && is_broken && needs == Needs::device) { result = broken->second; }
     if (result == cudaSuccess) {
-        if (needs == Needs::device) { s.contexts.insert(thread.device); }
+        if (needs != Needs::nothing) { s.contexts.try_emplace(thread.device, name); }
         result = body(s, lock, thread);
         settle(s);
         if (is_broken && result == cudaSuccess) { result = s.broken.at(thread.device); }
     }
     if (result != cudaSuccess) { thread.last = result; }
     return result;
+}
+
+/// Whether a call of NCCL selects no device: the others select the communicator's and then again the thread's.
+constexpr bool only_asks(std::string_view name) {
+    return name == "ncclGetVersion" || name == "ncclGetUniqueId" || name == "ncclCommGetAsyncError" ||
+           name == "ncclCommCount" || name == "ncclCommCuDevice" || name == "ncclCommUserRank" ||
+           name == "ncclGroupStart";
 }
 
 /// The frame of every NCCL call.
@@ -207,8 +217,14 @@ ncclResult_t nccl_call(std::string_view name, const Body& body) {
         thread.text = std::string(name) + ": injected failure";
         return static_cast<ncclResult_t>(injected);
     }
+    if (!only_asks(name)) { s.contexts.try_emplace(thread.device, name); }
     const ncclResult_t result = body(s, lock, thread);
     settle(s);
+    if (const auto late = s.late.find(name); late != s.late.end()) {
+        const std::chrono::milliseconds after = late->second;
+        lock.unlock();
+        std::this_thread::sleep_for(after);
+    }
     return result;
 }
 

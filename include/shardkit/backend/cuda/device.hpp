@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <new>
 
 #include <cuda.h>
 #include <cuda_runtime_api.h>
@@ -68,12 +69,16 @@ class DeviceGuard : shardkit::detail::NotCopied {
         : before_(current_device(where)), changed_(before_ != device) {
         if (changed_) { check(cudaSetDevice(device), "cudaSetDevice", where); }
     }
+    /// Selects likewise where nothing may be thrown; an error leaves the selection as it is.
+    DeviceGuard(int device, std::nothrow_t /*errors*/) noexcept
+        : changed_(cudaGetDevice(&before_) == cudaSuccess && before_ != device &&
+                   cudaSetDevice(device) == cudaSuccess) {}
     ~DeviceGuard() {
         if (changed_ && has_context(before_)) { static_cast<void>(cudaSetDevice(before_)); }
     }
 
   private:
-    int before_;
+    int before_ = 0;
     bool changed_;
 };
 

@@ -7,6 +7,7 @@
 #include <exception>
 #include <limits>
 #include <memory>
+#include <new>
 #include <optional>
 #include <span>
 #include <string>
@@ -100,14 +101,21 @@ class World final : public detail::Connections {
         if (records_ && scope().unwinds()) { records_->tell("an exception has ended its World", true); }
         end_watches();
         const bool exits = !finished() && scope().exits();
-        if (!finished() && !exits) { abort(); }
+        if (exits) {
+            leave_behind();
+            return;
+        }
+        const gpu::detail::DeviceGuard guard(device_, std::nothrow);  // perhaps in a thread that has selected none
+        if (!finished()) { abort(); }
         const bool borrows = std::ranges::any_of(
             groups(), [](const detail::Group& group) { return group.owner == detail::Group::Owner::user; });
-        bool stays = exits || !aborts_over() || (borrows && !finished() && resources_->busy());
+        bool stays = !aborts_over() || (borrows && !finished() && resources_->busy());
         try {
             if (!stays) { deregister(false, SourceLocation::current()); }
         } catch (const std::exception&) { stays = true; }
         if (stays) { leave_behind(); }
+        comparison_.reset();
+        resources_.reset();
     }
 
     /// Ends the World, as its last call: waits for all streams, then ends and destroys the communicators that this
@@ -279,8 +287,10 @@ class World final : public detail::Connections {
         options_ = detail::with_room_for_two(options_, device_, ranks, where);
         resources_ = std::make_unique<detail::Resources>(options_, device_, ranks, watch(), where);
         // What the host has not waited for may be over by now.
-        records_.emplace("nccl", options_.record, rank, ranks, journal(),
-                         [this] { static_cast<void>(order_.is_behind()); });
+        records_.emplace("nccl", options_.record, rank, ranks, journal(), [this] {
+            const gpu::detail::DeviceGuard looks(device_);  // in a thread that has selected none
+            static_cast<void>(order_.is_behind());
+        });
         records_->set_run(0);  // not known, unless there is an id
         set_records(&*records_);
         if (ranks == 1) { return; }

@@ -46,8 +46,8 @@ TEST_CASE("DeviceGuard: what was selected before is not selected again where tha
             const DeviceGuard guard(3);
             CHECK(cudaDeviceSynchronize() == cudaSuccess);
         }
-        CHECK(standin::has_context(3));
-        CHECK_FALSE(standin::has_context(0));
+        CHECK_FALSE(standin::context_maker(3).empty());
+        CHECK(standin::context_maker(0) == "");
         CHECK(current_device() == 3);
         { const DeviceGuard guard(5); }
         CHECK(current_device() == 3);

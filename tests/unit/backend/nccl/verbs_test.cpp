@@ -2,6 +2,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <optional>
 #include <span>
 #include <stdexcept>
@@ -11,10 +12,12 @@
 
 #include <doctest/doctest.h>
 
+#include <shardkit/comm/record_files.hpp>
 #include <shardkit/comm/split.hpp>
 
 #include "../verb_suite.hpp"
 #include "gpu_ranks.hpp"
+#include "temporary_folder.hpp"
 #include "test_size.hpp"
 
 namespace verbs_test {
@@ -257,6 +260,7 @@ TEST_CASE("nccl: a World's GPU need not be the one that its thread has selected"
 TEST_CASE(
     "nccl: ranks on other GPUs make no context on GPU 0, and the World's stays selected in a thread with none") {
     gpu_ranks::restart();
+    const temporary_folder::Folder folder;
     const nccl::UniqueId id = nccl::UniqueId::create();
     std::vector<std::thread> threads;
     std::array<int, 2> selected{};
@@ -265,18 +269,26 @@ TEST_CASE(
         threads.emplace_back([&, rank] {
             nccl::Options options = gpu_ranks::patient();
             options.device = static_cast<int>(rank) + 3;
+            options.record = folder.file("run");
             const Comm comm(worlds[rank].emplace(id, 2, rank, options));
             every_verb<bf16>(comm);
             CHECK(cudaGetDevice(&selected[rank]) == cudaSuccess);
         });
     }
     for (std::thread& thread : threads) { thread.join(); }
+    recorder::request_records();  // of the threads that write them
+    for (const std::size_t rank : {0U, 1U}) {
+        while (!std::filesystem::exists(recorder::record_file(folder.file("run"), rank))) {
+            std::this_thread::yield();
+        }
+    }
+    CHECK(standin::context_maker(0) == "");
     for (auto& world : worlds) {
         std::thread([&] { world.reset(); }).join();
     }  // aborts, in threads of its own, to which the system may give the ids of those that have ended
     CHECK(selected == std::array{3, 4});
-    CHECK(standin::has_context(3));
-    CHECK_FALSE(standin::has_context(0));
+    CHECK_FALSE(standin::context_maker(3).empty());
+    CHECK(standin::context_maker(0) == "");
     CHECK(standin::live().communicators == 0);
     CHECK(standin::hangs() == 0);
 }
