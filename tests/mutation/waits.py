@@ -76,6 +76,22 @@ TURNS = [
      "static_cast<void>("),
 ]
 
+# Of what the watch of a World on NCCL says and does, in this order.
+NCCL = "shardkit/backend/nccl"
+TOLD = "stalled_.store(true, std::memory_order_release);  // first: work looks done once it is ended"
+WATCHED = [
+    (f"{NCCL}/live_groups.hpp", "what is ended passes for done for 200 ms",
+     f'''{TOLD}
+        // Whatever holds the launch must end: without a revoke, a survivable World's communicator ends too.
+        if (survivable_) {{ revoke_world(); }}
+        end_from(revoked_ ? std::next(groups().begin()) : groups().begin());''',
+     '''if (survivable_) { revoke_world(); }
+        end_from(revoked_ ? std::next(groups().begin()) : groups().begin());
+        std::this_thread::sleep_for(std::chrono::milliseconds(200));
+        stalled_.store(true, std::memory_order_release);'''),
+    (f"{NCCL}/verb_order.hpp", "an aborted verb is recorded as done", "if (aborted_) { return; }", NOTHING),
+]
+
 
 class Waits(Target):
     """`patterns`: what is looked for, and in which folders or files; `without`: names of files that are another's."""
@@ -131,7 +147,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--compiler", default="g++")
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--target", help="containers, offload, ends, ring, sums, host, measured or lanes; all of them if not given")
+    parser.add_argument("--target", help="containers, offload, ends, ring, sums, watch, host, measured or lanes; all of them if not given")
     options = parser.parse_args()
     check_excused()
     flags = [f"-I{TESTS}", f"-I{STANDIN}", f"-I{STANDIN / 'include'}", "-pthread"]
@@ -145,6 +161,7 @@ def main():
                   [*flags, "-DSHARDKIT_CHECKED=1"]),
             Waits("ring", ROOT / "include", {WAIT: ["context_parallel"]}, "ring_killer.cpp", objects, flags),
             Waits("sums", ROOT / "include", {WAIT: ["backend/nccl"], COPY_WAIT: ["backend/cuda"]}, "sums_killer.cpp", objects, flags),
+            Target("watch", ROOT / "include", [], "watch_killer.cpp", objects, flags, statements=WATCHED),
             Waits("host", ROOT / "include", {HOST_WAIT: ["backend/host", "backend/threads"]}, "streams_killer.cpp", [],
                   flags),
             Waits("measured", ROOT / "include", {MEASURED_WAIT: ["follow"]}, "measured_killer.cpp", [], flags),

@@ -77,6 +77,8 @@ class LiveGroups : shardkit::detail::NotCopied {
     void act() noexcept { acts_.fetch_add(1, std::memory_order_relaxed); }
     /// Returns the number of these notes.
     const std::atomic<std::uint64_t>& acts() const noexcept { return acts_; }
+    /// Returns whether communicators are ended, or will be at once: from then on, work may look done that is not.
+    const std::atomic<bool>& over() const noexcept { return over_; }
     /// Returns whether the watch has ended the communicators.
     bool stalled() const noexcept { return stalled_.load(std::memory_order_acquire); }
     /// Aborts what verbs wait for, in the stead of the rank's thread, which is blocked. Returns false, and does
@@ -85,10 +87,10 @@ class LiveGroups : shardkit::detail::NotCopied {
         const Lock lock = locked();
         if (acts_.load(std::memory_order_relaxed) != acts) { return false; }
         if (over_ || groups().empty()) { return true; }
+        stalled_.store(true, std::memory_order_release);  // first: work looks done once it is ended
         // Whatever holds the launch must end: without a revoke, a survivable World's communicator ends too.
         if (survivable_) { revoke_world(); }
         end_from(revoked_ ? std::next(groups().begin()) : groups().begin());
-        stalled_.store(true, std::memory_order_release);
         return true;
     }
     /// Ends the running work of the World's communicator, if NCCL can revoke it. It comes before aborts, as the
@@ -97,6 +99,7 @@ class LiveGroups : shardkit::detail::NotCopied {
         const Lock lock = locked();
         const Group& world = world_group();
         if (!revoked_ && world.owner == Group::Owner::world && world.comm != nullptr && !world.is_ended) {
+            over_ = true;
             revoked_ = detail::revoke(world.comm);
         }
     }
@@ -156,7 +159,7 @@ class LiveGroups : shardkit::detail::NotCopied {
     Aborts aborts_;
     mutable std::recursive_mutex calls_;
     bool revoked_ = false;
-    bool over_ = false;  // whether anything was aborted
+    std::atomic<bool> over_ = false;  // set before anything is aborted
     std::atomic<bool> stalled_ = false;
     std::atomic<std::uint64_t> acts_ = 0;
 };

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
@@ -40,9 +41,11 @@ class VerbOrder {
     };
 
     /// Orders verbs, with the host at most `ahead` of them ahead of the GPU.
+    /// @param aborted  set before anything is aborted: what is over after that is not known to be done
     /// @throws std::invalid_argument when `ahead` is 0
-    VerbOrder(std::size_t ahead, shardkit::detail::Recorder& recorder, SourceLocation where)
-        : recorder_(recorder), marks_(ahead) {
+    VerbOrder(std::size_t ahead, shardkit::detail::Recorder& recorder, const std::atomic<bool>& aborted,
+              SourceLocation where)
+        : recorder_(recorder), aborted_(aborted), marks_(ahead) {
         if (ahead == 0) { throw_invalid_argument(where, "nccl::Options: verbs_ahead is 0, expected at least 1"); }
     }
 
@@ -102,10 +105,12 @@ class VerbOrder {
     };
 
     void note_done(const Mark& mark) const noexcept {
+        if (aborted_) { return; }
         for (std::uint64_t number = mark.begin; number < mark.end; ++number) { recorder_.done(number); }
     }
 
     shardkit::detail::Recorder& recorder_;
+    const std::atomic<bool>& aborted_;
     std::uint64_t recorded_ = 0;  // calls that belong to earlier marks
     mutable std::mutex mutex_;    // of marks_, which another thread reads
 

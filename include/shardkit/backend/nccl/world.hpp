@@ -276,7 +276,7 @@ class World final : public detail::Connections {
           options_(options),
           device_(gpu::detail::device_or_current(options.device, where)),
           ranks_(ranks),
-          order_(options.verbs_ahead, journal().recorder(), where) {
+          order_(options.verbs_ahead, journal().recorder(), over(), where) {
         if (ranks == 0 || ranks > std::numeric_limits<int>::max() || rank >= ranks) {
             throw_invalid_argument(where, "nccl::World: rank ", rank, " of ", ranks,
                                    " ranks, expected a rank below the number of ranks");

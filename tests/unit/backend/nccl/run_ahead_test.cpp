@@ -4,6 +4,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstddef>
+#include <filesystem>
 #include <span>
 #include <string>
 #include <thread>
@@ -13,10 +14,12 @@
 
 #include <shardkit/comm/all_reduce.hpp>
 #include <shardkit/comm/barrier.hpp>
+#include <shardkit/comm/record_files.hpp>
 #include <shardkit/core/bf16.hpp>
 
 #include "captured_step.hpp"
 #include "gpu_ranks.hpp"
+#include "temporary_folder.hpp"
 
 namespace run_ahead_test {
 
@@ -135,6 +138,45 @@ TEST_CASE("nccl: a wait does not take work that was ended for work that is done,
         CHECK(outcomes[0].kind == Kind::comm);
         CAPTURE(outcomes[0].text);
         CHECK(rank_checks::contains(outcomes[0].text, "all_reduce"));
+    }
+}
+
+TEST_CASE("nccl: nor while NCCL is still ending it, and a flight record calls it not done afterwards") {
+    const temporary_folder::Folder folder;
+    for (const bool survivable : {true, false}) {
+        CAPTURE(survivable);
+        gpu_ranks::restart(standin::Pace::eager);
+        standin::return_late("ncclCommRevoke", 2 * gpu_ranks::short_timeout);
+        nccl::Options options = gpu_ranks::impatient();
+        options.survivable = survivable;
+        options.record = folder.file("run");
+        const auto outcomes = gpu_ranks::with_world(ranks, options, [&](const Comm& comm, nccl::World& world) {
+            auto values = world.buffer<float>(100);
+            const auto stream = world.streams().communication;
+            all_reduce_in_place(comm, ReduceOp::sum, values.span(), stream);
+            stream.synchronize();
+            if (comm.rank() == 1) {
+                standin::kill_rank(comm.native());
+                throw rank_checks::Planted("gone");
+            }
+            while (standin::all_live(comm.native())) { std::this_thread::yield(); }
+            all_reduce_in_place(comm, ReduceOp::sum, values.span(), stream);
+            // The host is away, as one that is blocked in a launch, until the sum looks done.
+            while (cudaStreamQuery(stream.native()) != cudaSuccess) { std::this_thread::yield(); }
+            CHECK_THROWS_AS(stream.synchronize(), CommError);
+            const std::string file = recorder::record_file(options.record, 0);
+            std::filesystem::remove(file);
+            recorder::request_records();
+            while (!std::filesystem::exists(file)) { std::this_thread::yield(); }
+            const auto calls = recorder::read_record(file).calls;
+            REQUIRE(calls.size() >= 2);
+            CHECK(calls.end()[-2].done != 0);
+            CHECK(calls.back().done == 0);
+            stream.synchronize();
+        });
+        CAPTURE(outcomes[0].text);
+        CHECK(outcomes[0].kind == Kind::comm);
+        CHECK(contains(outcomes[0].text, gpu_ranks::after_short_timeout));
     }
 }
 
