@@ -53,7 +53,7 @@ int main() {
     expect(standin::calls("ncclCommWindowRegister") == (windows ? 1 : 0), "windows are not one");
     options.survivable = true;
     options.registration = nccl::Registration::none;
-    try_world(options, nccl::windows_version, "a survivable World");
+    try_world(options, nccl::revoke_version, "a survivable World");
     expect(standin::live() == standin::Live{}, "something is left behind");
     return failures == 0 ? 0 : 1;
 }

@@ -82,11 +82,8 @@ TOLD = "stalled_.store(true, std::memory_order_release);  // first: work looks d
 WATCHED = [
     (f"{NCCL}/live_groups.hpp", "what is ended passes for done for 200 ms",
      f'''{TOLD}
-        // Whatever holds the launch must end: without a revoke, a survivable World's communicator ends too.
-        if (survivable_) {{ revoke_world(); }}
-        end_from(revoked_ ? std::next(groups().begin()) : groups().begin());''',
-     '''if (survivable_) { revoke_world(); }
-        end_from(revoked_ ? std::next(groups().begin()) : groups().begin());
+        end_from(survivable_ ? revoke_world() : groups().begin());''',
+     '''end_from(survivable_ ? revoke_world() : groups().begin());
         std::this_thread::sleep_for(std::chrono::milliseconds(200));
         stalled_.store(true, std::memory_order_release);'''),
     (f"{NCCL}/verb_order.hpp", "an aborted verb is recorded as done", "if (aborted_) { return; }", NOTHING),

@@ -67,11 +67,10 @@ class Connections : public LiveGroups, private gpu::Watch {
     /// once; NCCL ends running work in the background.
     void abort() noexcept { abort(groups().begin()); }
     /// Aborts all communicators except the World's, which can then be shrunk to the remaining ranks: see Survivors.
-    /// Its running work ends at once if NCCL can revoke communicators (2.28.7), otherwise when it is shrunk.
+    /// Its running work ends at once. Where NCCL cannot revoke it, before 2.28.7, it is aborted too.
     void revoke() noexcept {
         if (finished_ || groups().empty()) { return; }
-        revoke_world();
-        abort(std::next(groups().begin()));
+        abort(revoke_world());
     }
 
     /// Checks that this World is usable. @throws its failure, if any
@@ -278,15 +277,14 @@ class Connections : public LiveGroups, private gpu::Watch {
         if (from.comm == nullptr) { old.require_usable(doing, where); }
         ncclResult_t state = ncclSuccess;
         if (old.revoked()) { state = old.state_after(from, "ncclCommRevoke", doing, where); }
-        const bool under_way = old.failed() && !old.revoked();
         if (old.failure_.empty()) { old.failure_ = "its survivors have a World of their own"; }
         Group& made = add_group("world");
         old.keep_for(*this);
         make(
             old, from, made, "ncclCommShrink",
             [&](ncclComm_t comm, ncclComm_t* out) {
-                const ncclResult_t code = shrink(comm, lost, under_way, config, out);
-                if (code != ncclSuccess && code != ncclInProgress && (state != ncclSuccess || under_way)) {
+                const ncclResult_t code = shrink(comm, lost, config, out);
+                if (code != ncclSuccess && code != ncclInProgress && state != ncclSuccess) {
                     fail(doing,
                          shardkit::detail::concat(describe(code, "ncclCommShrink", comm),
                                                   ": NCCL makes no communicator out of one whose connections failed "

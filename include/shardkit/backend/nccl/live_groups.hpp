@@ -88,20 +88,20 @@ class LiveGroups : shardkit::detail::NotCopied {
         if (acts_.load(std::memory_order_relaxed) != acts) { return false; }
         if (over_ || groups().empty()) { return true; }
         stalled_.store(true, std::memory_order_release);  // first: work looks done once it is ended
-        // Whatever holds the launch must end: without a revoke, a survivable World's communicator ends too.
-        if (survivable_) { revoke_world(); }
-        end_from(revoked_ ? std::next(groups().begin()) : groups().begin());
+        end_from(survivable_ ? revoke_world() : groups().begin());
         return true;
     }
-    /// Ends the running work of the World's communicator, if NCCL can revoke it. It comes before aborts, as the
-    /// kernels of split communicators may be queued behind one of its kernels.
-    void revoke_world() noexcept {
+    /// Ends the running work of the World's communicator, if NCCL can revoke it, and returns from where on the groups
+    /// are to be aborted: what hangs must end, as destructors wait for it. It comes before aborts, as the kernels of
+    /// split communicators may be queued behind one of its kernels.
+    std::deque<Group>::iterator revoke_world() noexcept {
         const Lock lock = locked();
         const Group& world = world_group();
         if (!revoked_ && world.owner == Group::Owner::world && world.comm != nullptr && !world.is_ended) {
             over_ = true;
             revoked_ = detail::revoke(world.comm);
         }
+        return revoked_ ? std::next(groups().begin()) : groups().begin();
     }
     /// Lets communicators be aborted, from the group `first` on, and forgets them; also those that the watch has
     /// ended.

@@ -50,6 +50,8 @@ enum class GraphUsage : std::uint8_t {
 inline constexpr int registration_version = 21901;
 /// The first NCCL with ncclCommWindowRegister and ncclCommShrink.
 inline constexpr int windows_version = 22703;
+/// The first NCCL with ncclCommRevoke.
+inline constexpr int revoke_version = 22807;
 /// The first NCCL with CtaPolicy::zero.
 inline constexpr int zero_cta_version = 22803;
 /// The first NCCL with GraphUsage.
@@ -158,8 +160,8 @@ struct Options {
     /// of its own, and the host waits for each comparison; off costs nothing.
     CompareCalls compare_calls = checked ? CompareCalls::each_call : CompareCalls::off;
 
-    /// After a failure, keeps the World's communicator so that it can be shrunk to the remaining ranks: see
-    /// Survivors. It is revoked if NCCL can do that (2.28.7); split communicators are aborted. Needs NCCL 2.27.
+    /// After a failure, revokes the World's communicator, which ends its work and keeps it, so that it can be shrunk
+    /// to the remaining ranks: see Survivors. Split communicators are aborted. Needs NCCL 2.28.7.
     bool survivable = false;
 };
 
@@ -198,7 +200,7 @@ inline constexpr int usual_channels = 32;
 inline void require_possible(const Options& options, std::string_view making, SourceLocation where) {
     require_version(minimum_version, making, where);
     require_registration(options.registration, where);
-    if (options.survivable) { require_version(windows_version, "a survivable World", where); }
+    if (options.survivable) { require_version(revoke_version, "a survivable World", where); }
     if (options.nvls_ctas > 0) { require_version(windows_version, "nvls_ctas", where); }
     if (options.cta_policy == CtaPolicy::efficiency) { require_version(windows_version, "cta_policy", where); }
     if (options.cta_policy == CtaPolicy::zero) { require_version(zero_cta_version, "CtaPolicy::zero", where); }

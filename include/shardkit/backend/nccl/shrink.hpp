@@ -11,14 +11,12 @@
 namespace shardkit::nccl::detail {
 
 /// Calls ncclCommShrink without the ranks in `lost`, to make a communicator with that configuration. Needs NCCL
-/// 2.27.3. `abort` first ends the parent's running work.
+/// 2.27.3.
 inline ncclResult_t shrink([[maybe_unused]] ncclComm_t parent, [[maybe_unused]] std::span<const std::size_t> lost,
-                           [[maybe_unused]] bool abort, [[maybe_unused]] ncclConfig_t config,
-                           [[maybe_unused]] ncclComm_t* made) {
+                           [[maybe_unused]] ncclConfig_t config, [[maybe_unused]] ncclComm_t* made) {
 #if NCCL_VERSION_CODE >= 22703
     std::vector<int> ranks(lost.begin(), lost.end());
-    return ncclCommShrink(parent, ranks.data(), static_cast<int>(ranks.size()), made, &config,
-                          abort ? NCCL_SHRINK_ABORT : NCCL_SHRINK_DEFAULT);
+    return ncclCommShrink(parent, ranks.data(), static_cast<int>(ranks.size()), made, &config, NCCL_SHRINK_DEFAULT);
 #else
     return ncclInvalidUsage;
 #endif

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -26,7 +27,9 @@
 #include "../../thrown_message.hpp"
 #include "../verb_checks.hpp"
 #include "gpu_ranks.hpp"
+#include "offload_trainer.hpp"
 #include "temporary_folder.hpp"
+#include "test_size.hpp"
 
 namespace survivors_test {
 
@@ -56,9 +59,8 @@ void copy_out(nccl::World& world, const float* from, std::vector<float>& to) {
 
 /// Ranks 1 and 2 die in a sum, while another one is under way over a communicator that was split off; the others
 /// shrink their World and use the new one.
-void check_survivors(standin::Pace pace, int version, std::size_t revokes) {
+void check_survivors(standin::Pace pace) {
     gpu_ranks::restart(pace);
-    standin::set_nccl_version(version);
     standin::set_in_progress_polls(3);
     const nccl::UniqueId id = nccl::UniqueId::create();
     std::array<std::size_t, ranks> places{};
@@ -95,7 +97,7 @@ void check_survivors(standin::Pace pace, int version, std::size_t revokes) {
     CHECK(outcomes[2].kind == Kind::planted);
     CHECK(places == std::array<std::size_t, ranks>{0, 0, 0, 1});
     CHECK(standin::calls("ncclCommShrink") == 2);
-    CHECK(standin::calls("ncclCommRevoke") == revokes);
+    CHECK(standin::calls("ncclCommRevoke") == 2);
     CHECK(standin::hangs() == 0);
     CHECK(standin::live() == standin::Live{});
 }
@@ -144,7 +146,83 @@ std::vector<float> train_on(const Comm& comm, nccl::World& world, const std::str
     return values;
 }
 
+/// What a rank has under way when it leaves by a CommError, beside its groups.
+struct UnderWay {
+    Offload offload = Offload::none;
+    bool saves = false;
+};
+/// Three steps, and a save that is written beside the second one.
+void train(nccl::World& world, const UnderWay& what, const std::string& folder) {
+    const DeviceMesh mesh{world.world_group().size};
+    Rank<gpu_ranks::Engine, DeviceMesh<dynamic>> rank(
+        mesh, Comm(world), {.offload_slot_bytes = least_offload_slot_bytes}, world.streams());
+    offload_trainer::Trainer<bf16, StateFormat::full> trainer(rank, {}, what.offload);
+    trainer.step(0);
+    std::optional<checkpoint::PendingSave> pending;
+    if (what.saves) { pending.emplace(checkpoint::begin_save(rank, folder, 1, *trainer.state, {.replace = true})); }
+    trainer.step(1);
+    if (pending) { std::move(*pending).commit(); }
+    trainer.step(2);
+    static_cast<void>(trainer.bits());
+}
+/// Rank 1 of three dies at each of its calls of NCCL; the others leave what they have under way without a wait for
+/// what hangs, and go on together unless NCCL refuses to revoke. Returns the number of its calls.
+std::size_t check_leaving(const UnderWay& what, bool revokes, std::size_t stride) {
+    const temporary_folder::Folder folder;
+    for (std::size_t call = 0;; call += stride) {
+        CAPTURE(call);
+        gpu_ranks::restart();
+        standin::set_patience(std::chrono::seconds(rank_checks::sanitized ? 40 : 8));
+        for (const int survivor : {0, 2}) {
+            if (!revokes) { standin::fail_next("ncclCommRevoke", ncclSystemError, survivor); }
+        }
+        const nccl::UniqueId id = nccl::UniqueId::create();
+        std::array<bool, 3> failed{};
+        const auto outcomes = gpu_ranks::each_in_a_thread(3, [&](std::size_t rank) {
+            nccl::Options options = survivable();
+            options.timeout = gpu_ranks::short_timeout / 2;
+            nccl::World world(id, 3, rank, options);
+            if (rank == 1) { standin::kill_device_at(1, call); }
+            try {
+                train(world, what, folder.path());
+            } catch (const CommError&) { failed[rank] = true; }
+            if (rank == 1) { return; }
+            if (!failed[rank] && standin::lives(1)) { return world.finish(); }
+            const std::array<std::size_t, 1> lost{1};
+            const auto survive = [&] {
+                nccl::World left(nccl::Survivors{world, lost}, gpu_ranks::patient());
+                check_all_reduce<float, float>(Comm(left), 100, 1);
+                left.finish();
+            };
+            if (revokes) { return survive(); }
+            if (failed[rank]) { CHECK_THROWS_AS(survive(), CommError); }
+        });
+        CHECK(standin::hangs() == 0);
+        CHECK(outcomes[0].text == "");
+        CHECK(outcomes[2].text == "");
+        if (standin::lives(1)) { return call; }
+    }
+}
+
 }  // namespace
+
+TEST_CASE("nccl: survivors leave by the error at once, whatever they have under way, and go on") {
+    const std::size_t stride = test_size::reduced() ? 9 : 2;
+    for (const UnderWay& what : {UnderWay{}, UnderWay{Offload::states}, UnderWay{Offload::update},
+                                 UnderWay{Offload::none, true}, UnderWay{Offload::update, true}}) {
+        CAPTURE(static_cast<int>(what.offload));
+        CAPTURE(what.saves);
+        CHECK(check_leaving(what, true, stride) > 20);
+    }
+}
+
+TEST_CASE("nccl: so do those of an NCCL that fails to revoke, whose World then ends with its communicator") {
+    const std::size_t stride = test_size::reduced() ? 11 : 5;
+    for (const UnderWay& what : {UnderWay{Offload::states}, UnderWay{Offload::update, true}}) {
+        CAPTURE(static_cast<int>(what.offload));
+        CHECK(check_leaving(what, false, stride) > 20);
+    }
+}
 
 TEST_CASE("nccl: survivors load the last checkpoint, and go on with the bits of fewer ranks that begin with it") {
     const temporary_folder::Folder temporary;
@@ -196,10 +274,10 @@ TEST_CASE("nccl: survivors load the last checkpoint, and go on with the bits of 
 
 TEST_CASE(
     "nccl: a launch that a dead peer blocks ends in a survivable World too, which survives where NCCL can revoke") {
-    for (const int version : {22703, 22809}) {
-        CAPTURE(version);
+    for (const bool revokes : {false, true}) {
+        CAPTURE(revokes);
         gpu_ranks::restart();
-        standin::set_nccl_version(version);
+        if (!revokes) { standin::fail_next("ncclCommRevoke", ncclSystemError); }
         standin::set_launch_queue(100);
         const nccl::UniqueId id = nccl::UniqueId::create();
         const auto outcomes = gpu_ranks::each_in_a_thread(2, [&](std::size_t rank) {
@@ -223,10 +301,10 @@ TEST_CASE(
                 check_all_reduce<float, float>(Comm(left), 1000, 1);
                 left.finish();
             };
-            if (version < 22807) {
-                CHECK_THROWS_AS(survive(), CommError);
-            } else {
+            if (revokes) {
                 CHECK_NOTHROW(survive());
+            } else {
+                CHECK_THROWS_AS(survive(), CommError);
             }
             CHECK(
                 contains(thrown_message<CommError>([&] { barrier(comm, stream); }), gpu_ranks::after_short_timeout));
@@ -240,8 +318,7 @@ TEST_CASE(
 TEST_CASE("nccl: after a failure the ranks that are left make a World of their own") {
     for (const standin::Pace pace : gpu_ranks::paces) {
         CAPTURE(static_cast<int>(pace));
-        check_survivors(pace, 22809, 2);
-        check_survivors(pace, 22703, 0);  // cannot revoke: NCCL ends what is under way when it shrinks
+        check_survivors(pace);
     }
 }
 
@@ -331,11 +408,11 @@ TEST_CASE("nccl: a World that failed without being survivable has no survivors, 
         CHECK(contains(outcome.text, "this World has ended after an earlier failure"));
     }
 
-    standin::set_nccl_version(22605);
+    standin::set_nccl_version(22803);
     const std::string text =
         thrown_message<CommError>([] { nccl::World world(nccl::UniqueId::create(), 1, 0, survivable()); });
     CHECK(contains(text, "a survivable World"));
-    CHECK(contains(text, "NCCL 2.26.5 is loaded, expected 2.27.3 or later"));
+    CHECK(contains(text, "NCCL 2.28.3 is loaded, expected 2.28.7 or later"));
     CHECK(standin::live() == standin::Live{});
 }
 
