@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -194,11 +195,17 @@ inline constexpr std::size_t channel_bytes = std::size_t{12} << 20U;
 /// As many channels as a World lets a communicator have on an H100.
 inline constexpr int usual_channels = 32;
 
-/// Checks the options against each other and the loaded NCCL.
+/// Checks the options against each other, the loaded NCCL and its environment.
 /// @throws CommError when NCCL is older than `making` needs with these options; std::invalid_argument when they
-///         contradict each other
+///         contradict each other, or the environment makes all communicators block
 inline void require_possible(const Options& options, std::string_view making, SourceLocation where) {
     require_version(minimum_version, making, where);
+    if (const char* const said = std::getenv("NCCL_COMM_BLOCKING"); said != nullptr && std::atoi(said) == 1) {
+        throw_invalid_argument(
+            where, "nccl: ", making, ": NCCL_COMM_BLOCKING is ", said,
+            ", with which NCCL's calls wait for peers without a deadline; expected 0, or that it is "
+            "not set");
+    }
     require_registration(options.registration, where);
     if (options.survivable) { require_version(revoke_version, "a survivable World", where); }
     if (options.nvls_ctas > 0) { require_version(windows_version, "nvls_ctas", where); }

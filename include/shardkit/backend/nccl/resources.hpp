@@ -81,7 +81,7 @@ struct Resources {
         return std::as_writable_bytes((runs_beside(stream) ? reduction_staging : staging).span());
     }
 
-    /// Replaces the staging memory of the stream of reductions. @pre the stream is idle
+    /// Replaces the staging memory of the stream of reductions. @pre the streams are idle
     void grow_staging(std::size_t bytes, SourceLocation where) {
         gpu::detail::ArenaBuffer<std::uint8_t> grown(arena, bytes, communication.ref(), where);
         (reduction ? reduction_staging : staging) = std::move(grown);

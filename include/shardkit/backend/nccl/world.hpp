@@ -176,15 +176,14 @@ class World final : public detail::Connections {
         return resources_->staging_of(stream);
     }
     /// Lets the staging memory of the stream of reductions grow to `bytes`, at most Options::most_staging_bytes. All
-    /// ranks must give the same bytes. The host waits for the stream where it grows.
+    /// ranks must give the same bytes. The host waits for all streams where it grows.
     /// @throws gpu::OutOfMemory; CommError
     void reserve_staging(std::size_t bytes, SourceLocation where = SourceLocation::current()) {
-        const gpu::TimelineRef stream = resources_->reductions();
         const std::size_t wanted = std::min(bytes, detail::most_staging(options_, ranks_));
-        if (ranks_ == 1 || wanted <= staging(stream).size()) { return; }
+        if (ranks_ == 1 || wanted <= staging(resources_->reductions()).size()) { return; }
         require_usable("the staging memory", where);
         const gpu::detail::DeviceGuard guard(device_, where);
-        stream.synchronize(where);
+        resources_->synchronize(where);  // verbs on any of them use it where reductions have no stream of their own
         resources_->grow_staging(wanted, where);
         register_memory(where);
     }

@@ -77,6 +77,19 @@ TEST_CASE("nccl: a minimum of CTAs alone is one that NCCL takes; sharing is not 
                    "split_share with survivable"));
 }
 
+TEST_CASE("nccl: an environment that makes NCCL block is refused before anything waits, any other is not") {
+    constexpr const char* variable = "NCCL_COMM_BLOCKING";
+    gpu_ranks::restart();
+    const auto made = [] { const nccl::World world(nccl::UniqueId::create(), 1, 0, gpu_ranks::patient()); };
+    setenv(variable, "1", 1);
+    CHECK(contains(thrown_message<std::invalid_argument>(made),
+                   "NCCL_COMM_BLOCKING is 1, with which NCCL's calls wait for peers without a deadline"));
+    setenv(variable, "0", 1);
+    CHECK_NOTHROW(made());
+    unsetenv(variable);
+    CHECK(standin::live() == standin::Live{});
+}
+
 TEST_CASE("nccl: two communicators at once fit on the GPU, or NCCL orders their launches, or the World is refused") {
     constexpr const char* variable = "NCCL_LAUNCH_ORDER_IMPLICIT";
     struct Case {

@@ -229,6 +229,24 @@ TEST_CASE("nccl: a group that is given out again has its second communicator alr
     CHECK(gpu_ranks::first_error(outcomes) == "");
 }
 
+TEST_CASE("nccl: staging memory grows behind all verbs that use it, on whichever stream") {
+    gpu_ranks::restart();
+    nccl::Options options = gpu_ranks::patient();
+    options.separate_reductions = false;
+    const auto outcomes = gpu_ranks::with_world(2, options, [&](const Comm& comm, nccl::World& world) {
+        bool over = false;
+        const auto compute = world.streams().compute;
+        auto values = world.buffer<bf16>(100);
+        all_reduce_in_place(comm, ReduceOp::sum, values.span(), compute, here);  // staged, as fp32
+        const auto note = [](void* flag) { *static_cast<bool*>(flag) = true; };
+        gpu::detail::check(cudaLaunchHostFunc(compute.native(), note, &over), "cudaLaunchHostFunc");
+        comm.reserve_staging(2 * options.staging_bytes);
+        expect(over, "the sum in the memory that is given back is over");
+        compute.synchronize();
+    });
+    CHECK(gpu_ranks::first_error(outcomes) == "");
+}
+
 TEST_CASE("nccl: a step's reductions end while gathers are held up, those across replicas too") {
     check_step_beside_gathers(DynamicPolicy(ShardGradOp{}), 2);
     check_step_beside_gathers(DynamicPolicy(FullShard{}), 2);

@@ -3,6 +3,7 @@
 #include <shardkit/checkpoint.hpp>
 
 #include <array>
+#include <barrier>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -178,6 +179,7 @@ std::size_t check_leaving(const UnderWay& what, bool revokes, std::size_t stride
         }
         const nccl::UniqueId id = nccl::UniqueId::create();
         std::array<bool, 3> failed{};
+        std::barrier left_by_all(3);
         const auto outcomes = gpu_ranks::each_in_a_thread(3, [&](std::size_t rank) {
             nccl::Options options = survivable();
             options.timeout = gpu_ranks::short_timeout / 2;
@@ -186,8 +188,9 @@ std::size_t check_leaving(const UnderWay& what, bool revokes, std::size_t stride
             try {
                 train(world, what, folder.path());
             } catch (const CommError&) { failed[rank] = true; }
+            left_by_all.arrive_and_wait();  // the launcher has found out
+            if (standin::lives(1)) { return world.finish(); }
             if (rank == 1) { return; }
-            if (!failed[rank] && standin::lives(1)) { return world.finish(); }
             const std::array<std::size_t, 1> lost{1};
             const auto survive = [&] {
                 nccl::World left(nccl::Survivors{world, lost}, gpu_ranks::patient());
