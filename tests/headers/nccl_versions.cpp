@@ -2,10 +2,12 @@
 // The NCCL engine built with an older or newer header of NCCL: what that has works, and what it lacks is refused with
 // both versions.
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <string>
 
 #include <shardkit/backend/nccl/api.hpp>
+#include <shardkit/backend/nccl/lane_order.hpp>
 #include <shardkit/backend/nccl/unique_id.hpp>
 #include <shardkit/backend/nccl/world.hpp>
 
@@ -37,9 +39,40 @@ void try_world(const nccl::Options& options, int minimum, const std::string& wha
     expect(right, what + ": " + (text.empty() ? "was not refused" : text));
 }
 
+/// What orders the launches of two communicators: their configuration, where NCCL's header and its library have it,
+/// otherwise the environment.
+void try_launch_order(int loaded) {
+    standin::reset();
+    standin::set_nccl_version(loaded);
+    standin::set_multiprocessors(100);
+    unsetenv(nccl::detail::launch_order_variable);
+    nccl::detail::order_launches();
+    const bool configures = NCCL_VERSION_CODE >= 23102 && loaded >= 23102;
+    expect((std::getenv(nccl::detail::launch_order_variable) == nullptr) == configures, "who orders launches");
+    nccl::Options options;
+    options.max_ctas = 64;
+    bool taken = true;
+    try {
+        nccl::detail::with_room_for_two(options, 0, 2, {});
+    } catch (const std::exception&) { taken = false; }
+    expect(taken == (loaded >= 22600), "launches are ordered");
+#if NCCL_VERSION_CODE >= 23102
+    expect(nccl::detail::config_of(options).launchOrderImplicit == 1, "a configuration orders launches");
+#endif
+    setenv(nccl::detail::launch_order_variable, "0", 1);
+    taken = true;
+    try {
+        nccl::detail::with_room_for_two(options, 0, 2, {});
+    } catch (const std::exception&) { taken = false; }
+    expect(!taken, "the user's word is the last one");
+    unsetenv(nccl::detail::launch_order_variable);
+}
+
 }  // namespace
 
 int main() {
+    for (const int loaded : {21801, 22809, 23102}) { try_launch_order(loaded); }
+    standin::reset();
     standin::set_nccl_version(NCCL_VERSION_CODE);
     nccl::Options options;
     try_world(options, nccl::minimum_version, "a World");

@@ -71,9 +71,30 @@ typedef struct {
     int graphUsageMode;
     int numRmaCtx;
 #endif
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 30, 0)
+    int maxP2pPeers;
+    int graphStreamOrdering;
+#endif
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 31, 0)
+    int launchOrderImplicit;
+    int numRmaSig;
+    int rmaEagerInit;
+    int hostCftMode;
+#endif
 } ncclConfig_t;
 
-#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 29, 0)
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 31, 0)
+#define STANDIN_NCCL_NEWER_FIELDS                                                                        \
+    , NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_PTR, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT,        \
+        NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT,      \
+        NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT,      \
+        NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT
+#elif NCCL_VERSION_CODE >= NCCL_VERSION(2, 30, 0)
+#define STANDIN_NCCL_NEWER_FIELDS                                                                        \
+    , NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_PTR, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT,        \
+        NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT,      \
+        NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT
+#elif NCCL_VERSION_CODE >= NCCL_VERSION(2, 29, 0)
 #define STANDIN_NCCL_NEWER_FIELDS                                                                        \
     , NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_PTR, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT,        \
         NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT,      \

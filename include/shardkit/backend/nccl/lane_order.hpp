@@ -15,17 +15,27 @@
 
 namespace shardkit::nccl::detail {
 
-/// The environment variable by which NCCL starts its kernels of a GPU in the order in which the host launches them,
-/// whatever their communicators.
+/// The environment variable by which, before configured_order_version, NCCL starts its kernels of a GPU in the order
+/// in which the host launches them, whatever their communicators.
 inline constexpr const char* launch_order_variable = "NCCL_LAUNCH_ORDER_IMPLICIT";
 /// The first NCCL that reads it.
 inline constexpr int launch_order_version = 22600;
+/// Returns whether a World's communicators say so themselves, in their configuration: whatever NCCL has read before,
+/// and without a word to other communicators of the process.
+inline bool configures_order() noexcept {
+    int loaded = 0;
+    return NCCL_VERSION_CODE >= configured_order_version && ncclGetVersion(&loaded) == ncclSuccess &&
+           loaded >= configured_order_version;
+}
 
-/// Sets the variable to 1 unless the user has set it. To be called before the process's first call of NCCL.
+/// Sets the variable to 1 where it is needed, unless the user has set it. To be called before the process's first
+/// call of NCCL.
 inline void order_launches() noexcept {
     static std::mutex mutex;
     const std::lock_guard lock(mutex);
-    if (std::getenv(launch_order_variable) == nullptr) { ::setenv(launch_order_variable, "1", 0); }
+    if (!configures_order() && std::getenv(launch_order_variable) == nullptr) {
+        ::setenv(launch_order_variable, "1", 0);
+    }
 }
 
 /// Returns the options with the number of CTAs that lets two communicators run beside each other on the device, if
@@ -43,7 +53,8 @@ inline Options with_room_for_two(Options options, int device, std::size_t ranks,
         options.max_ctas = std::clamp((units / 2 - 1) / 2, std::max(1, options.min_ctas), most_ctas);
     }
     const char* const said = std::getenv(launch_order_variable);
-    const bool ordered = said != nullptr && std::atoi(said) != 0 && library_version(where) >= launch_order_version;
+    const bool ordered =
+        said == nullptr ? configures_order() : std::atoi(said) != 0 && library_version(where) >= launch_order_version;
     if (!ordered && 2 * options.max_ctas >= units) {
         throw_invalid_argument(where, "nccl::Options: max_ctas is ", options.max_ctas,
                                ", of each of two communicators that run at once, but GPU ", device, " has ", units,

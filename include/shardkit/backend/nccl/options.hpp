@@ -55,6 +55,8 @@ inline constexpr int windows_version = 22703;
 inline constexpr int revoke_version = 22807;
 /// The first NCCL with CtaPolicy::zero.
 inline constexpr int zero_cta_version = 22803;
+/// The first NCCL with ncclConfig_t::launchOrderImplicit.
+inline constexpr int configured_order_version = 23102;
 /// The first NCCL with GraphUsage.
 inline constexpr int graph_usage_version = 22900;
 
@@ -244,6 +246,9 @@ inline ncclConfig_t config_of(const Options& options) {
     if (options.nvls_ctas > 0) { config.nvlsCTAs = options.nvls_ctas; }
     // NCCL_CTA_POLICY_EFFICIENCY and, from 2.28 on, NCCL_CTA_POLICY_ZERO, which are the enumerators' values.
     if (options.cta_policy != CtaPolicy::by_default) { config.CTAPolicy = static_cast<int>(options.cta_policy); }
+#endif
+#if NCCL_VERSION_CODE >= 23102
+    config.launchOrderImplicit = 1;  // the user's environment variable has the last word
 #endif
 #if NCCL_VERSION_CODE >= 22900
     if (options.graph_usage != GraphUsage::by_default) {
