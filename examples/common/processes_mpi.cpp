@@ -6,7 +6,7 @@
 #include <shardkit/backend/mpi/communicator.hpp>
 #include <shardkit/backend/mpi/environment.hpp>
 #include <shardkit/backend/mpi/world.hpp>
-#include <shardkit/comm/moved.hpp>
+#include <shardkit/comm/ranks_per_host.hpp>
 
 #include "asks_for_engine.hpp"
 #include "processes.hpp"

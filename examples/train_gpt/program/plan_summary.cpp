@@ -13,7 +13,6 @@
 
 #include <shardkit/backend/self/engine.hpp>
 #include <shardkit/backend/threads/engine.hpp>
-#include <shardkit/comm/moved.hpp>
 #include <shardkit/context_parallel/gather_exchange.hpp>
 #include <shardkit/context_parallel/ring_exchange.hpp>
 #include <shardkit/core/exact_sum.hpp>
@@ -21,6 +20,7 @@
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/optim/matrix_plan.hpp>
 #include <shardkit/optim/muon.hpp>
+#include <shardkit/plan/moved_bytes.hpp>
 #include <shardkit/schedule/peak.hpp>
 #include <shardkit/schedule/schedule_table.hpp>
 #include <shardkit/schedule/scheduled_plan.hpp>
@@ -139,7 +139,8 @@ void add_activations(sk::planner::TrafficPlan& plan, const Options& options, std
             if (options.context == ContextExchange::ring) {
                 const std::size_t messages = layers * (2 * (cp - 1) + cp);
                 // To the next rank of the ring.
-                const sk::engine::Moved message(block, sk::detail::part_of(block, cp_hosts.links, cp_hosts.ranks));
+                const sk::planner::MovedBytes message{block,
+                                                      sk::detail::part_of(block, cp_hosts.links, cp_hosts.ranks)};
                 plan.add(Verb::send, over_cp, messages, block, message);
                 plan.add(Verb::receive, over_cp, messages, block, message);
             } else {

@@ -20,10 +20,7 @@ std::string hash_text(const Results& results) {
 }
 
 nlohmann::json to_json(const CollectiveCount& c) {
-    return {{"count", c.count},
-            {"bytes", c.bytes},
-            {"payload_bytes", c.payload},
-            {"bytes_between_hosts", c.between_hosts}};
+    return {{"count", c.count}, {"bytes", c.bytes}, {"payload_bytes", c.payload}};
 }
 
 nlohmann::json to_json(const Options& options, const PlanSummary& plan) {
@@ -58,7 +55,6 @@ nlohmann::json by_verb(const std::vector<CollectiveCount>& collectives) {
         sum.count += c.count;
         sum.bytes += c.bytes;
         sum.payload += c.payload;
-        sum.between_hosts += c.between_hosts;
     }
     auto object = nlohmann::json::object();
     for (const auto& [verb, sum] : sums) { object[verb] = to_json(sum); }
@@ -72,13 +68,21 @@ nlohmann::json by_axes(const std::vector<CollectiveCount>& collectives) {
     return object;
 }
 
-/// A line for each verb and axes that were measured or planned; behind it bytes between hosts, if there are any.
+/// verb -> planned bytes between hosts.
+nlohmann::json between_hosts(const std::vector<CollectiveCount>& planned) {
+    auto object = nlohmann::json::object();
+    for (const auto& c : planned) { object[c.verb] = object.value(c.verb, std::uint64_t{0}) + c.between_hosts; }
+    return object;
+}
+
+/// A line for each verb and axes that were measured or planned; behind it planned bytes between hosts, if there are
+/// any.
 std::string table(const std::vector<CollectiveCount>& measured, const std::vector<CollectiveCount>& planned) {
     std::map<std::pair<std::string, std::string>, std::pair<CollectiveCount, CollectiveCount>> rows;
     for (const auto& c : measured) { rows[{c.axes, c.verb}].first = c; }
     for (const auto& c : planned) { rows[{c.axes, c.verb}].second = c; }
     std::string text;
-    const bool hosts = crosses_hosts(measured) || crosses_hosts(planned);
+    const bool hosts = crosses_hosts(planned);
     for (const auto& [key, row] : rows) {
         const auto& [real, expected] = row;
         text += program::formatted(
@@ -86,8 +90,7 @@ std::string table(const std::vector<CollectiveCount>& measured, const std::vecto
             static_cast<unsigned long long>(real.count), program::bytes_text(real.bytes).c_str(),
             static_cast<unsigned long long>(expected.count), program::bytes_text(expected.bytes).c_str());
         if (hosts) {
-            text += program::formatted("   between hosts %14s %14s", program::bytes_text(real.between_hosts).c_str(),
-                                       program::bytes_text(expected.between_hosts).c_str());
+            text += program::formatted(" %14s between hosts", program::bytes_text(expected.between_hosts).c_str());
         }
         text += '\n';
     }
@@ -152,6 +155,7 @@ nlohmann::json report_of_steps(const Options& options, const PlanSummary& plan, 
         {"planned_bytes_per_rank", plan.bytes_per_rank()},
         {"planned_collectives", by_verb(plan.collectives)},
         {"planned_collectives_by_axes", by_axes(plan.collectives)},
+        {"planned_bytes_between_hosts", between_hosts(plan.collectives)},
     };
 }
 

@@ -19,7 +19,7 @@ struct CollectiveCount {
     std::uint64_t count = 0;
     std::uint64_t bytes = 0;          // between this rank and its peers
     std::uint64_t payload = 0;        // of the buffers handed to the verb
-    std::uint64_t between_hosts = 0;  // of `bytes`
+    std::uint64_t between_hosts = 0;  // of `bytes`; planned, not measured
 };
 
 /// In the order in which they are compared and printed.
@@ -27,7 +27,7 @@ inline bool operator<(const CollectiveCount& a, const CollectiveCount& b) {
     return std::tie(a.axes, a.verb) < std::tie(b.axes, b.verb);
 }
 
-/// Whether the job has more than one host that talk to each other.
+/// Whether the plan has more than one host that talk to each other.
 inline bool crosses_hosts(const std::vector<CollectiveCount>& collectives) {
     return std::any_of(collectives.begin(), collectives.end(), [](const auto& c) { return c.between_hosts > 0; });
 }

@@ -34,12 +34,10 @@ namespace train_gpt {
 /// part for every rank, so that one of them moves more bytes than the others. Collective over the world.
 template <class Engine>
 std::vector<CollectiveCount> mean_collectives(sk::Context<Engine>& context) {
-    constexpr std::size_t fields = 4;
+    constexpr std::size_t fields = 3;
     const auto rows = context.traffic().rows();
     std::vector<std::uint64_t> means;
-    for (const auto& row : rows) {
-        means.insert(means.end(), {row.calls, row.moved.value, row.payload.value, row.between_hosts.value});
-    }
+    for (const auto& row : rows) { means.insert(means.end(), {row.calls, row.moved.value, row.payload.value}); }
     sk::all_reduce_in_place(context.world(), sk::ReduceOp::sum, means);
     const std::size_t world = context.world_size();
     for (std::uint64_t& mean : means) { mean = (2 * mean + world) / (2 * world); }
@@ -47,7 +45,7 @@ std::vector<CollectiveCount> mean_collectives(sk::Context<Engine>& context) {
     for (std::size_t r = 0; r < rows.size(); ++r) {
         const std::uint64_t* const row = means.data() + fields * r;
         if (row[0] == 0) { continue; }
-        list.push_back({std::string(name(rows[r].verb)), rows[r].axes, row[0], row[1], row[2], row[3]});
+        list.push_back({std::string(name(rows[r].verb)), rows[r].axes, row[0], row[1], row[2]});
     }
     std::sort(list.begin(), list.end());
     return list;

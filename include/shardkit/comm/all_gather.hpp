@@ -7,8 +7,8 @@
 
 #include <shardkit/comm/call.hpp>
 #include <shardkit/comm/communicator.hpp>
+#include <shardkit/comm/cost.hpp>
 #include <shardkit/comm/journal.hpp>
-#include <shardkit/comm/moved.hpp>
 #include <shardkit/comm/verb_memory.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/core/error.hpp>
@@ -42,7 +42,7 @@ void all_gather(const C& comm, Shard&& shard, Full&& full, typename C::Stream st
     const Call call = detail::call_of<detail::ElementIn<Shard>>(Verb::all_gather, from.size(), to.size_bytes(), site);
     detail::make_call(
         comm, call, from.data(), to.data(), [&] { return comm.all_gather(from, to, stream, call); },
-        [&] { return detail::gathered(comm, call); });
+        [&] { return detail::part_from_peers(call.payload, comm.size()); });
 }
 /// The same on the compute stream.
 template <class Shard, class Full, engine::HasComputeStream C>
@@ -66,7 +66,7 @@ void all_gather_in_place(const C& comm, Full&& full, typename C::Stream stream,
     const Call call = detail::call_of<T>(Verb::all_gather, k, all.size_bytes(), site);
     detail::make_call(
         comm, call, nullptr, all.data(), [&] { return comm.all_gather(shard, all, stream, call); },
-        [&] { return detail::gathered(comm, call); });
+        [&] { return detail::part_from_peers(call.payload, comm.size()); });
 }
 /// The same on the compute stream.
 template <class Full, engine::HasComputeStream C>

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <limits>
 #include <span>
 #include <string_view>
@@ -11,8 +12,8 @@
 
 #include <shardkit/comm/call.hpp>
 #include <shardkit/comm/communicator.hpp>
+#include <shardkit/comm/cost.hpp>
 #include <shardkit/comm/journal.hpp>
-#include <shardkit/comm/moved.hpp>
 #include <shardkit/comm/verb_memory.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/core/error.hpp>
@@ -50,7 +51,7 @@ void all_to_all(const C& comm, Sent&& sent, Received&& received, typename C::Str
         detail::call_of<detail::ElementIn<Sent>>(Verb::all_to_all, from.size(), from.size_bytes(), where);
     detail::make_call(
         comm, call, from.data(), to.data(), [&] { comm.all_to_all(from, to, stream, call); },
-        [&] { return detail::gathered(comm, call); });
+        [&] { return detail::part_from_peers(call.payload, comm.size()); });
 }
 /// The same on the compute stream.
 template <class Sent, class Received, engine::HasComputeStream C>
@@ -101,13 +102,9 @@ void check_counts(const C& comm, std::string_view what, std::span<const std::siz
 
 /// Returns the bytes that a rank receives from its peers.
 template <class C>
-constexpr engine::Moved received_from_peers(const C& comm, std::span<const std::size_t> counts, std::size_t element) {
-    engine::Moved all;
-    for (std::size_t q = 0; q < counts.size(); ++q) {
-        const engine::Moved piece = message_moved(comm, q, counts[q] * element);
-        all.bytes += piece.bytes;
-        all.between_hosts += piece.between_hosts;
-    }
+constexpr std::uint64_t received_from_peers(const C& comm, std::span<const std::size_t> counts, std::size_t element) {
+    std::uint64_t all = 0;
+    for (std::size_t q = 0; q < counts.size(); ++q) { all += bytes_with_peer(comm, q, counts[q] * element); }
     return all;
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
+
 #include <shardkit/comm/call.hpp>
 #include <shardkit/comm/communicator.hpp>
 #include <shardkit/comm/journal.hpp>
@@ -14,7 +16,7 @@ template <Communicator C>
 void barrier(const C& comm, typename C::Stream stream, SourceLocation where = SourceLocation::current()) {
     const Call call{{.verb = Verb::barrier}, 0, where};
     detail::make_call(
-        comm, call, nullptr, nullptr, [&] { comm.barrier(stream, call); }, [] { return engine::Moved{}; });
+        comm, call, nullptr, nullptr, [&] { comm.barrier(stream, call); }, [] { return std::uint64_t{0}; });
 }
 /// The same on the compute stream.
 template <engine::HasComputeStream C>

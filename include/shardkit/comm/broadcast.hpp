@@ -7,8 +7,8 @@
 
 #include <shardkit/comm/call.hpp>
 #include <shardkit/comm/communicator.hpp>
+#include <shardkit/comm/cost.hpp>
 #include <shardkit/comm/journal.hpp>
-#include <shardkit/comm/moved.hpp>
 #include <shardkit/comm/verb_memory.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/core/error.hpp>
@@ -39,7 +39,7 @@ void broadcast(const C& comm, Values&& values, std::size_t root, typename C::Str
     const Call call = detail::call_of<T>(Verb::broadcast, all.size(), all.size_bytes(), {where, nullptr, root});
     detail::make_call(
         comm, call, nullptr, all.data(), [&] { return comm.broadcast(all, root, stream, call); },
-        [&] { return detail::message_moved(comm, root, all.size_bytes()); });
+        [&] { return detail::bytes_with_peer(comm, root, all.size_bytes()); });
 }
 /// The same on the compute stream.
 template <class Values, engine::HasComputeStream C>

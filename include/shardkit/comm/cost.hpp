@@ -19,6 +19,11 @@ constexpr std::uint64_t part_of(std::uint64_t bytes, std::uint64_t part, std::ui
 constexpr std::uint64_t part_from_peers(std::uint64_t bytes, std::uint64_t ranks) noexcept {
     return part_of(bytes, ranks - 1, ranks);
 }
+/// Returns the bytes of a message to or from `peer`, or of a copy of its data.
+template <class C>
+constexpr std::uint64_t bytes_with_peer(const C& comm, std::size_t peer, std::uint64_t bytes) noexcept {
+    return peer == comm.rank() ? 0 : bytes;
+}
 
 }  // namespace shardkit::detail
 

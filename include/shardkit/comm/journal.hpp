@@ -17,7 +17,6 @@
 
 #include <shardkit/comm/agreement.hpp>
 #include <shardkit/comm/call.hpp>
-#include <shardkit/comm/moved.hpp>
 #include <shardkit/comm/recorder.hpp>
 #include <shardkit/comm/traffic_log.hpp>
 #include <shardkit/core/counts.hpp>
@@ -137,10 +136,9 @@ class Journal : shardkit::detail::NotCopied {
         recorder_.begin(label, message ? label.collectives : label.collectives++, call);
     }
     /// Counts a call that the engine has accepted.
-    [[gnu::noinline]] void end(const CommunicatorLabel& label, const Call& call, const Moved& moved) noexcept {
+    [[gnu::noinline]] void end(const CommunicatorLabel& label, const Call& call, std::uint64_t moved) noexcept {
         recorder_.end(call);
-        traffic_.record(label.first_row, call.signature.verb, ByteCount(call.payload), ByteCount(moved.bytes),
-                        ByteCount(moved.between_hosts));
+        traffic_.record(label.first_row, call.signature.verb, ByteCount(call.payload), ByteCount(moved));
     }
 
     /// Returns the flight recorder, which has the last calls.
@@ -291,7 +289,7 @@ template <class C>
 /// Does the common work after the engine has accepted the call.
 template <class C>
 [[gnu::always_inline]] inline void end(const C& comm, const Call& call, const void* input, void* output,
-                                       const engine::Moved& moved) {
+                                       std::uint64_t moved) {
     if constexpr (engine::KeepsJournal<C>) {
         const engine::CommunicatorLabel& label = comm.label();
         comm.size() > 1 ? label.journal.end(label, call, moved) : label.journal.recorder().end(call);

@@ -7,8 +7,8 @@
 
 #include <shardkit/comm/call.hpp>
 #include <shardkit/comm/communicator.hpp>
+#include <shardkit/comm/cost.hpp>
 #include <shardkit/comm/journal.hpp>
-#include <shardkit/comm/moved.hpp>
 #include <shardkit/comm/verb_memory.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/core/error.hpp>
@@ -42,7 +42,7 @@ void send(const C& comm, Values&& values, std::size_t to, typename C::Stream str
         detail::call_of<detail::ElementIn<Values>>(Verb::send, sent.size(), sent.size_bytes(), {where, nullptr, to});
     detail::make_call(
         comm, call, sent.data(), nullptr, [&] { comm.send(sent, to, stream, call); },
-        [&] { return detail::message_moved(comm, to, sent.size_bytes()); });
+        [&] { return detail::bytes_with_peer(comm, to, sent.size_bytes()); });
 }
 /// The same on the compute stream.
 template <class Values, engine::HasComputeStream C>
@@ -61,7 +61,7 @@ void receive(const C& comm, Values&& values, std::size_t from, typename C::Strea
                                                                  received.size_bytes(), {where, nullptr, from});
     detail::make_call(
         comm, call, nullptr, received.data(), [&] { comm.receive(received, from, stream, call); },
-        [&] { return detail::message_moved(comm, from, received.size_bytes()); });
+        [&] { return detail::bytes_with_peer(comm, from, received.size_bytes()); });
 }
 /// The same on the compute stream.
 template <class Values, engine::HasComputeStream C>
@@ -90,8 +90,8 @@ void send_receive(const C& comm, Sent&& sent, std::size_t to, Received&& receive
     if (!detail::begin(comm, sends, out.data(), nullptr)) { return; }
     const detail::OpenCall<C> open_send(comm, sends);
     comm.send_receive(out, to, in, from, stream, sends);
-    detail::end(comm, sends, out.data(), nullptr, detail::message_moved(comm, to, out.size_bytes()));
-    detail::end(comm, receives, nullptr, in.data(), detail::message_moved(comm, from, in.size_bytes()));
+    detail::end(comm, sends, out.data(), nullptr, detail::bytes_with_peer(comm, to, out.size_bytes()));
+    detail::end(comm, receives, nullptr, in.data(), detail::bytes_with_peer(comm, from, in.size_bytes()));
 }
 /// The same on the compute stream.
 template <class Sent, class Received, engine::HasComputeStream C>

@@ -7,8 +7,8 @@
 
 #include <shardkit/comm/call.hpp>
 #include <shardkit/comm/communicator.hpp>
+#include <shardkit/comm/cost.hpp>
 #include <shardkit/comm/journal.hpp>
-#include <shardkit/comm/moved.hpp>
 #include <shardkit/core/error.hpp>
 
 namespace shardkit {
@@ -31,7 +31,7 @@ C split(const C& comm, std::size_t color, std::size_t key, std::string_view axes
             comm.label().journal.begin(comm.label(), call);
             const detail::OpenCall<C> open(comm, call);
             C made = comm.split(color, key, axes, call);
-            comm.label().journal.end(comm.label(), call, detail::gathered(comm, call));
+            comm.label().journal.end(comm.label(), call, detail::part_from_peers(call.payload, comm.size()));
             return made;
         }
     }

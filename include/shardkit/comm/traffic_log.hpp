@@ -26,9 +26,8 @@ class TrafficLog {
         Verb verb{};
         std::string axes;
         std::uint64_t calls = 0;
-        ByteCount payload;        ///< bytes of the whole buffer, summed over calls
-        ByteCount moved;          ///< bytes that this rank read from or wrote to its peers
-        ByteCount between_hosts;  ///< the part of `moved` from or to ranks of other hosts, if the engine KnowsHosts
+        ByteCount payload;  ///< bytes of the whole buffer, summed over calls
+        ByteCount moved;    ///< bytes that this rank read from or wrote to its peers
     };
 
     /// Adds the rows of one communicator, so that `record` never allocates. Returns the index of the first one.
@@ -38,18 +37,16 @@ class TrafficLog {
         }
         const std::size_t first = rows_.size();
         for (std::size_t v = 0; v < detail::verb_count; ++v) {
-            rows_.push_back({static_cast<Verb>(v), std::string(axes), 0, {}, {}, {}});
+            rows_.push_back({static_cast<Verb>(v), std::string(axes), 0, {}, {}});
         }
         return first;
     }
 
-    void record(std::size_t first_row, Verb verb, ByteCount payload, ByteCount moved,
-                ByteCount between_hosts = {}) noexcept {
+    void record(std::size_t first_row, Verb verb, ByteCount payload, ByteCount moved) noexcept {
         Entry& row = rows_[first_row + static_cast<std::size_t>(verb)];
         ++row.calls;
         row.payload += payload;
         row.moved += moved;
-        row.between_hosts += between_hosts;
     }
 
     /// Returns all rows, including unused ones: the same list on every rank that has made the same communicators.
@@ -66,13 +63,12 @@ class TrafficLog {
 
     /// Returns the sum over all axes.
     Entry total(Verb verb) const {
-        Entry all{verb, "all", 0, {}, {}, {}};
+        Entry all{verb, "all", 0, {}, {}};
         for (const Entry& row : rows_) {
             if (row.verb != verb) { continue; }
             all.calls += row.calls;
             all.payload += row.payload;
             all.moved += row.moved;
-            all.between_hosts += row.between_hosts;
         }
         return all;
     }
@@ -81,7 +77,7 @@ class TrafficLog {
     void clear() noexcept {
         for (Entry& row : rows_) {
             row.calls = 0;
-            row.payload = row.moved = row.between_hosts = ByteCount{};
+            row.payload = row.moved = ByteCount{};
         }
     }
 
@@ -90,31 +86,21 @@ class TrafficLog {
 };
 
 namespace detail {
-/// Returns a line of a table of traffic. `hosts` says whether the table shows bytes between hosts.
-inline std::string traffic_line(Verb verb, const std::string& axes, std::uint64_t calls, ByteCount moved,
-                                ByteCount between_hosts, bool hosts) {
+/// Returns a line of a table of traffic, without its end.
+inline std::string traffic_line(Verb verb, const std::string& axes, std::uint64_t calls, ByteCount moved) {
     std::array<char, 160> line{};
     std::snprintf(line.data(), line.size(), "  %-15.*s %-18s %6llu calls %14s", static_cast<int>(name(verb).size()),
                   name(verb).data(), axes.c_str(), static_cast<unsigned long long>(calls),
                   human_bytes(moved).c_str());
-    std::string text = line.data();
-    if (hosts) {
-        std::snprintf(line.data(), line.size(), " %14s between hosts", human_bytes(between_hosts).c_str());
-        text += line.data();
-    }
-    return text + '\n';
+    return line.data();
 }
 }  // namespace detail
 
-/// Returns what a rank has communicated as a text table: verb, axes, calls, bytes moved and, if there are any, bytes
-/// between hosts.
+/// Returns what a rank has communicated as a text table: verb, axes, calls, bytes moved.
 inline std::string traffic_table(const TrafficLog& log) {
     std::string table;
-    bool hosts = false;
-    const std::vector<TrafficLog::Entry> entries = log.entries();
-    for (const TrafficLog::Entry& row : entries) { hosts = hosts || row.between_hosts.value > 0; }
-    for (const TrafficLog::Entry& row : entries) {
-        table += detail::traffic_line(row.verb, row.axes, row.calls, row.moved, row.between_hosts, hosts);
+    for (const TrafficLog::Entry& row : log.entries()) {
+        table += detail::traffic_line(row.verb, row.axes, row.calls, row.moved) + '\n';
     }
     return table.empty() ? "  (nothing)\n" : table;
 }

@@ -4,10 +4,10 @@
 #include <cstddef>
 #include <string>
 
-#include <shardkit/comm/moved.hpp>
 #include <shardkit/mesh/axes.hpp>
 #include <shardkit/mesh/axes_label.hpp>
 #include <shardkit/mesh/axis_grid.hpp>
+#include <shardkit/plan/moved_bytes.hpp>
 #include <shardkit/policy/placement_table.hpp>
 #include <shardkit/policy/split_mesh.hpp>
 

@@ -5,19 +5,21 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <span>
 #include <stdexcept>
 #include <string>
 #include <string_view>
 
 #include <shardkit/comm/cost.hpp>
-#include <shardkit/comm/moved.hpp>
 #include <shardkit/comm/traffic_log.hpp>
 #include <shardkit/comm/verb.hpp>
 #include <shardkit/core/counts.hpp>
+#include <shardkit/core/human_bytes.hpp>
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/layout/shard_range.hpp>
 #include <shardkit/plan/group_description.hpp>
+#include <shardkit/plan/moved_bytes.hpp>
 #include <shardkit/plan/norm_numbers.hpp>
 #include <shardkit/plan/planned_axes.hpp>
 #include <shardkit/plan/step_counts.hpp>
@@ -75,7 +77,7 @@ class TrafficPlan {
     }
     /// @throws std::length_error when there are too many sets of axes
     constexpr void add(Verb verb, const PlannedAxes& axes, std::uint64_t calls, std::uint64_t payload,
-                       const engine::Moved& moved) {
+                       const MovedBytes& moved) {
         add_all(verb, axes, calls, calls * payload, {calls * moved.bytes, calls * moved.between_hosts});
     }
     /// Adds calls that not every rank makes, as the rounded mean over all ranks.
@@ -99,7 +101,7 @@ class TrafficPlan {
                               const HostOf& host_of) {
         if (ranks == 1 || calls == 0) { return; }
         std::uint64_t payload = 0;
-        engine::Moved moved;
+        MovedBytes moved;
         std::uint64_t busiest = 0;
         for (std::size_t rank = 0; rank < ranks; ++rank) {
             std::uint64_t sent = 0;
@@ -132,7 +134,7 @@ class TrafficPlan {
 
   private:
     constexpr void add_all(Verb verb, const PlannedAxes& axes, std::uint64_t calls, std::uint64_t payload,
-                           const engine::Moved& moved) {
+                           const MovedBytes& moved) {
         if (calls == 0 && payload == 0) { return; }
         row(verb, axes).traffic +=
             {calls, ByteCount(payload), ByteCount(moved.bytes), ByteCount(moved.between_hosts)};
@@ -179,8 +181,8 @@ struct GroupAxes {
 };
 
 /// Returns what the sum of a norm over all ranks moves between a rank and its peers.
-constexpr engine::Moved moved_by_norm(const AxisGrid& mesh, const engine::Traits& engine,
-                                      const HostSpread& hosts = {}) {
+constexpr planner::MovedBytes moved_by_norm(const AxisGrid& mesh, const engine::Traits& engine,
+                                            const HostSpread& hosts = {}) {
     constexpr std::uint64_t bytes = NormNumbers::sent * sizeof(double);
     return all_reduce_moved(bytes, bytes, mesh.size(), engine.of_sum(ReduceOp::sum, bytes), hosts);
 }
@@ -206,7 +208,8 @@ constexpr void add_tp_sums(TpSums& sums, const GroupDescription& g, const Placem
         const auto share = static_cast<double>(calls) / static_cast<double>(holders);
         sums.calls += share;
         sums.payload += share * static_cast<double>(bytes);
-        const engine::Moved moved = all_reduce_moved(bytes, bytes, ranks, engine.of_sum(ReduceOp::sum, bytes), hosts);
+        const planner::MovedBytes moved =
+            all_reduce_moved(bytes, bytes, ranks, engine.of_sum(ReduceOp::sum, bytes), hosts);
         sums.moved += share * static_cast<double>(moved.bytes);
         sums.between_hosts += share * static_cast<double>(moved.between_hosts);
     }
@@ -214,9 +217,9 @@ constexpr void add_tp_sums(TpSums& sums, const GroupDescription& g, const Placem
 
 /// Returns what one call of a row moves between a rank and its peers, if there are several ranks. `numel` is the
 /// number of elements of the row's larger buffer or, for a sum over tp, of the rank's part.
-constexpr engine::Moved moved_by_row(const GroupDescription& g, const PlacementTable& table, const CollectiveRow& row,
-                                     std::size_t numel, std::size_t ranks, const engine::Traits& engine,
-                                     const HostSpread& hosts = {}) {
+constexpr planner::MovedBytes moved_by_row(const GroupDescription& g, const PlacementTable& table,
+                                           const CollectiveRow& row, std::size_t numel, std::size_t ranks,
+                                           const engine::Traits& engine, const HostSpread& hosts = {}) {
     const std::size_t source = g.sizes.of(table.find(row.source)->element);
     const std::size_t target = g.sizes.of(table.find(row.target)->element);
     if (row.verb == Verb::all_gather) { return gather_moved(numel * source, ranks, engine, hosts); }
@@ -302,8 +305,14 @@ inline std::string traffic_table(const planner::TrafficPlan& plan) {
     for (const Verb verb : planner::TrafficPlan::verbs) {
         for (const auto& [of, axes, traffic] : plan.rows()) {
             if (of != verb) { continue; }
-            table +=
-                detail::traffic_line(verb, axes.label(), traffic.calls, traffic.moved, traffic.between_hosts, hosts);
+            table += detail::traffic_line(verb, axes.label(), traffic.calls, traffic.moved);
+            if (hosts) {
+                std::array<char, 160> line{};
+                std::snprintf(line.data(), line.size(), " %14s between hosts",
+                              detail::human_bytes(traffic.between_hosts).c_str());
+                table += line.data();
+            }
+            table += '\n';
         }
     }
     return table.empty() ? "  (nothing: every group has one rank)\n" : table;

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include <shardkit/comm/cost.hpp>
-#include <shardkit/comm/moved.hpp>
 #include <shardkit/core/constexpr_vector.hpp>
 #include <shardkit/core/counts.hpp>
 #include <shardkit/core/error.hpp>

@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include <shardkit/comm/moved.hpp>
+#include <shardkit/comm/ranks_per_host.hpp>
 #include <shardkit/detail/access.hpp>
 #include <shardkit/plan/plan.hpp>
 #include <shardkit/step/model.hpp>

@@ -68,40 +68,4 @@ TEST_CASE("TrafficLog: totals over all axes; clear keeps the rows") {
     check_entry(log.entries()[0], Verb::send, "tp", 1, 2, 2);
 }
 
-TEST_CASE("TrafficLog: bytes between hosts are of those moved, and stand in the table where there are any") {
-    TrafficLog log;
-    const std::size_t dp = log.add_communicator("dp");
-    const std::size_t tp = log.add_communicator("tp");
-    log.record(tp, Verb::all_reduce, ByteCount(512), ByteCount(256));
-    CHECK(traffic_table(log) == "  all_reduce      tp                      1 calls          256 B\n");
-    log.record(dp, Verb::all_gather, ByteCount(4096), ByteCount(3072), ByteCount(2048));
-    log.record(dp, Verb::all_gather, ByteCount(4096), ByteCount(3072), ByteCount(1024));
-    CHECK(log.total(Verb::all_gather).between_hosts.value == 3072);
-    CHECK(log.entries().front().between_hosts.value == 3072);
-    CHECK(traffic_table(log) ==
-          "  all_gather      dp                      2 calls       6.00 KiB       3.00 KiB between hosts\n"
-          "  all_reduce      tp                      1 calls          256 B            0 B between hosts\n");
-    log.clear();
-    CHECK(log.total(Verb::all_gather).between_hosts.value == 0);
-}
-
-TEST_CASE("TrafficLog: every verb has a row of its own") {
-    TrafficLog log;
-    const std::size_t dp = log.add_communicator("dp");
-    for (std::size_t v = 0; v < detail::verb_count; ++v) {
-        log.record(dp, static_cast<Verb>(v), ByteCount(v), ByteCount(2 * v));
-    }
-    const auto entries = log.entries();
-    REQUIRE(entries.size() == detail::verb_count);
-    for (std::size_t v = 0; v < detail::verb_count; ++v) {
-        check_entry(entries[v], static_cast<Verb>(v), "dp", 1, v, 2 * v);
-    }
-}
-
-static_assert(detail::verb_count == 10);
-static_assert(name(Verb::all_gather) == "all_gather" && name(Verb::reduce_scatter) == "reduce_scatter");
-static_assert(name(Verb::all_reduce) == "all_reduce" && name(Verb::broadcast) == "broadcast");
-static_assert(name(Verb::all_to_all) == "all_to_all" && name(Verb::send) == "send");
-static_assert(name(Verb::receive) == "receive" && name(Verb::barrier) == "barrier" && name(Verb::split) == "split");
-
 }  // namespace traffic_log_test

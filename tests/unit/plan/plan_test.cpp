@@ -7,6 +7,7 @@
 #include <array>
 #include <cstdint>
 #include <deque>
+#include <initializer_list>
 #include <string>
 #include <vector>
 
@@ -220,6 +221,63 @@ namespace {
 constexpr sk::engine::Traits reads_within_hosts{.gathers = sk::engine::Crossing::to_hosts,
                                                 .sums = sk::engine::Crossing::to_hosts};
 constexpr sk::engine::Traits ring{.gathers = sk::engine::Crossing::ring, .sums = sk::engine::Crossing::ring};
+
+/// That of all ranks of groups; the i-th rank of a group is on the host that its list says.
+constexpr sk::detail::HostSpread spread_of(std::uint64_t ranks,
+                                           std::initializer_list<std::initializer_list<int>> groups) {
+    sk::detail::HostSpread spread{.ranks = ranks};
+    for (const auto& hosts : groups) {
+        spread.add_group(hosts.size(), [&](std::uint64_t i) { return hosts.begin()[i]; });
+    }
+    return spread;
+}
+
+// Each of 4 ranks has 2 on another host; its part goes there twice, or once; a ring leaves each of 2 hosts once.
+constexpr sk::detail::HostSpread two_by_two = spread_of(4, {{0, 0, 1, 1}});
+static_assert(two_by_two == sk::detail::HostSpread{4, 8, 4, 2});
+// Hosts of 3, 2 and 1 ranks: 3 + 3 + 3 + 4 + 4 + 5 strangers, 6 parts go to 2 hosts each.
+static_assert(spread_of(6, {{0, 0, 0, 1, 1, 2}}) == sk::detail::HostSpread{6, 22, 12, 3});
+// Two groups, of which one is of a host.
+static_assert(spread_of(4, {{0, 0}, {1, 2}}) == sk::detail::HostSpread{4, 2, 2, 2});
+static_assert(spread_of(4, {{0, 0, 0, 0}}) == sk::detail::HostSpread{4, 0, 0, 0});
+static_assert(spread_of(1, {{0}}) == sk::detail::HostSpread{1, 0, 0, 0});
+
+constexpr sk::engine::Traits once_to_a_host{.gathered_all_reduce_addends = 100,
+                                            .gathers = sk::engine::Crossing::to_hosts,
+                                            .sums = sk::engine::Crossing::to_hosts,
+                                            .small_gather = 100};
+constexpr sk::engine::Traits in_a_ring{.gathers = sk::engine::Crossing::ring, .sums = sk::engine::Crossing::ring};
+
+// Of 4 times 1000 bytes a rank receives 3000: from another host 2000, or, as its neighbour reads its half of them,
+// 1000; on a ring 2 of 4 ranks all of them.
+static_assert(sk::detail::gather_moved(4000, 4, {}, two_by_two) == sk::planner::MovedBytes{3000, 2000});
+static_assert(sk::detail::gather_moved(4000, 4, once_to_a_host, two_by_two) == sk::planner::MovedBytes{3000, 1000});
+static_assert(sk::detail::gather_moved(4000, 4, in_a_ring, two_by_two) == sk::planner::MovedBytes{3000, 1500});
+static_assert(sk::detail::gather_moved(4000, 4) == sk::planner::MovedBytes{3000});
+// What travels with the call goes to every rank.
+static_assert(sk::detail::gather_moved(400, 4, once_to_a_host, two_by_two) == sk::planner::MovedBytes{300, 200});
+static_assert(sk::detail::gather_moved(404, 4, once_to_a_host, two_by_two) == sk::planner::MovedBytes{303, 101});
+// Addends go to the rank that adds them.
+static_assert(sk::detail::scatter_moved(4000, 4, {}, two_by_two) == sk::planner::MovedBytes{3000, 2000});
+static_assert(sk::detail::scatter_moved(4000, 4, once_to_a_host, two_by_two) == sk::planner::MovedBytes{3000, 2000});
+static_assert(sk::detail::scatter_moved(4000, 4, in_a_ring, two_by_two) == sk::planner::MovedBytes{3000, 1500});
+// Addends of 16 bits, sums of 32.
+static_assert(sk::detail::all_reduce_moved(4000, 8000, 4, {}, two_by_two) ==
+              sk::planner::MovedBytes{9000, 2000 + 4000});
+static_assert(sk::detail::all_reduce_moved(4000, 8000, 4, once_to_a_host, two_by_two) ==
+              sk::planner::MovedBytes{9000, 2000 + 2000});
+static_assert(sk::detail::all_reduce_moved(4000, 8000, 4, in_a_ring, two_by_two) ==
+              sk::planner::MovedBytes{9000, 1500 + 3000});
+static_assert(sk::detail::all_reduce_moved(100, 100, 4, once_to_a_host, two_by_two) ==
+              sk::planner::MovedBytes{300, 200});
+// Sums of MPI's own beside gathers of the engine's.
+static_assert(sk::detail::all_reduce_moved(4000, 4000, 4, {.gathers = sk::engine::Crossing::to_hosts}, two_by_two) ==
+              sk::planner::MovedBytes{6000, 4000});
+// Past 2^32, and of hosts of different sizes the mean over the ranks: 1000 ranks, 999 of them on one host.
+static_assert(sk::detail::part_of(std::uint64_t{1} << 50U, std::uint64_t{1} << 20U, std::uint64_t{1} << 24U) ==
+              std::uint64_t{1} << 46U);
+static_assert(sk::detail::gather_moved(6'000'000'000'000, 6, {}, spread_of(6, {{0, 0, 0, 1, 1, 2}})) ==
+              sk::planner::MovedBytes{5'000'000'000'000, 3'666'666'666'666});
 
 /// Bytes between hosts of a group of 2^20 bf16 elements, whose gradients are summed in fp32, on 8 ranks; norms left
 /// out.

@@ -28,7 +28,6 @@ struct Row {
     std::uint64_t calls = 0;
     std::uint64_t payload = 0;
     std::uint64_t moved = 0;
-    std::uint64_t between_hosts = 0;
 };
 /// By verb and label.
 using Rows = std::map<std::pair<std::string, std::string>, Row>;
@@ -86,7 +85,6 @@ inline PlannedAndLogged rows_of(const sk::Plan& plan, const std::vector<sk::Traf
         row.calls += times * traffic.calls;
         row.payload += times * traffic.payload.value;
         row.moved += times * traffic.moved.value;
-        row.between_hosts += times * traffic.between_hosts.value;
     };
     for (const auto& [verb, axes, traffic] : plan.traffic.rows()) {
         add(result.planned[{std::string(name(verb)), axes.label()}], logs.size(), traffic);
@@ -136,7 +134,6 @@ inline std::string difference(const PlannedAndLogged& result, std::size_t ranks)
         check(key, "calls", planned.calls, logged.calls, not_every_rank ? ranks / 2 : 0);
         check(key, "payload", planned.payload, logged.payload, not_every_rank ? ranks / 2 : 0);
         check(key, "moved", planned.moved, logged.moved, 8 * ranks);
-        check(key, "between hosts", planned.between_hosts, logged.between_hosts, 8 * ranks);
     }
     return text;
 }

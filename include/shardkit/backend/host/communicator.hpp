@@ -3,6 +3,7 @@
 
 #include <concepts>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string_view>
@@ -14,7 +15,6 @@
 #include <shardkit/comm/call.hpp>
 #include <shardkit/comm/cost.hpp>
 #include <shardkit/comm/journal.hpp>
-#include <shardkit/comm/moved.hpp>
 #include <shardkit/comm/reduce_op.hpp>
 #include <shardkit/comm/traffic_log.hpp>
 #include <shardkit/core/element.hpp>
@@ -81,26 +81,26 @@ class Communicator {
     void barrier(const Stream& stream, const Call& call) const { verbs_->barrier(stream, call); }
 
     template <Element T>
-    engine::Moved all_gather(std::span<const T> shard, std::span<T> full, const Stream& stream,
+    std::uint64_t all_gather(std::span<const T> shard, std::span<T> full, const Stream& stream,
                              const Call& call) const {
         return verbs_->all_gather(shard, full, stream, call);
     }
     template <Element In, Element Out>
-    engine::Moved reduce_scatter(ReduceOp op, std::span<const In> full, std::span<Out> shard, const Stream& stream,
+    std::uint64_t reduce_scatter(ReduceOp op, std::span<const In> full, std::span<Out> shard, const Stream& stream,
                                  const Call& call) const {
         return verbs_->reduce_scatter(detail::reducer_of<In, Out>, op, full, shard, stream, call);
     }
     template <Element In, Element Out>
-    engine::Moved all_reduce(ReduceOp op, std::span<const In> input, std::span<Out> output, const Stream& stream,
+    std::uint64_t all_reduce(ReduceOp op, std::span<const In> input, std::span<Out> output, const Stream& stream,
                              const Call& call) const {
         return verbs_->all_reduce(detail::reducer_of<In, Out>, op, input, output, stream, call);
     }
     template <Element T>
-    engine::Moved broadcast(std::span<T> values, std::size_t root, const Stream& stream, const Call& call) const {
+    std::uint64_t broadcast(std::span<T> values, std::size_t root, const Stream& stream, const Call& call) const {
         return verbs_->broadcast(values, root, stream, call);
     }
     template <Element T>
-    engine::Moved all_to_all(std::span<const T> sent, std::span<T> received, const Stream& stream,
+    std::uint64_t all_to_all(std::span<const T> sent, std::span<T> received, const Stream& stream,
                              const Call& call) const {
         return verbs_->all_to_all(sent, received, stream, call);
     }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string_view>
@@ -13,7 +14,6 @@
 #include <shardkit/backend/host/verbs.hpp>
 #include <shardkit/comm/call.hpp>
 #include <shardkit/comm/cost.hpp>
-#include <shardkit/comm/moved.hpp>
 #include <shardkit/comm/reduce_op.hpp>
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/rank/streams.hpp>
@@ -46,25 +46,25 @@ class DecoratedVerbs : public Verbs {
         pass(call, {}, stream, [&] { verbs_->barrier(stream, call); });
     }
 
-    engine::Moved all_gather(ConstMemory shard, Memory full, const HostStream& stream,
+    std::uint64_t all_gather(ConstMemory shard, Memory full, const HostStream& stream,
                              const Call& call) const override {
         return pass(call, full, stream, [&] { return verbs_->all_gather(shard, full, stream, call); });
     }
-    engine::Moved reduce_scatter(const Reducer& reducer, ReduceOp op, ConstMemory full, Memory shard,
+    std::uint64_t reduce_scatter(const Reducer& reducer, ReduceOp op, ConstMemory full, Memory shard,
                                  const HostStream& stream, const Call& call) const override {
         return pass(call, shard, stream,
                     [&] { return verbs_->reduce_scatter(reducer, op, full, shard, stream, call); });
     }
-    engine::Moved all_reduce(const Reducer& reducer, ReduceOp op, ConstMemory input, Memory output,
+    std::uint64_t all_reduce(const Reducer& reducer, ReduceOp op, ConstMemory input, Memory output,
                              const HostStream& stream, const Call& call) const override {
         return pass(call, output, stream,
                     [&] { return verbs_->all_reduce(reducer, op, input, output, stream, call); });
     }
-    engine::Moved broadcast(Memory values, std::size_t root, const HostStream& stream,
+    std::uint64_t broadcast(Memory values, std::size_t root, const HostStream& stream,
                             const Call& call) const override {
         return pass(call, values, stream, [&] { return verbs_->broadcast(values, root, stream, call); });
     }
-    engine::Moved all_to_all(ConstMemory sent, Memory received, const HostStream& stream,
+    std::uint64_t all_to_all(ConstMemory sent, Memory received, const HostStream& stream,
                              const Call& call) const override {
         return pass(call, received, stream, [&] { return verbs_->all_to_all(sent, received, stream, call); });
     }
@@ -111,7 +111,7 @@ class DecoratedVerbs : public Verbs {
             auto object = [&] { verb(); };
             around(call, delivered, stream, inner_of(object));
         } else {
-            engine::Moved moved;
+            std::uint64_t moved;
             auto object = [&] { moved = verb(); };
             around(call, delivered, stream, inner_of(object));
             return moved;

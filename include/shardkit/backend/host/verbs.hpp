@@ -13,7 +13,6 @@
 #include <shardkit/comm/call.hpp>
 #include <shardkit/comm/cost.hpp>
 #include <shardkit/comm/journal.hpp>
-#include <shardkit/comm/moved.hpp>
 #include <shardkit/comm/reduce_op.hpp>
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/detail/not_copied.hpp>
@@ -59,15 +58,15 @@ class Verbs : shardkit::detail::NotCopied {
 
     // Verbs return what they have moved, or will.
 
-    virtual engine::Moved all_gather(ConstMemory shard, Memory full, const HostStream& stream,
+    virtual std::uint64_t all_gather(ConstMemory shard, Memory full, const HostStream& stream,
                                      const Call& call) const = 0;
-    virtual engine::Moved reduce_scatter(const Reducer& reducer, ReduceOp op, ConstMemory full, Memory shard,
+    virtual std::uint64_t reduce_scatter(const Reducer& reducer, ReduceOp op, ConstMemory full, Memory shard,
                                          const HostStream& stream, const Call& call) const = 0;
-    virtual engine::Moved all_reduce(const Reducer& reducer, ReduceOp op, ConstMemory input, Memory output,
+    virtual std::uint64_t all_reduce(const Reducer& reducer, ReduceOp op, ConstMemory input, Memory output,
                                      const HostStream& stream, const Call& call) const = 0;
-    virtual engine::Moved broadcast(Memory values, std::size_t root, const HostStream& stream,
+    virtual std::uint64_t broadcast(Memory values, std::size_t root, const HostStream& stream,
                                     const Call& call) const = 0;
-    virtual engine::Moved all_to_all(ConstMemory sent, Memory received, const HostStream& stream,
+    virtual std::uint64_t all_to_all(ConstMemory sent, Memory received, const HostStream& stream,
                                      const Call& call) const = 0;
     virtual void all_to_all_uneven(ConstMemory sent, std::span<const std::size_t> send_counts, Memory received,
                                    std::span<const std::size_t> receive_counts, const HostStream& stream,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string_view>
@@ -27,7 +28,6 @@
 #include <shardkit/comm/call.hpp>
 #include <shardkit/comm/cost.hpp>
 #include <shardkit/comm/journal.hpp>
-#include <shardkit/comm/moved.hpp>
 #include <shardkit/comm/reduce_op.hpp>
 #include <shardkit/rank/streams.hpp>
 
@@ -103,20 +103,19 @@ class RankVerbs final : public host::Verbs {
         });
     }
 
-    engine::Moved all_gather(host::ConstMemory shard, host::Memory full, const Stream& stream,
+    std::uint64_t all_gather(host::ConstMemory shard, host::Memory full, const Stream& stream,
                              const shardkit::Call& what) const override {
-        const Way went = run(what, stream, {shard.at, shard.bytes(), full.at}, [=](const auto& way) {
+        run(what, stream, {shard.at, shard.bytes(), full.at}, [=](const auto& way) {
             if constexpr (in_one_host<decltype(way)>) {
                 shared::detail::all_gather(way, full);
             } else {
                 detail::all_gather(way, shard, full);
             }
         });
-        const std::size_t crossing = went == Way::across ? group_->taken : group_->strangers();
-        return {(size() - 1) * shard.bytes(), crossing * shard.bytes()};
+        return (size() - 1) * shard.bytes();
     }
 
-    engine::Moved reduce_scatter(const host::Reducer& reducer, ReduceOp op, host::ConstMemory full,
+    std::uint64_t reduce_scatter(const host::Reducer& reducer, ReduceOp op, host::ConstMemory full,
                                  host::Memory shard, const Stream& stream,
                                  const shardkit::Call& what) const override {
         if (adds_by_mpi()) {
@@ -134,7 +133,7 @@ class RankVerbs final : public host::Verbs {
         return Exchange::moved_by_reduce_scatter(*group_, shard.count, reducer.in_size);
     }
 
-    engine::Moved all_reduce(const host::Reducer& reducer, ReduceOp op, host::ConstMemory input, host::Memory output,
+    std::uint64_t all_reduce(const host::Reducer& reducer, ReduceOp op, host::ConstMemory input, host::Memory output,
                              const Stream& stream, const shardkit::Call& what) const override {
         if (adds_by_mpi()) {
             const Way went = run(what, stream, nothing, [=, &reducer](const Call& call) {
@@ -152,21 +151,19 @@ class RankVerbs final : public host::Verbs {
         return Exchange::moved_by_all_reduce(*world_, *group_, went, reducer, input);
     }
 
-    engine::Moved broadcast(host::Memory values, std::size_t root, const Stream& stream,
+    std::uint64_t broadcast(host::Memory values, std::size_t root, const Stream& stream,
                             const shardkit::Call& what) const override {
-        const Way went = run(what, stream, {values.at, values.bytes(), values.at}, [=](const auto& way) {
+        run(what, stream, {values.at, values.bytes(), values.at}, [=](const auto& way) {
             if constexpr (in_one_host<decltype(way)>) {
                 shared::detail::broadcast(way, values, root);
             } else {
                 detail::broadcast(way, values, root);
             }
         });
-        if (rank() == root) { return 0; }
-        const bool crosses = went == Way::across ? group_->takes_from(root) : !group_->is_here(root);
-        return {values.bytes(), crosses ? values.bytes() : 0};
+        return rank() == root ? 0 : values.bytes();
     }
 
-    engine::Moved all_to_all(host::ConstMemory sent, host::Memory received, const Stream& stream,
+    std::uint64_t all_to_all(host::ConstMemory sent, host::Memory received, const Stream& stream,
                              const shardkit::Call& what) const override {
         run(what, stream, {sent.at, sent.bytes(), nullptr}, [=](const auto& way) {
             if constexpr (in_one_host<decltype(way)>) {
@@ -175,8 +172,7 @@ class RankVerbs final : public host::Verbs {
                 detail::all_to_all(way, sent, received);
             }
         });
-        const std::size_t piece = sent.bytes() / size();
-        return {(size() - 1) * piece, group_->strangers() * piece};
+        return (size() - 1) * (sent.bytes() / size());
     }
 
     void all_to_all_uneven(host::ConstMemory sent, std::span<const std::size_t> send_counts, host::Memory received,

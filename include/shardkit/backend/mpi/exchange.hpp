@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 
 #include <shardkit/backend/host/memory.hpp>
 #include <shardkit/backend/host/reducer.hpp>
@@ -12,7 +13,6 @@
 #include <shardkit/backend/mpi/group.hpp>
 #include <shardkit/backend/mpi/world.hpp>
 #include <shardkit/comm/cost.hpp>
-#include <shardkit/comm/moved.hpp>
 #include <shardkit/comm/reduce_op.hpp>
 
 namespace shardkit::mpi::detail {
@@ -48,8 +48,8 @@ struct Exchange {
         reduce_own_piece(way.call, reducer, op, full, piece, seen, shard.at);
     }
     /// Returns what this rank receives in a reduce_scatter of `k` elements of `size` bytes a piece.
-    static engine::Moved moved_by_reduce_scatter(const Group& group, std::size_t k, std::size_t size) noexcept {
-        return {(group.size() - 1) * k * size, group.strangers() * k * size};
+    static std::uint64_t moved_by_reduce_scatter(const Group& group, std::size_t k, std::size_t size) noexcept {
+        return (group.size() - 1) * k * size;
     }
 
     /// Reduces to every rank. `output` may be `input`. Small inputs are gathered and added by every rank: one round
@@ -91,24 +91,17 @@ struct Exchange {
         detail::spread(way, output, piece);
     }
     /// Returns what this rank receives in an all_reduce.
-    static engine::Moved moved_by_all_reduce(const World& world, const Group& group, Way way,
+    static std::uint64_t moved_by_all_reduce(const World& world, const Group& group, Way way,
                                              const host::Reducer& reducer, host::ConstMemory input) {
         const std::size_t ranks = group.size();
         const std::size_t count = input.count;
-        if (gathers(input)) { return {(ranks - 1) * input.bytes(), group.strangers() * input.bytes()}; }
-        engine::Moved received;
+        if (gathers(input)) { return (ranks - 1) * input.bytes(); }
+        std::uint64_t received = 0;
         const std::size_t most = way == Way::messages ? world.options().message_elements : count;
         for (std::size_t at = 0; at < count; at += most) {
             const std::size_t part = std::min(most, count - at);
             const std::size_t own = piece_of(reducer, part, group.rank, ranks).size();
-            received.bytes += (ranks - 1) * own * reducer.in_size + (part - own) * reducer.out_size;
-            if (!group.spans_hosts()) { continue; }
-            received.between_hosts += group.strangers() * own * reducer.in_size;
-            for (std::size_t q = 0; q < ranks; ++q) {
-                if (way == Way::across ? group.takes_from(q) : !group.is_here(q)) {
-                    received.between_hosts += piece_of(reducer, part, q, ranks).size() * reducer.out_size;
-                }
-            }
+            received += (ranks - 1) * own * reducer.in_size + (part - own) * reducer.out_size;
         }
         return received;
     }

@@ -141,12 +141,9 @@ struct Group {
     std::vector<Home> homes;
     std::size_t host = 0;
     std::size_t place = 0;
-    std::size_t taken = 0;  ///< number of members of other hosts from which this rank receives
     const std::vector<std::size_t>& neighbours() const noexcept { return hosts[host]; }
     bool spans_hosts() const noexcept { return hosts.size() > 1; }
     bool is_here(std::size_t member) const noexcept { return homes[member].host == host; }
-    /// Returns the number of members of other hosts.
-    std::size_t strangers() const noexcept { return size() - neighbours().size(); }
     /// Returns which member of a host receives for all of them what the member at this place of another host sends.
     std::size_t taker(std::size_t of, std::size_t senders_place) const noexcept {
         return hosts[of][senders_place % hosts[of].size()];

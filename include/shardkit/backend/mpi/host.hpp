@@ -156,9 +156,6 @@ class Host {
         }
         group.host = group.homes[group.rank].host;
         group.place = group.homes[group.rank].place;
-        for (std::size_t member = 0; member < group.size(); ++member) {
-            group.taken += group.takes_from(member) ? 1U : 0U;
-        }
     }
     bool is_here(std::size_t rank) const noexcept { return hosts_[rank] == hosts_[self_]; }
     std::size_t ranks() const noexcept { return ranks_; }

@@ -16,7 +16,6 @@
 #include <shardkit/backend/mpi/group.hpp>
 #include <shardkit/backend/mpi/world.hpp>
 #include <shardkit/comm/cost.hpp>
-#include <shardkit/comm/moved.hpp>
 #include <shardkit/comm/reduce_op.hpp>
 #include <shardkit/core/element.hpp>
 
@@ -81,12 +80,11 @@ struct Staged {
             convert(part, sum, output.part(at, part.count), reducer.out);
         }
     }
-    static engine::Moved moved_by_all_reduce(const World& world, const Group& group, Way way,
+    static std::uint64_t moved_by_all_reduce(const World& world, const Group& group, Way way,
                                              const host::Reducer& reducer, ReduceOp op, host::ConstMemory input) {
         if (!by_mpi(reducer, op)) { return Exchange::moved_by_all_reduce(world, group, way, reducer, input); }
         const std::size_t bytes = input.count * sent_size(reducer, op);
-        return shardkit::detail::all_reduce_moved(bytes, bytes, group.size(), traits,
-                                                  {.to_ranks = group.strangers()});
+        return 2 * shardkit::detail::part_from_peers(bytes, group.size());
     }
 
   private:

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string_view>
@@ -15,7 +16,6 @@
 #include <shardkit/comm/call.hpp>
 #include <shardkit/comm/cost.hpp>
 #include <shardkit/comm/journal.hpp>
-#include <shardkit/comm/moved.hpp>
 #include <shardkit/comm/reduce_op.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/concat.hpp>
@@ -51,20 +51,20 @@ class RankVerbs final : public host::Verbs {
     }
     void barrier(const Stream&, const Call&) const override {}
 
-    engine::Moved all_gather(host::ConstMemory shard, host::Memory full, const Stream& stream,
+    std::uint64_t all_gather(host::ConstMemory shard, host::Memory full, const Stream& stream,
                              const Call&) const override {
         return copy(shard, full, stream);
     }
-    engine::Moved reduce_scatter(const host::Reducer& reducer, ReduceOp op, host::ConstMemory full,
+    std::uint64_t reduce_scatter(const host::Reducer& reducer, ReduceOp op, host::ConstMemory full,
                                  host::Memory shard, const Stream& stream, const Call&) const override {
         return reduce(reducer, op, full, shard, stream);
     }
-    engine::Moved all_reduce(const host::Reducer& reducer, ReduceOp op, host::ConstMemory input, host::Memory output,
+    std::uint64_t all_reduce(const host::Reducer& reducer, ReduceOp op, host::ConstMemory input, host::Memory output,
                              const Stream& stream, const Call&) const override {
         return reduce(reducer, op, input, output, stream);
     }
-    engine::Moved broadcast(host::Memory, std::size_t, const Stream&, const Call&) const override { return 0; }
-    engine::Moved all_to_all(host::ConstMemory sent, host::Memory received, const Stream& stream,
+    std::uint64_t broadcast(host::Memory, std::size_t, const Stream&, const Call&) const override { return 0; }
+    std::uint64_t all_to_all(host::ConstMemory sent, host::Memory received, const Stream& stream,
                              const Call&) const override {
         return copy(sent, received, stream);
     }
@@ -93,12 +93,12 @@ class RankVerbs final : public host::Verbs {
 
   private:
     /// Copies, and returns 0, the bytes moved between peers.
-    static engine::Moved copy(host::ConstMemory from, host::Memory to, const Stream& stream) {
+    static std::uint64_t copy(host::ConstMemory from, host::Memory to, const Stream& stream) {
         stream.submit([=] { host::detail::copy_elements(from.at, to.at, from.bytes()); });
         return 0;
     }
     /// Converts the input to the result likewise.
-    static engine::Moved reduce(const host::Reducer& reducer, ReduceOp op, host::ConstMemory input,
+    static std::uint64_t reduce(const host::Reducer& reducer, ReduceOp op, host::ConstMemory input,
                                 host::Memory output, const Stream& stream) {
         if (reducer.in == reducer.out) { return copy(input, output, stream); }
         stream.submit([=, &reducer] {

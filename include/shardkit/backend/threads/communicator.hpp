@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string_view>
@@ -90,7 +91,7 @@ class RankVerbs final : public host::Verbs {
         collective(stream, call, {.copy = [](const Round&, const Shown&) {}});
     }
 
-    engine::Moved all_gather(host::ConstMemory shard, host::Memory full, const Stream& stream,
+    std::uint64_t all_gather(host::ConstMemory shard, host::Memory full, const Stream& stream,
                              const shardkit::Call& call) const override {
         const auto copy = [](const Round& round, const Shown& shown) {
             shared::detail::all_gather(round, shown.written);
@@ -99,7 +100,7 @@ class RankVerbs final : public host::Verbs {
         return shardkit::detail::part_from_peers(call.payload, size());
     }
 
-    engine::Moved reduce_scatter(const host::Reducer& reducer, ReduceOp op, host::ConstMemory full,
+    std::uint64_t reduce_scatter(const host::Reducer& reducer, ReduceOp op, host::ConstMemory full,
                                  host::Memory shard, const Stream& stream,
                                  const shardkit::Call& call) const override {
         const auto copy = [](const Round& round, const Shown& shown) {
@@ -112,7 +113,7 @@ class RankVerbs final : public host::Verbs {
     /// Reduces one chunk per rank and writes it to all ranks, so the moved bytes depend on the size of a rank's
     /// chunk. Chunks are equal if the count is a multiple of the ranks times 128 bytes. Inputs of up to
     /// `carried_bytes` are reduced completely by every rank.
-    engine::Moved all_reduce(const host::Reducer& reducer, ReduceOp op, host::ConstMemory input, host::Memory output,
+    std::uint64_t all_reduce(const host::Reducer& reducer, ReduceOp op, host::ConstMemory input, host::Memory output,
                              const Stream& stream, const shardkit::Call& call) const override {
         const auto copy = [](const Round& round, const Shown& shown) {
             shared::detail::all_reduce(round, *shown.reducer, ReduceOp(shown.argument), shown.written);
@@ -124,7 +125,7 @@ class RankVerbs final : public host::Verbs {
         return (size() - 1) * own.size() * (input.size + output.size);
     }
 
-    engine::Moved broadcast(host::Memory values, std::size_t root, const Stream& stream,
+    std::uint64_t broadcast(host::Memory values, std::size_t root, const Stream& stream,
                             const shardkit::Call& call) const override {
         const auto copy = [](const Round& round, const Shown& shown) {
             shared::detail::broadcast(round, shown.written, shown.argument);
@@ -133,7 +134,7 @@ class RankVerbs final : public host::Verbs {
         return rank() == root ? 0 : values.bytes();
     }
 
-    engine::Moved all_to_all(host::ConstMemory sent, host::Memory received, const Stream& stream,
+    std::uint64_t all_to_all(host::ConstMemory sent, host::Memory received, const Stream& stream,
                              const shardkit::Call& call) const override {
         const auto copy = [](const Round& round, const Shown& shown) {
             shared::detail::all_to_all(round, shown.written);
