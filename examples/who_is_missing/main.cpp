@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads the flight records that the ranks of a job have written, and says who waits where and who is missing:
-//     recorder::who_is_missing [--svg FILE] PREFIX-rank-*.json
-// g++ -std=c++20 -Iinclude examples/who_is_missing/main.cpp -o recorder::who_is_missing
+//     who_is_missing [--svg FILE] PREFIX-rank-*.json
+// g++ -std=c++20 -Iinclude examples/who_is_missing/main.cpp -o who_is_missing
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -15,9 +15,11 @@
 #include <vector>
 
 #include <shardkit/comm/rank_record.hpp>
-#include <shardkit/comm/record_files.hpp>
-#include <shardkit/comm/who_is_missing.hpp>
+#include <shardkit/core/error.hpp>
 #include <shardkit/measure/stragglers.hpp>
+
+#include "read_record.hpp"
+#include "who_is_missing.hpp"
 
 namespace {
 
@@ -143,13 +145,13 @@ int main(int count, char** arguments) {
         std::vector<sk::recorder::RankRecord> records;
         for (const std::string& file : files) {
             try {
-                records.push_back(sk::recorder::read_record(file));
+                records.push_back(flight_records::read_record(file));
             } catch (const sk::FileError& error) { std::fprintf(stderr, "who_is_missing: %s\n", error.what()); }
         }
         if (records.empty()) { return 2; }
         keep_one_run(records);
         std::sort(records.begin(), records.end(), [](const auto& a, const auto& b) { return a.rank < b.rank; });
-        const sk::recorder::MissingRanks found = sk::recorder::who_is_missing(records);
+        const flight_records::MissingRanks found = flight_records::who_is_missing(records);
         std::printf("%s\n", found.text.c_str());
         const double waited = static_cast<double>(std::max(found.entering, found.finishing)) * 1e-9;
         const double shown = std::max(2 * waited, 0.001);

@@ -66,9 +66,8 @@ class Tensors {
   private:
     template <class Group>
     void add(const std::string& path, const sk::Shapes<Group>& shapes) {
-        const auto numels = shapes.numels();
         for (std::size_t i = 0; i < Group::count; ++i) {
-            all.push_back({path, std::string(Group::names[i]), std::vector<T>(numels[i])});
+            all.push_back({path, std::string(Group::names[i]), std::vector<T>(shapes[i].numel())});
         }
     }
     T* at(std::size_t i) { return all[i].values.data(); }

@@ -16,6 +16,7 @@
 #include <shardkit/rank/all_reduce_value.hpp>
 #include <shardkit/rank/context.hpp>
 
+#include "../../who_is_missing/read_record.hpp"
 #include "names.hpp"
 
 namespace train_gpt {
@@ -69,7 +70,7 @@ std::vector<sk::recorder::RankRecord> gather_records(sk::Context<Engine>& contex
     std::vector<sk::recorder::RankRecord> records;
     for (std::size_t rank = 0; rank < ranks; ++rank) {
         const auto* const begin = reinterpret_cast<const char*>(all.data() + rank * most);
-        records.push_back(sk::detail::record_of(std::string_view(begin, most)));
+        records.push_back(flight_records::record_of(std::string_view(begin, most)));
     }
     return records;
 }

@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
-#include <forward_list>
 #include <memory>
-#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -53,15 +50,6 @@ inline std::string json_text(std::string_view text) {
     return json_string(copy);
 }
 
-/// Returns the value of an enumeration by its name.
-template <class Enum, std::size_t count>
-Enum named(const JsonReader& json, std::string_view text) {
-    for (std::size_t i = 0; i < count; ++i) {
-        if (name(static_cast<Enum>(i)) == text) { return static_cast<Enum>(i); }
-    }
-    json.fail("a name that is not known: ", text);
-}
-
 }  // namespace shardkit::detail
 
 namespace shardkit::recorder {
@@ -105,104 +93,3 @@ inline std::string to_json(const RankRecord& record) {
 }
 
 }  // namespace shardkit::recorder
-
-namespace shardkit::detail {
-
-/// Reads what `to_json` wrote.
-/// @throws JsonError for any other text
-inline recorder::RankRecord record_of(std::string_view text) {
-    recorder::RankRecord record;
-    const auto files = std::make_shared<std::forward_list<std::string>>();
-    record.files = files;
-    std::string format;
-    std::vector<std::pair<std::string, std::shared_ptr<const std::vector<std::size_t>>>> groups;
-    JsonReader json(text);
-    const auto group = [&] {
-        std::string axes;
-        std::vector<std::size_t> members;
-        json.object([&](const std::string& key, std::size_t) {
-            if (key == "axes") {
-                axes = json.string();
-            } else {
-                json.array([&] { members.push_back(json.number()); });
-            }
-        });
-        groups.emplace_back(axes, std::make_shared<const std::vector<std::size_t>>(std::move(members)));
-    };
-    const auto call = [&] {
-        recorder::RecentCall& made = record.calls.emplace_back();
-        Signature& s = made.signature;
-        json.object([&](const std::string& key, std::size_t begin) {
-            const std::pair<const char*, std::uint64_t*> numbers[] = {
-                {"number", &made.number}, {"sequence", &made.sequence}, {"argument", &s.argument},
-                {"given", &made.given},   {"begun", &made.begun},       {"done", &made.done}};
-            for (const auto& [field, value] : numbers) {
-                if (key == field) {
-                    *value = json.number();
-                    return;
-                }
-            }
-            if (key == "group") {
-                const std::uint64_t which = json.number();
-                if (which >= groups.size()) { JsonReader::fail_at(begin, "a group that is not listed"); }
-                made.axes = groups[which].first;
-                made.members = groups[which].second;
-            } else if (key == "verb") {
-                s.verb = named<Verb, verb_count>(json, json.string());
-            } else if (key == "in") {
-                s.in = named<ElementType, static_cast<std::size_t>(ElementType::uint8) + 1>(json, json.string());
-            } else if (key == "out") {
-                s.out = named<ElementType, static_cast<std::size_t>(ElementType::uint8) + 1>(json, json.string());
-            } else if (key == "op") {
-                s.op = named<ReduceOp, static_cast<std::size_t>(ReduceOp::tree_sum) + 1>(json, json.string());
-            } else if (key == "count") {
-                s.count = json.number();
-            } else if (key == "bytes") {
-                made.payload = json.number();
-            } else if (key == "for") {
-                made.subject = json.string();
-                s.subject = made.subject.empty() ? 0 : engine::CallSubject::hash_of(made.subject);
-            } else if (key == "file") {
-                made.where.file = files->emplace_front(json.string()).c_str();
-            } else if (key == "failed") {
-                made.failed = json.number() != 0;
-            } else if (key == "step") {
-                made.step = static_cast<std::uint32_t>(json.number());
-            } else if (key == "line") {
-                made.where.line = static_cast<std::uint32_t>(json.number());
-            } else {
-                json.skip_value();
-            }
-        });
-    };
-    json.object([&](const std::string& key, std::size_t) {
-        if (key == "format") {
-            format = json.string();
-        } else if (key == "engine") {
-            record.engine = json.string();
-        } else if (key == "rank") {
-            record.rank = json.number();
-        } else if (key == "ranks") {
-            record.ranks = json.number();
-        } else if (key == "why") {
-            record.why = json.string();
-        } else if (key == "ended") {
-            record.ended = json.number() != 0;
-        } else if (key == "taken") {
-            record.taken = json.number();
-        } else if (key == "run") {
-            record.run = json.number();
-        } else if (key == "groups") {
-            json.array(group);
-        } else if (key == "calls") {
-            json.array(call);
-        } else {
-            json.skip_value();
-        }
-    });
-    json.end();
-    if (format != record_format) { JsonReader::fail_at(0, "no flight record of a rank"); }
-    return record;
-}
-
-}  // namespace shardkit::detail

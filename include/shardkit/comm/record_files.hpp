@@ -15,15 +15,12 @@
 #include <string_view>
 #include <thread>
 #include <utility>
-#include <vector>
 
 #include <unistd.h>
 
 #include <shardkit/comm/journal.hpp>
 #include <shardkit/comm/rank_record.hpp>
-#include <shardkit/comm/who_is_missing.hpp>
 #include <shardkit/core/error.hpp>
-#include <shardkit/core/json_reader.hpp>
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/fnv.hpp>
@@ -90,24 +87,6 @@ inline void write_record(std::string_view prefix, const RankRecord& record,
     if (!whole || std::rename(temporary.c_str(), path.c_str()) != 0) {
         std::remove(temporary.c_str());
         throw FileError(path, "a flight record could not be written", where);
-    }
-}
-
-/// Reads a record from a file.
-/// @throws FileError
-inline RankRecord read_record(const std::string& path, SourceLocation where = SourceLocation::current()) {
-    std::string text;
-    std::FILE* const file = std::fopen(path.c_str(), "rb");
-    if (file == nullptr) { throw FileError(path, "cannot be opened", where); }
-    char part[1U << 14U];
-    for (std::size_t got = 0; (got = std::fread(part, 1, sizeof part, file)) > 0;) { text.append(part, got); }
-    const bool whole = std::ferror(file) == 0;
-    std::fclose(file);
-    if (!whole) { throw FileError(path, "cannot be read", where); }
-    try {
-        return detail::record_of(text);
-    } catch (const detail::JsonError& error) {
-        throw FileError(path, detail::concat("byte ", error.at, ": ", error.what), where);
     }
 }
 
@@ -180,27 +159,22 @@ class RecordWriter : NotCopied {
             tell("an exception that is no std::exception", true);
         }
     }
-    /// Tells why this rank gives up, waits for the others' records for a short time, and returns who is missing.
-    /// Without files it does not know, and returns no text.
-    recorder::MissingRanks missing(std::string_view why) noexcept {
+    /// Tells why this rank gives up, and waits for the others' records for a short time, as its end may end them.
+    /// Returns where the records are, as the end of an error's text; "" without a prefix.
+    std::string tell_and_wait(std::string_view why) noexcept {
         if (prefix_.empty()) { return {}; }
         tell(why);
         try {
-            std::vector<recorder::RankRecord> records;
+            const auto is_there = [&](std::size_t rank) {
+                return access(recorder::record_file(prefix_, rank).c_str(), R_OK) == 0;
+            };
             for (auto waited = std::chrono::milliseconds(0); waited < 6 * interval; waited += interval / 5) {
-                records.clear();
-                for (std::size_t rank = 0; rank < ranks_; ++rank) {
-                    const std::string path = recorder::record_file(prefix_, rank);
-                    if (access(path.c_str(), R_OK) != 0) { continue; }
-                    recorder::RankRecord record = recorder::read_record(path);
-                    if (record.run == run_) { records.push_back(std::move(record)); }
-                }
-                if (records.size() == ranks_) { break; }
+                std::size_t there = 0;
+                while (there < ranks_ && is_there(there)) { ++there; }
+                if (there == ranks_) { break; }
                 std::this_thread::sleep_for(interval / 5);
             }
-            recorder::MissingRanks found = recorder::who_is_missing(records);
-            found.text = concat(": ", found.text);
-            return found;
+            return concat("; the ranks' last calls are in ", prefix_, "-rank-*.json, for who_is_missing");
         } catch (...) { return {}; }
     }
 

@@ -15,9 +15,9 @@
 
 #include <shardkit/comm/call.hpp>
 #include <shardkit/comm/journal.hpp>
+#include <shardkit/comm/late_ranks.hpp>
 #include <shardkit/comm/rank_record.hpp>
 #include <shardkit/comm/verb.hpp>
-#include <shardkit/comm/who_is_missing.hpp>
 #include <shardkit/detail/concat.hpp>
 
 namespace shardkit::measure {

@@ -16,9 +16,10 @@
 #include <shardkit/comm/journal.hpp>
 #include <shardkit/comm/rank_record.hpp>
 #include <shardkit/comm/record_files.hpp>
-#include <shardkit/comm/who_is_missing.hpp>
 #include <shardkit/core/error.hpp>
 
+#include "../../../examples/who_is_missing/read_record.hpp"
+#include "../../../examples/who_is_missing/who_is_missing.hpp"
 #include "temporary_folder.hpp"
 
 namespace recorder_test {
@@ -46,10 +47,10 @@ struct Ranks {
         return {
             "test", rank, journals.size(), "", false, detail::TickClock::since_1970(), journals[rank].recent_calls()};
     }
-    recorder::MissingRanks missing() const {
+    flight_records::MissingRanks missing() const {
         std::vector<recorder::RankRecord> records;
         for (std::size_t rank = 0; rank < journals.size(); ++rank) { records.push_back(record(rank)); }
-        return recorder::who_is_missing(records);
+        return flight_records::who_is_missing(records);
     }
 
     std::vector<engine::Journal> journals;
@@ -176,9 +177,8 @@ TEST_CASE("RecordWriter: files of another run in the same second are passed over
         left_by(8);
         std::this_thread::sleep_for(4 * detail::RecordWriter::interval);
         CHECK(!std::ifstream(recorder::record_file(prefix, 0)));  // it has no trouble
-        const recorder::MissingRanks found = writer.missing("late");
-        CHECK(has(found.text, "rank 1 has left no record"));
-        CHECK(recorder::read_record(recorder::record_file(prefix, 0)).run == 7);
+        CHECK(has(writer.tell_and_wait("late"), "; the ranks' last calls are in "));
+        CHECK(flight_records::read_record(recorder::record_file(prefix, 0)).run == 7);
         std::string mark;
         std::ifstream(prefix + "-trouble") >> mark;
         CHECK(mark == "7");
@@ -190,9 +190,8 @@ TEST_CASE("RecordWriter: files of another run in the same second are passed over
     while (!std::ifstream(recorder::record_file(prefix, 0)) && std::chrono::steady_clock::now() < until) {
         std::this_thread::sleep_for(std::chrono::milliseconds(5));
     }
-    CHECK(recorder::read_record(recorder::record_file(prefix, 0)).why == "another rank of the job has a failure");
-    CHECK(has(writer.missing("late").text, "rank 1 has not entered"));
-    CHECK(!has(writer.missing("late").text, "no record"));
+    CHECK(flight_records::read_record(recorder::record_file(prefix, 0)).why ==
+          "another rank of the job has a failure");
 }
 
 TEST_CASE("Recorder: another thread reads whole calls while the rank makes them") {
@@ -250,7 +249,7 @@ TEST_CASE("RankRecord: what is written is read again") {
     record.why = "line 1\nline 2";
     const std::string prefix = folder.file("run");
     recorder::write_record(prefix, record);
-    const recorder::RankRecord read = recorder::read_record(recorder::record_file(prefix, 0));
+    const recorder::RankRecord read = flight_records::read_record(recorder::record_file(prefix, 0));
     CHECK(read.engine == "test");
     CHECK(read.ranks == 2);
     CHECK(read.why == record.why);
@@ -271,7 +270,7 @@ TEST_CASE("RankRecord: what is written is read again") {
         CHECK(*a.members == *b.members);
     }
     CHECK(read.calls[1].axes == "dp x ?");  // no UTF-8
-    CHECK_THROWS_AS(recorder::read_record(prefix), FileError);
+    CHECK_THROWS_AS(flight_records::read_record(prefix), FileError);
     CHECK_THROWS_AS(recorder::write_record(folder.file("none/run"), record), FileError);
 }
 
@@ -282,7 +281,7 @@ TEST_CASE("who_is_missing: a rank that computes, on 2 to 64 ranks") {
             ranks.make(rank, call(Verb::barrier, 0, 5));
             if (rank != 1) { ranks.make(rank, call(Verb::all_gather, 10, 6), false); }
         }
-        const recorder::MissingRanks found = ranks.missing();
+        const flight_records::MissingRanks found = ranks.missing();
         CAPTURE(found.text);
         CHECK(found.ranks == std::vector<std::size_t>{1});
         CHECK(has(found.text, "rank 1 has not entered all_gather of 10 fp32 at train.cpp:6 (call 1 over world)"));
@@ -300,7 +299,8 @@ TEST_CASE("who_is_missing: a rank that computes, on 2 to 64 ranks") {
 TEST_CASE("who_is_missing: ranks without a record, that wait elsewhere, and that left the order") {
     Ranks ranks(4);
     for (std::size_t rank = 0; rank < 3; ++rank) { ranks.make(rank, call(Verb::barrier, 0), false); }
-    recorder::MissingRanks found = recorder::who_is_missing({ranks.record(0), ranks.record(1), ranks.record(2)});
+    flight_records::MissingRanks found =
+        flight_records::who_is_missing({ranks.record(0), ranks.record(1), ranks.record(2)});
     CAPTURE(found.text);
     CHECK(found.ranks == std::vector<std::size_t>{3});
     CHECK(has(found.text, "rank 3 has left no record"));

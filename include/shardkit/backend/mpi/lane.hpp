@@ -125,7 +125,7 @@ class Lane : shardkit::detail::NotCopied {
         const std::size_t peer = call.group.world_ranks[call.group.neighbours()[call.channel.block->who_gave_up()]];
         const std::string why =
             shardkit::detail::concat("rank ", peer, " has given up waiting for a rank of this group");
-        throw PeerError("mpi", call.doing(), peer, shardkit::detail::concat(why, Watch::missing(job_, why).text),
+        throw PeerError("mpi", call.doing(), peer, shardkit::detail::concat(why, Watch::write_records(job_, why)),
                         call.where);
     }
 

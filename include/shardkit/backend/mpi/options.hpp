@@ -61,7 +61,7 @@ struct Options {
     std::function<void(const std::string& text)> on_late{};
     /// Where the rank's last calls are written, "PREFIX-rank-0.json" and so on: when a rank of the job fails or a
     /// time above has passed, and on SIGUSR1, unless the program handles it. Where all ranks see these files, which a
-    /// thread of each rank looks for, the error says who is missing. Empty: nowhere.
+    /// thread of each rank looks for, the error says where they are. Empty: nowhere.
     std::string record{};
 
     /// The memory in which a rank receives its peers' addends, for each thread that makes MPI calls; at least 1 KiB

@@ -13,7 +13,7 @@
 #include <shardkit/backend/mpi/host.hpp>
 #include <shardkit/backend/mpi/job.hpp>
 #include <shardkit/backend/mpi/turns.hpp>
-#include <shardkit/comm/who_is_missing.hpp>
+#include <shardkit/comm/late_ranks.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/concat.hpp>
 
@@ -76,9 +76,9 @@ class Watch {
             }
         }
     }
-    /// Returns who is missing, from the ranks' files; nothing without them.
-    static recorder::MissingRanks missing(Job& job, const std::string& why) {
-        return job.records == nullptr ? recorder::MissingRanks{} : job.records->missing(why);
+    /// Writes this rank's record and waits for the others'. Returns where they are; "" without files.
+    static std::string write_records(Job& job, const std::string& why) {
+        return job.records == nullptr ? "" : job.records->tell_and_wait(why);
     }
 
   private:
@@ -90,16 +90,15 @@ class Watch {
                                         call_.where.line, " after ", after.count(), " ms");
     }
     [[noreturn]] void throw_late(std::chrono::milliseconds limit) const {
-        recorder::MissingRanks found = missing(job_, doing_late(limit));
-        if (found.text.empty()) { found = late_ranks(); }
-        const std::string text =
-            shardkit::detail::concat("not every rank has made this call within ", limit.count(), " ms", found.text);
+        const shardkit::detail::MissingRanks found = late_ranks();
+        const std::string text = shardkit::detail::concat("not every rank has made this call within ", limit.count(),
+                                                          " ms", found.text, write_records(job_, doing_late(limit)));
         if (found.ranks.empty()) { throw CommError("mpi", call_.doing(), text, call_.where); }
         throw PeerError("mpi", call_.doing(), found.ranks.front(), text, call_.where);
     }
     /// Returns who has not come, as far as this rank can see.
-    recorder::MissingRanks late_ranks() const {
-        recorder::MissingRanks found;
+    shardkit::detail::MissingRanks late_ranks() const {
+        shardkit::detail::MissingRanks found;
         bool sees_all = true;
         for (std::size_t member = 0; member < call_.group.size(); ++member) {
             if (member == call_.group.rank || (peer_ && member != *peer_)) { continue; }

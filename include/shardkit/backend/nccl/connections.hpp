@@ -340,9 +340,9 @@ class Connections : public LiveGroups, private gpu::Watch {
         }
         return waited > limit;
     }
-    /// Fails with this rank's last calls and, if the ranks write files, who is missing.
+    /// Fails with this rank's last calls and, if the ranks write files, where these are.
     [[noreturn]] void fail_late(std::string_view doing, const std::string& why, SourceLocation where) {
-        fail(doing, why + last_calls(journal_) + (records_ == nullptr ? "" : records_->missing(why).text), where);
+        fail(doing, why + last_calls(journal_) + (records_ == nullptr ? "" : records_->tell_and_wait(why)), where);
     }
 
     void begin() noexcept override { wait_began_ = Clock::now(); }

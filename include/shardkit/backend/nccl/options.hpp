@@ -102,7 +102,7 @@ struct Options {
     std::function<void(const std::string& text)> on_late{};
     /// Where the rank's last calls are written, "PREFIX-rank-0.json" and so on: when a rank fails or the timeout has
     /// passed, and on SIGUSR1, unless the program handles it. Where all ranks see these files, which a thread of each
-    /// rank looks for, the error of the timeout says who is missing. Empty: nowhere.
+    /// rank looks for, the error of the timeout says where they are. Empty: nowhere.
     std::string record{};
 
     /// The largest number of verbs that the host gives to the GPU before it waits for the first of them, at least 1.

@@ -12,9 +12,9 @@
 
 #include <shardkit/backend/threads/launch_options.hpp>
 #include <shardkit/backend/threads/rank_state.hpp>
+#include <shardkit/comm/late_ranks.hpp>
 #include <shardkit/comm/rank_record.hpp>
 #include <shardkit/comm/record_files.hpp>
-#include <shardkit/comm/who_is_missing.hpp>
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/list.hpp>
 #include <shardkit/detail/maybe.hpp>
@@ -44,7 +44,7 @@ class LateWatch {
         return std::max(shortest / 4, std::chrono::milliseconds(1));
     }
     /// Checks once. Returns who is missing when a timeout has passed.
-    shardkit::detail::Maybe<recorder::MissingRanks> look() {
+    shardkit::detail::Maybe<shardkit::detail::MissingRanks> look() {
         const std::uint32_t asked = shardkit::detail::record_requests.load(std::memory_order_relaxed);
         if (std::exchange(asked_, asked) != asked) { write_all(states_.size(), "asked for"); }
         const auto waits = [&](const RankState& state) {
@@ -56,8 +56,8 @@ class LateWatch {
             warned_ = false;
             return {};
         }
-        shardkit::detail::WhoIsMissing who = take();
-        recorder::MissingRanks found = who.find();
+        const shardkit::detail::LateRanks who = take();
+        shardkit::detail::MissingRanks found = who.find();
         // The first limit that a rank's wait has passed, or half of it.
         const auto passed = [&](bool entering, std::uint64_t part) {
             return who.passed(entering,
@@ -77,7 +77,7 @@ class LateWatch {
         return {};
     }
 
-    recorder::MissingRanks missing() { return take().find(); }
+    shardkit::detail::MissingRanks missing() { return take().find(); }
     /// Writes what `missing` looked at last: before the ranks are told, and go on.
     void write_missing(const std::string& why) noexcept {
         if (options_.record.empty() || std::exchange(written_, true)) { return; }
@@ -102,9 +102,9 @@ class LateWatch {
         return state.journal.limit(entering ? options_.timeout : options_.finish_timeout);
     }
     /// Looks at what the ranks have called.
-    shardkit::detail::WhoIsMissing take() {
+    shardkit::detail::LateRanks take() {
         taken_ = records(states_.size(), {});
-        return shardkit::detail::WhoIsMissing(taken_.span());
+        return shardkit::detail::LateRanks(taken_.span());
     }
     shardkit::detail::List<recorder::RankRecord> records(std::size_t of, const std::string& why) const {
         shardkit::detail::List<recorder::RankRecord> all;

@@ -24,8 +24,8 @@
 #include <shardkit/backend/threads/rank_state.hpp>
 #include <shardkit/backend/threads/wait_record.hpp>
 #include <shardkit/backend/threads/wait_word.hpp>
+#include <shardkit/comm/late_ranks.hpp>
 #include <shardkit/comm/stream.hpp>
-#include <shardkit/comm/who_is_missing.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/bounded_wait.hpp>
 #include <shardkit/detail/concat.hpp>
@@ -210,7 +210,7 @@ class World : shardkit::detail::NotCopied {
 
     std::span<const RankState> all_states() const noexcept { return {states_.get(), ranks_}; }
     /// Ends all ranks because of ranks that do not come. @pre the mutex is held
-    void give_up(const char* what, const recorder::MissingRanks& missing, LateWatch& late) {
+    void give_up(const char* what, const shardkit::detail::MissingRanks& missing, LateWatch& late) {
         if (!failure_) {
             failure_.emplace(Failure{missing.ranks.empty() ? 0 : missing.ranks.front(),
                                      shardkit::detail::concat(what, *what == '\0' ? "" : ": ", missing.text)});
