@@ -273,8 +273,4 @@ class State {
     detail::List<detail::SavedBlob> blobs_;
 };
 
-// For clang 14, which makes no guides of constructors after needs_checkpoint.hpp.
-template <class Engine, class Precision, class... Others>
-State(const Model<Engine, Precision>&, Others&&...) -> State<Engine>;
-
 }  // namespace SHARDKIT_BUILD

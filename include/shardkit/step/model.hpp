@@ -20,7 +20,6 @@
 #include <shardkit/policy/precision.hpp>
 #include <shardkit/sharded/group.hpp>
 #include <shardkit/sharded/sharded.hpp>
-#include <shardkit/step/needs_checkpoint.hpp>
 #include <shardkit/step/precisions.hpp>
 
 namespace shardkit SHARDKIT_BUILD {
