@@ -10,7 +10,7 @@
 
 #include <shardkit/comm/all_gather.hpp>
 #include <shardkit/comm/all_reduce.hpp>
-#include <shardkit/comm/cost.hpp>
+#include <shardkit/comm/engine_traits.hpp>
 #include <shardkit/comm/reduce_scatter.hpp>
 #include <shardkit/rank/context.hpp>
 

@@ -11,7 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include <shardkit/backend/threads/run.hpp>
-#include <shardkit/comm/cost.hpp>
+#include <shardkit/comm/engine_traits.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/plan/time_model.hpp>
 

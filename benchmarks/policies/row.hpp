@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include <shardkit/comm/cost.hpp>
+#include <shardkit/comm/engine_traits.hpp>
 #include <shardkit/comm/verb.hpp>
 
 #include "../common/measure.hpp"

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include <shardkit/comm/cost.hpp>
+#include <shardkit/comm/engine_traits.hpp>
 #include <shardkit/plan/time_model.hpp>
 #include <shardkit/rank/context.hpp>
 

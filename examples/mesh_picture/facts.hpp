@@ -12,7 +12,7 @@
 #include <shardkit/param/tensor_part.hpp>
 #include <shardkit/param/tensor_shape.hpp>
 #include <shardkit/param/tp_placement.hpp>
-#include <shardkit/sharded/shard_info.hpp>
+#include <shardkit/sharded/list_shards.hpp>
 
 namespace mesh_picture {
 

@@ -12,7 +12,7 @@
 #include <shardkit/optim/adamw.hpp>
 #include <shardkit/optim/norm.hpp>
 #include <shardkit/policy/dynamic_policy.hpp>
-#include <shardkit/sharded/shard_info.hpp>
+#include <shardkit/sharded/list_shards.hpp>
 #include <shardkit/step/model.hpp>
 
 #include "parameters.hpp"

@@ -16,7 +16,7 @@
 #include <shardkit/optim/update_table.hpp>
 #include <shardkit/rank/context.hpp>
 #include <shardkit/sharded/group_state.hpp>
-#include <shardkit/sharded/norm_tables.hpp>
+#include <shardkit/sharded/norm_over_groups.hpp>
 #include <shardkit/sharded/place_group.hpp>
 #include <shardkit/step/accumulation.hpp>
 #include <shardkit/step/model.hpp>

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include <shardkit/backend/cuda/error.hpp>
-#include <shardkit/backend/nccl/borrow.hpp>
+#include <shardkit/backend/nccl/borrowed_communicator.hpp>
 #include <shardkit/backend/nccl/options.hpp>
 #include <shardkit/backend/nccl/shrink.hpp>
 #include <shardkit/backend/nccl/world.hpp>

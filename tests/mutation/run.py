@@ -250,7 +250,7 @@ STATES = [
 
 # What exact sums and the norm's are made of, by statements likewise.
 EXACT_SUM = "shardkit/core/exact_sum.hpp"
-NORM_SUM = "shardkit/optim/norm_partial.hpp"
+NORM_SUM = "shardkit/optim/norm_sum.hpp"
 NEAR = "shardkit/backend/host/for_each_lanes.hpp"
 NEAR_SUM = "shardkit/backend/host/lanes.hpp"
 NEAR_LOOP = "shardkit/backend/host/loops.inc"
@@ -502,8 +502,8 @@ GATHERED_CODES_EXPRESSIONS = [
 # What comparisons of replicas and hashes over ranks are made of, by statements and by expressions.
 REPLICAS = "shardkit/optim/verify_replicas.hpp"
 HASHES = "shardkit/optim/hash_values.hpp"
-HELD = "shardkit/sharded/held_values.hpp"
-ROWS_HELD = "shardkit/sharded/group_state_held.hpp"
+HELD = "shardkit/sharded/buffer_digests.hpp"
+ROWS_HELD = "shardkit/sharded/group_state_buffers.hpp"
 NUMBERS = "shardkit/rank/gather_values.hpp"
 SPLIT_TOO = "if (!parameter.split_over_tp()) { axes.push_back(Tp::name); }"
 HOLDERS = "axes_of([[extent == Extent::full ? Over::data : Over::replicas]],"

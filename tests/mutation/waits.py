@@ -71,7 +71,7 @@ LANES = [
      "streams().synchronize();", "reduction_stream().synchronize();"),
 ]
 TURNS = [
-    (f"{MPI}/watch.hpp", "farewells listened for out of turn", r"const Turns::Turn turn\(job_\.turns\);", ""),
+    (f"{MPI}/watch.hpp", "farewells listened for out of turn", r"const CallTurns::Turn turn\(job_\.turns\);", ""),
     (f"{MPI}/lane.hpp", "messages looked for out of turn", r"call\.mpi\(\)\.check\((?=\s*MPI_Testall)",
      "static_cast<void>("),
 ]

@@ -8,7 +8,7 @@
 #include <string>
 
 #include <shardkit/backend/host/engine.hpp>
-#include <shardkit/comm/cost.hpp>
+#include <shardkit/comm/engine_traits.hpp>
 #include <shardkit/rank/context.hpp>
 
 #include "job.hpp"

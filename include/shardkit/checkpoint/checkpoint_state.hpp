@@ -15,8 +15,8 @@
 #include <vector>
 
 #include <shardkit/checkpoint/converted_states.hpp>
-#include <shardkit/checkpoint/saved_group.hpp>
-#include <shardkit/checkpoint/saved_state.hpp>
+#include <shardkit/checkpoint/state_to_save_or_load.hpp>
+#include <shardkit/checkpoint/values_by_kind.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/access.hpp>
 #include <shardkit/detail/concat.hpp>

@@ -7,8 +7,8 @@
 
 #include <shardkit/checkpoint/checkpoint_files.hpp>
 #include <shardkit/checkpoint/safetensors.hpp>
-#include <shardkit/checkpoint/saved_group.hpp>
 #include <shardkit/checkpoint/stored_as.hpp>
+#include <shardkit/checkpoint/values_by_kind.hpp>
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/detail/list.hpp>
 #include <shardkit/detail/range.hpp>

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include <shardkit/checkpoint/saved_group.hpp>
+#include <shardkit/checkpoint/values_by_kind.hpp>
 #include <shardkit/core/block8.hpp>
 #include <shardkit/core/codes.hpp>
 #include <shardkit/detail/list.hpp>

@@ -18,7 +18,7 @@
 #include <shardkit/checkpoint/other_optimizer.hpp>
 #include <shardkit/checkpoint/read_header.hpp>
 #include <shardkit/checkpoint/safetensors.hpp>
-#include <shardkit/checkpoint/saved_state.hpp>
+#include <shardkit/checkpoint/state_to_save_or_load.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/list.hpp>

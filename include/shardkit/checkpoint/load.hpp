@@ -13,7 +13,7 @@
 #include <shardkit/checkpoint/checkpoint_state.hpp>
 #include <shardkit/checkpoint/load_options.hpp>
 #include <shardkit/checkpoint/load_run.hpp>
-#include <shardkit/checkpoint/together.hpp>
+#include <shardkit/checkpoint/same_on_all_ranks.hpp>
 
 namespace shardkit::checkpoint {
 

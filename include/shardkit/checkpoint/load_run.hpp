@@ -15,7 +15,7 @@
 #include <shardkit/checkpoint/load_options.hpp>
 #include <shardkit/checkpoint/load_plan.hpp>
 #include <shardkit/checkpoint/read_tensor.hpp>
-#include <shardkit/checkpoint/together.hpp>
+#include <shardkit/checkpoint/same_on_all_ranks.hpp>
 #include <shardkit/detail/list.hpp>
 
 namespace shardkit::detail {

@@ -19,9 +19,9 @@
 #include <shardkit/checkpoint/load_options.hpp>
 #include <shardkit/checkpoint/load_plan.hpp>
 #include <shardkit/checkpoint/manifest.hpp>
-#include <shardkit/checkpoint/saved_group.hpp>
-#include <shardkit/checkpoint/saved_state.hpp>
+#include <shardkit/checkpoint/state_to_save_or_load.hpp>
 #include <shardkit/checkpoint/stored_as.hpp>
+#include <shardkit/checkpoint/values_by_kind.hpp>
 #include <shardkit/comm/agreement.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/concat.hpp>

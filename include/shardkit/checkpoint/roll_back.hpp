@@ -8,8 +8,8 @@
 
 #include <shardkit/checkpoint/checkpoint_folder.hpp>
 #include <shardkit/checkpoint/file_calls.hpp>
+#include <shardkit/checkpoint/same_on_all_ranks.hpp>
 #include <shardkit/checkpoint/step_folders.hpp>
-#include <shardkit/checkpoint/together.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/fnv.hpp>

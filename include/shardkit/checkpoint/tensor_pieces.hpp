@@ -7,7 +7,7 @@
 #include <utility>
 
 #include <shardkit/checkpoint/checkpoint_plan.hpp>
-#include <shardkit/checkpoint/saved_group.hpp>
+#include <shardkit/checkpoint/values_by_kind.hpp>
 #include <shardkit/layout/index_range.hpp>
 
 namespace shardkit::detail {

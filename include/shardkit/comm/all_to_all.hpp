@@ -12,7 +12,7 @@
 
 #include <shardkit/comm/call.hpp>
 #include <shardkit/comm/communicator.hpp>
-#include <shardkit/comm/cost.hpp>
+#include <shardkit/comm/engine_traits.hpp>
 #include <shardkit/comm/journal.hpp>
 #include <shardkit/comm/verb_memory.hpp>
 #include <shardkit/core/element.hpp>

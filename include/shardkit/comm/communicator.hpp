@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include <shardkit/comm/call.hpp>
-#include <shardkit/comm/cost.hpp>
+#include <shardkit/comm/engine_traits.hpp>
 #include <shardkit/comm/stream.hpp>
 
 namespace shardkit {

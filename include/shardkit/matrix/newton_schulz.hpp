@@ -11,7 +11,7 @@
 #include <shardkit/core/error.hpp>
 #include <shardkit/core/lane_math.hpp>
 #include <shardkit/matrix/products.hpp>
-#include <shardkit/rank/launch_table.hpp>
+#include <shardkit/rank/launches.hpp>
 
 namespace shardkit {
 

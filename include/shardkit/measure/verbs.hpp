@@ -13,7 +13,7 @@
 #include <shardkit/comm/all_to_all.hpp>
 #include <shardkit/comm/barrier.hpp>
 #include <shardkit/comm/broadcast.hpp>
-#include <shardkit/comm/cost.hpp>
+#include <shardkit/comm/engine_traits.hpp>
 #include <shardkit/comm/reduce_op.hpp>
 #include <shardkit/comm/reduce_scatter.hpp>
 #include <shardkit/comm/send_receive.hpp>

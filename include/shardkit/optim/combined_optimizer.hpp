@@ -17,7 +17,7 @@
 #include <shardkit/optim/optimizer.hpp>
 #include <shardkit/policy/state_format.hpp>
 #include <shardkit/sharded/group.hpp>
-#include <shardkit/sharded/shard_info.hpp>
+#include <shardkit/sharded/list_shards.hpp>
 #include <shardkit/step/model.hpp>
 #include <shardkit/step/reduce.hpp>
 

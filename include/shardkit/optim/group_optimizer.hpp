@@ -34,7 +34,7 @@
 #include <shardkit/sharded/group_buffer.hpp>
 #include <shardkit/sharded/group_geometry.hpp>
 #include <shardkit/sharded/group_state.hpp>
-#include <shardkit/sharded/shard_info.hpp>
+#include <shardkit/sharded/list_shards.hpp>
 
 namespace shardkit::detail {
 

@@ -16,10 +16,10 @@
 #include <shardkit/detail/fnv.hpp>
 #include <shardkit/layout/index_range.hpp>
 #include <shardkit/layout/placed_parameter.hpp>
-#include <shardkit/optim/held_states.hpp>
+#include <shardkit/optim/list_optimizer_states.hpp>
 #include <shardkit/optim/optimizer.hpp>
 #include <shardkit/rank/gather_values.hpp>
-#include <shardkit/sharded/held_values.hpp>
+#include <shardkit/sharded/buffer_digests.hpp>
 #include <shardkit/step/model.hpp>
 #include <shardkit/step/reduce.hpp>
 
@@ -49,7 +49,7 @@ class HashSum {
   public:
     explicit HashSum(Context<Engine>& context) : context_(context) {}
 
-    void add(const GroupGeometry& group, const HeldValues& values) {
+    void add(const GroupGeometry& group, const HeldBuffer& values) {
         List<HeldPiece> pieces;
         list_pieces(group, values, pieces);
         const std::string kind = concat(values.name(), values.unit > 1 ? " scales" : "");
@@ -92,7 +92,7 @@ std::vector<ValuesHash> hash_held(const Groups<Engine>& model, const Wanted& wan
     HashSum<Engine> hashes(model.context(where));
     for (Group<Engine>& group : Access::each(model, where)) {
         group.require_whole("hash_values", where);
-        for (const HeldValues& values : group.held()) {
+        for (const HeldBuffer& values : group.held()) {
             if (wanted(values.role)) { hashes.add(group.geometry(), values); }
         }
     }

@@ -23,7 +23,7 @@
 #include <shardkit/plan/batch_steps.hpp>
 #include <shardkit/rank/context.hpp>
 #include <shardkit/rank/engine_table.hpp>
-#include <shardkit/rank/launch_table.hpp>
+#include <shardkit/rank/launches.hpp>
 #include <shardkit/sharded/group_state.hpp>
 
 namespace shardkit::detail {

@@ -15,11 +15,11 @@
 #include <shardkit/core/finite.hpp>
 #include <shardkit/detail/list.hpp>
 #include <shardkit/layout/index_range.hpp>
-#include <shardkit/optim/norm_partial.hpp>
-#include <shardkit/plan/norm_numbers.hpp>
+#include <shardkit/optim/norm_sum.hpp>
+#include <shardkit/plan/norm_buffer_sizes.hpp>
 #include <shardkit/rank/rank.hpp>
 #include <shardkit/sharded/group.hpp>
-#include <shardkit/sharded/partial_norms.hpp>
+#include <shardkit/sharded/per_tensor_norms.hpp>
 #include <shardkit/step/loss_scale_state.hpp>
 #include <shardkit/step/model.hpp>
 #include <shardkit/step/reduce.hpp>

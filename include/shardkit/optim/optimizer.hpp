@@ -21,7 +21,7 @@
 #include <shardkit/optim/state_storage.hpp>
 #include <shardkit/optim/step_work.hpp>
 #include <shardkit/policy/state_format.hpp>
-#include <shardkit/sharded/shard_info.hpp>
+#include <shardkit/sharded/list_shards.hpp>
 #include <shardkit/step/accumulation.hpp>
 #include <shardkit/step/loss_scale.hpp>
 #include <shardkit/step/model.hpp>

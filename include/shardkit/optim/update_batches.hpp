@@ -25,7 +25,7 @@
 #include <shardkit/optim/update_table.hpp>
 #include <shardkit/rank/context.hpp>
 #include <shardkit/rank/engine.hpp>
-#include <shardkit/rank/launch_table.hpp>
+#include <shardkit/rank/launches.hpp>
 #include <shardkit/sharded/group_state.hpp>
 
 namespace shardkit::detail SHARDKIT_BUILD {

@@ -12,7 +12,7 @@
 #include <shardkit/policy/offload.hpp>
 #include <shardkit/rank/context.hpp>
 #include <shardkit/rank/engine_table.hpp>
-#include <shardkit/rank/launch_table.hpp>
+#include <shardkit/rank/launches.hpp>
 #include <shardkit/sharded/group_buffer.hpp>
 
 namespace shardkit::detail {

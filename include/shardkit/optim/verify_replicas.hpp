@@ -20,12 +20,12 @@
 #include <shardkit/detail/access.hpp>
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/mesh/axis_grid.hpp>
-#include <shardkit/optim/held_states.hpp>
+#include <shardkit/optim/list_optimizer_states.hpp>
 #include <shardkit/optim/optimizer.hpp>
 #include <shardkit/policy/placement_table.hpp>
 #include <shardkit/policy/split_mesh.hpp>
 #include <shardkit/rank/gather_values.hpp>
-#include <shardkit/sharded/held_values.hpp>
+#include <shardkit/sharded/buffer_digests.hpp>
 #include <shardkit/step/loss_scale.hpp>
 #include <shardkit/step/model.hpp>
 
@@ -73,7 +73,7 @@ class ReplicaComparison {
     explicit ReplicaComparison(Context<Engine>& context) : context_(context) {}
 
     /// Adds all pieces of a group's buffer that other ranks hold as well.
-    void add(const GroupGeometry& group, const HeldValues& values) {
+    void add(const GroupGeometry& group, const HeldBuffer& values) {
         List<HeldPiece> pieces;
         list_pieces(group, values, pieces);
         for (HeldPiece& piece : pieces) {
@@ -224,7 +224,7 @@ void verify_replicas(const Groups<Engine>& model, Optimizer<Engine>* optimizer, 
     ReplicaComparison<Engine> comparison(context);
     for (Group<Engine>& group : Access::each(model, where)) {
         group.require_whole("verify_replicas", where);
-        for (const HeldValues& values : group.held()) { comparison.add(group.geometry(), values); }
+        for (const HeldBuffer& values : group.held()) { comparison.add(group.geometry(), values); }
     }
     if (optimizer != nullptr) {
         ListStates<Engine> states;

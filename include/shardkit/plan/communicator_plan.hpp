@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <span>
 
-#include <shardkit/comm/cost.hpp>
+#include <shardkit/comm/engine_traits.hpp>
 #include <shardkit/comm/verb.hpp>
 #include <shardkit/core/counts.hpp>
 #include <shardkit/mesh/axis_grid.hpp>

@@ -8,7 +8,7 @@
 #include <span>
 #include <string_view>
 
-#include <shardkit/comm/cost.hpp>
+#include <shardkit/comm/engine_traits.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/fnv.hpp>
 #include <shardkit/layout/placed_parameter.hpp>

@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include <shardkit/comm/cost.hpp>
+#include <shardkit/comm/engine_traits.hpp>
 #include <shardkit/core/constexpr_vector.hpp>
 #include <shardkit/plan/act.hpp>
 #include <shardkit/plan/group_description.hpp>

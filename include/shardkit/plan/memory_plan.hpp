@@ -13,7 +13,7 @@
 #include <shardkit/core/human_bytes.hpp>
 #include <shardkit/memory/pool_slots.hpp>
 #include <shardkit/plan/group_rows.hpp>
-#include <shardkit/plan/norm_numbers.hpp>
+#include <shardkit/plan/norm_buffer_sizes.hpp>
 #include <shardkit/plan/offload_plan.hpp>
 #include <shardkit/plan/step_counts.hpp>
 

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include <shardkit/comm/cost.hpp>
+#include <shardkit/comm/engine_traits.hpp>
 
 namespace shardkit::planner {
 

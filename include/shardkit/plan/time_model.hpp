@@ -9,7 +9,7 @@
 #include <limits>
 #include <string_view>
 
-#include <shardkit/comm/cost.hpp>
+#include <shardkit/comm/engine_traits.hpp>
 #include <shardkit/comm/verb.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/core/finite.hpp>

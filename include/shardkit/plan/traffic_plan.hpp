@@ -11,7 +11,7 @@
 #include <string>
 #include <string_view>
 
-#include <shardkit/comm/cost.hpp>
+#include <shardkit/comm/engine_traits.hpp>
 #include <shardkit/comm/traffic_log.hpp>
 #include <shardkit/comm/verb.hpp>
 #include <shardkit/core/counts.hpp>
@@ -20,7 +20,7 @@
 #include <shardkit/layout/shard_range.hpp>
 #include <shardkit/plan/group_description.hpp>
 #include <shardkit/plan/moved_bytes.hpp>
-#include <shardkit/plan/norm_numbers.hpp>
+#include <shardkit/plan/norm_buffer_sizes.hpp>
 #include <shardkit/plan/planned_axes.hpp>
 #include <shardkit/plan/step_counts.hpp>
 

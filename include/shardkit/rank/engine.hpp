@@ -245,7 +245,7 @@ concept CountsRowWorkers =
 }  // namespace detail
 
 /// An engine has what communicating ranks need: a name for errors, a Communicator, the Stream that its verbs take,
-/// and memory that they work on. A constant `traits` (comm/cost.hpp) says what its collectives cost.
+/// and memory that they work on. A constant `traits` (comm/engine_traits.hpp) says what its collectives cost.
 template <class E>
 concept Engine =
     detail::NamesItself<E> && detail::HasCommunicator<E> && detail::HasStream<E> && detail::HasBuffers<E>;
@@ -272,8 +272,8 @@ concept GroupVerbs = AllGathers<typename E::Communicator, typename Precision::Ga
 ///     run_once(stream, work)                work(), once: scalars that depend on scalars. It is copied
 ///     norm_partial(stream, pieces, positions, scale, into)
 ///                                           adds (*scale * g)^2 of the elements of all pieces
-///                                           (sharded/norm_table.hpp), and the finite check, to a travelling NormSum
-///                                           (optim/norm_partial.hpp); `positions`: from the first piece's begin to
+///                                           (sharded/norm_pieces.hpp), and the finite check, to a travelling NormSum
+///                                           (optim/norm_sum.hpp); `positions`: from the first piece's begin to
 ///                                           the last one's end
 ///     update(stream, ranges, updates, skip, spans)
 ///                                           a functor's update (optim/update.hpp) of each range's elements, with any

@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-#include <shardkit/comm/cost.hpp>
+#include <shardkit/comm/engine_traits.hpp>
 #include <shardkit/core/constexpr_vector.hpp>
 #include <shardkit/core/counts.hpp>
 #include <shardkit/core/error.hpp>

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include <shardkit/comm/cost.hpp>
+#include <shardkit/comm/engine_traits.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/core/validate_number.hpp>

@@ -11,7 +11,7 @@
 #include <shardkit/core/codes.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/layout/segments.hpp>
-#include <shardkit/rank/launch_table.hpp>
+#include <shardkit/rank/launches.hpp>
 #include <shardkit/sharded/group_geometry.hpp>
 
 // How the codes that a gather sends are made of master weights. Works are run by index or once, on every engine, so

@@ -23,18 +23,18 @@
 #include <shardkit/param/initial_values.hpp>
 #include <shardkit/rank/context.hpp>
 #include <shardkit/sharded/adopted_ranges.hpp>
+#include <shardkit/sharded/buffer_digests.hpp>
 #include <shardkit/sharded/group_communicators.hpp>
 #include <shardkit/sharded/group_geometry.hpp>
 #include <shardkit/sharded/group_statements.hpp>
-#include <shardkit/sharded/held_values.hpp>
-#include <shardkit/sharded/norm_tables.hpp>
-#include <shardkit/sharded/partial_norms.hpp>
+#include <shardkit/sharded/list_shards.hpp>
+#include <shardkit/sharded/norm_over_groups.hpp>
+#include <shardkit/sharded/per_tensor_norms.hpp>
 #include <shardkit/sharded/place_group.hpp>
-#include <shardkit/sharded/shard_info.hpp>
 #include <shardkit/sharded/step_director.hpp>
 #include <shardkit/sharded/step_state.hpp>
+#include <shardkit/sharded/tensor_value_source.hpp>
 #include <shardkit/sharded/torn_values.hpp>
-#include <shardkit/sharded/values_at.hpp>
 
 namespace shardkit::detail SHARDKIT_BUILD {
 
@@ -200,12 +200,12 @@ class Group : NotCopied {
             if constexpr (GivesFunctions<F>) {
                 const auto its = function_of(value, path, name);
                 const auto value_at = [&](std::size_t i) { return static_cast<double>(its(std::uint64_t{i})); };
-                write(p, ValuesAt::of(value_at), where);
+                write(p, TensorValueSource::of(value_at), where);
             } else {
                 const auto value_at = [&](std::size_t i) {
                     return static_cast<double>(value(path, name, std::uint64_t{i}));
                 };
-                write(p, ValuesAt::of(value_at), where);
+                write(p, TensorValueSource::of(value_at), where);
             }
         }
     }
@@ -214,17 +214,17 @@ class Group : NotCopied {
     template <class T>
     void load(std::size_t parameter, std::span<T> values, SourceLocation where) {
         check_values("load", parameter, std::span<const T>(values), where);
-        write(parameter, ValuesAt::of(std::span<const std::remove_const_t<T>>(values)), where);
+        write(parameter, TensorValueSource::of(std::span<const std::remove_const_t<T>>(values)), where);
     }
 
     /// Sets one parameter from its full values in every buffer of this rank.
-    virtual void write(std::size_t parameter, const ValuesAt& values, SourceLocation where) = 0;
+    virtual void write(std::size_t parameter, const TensorValueSource& values, SourceLocation where) = 0;
     /// Returns the elements that this rank holds of each parameter and of its master weights.
     virtual std::vector<ShardInfo> shards() = 0;
     /// Returns the buffers whose values the rank holds at the moment, one for each row of the placement table that
     /// has some: not the optimizer's states, and reduced gradients only between their reduction and their update.
     /// Later work on the compute stream sees the values.
-    virtual List<HeldValues> held() = 0;
+    virtual List<HeldBuffer> held() = 0;
     /// Prepares an optimizer's update: waits for the reader of the group's memory, if any.
     /// @throws UsageError when a window is open
     virtual void begin_update(SourceLocation where) const = 0;

@@ -20,10 +20,10 @@
 #include <shardkit/sharded/coded_view.hpp>
 #include <shardkit/sharded/gradient_store.hpp>
 #include <shardkit/sharded/group.hpp>
+#include <shardkit/sharded/list_shards.hpp>
 #include <shardkit/sharded/parameter_store.hpp>
 #include <shardkit/sharded/place_group.hpp>
-#include <shardkit/sharded/shard_info.hpp>
-#include <shardkit/sharded/values_at.hpp>
+#include <shardkit/sharded/tensor_value_source.hpp>
 #include <shardkit/sharded/whole_tensor.hpp>
 #include <shardkit/sharded/window.hpp>
 
@@ -83,9 +83,9 @@ class GroupState : public Group<EngineType> {
     void drop_gradients() noexcept;
     void add_gradients(SourceLocation where, std::string_view verb) override;
     void skip_step(SourceLocation where) override;
-    void write(std::size_t parameter, const ValuesAt& values, SourceLocation where) override;
+    void write(std::size_t parameter, const TensorValueSource& values, SourceLocation where) override;
     std::vector<ShardInfo> shards() override;
-    List<HeldValues> held() override;
+    List<HeldBuffer> held() override;
     void begin_update(SourceLocation where) const override;
     void begin_write(SourceLocation where) override {
         step_.require_not_updated(path(), "load", where);
@@ -255,7 +255,7 @@ class GroupState : public Group<EngineType> {
     /// Writes the parameter's values into `target`, rounded by `Rounding`. `digest`, unless null, takes the written
     /// values.
     template <class Rounding, class T>
-    void write_range(std::size_t parameter, std::span<T> target, std::size_t origin, const ValuesAt& values,
+    void write_range(std::size_t parameter, std::span<T> target, std::size_t origin, const TensorValueSource& values,
                      ValuesDigest* digest);
     /// Does the same with a kernel.
     template <class Rounding, class T, class F>
@@ -306,5 +306,5 @@ class GroupState : public Group<EngineType> {
 
 }  // namespace shardkit::detail SHARDKIT_BUILD
 
-#include <shardkit/sharded/group_state_held.hpp>     // of which a file with extern templates compiles nothing
+#include <shardkit/sharded/group_state_buffers.hpp>  // of which a file with extern templates compiles nothing
 #include <shardkit/sharded/group_state_members.hpp>  // likewise

@@ -222,7 +222,8 @@ std::vector<ShardInfo> GroupState<Engine, Precision>::shards() {
 }
 
 template <class Engine, class Precision>
-void GroupState<Engine, Precision>::write(std::size_t parameter, const ValuesAt& values, SourceLocation where) {
+void GroupState<Engine, Precision>::write(std::size_t parameter, const TensorValueSource& values,
+                                          SourceLocation where) {
     begin_write(where);
     torn_.begin(parameter, TornValues::parameters, "load", where);
     ValuesDigest digest(geometry_.parameters[parameter].range.size());
@@ -239,7 +240,7 @@ void GroupState<Engine, Precision>::write(std::size_t parameter, const ValuesAt&
 template <class Engine, class Precision>
 template <class Rounding, class T>
 void GroupState<Engine, Precision>::write_range(std::size_t parameter, std::span<T> target, std::size_t origin,
-                                                const ValuesAt& values, ValuesDigest* digest) {
+                                                const TensorValueSource& values, ValuesDigest* digest) {
     const PlacedParameter& written = geometry_.parameters[parameter];
     const IndexRange range = intersect(written.range, {origin, origin + target.size()});
     const T* const array = values.array<T>();

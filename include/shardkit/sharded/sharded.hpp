@@ -20,7 +20,7 @@
 #include <shardkit/param/shapes.hpp>
 #include <shardkit/rank/engine.hpp>
 #include <shardkit/rank/rank.hpp>
-#include <shardkit/sharded/given_values.hpp>
+#include <shardkit/sharded/full_values.hpp>
 #include <shardkit/sharded/sharded_state.hpp>
 #include <shardkit/sharded/window.hpp>
 

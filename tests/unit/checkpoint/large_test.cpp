@@ -16,7 +16,7 @@
 #include <shardkit/backend/threads/run.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/policy/policies.hpp>
-#include <shardkit/sharded/shard_info.hpp>
+#include <shardkit/sharded/list_shards.hpp>
 #include <shardkit/sharded/sharded.hpp>
 
 #include "temporary_folder.hpp"

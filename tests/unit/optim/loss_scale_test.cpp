@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include <shardkit/optim/norm_partial.hpp>
+#include <shardkit/optim/norm_sum.hpp>
 #include <shardkit/step/loss_scale_state.hpp>
 
 #include "golden.hpp"

@@ -15,7 +15,7 @@
 #include <doctest/doctest.h>
 
 #include <shardkit/backend/threads/run.hpp>
-#include <shardkit/optim/held_states.hpp>
+#include <shardkit/optim/list_optimizer_states.hpp>
 #include <shardkit/shardkit.hpp>
 
 #include "unit/sharded/custom_policies.hpp"
@@ -93,7 +93,7 @@ struct Trainer {
             all.push_back(std::move(one));
         }
         auto& group = sk::detail::Access::state(layer);
-        for (const sk::detail::HeldValues& values : group.held()) {
+        for (const sk::detail::HeldBuffer& values : group.held()) {
             const bool half = values.role == sk::detail::Role::master && values.bytes == 2;
             const bool copy = values.role == sk::detail::Role::gathered;
             if (!half && !copy) { continue; }

@@ -7,7 +7,7 @@
 
 #include <doctest/doctest.h>
 
-#include <shardkit/comm/cost.hpp>
+#include <shardkit/comm/engine_traits.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/param/params.hpp>
 #include <shardkit/plan/plan.hpp>

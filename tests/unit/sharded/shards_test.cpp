@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <shardkit/sharded/shard_info.hpp>
+#include <shardkit/sharded/list_shards.hpp>
 
 #include <algorithm>
 #include <cstddef>

@@ -18,7 +18,7 @@
 #include <shardkit/backend/cuda/timeline.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/rank/engine.hpp>
-#include <shardkit/sharded/norm_table.hpp>
+#include <shardkit/sharded/norm_pieces.hpp>
 
 namespace shardkit::gpu {
 

@@ -13,8 +13,8 @@
 #include <shardkit/core/factor.hpp>
 #include <shardkit/core/finite.hpp>
 #include <shardkit/layout/index_range.hpp>
-#include <shardkit/optim/norm_partial.hpp>
-#include <shardkit/sharded/norm_table.hpp>
+#include <shardkit/optim/norm_sum.hpp>
+#include <shardkit/sharded/norm_pieces.hpp>
 
 namespace shardkit::gpu::detail {
 

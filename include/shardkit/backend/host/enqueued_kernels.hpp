@@ -15,9 +15,9 @@
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/layout/index_range.hpp>
 #include <shardkit/memory/tensor_table.hpp>
-#include <shardkit/optim/norm_partial.hpp>
+#include <shardkit/optim/norm_sum.hpp>
 #include <shardkit/optim/update.hpp>
-#include <shardkit/sharded/norm_table.hpp>
+#include <shardkit/sharded/norm_pieces.hpp>
 
 namespace shardkit::host {
 

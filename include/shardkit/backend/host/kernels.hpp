@@ -24,7 +24,7 @@
 #include <shardkit/core/split_float.hpp>
 #include <shardkit/core/stochastic_rounding.hpp>
 #include <shardkit/memory/tensor_table.hpp>
-#include <shardkit/optim/norm_partial.hpp>
+#include <shardkit/optim/norm_sum.hpp>
 #include <shardkit/optim/update.hpp>
 
 namespace shardkit::detail {

@@ -11,7 +11,7 @@
 #include <shardkit/backend/host/memory.hpp>
 #include <shardkit/backend/host/reducer.hpp>
 #include <shardkit/comm/call.hpp>
-#include <shardkit/comm/cost.hpp>
+#include <shardkit/comm/engine_traits.hpp>
 #include <shardkit/comm/journal.hpp>
 #include <shardkit/comm/reduce_op.hpp>
 #include <shardkit/core/source_location.hpp>

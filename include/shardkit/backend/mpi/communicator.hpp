@@ -26,7 +26,7 @@
 #include <shardkit/backend/mpi/world.hpp>
 #include <shardkit/backend/shared/verbs.hpp>
 #include <shardkit/comm/call.hpp>
-#include <shardkit/comm/cost.hpp>
+#include <shardkit/comm/engine_traits.hpp>
 #include <shardkit/comm/journal.hpp>
 #include <shardkit/comm/reduce_op.hpp>
 #include <shardkit/rank/streams.hpp>
@@ -209,7 +209,7 @@ class RankVerbs final : public host::Verbs {
     };
     static constexpr Shown nothing{nullptr, 0, nullptr};
     /// Whether a body's argument means that all ranks are in one host: a Round of ranks that see each other's memory,
-    /// and no Across or Call.
+    /// and no BetweenHosts or Call.
     template <class Way>
     static constexpr bool in_one_host = std::is_same_v<std::remove_cvref_t<Way>, Round>;
 

@@ -5,8 +5,8 @@
 
 #include <shardkit/backend/host/copy_elements.hpp>
 #include <shardkit/backend/host/memory.hpp>
-#include <shardkit/backend/mpi/across.hpp>
 #include <shardkit/backend/mpi/api.hpp>
+#include <shardkit/backend/mpi/between_hosts.hpp>
 #include <shardkit/backend/mpi/collective.hpp>
 #include <shardkit/backend/mpi/world.hpp>
 

@@ -7,12 +7,12 @@
 
 #include <shardkit/backend/host/memory.hpp>
 #include <shardkit/backend/host/reducer.hpp>
-#include <shardkit/backend/mpi/across.hpp>
 #include <shardkit/backend/mpi/api.hpp>
+#include <shardkit/backend/mpi/between_hosts.hpp>
 #include <shardkit/backend/mpi/collective.hpp>
 #include <shardkit/backend/mpi/group.hpp>
 #include <shardkit/backend/mpi/world.hpp>
-#include <shardkit/comm/cost.hpp>
+#include <shardkit/comm/engine_traits.hpp>
 #include <shardkit/comm/reduce_op.hpp>
 
 namespace shardkit::mpi::detail {
@@ -39,8 +39,8 @@ struct Exchange {
         reduce_own_piece(call, reducer, op, full, piece, nobody, shard.at);
     }
     /// Reduces likewise, where the ranks of each host read each other's memory.
-    static void reduce_scatter(const Across& way, const host::Reducer& reducer, ReduceOp op, host::ConstMemory full,
-                               host::Memory shard) {
+    static void reduce_scatter(const BetweenHosts& way, const host::Reducer& reducer, ReduceOp op,
+                               host::ConstMemory full, host::Memory shard) {
         const auto piece = [k = shard.count](std::size_t rank) {
             return host::detail::Chunk{rank * k, (rank + 1) * k};
         };
@@ -81,8 +81,8 @@ struct Exchange {
         });
     }
     /// Reduces inputs larger than `carried_bytes`, where the ranks of each host read each other's memory.
-    static void all_reduce(const Across& way, const host::Reducer& reducer, ReduceOp op, host::ConstMemory input,
-                           host::Memory output) {
+    static void all_reduce(const BetweenHosts& way, const host::Reducer& reducer, ReduceOp op,
+                           host::ConstMemory input, host::Memory output) {
         const std::size_t ranks = way.call.group.size();
         const auto piece = [&](std::size_t rank) { return piece_of(reducer, input.count, rank, ranks); };
         const auto seen = [&](std::size_t rank) { return way.input(rank); };

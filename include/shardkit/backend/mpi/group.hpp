@@ -13,7 +13,7 @@
 #include <vector>
 
 #include <shardkit/backend/mpi/api.hpp>
-#include <shardkit/backend/mpi/turns.hpp>
+#include <shardkit/backend/mpi/call_turns.hpp>
 #include <shardkit/backend/shared/idle_groups.hpp>
 #include <shardkit/comm/call.hpp>
 #include <shardkit/comm/compare_calls.hpp>
@@ -189,7 +189,7 @@ struct Call : shardkit::Call {
 /// A verb's turn to call MPI.
 class MpiCall {
   public:
-    MpiCall(const Call& call, Turns& turns) noexcept : call_(call), turn_(turns) {}
+    MpiCall(const Call& call, CallTurns& turns) noexcept : call_(call), turn_(turns) {}
     /// Checks the result of an MPI function.
     /// @throws CommError unless `code` is MPI_SUCCESS
     void check(int code, std::string_view mpi_call) const {
@@ -198,7 +198,7 @@ class MpiCall {
 
   private:
     const Call& call_;
-    Turns::Turn turn_;
+    CallTurns::Turn turn_;
 };
 
 }  // namespace shardkit::mpi::detail

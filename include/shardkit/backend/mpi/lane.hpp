@@ -45,7 +45,7 @@ class Lane : shardkit::detail::NotCopied {
               {job.options.staging_bytes, 2 * (ranks + 1) * sizeof(double), ranks * detail::carried_bytes})) {}
 
     std::size_t number() const noexcept { return number_; }
-    Turns& turns() const noexcept { return job_.turns; }
+    CallTurns& turns() const noexcept { return job_.turns; }
 
     /// Starts a thread for the lane.
     void start() { queue_ = std::make_unique<host::detail::CommandQueue>(spins_); }
@@ -131,13 +131,13 @@ class Lane : shardkit::detail::NotCopied {
 
     /// Waits until all other ranks have said that they have returned, as this one does. Collective over the world.
     /// @throws as Watch::look
-    void exchange_farewells(const Call& call, const std::deque<Group>& groups) {
-        const std::span<MPI_Request> sent = job_.farewells.say(groups, call.group.rank, call.where);
-        for (Watch watch(call, {}, job_, Awaited::farewells); !job_.farewells.all_gone();) {
+    void exchange_returns(const Call& call, const std::deque<Group>& groups) {
+        const std::span<MPI_Request> sent = job_.returned.say(groups, call.group.rank, call.where);
+        for (Watch watch(call, {}, job_, Awaited::returns); !job_.returned.all_gone();) {
             watch.look();
             std::this_thread::sleep_for(std::chrono::microseconds(50));
         }
-        await(call, sent, {}, Awaited::farewells);
+        await(call, sent, {}, Awaited::returns);
     }
 
     /// Returns a duplicate of a communicator that returns its errors. Collective over the call's group.

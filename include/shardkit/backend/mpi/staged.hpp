@@ -15,7 +15,7 @@
 #include <shardkit/backend/mpi/exchange.hpp>
 #include <shardkit/backend/mpi/group.hpp>
 #include <shardkit/backend/mpi/world.hpp>
-#include <shardkit/comm/cost.hpp>
+#include <shardkit/comm/engine_traits.hpp>
 #include <shardkit/comm/reduce_op.hpp>
 #include <shardkit/core/element.hpp>
 

@@ -9,10 +9,10 @@
 #include <string>
 #include <utility>
 
+#include <shardkit/backend/mpi/call_turns.hpp>
 #include <shardkit/backend/mpi/group.hpp>
 #include <shardkit/backend/mpi/host.hpp>
 #include <shardkit/backend/mpi/job.hpp>
-#include <shardkit/backend/mpi/turns.hpp>
 #include <shardkit/comm/late_ranks.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/concat.hpp>
@@ -20,7 +20,7 @@
 namespace shardkit::mpi::detail {
 
 /// What a rank waits for: that others enter a call, that those which have entered it finish, or that they return.
-enum class Awaited : std::uint8_t { entry, exit, farewells };
+enum class Awaited : std::uint8_t { entry, exit, returns };
 
 /// Checks from time to time, during a long wait of a rank, whether the ranks that it waits for can still come.
 class Watch {
@@ -46,12 +46,12 @@ class Watch {
         const bool at_processes = now - looked_at_processes_ > interval;
         if (at_processes) { looked_at_processes_ = now; }
         {
-            const Turns::Turn turn(job_.turns);
-            job_.farewells.listen(call_.where);
+            const CallTurns::Turn turn(job_.turns);
+            job_.returned.listen(call_.where);
         }
         if (peer_) {
             // A message that the peer sent before it returned may still be on its way, but not this long.
-            const bool gone = job_.farewells.gone(call_.group.world_ranks[*peer_]);
+            const bool gone = job_.returned.gone(call_.group.world_ranks[*peer_]);
             if (gone && !peer_left_) { peer_left_ = now; }
             if (peer_left_ && now - *peer_left_ > std::chrono::milliseconds(500)) { throw_returned(*peer_); }
             if (at_processes) { throw_if_ended(*peer_); }
@@ -59,8 +59,8 @@ class Watch {
             for (std::size_t member = 0; member < call_.group.size(); ++member) {
                 const std::size_t rank = call_.group.world_ranks[member];
                 // A group's construction is no call over it: a rank that has returned has made it.
-                if (awaited_ != Awaited::farewells && job_.farewells.gone(rank) &&
-                    job_.farewells.calls(rank, call_.channel) < call_.channel.calls) {
+                if (awaited_ != Awaited::returns && job_.returned.gone(rank) &&
+                    job_.returned.calls(rank, call_.channel) < call_.channel.calls) {
                     throw_returned(member);
                 }
                 if (at_processes) { throw_if_ended(member); }
@@ -104,8 +104,8 @@ class Watch {
             if (member == call_.group.rank || (peer_ && member != *peer_)) { continue; }
             const std::size_t rank = call_.group.world_ranks[member];
             bool late = peer_.has_value();
-            if (awaited_ == Awaited::farewells) {
-                late = !job_.farewells.gone(rank);
+            if (awaited_ == Awaited::returns) {
+                late = !job_.returned.gone(rank);
             } else if (!peer_) {
                 const std::atomic<std::uint64_t>* const entered = entered_by(call_.group, call_.channel, member);
                 late = entered != nullptr && entered->load(std::memory_order_relaxed) <= call_.sequence;
@@ -114,9 +114,9 @@ class Watch {
             if (late) { found.ranks.push_back(rank); }
         }
         if (!found.ranks.empty()) {
-            found.text = shardkit::detail::concat(
-                ": ", shardkit::detail::ranks_text(found.ranks), found.ranks.size() == 1 ? " has" : " have",
-                awaited_ == Awaited::farewells ? " not returned" : " not entered it");
+            found.text = shardkit::detail::concat(": ", shardkit::detail::ranks_text(found.ranks),
+                                                  found.ranks.size() == 1 ? " has" : " have",
+                                                  awaited_ == Awaited::returns ? " not returned" : " not entered it");
         } else if (call_.channel.told != nullptr) {
             found.text = sees_all ? ": all ranks have entered it" : ": all ranks of this host have entered it";
         } else if (const auto here = job_.arrivals.ranks(); here.size() > 1) {  // others than this one
@@ -133,9 +133,9 @@ class Watch {
     }
     void throw_if_ended(std::size_t member) {
         const std::size_t rank = call_.group.world_ranks[member];
-        if (!job_.host.has_ended(rank) || job_.farewells.gone(rank)) { return; }
+        if (!job_.host.has_ended(rank) || job_.returned.gone(rank)) { return; }
         // Its farewell may still be on its way: it is heard by the next time.
-        if (awaited_ == Awaited::farewells && !std::exchange(saw_an_end_, true)) { return; }
+        if (awaited_ == Awaited::returns && !std::exchange(saw_an_end_, true)) { return; }
         throw PeerError("mpi", call_.doing(), rank,
                         shardkit::detail::concat("the process of rank ", rank, " has ended"), call_.where);
     }

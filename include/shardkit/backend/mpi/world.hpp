@@ -21,12 +21,12 @@
 #include <shardkit/backend/host/host_stream.hpp>
 #include <shardkit/backend/mpi/api.hpp>
 #include <shardkit/backend/mpi/environment.hpp>
-#include <shardkit/backend/mpi/farewells.hpp>
 #include <shardkit/backend/mpi/group.hpp>
 #include <shardkit/backend/mpi/host.hpp>
 #include <shardkit/backend/mpi/job.hpp>
 #include <shardkit/backend/mpi/lane.hpp>
 #include <shardkit/backend/mpi/options.hpp>
+#include <shardkit/backend/mpi/returned_ranks.hpp>
 #include <shardkit/backend/shared/idle_groups.hpp>
 #include <shardkit/comm/call.hpp>
 #include <shardkit/comm/compare_calls.hpp>
@@ -74,9 +74,9 @@ class World : shardkit::detail::NotCopied {
     void finish(SourceLocation where = SourceLocation::current()) {
         records_->returned();
         execute(host::HostStream(), where, [this, where](detail::Lane& lane) {
-            lane.exchange_farewells(own_call(lane, "finish", where), groups_);
+            lane.exchange_returns(own_call(lane, "finish", where), groups_);
             const detail::BlockingCall bounded("MPI_Comm_free", "finish", options().timeout, where);
-            job_.farewells.close(where);
+            job_.returned.close(where);
             for (detail::Group& group : groups_) {
                 for (detail::Channel& channel : group.channels) {
                     detail::check(channel.owned.free(), "MPI_Comm_free", "finish", where);
@@ -215,7 +215,7 @@ class World : shardkit::detail::NotCopied {
 
     World(MPI_Comm comm, bool duplicate, const Options& options, SourceLocation where)
         : job_(options, ranks_of(comm, options, where)) {
-        const std::size_t ranks = job_.farewells.ranks();
+        const std::size_t ranks = job_.returned.ranks();
         const std::size_t lanes = options.overlap && options.separate_reductions ? 2 : 1;
         for (std::size_t i = 0; i < lanes; ++i) { lanes_.add(job_, ranks); }
         detail::Group& everybody = groups_.emplace_back();
@@ -240,7 +240,7 @@ class World : shardkit::detail::NotCopied {
             detail::check(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler", making, where);
         }
         add_channels(everybody, call);
-        job_.farewells.open(call.lane.duplicate(call, call.channel.comm));
+        job_.returned.open(call.lane.duplicate(call, call.channel.comm));
         records_.emplace("mpi", options.record, everybody.rank, ranks, job_.journal);
         job_.records = &*records_;
         // Rank 0 has removed an earlier run's file of trouble by now.

@@ -14,7 +14,7 @@
 #include <shardkit/backend/cuda/pinned_buffer.hpp>
 #include <shardkit/backend/cuda/timeline.hpp>
 #include <shardkit/backend/nccl/api.hpp>
-#include <shardkit/backend/nccl/borrow.hpp>
+#include <shardkit/backend/nccl/borrowed_communicator.hpp>
 #include <shardkit/backend/nccl/call.hpp>
 #include <shardkit/backend/nccl/group_guard.hpp>
 #include <shardkit/backend/nccl/reductions.hpp>
@@ -22,7 +22,7 @@
 #include <shardkit/backend/nccl/verb_order.hpp>
 #include <shardkit/backend/nccl/world.hpp>
 #include <shardkit/comm/call.hpp>
-#include <shardkit/comm/cost.hpp>
+#include <shardkit/comm/engine_traits.hpp>
 #include <shardkit/comm/journal.hpp>
 #include <shardkit/comm/reduce_op.hpp>
 #include <shardkit/comm/traffic_log.hpp>

@@ -21,11 +21,11 @@
 #include <shardkit/backend/cuda/timeline.hpp>
 #include <shardkit/backend/nccl/api.hpp>
 #include <shardkit/backend/nccl/call.hpp>
+#include <shardkit/backend/nccl/ended_by.hpp>
 #include <shardkit/backend/nccl/group.hpp>
 #include <shardkit/backend/nccl/live_groups.hpp>
 #include <shardkit/backend/nccl/options.hpp>
 #include <shardkit/backend/nccl/registered.hpp>
-#include <shardkit/backend/nccl/scope.hpp>
 #include <shardkit/backend/nccl/shrink.hpp>
 #include <shardkit/comm/journal.hpp>
 #include <shardkit/comm/record_files.hpp>
@@ -197,7 +197,7 @@ class Connections : public LiveGroups, private gpu::Watch {
     /// may call it.
     std::chrono::milliseconds limit() const noexcept { return journal_.limit(timeout_); }
 
-    const Scope& scope() const noexcept { return scope_; }
+    const EndedBy& ended_by() const noexcept { return ended_by_; }
     bool finished() const noexcept { return finished_; }
     bool failed() const noexcept { return !failure_.empty() || stalled(); }
     /// Returns whether NCCL has ended everything that was aborted, within the timeout and most_abort_wait.
@@ -348,7 +348,7 @@ class Connections : public LiveGroups, private gpu::Watch {
     void begin() noexcept override { wait_began_ = Clock::now(); }
     void poll(SourceLocation where) override {
         constexpr const char* doing = "synchronize";
-        if (scope_.exits()) { throw CommError("nccl", doing, "the process ends, and waits for nobody", where); }
+        if (ended_by_.exits()) { throw CommError("nccl", doing, "the process ends, and waits for nobody", where); }
         act();
         require_usable(doing, where);
         if (progressed(seen_)) { wait_began_ = Clock::now(); }
@@ -381,7 +381,7 @@ class Connections : public LiveGroups, private gpu::Watch {
         if (failure_.empty()) { failure_ = "this rank gave up"; }
         end_and_forget(first);
     }
-    Scope scope_;
+    EndedBy ended_by_;
     engine::Journal journal_;
     shardkit::detail::RecordWriter* records_ = nullptr;
     std::function<void(const std::string&)> on_late_;

@@ -11,7 +11,7 @@
 #include <shardkit/backend/host/enqueued_kernels.hpp>
 #include <shardkit/backend/nccl/communicator.hpp>
 #include <shardkit/backend/nccl/options.hpp>
-#include <shardkit/comm/cost.hpp>
+#include <shardkit/comm/engine_traits.hpp>
 #include <shardkit/comm/stream.hpp>
 
 namespace shardkit::nccl {

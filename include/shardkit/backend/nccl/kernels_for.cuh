@@ -19,9 +19,9 @@
 #include <shardkit/optim/step_work.hpp>
 #include <shardkit/optim/update.hpp>
 #include <shardkit/policy/precision.hpp>
+#include <shardkit/sharded/buffer_digests.hpp>
 #include <shardkit/sharded/coded_parameters.hpp>
-#include <shardkit/sharded/held_values.hpp>
-#include <shardkit/sharded/norm_table.hpp>
+#include <shardkit/sharded/norm_pieces.hpp>
 
 namespace shardkit::nccl {
 

@@ -14,7 +14,7 @@
 
 #include <shardkit/backend/nccl/api.hpp>
 #include <shardkit/comm/compare_calls.hpp>
-#include <shardkit/comm/cost.hpp>
+#include <shardkit/comm/engine_traits.hpp>
 #include <shardkit/core/checked.hpp>
 #include <shardkit/core/error.hpp>
 

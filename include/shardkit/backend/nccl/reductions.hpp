@@ -14,7 +14,7 @@
 #include <shardkit/backend/nccl/group_guard.hpp>
 #include <shardkit/backend/nccl/staged_pieces.hpp>
 #include <shardkit/backend/nccl/world.hpp>
-#include <shardkit/comm/cost.hpp>
+#include <shardkit/comm/engine_traits.hpp>
 #include <shardkit/comm/reduce_op.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/layout/index_range.hpp>

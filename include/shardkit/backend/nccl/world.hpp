@@ -21,7 +21,7 @@
 #include <shardkit/backend/cuda/pinned_buffer.hpp>
 #include <shardkit/backend/cuda/timeline.hpp>
 #include <shardkit/backend/nccl/api.hpp>
-#include <shardkit/backend/nccl/borrow.hpp>
+#include <shardkit/backend/nccl/borrowed_communicator.hpp>
 #include <shardkit/backend/nccl/call.hpp>
 #include <shardkit/backend/nccl/comparison.hpp>
 #include <shardkit/backend/nccl/connections.hpp>
@@ -35,7 +35,7 @@
 #include <shardkit/backend/nccl/unique_id.hpp>
 #include <shardkit/backend/nccl/verb_order.hpp>
 #include <shardkit/comm/compare_calls.hpp>
-#include <shardkit/comm/cost.hpp>
+#include <shardkit/comm/engine_traits.hpp>
 #include <shardkit/comm/record_files.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/policy/offload.hpp>
@@ -90,17 +90,17 @@ class World final : public detail::Connections {
     /// of a borrowed communicator hangs, or a CUDA graph with verbs still exists, memory and streams are left behind:
     /// freeing them would wait forever. A static World that exit() ends makes no calls and does not wait.
     ~World() {
-        const bool sound = !finished() && !failed() && !scope().unwinds();
-        if (sound && scope().ends()) {
+        const bool sound = !finished() && !failed() && !ended_by().unwinds();
+        if (sound && ended_by().ends()) {
             try {
                 finish();
             } catch (const std::exception& error) { say(error.what()); }
         } else if (sound) {
             say("it did not finish(): ended by exit() perhaps, or by another thread than its own");
         }
-        if (records_ && scope().unwinds()) { records_->tell("an exception has ended its World", true); }
+        if (records_ && ended_by().unwinds()) { records_->tell("an exception has ended its World", true); }
         end_watches();
-        const bool exits = !finished() && scope().exits();
+        const bool exits = !finished() && ended_by().exits();
         if (exits) {
             leave_behind();
             return;

@@ -14,7 +14,7 @@
 #include <shardkit/backend/host/reducer.hpp>
 #include <shardkit/backend/host/verbs.hpp>
 #include <shardkit/comm/call.hpp>
-#include <shardkit/comm/cost.hpp>
+#include <shardkit/comm/engine_traits.hpp>
 #include <shardkit/comm/journal.hpp>
 #include <shardkit/comm/reduce_op.hpp>
 #include <shardkit/core/error.hpp>

@@ -20,7 +20,7 @@
 #include <shardkit/backend/threads/split.hpp>
 #include <shardkit/backend/threads/world.hpp>
 #include <shardkit/comm/call.hpp>
-#include <shardkit/comm/cost.hpp>
+#include <shardkit/comm/engine_traits.hpp>
 #include <shardkit/comm/journal.hpp>
 #include <shardkit/comm/uneven_counts.hpp>
 #include <shardkit/detail/counted.hpp>

@@ -13,8 +13,8 @@
 
 #include <shardkit/backend/threads/channel.hpp>
 #include <shardkit/backend/threads/launch_options.hpp>
-#include <shardkit/backend/threads/meeting.hpp>
 #include <shardkit/backend/threads/rank_state.hpp>
+#include <shardkit/backend/threads/round_state.hpp>
 #include <shardkit/backend/threads/wait_word.hpp>
 #include <shardkit/comm/journal.hpp>
 #include <shardkit/detail/owned.hpp>
@@ -31,7 +31,7 @@ class Group {
         : world_ranks_(std::move(world_ranks)),
           size_(world_ranks_.size()),
           channels_(new Channel[size() * size()]()),
-          meeting_(size()) {
+          round_state_(size()) {
         for (std::size_t i = 0; i < stream_threads; ++i) {
             if (overlap != Overlap::none) { streams_[i] = shardkit::detail::Owned<Group>(new Group(world_ranks_)); }
         }
@@ -40,7 +40,7 @@ class Group {
     std::size_t size() const noexcept { return size_; }
     /// Returns the members' ranks in the world, in the group's order.
     std::span<const std::size_t> world_ranks() const noexcept { return {world_ranks_.data(), world_ranks_.size()}; }
-    Meeting& meeting() noexcept { return meeting_; }
+    RoundState& round_state() noexcept { return round_state_; }
     Channel& channel(std::size_t from, std::size_t to) noexcept { return channels_[from * size() + to]; }
     /// Returns the group in which calls of this kind of caller meet. @pre for streams: an overlap
     Group& of(Caller caller) noexcept { return caller == Caller::rank ? *this : *streams_[RankState::index(caller)]; }
@@ -56,7 +56,7 @@ class Group {
 
     /// Prevents all incomplete calls from completing.
     void poison() noexcept {
-        meeting_.word().poison();
+        round_state_.word().poison();
         for (std::size_t i = 0; i < size() * size(); ++i) { channels_[i].word().poison(); }
         for (const auto& stream : streams_) {
             if (stream) { stream->poison(); }
@@ -67,7 +67,7 @@ class Group {
     void poison_calls_with(std::size_t world_rank) noexcept {
         const auto found = std::find(world_ranks_.begin(), world_ranks_.end(), world_rank);
         if (found == world_ranks_.end()) { return; }
-        meeting_.word().poison();
+        round_state_.word().poison();
         const auto gone = static_cast<std::size_t>(found - world_ranks_.begin());
         for (std::size_t peer = 0; peer < size(); ++peer) {
             channel(gone, peer).word().poison();
@@ -83,7 +83,7 @@ class Group {
     std::size_t size_;
     shardkit::detail::Owned<Channel[]>
         channels_;  // the largest part, allocated first: it fails first for too many ranks
-    Meeting meeting_;
+    RoundState round_state_;
     std::array<shardkit::detail::Owned<Group>, stream_threads> streams_;  // null without overlap
     std::atomic<std::uint32_t> uses_{0};                                  // number of uses by streams
 };

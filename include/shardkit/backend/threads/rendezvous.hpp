@@ -34,12 +34,12 @@ class Seat {
 
     /// Takes the seat of a handle in its group's meeting.
     /// @pre `handle` outlives the seat
-    explicit Seat(const GroupHandle& handle) noexcept : handle_(handle), meeting_(handle.group->meeting()) {}
+    explicit Seat(const GroupHandle& handle) noexcept : handle_(handle), round_state_(handle.group->round_state()) {}
 
     std::size_t rank() const noexcept { return handle_.rank; }
     std::size_t size() const noexcept { return handle_.group->size(); }
-    Member* members() const noexcept { return meeting_.members(); }
-    Word& word() const noexcept { return meeting_.word(); }
+    Member* members() const noexcept { return round_state_.members(); }
+    Word& word() const noexcept { return round_state_.word(); }
     template <class P>
     P* at(std::size_t /*rank*/, P* address) const noexcept {
         return address;
@@ -60,7 +60,7 @@ class Seat {
     }
     template <class Disagreement>
     std::string explain(const Disagreement& found) const {
-        return meeting_.say_once(found.sequence, [&] {
+        return round_state_.say_once(found.sequence, [&] {
             std::pair<std::string, std::string> stated;
             if (shardkit::detail::differ_in_statements(found.first.signature, found.second.signature)) {
                 const auto first = statements(0, found.first);
@@ -91,7 +91,7 @@ class Seat {
     }
 
     const GroupHandle& handle_;
-    Meeting& meeting_;
+    RoundState& round_state_;
 };
 
 using Round = shared::detail::Round<Seat>;
@@ -116,7 +116,7 @@ inline void require_matching_counts(const GroupHandle& handle, Round& round) {
     std::uint64_t balance = 0;
     for (std::size_t q = 0; q < round.size(); ++q) { balance += shown(q)->balance; }
     if (balance == 0) { return; }
-    const std::string said = handle.group->meeting().say_once(round.sequence(), [&] {
+    const std::string said = handle.group->round_state().say_once(round.sequence(), [&] {
         const auto apart = shardkit::detail::counts_apart(
             round.size(), [&](std::size_t from, std::size_t to) { return shown(from)->send_counts[to]; },
             [&](std::size_t to, std::size_t from) { return shown(to)->receive_counts[from]; });

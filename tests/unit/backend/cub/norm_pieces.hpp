@@ -5,7 +5,7 @@
 #include <vector>
 
 #include <shardkit/layout/index_range.hpp>
-#include <shardkit/sharded/norm_table.hpp>
+#include <shardkit/sharded/norm_pieces.hpp>
 
 namespace shardkit::test {
 

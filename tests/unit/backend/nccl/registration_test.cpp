@@ -9,7 +9,7 @@
 
 #include <doctest/doctest.h>
 
-#include <shardkit/backend/nccl/borrow.hpp>
+#include <shardkit/backend/nccl/borrowed_communicator.hpp>
 #include <shardkit/comm/split.hpp>
 #include <shardkit/memory/memory_error.hpp>
 #include <shardkit/mesh/device_mesh.hpp>

@@ -20,7 +20,7 @@ namespace shardkit::mpi::detail {
 /// Distributes the ranks' pieces of `full`; every rank already has its own in place. piece_of(q) is rank q's range.
 /// Each piece is sent to every other host once. @pre `full` is the output that the round shows
 template <class PieceOf>
-void spread(const Across& way, host::Memory full, PieceOf piece_of) {
+void spread(const BetweenHosts& way, host::Memory full, PieceOf piece_of) {
     const Call& call = way.call;
     const Group& group = call.group;
     const auto copy = [&](std::size_t q, std::size_t neighbour) {
@@ -67,7 +67,7 @@ void spread(const Across& way, host::Memory full, PieceOf piece_of) {
     }
 }
 
-inline void all_gather(const Across& way, host::ConstMemory shard, host::Memory full) {
+inline void all_gather(const BetweenHosts& way, host::ConstMemory shard, host::Memory full) {
     const std::size_t k = shard.count;
     const host::Memory own = full.part(way.call.group.rank * k, k);
     if (shard.at != own.at) { host::detail::copy_elements(shard.at, own.at, own.bytes()); }
@@ -75,7 +75,7 @@ inline void all_gather(const Across& way, host::ConstMemory shard, host::Memory 
 }
 
 /// Broadcasts: the root sends to one rank of every other host.
-inline void broadcast(const Across& way, host::Memory values, std::size_t root) {
+inline void broadcast(const BetweenHosts& way, host::Memory values, std::size_t root) {
     const Group& group = way.call.group;
     const Group::Home from = group.homes[root];
     const std::size_t first = group.is_here(root) ? root : group.taker(group.host, from.place);
@@ -103,7 +103,7 @@ inline void broadcast(const Across& way, host::Memory values, std::size_t root) 
 }
 
 /// Exchanges a message each way between every pair of ranks of different hosts.
-inline void all_to_all(const Across& way, host::ConstMemory sent, host::Memory received) {
+inline void all_to_all(const BetweenHosts& way, host::ConstMemory sent, host::Memory received) {
     const Group& group = way.call.group;
     const std::size_t k = sent.count / group.size();
     for (const std::size_t q : group.neighbours()) {

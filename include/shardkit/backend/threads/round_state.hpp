@@ -22,9 +22,9 @@ inline constexpr std::size_t carried_bytes = 576;
 using Member = shared::detail::Member<carried_bytes>;
 
 /// The meeting place for the calls of some ranks, one collective after the other.
-class Meeting {
+class RoundState {
   public:
-    explicit Meeting(std::size_t ranks) : members_(new Member[ranks]()) {}
+    explicit RoundState(std::size_t ranks) : members_(new Member[ranks]()) {}
 
     WaitWord& word() noexcept { return word_; }
     Member* members() noexcept { return members_.get(); }

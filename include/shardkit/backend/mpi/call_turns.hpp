@@ -10,7 +10,7 @@ namespace shardkit::mpi::detail {
 
 /// Lets the threads of a process call MPI one at a time, where MPI requires that. First come, first served: a thread
 /// that polls for its messages cannot keep out another one.
-class Turns : shardkit::detail::NotCopied {
+class CallTurns : shardkit::detail::NotCopied {
   public:
     /// Requires turns from now on. Call it while there is only one thread.
     void require() noexcept { required_ = true; }
@@ -18,7 +18,7 @@ class Turns : shardkit::detail::NotCopied {
     /// Waits for this thread's turn, and ends it with its scope. A thread must not take two at once.
     class Turn : shardkit::detail::NotCopied {
       public:
-        explicit Turn(Turns& turns) noexcept : turns_(turns.required_ ? &turns : nullptr) {
+        explicit Turn(CallTurns& turns) noexcept : turns_(turns.required_ ? &turns : nullptr) {
             if (turns_ == nullptr) { return; }
             const std::uint32_t own = turns_->next_.fetch_add(1, std::memory_order_relaxed);
             std::uint32_t now = turns_->now_.load(std::memory_order_acquire);
@@ -34,7 +34,7 @@ class Turns : shardkit::detail::NotCopied {
         }
 
       private:
-        Turns* turns_;
+        CallTurns* turns_;
     };
 
   private:

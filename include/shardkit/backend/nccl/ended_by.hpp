@@ -13,9 +13,9 @@ namespace shardkit::nccl::detail {
 /// Finds out, at an object's end, what ends it. exit() first ends the thread-local objects of its thread, then the
 /// static ones, the youngest first. So objects that exit() ends in their own thread, and objects that were made after
 /// main began, can find out.
-class Scope {
+class EndedBy {
   public:
-    Scope() : thread_over_(mark().over) { static const AtExit at_exit; }
+    EndedBy() : thread_over_(mark().over) { static const AtExit at_exit; }
 
     bool unwinds() const noexcept { return std::uncaught_exceptions() > exceptions_; }
     /// Returns whether the process ends, by exit() or at the end of main.

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include <shardkit/detail/list.hpp>
+#include <shardkit/sharded/buffer_digests.hpp>
 #include <shardkit/sharded/group_state.hpp>
-#include <shardkit/sharded/held_values.hpp>
 
 // Defines which memory each row of a group's placement table stands for. A new role needs its memory here, which the
 // compiler says; a new row of a known role needs nothing.
@@ -15,8 +15,8 @@
 namespace shardkit::detail SHARDKIT_BUILD {
 
 template <class Engine, class Precision>
-List<HeldValues> GroupState<Engine, Precision>::held() {
-    List<HeldValues> all;
+List<HeldBuffer> GroupState<Engine, Precision>::held() {
+    List<HeldBuffer> all;
     const auto add = [&]<class T>(Role role, std::span<T> values, IndexRange flat, Extent extent) {
         all.push_back({role, {}, values.data(), sizeof(T), flat, extent});
     };

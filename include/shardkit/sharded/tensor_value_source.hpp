@@ -13,18 +13,18 @@ namespace shardkit::detail {
 
 /// The values of a whole tensor, read in pieces from a function of the index or from an array. The type is erased, so
 /// that the code that writes them is compiled once.
-class ValuesAt {
+class TensorValueSource {
   public:
     /// Refers to a function from the index in the whole tensor to a double. @pre `value_at` outlives this object
     template <class F>
-    static ValuesAt of(const F& value_at) noexcept {
+    static TensorValueSource of(const F& value_at) noexcept {
         return {&value_at, nullptr, [](const void* function, std::size_t whole, std::span<double> to) {
                     for (double& value : to) { value = (*static_cast<const F*>(function))(whole++); }
                 }};
     }
     /// Refers to an array of the whole tensor, in row-major order. @pre `values` outlive this object
     template <FloatingElement T>
-    static ValuesAt of(std::span<const T> values) noexcept {
+    static TensorValueSource of(std::span<const T> values) noexcept {
         return {values.data(), &type<T>, [](const void* array, std::size_t whole, std::span<double> to) {
                     const T* from = static_cast<const T*>(array) + whole;
                     for (double& value : to) { value = static_cast<double>(static_cast<Arithmetic<T>>(*from++)); }
@@ -47,7 +47,7 @@ class ValuesAt {
     template <class T>
     static constexpr char type = 0;  // its address identifies the type
 
-    ValuesAt(const void* values, const char* of_type, Read reads) noexcept
+    TensorValueSource(const void* values, const char* of_type, Read reads) noexcept
         : values_(values), type_(of_type), read_(reads) {}
 
     const void* values_;

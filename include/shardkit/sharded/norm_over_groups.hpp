@@ -13,8 +13,8 @@
 #include <shardkit/layout/index_range.hpp>
 #include <shardkit/rank/context.hpp>
 #include <shardkit/rank/engine_table.hpp>
-#include <shardkit/rank/launch_table.hpp>
-#include <shardkit/sharded/norm_table.hpp>
+#include <shardkit/rank/launches.hpp>
+#include <shardkit/sharded/norm_pieces.hpp>
 
 namespace shardkit::detail {
 

@@ -14,8 +14,8 @@
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/list.hpp>
 #include <shardkit/optim/optimizer.hpp>
+#include <shardkit/sharded/buffer_digests.hpp>
 #include <shardkit/sharded/group.hpp>
-#include <shardkit/sharded/held_values.hpp>
 
 namespace shardkit::detail SHARDKIT_BUILD {
 
@@ -25,7 +25,7 @@ class ListStates final : public StateVisitor<Engine> {
   public:
     struct State {
         Group<Engine>* group;
-        HeldValues values;
+        HeldBuffer values;
     };
     struct Number {
         std::string name;

@@ -18,9 +18,9 @@ namespace shardkit::mpi::detail {
 /// over each of their groups, in each lane. A rank that waits for a later collective would wait forever, and can
 /// report it. Owns a communicator for these messages. Every lane checks them; a thread that calls MPI here must have
 /// its turn.
-class Farewells {
+class ReturnedRanks {
   public:
-    explicit Farewells(std::size_t ranks) : heard_(ranks) {}
+    explicit ReturnedRanks(std::size_t ranks) : heard_(ranks) {}
     /// Opens the exchange of these messages; before, none is heard.
     /// @pre no lane checks yet
     void open(OwnedComm comm) { comm_ = std::move(comm); }

@@ -16,7 +16,7 @@
 #include <shardkit/policy/placement_table.hpp>
 #include <shardkit/rank/context.hpp>
 #include <shardkit/rank/engine_table.hpp>
-#include <shardkit/rank/launch_table.hpp>
+#include <shardkit/rank/launches.hpp>
 #include <shardkit/sharded/group_geometry.hpp>
 
 // What a rank holds of a group, without element types, and digests of it that ranks compare or add up.
@@ -24,7 +24,7 @@
 namespace shardkit::detail {
 
 /// One buffer that a rank holds of a group at the moment, as its row of the placement table says.
-struct HeldValues {
+struct HeldBuffer {
     Role role{};
     std::string_view state;      ///< the name of an optimizer's state; empty for other roles
     const void* data = nullptr;  ///< in the engine's memory
@@ -115,7 +115,7 @@ struct FoldDigests {
 struct HeldPiece {
     const GroupGeometry* group = nullptr;
     std::size_t parameter = 0;
-    HeldValues values;
+    HeldBuffer values;
     IndexRange flat;         ///< elements of the group's flat order; may be empty
     std::uint64_t seed = 0;  ///< tells the digests of different tensors from each other
 };
@@ -168,7 +168,7 @@ std::vector<std::uint64_t> digests_of(Context<Engine>& context, const List<HeldP
 
 /// Returns a piece for each parameter that the buffer may have values of, whole in this rank's memory or not. Lists
 /// have the same length on every rank.
-inline void list_pieces(const GroupGeometry& group, const HeldValues& values, List<HeldPiece>& pieces) {
+inline void list_pieces(const GroupGeometry& group, const HeldBuffer& values, List<HeldPiece>& pieces) {
     for (std::size_t p = 0; p < group.parameters.size(); ++p) {
         if (!values.of.empty() && values.of[p] == 0) { continue; }
         pieces.push_back({&group, p, values, intersect(group.parameters[p].range, values.flat), 0});
