@@ -6,7 +6,7 @@
 
 #include <shardkit/comm/all_gather.hpp>
 #include <shardkit/comm/reduce_scatter.hpp>
-#include <shardkit/context_parallel/check_block.hpp>
+#include <shardkit/context_parallel/attention_shape.hpp>
 #include <shardkit/rank/engine_table.hpp>
 
 namespace shardkit::cp {

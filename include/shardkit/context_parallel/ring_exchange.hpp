@@ -6,7 +6,7 @@
 #include <span>
 
 #include <shardkit/comm/send_receive.hpp>
-#include <shardkit/context_parallel/check_block.hpp>
+#include <shardkit/context_parallel/attention_shape.hpp>
 #include <shardkit/rank/engine_table.hpp>
 
 namespace shardkit::cp {

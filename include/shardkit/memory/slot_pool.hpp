@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -11,9 +12,13 @@
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/list.hpp>
 #include <shardkit/detail/owned.hpp>
-#include <shardkit/memory/pool_slots.hpp>
 
 namespace shardkit::detail {
+
+/// Returns the number of slots in a pool that `members` groups share.
+constexpr std::size_t pool_slots(std::size_t members, std::size_t in_flight) noexcept {
+    return std::min(members, in_flight);
+}
 
 /// Buffers of equal size that groups with equal shapes share in turn. Group k prefers slot k mod in_flight, so that
 /// the same schedule gives the same addresses in every step.

@@ -11,7 +11,7 @@
 
 #include <shardkit/core/counts.hpp>
 #include <shardkit/core/human_bytes.hpp>
-#include <shardkit/memory/pool_slots.hpp>
+#include <shardkit/memory/slot_pool.hpp>
 #include <shardkit/plan/group_rows.hpp>
 #include <shardkit/plan/norm_buffer_sizes.hpp>
 #include <shardkit/plan/offload_plan.hpp>

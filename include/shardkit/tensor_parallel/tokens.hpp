@@ -1,14 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <span>
 
 #include <shardkit/comm/all_gather.hpp>
 #include <shardkit/comm/all_reduce.hpp>
 #include <shardkit/comm/reduce_scatter.hpp>
-#include <shardkit/tensor_parallel/sequence_parallel.hpp>
 
 namespace shardkit::tp {
+
+/// How activations are distributed over tp outside of the layers that are split over it. With sequence parallelism,
+/// each rank computes and keeps norms, dropout and residuals for a part of the tokens; a layer moves the same bytes
+/// either way.
+/// Source: Korthikanti et al., arXiv 2205.05198
+enum class SequenceParallel : std::uint8_t {
+    off,  ///< all tokens on every rank
+    on    ///< tokens [rank * n, (rank + 1) * n) on each rank
+};
 
 /// Returns the values of all tokens for a layer that is split over tp: the input of a column-parallel layer in the
 /// forward pass, the gradient at the output of a row-parallel layer in the backward pass. Without sequence
