@@ -10,9 +10,9 @@
 #include <shardkit/optim/group_optimizer.hpp>
 #include <shardkit/optim/norm.hpp>
 #include <shardkit/optim/optimizer.hpp>
+#include <shardkit/optim/optimizer_groups.hpp>
 #include <shardkit/optim/optimizer_numbers.hpp>
 #include <shardkit/optim/rule_optimizer.hpp>
-#include <shardkit/optim/update_batches.hpp>
 #include <shardkit/optim/update_table.hpp>
 #include <shardkit/rank/context.hpp>
 #include <shardkit/sharded/group_state.hpp>
@@ -43,7 +43,7 @@
 #define SHARDKIT_RULE_TEMPLATES(prefix, Engine, Precision, Rule)                                                   \
     prefix template class shardkit::detail::GroupOptimizer<Rule, Engine, shardkit::Arithmetic<Precision::Master>>; \
     prefix template class shardkit::detail::UpdateTable<Rule, Engine, shardkit::Arithmetic<Precision::Master>>;    \
-    prefix template class shardkit::detail::UpdateBatches<Rule, Engine, Precision>;                                \
+    prefix template class shardkit::detail::OptimizerGroups<Rule, Engine, Precision>;                              \
     prefix template class shardkit::detail::OptimizerNumbers<Rule, Engine>;                                        \
     prefix template class shardkit::rules::RuleOptimizer<Rule, Engine, Precision>;
 /// Instantiates everything. `prefix` is `extern`, or empty in the one file that has the code.

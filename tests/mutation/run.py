@@ -97,7 +97,7 @@ LION = "shardkit/optim/lion.hpp"
 DIRECTION = "direction = [[sign(V(beta1 * exp_avg + one_minus_beta1 * g))]];"
 ADAMW = "shardkit/optim/adamw.hpp"
 SGD = "shardkit/optim/sgd.hpp"
-STEP_WORK = "shardkit/optim/step_work.hpp"
+BEGIN_STEP = "shardkit/optim/begin_step.hpp"
 ARITHMETIC = [
     (LION, "Lion's betas swapped in the direction", DIRECTION, "sign(V(beta2 * exp_avg + one_minus_beta2 * g))"),
     (LION, "Lion's sign dropped", DIRECTION, "V(beta1 * exp_avg + one_minus_beta1 * g)"),
@@ -117,11 +117,11 @@ ARITHMETIC = [
     (SGD, "Nesterov's momentum is the classical one", "[[g + momentum * momentum_buffer]] :", "momentum_buffer"),
     (SGD, "SGD without weight decay", "[[gradient_scale * gradient + weight_decay * parameter]]",
      "gradient_scale * gradient"),
-    (STEP_WORK, "the loss scale and divisor not taken out of the gradient",
+    (BEGIN_STEP, "the loss scale and divisor not taken out of the gradient",
      "[[detail::unscale(divisor_scale, loss_scale) * coefficient.value()]]", "coefficient.value()"),
-    (STEP_WORK, "no step is skipped", "[[coefficient.found_inf() == FoundInf::yes ? 1 : 0]]", "0"),
-    (STEP_WORK, "parameter groups keep the optimizer's weight decay", "auto chosen = [[options[number].options]];", "options->options"),
-    (STEP_WORK, "parameter groups keep the optimizer's learning rate", "*= [[options[number].learning_rate_scale]];", "1.0"),
+    (BEGIN_STEP, "no step is skipped", "[[coefficient.found_inf() == FoundInf::yes ? 1 : 0]]", "0"),
+    (BEGIN_STEP, "parameter groups keep the optimizer's weight decay", "auto chosen = [[options[number].options]];", "options->options"),
+    (BEGIN_STEP, "parameter groups keep the optimizer's learning rate", "*= [[options[number].learning_rate_scale]];", "1.0"),
 ]
 # What stochastic rounding is made of, by statements: file, name, statement, replacement.
 DRAWN = "return rules::philox({low(block), high(block), low(step), high(step)}, {low(seed), high(seed)});"

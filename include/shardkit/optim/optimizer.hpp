@@ -14,12 +14,12 @@
 #include <shardkit/detail/end_program.hpp>
 #include <shardkit/detail/list.hpp>
 #include <shardkit/detail/maybe.hpp>
+#include <shardkit/optim/begin_step.hpp>
 #include <shardkit/optim/clip.hpp>
 #include <shardkit/optim/group_progress.hpp>
 #include <shardkit/optim/matrix_rule.hpp>
 #include <shardkit/optim/norm.hpp>
 #include <shardkit/optim/state_storage.hpp>
-#include <shardkit/optim/step_work.hpp>
 #include <shardkit/policy/state_format.hpp>
 #include <shardkit/sharded/list_shards.hpp>
 #include <shardkit/step/accumulation.hpp>

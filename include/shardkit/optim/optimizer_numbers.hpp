@@ -21,11 +21,11 @@
 #include <shardkit/detail/maybe.hpp>
 #include <shardkit/detail/name_table.hpp>
 #include <shardkit/detail/number_text.hpp>
+#include <shardkit/optim/begin_step.hpp>
 #include <shardkit/optim/clip.hpp>
 #include <shardkit/optim/norm.hpp>
 #include <shardkit/optim/option_range.hpp>
 #include <shardkit/optim/param_group.hpp>
-#include <shardkit/optim/step_work.hpp>
 #include <shardkit/rank/engine_table.hpp>
 #include <shardkit/sharded/group.hpp>
 #include <shardkit/sharded/group_geometry.hpp>

@@ -13,7 +13,7 @@
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/core/validate_number.hpp>
 #include <shardkit/detail/list.hpp>
-#include <shardkit/optim/step_work.hpp>
+#include <shardkit/optim/begin_step.hpp>
 
 namespace shardkit {
 

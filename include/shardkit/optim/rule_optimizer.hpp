@@ -16,15 +16,15 @@
 
 #include <shardkit/detail/list.hpp>
 #include <shardkit/detail/range.hpp>
+#include <shardkit/optim/begin_step.hpp>
 #include <shardkit/optim/group_optimizer.hpp>
 #include <shardkit/optim/group_progress.hpp>
 #include <shardkit/optim/matrix_rule.hpp>
 #include <shardkit/optim/optimizer.hpp>
+#include <shardkit/optim/optimizer_groups.hpp>
 #include <shardkit/optim/optimizer_numbers.hpp>
 #include <shardkit/optim/option_range.hpp>
 #include <shardkit/optim/param_group.hpp>
-#include <shardkit/optim/step_work.hpp>
-#include <shardkit/optim/update_batches.hpp>
 #include <shardkit/optim/update_table.hpp>
 #include <shardkit/rank/engine_table.hpp>
 #include <shardkit/step/model.hpp>
@@ -200,7 +200,7 @@ class RuleOptimizer : public Optimizer<EngineType> {
 
   private:
     template <class P>
-    using BatchesOf = detail::UpdateBatches<Rule, Engine, P>;
+    using BatchesOf = detail::OptimizerGroups<Rule, Engine, P>;
     using AllBatches = typename detail::TupleOf<BatchesOf, detail::PrecisionsOf<PrecisionType>>::type;
 
     template <class P>

@@ -7,7 +7,7 @@
 
 #include <shardkit/detail/list.hpp>
 #include <shardkit/detail/maybe.hpp>
-#include <shardkit/optim/step_work.hpp>
+#include <shardkit/optim/begin_step.hpp>
 #include <shardkit/optim/update.hpp>
 #include <shardkit/policy/offload.hpp>
 #include <shardkit/rank/context.hpp>

@@ -13,10 +13,10 @@
 
 #include <shardkit/backend/nccl/combined.hpp>
 #include <shardkit/core/split_float.hpp>
+#include <shardkit/optim/begin_step.hpp>
 #include <shardkit/optim/moving_average.hpp>
 #include <shardkit/optim/norm.hpp>
 #include <shardkit/optim/state_storage.hpp>
-#include <shardkit/optim/step_work.hpp>
 #include <shardkit/optim/update.hpp>
 #include <shardkit/policy/precision.hpp>
 #include <shardkit/sharded/buffer_digests.hpp>

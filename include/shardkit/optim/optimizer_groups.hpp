@@ -13,6 +13,7 @@
 
 #include <shardkit/detail/list.hpp>
 #include <shardkit/detail/maybe.hpp>
+#include <shardkit/optim/begin_step.hpp>
 #include <shardkit/optim/group_optimizer.hpp>
 #include <shardkit/optim/host_updates.hpp>
 #include <shardkit/optim/listed_group.hpp>
@@ -20,7 +21,6 @@
 #include <shardkit/optim/matrix_rule.hpp>
 #include <shardkit/optim/offloaded_updates.hpp>
 #include <shardkit/optim/param_group.hpp>
-#include <shardkit/optim/step_work.hpp>
 #include <shardkit/optim/update.hpp>
 #include <shardkit/optim/update_table.hpp>
 #include <shardkit/rank/context.hpp>
@@ -210,7 +210,7 @@ struct LaunchesOf<Rule, Engine, Precision, Updated> {
 /// What an optimizer keeps of its groups of one precision, and their updates: of those that keep its master and of
 /// those that do not. Compiled once for all models of an engine and a precision.
 template <class Rule, class Engine, class Precision>
-class UpdateBatches {
+class OptimizerGroups {
     using A = Arithmetic<typename Precision::Master>;
     using Options = typename Rule::Options;
 
@@ -219,10 +219,10 @@ class UpdateBatches {
     using Table = UpdateTable<Rule, Engine, A>;
     using State = GroupState<Engine, Precision>;
 
-    UpdateBatches();
-    UpdateBatches(UpdateBatches&&) noexcept;
-    UpdateBatches& operator=(UpdateBatches&&) noexcept;
-    ~UpdateBatches();
+    OptimizerGroups();
+    OptimizerGroups(OptimizerGroups&&) noexcept;
+    OptimizerGroups& operator=(OptimizerGroups&&) noexcept;
+    ~OptimizerGroups();
 
     /// One more group, in the model's order.
     void add(State& state, const Options& options, std::span<const ParamGroup> param_groups, SourceLocation where);
@@ -298,18 +298,18 @@ class UpdateBatches {
 // Out of the class, so that `extern template` keeps them out of a file.
 
 template <class Rule, class Engine, class Precision>
-UpdateBatches<Rule, Engine, Precision>::UpdateBatches() = default;
+OptimizerGroups<Rule, Engine, Precision>::OptimizerGroups() = default;
 template <class Rule, class Engine, class Precision>
-UpdateBatches<Rule, Engine, Precision>::UpdateBatches(UpdateBatches&&) noexcept = default;
+OptimizerGroups<Rule, Engine, Precision>::OptimizerGroups(OptimizerGroups&&) noexcept = default;
 template <class Rule, class Engine, class Precision>
-UpdateBatches<Rule, Engine, Precision>& UpdateBatches<Rule, Engine, Precision>::operator=(UpdateBatches&&) noexcept =
-    default;
+OptimizerGroups<Rule, Engine, Precision>& OptimizerGroups<Rule, Engine, Precision>::operator=(
+    OptimizerGroups&&) noexcept = default;
 template <class Rule, class Engine, class Precision>
-UpdateBatches<Rule, Engine, Precision>::~UpdateBatches() = default;
+OptimizerGroups<Rule, Engine, Precision>::~OptimizerGroups() = default;
 
 template <class Rule, class Engine, class Precision>
-void UpdateBatches<Rule, Engine, Precision>::add(State& state, const Options& options,
-                                                 std::span<const ParamGroup> param_groups, SourceLocation where) {
+void OptimizerGroups<Rule, Engine, Precision>::add(State& state, const Options& options,
+                                                   std::span<const ParamGroup> param_groups, SourceLocation where) {
     Group& group = groups_.emplace_back(state.context(), state.geometry(), options, param_groups, where);
     group.choose(state.context(), state.geometry(), param_groups, nullptr, table_);
     entry_of(numbers_, state.identity()).value = groups_.size() - 1;
@@ -319,7 +319,7 @@ void UpdateBatches<Rule, Engine, Precision>::add(State& state, const Options& op
 }
 
 template <class Rule, class Engine, class Precision>
-std::optional<std::uint64_t> UpdateBatches<Rule, Engine, Precision>::steps(std::uint64_t identity) const {
+std::optional<std::uint64_t> OptimizerGroups<Rule, Engine, Precision>::steps(std::uint64_t identity) const {
     const std::size_t found = place_of(numbers_, identity);
     if (found == numbers_.size() || numbers_[found].key != identity) { return std::nullopt; }
     const auto number = groups_[numbers_[found].value].number();
@@ -327,31 +327,31 @@ std::optional<std::uint64_t> UpdateBatches<Rule, Engine, Precision>::steps(std::
 }
 
 template <class Rule, class Engine, class Precision>
-void UpdateBatches<Rule, Engine, Precision>::restart() {
+void OptimizerGroups<Rule, Engine, Precision>::restart() {
     table_ = Table{};
     start();
 }
 
 template <class Rule, class Engine, class Precision>
-void UpdateBatches<Rule, Engine, Precision>::choose(State& state, std::span<const ParamGroup> param_groups,
-                                                    const GroupProgress& progress) {
+void OptimizerGroups<Rule, Engine, Precision>::choose(State& state, std::span<const ParamGroup> param_groups,
+                                                      const GroupProgress& progress) {
     next().choose(state.context(), state.geometry(), param_groups, &progress, table_);
 }
 
 template <class Rule, class Engine, class Precision>
-void UpdateBatches<Rule, Engine, Precision>::prepare(Context<Engine>& context, const std::uint32_t* skip,
-                                                     SourceLocation where) {
+void OptimizerGroups<Rule, Engine, Precision>::prepare(Context<Engine>& context, const std::uint32_t* skip,
+                                                       SourceLocation where) {
     for_each([&](auto& launches) { launches.prepare(context, table_, skip, where); });
 }
 
 template <class Rule, class Engine, class Precision>
-void UpdateBatches<Rule, Engine, Precision>::start() noexcept {
+void OptimizerGroups<Rule, Engine, Precision>::start() noexcept {
     listed_ = 0;
     for_each([](auto& launches) { launches.start(); });
 }
 
 template <class Rule, class Engine, class Precision>
-void UpdateBatches<Rule, Engine, Precision>::list(State& state) {
+void OptimizerGroups<Rule, Engine, Precision>::list(State& state) {
     Group& group = next();
     if (!group.number()) { return; }
     const bool taken = !state.step().skipped();
@@ -361,7 +361,7 @@ void UpdateBatches<Rule, Engine, Precision>::list(State& state) {
 }
 
 template <class Rule, class Engine, class Precision>
-void UpdateBatches<Rule, Engine, Precision>::run_alone(
+void OptimizerGroups<Rule, Engine, Precision>::run_alone(
     State& state, const StepScalars* scalars,
     const ChosenOptions<Options>* options) requires(!rules::MatrixRule<Rule>) {
     Group& group = group_of(state);
@@ -375,9 +375,9 @@ void UpdateBatches<Rule, Engine, Precision>::run_alone(
 }
 
 template <class Rule, class Engine, class Precision>
-void UpdateBatches<Rule, Engine, Precision>::run(Context<Engine>& context, const StepScalars* scalars,
-                                                 const ChosenOptions<Options>* options, Maybe<BeginStep>& first,
-                                                 SourceLocation where) {
+void OptimizerGroups<Rule, Engine, Precision>::run(Context<Engine>& context, const StepScalars* scalars,
+                                                   const ChosenOptions<Options>* options, Maybe<BeginStep>& first,
+                                                   SourceLocation where) {
     captured_ = captured_ || capture_of(context.compute_stream()) != 0;
     table_.begin(context.compute_stream(), scalars, options, first);
     for_each([&](auto& launches) { launches.run(context, table_, &scalars->skip, where); });

@@ -11,9 +11,9 @@
 #include <shardkit/backend/self/run.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/optim/adamw.hpp>
+#include <shardkit/optim/begin_step.hpp>
 #include <shardkit/optim/norm.hpp>
 #include <shardkit/optim/sgd.hpp>
-#include <shardkit/optim/step_work.hpp>
 #include <shardkit/policy/policies.hpp>
 #include <shardkit/rank/engine_table.hpp>
 
@@ -21,7 +21,7 @@
 
 namespace sk = shardkit;
 
-namespace step_work_test {
+namespace begin_step_test {
 
 namespace {
 
@@ -135,4 +135,4 @@ TEST_CASE("a model without groups has no norm and no optimizer") {
     CHECK_USAGE_ERROR((sk::SGD{model, {}}), "Model: this model has no groups: every range is empty");
 }
 
-}  // namespace step_work_test
+}  // namespace begin_step_test
