@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What calls move between a rank and its peers, and how much of it between hosts, in literals.
+// What calls move between a rank and its peers, in literals; and how ranks lie on hosts.
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -23,7 +23,7 @@
 #include <shardkit/comm/send_receive.hpp>
 #include <shardkit/comm/split.hpp>
 
-namespace moved_test {
+namespace verb_bytes_test {
 
 namespace {
 
@@ -135,4 +135,4 @@ TEST_CASE("ranks per host are known where hosts follow each other in the order o
     CHECK(of({0, 0, 1, 1, 0}) == 0);
 }
 
-}  // namespace moved_test
+}  // namespace verb_bytes_test
