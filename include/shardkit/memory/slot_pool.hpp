@@ -100,6 +100,11 @@ class SlotPool {
         throw_usage_error(where, "'", path, "': no ", purpose, " buffer is free, ", count, " are held by ", holders,
                           "; end a window first or raise RankOptions::in_flight");
     }
+    /// Returns whether a slot is free.
+    bool has_room() const noexcept {
+        return slots_.size() < pool_slots(members_, in_flight_) ||
+               std::any_of(slots_.begin(), slots_.end(), [](const Slot& slot) { return slot.holder_.empty(); });
+    }
     const Slot& slot(std::size_t number) const noexcept { return slots_[number]; }
     void release(std::size_t number, Event last_use) noexcept {
         slots_[number].holder_ = {};
@@ -194,6 +199,8 @@ class SlotLease {
     }
 
     bool held() const noexcept { return slot_ != none; }
+    /// Returns whether `acquire` finds a slot; true where nothing is leased.
+    bool has_room() const noexcept { return pool_ == nullptr || held() || pool_->has_room(); }
     void* data() const noexcept { return pool_->slot(slot_).data(); }
 
     /// Takes a slot unless one is held. Returns the event after which it may be written.

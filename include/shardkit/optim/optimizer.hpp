@@ -131,10 +131,11 @@ class Optimizer : private detail::BackwardUpdates<EngineType> {
     GlobalNorm<Engine> step(Accumulation<Engine>&& accumulation, const StepOptions<Engine>& options = {},
                             SourceLocation where = SourceLocation::current());
 
-    /// Lets each group be updated in the backward pass, behind the last reduction of its gradients, instead of all
-    /// groups at the end. Call it before the first gradients; `step` with the accumulation closes the step. The bits
-    /// are those of a plain step. A group with GradientRelease::at_update gives its gradients back with its update,
-    /// so that those of a few groups are in memory at once, and not the model's.
+    /// Lets each group be updated in the backward pass, once the next group's gradients have been added, instead of
+    /// all groups at the end: the reduction of its own runs beside the backward pass of the next. Call it before the
+    /// first gradients; `step` with the accumulation closes the step. The bits are those of a plain step. A group
+    /// with GradientRelease::at_update gives its gradients back with its update, so that those of a few groups are in
+    /// memory at once, and not the model's.
     ///     Accumulation accumulation{model};
     ///     optimizer.step_in_backward(accumulation);
     ///     // backward: windows end before the group's last add
@@ -261,6 +262,7 @@ class Optimizer : private detail::BackwardUpdates<EngineType> {
         if (group.trainable()) { group.begin_update(where); }
     }
     void update_group(detail::Group<Engine>& group, SourceLocation where) override;
+    void flush() override;
     // NOLINTNEXTLINE(bugprone-exception-escape): no group ends before, and without memory the program does
     void end_backward(typename detail::BackwardUpdates<Engine>::End end) noexcept override;
     static void refuse_all_gradients(std::string_view verb, const StepOptions<Engine>& options, SourceLocation where);
@@ -280,6 +282,7 @@ class Optimizer : private detail::BackwardUpdates<EngineType> {
         detail::StatementHash stated;
         double divisor;
         SourceLocation where;
+        detail::Group<Engine>* left = nullptr;  // whose update is still to be given to the compute stream
     };
     detail::Maybe<Backward> backward_;  // the step in backward that is under way
 };

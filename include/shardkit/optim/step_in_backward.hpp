@@ -64,8 +64,16 @@ void Optimizer<Engine>::update_group(detail::Group<Engine>& group, SourceLocatio
         ++number;
     }
     group.announce_update(where);
-    run_alone(group);
     group.end_update(backward_->stated, hash_of(choices(number)), where);
+    flush();
+    backward_->left = &group;
+}
+
+template <class Engine>
+void Optimizer<Engine>::flush() {
+    if (backward_->left == nullptr) { return; }
+    detail::Group<Engine>& group = *std::exchange(backward_->left, nullptr);
+    run_alone(group);
     group.release_gradients();
 }
 

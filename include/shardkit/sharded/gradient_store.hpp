@@ -92,6 +92,8 @@ class GradientStore {
         }
     }
 
+    /// Returns whether `open` finds the buffers that it leases.
+    bool has_room() const noexcept { return (placed_ != nullptr || lease_.has_room()) && sums_.has_room(); }
     /// Opens a full gradient buffer for one microbatch. Unless it still accumulates earlier microbatches it is
     /// zeroed, padding included, except for what `overwrites` gives the backward pass to overwrite. A slice that is
     /// not reduced has the place in the stack of sums to which it belongs, if its type is theirs.
@@ -201,10 +203,8 @@ class GradientStore {
         if constexpr (Precision::reduces_in_place) {
             if (!reduces_beside_) { return full().subspan(reduced_range().begin, reduced_range().size()); }
         }
-        if (geometry_->table.reduced_bytes > 0) {
-            return {static_cast<Reduction*>(sums_.data()), reduced_range().size()};
-        }
-        return reduced_memory_.span();
+        if (geometry_->table.reduced_bytes == 0) { return reduced_memory_.span(); }
+        return {static_cast<Reduction*>(sums_.data()), reduced_range().size()};
     }
     IndexRange reduced_range() const noexcept { return geometry_->range(geometry_->table.reduced); }
 

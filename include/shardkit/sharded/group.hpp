@@ -247,6 +247,8 @@ class Group : NotCopied {
 
     // In the following functions `verb` is the function that the user called.
 
+    /// Returns whether the buffers of the next microbatch are free.
+    virtual bool has_room_for_gradients() const noexcept = 0;
     /// Hands out a gradient buffer for one microbatch to the user, or one of zeros that is added as it is.
     /// @throws UsageError when the last one was not added, or the group is frozen or finished
     virtual void take_gradients(SourceLocation where, std::string_view verb, Writes writes) = 0;

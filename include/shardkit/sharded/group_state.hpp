@@ -78,6 +78,7 @@ class GroupState : public Group<EngineType> {
 
     /// Opens a window. Its gather runs until `use_window`.
     void open_window(Gathers gathers, SourceLocation where);
+    bool has_room_for_gradients() const noexcept override { return gradients_.has_room(); }
     void take_gradients(SourceLocation where, std::string_view verb, Writes writes) override;
     /// Takes back a gradient buffer whose handle was destroyed; its gradients are not added.
     void drop_gradients() noexcept;

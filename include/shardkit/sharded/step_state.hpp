@@ -66,9 +66,11 @@ class StepState {
     }
     /// Records that an optimizer updates the group once all of its microbatches are reduced.
     void update_in_backward() noexcept { updates_in_backward_ = true; }
-    /// Checks that the group was not updated in the step that is under way, when others may not have been.
+    /// Checks that the group was not updated in the step that is under way, and is not about to be, when others may
+    /// not have been.
     void require_not_updated(std::string_view path, std::string_view verb, SourceLocation where) const {
-        if (!begun_ || !its_.updated) [[likely]] { return; }
+        const bool updates = its_.updated || (updates_in_backward_ && its_.finished);
+        if (!begun_ || !updates) [[likely]] { return; }
         throw_usage_error(where, "'", path, "': ", verb,
                           " between the group's update and the end of the step that updates it in its backward pass; "
                           "expected after optimizer.step(std::move(accumulation))");

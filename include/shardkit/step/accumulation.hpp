@@ -105,8 +105,11 @@ class BackwardUpdates {
   public:
     /// Checks that the group can be updated. @throws UsageError when a window is open
     virtual void check_group(const Group<Engine>& group, SourceLocation where) const = 0;
-    /// Gives the group's update to the compute stream, and its gradients back behind it.
+    /// Takes note that the group's last reduction is under way, and gives the update of the group before, which by
+    /// now has not to be waited for, to the compute stream.
     virtual void update_group(Group<Engine>& group, SourceLocation where) = 0;
+    /// Gives the update that is left to the compute stream, and its gradients back behind it.
+    virtual void flush() = 0;
     /// Ends the step. One that is not complete leaves the updated groups torn.
     enum class End : std::uint8_t { complete, abandoned };
     virtual void end_backward(End end) noexcept = 0;
@@ -193,7 +196,7 @@ class Accumulation {
     template <class Layer>
     [[nodiscard]] auto gradients(Layer& layer, SourceLocation where = SourceLocation::current()) {
         auto& state = group_of(layer, "gradients", where);
-        state.take_gradients(where, "gradients", detail::Writes::backward);
+        take(state, "gradients", detail::Writes::backward, where);
         return detail::Access::make<typename Layer::Gradients>(state, where);
     }
 
@@ -227,7 +230,7 @@ class Accumulation {
     void add_zero(Layer& layer, SourceLocation where = SourceLocation::current()) {
         auto& state = group_of(layer, "add_zero", where);
         check_update(state, where);
-        state.take_gradients(where, "add_zero", detail::Writes::nobody);
+        take(state, "add_zero", detail::Writes::nobody, where);
         add_to(state, "add_zero", where);
     }
 
@@ -258,6 +261,11 @@ class Accumulation {
         static_assert(same_engine, "Accumulation: this Sharded is of another engine than the model");
         state.require_accumulation(scope_.number(), verb, where);
         return state;
+    }
+    template <class State>
+    void take(State& state, std::string_view verb, detail::Writes writes, SourceLocation where) {
+        if (backward_.get() != nullptr && !state.has_room_for_gradients()) [[unlikely]] { backward_.get()->flush(); }
+        state.take_gradients(where, verb, writes);
     }
     template <class State>
     void add_to(State& state, std::string_view verb, SourceLocation where) {
@@ -333,6 +341,7 @@ detail::StepScope<Engine> Accumulation<Engine>::finish(SourceLocation where) && 
     });
     unfinished([&](detail::Group<Engine>& group) { check_update(group, where); });
     unfinished([&](detail::Group<Engine>& group) { finish_group(group, "reduce", where); });
+    if (backward_.get() != nullptr) { backward_.get()->flush(); }
     backward_.end(detail::BackwardUpdates<Engine>::End::complete);
     return std::move(scope_);
 }

@@ -328,6 +328,8 @@ TEST_CASE("a step that ends half way leaves what it has updated torn until it is
         CHECK(thrown_message<std::runtime_error>([&] { fail(0); }) == "backward");
         static_cast<void>(one.layers[1].unshard());
         CHECK(thrown_message<std::runtime_error>([&] { fail(1); }) == "backward");
+        static_cast<void>(one.layers[1].unshard());  // its update was not given yet
+        CHECK(thrown_message<std::runtime_error>([&] { fail(2); }) == "backward");
         static_cast<void>(one.layers[0].unshard());
         const std::string torn =
             "but the step in backward that began at " + began +

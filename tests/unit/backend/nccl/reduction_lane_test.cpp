@@ -2,6 +2,7 @@
 // Reductions beside gathers: a stream and a communicator of their own.
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <optional>
@@ -227,6 +228,58 @@ TEST_CASE("nccl: a group that is given out again has its second communicator alr
         expect(world.made().all().size() == groups, "no more groups");
     });
     CHECK(gpu_ranks::first_error(outcomes) == "");
+}
+
+TEST_CASE("nccl: in a step in backward, a layer's work does not wait for the sum of the layer before") {
+    struct Case {
+        Offload offload;
+        GradientRelease release;
+        std::size_t in_flight = 2;
+    };
+    for (const Case& each :
+         {Case{Offload::none, GradientRelease::never}, Case{Offload::none, GradientRelease::at_update},
+          Case{Offload::none, GradientRelease::at_update, 1}, Case{Offload::states, GradientRelease::never},
+          Case{Offload::update, GradientRelease::never}}) {
+        CAPTURE(each.in_flight);
+        CAPTURE(static_cast<int>(each.offload));
+        CAPTURE(static_cast<int>(each.release));
+        gpu_ranks::restart(standin::Pace::eager);
+        const auto outcomes =
+            gpu_ranks::with_world(2, gpu_ranks::patient(), [&](const Comm& comm, nccl::World& world) {
+                const auto streams = world.streams();
+                Rank<Engine, Mesh> rank(Mesh(2), comm, {.in_flight = each.in_flight}, streams);
+                std::vector<Layer> layers;
+                for (std::size_t l = 0; l < 3; ++l) {
+                    Layer::Options options{DynamicPolicy(ShardOptimizer{})};
+                    options.offload = each.offload;
+                    options.gradient_release = each.release;
+                    layers.emplace_back(rank, "layers." + std::to_string(l), Shapes<Params<Weight>>{}, options);
+                }
+                Model model{layers};
+                SGD optimizer{model, {.learning_rate = 1}};
+                streams.compute.synchronize();
+                standin::hold(streams.reduction.native());
+                Accumulation accumulation{model};
+                optimizer.step_in_backward(accumulation);
+                accumulation.add(accumulation.gradients(layers[2]));
+                auto gradients = accumulation.gradients(layers[1]);
+                std::atomic<bool> ran = false;
+                const auto note = [](void* flag) { *static_cast<std::atomic<bool>*>(flag) = true; };
+                gpu::detail::check(cudaLaunchHostFunc(streams.compute.native(), note, &ran), "cudaLaunchHostFunc");
+                const bool beside = ran;
+                standin::release(streams.reduction.native());
+                // With one buffer it waits for the update that gives it back.
+                expect(beside == (each.in_flight > 1), "the backward pass of layer 1 ran beside the sum of layer 2");
+                accumulation.add(std::move(gradients));
+                expect(contains(thrown_message<UsageError>([&] { static_cast<void>(layers[1].unshard()); }),
+                                "between the group's update and the end of the step"),
+                       "no window behind the last add");
+                accumulation.add(accumulation.gradients(layers[0]));
+                optimizer.step(std::move(accumulation));
+                for (const Layer& layer : layers) { expect(optimizer.steps(layer) == 1, "each layer is updated"); }
+            });
+        CHECK(gpu_ranks::first_error(outcomes) == "");
+    }
 }
 
 TEST_CASE("nccl: staging memory grows behind all verbs that use it, on whichever stream") {
