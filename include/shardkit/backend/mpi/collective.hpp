@@ -258,23 +258,11 @@ inline bool agreed_but_for_statements(const Round& round) noexcept {
 template <class Body>
 inline constexpr bool reads_peers = std::is_invocable_v<const Body&, const Round&>;
 
-/// How a collective moves its data: by body(call), body(round) or body(between_hosts).
-enum class Way : std::uint8_t { messages, shared, between_hosts };
-
-/// Returns the way of a collective with `bytes` bytes of input, if all memory is visible. `reads_peers` is that of
-/// its body.
-inline Way expected_way(const Group& group, std::size_t bytes, bool reads_peers) noexcept {
-    if (!group.meets_in_memory() || !reads_peers) { return Way::messages; }
-    if (!group.spans_hosts()) { return Way::shared; }
-    return bytes <= Member::carried_bytes ? Way::messages : Way::between_hosts;
-}
-
 /// Runs a collective with `bytes` bytes of input, which peers read, and an output, which they may read and write, or
 /// none. `body` moves the data: body(round) between ranks of one host that see it, body(between_hosts) between ranks
 /// of several hosts that see it within each, body(call) by messages. A body that takes no round always uses messages.
-/// Returns the way that was used.
 template <class Body>
-Way collective(Call& call, const void* input, std::size_t bytes, void* output, Body body) {
+void collective(Call& call, const void* input, std::size_t bytes, void* output, Body body) {
     call.sequence = call.channel.enter();
     if (call.channel.block == nullptr) {
         if (call.group.size() > 1) { begin(call, true); }
@@ -294,12 +282,11 @@ Way collective(Call& call, const void* input, std::size_t bytes, void* output, B
                     body(static_cast<const Round&>(round));
                 }
                 round.leave();
-                return spans ? Way::between_hosts : Way::shared;
+                return;
             }
         }
     }
     body(static_cast<const Call&>(call));
-    return Way::messages;
 }
 
 }  // namespace shardkit::mpi::detail

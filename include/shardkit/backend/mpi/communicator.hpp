@@ -136,19 +136,18 @@ class RankVerbs final : public host::Verbs {
     std::uint64_t all_reduce(const host::Reducer& reducer, ReduceOp op, host::ConstMemory input, host::Memory output,
                              const Stream& stream, const shardkit::Call& what) const override {
         if (adds_by_mpi()) {
-            const Way went = run(what, stream, nothing, [=, &reducer](const Call& call) {
-                Staged::all_reduce(call, reducer, op, input, output);
-            });
-            return Staged::moved_by_all_reduce(*world_, *group_, went, reducer, op, input);
+            run(what, stream, nothing,
+                [=, &reducer](const Call& call) { Staged::all_reduce(call, reducer, op, input, output); });
+            return Staged::moved_by_all_reduce(*group_, reducer, op, input);
         }
-        const Way went = run(what, stream, {input.at, input.bytes(), output.at}, [=, &reducer](const auto& way) {
+        run(what, stream, {input.at, input.bytes(), output.at}, [=, &reducer](const auto& way) {
             if constexpr (in_one_host<decltype(way)>) {
                 shared::detail::all_reduce(way, reducer, op, output);
             } else {
                 Exchange::all_reduce(way, reducer, op, input, output);
             }
         });
-        return Exchange::moved_by_all_reduce(*world_, *group_, went, reducer, input);
+        return Exchange::moved_by_all_reduce(*group_, reducer, input);
     }
 
     std::uint64_t broadcast(host::Memory values, std::size_t root, const Stream& stream,
@@ -226,17 +225,12 @@ class RankVerbs final : public host::Verbs {
                             recorder.done(what);
                         });
     }
-    /// Does the common work of all collectives; `body` moves the data, see detail::collective. Returns the way that
-    /// was used or, for a call that may still run, the way that it uses if all ranks' memory is visible.
+    /// Does the common work of all collectives; `body` moves the data, see detail::collective.
     template <class Body>
-    Way run(const shardkit::Call& what, const Stream& stream, const Shown& shown, const Body& body) const {
-        Way way = expected_way(*group_, shown.bytes, reads_peers<Body>);
-        Way* const went = stream.is_inline() ? &way : nullptr;
-        execute(what, stream, [shown, body, went](Call& call) {
-            const Way taken = detail::collective(call, shown.input, shown.bytes, shown.output, body);
-            if (went != nullptr) { *went = taken; }
+    void run(const shardkit::Call& what, const Stream& stream, const Shown& shown, const Body& body) const {
+        execute(what, stream, [shown, body](Call& call) {
+            detail::collective(call, shown.input, shown.bytes, shown.output, body);
         });
-        return way;
     }
     /// Does the common work of messages between two ranks; `fill(message)` sets what to send and receive.
     template <class Fill>

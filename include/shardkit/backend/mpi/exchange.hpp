@@ -91,19 +91,12 @@ struct Exchange {
         detail::spread(way, output, piece);
     }
     /// Returns what this rank receives in an all_reduce.
-    static std::uint64_t moved_by_all_reduce(const World& world, const Group& group, Way way,
-                                             const host::Reducer& reducer, host::ConstMemory input) {
+    static std::uint64_t moved_by_all_reduce(const Group& group, const host::Reducer& reducer,
+                                             host::ConstMemory input) {
         const std::size_t ranks = group.size();
-        const std::size_t count = input.count;
         if (gathers(input)) { return (ranks - 1) * input.bytes(); }
-        std::uint64_t received = 0;
-        const std::size_t most = way == Way::messages ? world.options().message_elements : count;
-        for (std::size_t at = 0; at < count; at += most) {
-            const std::size_t part = std::min(most, count - at);
-            const std::size_t own = piece_of(reducer, part, group.rank, ranks).size();
-            received += (ranks - 1) * own * reducer.in_size + (part - own) * reducer.out_size;
-        }
-        return received;
+        const std::size_t own = piece_of(reducer, input.count, group.rank, ranks).size();
+        return (ranks - 1) * own * reducer.in_size + (input.count - own) * reducer.out_size;
     }
 
   private:

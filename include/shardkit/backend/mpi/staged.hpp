@@ -80,9 +80,9 @@ struct Staged {
             convert(part, sum, output.part(at, part.count), reducer.out);
         }
     }
-    static std::uint64_t moved_by_all_reduce(const World& world, const Group& group, Way way,
-                                             const host::Reducer& reducer, ReduceOp op, host::ConstMemory input) {
-        if (!by_mpi(reducer, op)) { return Exchange::moved_by_all_reduce(world, group, way, reducer, input); }
+    static std::uint64_t moved_by_all_reduce(const Group& group, const host::Reducer& reducer, ReduceOp op,
+                                             host::ConstMemory input) {
+        if (!by_mpi(reducer, op)) { return Exchange::moved_by_all_reduce(group, reducer, input); }
         const std::size_t bytes = input.count * sent_size(reducer, op);
         return 2 * shardkit::detail::part_from_peers(bytes, group.size());
     }
