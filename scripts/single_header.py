@@ -12,14 +12,35 @@ INCLUDE = re.compile(r"^\s*#\s*include\s*<(shardkit/[^>]+)>")
 # Each header of the tree has a copy of its own in the file.
 ALONE = ("#if defined(SHARDKIT_BUILD)",
          '#include "headers of shardkit come before its one file, which lacks them: '
-         'single_header.py shardkit/shardkit.hpp shardkit/checkpoint.hpp"', "#endif")
+         'single_header.py shardkit/shardkit.hpp shardkit/checkpoint.hpp"', "#endif",
+         "#ifdef SHARDKIT_COMPILED",
+         '#include "shardkit in one file is header-only: compile it without SHARDKIT_COMPILED"', "#endif")
 LICENSE = "// SPDX-License-Identifier: Apache-2.0"
+
+
+def header_only(lines):
+    """The lines that a file reads which is not of the compiled form: that one's core would be in each file."""
+    conditions = []  # of each open one: None, or of the form's whether its lines are read
+    for line in lines:
+        word = re.match(r"\s*#\s*(if\w*|else|endif)\b\s*(\w*)", line)
+        of_form = False
+        if word and word[1].startswith("if"):
+            of_form = word[2] == "SHARDKIT_COMPILED"
+            conditions.append(word[1] == "ifndef" if of_form else None)
+        elif word:
+            of_form = conditions[-1] is not None
+            if word[1] == "endif":
+                conditions.pop()
+            elif of_form:
+                conditions[-1] = not conditions[-1]
+        if not of_form and False not in conditions:
+            yield line
 
 
 def expand(header, seen):
     """The lines of a header, with those of the library's headers in place of their includes: of each the first time, of
     what is no header each time."""
-    for line in (ROOT / "include" / header).read_text(encoding="utf-8").splitlines():
+    for line in header_only((ROOT / "include" / header).read_text(encoding="utf-8").splitlines()):
         found = INCLUDE.match(line)
         if line in (LICENSE, "#pragma once"):
             continue

@@ -145,7 +145,7 @@ TARGETS = (
     Target("includes_umbrella", "`shardkit.hpp`: cost over its standard headers, likewise", UMBRELLA,
            f"{PEERS} includes, with valgrind"),
     Target("trainer_compile_time",
-           "a trainer's file with extern templates: instructions of g++ -O2 over those for one by hand", at_most(2.5),
+           "a trainer's file in the compiled form: instructions of g++ -O2 over those for one by hand", at_most(2.5),
            f"{PEERS} includes, with valgrind"),
     Target("includes_light_nvcc", "headers of layout, policy and mesh under nvcc: cost over <vector>", LIGHT,
            f"{PEERS} includes, with nvcc"),

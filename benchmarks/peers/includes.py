@@ -143,10 +143,9 @@ def other_libraries(compiler, folder):
 
 
 def make_trainers():
-    """One trainer by hand, and with the library: with what needs no parameter's type in a second file, which is
-    compiled once for all, and as one file."""
+    """One trainer by hand, and with the library: over the core that is compiled once, and as one file."""
     trainers = [Trainer("trainer by hand", "by_hand.cpp"),
-                Trainer("trainer, extern templates", "with_library.cpp", "-include", str(TRAINERS / "templates.hpp")),
+                Trainer("trainer, compiled form", "with_library.cpp", "-DSHARDKIT_COMPILED"),
                 Trainer("trainer", "with_library.cpp")]
     return {trainer.name: trainer for trainer in trainers}
 
@@ -161,9 +160,9 @@ def compared(names):
     for other in ("nlohmann/json.hpp", "nccl.h"):
         if other in names:
             yield "shardkit.hpp", other, None
-    for name in ("trainer", "trainer, extern templates"):
+    for name in ("trainer", "trainer, compiled form"):
         if name in names:
-            yield name, "trainer by hand", TRAINER if "extern" in name else None
+            yield name, "trainer by hand", TRAINER if "compiled" in name else None
 
 
 def measure(compiler, include, light, options, report):

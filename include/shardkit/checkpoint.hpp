@@ -6,6 +6,9 @@
 // Checkpoints and safetensors files. They are not part of shardkit.hpp, so that only files that save or load compile
 // them.
 
+#ifdef SHARDKIT_COMPILED
+#include <shardkit/compiled/checkpoints.hpp>
+#else
 #include <shardkit/checkpoint/checkpoint_state.hpp>
 #include <shardkit/checkpoint/file_calls.hpp>
 #include <shardkit/checkpoint/load.hpp>
@@ -14,5 +17,6 @@
 #include <shardkit/checkpoint/save.hpp>
 #include <shardkit/checkpoint/save_model.hpp>
 #include <shardkit/checkpoint/stored_as.hpp>
+#endif
 
 #include <shardkit/detail/show_macros.inc>

@@ -3,9 +3,14 @@
 
 #include <shardkit/detail/hide_macros.inc>
 
-// What trainers begin with; these headers include the others. docs/reference.md lists the public names. Left out, for
+// What trainers begin with. With SHARDKIT_COMPILED it is declarations, and the rest is compiled once: see
+// compiled.hpp. Otherwise these headers include the others. docs/reference.md lists the public names. Left out, for
 // who needs them: attention over cp (context_parallel/attention.hpp, and an exchange) and codes of 8 bits
 // (quantize/quantize.hpp). Engines that need a library: mpi.hpp, nccl.hpp.
+
+#ifdef SHARDKIT_COMPILED
+#include <shardkit/compiled/trainer.hpp>
+#else
 
 // Elements of tensors, and errors.
 #include <shardkit/core/bf16.hpp>
@@ -69,5 +74,7 @@
 // Engines.
 #include <shardkit/backend/self/run.hpp>
 #include <shardkit/backend/threads/run.hpp>
+
+#endif
 
 #include <shardkit/detail/show_macros.inc>

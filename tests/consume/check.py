@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """check.py WAY ROOT -- COMPILER...: builds and runs the program in this folder, outside the tree, with shardkit
-found in one way: meson (subproject), pkg_config, cmake, cmake_cuda, fetch_content, plain (-I), single_header, conan."""
+found in one way: meson (subproject), pkg_config, cmake, cmake_compiled, cmake_cuda, fetch_content, plain (-I),
+single_header, conan."""
 import os
 import pathlib
 import re
@@ -88,6 +89,24 @@ def cmake(root, outside, compiler, environment):
         # Compiled once: the first place only has to be found.
         if moved != prefix:
             run("cmake", "--build", build, env=environment)
+    return build / "consumer"
+
+
+def cmake_compiled(root, outside, compiler, environment):
+    """README's first program over the core that CMake builds for it, found where it was installed."""
+    environment = install(root, outside, environment)
+    page = (root / "README.md").read_text(encoding="utf-8")
+    program, output = re.search(r"```cpp program\n(.*?)```\n```text output\n(.*?)```", page, re.DOTALL).groups()
+    shutil.copytree(HERE / "cmake", outside, dirs_exist_ok=True)
+    (outside / "first.cpp").write_text(program, encoding="utf-8")
+    with open(outside / "CMakeLists.txt", "a", encoding="utf-8") as project:
+        project.write("add_executable(first first.cpp)\ntarget_link_libraries(first PRIVATE shardkit::compiled)\n")
+    build = outside / "build"
+    run("cmake", "-S", outside, "-B", build, f"-DCMAKE_CXX_COMPILER={compiler[-1]}", env=environment)
+    run("cmake", "--build", build, env=environment)
+    printed = run(build / "first", capture_output=True, text=True).stdout
+    if printed != output:
+        sys.exit(f"the first program printed\n{printed}expected\n{output}")
     return build / "consumer"
 
 
@@ -206,8 +225,8 @@ def conan(root, outside, compiler, environment):
 
 def main():
     way, root, compiler = sys.argv[1], pathlib.Path(sys.argv[2]), sys.argv[4:]
-    ways = {"meson": meson, "pkg_config": pkg_config, "cmake": cmake, "cmake_cuda": cmake_cuda, "fetch_content": fetch_content, "plain": plain,
-            "single_header": single_header,
+    ways = {"meson": meson, "pkg_config": pkg_config, "cmake": cmake, "cmake_compiled": cmake_compiled,
+            "cmake_cuda": cmake_cuda, "fetch_content": fetch_content, "plain": plain, "single_header": single_header,
             "conan": conan}
     # Meson has ninja; a machine need not have make.
     environment = dict(os.environ, CXX=shlex.join(compiler), CMAKE_GENERATOR="Ninja")

@@ -2,8 +2,9 @@
 #pragma once
 
 // What every program of a page begins with; what many of them instantiate is compiled once, in templates.cpp.
-#include <shardkit/extern_templates.hpp>
 #include <shardkit/shardkit.hpp>
+
+#include "extern_templates.hpp"
 
 #ifndef DOCS_TEMPLATES
 #define DOCS_TEMPLATES extern

@@ -18,8 +18,13 @@ OPTIONAL_BACKENDS = ("mpi", "cblas", "cuda", "nccl", "cub", "thrust")
 CUDA_BACKENDS = ("cuda", "nccl", "cub", "thrust")
 
 
+# What the compiled form is made of, which tests/compiled compiles.
+OF_THE_COMPILED_FORM = "shardkit/compiled"
+
+
 def headers(root):
-    return sorted(path.relative_to(root / "include").as_posix() for path in (root / "include").rglob("*.hpp"))
+    """Those of a header-only program."""
+    return [file for file in library_files(root) if file.endswith(".hpp") and not file.startswith(OF_THE_COMPILED_FORM)]
 
 
 def library_files(root):
@@ -74,8 +79,10 @@ def write_lists(root):
 
 
 def included(root, header):
-    path = root / "include" / header
-    return re.findall(r"^#include <(shardkit/[^>]+)>", path.read_text(encoding="utf-8"), re.MULTILINE)
+    """What a file reads that is not of the compiled form."""
+    text = (root / "include" / header).read_text(encoding="utf-8")
+    text = re.sub(r"^#ifdef SHARDKIT_COMPILED\n.*?^#(?:else|endif)\n", "", text, flags=re.MULTILINE | re.DOTALL)
+    return re.findall(r"^#include <(shardkit/[^>]+)>", text, re.MULTILINE)
 
 
 # Rooms whose headers need a toolkit, or take long to compile, and the umbrella that has them; and rooms that no umbrella
@@ -120,7 +127,7 @@ def check_umbrella(root):
         if len(listed) > 45:
             yield f"{umbrella} lists {len(listed)} headers; a reader takes in 45 at most"
         for line in (root / "include" / umbrella).read_text(encoding="utf-8").splitlines():
-            if line and not re.match(r"#include <shardkit/|#pragma once|//", line):
+            if line and not re.match(r"#include <shardkit/|#pragma once|//|#ifdef SHARDKIT_COMPILED$|#else$|#endif$", line):
                 yield f"{umbrella} holds more than includes: {line}"
 
 
@@ -184,7 +191,9 @@ those called `detail`. A name's namespace says who needs it. Rooms are in the or
 
 
 def code_headers(root):
-    return [file for file in library_files(root) if file.endswith((".hpp", ".cuh"))]
+    """Those that have names of their own: compiled/ has those of other headers, for files of the compiled form."""
+    return [file for file in library_files(root)
+            if file.endswith((".hpp", ".cuh")) and not file.startswith(OF_THE_COMPILED_FORM)]
 
 
 # Who needs the names of a namespace; a trainer needs those of all others.

@@ -3,18 +3,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
-#include <span>
 #include <utility>
 
-#include <shardkit/backend/threads/run.hpp>
-#include <shardkit/comm/all_reduce.hpp>
-#include <shardkit/mesh/device_mesh.hpp>
-#include <shardkit/optim/adamw.hpp>
-#include <shardkit/optim/norm.hpp>
-#include <shardkit/policy/policies.hpp>
-#include <shardkit/sharded/sharded.hpp>
-#include <shardkit/step/accumulation.hpp>
-#include <shardkit/step/reduce.hpp>
+#include <shardkit/shardkit.hpp>
 
 #include "network.hpp"
 
@@ -27,8 +18,8 @@ struct B1 : sk::Param<"b1", float, trainer::hidden> {};
 struct W2 : sk::Param<"w2", float, trainer::hidden> {};
 using Network = sk::Params<W1, B1, W2>;
 
-void train(sk::Context<sk::threads::Engine>& rank) {
-    sk::Sharded<Network, sk::FullShard, sk::threads::Engine> network{rank, "network"};
+void train(sk::Context<>& rank) {
+    sk::Sharded<Network, sk::FullShard> network{rank, "network"};
     network.initialize([](auto, auto parameter, std::uint64_t i) {
         return parameter == "b1" ? 0.0 : trainer::initial_value(parameter == "w2", i);
     });
@@ -41,14 +32,14 @@ void train(sk::Context<sk::threads::Engine>& rank) {
         auto w = network.unshard();
         auto g = accumulation.gradients(network);
         const std::size_t sample = (static_cast<std::size_t>(step) * trainer::ranks + rank.rank()) * trainer::batch;
-        float loss = trainer::forward_backward(w[W1{}], w[B1{}], w[W2{}], g[W1{}], g[B1{}], g[W2{}], sample) /
-                     static_cast<float>(trainer::ranks);
+        const float loss = sk::all_reduce_value(
+            rank, trainer::forward_backward(w[W1{}], w[B1{}], w[W2{}], g[W1{}], g[B1{}], g[W2{}], sample) /
+                      static_cast<float>(trainer::ranks));
         network.reshard(std::move(w));
         accumulation.add(std::move(g));
         auto reduced = sk::reduce(std::move(accumulation), sk::mean);
         const auto norm = sk::global_norm(reduced);
         optimizer.step(std::move(reduced), sk::clip(norm, trainer::clip));
-        sk::all_reduce_in_place(rank.world(), sk::ReduceOp::sum, std::span<float>(&loss, 1), rank.compute_stream());
         if (rank.rank() == 0 && (step % 80 == 0 || step + 1 == trainer::steps)) {
             std::printf("step %3d  loss %.5f  gradient norm %.4f\n", step, static_cast<double>(loss), norm.value());
         }

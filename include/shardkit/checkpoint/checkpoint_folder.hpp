@@ -18,6 +18,7 @@
 
 #include <shardkit/checkpoint/file_calls.hpp>
 #include <shardkit/checkpoint/file_names.hpp>
+#include <shardkit/checkpoint/folder.hpp>
 #include <shardkit/checkpoint/manifest.hpp>
 #include <shardkit/checkpoint/open_file.hpp>
 #include <shardkit/checkpoint/safetensors.hpp>
@@ -25,18 +26,6 @@
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/list.hpp>
 #include <shardkit/detail/sort_numbers.hpp>
-
-namespace shardkit::checkpoint {
-
-/// A committed checkpoint of a run.
-struct Folder {
-    std::string path;
-    std::uint64_t step = 0;
-    std::vector<std::string>
-        skipped{};  ///< entries beside it that are no checkpoint or could not be removed, and why
-};
-
-}  // namespace shardkit::checkpoint
 
 namespace shardkit::detail {
 

@@ -10,9 +10,16 @@
 #endif
 
 #if SHARDKIT_CHECKED
-#define SHARDKIT_BUILD ::inline checked_build
+#define SHARDKIT_CHECKED_BUILD ::inline checked_build
 #else
-#define SHARDKIT_BUILD
+#define SHARDKIT_CHECKED_BUILD
+#endif
+/// With SHARDKIT_COMPILED the classes of a trainer's file refer to a core that is compiled once (see compiled.hpp),
+/// and have names of their own likewise.
+#ifdef SHARDKIT_COMPILED
+#define SHARDKIT_BUILD SHARDKIT_CHECKED_BUILD::inline compiled_form
+#else
+#define SHARDKIT_BUILD SHARDKIT_CHECKED_BUILD
 #endif
 
 namespace shardkit SHARDKIT_BUILD {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <string_view>
 
@@ -13,7 +12,7 @@ struct FixedString {
     char characters[N]{};
 
     constexpr FixedString(const char (&literal)[N]) noexcept {  // NOLINT(google-explicit-constructor)
-        std::copy_n(literal, N, characters);
+        for (std::size_t i = 0; i < N; ++i) { characters[i] = literal[i]; }
     }
     constexpr std::string_view view() const noexcept { return {characters, N - 1}; }
 };

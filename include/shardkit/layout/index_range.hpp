@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 
 namespace shardkit {
@@ -19,7 +18,8 @@ struct IndexRange {
 /// Returns the elements in both ranges; empty (and inside `a`) when there are none.
 /// @post x is in the result exactly when x is in a and in b
 constexpr IndexRange intersect(IndexRange a, IndexRange b) noexcept {
-    return {std::clamp(b.begin, a.begin, a.end), std::clamp(b.end, a.begin, a.end)};
+    const auto within = [&](std::size_t i) { return i < a.begin ? a.begin : i > a.end ? a.end : i; };
+    return {within(b.begin), within(b.end)};
 }
 
 /// Returns the same elements counted from `origin` on.

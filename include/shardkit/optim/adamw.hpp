@@ -15,21 +15,9 @@
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/optim/element_optimizer.hpp>
 #include <shardkit/optim/option_range.hpp>
+#include <shardkit/optim/options.hpp>
 
-namespace shardkit {
-
-/// AdamW's hyper-parameters with PyTorch's defaults.
-struct AdamWOptions {
-    double learning_rate = 1e-3;
-    double beta1 = 0.9;
-    double beta2 = 0.999;
-    double epsilon = 1e-8;
-    double weight_decay = 1e-2;
-
-    friend constexpr bool operator==(const AdamWOptions&, const AdamWOptions&) noexcept = default;
-};
-
-}  // namespace shardkit
+namespace shardkit {}  // namespace shardkit
 
 namespace shardkit::rules {
 

@@ -15,21 +15,9 @@
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/optim/element_optimizer.hpp>
 #include <shardkit/optim/option_range.hpp>
+#include <shardkit/optim/options.hpp>
 
-namespace shardkit {
-
-/// Lion's hyper-parameters with the defaults of its authors' code (google/automl, lion). The paper advises a learning
-/// rate 3 to 10 times smaller than AdamW's, and a weight decay as much larger.
-struct LionOptions {
-    double learning_rate = 1e-4;
-    double beta1 = 0.9;
-    double beta2 = 0.99;
-    double weight_decay = 0;
-
-    friend constexpr bool operator==(const LionOptions&, const LionOptions&) noexcept = default;
-};
-
-}  // namespace shardkit
+namespace shardkit {}  // namespace shardkit
 
 namespace shardkit::rules {
 

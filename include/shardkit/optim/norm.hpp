@@ -15,6 +15,7 @@
 #include <shardkit/core/finite.hpp>
 #include <shardkit/detail/list.hpp>
 #include <shardkit/layout/index_range.hpp>
+#include <shardkit/optim/clip_coefficient.hpp>
 #include <shardkit/optim/norm_sum.hpp>
 #include <shardkit/plan/norm_buffer_sizes.hpp>
 #include <shardkit/rank/rank.hpp>
@@ -25,9 +26,6 @@
 #include <shardkit/step/reduce.hpp>
 
 namespace shardkit {
-
-/// Which norm of gradients: the root of the sum of squares, or the largest magnitude.
-enum class NormKind : std::uint8_t { two, infinity };
 
 namespace detail {
 

@@ -7,7 +7,6 @@
 #include <shardkit/core/element.hpp>
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/core/validate_number.hpp>
-#include <shardkit/step/precisions.hpp>
 
 namespace shardkit::rules {
 
@@ -32,10 +31,17 @@ concept StatesRanges = requires(const typename R::Options& options, SourceLocati
 
 namespace shardkit::detail {
 
-/// The narrowest arithmetic among the masters of a list of precisions.
-template <class... P>
-constexpr ElementType narrowest_arithmetic(Precisions<P...> /*list*/) noexcept {
-    return (std::is_same_v<Arithmetic<typename P::Master>, float> || ...) ? ElementType::fp32 : ElementType::fp64;
+/// The narrowest arithmetic among the masters of a model's groups.
+template <class Model>
+ElementType narrowest_arithmetic(const Model& model, SourceLocation where) {
+    ElementType narrowest = ElementType::fp64;
+    model.for_each_state(
+        [&](const auto& group) {
+            using Master = typename std::remove_cvref_t<decltype(group)>::Master;
+            if (std::is_same_v<Arithmetic<Master>, float>) { narrowest = ElementType::fp32; }
+        },
+        where);
+    return narrowest;
 }
 
 /// Refuses options that are out of a rule's ranges, or are so in the arithmetic that uses them.

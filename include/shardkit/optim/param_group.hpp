@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -14,28 +13,9 @@
 #include <shardkit/core/validate_number.hpp>
 #include <shardkit/detail/list.hpp>
 #include <shardkit/optim/begin_step.hpp>
+#include <shardkit/optim/options.hpp>
 
 namespace shardkit {
-
-/// Which optimizer updates the parameters of a ParamGroup.
-enum class UpdatedBy : std::uint8_t {
-    own,     ///< the one that the group is given to
-    another  ///< another one of a CombinedOptimizer
-};
-
-/// Hyper-parameters of their own for some parameters; the first group that matches a parameter decides. What is given
-/// replaces the optimizer's member of that name; an optimizer without such a member refuses it.
-///     {.matches = [](auto, auto name) { return name == "bias"; }, .weight_decay = 0}
-struct ParamGroup {
-    std::function<bool(std::string_view path, std::string_view parameter)> matches;
-    double learning_rate_scale = 1;  ///< multiplies the optimizer's learning rate
-    std::optional<double> weight_decay{};
-    std::optional<double> beta1{};
-    std::optional<double> beta2{};
-    std::optional<double> epsilon{};
-    std::optional<double> momentum{};
-    UpdatedBy updated_by = UpdatedBy::own;
-};
 
 namespace detail {
 

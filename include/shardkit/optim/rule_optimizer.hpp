@@ -119,8 +119,7 @@ class RuleOptimizer : public Optimizer<EngineType> {
                   SourceLocation where)
         : Optimizer<Engine>(model),
           model_(model),
-          numbers_(options, std::move(param_groups),
-                   detail::narrowest_arithmetic(detail::PrecisionsOf<PrecisionType>{}), where) {
+          numbers_(options, std::move(param_groups), detail::narrowest_arithmetic(model, where), where) {
         detail::require_matches(this->model(), this->param_groups(), where);
         if constexpr (MatrixRule<Rule>) {
             for_each_batches([&](auto& batches) { batches.set_up(setup); });

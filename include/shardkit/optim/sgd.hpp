@@ -16,23 +16,9 @@
 #include <shardkit/detail/number_text.hpp>
 #include <shardkit/optim/element_optimizer.hpp>
 #include <shardkit/optim/option_range.hpp>
+#include <shardkit/optim/options.hpp>
 
-namespace shardkit {
-
-/// Which direction SGD follows: the gradient, its running sum, or the sum looked at one step ahead.
-enum class Momentum : std::uint8_t { none, classical, nesterov };
-
-/// SGD's hyper-parameters. `momentum` is the running sum's factor, 0 under Momentum::none.
-struct SgdOptions {
-    double learning_rate = 1e-3;
-    Momentum rule = Momentum::none;
-    double momentum = 0;
-    double weight_decay = 0;
-
-    friend constexpr bool operator==(const SgdOptions&, const SgdOptions&) noexcept = default;
-};
-
-}  // namespace shardkit
+namespace shardkit {}  // namespace shardkit
 
 namespace shardkit::rules {
 

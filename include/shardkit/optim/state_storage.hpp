@@ -9,7 +9,6 @@
 #include <shardkit/core/block8.hpp>
 #include <shardkit/core/stochastic_rounding.hpp>
 #include <shardkit/policy/state_format.hpp>
-#include <shardkit/rank/engine.hpp>
 
 // How an optimizer's states lie in memory, and what decides their rounding.
 
@@ -156,18 +155,3 @@ template <class Rule, StateFormat Format>
 using RuleIn = typename detail::RuleStoredIn<Rule, Format>::type;
 
 }  // namespace shardkit::rules
-
-namespace shardkit {
-
-/// The word by which an optimizer is made with its states in a format:
-///     AdamW optimizer{model, states_in<StateFormat::bf16>, {.learning_rate = 3e-4}};
-template <StateFormat Format>
-struct StatesIn {
-    /// Of `states_in` alone: an empty list in an optimizer's place for options is no word.
-    constexpr explicit StatesIn(StateFormat /*format*/) noexcept {}
-};
-/// Says in which format an optimizer keeps its states, see StatesIn.
-template <StateFormat Format>
-inline constexpr StatesIn<Format> states_in{Format};
-
-}  // namespace shardkit

@@ -91,14 +91,14 @@ class InitialValues {
     }
     /// Draws elements from a normal distribution; none is further than 8.6 deviations from the mean.
     /// @throws std::invalid_argument unless both are finite and the deviation is not negative
-    static InitialValues normal(double mean, double deviation, std::uint64_t seed,
+    static InitialValues normal(double average, double deviation, std::uint64_t seed,
                                 SourceLocation where = SourceLocation::current()) {
-        if (!detail::is_finite(mean) || !detail::is_finite(deviation) || deviation < 0) {
-            throw_invalid_argument(where, "InitialValues::normal with mean ", detail::number_text(mean),
+        if (!detail::is_finite(average) || !detail::is_finite(deviation) || deviation < 0) {
+            throw_invalid_argument(where, "InitialValues::normal with mean ", detail::number_text(average),
                                    " and deviation ", detail::number_text(deviation),
                                    ", expected finite ones, the deviation not negative");
         }
-        return {Kind::normal, mean, deviation, seed};
+        return {Kind::normal, average, deviation, seed};
     }
 
     /// Returns those of one parameter.

@@ -14,8 +14,8 @@
 #include <shardkit/core/element.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/core/source_location.hpp>
-#include <shardkit/detail/name_table.hpp>
 #include <shardkit/detail/range.hpp>
+#include <shardkit/param/check_tensors.hpp>
 #include <shardkit/param/parameter_record.hpp>
 #include <shardkit/param/params.hpp>
 #include <shardkit/param/shapes.hpp>
@@ -118,35 +118,9 @@ class TensorList {
     /// compile time.
     /// @throws std::invalid_argument that names path and tensor, what was given and what was expected
     void check(std::string_view path, SourceLocation where = SourceLocation::current()) const {
-        if (tensors_.empty()) {
-            throw_invalid_argument(where, "'", path, "': the list has no tensor, expected at least one");
-        }
         std::vector<ParameterRecord> records;
-        detail::NameIndex known;
         for (std::size_t i = 0; i < size(); ++i) { records.push_back(record(i)); }
-        for (std::size_t i = 0; i < records.size(); ++i) {
-            const ParameterRecord& tensor = records[i];
-            if (tensor.name.empty()) {
-                throw_invalid_argument(where, "'", path, "': tensor ", i,
-                                       " has an empty name, expected one as 'weight'");
-            }
-            const auto [first, is_new] = known.add(tensor.name);
-            if (!is_new) {
-                throw_invalid_argument(where, "'", path, "': tensors ", first, " and ", i, " have the name '",
-                                       tensor.name, "', expected distinct names");
-            }
-            detail::check_shape(path, tensor.name, tensor.shape, {}, where);
-            if (tensor.split_over_tp() && tensor.tp.dimension >= tensor.shape.rank) {
-                throw_invalid_argument(where, "'", path, "' parameter '", tensor.name, "' of shape ",
-                                       tensor.shape.describe(), ": tp splits dimension ", tensor.tp.dimension,
-                                       ", expected one that it has");
-            }
-        }
-        if (!detail::partial_sums_adjacent(records)) {
-            throw_invalid_argument(where, "'", path,
-                                   "': tensors that are tp::PartialSum stand apart, expected one after the "
-                                   "other: one call sums them");
-        }
+        detail::check_tensors(path, records, where);
     }
 
   private:

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
@@ -15,6 +14,11 @@
 namespace shardkit {
 
 namespace detail {
+constexpr std::size_t narrowest_of(std::size_t size) noexcept { return size; }
+constexpr std::size_t narrowest_of(std::size_t size, auto... others) noexcept {
+    const std::size_t other = narrowest_of(others...);
+    return size < other ? size : other;
+}
 template <class G, class D, class R, class M>
 struct FourTypes {
     using Gather = G;
@@ -31,7 +35,7 @@ struct FourTypes {
 
     static constexpr bool has_master = !std::is_same_v<Master, Gather>;
     static constexpr bool reduces_in_place = std::is_same_v<Gradient, Reduction>;
-    static constexpr std::size_t narrowest = std::min({sizeof(G), sizeof(D), sizeof(R), sizeof(M)});
+    static constexpr std::size_t narrowest = narrowest_of(sizeof(G), sizeof(D), sizeof(R), sizeof(M));
 };
 }  // namespace detail
 }  // namespace shardkit

@@ -16,6 +16,24 @@ enum class StateFormat : std::uint8_t {
     block8  ///< 1 byte for each element and one fp32 scale for each 32 of them: see Block8
 };
 
+namespace detail {
+/// How the states of a rule are stored: see optim/state_storage.hpp. Bit i of `Squares`: state i has squares.
+template <StateFormat Format, std::uint32_t Squares = 0>
+struct StateStorage;
+using FullStates = StateStorage<StateFormat::full>;
+}  // namespace detail
+
+/// The word by which an optimizer is made with its states in a format:
+///     AdamW optimizer{model, states_in<StateFormat::bf16>, {.learning_rate = 3e-4}};
+template <StateFormat Format>
+struct StatesIn {
+    /// Of `states_in` alone: an empty list in an optimizer's place for options is no word.
+    constexpr explicit StatesIn(StateFormat /*format*/) noexcept {}
+};
+/// Says in which format an optimizer keeps its states, see StatesIn.
+template <StateFormat Format>
+inline constexpr StatesIn<Format> states_in{Format};
+
 /// Returns the bytes of `elements` values of one state; `arithmetic`: the bytes of one number of the arithmetic type.
 constexpr std::size_t state_bytes(StateFormat format, std::size_t elements, std::size_t arithmetic) noexcept {
     switch (format) {

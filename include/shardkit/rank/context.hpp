@@ -29,24 +29,13 @@
 #include <shardkit/mesh/axes.hpp>
 #include <shardkit/mesh/axes_label.hpp>
 #include <shardkit/mesh/axis_grid.hpp>
-#include <shardkit/policy/offload.hpp>
 #include <shardkit/rank/deadline.hpp>
 #include <shardkit/rank/engine.hpp>
+#include <shardkit/rank/rank_options.hpp>
 #include <shardkit/rank/require_stack.hpp>
 #include <shardkit/rank/streams.hpp>
 
-namespace shardkit {
-
-/// The options of a rank.
-struct RankOptions {
-    /// The number of buffers that the windows (and likewise the gradients) of groups with the same shapes share:
-    /// prefetch depth + 1.
-    std::size_t in_flight = 2;
-    /// The bytes of each of the two slots through which the states of offloaded groups pass: see Offload.
-    std::size_t offload_slot_bytes = default_offload_slot_bytes;
-};
-
-}  // namespace shardkit
+namespace shardkit {}  // namespace shardkit
 
 namespace shardkit::engine {
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardkit/detail/not_compiled.inc>
+
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -182,11 +184,6 @@ namespace engine {
 template <FloatingElement T>
 struct NormPiece;
 }  // namespace engine
-namespace detail {
-template <StateFormat Format, std::uint32_t Squares = 0>
-struct StateStorage;
-using FullStates = StateStorage<StateFormat::full>;
-}  // namespace detail
 namespace rules {
 struct UpdateRange;
 template <FloatingElement MasterType, FloatingElement GatherType, FloatingElement GradientType,

@@ -329,9 +329,10 @@ class Group : NotCopied {
     MemoryReader* reader_ = nullptr;
     DirectedGroup directed_;
 
-  private:
     void check_whole(std::string_view verb, std::size_t parameter, std::size_t given,
                      std::span<const std::byte> memory, SourceLocation where) const;
+
+  private:
     void list_segments(std::size_t alignment);
     [[noreturn]] void refuse_accumulation(std::string_view verb, SourceLocation where) const;
     /// Returns for each Over whether several of these ranks hold the same values.

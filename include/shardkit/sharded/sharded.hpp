@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <concepts>
 #include <cstddef>
 #include <iterator>
@@ -11,18 +10,20 @@
 #include <utility>
 #include <vector>
 
-#include <shardkit/comm/barrier.hpp>
 #include <shardkit/core/elements.hpp>
 #include <shardkit/detail/owned.hpp>
 #include <shardkit/detail/range.hpp>
 #include <shardkit/mesh/axes.hpp>
 #include <shardkit/param/initial_values.hpp>
 #include <shardkit/param/shapes.hpp>
+#include <shardkit/sharded/full_values.hpp>
+#include <shardkit/sharded/window.hpp>
+#ifndef SHARDKIT_COMPILED  // whose files have the state of a group, ranks and engines of compiled/sharded_state.hpp
+#include <shardkit/comm/barrier.hpp>
 #include <shardkit/rank/engine.hpp>
 #include <shardkit/rank/rank.hpp>
-#include <shardkit/sharded/full_values.hpp>
 #include <shardkit/sharded/sharded_state.hpp>
-#include <shardkit/sharded/window.hpp>
+#endif
 
 namespace shardkit {
 

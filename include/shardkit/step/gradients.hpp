@@ -4,9 +4,11 @@
 #include <cstddef>
 #include <utility>
 
+#include <shardkit/core/checked.hpp>
+#include <shardkit/core/source_location.hpp>
 #include <shardkit/detail/access.hpp>
 #include <shardkit/mesh/axes.hpp>
-#include <shardkit/sharded/sharded_state.hpp>
+#include <shardkit/param/params.hpp>
 
 namespace shardkit {
 

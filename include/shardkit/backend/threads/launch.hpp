@@ -226,9 +226,3 @@ void launch(std::size_t ranks, F&& f, const LaunchOptions& options = {},
 }
 
 }  // namespace shardkit::threads
-
-/// Lists the launch's part of SHARDKIT_TEMPLATES, see extern_templates.hpp; only for the threads engine.
-#define SHARDKIT_THREADS_TEMPLATES(prefix)                                                         \
-    prefix template void shardkit::threads::detail::collect_and_throw(                             \
-        std::size_t, shardkit::threads::detail::RankBody, const shardkit::threads::LaunchOptions&, \
-        shardkit::SourceLocation);

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 
+#include <shardkit/backend/threads/launch.hpp>
 #include <shardkit/comm/all_reduce.hpp>
 #include <shardkit/optim/clip.hpp>
 #include <shardkit/optim/group_optimizer.hpp>
@@ -22,20 +23,8 @@
 #include <shardkit/step/model.hpp>
 #include <shardkit/step/reduce.hpp>
 
-// Compiles once what each file of a trainer would otherwise compile again: everything that does not depend on the
-// parameters' types, for an engine, a Precision and an optimizer's rule. In a header that all of the trainer's files
-// include:
-//     SHARDKIT_TEMPLATES(extern, shardkit::threads::Engine, shardkit::DefaultPrecision<float>,
-//     shardkit::rules::AdamWRule) SHARDKIT_THREADS_TEMPLATES(extern)
-// and in one source file after it, without `extern`:
-//     SHARDKIT_TEMPLATES(, shardkit::threads::Engine, shardkit::DefaultPrecision<float>, shardkit::rules::AdamWRule)
-//     SHARDKIT_THREADS_TEMPLATES()
-// For another optimizer with the same engine and precision, use SHARDKIT_RULE_TEMPLATES with the same kind of
-// arguments in both places instead of a second line of SHARDKIT_TEMPLATES: compilers refuse to instantiate the rest
-// twice. For another precision of the same engine, use a second source file.
-// Put the lines outside of every namespace; a type with a comma needs an alias. Without that source file, linking
-// fails with "undefined reference to shardkit::...::GroupState<...>". Files with and without these lines may be
-// linked together.
+// Compiles once what each program of a page would otherwise compile again: everything that does not depend on the
+// parameters' types, for an engine, a Precision and an optimizer's rule. programs.hpp has the lines.
 
 // The arguments are types and a keyword, which must not be in parentheses.
 // NOLINTBEGIN(bugprone-macro-parentheses)
@@ -74,4 +63,9 @@
     prefix template void shardkit::detail::all_reduce_span(const Engine::Communicator&, shardkit::ReduceOp,         \
                                                            std::span<double>, Engine::Stream,                       \
                                                            shardkit::engine::CallSite);
+/// The same of the launch of threads.
+#define SHARDKIT_THREADS_TEMPLATES(prefix)                                                         \
+    prefix template void shardkit::threads::detail::collect_and_throw(                             \
+        std::size_t, shardkit::threads::detail::RankBody, const shardkit::threads::LaunchOptions&, \
+        shardkit::SourceLocation);
 // NOLINTEND(bugprone-macro-parentheses)

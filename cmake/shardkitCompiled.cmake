@@ -1,0 +1,18 @@
+# The core of the compiled form, as a static library that is built where a target links it:
+#     target_link_libraries(trainer PRIVATE shardkit::compiled)
+# Without contraction, so that its bits are the same for every -march.
+if(NOT TARGET shardkit_compiled)
+  set(shardkit_compiled_sources)
+  foreach(shardkit_part compiled compiled_checkpoint compiled_states)
+    set(shardkit_source "${CMAKE_CURRENT_BINARY_DIR}/shardkit/${shardkit_part}.cpp")
+    file(GENERATE OUTPUT "${shardkit_source}" CONTENT "#include <shardkit/${shardkit_part}.hpp>\n")
+    list(APPEND shardkit_compiled_sources "${shardkit_source}")
+  endforeach()
+  add_library(shardkit_compiled STATIC EXCLUDE_FROM_ALL ${shardkit_compiled_sources})
+  target_compile_options(shardkit_compiled PRIVATE -ffp-contract=off)
+  target_compile_definitions(shardkit_compiled INTERFACE SHARDKIT_COMPILED)
+  target_link_libraries(shardkit_compiled PUBLIC shardkit::shardkit)
+  add_library(shardkit::compiled ALIAS shardkit_compiled)
+  unset(shardkit_compiled_sources)
+  unset(shardkit_source)
+endif()

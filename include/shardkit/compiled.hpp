@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// The core of the compiled form. A program whose files define SHARDKIT_COMPILED before they include a header of
+// shardkit, or are compiled with -DSHARDKIT_COMPILED, includes this one in one source file of its own, or links a
+// library that has it:
+//     #include <shardkit/compiled.hpp>
+// In source files of their own, for who uses them: checkpoints are in compiled_checkpoint.hpp, states in 16 and 8
+// bits in compiled_states.hpp, MPI in compiled_mpi.hpp. See docs/dependencies.md.
+
+#ifdef SHARDKIT_COMPILED
+#undef SHARDKIT_COMPILED
+#endif
+
+#include <shardkit/detail/hide_macros.inc>
+
+#include <shardkit/compiled/define_core.hpp>
+#include <shardkit/compiled/define_optimizers.hpp>
+
+#include <shardkit/detail/show_macros.inc>
+
+SHARDKIT_COMPILED_OPTIMIZERS(full)

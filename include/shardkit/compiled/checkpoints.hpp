@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <shardkit/compiled/checkpoint_interface.hpp>
+#include <shardkit/compiled/optimizers.hpp>
+
+// What checkpoint.hpp is in the compiled form; its functions are described in checkpoint/save.hpp and load.hpp.
+
+namespace shardkit::checkpoint SHARDKIT_BUILD {
+
+/// The contents of a checkpoint: a model's parameters, the states of optimizers, loss scales, and bytes of the user:
+/// see checkpoint/checkpoint_state.hpp.
+template <class EngineType = DefaultEngine>
+class State {
+  public:
+    using Engine = EngineType;
+
+    template <class Precision>
+    explicit State(const Model<Engine, Precision>& model, SourceLocation where = SourceLocation::current())
+        : state_(compiled::make_state(model.core(where), where)) {}
+    template <class Precision>
+    State(const Model<Engine, Precision>& model, Optimizer<Engine>& optimizer,
+          SourceLocation where = SourceLocation::current())
+        : State(model, where) {
+        add(optimizer, where);
+    }
+    template <class Precision>
+    State(const Model<Engine, Precision>& model, Optimizer<Engine>& optimizer, LossScale<Engine>& loss_scale,
+          SourceLocation where = SourceLocation::current())
+        : State(model, optimizer, where) {
+        add(loss_scale, {}, where);
+    }
+
+    State& add(Optimizer<Engine>& optimizer, SourceLocation where = SourceLocation::current()) {
+        compiled::add(*state_, optimizer.core(where), where);
+        return *this;
+    }
+    State& add(LossScale<Engine>& loss_scale, std::string name = {},
+               SourceLocation where = SourceLocation::current()) {
+        compiled::add(*state_, loss_scale.core(), std::move(name), where);
+        return *this;
+    }
+    State& blob(std::string name, std::vector<std::uint8_t>& bytes,
+                SourceLocation where = SourceLocation::current()) {
+        compiled::add(*state_, std::move(name), bytes, where);
+        return *this;
+    }
+    const compiled::SavedState& core() const noexcept { return *state_; }
+
+  private:
+    compiled::Handle<compiled::SavedState> state_;
+};
+template <class Engine, class Precision, class... Others>
+State(const Model<Engine, Precision>&, Others&&...) -> State<Engine>;
+
+/// A save whose files are written in the background: see checkpoint/save.hpp.
+class PendingSave {
+  public:
+    explicit PendingSave(compiled::PendingSave* save) noexcept : save_(save) {}
+    Folder commit(SourceLocation where = SourceLocation::current()) && {
+        const compiled::Handle<compiled::PendingSave> taken = std::move(save_);
+        if (taken.get() == nullptr) {
+            compiled::refuse_use(where, "PendingSave: commit of what was committed, or moved from");
+        }
+        return compiled::commit(*taken, where);
+    }
+
+  private:
+    compiled::Handle<compiled::PendingSave> save_;
+};
+
+template <class Engine>
+Folder save(Context<Engine>& context, const std::string& folder, std::uint64_t step, const State<Engine>& state,
+            const SaveOptions& options = {}, SourceLocation where = SourceLocation::current()) {
+    return compiled::save(context.core(), folder, step, state.core(), options, where);
+}
+template <class Engine>
+[[nodiscard]] PendingSave begin_save(Context<Engine>& context, const std::string& folder, std::uint64_t step,
+                                     const State<Engine>& state, const SaveOptions& options = {},
+                                     SourceLocation where = SourceLocation::current()) {
+    return PendingSave(compiled::begin_save(context.core(), folder, step, state.core(), options, where));
+}
+template <class Engine>
+std::optional<Folder> latest(Context<Engine>& context, const std::string& folder, FileCalls* files = nullptr,
+                             SourceLocation where = SourceLocation::current()) {
+    return compiled::latest(context.core(), folder, files, where);
+}
+template <class Engine>
+LoadReport load(Context<Engine>& context, const std::string& folder, const State<Engine>& state,
+                const LoadOptions& options = {}, SourceLocation where = SourceLocation::current()) {
+    return compiled::load(context.core(), folder, state.core(), options, where);
+}
+template <class Engine, class Precision>
+LoadReport load_model(Context<Engine>& context, const std::string& path, const Model<Engine, Precision>& model,
+                      const LoadOptions& options = {}, SourceLocation where = SourceLocation::current()) {
+    return compiled::load_model(context.core(), path, model.core(where), options, where);
+}
+template <class Engine, class Precision>
+void save_model(Context<Engine>& context, const std::string& path, const Model<Engine, Precision>& model,
+                const SaveOptions& options = {}, SourceLocation where = SourceLocation::current()) {
+    compiled::save_model(context.core(), path, model.core(where), options, where);
+}
+template <class Engine>
+Folder roll_back(Context<Engine>& context, const std::string& folder, std::uint64_t step, FileCalls* files = nullptr,
+                 SourceLocation where = SourceLocation::current()) {
+    return compiled::roll_back(context.core(), folder, step, files, where);
+}
+
+}  // namespace SHARDKIT_BUILD

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <span>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <shardkit/compiled/core.hpp>
+#include <shardkit/optim/adamw.hpp>
+#include <shardkit/optim/lion.hpp>
+#include <shardkit/optim/sgd.hpp>
+
+// Defines make_optimizer() for the core's rules.
+
+namespace shardkit::compiled SHARDKIT_CHECKED_BUILD {
+
+template <Rule rule>
+struct RuleBehind;
+template <>
+struct RuleBehind<Rule::adamw> {
+    using type = rules::AdamWRule;
+};
+template <>
+struct RuleBehind<Rule::amsgrad> {
+    using type = rules::AmsgradRule;
+};
+template <>
+struct RuleBehind<Rule::sgd> {
+    using type = rules::SgdRule;
+};
+template <>
+struct RuleBehind<Rule::lion> {
+    using type = rules::LionRule;
+};
+
+/// An optimizer of rule R for a model of groups of precisions P.
+template <class R, class P, StateFormat format>
+class OptimizerOf final : public Optimizer {
+    using Core = shardkit::detail::ElementOptimizer<R, Engine, P, format>;
+    using Options = typename R::Options;
+
+  public:
+    OptimizerOf(const Groups& groups, const Options& options, std::vector<ParamGroup> param_groups,
+                SourceLocation where)
+        : core_(ModelOf<P>(groups.core).model(), options, std::move(param_groups), where) {}
+
+    shardkit::Optimizer<Engine>& core() noexcept override { return core_; }
+    const void* options() const noexcept override { return &core_.options(); }
+    double given_learning_rate() const noexcept override { return core_.given_learning_rate(); }
+    void set_options(const void* options, SourceLocation where) override {
+        core_.set_options(*static_cast<const Options*>(options), where);
+    }
+    std::span<const ParamGroup> param_groups() const noexcept override { return core_.param_groups(); }
+    void set_param_groups(const std::vector<ParamGroup>& param_groups, SourceLocation where) override {
+        core_.set_param_groups(param_groups, where);
+    }
+
+  private:
+    Core core_;
+};
+
+/// The precisions whose groups can have states in a format: others than full ones are those of updates in fp32.
+template <StateFormat format, class All, class Kept = Precisions<>>
+struct SelectPrecisions {
+    using type = Kept;
+};
+template <StateFormat format, class P, class... Rest, class... Kept>
+struct SelectPrecisions<format, Precisions<P, Rest...>, Precisions<Kept...>>
+    : SelectPrecisions<
+          format, Precisions<Rest...>,
+          std::conditional_t<format == StateFormat::full || std::is_same_v<Arithmetic<typename P::Master>, float>,
+                             Precisions<Kept..., P>, Precisions<Kept...>>> {};
+template <StateFormat format>
+using PrecisionsWith = typename SelectPrecisions<format, AllPrecisions>::type;
+
+template <Rule rule, StateFormat format>
+Optimizer* make_optimizer(const Groups& groups, const void* options, std::vector<ParamGroup> param_groups,
+                          SourceLocation where) {
+    using R = typename RuleBehind<rule>::type;
+    const auto& given = *static_cast<const typename R::Options*>(options);
+    return new OptimizerOf<R, PrecisionsWith<format>, format>(groups, given, std::move(param_groups), where);
+}
+
+}  // namespace SHARDKIT_CHECKED_BUILD
+
+#define SHARDKIT_COMPILED_OPTIMIZER(rule, format)                                                      \
+    template shardkit::compiled::Optimizer*                                                            \
+    shardkit::compiled::make_optimizer<shardkit::compiled::Rule::rule, shardkit::StateFormat::format>( \
+        const shardkit::compiled::Groups&, const void*, std::vector<shardkit::ParamGroup>,             \
+        shardkit::SourceLocation);
+/// Instantiates the optimizers whose states are stored in a format.
+#define SHARDKIT_COMPILED_OPTIMIZERS(format)     \
+    SHARDKIT_COMPILED_OPTIMIZER(adamw, format)   \
+    SHARDKIT_COMPILED_OPTIMIZER(amsgrad, format) \
+    SHARDKIT_COMPILED_OPTIMIZER(sgd, format)     \
+    SHARDKIT_COMPILED_OPTIMIZER(lion, format)

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <shardkit/compiled/interface.hpp>
+#include <shardkit/compiled/step.hpp>
+#include <shardkit/optim/options.hpp>
+#include <shardkit/policy/state_format.hpp>
+
+namespace shardkit SHARDKIT_BUILD {
+
+/// What one call of an optimizer's step does with accumulated gradients.
+template <class Engine = DefaultEngine>
+struct StepOptions {
+    Divisor divisor = mean;                   ///< of the sum over the data ranks
+    double max_norm = unlimited;              ///< that gradients are clipped to
+    LossScale<Engine>* loss_scale = nullptr;  ///< that the loss was multiplied by; null: none
+    NormKind norm = NormKind::two;            ///< which one that is, and is returned
+};
+
+/// An optimizer over a model, whichever it is: see optim/optimizer.hpp.
+template <class EngineType = DefaultEngine>
+class Optimizer {
+  public:
+    using Engine = EngineType;
+
+    virtual ~Optimizer() = default;
+
+    const Groups<Engine>& model() const noexcept { return model_; }
+    double learning_rate(SourceLocation where = SourceLocation::current()) const {
+        return compiled::learning_rate_of(core(where));
+    }
+    void set_learning_rate(double learning_rate, SourceLocation where = SourceLocation::current()) {
+        compiled::set_learning_rate(core(where), learning_rate, where);
+    }
+    void set_learning_rate_factor(double factor, SourceLocation where = SourceLocation::current()) {
+        compiled::set_learning_rate_factor(core(where), factor, where);
+    }
+    GlobalNorm<Engine> step(Accumulation<Engine>&& accumulation, const StepOptions<Engine>& options = {},
+                            SourceLocation where = SourceLocation::current()) {
+        return GlobalNorm<Engine>(compiled::step(core(where), accumulation.core(where), facts(options), where));
+    }
+    void step_in_backward(Accumulation<Engine>& accumulation, const StepOptions<Engine>& options = {},
+                          SourceLocation where = SourceLocation::current()) {
+        compiled::step_in_backward(core(where), accumulation.core(where), facts(options), where);
+    }
+    template <class X>
+    void step(X&& reduced, SourceLocation where = SourceLocation::current()) {
+        check_type<X>();
+        if constexpr (accepts<X>) { compiled::step(core(where), reduced.core(where), nullptr, where); }
+    }
+    template <class X>
+    void step(X&& reduced, ClipCoefficient coefficient, SourceLocation where = SourceLocation::current()) {
+        check_type<X>();
+        if constexpr (accepts<X>) { compiled::step(core(where), reduced.core(where), &coefficient, where); }
+    }
+    template <class Info = ShardInfo>
+    std::vector<Info> shards() {
+        std::vector<Info> list;
+        compiled::list_shards(core({}), list);
+        return list;
+    }
+    template <class Layer>
+    std::uint64_t steps(const Layer& layer, SourceLocation where = SourceLocation::current()) const {
+        return compiled::steps_of(core(where), detail::Access::state(layer, where).core(), where);
+    }
+
+    /// @throws UsageError when it was moved from
+    compiled::Optimizer& core(SourceLocation where) const {
+        if (optimizer_.get() == nullptr) [[unlikely]] {
+            compiled::refuse_use(where,
+                                 "an optimizer was used after it was moved from: use the one that it was moved to");
+        }
+        return *optimizer_;
+    }
+
+  protected:
+    Optimizer(const Groups<Engine>& model, compiled::Optimizer* made) : model_(model), optimizer_(made) {}
+    Optimizer(Optimizer&&) noexcept = default;
+    Optimizer& operator=(Optimizer&&) noexcept = default;
+
+  private:
+    template <class X>
+    static constexpr bool accepts =
+        std::is_same_v<std::remove_cvref_t<X>, Reduced<Engine>> && !std::is_lvalue_reference_v<X>;
+    template <class X>
+    static constexpr void check_type() {
+        using Given = std::remove_cvref_t<X>;
+        constexpr bool is_accumulation = detail::IsAccumulation<Given>::value;
+        static_assert(!is_accumulation,
+                      "optimizer step consumes the gradients, and takes options with them: write "
+                      "step(std::move(accumulation), {.divisor = ..., .max_norm = ...})");
+        constexpr bool is_reduced = is_accumulation || detail::IsReduced<Given>::value;
+        static_assert(is_reduced,
+                      "optimizer step takes reduced gradients: call reduce(std::move(accumulation), "
+                      "divisor) first");
+        constexpr bool consumed = is_accumulation || !is_reduced || !std::is_lvalue_reference_v<X>;
+        static_assert(consumed, "optimizer step consumes the gradients: write step(std::move(reduced), ...)");
+    }
+    static compiled::StepFacts facts(const StepOptions<Engine>& options) noexcept {
+        return {options.divisor, options.max_norm,
+                options.loss_scale == nullptr ? nullptr : &options.loss_scale->core(), options.norm};
+    }
+
+    Groups<Engine> model_;
+    compiled::Handle<compiled::Optimizer> optimizer_;
+};
+
+}  // namespace SHARDKIT_BUILD
+
+namespace shardkit::detail SHARDKIT_BUILD {
+
+template <class... P>
+constexpr bool computes_in_fp32(Precisions<P...> /*list*/) noexcept {
+    return (std::is_same_v<Arithmetic<typename P::Master>, float> && ...);
+}
+/// What AdamW, SGD and the others are made of: a rule of the core, the model, options, and a format of the states.
+template <compiled::Rule rule, class OptionsType, class Engine, class Precision, StateFormat Format>
+class ElementOptimizer : public Optimizer<Engine> {
+    static constexpr bool can_store = Format == StateFormat::full || computes_in_fp32(PrecisionsOf<Precision>{});
+    static_assert(
+        can_store,
+        "states in bf16 or in blocks of 8 bits are those of updates in fp32: expected StateFormat::full for "
+        "a master of fp64");
+
+  public:
+    using Options = OptionsType;
+
+    explicit ElementOptimizer(const Model<Engine, Precision>& model, Options options = {},
+                              std::vector<ParamGroup> param_groups = {},
+                              SourceLocation where = SourceLocation::current())
+        : Optimizer<Engine>(model, compiled::make_optimizer<rule, Format>(model.core(where), &options,
+                                                                          std::move(param_groups), where)) {}
+    ElementOptimizer(const Model<Engine, Precision>& model, StatesIn<Format> /*states*/, Options options = {},
+                     std::vector<ParamGroup> param_groups = {}, SourceLocation where = SourceLocation::current())
+        : ElementOptimizer(model, options, std::move(param_groups), where) {}
+
+    const Options& options() const {
+        return *static_cast<const Options*>(compiled::options_of(this->core(SourceLocation{})));
+    }
+    double given_learning_rate() const { return compiled::given_learning_rate_of(this->core(SourceLocation{})); }
+    void set_options(const Options& options, SourceLocation where = SourceLocation::current()) {
+        compiled::set_options(this->core(where), &options, where);
+    }
+    std::span<const ParamGroup> param_groups() const {
+        return compiled::param_groups_of(this->core(SourceLocation{}));
+    }
+    void set_param_groups(const std::vector<ParamGroup>& param_groups,
+                          SourceLocation where = SourceLocation::current()) {
+        compiled::set_param_groups(this->core(where), param_groups, where);
+    }
+};
+
+}  // namespace SHARDKIT_BUILD
+
+namespace shardkit SHARDKIT_BUILD {
+
+/// Adam with decoupled weight decay: see optim/adamw.hpp.
+template <class Engine = DefaultEngine, class Precision = DefaultPrecision<float>,
+          StateFormat Format = StateFormat::full>
+class AdamW : public detail::ElementOptimizer<compiled::Rule::adamw, AdamWOptions, Engine, Precision, Format> {
+  public:
+    using detail::ElementOptimizer<compiled::Rule::adamw, AdamWOptions, Engine, Precision, Format>::ElementOptimizer;
+};
+/// AdamW with amsgrad: see optim/adamw.hpp.
+template <class Engine = DefaultEngine, class Precision = DefaultPrecision<float>,
+          StateFormat Format = StateFormat::full>
+class AMSGrad : public detail::ElementOptimizer<compiled::Rule::amsgrad, AdamWOptions, Engine, Precision, Format> {
+  public:
+    using detail::ElementOptimizer<compiled::Rule::amsgrad, AdamWOptions, Engine, Precision,
+                                   Format>::ElementOptimizer;
+};
+/// SGD with or without momentum: see optim/sgd.hpp.
+template <class Engine = DefaultEngine, class Precision = DefaultPrecision<float>,
+          StateFormat Format = StateFormat::full>
+class SGD : public detail::ElementOptimizer<compiled::Rule::sgd, SgdOptions, Engine, Precision, Format> {
+  public:
+    using detail::ElementOptimizer<compiled::Rule::sgd, SgdOptions, Engine, Precision, Format>::ElementOptimizer;
+};
+/// Lion: see optim/lion.hpp.
+template <class Engine = DefaultEngine, class Precision = DefaultPrecision<float>,
+          StateFormat Format = StateFormat::full>
+class Lion : public detail::ElementOptimizer<compiled::Rule::lion, LionOptions, Engine, Precision, Format> {
+  public:
+    using detail::ElementOptimizer<compiled::Rule::lion, LionOptions, Engine, Precision, Format>::ElementOptimizer;
+};
+
+// The arguments are types, which must not be in parentheses.
+// NOLINTBEGIN(bugprone-macro-parentheses)
+#define SHARDKIT_GUIDES(Name, Options)                                                                            \
+    template <class Engine, class Precision, StateFormat Format>                                                  \
+    Name(const Model<Engine, Precision>&, StatesIn<Format>, Options = {}, const std::vector<ParamGroup>& = {},    \
+         SourceLocation = {}) -> Name<Engine, Precision, Format>;                                                 \
+    template <class Engine, class Precision>                                                                      \
+    Name(const Model<Engine, Precision>&, Options = {}, const std::vector<ParamGroup>& = {}, SourceLocation = {}) \
+        -> Name<Engine, Precision>;                                                                               \
+    template <class G, class P, class Engine, class R>                                                            \
+    Name(Sharded<G, P, Engine, R>&, Options = {}, const std::vector<ParamGroup>& = {}, SourceLocation = {})       \
+        -> Name<std::enable_if_t<detail::NeedsModel<Sharded<G, P, Engine, R>>::is_model, Engine>>;
+SHARDKIT_GUIDES(AdamW, AdamWOptions)
+SHARDKIT_GUIDES(AMSGrad, AdamWOptions)
+SHARDKIT_GUIDES(SGD, SgdOptions)
+SHARDKIT_GUIDES(Lion, LionOptions)
+// NOLINTEND(bugprone-macro-parentheses)
+#undef SHARDKIT_GUIDES
+
+}  // namespace SHARDKIT_BUILD

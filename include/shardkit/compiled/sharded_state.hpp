@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+#include <shardkit/compiled/context.hpp>
+#include <shardkit/compiled/interface.hpp>
+#include <shardkit/param/initial_values.hpp>
+#include <shardkit/param/tensor_view.hpp>
+#include <shardkit/plan/group_description.hpp>
+#include <shardkit/policy/precision.hpp>
+#include <shardkit/sharded/coded_view.hpp>
+#include <shardkit/sharded/window.hpp>
+
+namespace shardkit::engine SHARDKIT_BUILD {
+/// Functions by index are called by the core.
+template <class E>
+concept IndexKernels = true;
+}  // namespace SHARDKIT_BUILD
+
+namespace shardkit::detail SHARDKIT_BUILD {
+
+template <class Engine, class Precision>
+struct StepRules : CompiledEngine<Engine> {
+    static constexpr bool are_stated = true;
+};
+
+/// Calls the user's function for the elements of one parameter after the other.
+template <class F>
+class InitializerOf final : public compiled::Initializer {
+  public:
+    explicit InitializerOf(F& value) noexcept : value_(value) {}
+
+    void begin(std::string_view path, std::string_view parameter) override {
+        if constexpr (GivesFunctions<F>) {
+            its_.emplace(function_of(value_, path, parameter));
+        } else {
+            path_ = path;
+            parameter_ = parameter;
+        }
+    }
+    double at(std::uint64_t index) override {
+        if constexpr (GivesFunctions<F>) {
+            return static_cast<double>((*its_)(index));
+        } else {
+            return static_cast<double>(value_(path_, parameter_, index));
+        }
+    }
+
+  private:
+    struct None {};
+    template <class G>
+    static auto function_type() {
+        if constexpr (GivesFunctions<G>) {
+            return std::type_identity<decltype(function_of(std::declval<G&>(), {}, {}))>{};
+        } else {
+            return std::type_identity<None>{};
+        }
+    }
+
+    F& value_;
+    std::optional<typename decltype(function_type<F>())::type> its_;
+    std::string_view path_;
+    std::string_view parameter_;
+};
+
+/// The state of a Sharded: a group of the core with the types of its parameters and policy.
+template <class GroupType, class PolicyType, class EngineType, class PrecisionType>
+class ShardedState {
+  public:
+    using Group = GroupType;
+    using Policy = PolicyType;
+    using Engine = EngineType;
+    using Precision = PrecisionType;
+    using Gather = typename Precision::Gather;
+    using Gradient = typename Precision::Gradient;
+    using Options = ShardedOptions<Group, Policy>;
+
+    ShardedState(Context<Engine>& context, std::string_view path, const TensorsOf<Group>& tensors,
+                 const Options& options, std::span<Gather> adopted_parameters, std::span<Gradient> adopted_gradients,
+                 SourceLocation where)
+        : context_(context), policy_(options.policy) {
+        const auto parameters = chosen_parameters<Group, Policy>(path, tensors, options, where);
+        group_ = compiled::make_group(
+            context.core(),
+            {{element_type_of<Gather>, element_type_of<Gradient>, element_type_of<typename Precision::Reduction>,
+              element_type_of<typename Precision::Master>},
+             path,
+             parameters,
+             Group::extents,
+             Group::all_names,
+             rules::policy_values(options.policy, context.grid().extent(Dp::name), where),
+             options.packing,
+             options.master,
+             options.stochastic_rounding,
+             options.gradient_release,
+             options.offload},
+            std::as_writable_bytes(adopted_parameters), std::as_writable_bytes(adopted_gradients), where);
+    }
+    ShardedState(ShardedState&&) = delete;
+    ~ShardedState() { delete group_; }
+
+    [[noreturn]] static void refuse_use(SourceLocation where, const char* text) { compiled::refuse_use(where, text); }
+    [[noreturn]] void refuse_group(SourceLocation where, const char* text) const {
+        compiled::refuse_group(*group_, where, text);
+    }
+
+    compiled::Group& core() const noexcept { return *group_; }
+    Context<Engine>& context() const noexcept { return context_; }
+    const Policy& policy() const noexcept { return policy_; }
+    const std::string& path() const noexcept { return *group_->path; }
+    const layout::FlatLayout& layout() const noexcept { return *group_->layout; }
+    bool trainable() const noexcept { return group_->trainable; }
+    /// Who asks for them includes sharded/list_shards.hpp.
+    template <class Info = ShardInfo>
+    std::vector<Info> shards() const {
+        std::vector<Info> list;
+        group_->list_shards(list);
+        return list;
+    }
+
+    /// The parameters, by name and by number.
+    class Geometry {
+      public:
+        explicit Geometry(const compiled::Group& group) noexcept : parameters(group.parameters), group_(group) {}
+        std::span<const PlacedParameter> parameters;
+        std::size_t number_of(std::string_view name, SourceLocation where) const {
+            return group_.number_of(name, where);
+        }
+        template <std::integral Integer>
+        std::size_t number_of(Integer number, SourceLocation where) const {
+            return group_.number_of(static_cast<std::ptrdiff_t>(number), where);
+        }
+
+      private:
+        const compiled::Group& group_;
+    };
+    Geometry geometry() const noexcept { return Geometry(*group_); }
+
+    void open_window(Gathers gathers, SourceLocation where) { group_->open_window(gathers, where); }
+    void use_window(SourceLocation opened) { group_->use_window(opened); }
+    void close_window() noexcept { group_->close_window(); }
+    struct Parameters {
+        compiled::Group& group;
+        void drop() const noexcept { group.drop_full(); }
+    };
+    Parameters parameters() const noexcept { return {*group_}; }
+    auto show(std::size_t parameter, SourceLocation opened) const {
+        const auto shown = view(parameter, static_cast<const Gather*>(group_->full_parameters()),
+                                *group_->window_generation, opened);
+        if constexpr (Precision::gathers_codes) {
+            return CodedView<Gather>(shown, group_->scales(parameter));
+        } else {
+            return shown;
+        }
+    }
+    template <class T>
+    TensorView<T> view(std::size_t parameter, T* full, const std::uint64_t& generation, SourceLocation opened) const {
+        const PlacedParameter& p = group_->parameters[parameter];
+        return {full + p.range.begin, p.part.shape(), generation, opened};
+    }
+
+    template <class F>
+    void initialize(F& value, SourceLocation where) {
+        InitializerOf<F> values(value);
+        group_->initialize(values, where);
+    }
+    template <class F>
+    void fill(F& value, SourceLocation where) {
+        initialize(value, where);
+    }
+    template <class T>
+    void load(std::size_t parameter, std::span<T> values, SourceLocation where) {
+        const std::span<const std::remove_const_t<T>> read = values;
+        group_->load(parameter, TensorValueSource::of(read), read.size(), std::as_bytes(read), where);
+    }
+    template <class T>
+    void read_full(std::size_t parameter, bool wanted, std::span<T> values, SourceLocation where) {
+        if constexpr (std::is_same_v<T, Gather> || std::is_same_v<T, double>) {
+            group_->read_full(parameter, wanted, element_type_of<T>, values.data(), values.size(), where);
+        } else {
+            std::vector<double> exact(wanted ? values.size() : 0);
+            group_->read_full(parameter, wanted, ElementType::fp64, exact.data(), exact.size(), where);
+            for (std::size_t i = 0; i < exact.size(); ++i) { values[i] = to_element<T>(exact[i]); }
+        }
+    }
+
+    void drop_gradients() noexcept { group_->drop_gradients(); }
+    struct GradientMemory {
+        compiled::Group& group;
+        bool overwrites(std::size_t parameter) const noexcept { return group.overwrites(parameter); }
+        struct Full {
+            Gradient* at;
+            Gradient* data() const noexcept { return at; }
+        };
+        Full full() const noexcept { return {static_cast<Gradient*>(group.full_gradients())}; }
+    };
+    GradientMemory gradients() const noexcept { return {*group_}; }
+    const std::uint64_t& gradient_generation() const noexcept { return *group_->gradient_generation; }
+
+  private:
+    Context<Engine>& context_;
+    Policy policy_;
+    compiled::Group* group_ = nullptr;
+};
+
+}  // namespace SHARDKIT_BUILD

@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <type_traits>
+#include <utility>
+
+#include <shardkit/compiled/interface.hpp>
+#include <shardkit/compiled/model.hpp>
+#include <shardkit/core/elements.hpp>
+#include <shardkit/detail/access.hpp>
+#include <shardkit/step/divisor.hpp>
+#include <shardkit/step/gradients.hpp>
+
+namespace shardkit SHARDKIT_BUILD {
+
+/// The gradients of one step over a whole model, from the first microbatch to `reduce` or the optimizer's step: see
+/// step/accumulation.hpp.
+template <class EngineType = DefaultEngine>
+class Accumulation {
+  public:
+    using Engine = EngineType;
+
+    template <std::integral Count = std::size_t>
+    [[nodiscard]] explicit Accumulation(const Groups<Engine>& model, Count count = 1,
+                                        SourceLocation where = SourceLocation::current())
+        : step_(compiled::begin(model.core(where), count_of(count, where), where)) {}
+    [[nodiscard]] Accumulation(const Groups<Engine>& model, UntilReduced,
+                               SourceLocation where = SourceLocation::current())
+        : step_(compiled::begin(model.core(where), 0, where)) {}
+
+    template <std::integral Count>
+    void set_microbatches(Count count, SourceLocation where = SourceLocation::current()) {
+        compiled::set_microbatches(core(where), count_of(count, where), where);
+    }
+    template <class Layer, std::integral Count>
+    void set_microbatches(Layer& layer, Count count, SourceLocation where = SourceLocation::current()) {
+        compiled::set_microbatches(core(where), detail::Access::state(layer, where).core(), count_of(count, where),
+                                   where);
+    }
+    template <class Layer>
+    [[nodiscard]] auto gradients(Layer& layer, SourceLocation where = SourceLocation::current()) {
+        auto& state = detail::Access::state(layer, where);
+        state.core().take_gradients(core(where), where);
+        return detail::Access::make<typename Layer::Gradients>(state, where);
+    }
+    template <class State, class AxisSet>
+    void add(Gradients<State, Partial<AxisSet>>&& handle, SourceLocation where = SourceLocation::current()) {
+        State* const state = detail::Access::release(handle);
+        if (state == nullptr) {
+            State::refuse_use(where, "Accumulation::add: this gradient handle was already added");
+        }
+        state->core().add_gradients(core(where), where);
+    }
+    template <class Handle>
+    void add(Handle& /*handle*/, SourceLocation /*where*/ = SourceLocation::current()) {
+        constexpr bool consumed = sizeof(Handle) == 0;
+        static_assert(consumed, "add consumes the gradients: write add(std::move(gradients))");
+    }
+    template <class Layer>
+    void add_zero(Layer& layer, SourceLocation where = SourceLocation::current()) {
+        compiled::add_zero(core(where), detail::Access::state(layer, where).core(), where);
+    }
+    template <class Layer>
+    void skip(Layer& layer, SourceLocation where = SourceLocation::current()) {
+        compiled::skip(core(where), detail::Access::state(layer, where).core(), where);
+    }
+
+    /// @throws UsageError when it was moved from
+    compiled::Accumulation& core(SourceLocation where) const {
+        if (step_.get() == nullptr) [[unlikely]] {
+            compiled::refuse_use(where, "reduce: this accumulation was already reduced");
+        }
+        return *step_;
+    }
+
+  private:
+    template <std::integral Count>
+    static std::size_t count_of(Count count, SourceLocation where) {
+        if (!std::in_range<std::size_t>(count) || count == 0) {
+            throw_invalid_argument(where, "Accumulation: ", count,
+                                   " microbatches given, expected at least 1, or until_reduced");
+        }
+        return static_cast<std::size_t>(count);
+    }
+
+    compiled::Handle<compiled::Accumulation> step_;
+};
+template <class G, class P, class E, class R>
+Accumulation(Sharded<G, P, E, R>&, auto&&...)
+    -> Accumulation<std::enable_if_t<detail::NeedsModel<Sharded<G, P, E, R>>::is_model, E>>;
+
+/// A factor that protects fp16 gradients from underflow: see step/loss_scale.hpp.
+template <class EngineType = DefaultEngine>
+class LossScale {
+  public:
+    explicit LossScale(Context<EngineType>& context, LossScaleOptions options = {},
+                       SourceLocation where = SourceLocation::current())
+        : scale_(compiled::make_loss_scale(context.core(), options, where)) {}
+
+    double value() const { return compiled::state_of(*scale_).value(); }
+    std::uint32_t clean_steps() const { return compiled::state_of(*scale_).clean_steps(); }
+    bool skipped() const { return compiled::state_of(*scale_).last() == FoundInf::yes; }
+    std::uint64_t skipped_steps() const { return compiled::state_of(*scale_).skipped_steps(); }
+    const LossScaleState* data() const noexcept { return compiled::data_of(*scale_); }
+
+    compiled::LossScale& core() const noexcept { return *scale_; }
+
+  private:
+    compiled::Handle<compiled::LossScale> scale_;
+};
+
+/// The gradients of a whole model, reduced over all axes: see step/reduce.hpp.
+template <class EngineType = DefaultEngine>
+class Reduced {
+  public:
+    using Engine = EngineType;
+
+    explicit Reduced(compiled::Reduced* made) noexcept : reduced_(made) {}
+
+    double divisor() const { return compiled::divisor_of(core({})); }
+    double divisor_scale() const { return 1 / divisor(); }
+    bool has_loss_scale() const { return compiled::has_loss_scale(core({})); }
+    std::uint64_t identity() const { return compiled::identity_of(core({})); }
+    template <class Layer, class P, class Values>
+    void read_full(Layer& layer, const P& parameter, Values&& values,
+                   SourceLocation where = SourceLocation::current()) const {
+        static_assert(detail::TargetRules<Values>::are_written);
+        auto& group = detail::Access::state(layer, where).core();
+        const auto to = detail::elements_of(values);
+        using T = typename decltype(to)::value_type;
+        if constexpr (std::is_same_v<T, double>) {
+            group.read_full_gradient(core(where), layer.number_of(parameter, where), to, where);
+        } else {
+            std::vector<double> exact(to.size());
+            group.read_full_gradient(core(where), layer.number_of(parameter, where), exact, where);
+            for (std::size_t i = 0; i < exact.size(); ++i) { to[i] = detail::to_element<T>(exact[i]); }
+        }
+    }
+
+    /// @throws UsageError when it was consumed or moved from
+    compiled::Reduced& core(SourceLocation where) const {
+        if (reduced_.get() == nullptr) [[unlikely]] {
+            compiled::refuse_use(where, "reduced gradients used after an optimizer step consumed them");
+        }
+        return *reduced_;
+    }
+
+  private:
+    compiled::Handle<compiled::Reduced> reduced_;
+};
+
+}  // namespace SHARDKIT_BUILD
+
+namespace shardkit::detail SHARDKIT_BUILD {
+
+template <class X>
+struct IsAccumulation : std::false_type {};
+template <class Engine>
+struct IsAccumulation<Accumulation<Engine>> : std::true_type {};
+template <class X>
+struct IsReduced : std::false_type {};
+template <class Engine>
+struct IsReduced<Reduced<Engine>> : std::true_type {};
+
+}  // namespace SHARDKIT_BUILD
+
+namespace shardkit SHARDKIT_BUILD {
+
+/// Reduces accumulated gradients over the data axes, and consumes them: see step/reduce.hpp.
+template <class X>
+[[nodiscard]] auto reduce(X&& accumulation, Divisor divisor, SourceLocation where = SourceLocation::current()) {
+    using Given = std::remove_cvref_t<X>;
+    constexpr bool not_reduced = !detail::IsReduced<Given>::value;
+    static_assert(not_reduced, "reduce: these gradients are already reduced");
+    constexpr bool accumulated = !not_reduced || detail::IsAccumulation<Given>::value;
+    static_assert(accumulated, "reduce takes an Accumulation; add the gradients of each microbatch first");
+    constexpr bool consumed = !std::is_lvalue_reference_v<X>;
+    static_assert(!detail::IsAccumulation<Given>::value || consumed,
+                  "reduce consumes the accumulation: write reduce(std::move(accumulation), divisor)");
+    if constexpr (detail::IsAccumulation<Given>::value && consumed) {
+        return Reduced<typename Given::Engine>(compiled::reduce(accumulation.core(where), divisor, nullptr, where));
+    }
+}
+template <class Engine>
+[[nodiscard]] Reduced<Engine> reduce(Accumulation<Engine>&& accumulation, Divisor divisor,
+                                     LossScale<Engine>& loss_scale,
+                                     SourceLocation where = SourceLocation::current()) {
+    return Reduced<Engine>(compiled::reduce(accumulation.core(where), divisor, &loss_scale.core(), where));
+}
+template <class Engine>
+[[nodiscard]] Reduced<Engine> assume_reduced(const Groups<Engine>& groups, Divisor divisor = sum,
+                                             SourceLocation where = SourceLocation::current()) {
+    return Reduced<Engine>(compiled::assume_reduced(groups.core(where), divisor, nullptr, where));
+}
+template <class Engine>
+[[nodiscard]] Reduced<Engine> assume_reduced(const Groups<Engine>& groups, Divisor divisor,
+                                             LossScale<Engine>& loss_scale,
+                                             SourceLocation where = SourceLocation::current()) {
+    return Reduced<Engine>(compiled::assume_reduced(groups.core(where), divisor, &loss_scale.core(), where));
+}
+
+/// The norm of a model's reduced gradients, the same number on every rank: see optim/norm.hpp.
+template <class EngineType = DefaultEngine>
+class GlobalNorm {
+  public:
+    explicit GlobalNorm(const compiled::Norm& norm = {}) noexcept : norm_(norm) {}
+
+    double value(SourceLocation where = SourceLocation::current()) const { return compiled::value_of(norm_, where); }
+    FoundInf found_inf(SourceLocation where = SourceLocation::current()) const {
+        return compiled::found_inf(norm_, where);
+    }
+    const double* data(SourceLocation where = SourceLocation::current()) const {
+        return compiled::data_of(norm_, where);
+    }
+    std::uint64_t gradients() const noexcept { return norm_.gradients; }
+    const compiled::Norm& core() const noexcept { return norm_; }
+
+  private:
+    compiled::Norm norm_;
+};
+
+/// sqrt of the sum of squares over every distinct trainable element of every group: see optim/norm.hpp.
+template <class X>
+auto global_norm(const X& reduced, NormKind kind, SourceLocation where = SourceLocation::current()) {
+    constexpr bool is_reduced = detail::IsReduced<X>::value;
+    static_assert(is_reduced,
+                  "global_norm takes reduced gradients: call reduce(std::move(accumulation), divisor) first");
+    if constexpr (is_reduced) {
+        return GlobalNorm<typename X::Engine>(compiled::global_norm(reduced.core(where), kind, where));
+    }
+}
+template <class X>
+auto global_norm(const X& reduced, SourceLocation where = SourceLocation::current()) {
+    return global_norm(reduced, NormKind::two, where);
+}
+
+/// min(1, max_norm / (norm + 1e-6)); always multiplied, without a branch on whether it clips.
+template <class Engine>
+ClipCoefficient clip(const GlobalNorm<Engine>& norm, double max_norm,
+                     SourceLocation where = SourceLocation::current()) {
+    return compiled::clip(norm.core(), max_norm, where);
+}
+
+}  // namespace SHARDKIT_BUILD

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// What shardkit.hpp is in the compiled form.
+
+#include <shardkit/compiled/context.hpp>
+#include <shardkit/compiled/model.hpp>
+#include <shardkit/compiled/optimizers.hpp>
+#include <shardkit/compiled/sharded_state.hpp>
+#include <shardkit/compiled/step.hpp>
+#include <shardkit/core/bf16.hpp>
+#include <shardkit/core/error.hpp>
+#include <shardkit/core/fp16.hpp>
+#include <shardkit/core/version.hpp>
+#include <shardkit/mesh/device_mesh.hpp>
+#include <shardkit/optim/learning_rate.hpp>
+#include <shardkit/param/params.hpp>
+#include <shardkit/param/shapes.hpp>
+#include <shardkit/param/tensor_list.hpp>
+#include <shardkit/policy/policies.hpp>
+#include <shardkit/sharded/sharded.hpp>

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// The core's optimizers with states in 16 and 8 bits: see compiled.hpp.
+
+#ifdef SHARDKIT_COMPILED
+#undef SHARDKIT_COMPILED
+#endif
+
+#include <shardkit/detail/hide_macros.inc>
+
+#include <shardkit/compiled/define_optimizers.hpp>
+
+#include <shardkit/detail/show_macros.inc>
+
+SHARDKIT_COMPILED_OPTIMIZERS(bf16)
+SHARDKIT_COMPILED_OPTIMIZERS(block8)

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <span>
+#include <string_view>
+
+#include <shardkit/core/checked.hpp>
+#include <shardkit/core/source_location.hpp>
+#include <shardkit/param/parameter_record.hpp>
+#ifndef SHARDKIT_COMPILED
+#include <cstddef>
+
+#include <shardkit/core/error.hpp>
+#include <shardkit/detail/name_table.hpp>
+#include <shardkit/param/shapes.hpp>
+#endif
+
+#ifdef SHARDKIT_COMPILED
+
+namespace shardkit::detail SHARDKIT_BUILD {
+/// The same in the core.
+void check_tensors(std::string_view path, std::span<const ParameterRecord> tensors, SourceLocation where);
+}  // namespace shardkit::detail SHARDKIT_BUILD
+
+#else
+
+namespace shardkit::detail {
+
+/// Checks that tensors can be the parameters of the group at `path`: what Params and Shapes check, in part at compile
+/// time.
+/// @throws std::invalid_argument that names path and tensor, what was given and what was expected
+inline void check_tensors(std::string_view path, std::span<const ParameterRecord> tensors, SourceLocation where) {
+    if (tensors.empty()) {
+        throw_invalid_argument(where, "'", path, "': the list has no tensor, expected at least one");
+    }
+    NameIndex known;
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+        const ParameterRecord& tensor = tensors[i];
+        if (tensor.name.empty()) {
+            throw_invalid_argument(where, "'", path, "': tensor ", i, " has an empty name, expected one as 'weight'");
+        }
+        const auto [first, is_new] = known.add(tensor.name);
+        if (!is_new) {
+            throw_invalid_argument(where, "'", path, "': tensors ", first, " and ", i, " have the name '",
+                                   tensor.name, "', expected distinct names");
+        }
+        check_shape(path, tensor.name, tensor.shape, {}, where);
+        if (tensor.split_over_tp() && tensor.tp.dimension >= tensor.shape.rank) {
+            throw_invalid_argument(where, "'", path, "' parameter '", tensor.name, "' of shape ",
+                                   tensor.shape.describe(), ": tp splits dimension ", tensor.tp.dimension,
+                                   ", expected one that it has");
+        }
+    }
+    if (!partial_sums_adjacent(tensors)) {
+        throw_invalid_argument(where, "'", path,
+                               "': tensors that are tp::PartialSum stand apart, expected one after the "
+                               "other: one call sums them");
+    }
+}
+
+}  // namespace shardkit::detail
+
+#endif

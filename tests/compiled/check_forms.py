@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""check_forms.py ROOT -- COMPILER [flags]: what a file of the compiled form reads, refuses and links with.
+
+README's first program compiles in at most LIMIT times ten standard headers, each entry header alone compiles, every other
+one is refused with one sentence, and files of forms that do not match are refused by the linker."""
+import pathlib
+import re
+import resource
+import subprocess
+import sys
+import tempfile
+
+# Times the processor time of a file that includes ten of the standard library's headers; at rest it takes 1.4.
+LIMIT = 2.0
+STANDARD = "algorithm chrono functional map memory optional ranges string thread vector".split()
+ENTRIES = ("shardkit/shardkit.hpp", "shardkit/checkpoint.hpp", "shardkit/verbs.hpp", "shardkit/optim/options.hpp",
+           "shardkit/backend/threads/launch_options.hpp", "shardkit/sharded/list_shards.hpp")
+REFUSED = ("shardkit/optim/adamw.hpp", "shardkit/rank/context.hpp", "shardkit/schedule.hpp", "shardkit/step/model.hpp")
+SENTENCE = "include shardkit/shardkit.hpp"
+
+
+class Compiler:
+    def __init__(self, root, command, folder):
+        self.command = [*command, "-I", str(root / "include")]
+        self.folder = folder
+
+    def run(self, *words, fails=False):
+        done = subprocess.run([*self.command, *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                              text=True, check=False)
+        if (done.returncode != 0) != fails:
+            sys.exit(f"{' '.join(map(str, words))}: status {done.returncode}\n{done.stdout[:4000]}")
+        return done.stdout
+
+    def write(self, name, text):
+        path = self.folder / name
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    def seconds(self, *words):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
+        self.run(*words)
+        return resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before
+
+
+def check_time(compiler, program):
+    unit = compiler.write("unit.cpp", "".join(f"#include <{name}>\n" for name in STANDARD) + "int main() {}\n")
+    out = compiler.folder / "timed.o"
+    took = {unit: [], program: []}
+    for _ in range(4):
+        for source, times in took.items():
+            times.append(compiler.seconds("-O2", "-DSHARDKIT_COMPILED", "-c", source, "-o", out))
+    ratio = min(took[program]) / min(took[unit])
+    print(f"README's first program: {min(took[program]):.2f} s, {ratio:.2f} times ten standard headers")
+    if ratio > LIMIT:
+        sys.exit(f"{ratio:.2f} times ten standard headers, expected at most {LIMIT}")
+
+
+def check_headers(root, compiler):
+    parts = sorted(path.relative_to(root / "include").as_posix() for path in (root / "include/shardkit/compiled").glob("*.hpp"))
+    read_by_trainers = [part for part in parts if not re.search(r"/(core|define_\w+)\.hpp$", part)]
+    if len(read_by_trainers) < 8:
+        sys.exit(f"shardkit/compiled has {read_by_trainers}: this check looks for headers that are gone")
+    for header in (*ENTRIES, *read_by_trainers):
+        source = compiler.write("entry.cpp", f"#include <{header}>\n#include <{header}>\n")
+        compiler.run("-Wall", "-Wextra", "-Werror", "-DSHARDKIT_COMPILED", "-fsyntax-only", source)
+    for header in REFUSED:
+        source = compiler.write("refused.cpp", f"#include <{header}>\n")
+        said = compiler.run("-DSHARDKIT_COMPILED", "-fsyntax-only", source, fails=True)
+        if SENTENCE not in said or said.count("error:") != 1:
+            sys.exit(f"{header}: expected one sentence with '{SENTENCE}':\n{said[:2000]}")
+
+
+def check_links(compiler, program):
+    """A form that a file was compiled in is in the names that it asks the linker for."""
+    forms = {"compiled": ("-DSHARDKIT_COMPILED",), "checked": ("-DSHARDKIT_COMPILED", "-DSHARDKIT_CHECKED=1")}
+    asked = {}
+    for form, flags in forms.items():
+        out = compiler.folder / f"{form}.o"
+        compiler.run("-O0", *flags, "-c", program, "-o", out)
+        said = compiler.run(out, "-pthread", "-o", compiler.folder / "refused", fails=True)
+        asked[form] = set(re.findall(r"undefined reference to `(shardkit::compiled::[^(]*)", said))
+        if not asked[form]:
+            sys.exit(f"a file of the form {form} is linked without the core:\n{said[:2000]}")
+    both = {name for name in asked["compiled"] & asked["checked"] if "::threads::" not in name}
+    if both or not all("checked_build" in name for name in asked["checked"]):
+        sys.exit(f"a checked file is linked with a core that is not: {sorted(both)}")
+
+
+def main():
+    split = sys.argv.index("--")
+    root = pathlib.Path(sys.argv[1])
+    page = (root / "README.md").read_text(encoding="utf-8")
+    with tempfile.TemporaryDirectory(prefix="shardkit-forms-") as name:
+        compiler = Compiler(root, sys.argv[split + 1:], pathlib.Path(name))
+        program = compiler.write("readme.cpp", re.search(r"```cpp program\n(.*?)```", page, re.DOTALL)[1])
+        check_headers(root, compiler)
+        check_links(compiler, program)
+        check_time(compiler, program)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: Apache-2.0
+// A trainer that is compiled in both forms and must print the same: policies, precisions, optimizers, formats of
+// states and verbs of a step, as hashes of all bits that they make.
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <shardkit/checkpoint.hpp>
+#include <shardkit/shardkit.hpp>
+
+namespace sk = shardkit;
+
+namespace {
+
+template <class E>
+struct Weight : sk::Param<"weight", E, 13, 7> {};
+template <class E>
+struct Bias : sk::Param<"bias", E, 13> {};
+template <class E>
+struct Fixed : sk::Param<"fixed", E, 5>, sk::Frozen {};
+
+/// Of all numbers in order.
+class Hash {
+  public:
+    void add(std::uint64_t bits) {
+        for (int byte = 0; byte < 8; ++byte) { hash_ = (hash_ ^ (bits >> (8 * byte) & 0xff)) * 0x100000001b3ULL; }
+    }
+    void add(double value) { add(std::bit_cast<std::uint64_t>(value)); }
+    std::uint64_t value() const { return hash_; }
+
+  private:
+    std::uint64_t hash_ = 0xcbf29ce484222325ULL;
+};
+
+/// A number from -1 to 1 that any element type has and no library computes.
+double number(std::uint64_t i, std::uint64_t salt) {
+    return static_cast<double>((i * 37 + salt * 101 + 11) % 257) / 128 - 1;
+}
+
+struct Job {
+    std::string_view optimizer;
+    int microbatches = 1;
+    double max_norm = sk::unlimited;
+    bool scaled = false;
+    bool in_backward = false;
+    bool reduced = false;  // reduce, global_norm and clip one by one
+    bool saved = false;    // saved after two steps, and loaded into another
+};
+
+template <class Model>
+std::unique_ptr<sk::Optimizer<>> make_optimizer(const Model& model, std::string_view name) {
+    using Precision = typename Model::Precision;
+    using Engine = sk::DefaultEngine;
+    using sk::StateFormat;
+    const std::vector<sk::ParamGroup> groups{{.matches = [](auto, auto parameter) { return parameter == "bias"; },
+                                              .learning_rate_scale = 0.5,
+                                              .weight_decay = 0}};
+    const sk::AdamWOptions adamw{.learning_rate = 0.125};
+    const sk::LionOptions lion{.learning_rate = 0.0625, .weight_decay = 0.25};
+    const sk::SgdOptions sgd{
+        .learning_rate = 0.25, .rule = sk::Momentum::nesterov, .momentum = 0.5, .weight_decay = 0.125};
+    if (name == "adamw") { return std::make_unique<sk::AdamW<Engine, Precision>>(model, adamw, groups); }
+    if (name == "amsgrad") { return std::make_unique<sk::AMSGrad<Engine, Precision>>(model, adamw, groups); }
+    if (name == "lion") { return std::make_unique<sk::Lion<Engine, Precision>>(model, lion, groups); }
+    if (name == "sgd") { return std::make_unique<sk::SGD<Engine, Precision>>(model, sgd, groups); }
+    if constexpr (!std::is_same_v<Precision, sk::DefaultPrecision<double>>) {
+        if (name == "adamw_bf16") {
+            return std::make_unique<sk::AdamW<Engine, Precision, StateFormat::bf16>>(
+                model, sk::states_in<StateFormat::bf16>, adamw, groups);
+        }
+        if (name == "adamw_block8") {
+            return std::make_unique<sk::AdamW<Engine, Precision, StateFormat::block8>>(
+                model, sk::states_in<StateFormat::block8>, adamw, groups);
+        }
+    }
+    throw std::invalid_argument("no optimizer is called " + std::string(name));
+}
+
+template <class E, class Policy>
+class Trainer {
+    using Group = sk::Params<Weight<E>, Bias<E>, Fixed<E>>;
+    using Layer = sk::Sharded<Group, Policy>;
+    using Listed = sk::Sharded<sk::TensorList<E>, Policy>;
+    using Model = sk::Model<sk::DefaultEngine, typename Layer::Precision>;
+
+  public:
+    Trainer(sk::Context<>& rank, const Job& job)
+        : rank_(rank),
+          job_(job),
+          layers_(make_layers(rank)),
+          listed_(rank, "listed", sk::TensorList<E>{{"a", {9, 3}}, {"b", {21}, {.decay = false}}}),
+          model_(layers_, listed_),
+          optimizer_(make_optimizer(model_, job.optimizer)) {
+        if (job.scaled) { loss_scale_.emplace(rank, sk::LossScaleOptions{.initial = 1024, .growth_interval = 2}); }
+        for (Layer& layer : layers_) {
+            layer.initialize([](std::string_view path, std::string_view name, std::uint64_t i) {
+                return number(i, path.size() * 7 + name.size());
+            });
+        }
+        listed_.initialize(sk::InitialValues::uniform(-1, 1, 7));
+    }
+
+    void step(std::uint64_t at) {
+        sk::Accumulation accumulation{model_, job_.microbatches};
+        if (job_.in_backward) { optimizer_->step_in_backward(accumulation); }
+        const double scale = loss_scale_ ? loss_scale_->value() : 1;
+        for (int m = 0; m < job_.microbatches; ++m) {
+            const std::uint64_t data_rank = rank_.grid().coordinate(sk::Dp::name, rank_.rank());
+            const std::uint64_t salt = (at * 31 + data_rank) * 7 + static_cast<std::uint64_t>(m);
+            add(accumulation, listed_, salt + 3, scale);
+            for (Layer& layer : layers_) {
+                if (m == 1 && &layer == &layers_[1]) {
+                    accumulation.add_zero(layer);
+                    continue;
+                }
+                add(accumulation, layer, salt, scale);
+            }
+        }
+        if (job_.reduced) {
+            auto reduced = sk::reduce(std::move(accumulation), sk::divide_by(3));
+            const auto norm = sk::global_norm(reduced);
+            std::vector<double> gradient(91);
+            reduced.read_full(layers_[0], Weight<E>{}, gradient);
+            for (const double g : gradient) { hash_.add(g); }
+            hash_.add(norm.value());
+            optimizer_->step(std::move(reduced), sk::clip(norm, job_.max_norm));
+            return;
+        }
+        sk::StepOptions<sk::DefaultEngine> options{.divisor = sk::mean, .max_norm = job_.max_norm};
+        if (loss_scale_) { options.loss_scale = &*loss_scale_; }
+        const auto norm = optimizer_->step(std::move(accumulation), options);
+        if (!job_.in_backward) { hash_.add(norm.value()); }
+        if (loss_scale_) { hash_.add(loss_scale_->value()); }
+    }
+
+    auto state() {
+        sk::checkpoint::State all{model_, *optimizer_};
+        if (loss_scale_) { all.add(*loss_scale_); }
+        return all;
+    }
+    Trainer& hash_as(Hash& hash) {
+        std::vector<float> values(91);
+        for (Layer& layer : layers_) {
+            layer.read_full(Weight<E>{}, values);
+            for (const float v : values) { hash.add(static_cast<double>(v)); }
+            hash.add(optimizer_->steps(layer));
+        }
+        {
+            const auto full = sk::summon_full_params(model_);
+            const auto window = listed_.unshard(sk::Gathers::never);
+            for (const E v : window.view("b")) { hash.add(static_cast<double>(static_cast<float>(v))); }
+        }
+        const auto window = layers_[0].unshard();
+        for (const E v : window[Fixed<E>{}]) { hash.add(static_cast<double>(static_cast<float>(v))); }
+        hash.add(hash_.value());
+        return *this;
+    }
+    sk::Optimizer<>& optimizer() { return *optimizer_; }
+
+  private:
+    static std::vector<Layer> make_layers(sk::Context<>& rank) {
+        std::vector<Layer> made;
+        for (int l = 0; l < 3; ++l) { made.emplace_back(rank, "layers." + std::to_string(l)); }
+        return made;
+    }
+    template <class L>
+    void add(sk::Accumulation<>& accumulation, L& layer, std::uint64_t salt, double scale) {
+        auto gradients = accumulation.gradients(layer);
+        for (std::size_t p = 0; p < layer.parameters().size(); ++p) {
+            std::uint64_t i = 0;
+            for (auto& g : gradients.view(p)) {
+                g = static_cast<E>(static_cast<float>(g) + static_cast<float>(number(i++, salt + p) * scale));
+            }
+        }
+        accumulation.add(std::move(gradients));
+    }
+
+    sk::Context<>& rank_;
+    Job job_;
+    std::vector<Layer> layers_;
+    Listed listed_;
+    Model model_;
+    std::unique_ptr<sk::Optimizer<>> optimizer_;
+    std::optional<sk::LossScale<sk::DefaultEngine>> loss_scale_;
+    Hash hash_;
+};
+
+/// Trains for four steps on every mesh, and prints the hash of what each of its ranks ends with.
+template <class E, class Policy, class Mesh>
+void train(const char* element, const char* policy, Mesh mesh, const Job& job, const std::string& folder) {
+    std::vector<std::uint64_t> hashes(mesh.size());
+    sk::threads::run(mesh, [&](sk::Context<>& rank) {
+        Trainer<E, Policy> trainer(rank, job);
+        for (std::uint64_t at = 0; at < 2; ++at) { trainer.step(at); }
+        Hash hash;
+        trainer.optimizer().set_learning_rate_factor(0.5);
+        if (job.saved) {
+            sk::checkpoint::save(rank, folder, 2, trainer.state(), {.replace = true});
+            Trainer<E, Policy> other(rank, job);
+            sk::checkpoint::load(rank, sk::checkpoint::latest(rank, folder)->path, other.state());
+            other.optimizer().set_learning_rate_factor(0.5);
+            for (std::uint64_t at = 2; at < 4; ++at) { other.step(at); }
+            other.hash_as(hash);
+        }
+        for (std::uint64_t at = 2; at < 4; ++at) { trainer.step(at); }
+        trainer.hash_as(hash);
+        hashes[rank.rank()] = hash.value();
+    });
+    std::printf("%s %s %.*s%s%s%s%s on %zu:", element, policy, static_cast<int>(job.optimizer.size()),
+                job.optimizer.data(), job.scaled ? " scaled" : "", job.in_backward ? " in_backward" : "",
+                job.reduced ? " reduced" : "", job.saved ? " saved" : "", static_cast<std::size_t>(mesh.size()));
+    for (const std::uint64_t hash : hashes) { std::printf(" %016llx", static_cast<unsigned long long>(hash)); }
+    std::printf("\n");
+}
+
+template <class E, class Policy>
+void train_on_meshes(const char* element, const char* policy, const Job& job, const std::string& folder) {
+    train<E, Policy>(element, policy, sk::DeviceMesh<1>{}, job, folder);
+    train<E, Policy>(element, policy, sk::DeviceMesh<3, 1, 1>{}, job, folder);
+    train<E, Policy>(element, policy, sk::DeviceMesh<2, 2, 1>{}, job, folder);
+}
+
+}  // namespace
+
+int main(int count, char** given) {
+    if (count != 2) { return EXIT_FAILURE; }
+    const std::string folder = given[1];
+    std::filesystem::create_directories(folder);
+    constexpr double clipped = 0.75;
+    for (const std::string_view optimizer : {"adamw", "amsgrad", "lion", "sgd"}) {
+        train_on_meshes<float, sk::FullShard>("fp32", "full_shard", {optimizer, 2, clipped}, folder);
+        train_on_meshes<double, sk::FullShard>("fp64", "full_shard", {optimizer, 2, clipped}, folder);
+        train_on_meshes<sk::bf16, sk::FullShard>("bf16", "full_shard", {optimizer, 2, clipped}, folder);
+    }
+    for (const std::string_view optimizer : {"adamw_bf16", "adamw_block8"}) {
+        train_on_meshes<float, sk::FullShard>("fp32", "full_shard",
+                                              {optimizer, 1, clipped, false, false, false, true}, folder);
+    }
+    const std::string_view adamw = "adamw";
+    train_on_meshes<float, sk::NoShard>("fp32", "no_shard", {adamw, 2, clipped, false, false, true}, folder);
+    train_on_meshes<float, sk::ShardOptimizer>("fp32", "shard_optimizer", {adamw, 2, sk::unlimited, false, true},
+                                               folder);
+    train_on_meshes<float, sk::ShardGradOp>("fp32", "shard_grad_op", {adamw, 1, clipped, false, false, true, true},
+                                            folder);
+    train_on_meshes<sk::fp16, sk::FullShard>("fp16", "full_shard", {adamw, 2, clipped, true, false, false, true},
+                                             folder);
+    train<float, sk::HybridShard<2>>("fp32", "hybrid_shard", sk::DeviceMesh<4>{}, {adamw, 2, clipped}, folder);
+    return EXIT_SUCCESS;
+}
