@@ -10,6 +10,7 @@
 #include <shardkit/comm/barrier.hpp>
 #include <shardkit/comm/record_files.hpp>
 
+#include "../../examples/who_is_missing/read_record.hpp"
 #include "temporary_folder.hpp"
 #include "unit/backend/nccl/gpu_ranks.hpp"
 
@@ -39,7 +40,7 @@ int main() {
         std::filesystem::remove(file);
         recorder::request_records();
         while (!std::filesystem::exists(file)) { std::this_thread::yield(); }
-        recorded = recorder::read_record(file).calls.back().done != 0;
+        recorded = flight_records::read_record(file).calls.back().done != 0;
     });
     if (waited_for) { std::printf("a wait took an aborted sum for done\n"); }
     if (recorded) { std::printf("an aborted sum is recorded as done\n"); }

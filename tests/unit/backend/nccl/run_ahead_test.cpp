@@ -17,6 +17,7 @@
 #include <shardkit/comm/record_files.hpp>
 #include <shardkit/core/bf16.hpp>
 
+#include "../../../../examples/who_is_missing/read_record.hpp"
 #include "captured_step.hpp"
 #include "gpu_ranks.hpp"
 #include "temporary_folder.hpp"
@@ -168,7 +169,7 @@ TEST_CASE("nccl: nor while NCCL is still ending it, and a flight record calls it
             std::filesystem::remove(file);
             recorder::request_records();
             while (!std::filesystem::exists(file)) { std::this_thread::yield(); }
-            const auto calls = recorder::read_record(file).calls;
+            const auto calls = flight_records::read_record(file).calls;
             REQUIRE(calls.size() >= 2);
             CHECK(calls.end()[-2].done != 0);
             CHECK(calls.back().done == 0);
