@@ -26,6 +26,12 @@ struct Minimal {
     static constexpr int shard_group(std::size_t) { return 2; }
 };
 static_assert(ShardPolicy<Minimal> && rules::PolicyRules<Minimal>::hold);
+static_assert(ShardPolicy<NoShard> && rules::PolicyRules<NoShard>::hold);
+static_assert(ShardPolicy<ShardOptimizer> && rules::PolicyRules<ShardOptimizer>::hold);
+static_assert(ShardPolicy<ShardGradOp> && rules::PolicyRules<ShardGradOp>::hold);
+static_assert(ShardPolicy<FullShard> && rules::PolicyRules<FullShard>::hold);
+static_assert(ShardPolicy<HybridShard<2>> && rules::PolicyRules<HybridShard<2>>::hold);
+static_assert(ShardPolicy<HybridShard<dynamic>> && rules::PolicyRules<HybridShard<dynamic>>::hold);
 static_assert(rules::policy_values(Minimal{}, 8).name == std::string_view("minimal"));
 static_assert(rules::policy_values(Minimal{}, 8).shard_group == 2);
 

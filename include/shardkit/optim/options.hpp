@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <concepts>
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <string_view>
+#include <type_traits>
+#include <utility>
 
 // What optimizers are told: hyper-parameters, and for which parameters they are others.
 
@@ -51,11 +53,60 @@ enum class UpdatedBy : std::uint8_t {
     another  ///< another one of a CombinedOptimizer
 };
 
+/// A function of the user's that says which parameters are meant: f(path of the group, name of the parameter) ->
+/// bool. A std::function of these alone, whose header is a fifth of what a trainer's file
+/// reads.
+class ParameterFilter {
+  public:
+    ParameterFilter() noexcept = default;
+    template <class F>
+    requires(!std::same_as<F, ParameterFilter> &&
+             std::is_invocable_r_v<bool, const F&, std::string_view, std::string_view>)
+        ParameterFilter(F meant) {  // NOLINT(google-explicit-constructor): as a std::function
+        if constexpr (requires { meant == nullptr; }) {
+            if (meant == nullptr) { return; }
+        }
+        meant_ = new FunctionOf<F>(std::move(meant));
+    }
+    ParameterFilter(const ParameterFilter& other)
+        : meant_(other.meant_ == nullptr ? nullptr : other.meant_->copy()) {}
+    ParameterFilter(ParameterFilter&& other) noexcept : meant_(std::exchange(other.meant_, nullptr)) {}
+    ParameterFilter& operator=(ParameterFilter other) noexcept {
+        std::swap(meant_, other.meant_);
+        return *this;
+    }
+    ~ParameterFilter() { delete meant_; }
+
+    explicit operator bool() const noexcept { return meant_ != nullptr; }
+    /// @pre it has a function
+    bool operator()(std::string_view path, std::string_view parameter) const { return (*meant_)(path, parameter); }
+
+  private:
+    struct Function {
+        Function() = default;
+        Function(Function&&) = delete;
+        virtual ~Function() = default;
+        virtual bool operator()(std::string_view path, std::string_view parameter) const = 0;
+        virtual Function* copy() const = 0;
+    };
+    template <class F>
+    struct FunctionOf final : Function {
+        explicit FunctionOf(F given) : f(std::move(given)) {}
+        bool operator()(std::string_view path, std::string_view parameter) const override {
+            return f(path, parameter);
+        }
+        Function* copy() const override { return new FunctionOf(f); }
+        F f;
+    };
+
+    const Function* meant_ = nullptr;
+};
+
 /// Hyper-parameters of their own for some parameters; the first group that matches a parameter decides. What is given
 /// replaces the optimizer's member of that name; an optimizer without such a member refuses it.
 ///     {.matches = [](auto, auto name) { return name == "bias"; }, .weight_decay = 0}
 struct ParamGroup {
-    std::function<bool(std::string_view path, std::string_view parameter)> matches;
+    ParameterFilter matches;
     double learning_rate_scale = 1;  ///< multiplies the optimizer's learning rate
     std::optional<double> weight_decay{};
     std::optional<double> beta1{};

@@ -25,8 +25,6 @@ struct NoShard {
     static constexpr std::size_t shard_group(std::size_t dp) noexcept { return dp; }
 };
 
-static_assert(ShardPolicy<NoShard> && rules::PolicyRules<NoShard>::hold);
-
 /// Shards optimizer states and reduced gradients, as ZeRO stage 1 does. Needs one reduce-scatter and one all-gather
 /// per step, whatever the number of microbatches; full gradients are kept while microbatches add to them.
 /// Source:  ZeRO, arXiv 1910.02054, section 5.1
@@ -35,8 +33,6 @@ struct ShardOptimizer : NoShard {
     static constexpr Placement gradients = Placement::sharded;
     static constexpr Placement optimizer = Placement::sharded;
 };
-
-static_assert(ShardPolicy<ShardOptimizer> && rules::PolicyRules<ShardOptimizer>::hold);
 
 /// Shards optimizer states and gradients, as ZeRO stage 2 does. Gradients are reduced to the shard after every
 /// microbatch, so that no full gradient outlives its backward pass. M microbatches need M reduce-scatters and one
@@ -47,8 +43,6 @@ struct ShardGradOp : ShardOptimizer {
     static constexpr Accumulate accumulate = Accumulate::reduced;
 };
 
-static_assert(ShardPolicy<ShardGradOp> && rules::PolicyRules<ShardGradOp>::hold);
-
 /// Shards parameters, gradients and optimizer states, as ZeRO stage 3 does. Full parameters exist only while a window
 /// is open. M microbatches need M reduce-scatters and 2 M all-gathers per step.
 /// Source:  ZeRO, arXiv 1910.02054, section 5.3
@@ -57,8 +51,6 @@ struct FullShard : ShardGradOp {
     static constexpr Placement parameters = Placement::sharded;
     static constexpr Release release = Release::at_reshard;
 };
-
-static_assert(ShardPolicy<FullShard> && rules::PolicyRules<FullShard>::hold);
 
 /// Shards fully within groups of N neighbouring data-parallel ranks and replicates across the groups. Gradients are
 /// reduced within the group in every microbatch; at the last one the shards are all-reduced across groups.
@@ -88,9 +80,6 @@ struct HybridShard<dynamic> : FullShard {
   private:
     std::size_t ranks_per_group_ = 1;
 };
-
-static_assert(ShardPolicy<HybridShard<2>> && rules::PolicyRules<HybridShard<2>>::hold);
-static_assert(ShardPolicy<HybridShard<dynamic>> && rules::PolicyRules<HybridShard<dynamic>>::hold);
 
 /// Shards as `Policy` does, but over other axes. ShardOver<FullShard, Axes<DpShard, Cp>> shards over the flattened dp
 /// x cp ranks, so that context parallelism also divides parameters, gradients and states.

@@ -3,6 +3,7 @@
 #include <shardkit/optim/param_group.hpp>
 
 #include <cstddef>
+#include <functional>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -216,6 +217,26 @@ TEST_CASE("parameter groups: a run that is resumed from a checkpoint, on other r
         for (int t = 2; t < steps; ++t) { step(layer, optimizer, t); }
         CHECK(values(layer) == expected);
     });
+}
+
+TEST_CASE("parameter groups: a filter owns a copy of any function, and is empty without one") {
+    using Function = std::function<bool(std::string_view, std::string_view)>;
+    const std::string name = "a name that is long enough for the heap";
+    sk::ParamGroup first{.matches = [name](auto, auto parameter) { return parameter == name; }};
+    const sk::ParamGroup second = first;
+    sk::ParamGroup third = std::move(first);
+    third = second;
+    CHECK(second.matches("group", name));
+    CHECK_FALSE(third.matches("group", "weight"));
+    CHECK_FALSE(first.matches);  // NOLINT(bugprone-use-after-move): that is what is asked
+
+    CHECK_FALSE(sk::ParameterFilter(Function()));
+    CHECK_FALSE(sk::ParameterFilter(static_cast<bool (*)(std::string_view, std::string_view)>(nullptr)));
+    const sk::ParameterFilter filter = Function(is_bias);
+    const Function back = filter;
+    CHECK(back("group", "bias"));
+    CHECK_FALSE(back("group", "weight"));
+    CHECK_REFUSED(sk::validate(sk::ParamGroup{}, sk::SourceLocation::current()), "matches is empty");
 }
 
 }  // namespace param_group_test
