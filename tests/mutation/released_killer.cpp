@@ -149,6 +149,12 @@ void check_schedules() {
     const sk::Schedule overlapped = sk::schedule::overlap_reductions(plain, kept);
     expect("an overlap that takes no memory",
            sk::schedule::peak(overlapped, kept) == sk::schedule::peak(plain, kept) + sk::ByteCount(full_numel * 4));
+    bool by_their_lanes = true;  // a reduction gives gradients back, the end of a window parameters
+    for (const sk::detail::ScheduledSlot& slot : sk::detail::slots_of(plain, kept)) {
+        const bool gradients = slot.use == sk::detail::SlotUse::full_gradients;
+        by_their_lanes = by_their_lanes && slot.given_back_by_compute() == !gradients;
+    }
+    expect("memory that another lane gives back", by_their_lanes);
     // Bytes that are zeroed: of all microbatches where each is reduced.
     const auto zeroed = [&](std::size_t microbatches, const auto& of) {
         return sk::plan(of, sk::DeviceMesh<2>{}.grid(), {.microbatches = microbatches}).zeroed.value;
