@@ -12,11 +12,17 @@
 #include <utility>
 
 #include <shardkit/backend/threads/run.hpp>
+#include <shardkit/matrix/products.hpp>
+#include <shardkit/optim/gradient_norms.hpp>
+#include <shardkit/optim/verify_replicas.hpp>
 #include <shardkit/policy/policies.hpp>
 #include <shardkit/step/local_shards.hpp>
 
+#include "unit/backend/nccl/paced_ranks.hpp"
 #include "unit/backend/nccl/small_trainer_runs.hpp"
+#include "unit/optim/muon_training.hpp"
 #include "unit/schedule/written_between_steps.hpp"
+#include "unit/sharded/coded_training.hpp"
 
 namespace {
 
@@ -116,12 +122,89 @@ bool sums_are_read_early() {
     return early;
 }
 
+/// f(rank) on two ranks, each stream as early and as late as it may work: prints what differs or was thrown.
+template <class F>
+bool fails_on_ranks(const char* what, const F& is_right) {
+    for (const auto paces : paced_ranks::some_paces()) {
+        std::atomic<bool> right = true;
+        const std::string error = paced_ranks::run(Mesh(2, 1, 1), paces, {}, [&](auto& rank, const auto&) {
+            if (!is_right(rank)) { right = false; }
+        });
+        if (right && error.empty()) { continue; }
+        std::printf("%s: %s\n", what, error.empty() ? "other numbers" : error.c_str());
+        return true;
+    }
+    return false;
+}
+
+/// The host's products in the order of a GPU's stream.
+struct LaunchedProducts {
+    template <class Product>
+    static void multiply(const sk::gpu::TimelineRef& stream, const Product& product) {
+        sk::HostProducts::multiply(host_functions::LaunchedStream(stream), product);
+    }
+    template <class Product>
+    static void gram(const sk::gpu::TimelineRef& stream, const Product& product) {
+        sk::HostProducts::gram(host_functions::LaunchedStream(stream), product);
+    }
+};
+
+/// Matrices that travel to their owners, and gathers of codes, have the bits of one thread.
+bool other_trainers_differ() {
+    const sk::DynamicPolicy policy(sk::FullShard{});
+    const auto of_matrices = muon_training::expected();
+    const auto of_codes = coded_training::expected<sk::e4m3>();
+    return fails_on_ranks("matrices",
+                          [&](auto& rank) {
+                              return muon_training::train(rank, policy, LaunchedProducts{}, paced_ranks::submit) ==
+                                     of_matrices;
+                          }) ||
+           fails_on_ranks("codes", [&](auto& rank) {
+               return coded_training::train<sk::e4m3>(rank, policy, paced_ranks::submit) == of_codes;
+           });
+}
+
+/// Norms and comparisons of replicas that follow a reduction or a gather at once are of what it brings.
+bool sums_and_copies_are_compared_early() {
+    using Weight = small_trainer::Weight<float>;
+    const auto step = [](auto& rank, auto& layer, const sk::Model<gpu_ranks::Engine>& model) {
+        sk::Accumulation accumulation{model};
+        auto gradients = accumulation.gradients(layer);
+        float* const to = gradients[Weight{}].data();
+        paced_ranks::submit(rank.compute_stream(), [to, own = static_cast<float>(rank.rank() + 1)] {
+            for (std::size_t i = 0; i < small_trainer::weight_size; ++i) { to[i] = own * static_cast<float>(i); }
+        });
+        accumulation.add(std::move(gradients));
+        return sk::reduce(std::move(accumulation), sk::sum);
+    };
+    return fails_on_ranks("norms",
+                          [&](auto& rank) {
+                              sk::Sharded<Weight, sk::FullShard, gpu_ranks::Engine> layer{rank, "layer"};
+                              const auto reduced = step(rank, layer, sk::Model{layer});
+                              return sk::gradient_norms(reduced).model.infinity ==
+                                     3 * (small_trainer::weight_size - 1);
+                          }) ||
+           fails_on_ranks("replicas", [&](auto& rank) {
+               sk::Sharded<Weight, sk::ShardOptimizer, gpu_ranks::Engine> layer{rank, "layer"};
+               sk::Sharded<Weight, sk::NoShard, gpu_ranks::Engine> whole{rank, "whole"};
+               const sk::Model model{layer};
+               const sk::Model of_whole{whole};
+               sk::AdamW optimizer{model, {.learning_rate = 0.25}};
+               const auto reduced = step(rank, whole, of_whole);
+               sk::verify_replicas(of_whole);
+               optimizer.step(step(rank, layer, model));
+               const auto pending = layer.begin_unshard();
+               sk::verify_replicas(model);
+               return true;
+           });
+}
+
 }  // namespace
 
 int main() {
     static_assert(sk::checked);
-    if (sums_are_read_early() || dropped_window_is_not_cleared() || different_groups_are_taken() ||
-        writes_do_not_wait()) {
+    if (sums_are_read_early() || sums_and_copies_are_compared_early() || other_trainers_differ() ||
+        dropped_window_is_not_cleared() || different_groups_are_taken() || writes_do_not_wait()) {
         return 1;
     }
     const Mesh mesh(2, 1, 1);
