@@ -39,8 +39,8 @@ STANDARD = re.compile(r"^#include <[a-z_]+>$", re.MULTILINE)
 NO_CODE = re.compile(r'//[^\n]*|"(?:\\.|[^"\\\n])*"|^#include[^\n]*|\benum class [^{;]*\{[^}]*\}', re.MULTILINE)
 VERB = re.compile(r"(?:\b(?P<scope>\w+)::)?\b(?:all_reduce|reduce_scatter)(?P<in_place>_in_place)?\b")
 SPOKEN_OF = {"Act", "Transition", "Verb"}
-# Folders of the library that make the verbs or time them, and so are not mutated.
-VERBS_MADE = ["backend", "comm", "measure"]
+# Folders of the library that make the verbs, time them or pass calls on to them, and so are not mutated.
+VERBS_MADE = ["backend", "comm", "compiled", "measure"]
 # What a call may reduce by. Only sums are doubled: minima and maxima, which `op` stands for, would stay what they are.
 SUM = re.compile(r"(?:sk::)?ReduceOp::sum|summed\(\)|squares \? ReduceOp::sum : ReduceOp::max")
 OTHER = re.compile(r"(?:sk::)?ReduceOp::(?:max|min)|op")
