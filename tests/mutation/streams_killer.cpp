@@ -72,7 +72,7 @@ bool loses_commands() {
 /// queue's own thread may have dropped them all before the one that waits is told; that one looks without sleeping.
 bool goes_on_behind_a_failure() {
     using sk::host::detail::CommandQueue;
-    for (int round = 0; round < 100; ++round) {
+    for (int round = 0; round < 2000; ++round) {
         std::atomic<bool> runs{false};
         std::atomic<bool> may_fail{false};
         bool told = false;

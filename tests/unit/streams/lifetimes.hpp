@@ -23,6 +23,7 @@
 #include <shardkit/policy/policies.hpp>
 #include <shardkit/rank/rank.hpp>
 #include <shardkit/schedule/passes.hpp>
+#include <shardkit/step/local_shards.hpp>
 #include <shardkit/step/summon_full_params.hpp>
 
 #include "lazy_engine.hpp"
@@ -292,6 +293,44 @@ inline std::string optimizer_ends() {
     return freed.wrong(3);
 }
 
+struct Halves : sk::Param<"halves", sk::bf16, numel> {};
+struct Kept : sk::Param<"kept", sk::bf16, numel>, sk::Frozen {};
+struct Codes : sk::Param<"codes", float, numel> {};
+
+/// What masters in two halves are joined in for the user, who writes: the halves are made of it later.
+inline std::string joined_masters_are_written() {
+    LazyRank rank;
+    sk::Sharded<Halves, sk::FullShard, Engine> layer(rank, "layer", {}, {.master = sk::MasterWeights::split});
+    rank.synchronize();
+    rank.compute_stream().submit([] {});
+    freed.count();
+    sk::update_shards(layer, [](sk::ShardRun<float> run) {
+        for (float& value : run.values) { value = 3; }
+    });
+    return freed.wrong(1);
+}
+/// What the halves of a frozen parameter's masters are made of.
+inline std::string frozen_masters_are_split() {
+    LazyRank rank;
+    using Layer = sk::Sharded<sk::Params<Halves, Kept>, sk::FullShard, Engine>;
+    Layer layer(rank, "layer", {}, {.master = sk::MasterWeights::split});
+    rank.synchronize();
+    rank.compute_stream().submit([] {});
+    freed.count();
+    layer.load(Kept{}, std::vector<float>(numel, 3));
+    return freed.wrong(1);
+}
+/// What codes are decoded in for others than this rank.
+inline std::string codes_are_decoded() {
+    LazyRank rank;
+    using Layer = sk::Sharded<Codes, sk::FullShard, Engine, sk::Precision<sk::block_int8, float>>;
+    Layer layer(rank, "layer");
+    rank.synchronize();
+    freed.buffers = freed.in_use = 0;
+    sk::detail::Access::state(layer).read_full(0, false, std::span<float>(), sk::SourceLocation::current());
+    return freed.wrong(1);
+}
+
 /// Streams that come after each other, each as late as it may: what the others were given before and behind it.
 inline std::string fork_and_join() {
     const sk::Streams<lazy::Stream> streams{{}, {}, {}};
@@ -332,6 +371,9 @@ inline const Check checks[] = {
     {"summoning parameters fails", summoning_fails},
     {"a window is begun and dropped", window_is_dropped},
     {"an optimizer ends", optimizer_ends},
+    {"joined master weights are written", joined_masters_are_written},
+    {"a frozen parameter's master weights are split", frozen_masters_are_split},
+    {"codes are decoded", codes_are_decoded},
     {"streams fork and join", fork_and_join},
 };
 
