@@ -25,7 +25,7 @@ EXCUSED = {
     ("context.hpp", "context.compute_stream().synchronize();"):
         "of engines with the host's memory, and none of the library's computes beside the host",
     ("gradient_norms.hpp", "reduction.wait(stream.record());"):
-        "behind copy_in, in which the host waits for that stream",
+        "behind copy_in, in which the engines that are here wait for that stream",
 }
 # Of a stream, or of a store whose `wait` makes the compute stream wait; Window's own `wait` returns something.
 WAIT = re.compile(r"(?<=[\s{;])(?:\w+|(?:context_|state_|state)(?:->|\.)\w+\(\))\.wait\((?P<event>[^;]*)\);")
