@@ -78,7 +78,7 @@ class Context {
     const AxisGrid& grid() const noexcept { return compiled::grid_of(core_); }
     const RankOptions& options() const noexcept { return compiled::options_of(core_); }
 
-    /// Communicators and streams. Who uses them includes backend/host/communicator.hpp, and the verb's header.
+    /// Communicators and streams. Who uses them includes verbs.hpp.
     const host::Communicator& world() const noexcept { return compiled::world_of(core_); }
     template <class AxisSet, class Made = host::Communicator>
     Made sub_mesh(AxisSet axes = {}, SourceLocation where = SourceLocation::current()) {

@@ -178,13 +178,12 @@ Groups* copy(const Groups* groups) noexcept { return groups == nullptr ? nullptr
 void end(Groups* groups) noexcept { delete groups; }
 std::size_t size_of(const Groups& groups) noexcept { return groups.listed.size(); }
 std::span<Group* const> groups_of(const Groups& groups) noexcept { return groups.listed; }
-Group& group_of(const Groups& groups, std::size_t number, SourceLocation where) {
-    std::size_t at = 0;
-    for (shardkit::detail::Group<Engine>& group : shardkit::detail::Access::each(groups.core, where)) {
+std::span<Group* const> live_groups_of(const Groups& groups, SourceLocation where) {
+    // Walking through them looks at each.
+    for (const shardkit::detail::Group<Engine>& group : shardkit::detail::Access::each(groups.core, where)) {
         static_cast<void>(group);
-        if (at++ == number) { break; }
     }
-    return *groups.listed[number];
+    return groups.listed;
 }
 bool same(const Groups& a, const Groups& b) noexcept { return a.core == b.core; }
 OpenWindows* summon(const Groups& groups, SourceLocation where) {

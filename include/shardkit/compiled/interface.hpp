@@ -183,9 +183,10 @@ Groups* list_groups(std::span<Group* const> groups);
 Groups* copy(const Groups* groups) noexcept;
 void end(Groups* groups) noexcept;
 std::size_t size_of(const Groups& groups) noexcept;
+/// Those that it was made of; null for one that had been moved from.
 std::span<Group* const> groups_of(const Groups& groups) noexcept;
-/// Returns group `number`. @throws UsageError when it has ended
-Group& group_of(const Groups& groups, std::size_t number, SourceLocation where);
+/// The same of groups that exist. @throws UsageError when one has ended, or had been moved from
+std::span<Group* const> live_groups_of(const Groups& groups, SourceLocation where);
 bool same(const Groups& a, const Groups& b) noexcept;
 OpenWindows* summon(const Groups& groups, SourceLocation where);
 void end(OpenWindows* open) noexcept;

@@ -87,8 +87,8 @@ class Groups {
     /// @throws UsageError when one has ended since the model was made, or the model was moved from
     template <class F>
     void for_each(F&& f, SourceLocation where = SourceLocation::current()) const {
-        for (std::size_t g = 0; g < compiled::size_of(core(where)); ++g) {
-            GroupRef<Engine> of_model(compiled::group_of(*groups_, g, where));
+        for (compiled::Group* const group : compiled::live_groups_of(core(where), where)) {
+            GroupRef<Engine> of_model(*group);
             f(of_model);
         }
     }
@@ -96,8 +96,8 @@ class Groups {
     template <class F>
     void initialize(F value, SourceLocation where = SourceLocation::current()) const {
         detail::InitializerOf<F> values(value);
-        for (std::size_t g = 0; g < compiled::size_of(core(where)); ++g) {
-            compiled::group_of(*groups_, g, where).initialize(values, where);
+        for (compiled::Group* const group : compiled::live_groups_of(core(where), where)) {
+            group->initialize(values, where);
         }
     }
     friend bool operator==(const Groups& a, const Groups& b) noexcept {
@@ -214,7 +214,7 @@ template <class... T>
 Model(T&...) -> Model<DefaultEngine, typename detail::ModelPrecision<detail::all_sharded<T...>, T...>::type>;
 
 /// A model's full parameters, current on every rank while this object lives: see step/summon_full_params.hpp.
-template <class EngineType = DefaultEngine>
+template <class EngineType>
 class FullParams {
   public:
     explicit FullParams(compiled::OpenWindows* open) noexcept : open_(open) {}

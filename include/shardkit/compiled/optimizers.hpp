@@ -16,7 +16,7 @@
 namespace shardkit SHARDKIT_BUILD {
 
 /// What one call of an optimizer's step does with accumulated gradients.
-template <class Engine = DefaultEngine>
+template <class Engine>
 struct StepOptions {
     Divisor divisor = mean;                   ///< of the sum over the data ranks
     double max_norm = unlimited;              ///< that gradients are clipped to

@@ -49,11 +49,12 @@ class Accumulation {
     }
     template <class State, class AxisSet>
     void add(Gradients<State, Partial<AxisSet>>&& handle, SourceLocation where = SourceLocation::current()) {
+        compiled::Accumulation& step = core(where);
         State* const state = detail::Access::release(handle);
         if (state == nullptr) {
             State::refuse_use(where, "Accumulation::add: this gradient handle was already added");
         }
-        state->core().add_gradients(core(where), where);
+        state->core().add_gradients(step, where);
     }
     template <class Handle>
     void add(Handle& /*handle*/, SourceLocation /*where*/ = SourceLocation::current()) {
@@ -94,7 +95,7 @@ Accumulation(Sharded<G, P, E, R>&, auto&&...)
     -> Accumulation<std::enable_if_t<detail::NeedsModel<Sharded<G, P, E, R>>::is_model, E>>;
 
 /// A factor that protects fp16 gradients from underflow: see step/loss_scale.hpp.
-template <class EngineType = DefaultEngine>
+template <class EngineType>
 class LossScale {
   public:
     explicit LossScale(Context<EngineType>& context, LossScaleOptions options = {},
