@@ -312,8 +312,8 @@ inline std::string joined_masters_are_written() {
 /// What the halves of a frozen parameter's masters are made of.
 inline std::string frozen_masters_are_split() {
     LazyRank rank;
-    using Layer = sk::Sharded<sk::Params<Halves, Kept>, sk::FullShard, Engine>;
-    Layer layer(rank, "layer", {}, {.master = sk::MasterWeights::split});
+    using Split = sk::Sharded<sk::Params<Halves, Kept>, sk::FullShard, Engine>;
+    Split layer(rank, "layer", {}, {.master = sk::MasterWeights::split});
     rank.synchronize();
     rank.compute_stream().submit([] {});
     freed.count();
@@ -323,8 +323,8 @@ inline std::string frozen_masters_are_split() {
 /// What codes are decoded in for others than this rank.
 inline std::string codes_are_decoded() {
     LazyRank rank;
-    using Layer = sk::Sharded<Codes, sk::FullShard, Engine, sk::Precision<sk::block_int8, float>>;
-    Layer layer(rank, "layer");
+    using Coded = sk::Sharded<Codes, sk::FullShard, Engine, sk::Precision<sk::block_int8, float>>;
+    Coded layer(rank, "layer");
     rank.synchronize();
     freed.buffers = freed.in_use = 0;
     sk::detail::Access::state(layer).read_full(0, false, std::span<float>(), sk::SourceLocation::current());
