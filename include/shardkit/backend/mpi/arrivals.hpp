@@ -2,7 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <cerrno>
 #include <cstddef>
 #include <cstdlib>
 #include <string>
@@ -32,7 +31,7 @@ class Arrivals {
         if (::stat("/proc/self/ns/pid", &processes) != 0) { return; }
         name_ = shardkit::detail::concat("shardkit.", processes.st_ino, ".", ::getppid(), ".",
                                          job == nullptr ? "" : job, ".");
-        socket_ = named(rank);
+        socket_ = socket_to(rank, ::bind);
 #endif
     }
     /// Returns the ranks of those processes.
@@ -40,9 +39,10 @@ class Arrivals {
         std::vector<std::size_t> here;
 #if defined(__linux__)
         for (std::size_t rank = 0; socket_ != none && rank < ranks_; ++rank) {
-            const int socket = named(rank);
-            if (socket >= 0) { ::close(socket); }
-            if (socket == taken) { here.push_back(rank); }
+            const int socket = socket_to(rank, ::connect);  // a name that is bound to look at it would be there
+            if (socket == none) { continue; }
+            ::close(socket);
+            here.push_back(rank);
         }
 #endif
         return here;
@@ -57,9 +57,8 @@ class Arrivals {
   private:
     static constexpr int none = -1;
 #if defined(__linux__)
-    static constexpr int taken = -2;
-    /// Returns a socket with a rank's name; `taken` if there is one already.
-    int named(std::size_t rank) const {
+    /// Returns a socket that has a rank's name, or is connected to the one that has it; `none` where that fails.
+    int socket_to(std::size_t rank, int (*bind_or_connect)(int, const sockaddr*, socklen_t)) const {
         const std::string name = shardkit::detail::concat(name_, rank);
         sockaddr_un address{};
         address.sun_family = AF_UNIX;
@@ -67,10 +66,10 @@ class Arrivals {
         std::copy(name.begin(), name.end(), address.sun_path + 1);  // behind a zero
         const auto bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
         const int made = ::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-        if (made < 0 || ::bind(made, reinterpret_cast<const sockaddr*>(&address), bytes) == 0) { return made; }
-        const bool is_taken = errno == EADDRINUSE;
+        if (made < 0) { return none; }
+        if (bind_or_connect(made, reinterpret_cast<const sockaddr*>(&address), bytes) == 0) { return made; }
         ::close(made);
-        return is_taken ? taken : none;
+        return none;
     }
 #endif
     std::string name_;
