@@ -107,10 +107,10 @@ class LateRanks {
             }
             found.text = concat(ranks_text(needed), needed.size() == 1 ? " has" : " have", " not entered ",
                                 text_of(*first.call));
-        } else if (!waits_.empty() && !any_that(waits_, [](const Wait& wait) { return !wait.needs.empty(); })) {
-            found.text = "all ranks have entered, and not all have finished";
         } else if (!waits_.empty()) {
-            found.text = "no rank can go on: each waits for another one";
+            const bool needs = any_that(waits_, [](const Wait& wait) { return !wait.needs.empty(); });
+            found.text = needs ? "no rank can go on: each waits for another one"
+                               : "all ranks have entered, and not all have finished";
             for (const Wait& wait : waits_) {
                 append(found.text, "\n  ", ranks_text(wait.ranks),
                        wait.ranks.size() == 1 ? " waits in " : " wait in ", text_of(*wait.call),
@@ -184,7 +184,7 @@ class LateRanks {
         const std::size_t group = group_of(call);
         for (Wait& known : waits_) {
             if (!is_message(known.call->signature.verb) && known.call->sequence == call.sequence &&
-                group_of(*known.call) == group) {
+                group_of(*known.call) == group && known.call->signature == call.signature) {
                 known.ranks.push_back(record.rank);
                 known.sinces.push_back(since);
                 known.since = std::max(known.since, since);
