@@ -35,6 +35,12 @@ inline std::string ranks_text(const std::vector<std::size_t>& all, std::string_v
     return text;
 }
 
+/// Returns "0.123 s".
+inline std::string seconds_text(std::uint64_t nanoseconds) {
+    const std::uint64_t milliseconds = nanoseconds / 1'000'000;
+    return concat(milliseconds / 1000, ".", std::to_string(1000 + milliseconds % 1000).substr(1), " s");
+}
+
 /// What ranks wait for, in a sentence.
 struct MissingRanks {
     std::vector<std::size_t> ranks;  ///< that others wait for, and that wait for nobody themselves; or all that wait
@@ -113,8 +119,8 @@ class LateRanks {
                                : "all ranks have entered, and not all have finished";
             for (const Wait& wait : waits_) {
                 append(found.text, "\n  ", ranks_text(wait.ranks),
-                       wait.ranks.size() == 1 ? " waits in " : " wait in ", text_of(*wait.call),
-                       wait.needs.empty() ? "" : concat(", for ", ranks_text(wait.needs)));
+                       wait.ranks.size() == 1 ? " waits in " : " wait in ", text_of(*wait.call), " since ",
+                       seconds_text(wait.since), wait.needs.empty() ? "" : concat(", for ", ranks_text(wait.needs)));
             }
         }
         if (found.ranks.empty()) {
