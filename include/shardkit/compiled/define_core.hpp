@@ -51,11 +51,11 @@ std::span<T> typed(std::span<std::byte> bytes) noexcept {
     return {reinterpret_cast<T*>(bytes.data()), bytes.size() / sizeof(T)};
 }
 template <class P>
-void make_if(Group*& made, std::string& known, shardkit::Context<Engine>& context, const GroupFacts& facts,
+void make_if(Group*& made, std::string& known, shardkit::Context<Engine>& context, const ElementTypes& elements,
              const shardkit::detail::GroupValues& values, std::span<std::byte> adopted_parameters,
              std::span<std::byte> adopted_gradients, SourceLocation where) {
     known += (known.empty() ? "" : ", ") + name_of(element_types_of<P>());
-    if (made != nullptr || facts.elements != element_types_of<P>()) { return; }
+    if (made != nullptr || elements != element_types_of<P>()) { return; }
     made = new GroupOf<P>(context, values, typed<typename P::Gather>(adopted_parameters),
                           typed<typename P::Gradient>(adopted_gradients), where);
 }
@@ -66,23 +66,14 @@ void make_of(Precisions<P...> /*all*/, Arguments&&... arguments) {
 
 }  // namespace
 
-Group* make_group(Context& rank, const GroupFacts& facts, std::span<std::byte> adopted_parameters,
-                  std::span<std::byte> adopted_gradients, SourceLocation where) {
-    const shardkit::detail::GroupValues values{facts.path,
-                                               facts.parameters,
-                                               facts.fixed,
-                                               facts.all_names,
-                                               facts.policy,
-                                               facts.packing,
-                                               facts.master,
-                                               facts.stochastic_rounding,
-                                               facts.gradient_release,
-                                               facts.offload};
+Group* make_group(Context& rank, const ElementTypes& elements, const shardkit::detail::GroupValues& values,
+                  std::span<std::byte> adopted_parameters, std::span<std::byte> adopted_gradients,
+                  SourceLocation where) {
     Group* made = nullptr;
     std::string known;
-    make_of(AllPrecisions{}, made, known, rank.core, facts, values, adopted_parameters, adopted_gradients, where);
+    make_of(AllPrecisions{}, made, known, rank.core, elements, values, adopted_parameters, adopted_gradients, where);
     if (made == nullptr) {
-        throw_invalid_argument(where, "'", facts.path, "': elements ", name_of(facts.elements),
+        throw_invalid_argument(where, "'", values.path, "': elements ", name_of(elements),
                                " (gathered/gradient/reduction/master), expected a precision that the compiled core "
                                "has: ",
                                known, "; define SHARDKIT_COMPILED_PRECISIONS where it is compiled");

@@ -24,6 +24,7 @@
 #include <shardkit/policy/sharded_options.hpp>
 #include <shardkit/policy/state_format.hpp>
 #include <shardkit/rank/rank_options.hpp>
+#include <shardkit/sharded/group_values.hpp>
 #include <shardkit/sharded/tensor_value_source.hpp>
 #include <shardkit/step/divisor.hpp>
 #include <shardkit/step/loss_scale_state.hpp>
@@ -64,21 +65,6 @@ struct ElementTypes {
     ElementType master;
 
     friend constexpr bool operator==(const ElementTypes&, const ElementTypes&) noexcept = default;
-};
-
-/// What the types of a group and its policy say, as values.
-struct GroupFacts {
-    ElementTypes elements;
-    std::string_view path;
-    std::span<const PlacedParameter> parameters;            ///< not yet placed in the flat buffer
-    std::span<const std::span<const std::size_t>> fixed{};  ///< the extents that each one's type fixes
-    std::span<const ParameterName> all_names{};             ///< of types, with aliases; empty for a TensorList
-    rules::PolicyValues policy{};
-    Packing packing = Packing::aligned;
-    MasterWeights master = MasterWeights::kept;
-    std::optional<StochasticRounding> stochastic_rounding{};
-    GradientRelease gradient_release = GradientRelease::never;
-    Offload offload = Offload::none;
 };
 
 /// Gives the elements of one parameter after the other their first values.
@@ -143,8 +129,9 @@ class Group {
 [[noreturn]] void refuse_group(const Group& group, SourceLocation where, const char* text);
 
 /// Makes a group on a rank. `adopted`: the user's own memory, empty without.
-Group* make_group(Context& rank, const GroupFacts& facts, std::span<std::byte> adopted_parameters,
-                  std::span<std::byte> adopted_gradients, SourceLocation where);
+Group* make_group(Context& rank, const ElementTypes& elements, const detail::GroupValues& values,
+                  std::span<std::byte> adopted_parameters, std::span<std::byte> adopted_gradients,
+                  SourceLocation where);
 
 // A rank.
 std::size_t rank_of(const Context& rank) noexcept;

@@ -91,18 +91,11 @@ class ShardedState {
         const auto parameters = chosen_parameters<Group, Policy>(path, tensors, options, where);
         group_ = compiled::make_group(
             context.core(),
-            {{element_type_of<Gather>, element_type_of<Gradient>, element_type_of<typename Precision::Reduction>,
-              element_type_of<typename Precision::Master>},
-             path,
-             parameters,
-             Group::extents,
-             Group::all_names,
-             rules::policy_values(options.policy, context.grid().extent(Dp::name), where),
-             options.packing,
-             options.master,
-             options.stochastic_rounding,
-             options.gradient_release,
-             options.offload},
+            {element_type_of<Gather>, element_type_of<Gradient>, element_type_of<typename Precision::Reduction>,
+             element_type_of<typename Precision::Master>},
+            {path, parameters, Group::extents, Group::all_names,
+             rules::policy_values(options.policy, context.grid().extent(Dp::name), where), options.packing,
+             options.master, options.stochastic_rounding, options.gradient_release, options.offload},
             std::as_writable_bytes(adopted_parameters), std::as_writable_bytes(adopted_gradients), where);
     }
     ShardedState(ShardedState&&) = delete;

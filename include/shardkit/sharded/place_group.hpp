@@ -19,22 +19,9 @@
 #include <shardkit/rank/context.hpp>
 #include <shardkit/sharded/group_communicators.hpp>
 #include <shardkit/sharded/group_geometry.hpp>
+#include <shardkit/sharded/group_values.hpp>
 
 namespace shardkit::detail {
-
-/// The facts that the types of a group and its policy give, as values.
-struct GroupValues {
-    std::string_view path;
-    std::span<const PlacedParameter> parameters;            ///< not yet placed in the flat buffer
-    std::span<const std::span<const std::size_t>> fixed{};  ///< the extents that each one's type fixes
-    std::span<const ParameterName> all_names{};             ///< of types, with aliases; empty for a TensorList
-    rules::PolicyValues policy{};
-    Packing packing = Packing::aligned;
-    MasterWeights master = MasterWeights::kept;
-    std::optional<StochasticRounding> stochastic_rounding{};
-    GradientRelease gradient_release = GradientRelease::never;
-    Offload offload = Offload::none;
-};
 
 template <class Engine>
 struct PlacedGroup {
