@@ -15,30 +15,53 @@
 
 namespace shardkit::compiled SHARDKIT_CHECKED_BUILD {
 
-class SavedState;   // a checkpoint::State
-class PendingSave;  // a save in the background
+/// A checkpoint::State.
+class SavedState : public Object {
+  public:
+    virtual void add(Optimizer& optimizer, SourceLocation where) = 0;
+    virtual void add(LossScale& loss_scale, std::string name, SourceLocation where) = 0;
+    virtual void add(std::string name, std::vector<std::uint8_t>& blob, SourceLocation where) = 0;
 
-SavedState* make_state(const Groups& model, SourceLocation where);
-void end(SavedState* state) noexcept;
-void add(SavedState& state, Optimizer& optimizer, SourceLocation where);
-void add(SavedState& state, LossScale& loss_scale, std::string name, SourceLocation where);
-void add(SavedState& state, std::string name, std::vector<std::uint8_t>& blob, SourceLocation where);
+  protected:
+    using Object::Object;
+};
 
-checkpoint::Folder save(Context& rank, const std::string& folder, std::uint64_t step, const SavedState& state,
-                        const checkpoint::SaveOptions& options, SourceLocation where);
-PendingSave* begin_save(Context& rank, const std::string& folder, std::uint64_t step, const SavedState& state,
-                        const checkpoint::SaveOptions& options, SourceLocation where);
-checkpoint::Folder commit(PendingSave& pending, SourceLocation where);
-void end(PendingSave* pending) noexcept;
-std::optional<checkpoint::Folder> latest(Context& rank, const std::string& folder, checkpoint::FileCalls* files,
-                                         SourceLocation where);
-checkpoint::LoadReport load(Context& rank, const std::string& folder, const SavedState& state,
-                            const checkpoint::LoadOptions& options, SourceLocation where);
-checkpoint::LoadReport load_model(Context& rank, const std::string& path, const Groups& model,
-                                  const checkpoint::LoadOptions& options, SourceLocation where);
-void save_model(Context& rank, const std::string& path, const Groups& model, const checkpoint::SaveOptions& options,
-                SourceLocation where);
-checkpoint::Folder roll_back(Context& rank, const std::string& folder, std::uint64_t step,
-                             checkpoint::FileCalls* files, SourceLocation where);
+/// A save in the background.
+class PendingSave {
+  public:
+    virtual ~PendingSave() = default;
+    PendingSave(PendingSave&&) = delete;
+    virtual checkpoint::Folder commit(SourceLocation where) = 0;
+
+  protected:
+    PendingSave() = default;
+};
+
+/// Saves and loads on an engine.
+class Checkpoints {
+  public:
+    virtual SavedState* make_state(const Groups& model, SourceLocation where) const = 0;
+    virtual checkpoint::Folder save(Context& rank, const std::string& folder, std::uint64_t step,
+                                    const SavedState& state, const checkpoint::SaveOptions& options,
+                                    SourceLocation where) const = 0;
+    virtual PendingSave* begin_save(Context& rank, const std::string& folder, std::uint64_t step,
+                                    const SavedState& state, const checkpoint::SaveOptions& options,
+                                    SourceLocation where) const = 0;
+    virtual std::optional<checkpoint::Folder> latest(Context& rank, const std::string& folder,
+                                                     checkpoint::FileCalls* files, SourceLocation where) const = 0;
+    virtual checkpoint::LoadReport load(Context& rank, const std::string& folder, const SavedState& state,
+                                        const checkpoint::LoadOptions& options, SourceLocation where) const = 0;
+    virtual checkpoint::LoadReport load_model(Context& rank, const std::string& path, const Groups& model,
+                                              const checkpoint::LoadOptions& options, SourceLocation where) const = 0;
+    virtual void save_model(Context& rank, const std::string& path, const Groups& model,
+                            const checkpoint::SaveOptions& options, SourceLocation where) const = 0;
+    virtual checkpoint::Folder roll_back(Context& rank, const std::string& folder, std::uint64_t step,
+                                         checkpoint::FileCalls* files, SourceLocation where) const = 0;
+
+  protected:
+    ~Checkpoints() = default;
+};
+/// Returns those of an object's engine.
+const Checkpoints& checkpoints_of(const Object& object) noexcept;
 
 }  // namespace SHARDKIT_CHECKED_BUILD

@@ -23,7 +23,7 @@ class State {
 
     template <class Precision>
     explicit State(const Model<Engine, Precision>& model, SourceLocation where = SourceLocation::current())
-        : state_(compiled::make_state(model.core(where), where)) {}
+        : state_(compiled::checkpoints_of(model.core(where)).make_state(model.core(where), where)) {}
     template <class Precision>
     State(const Model<Engine, Precision>& model, Optimizer<Engine>& optimizer,
           SourceLocation where = SourceLocation::current())
@@ -38,17 +38,17 @@ class State {
     }
 
     State& add(Optimizer<Engine>& optimizer, SourceLocation where = SourceLocation::current()) {
-        compiled::add(*state_, optimizer.core(where), where);
+        state_->add(optimizer.core(where), where);
         return *this;
     }
     State& add(LossScale<Engine>& loss_scale, std::string name = {},
                SourceLocation where = SourceLocation::current()) {
-        compiled::add(*state_, loss_scale.core(), std::move(name), where);
+        state_->add(loss_scale.core(), std::move(name), where);
         return *this;
     }
     State& blob(std::string name, std::vector<std::uint8_t>& bytes,
                 SourceLocation where = SourceLocation::current()) {
-        compiled::add(*state_, std::move(name), bytes, where);
+        state_->add(std::move(name), bytes, where);
         return *this;
     }
     const compiled::SavedState& core() const noexcept { return *state_; }
@@ -68,7 +68,7 @@ class PendingSave {
         if (taken.get() == nullptr) {
             compiled::refuse_use(where, "PendingSave: commit of what was committed, or moved from");
         }
-        return compiled::commit(*taken, where);
+        return taken->commit(where);
     }
 
   private:
@@ -78,38 +78,40 @@ class PendingSave {
 template <class Engine>
 Folder save(Context<Engine>& context, const std::string& folder, std::uint64_t step, const State<Engine>& state,
             const SaveOptions& options = {}, SourceLocation where = SourceLocation::current()) {
-    return compiled::save(context.core(), folder, step, state.core(), options, where);
+    return compiled::checkpoints_of(context.core()).save(context.core(), folder, step, state.core(), options, where);
 }
 template <class Engine>
 [[nodiscard]] PendingSave begin_save(Context<Engine>& context, const std::string& folder, std::uint64_t step,
                                      const State<Engine>& state, const SaveOptions& options = {},
                                      SourceLocation where = SourceLocation::current()) {
-    return PendingSave(compiled::begin_save(context.core(), folder, step, state.core(), options, where));
+    return PendingSave(compiled::checkpoints_of(context.core())
+                           .begin_save(context.core(), folder, step, state.core(), options, where));
 }
 template <class Engine>
 std::optional<Folder> latest(Context<Engine>& context, const std::string& folder, FileCalls* files = nullptr,
                              SourceLocation where = SourceLocation::current()) {
-    return compiled::latest(context.core(), folder, files, where);
+    return compiled::checkpoints_of(context.core()).latest(context.core(), folder, files, where);
 }
 template <class Engine>
 LoadReport load(Context<Engine>& context, const std::string& folder, const State<Engine>& state,
                 const LoadOptions& options = {}, SourceLocation where = SourceLocation::current()) {
-    return compiled::load(context.core(), folder, state.core(), options, where);
+    return compiled::checkpoints_of(context.core()).load(context.core(), folder, state.core(), options, where);
 }
 template <class Engine, class Precision>
 LoadReport load_model(Context<Engine>& context, const std::string& path, const Model<Engine, Precision>& model,
                       const LoadOptions& options = {}, SourceLocation where = SourceLocation::current()) {
-    return compiled::load_model(context.core(), path, model.core(where), options, where);
+    return compiled::checkpoints_of(context.core())
+        .load_model(context.core(), path, model.core(where), options, where);
 }
 template <class Engine, class Precision>
 void save_model(Context<Engine>& context, const std::string& path, const Model<Engine, Precision>& model,
                 const SaveOptions& options = {}, SourceLocation where = SourceLocation::current()) {
-    compiled::save_model(context.core(), path, model.core(where), options, where);
+    compiled::checkpoints_of(context.core()).save_model(context.core(), path, model.core(where), options, where);
 }
 template <class Engine>
 Folder roll_back(Context<Engine>& context, const std::string& folder, std::uint64_t step, FileCalls* files = nullptr,
                  SourceLocation where = SourceLocation::current()) {
-    return compiled::roll_back(context.core(), folder, step, files, where);
+    return compiled::checkpoints_of(context.core()).roll_back(context.core(), folder, step, files, where);
 }
 
 }  // namespace SHARDKIT_BUILD

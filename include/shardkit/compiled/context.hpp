@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <bit>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -15,32 +16,94 @@
 #include <shardkit/mesh/device_mesh.hpp>
 
 namespace shardkit::host {
-struct Engine;
 class HostStream;
 }  // namespace shardkit::host
 
+namespace shardkit::compiled SHARDKIT_BUILD {
+
+/// A stream of a rank, whichever its engine is: what rank/streams.hpp and comm/stream.hpp say of one. A verb takes it
+/// where verbs.hpp is included.
+class Stream {
+  public:
+    class Event {
+      public:
+        Event() noexcept = default;
+
+      private:
+        friend Stream;
+        Event(const StreamCalls& calls, const StreamWords& words) noexcept : calls_(&calls), words_(words) {}
+        const StreamCalls* calls_ = nullptr;  // null: has happened
+        StreamWords words_;
+    };
+
+    Stream(const StreamCalls& calls, const StreamWords& words) noexcept : calls_(&calls), words_(words) {}
+
+    Event record() const noexcept { return {*calls_, calls_->record(words_)}; }
+    void wait(const Event& event) const {
+        if (event.calls_ == nullptr) { return; }
+        if (event.calls_ != calls_) { refuse_use({}, "a stream waits for an event of another engine's"); }
+        calls_->wait(words_, event.words_);
+    }
+    void synchronize(SourceLocation where = SourceLocation::current()) const { calls_->synchronize(words_, where); }
+    template <std::same_as<host::HostStream> Verbs>
+    operator Verbs() const {  // NOLINT(google-explicit-constructor)
+        return std::bit_cast<Verbs>(calls_->for_verbs(words_).at[0]);
+    }
+
+  private:
+    const StreamCalls* calls_;
+    StreamWords words_;
+};
+
+/// Owns memory of a rank's engine for `size` zeroed elements.
+template <Element T>
+class Buffer {
+  public:
+    Buffer() noexcept = default;
+    Buffer(Memory* made, std::size_t size) noexcept : memory_(made), size_(size) {}
+
+    T* data() const noexcept { return memory_.get() == nullptr ? nullptr : static_cast<T*>(memory_->data); }
+    std::size_t size() const noexcept { return memory_.get() == nullptr ? 0 : size_; }
+    std::span<T> span() const noexcept { return {data(), size()}; }
+
+  private:
+    Handle<Memory> memory_;
+    std::size_t size_ = 0;  // not valid after a move from it
+};
+
+/// The engine of the compiled form: which one it is, self, threads, mpi or nccl, is a value of the rank.
+struct Engine {
+    static constexpr std::string_view name = "compiled";
+    using Communicator = host::Communicator;
+    using Stream = compiled::Stream;
+    template <class T>
+    using Buffer = compiled::Buffer<T>;
+};
+
+}  // namespace SHARDKIT_BUILD
+
 namespace shardkit {
-using DefaultEngine = host::Engine;
+using DefaultEngine = compiled::Engine;
 namespace self {
-using Engine = host::Engine;
+using Engine = compiled::Engine;
 }
 namespace threads {
-using Engine = host::Engine;
+using Engine = compiled::Engine;
 }
 namespace mpi {
-using Engine = host::Engine;
+using Engine = compiled::Engine;
 }
 }  // namespace shardkit
 
 namespace shardkit::detail SHARDKIT_BUILD {
 
-/// The compiled core is of the engines of the host.
+/// The compiled core has some engines, which a trainer's file need not tell apart.
 template <class EngineType>
 struct CompiledEngine {
-    static constexpr bool is_compiled = std::same_as<EngineType, host::Engine>;
+    static constexpr bool is_compiled = std::same_as<EngineType, compiled::Engine>;
     static_assert(is_compiled,
-                  "SHARDKIT_COMPILED: the compiled core has the engines self, threads and mpi; a file that names "
-                  "another engine is compiled without SHARDKIT_COMPILED");
+                  "SHARDKIT_COMPILED: the compiled core has the engines self, threads, mpi and nccl; a file that "
+                  "names another engine is compiled without SHARDKIT_COMPILED");
 };
 
 }  // namespace SHARDKIT_BUILD
@@ -51,9 +114,9 @@ namespace shardkit SHARDKIT_BUILD {
 class [[nodiscard]] Deadline {
   public:
     Deadline(const compiled::Context& rank, std::int64_t milliseconds, SourceLocation where)
-        : rank_(rank), before_(compiled::begin_deadline(rank, milliseconds, where)) {}
+        : rank_(rank), before_(rank.begin_deadline(milliseconds, where)) {}
     Deadline(Deadline&&) = delete;
-    ~Deadline() { compiled::end_deadline(rank_, before_); }
+    ~Deadline() { rank_.end_deadline(before_); }
 
   private:
     const compiled::Context& rank_;
@@ -69,42 +132,48 @@ class Context {
   public:
     using Engine = EngineType;
     using Communicator = host::Communicator;
+    using Stream = typename Engine::Stream;
 
     explicit Context(compiled::Context& core) noexcept : core_(core) {}
     Context(Context&&) = delete;
 
-    std::size_t rank() const noexcept { return compiled::rank_of(core_); }
-    std::size_t world_size() const noexcept { return compiled::world_size_of(core_); }
-    const AxisGrid& grid() const noexcept { return compiled::grid_of(core_); }
-    const RankOptions& options() const noexcept { return compiled::options_of(core_); }
+    std::size_t rank() const noexcept { return core_.rank(); }
+    std::size_t world_size() const noexcept { return core_.world_size(); }
+    const AxisGrid& grid() const noexcept { return core_.grid(); }
+    const RankOptions& options() const noexcept { return core_.options(); }
 
-    /// Communicators and streams. Who uses them includes verbs.hpp.
-    const host::Communicator& world() const noexcept { return compiled::world_of(core_); }
+    /// Communicators. Who uses them includes verbs.hpp.
+    const host::Communicator& world() const noexcept { return core_.world(); }
     template <class AxisSet, class Made = host::Communicator>
     Made sub_mesh(AxisSet axes = {}, SourceLocation where = SourceLocation::current()) {
         std::optional<Made> made;
-        compiled::sub_mesh(
-            core_, axes,
+        core_.sub_mesh(
+            axes,
             [](void* to, const host::Communicator& from) { static_cast<std::optional<Made>*>(to)->emplace(from); },
             &made, where);
         return *std::move(made);
     }
-    template <class S = host::HostStream>
-    S compute_stream() const noexcept {
-        return *static_cast<const S*>(compiled::stream_of(core_, 0));
-    }
-    template <class S = host::HostStream>
-    S communication_stream() const noexcept {
-        return *static_cast<const S*>(compiled::stream_of(core_, 1));
-    }
-    template <class S = host::HostStream>
-    S reduction_stream() const noexcept {
-        return *static_cast<const S*>(compiled::stream_of(core_, 2));
-    }
+    Stream compute_stream() const noexcept { return stream(compiled::StreamFor::compute); }
+    Stream communication_stream() const noexcept { return stream(compiled::StreamFor::communication); }
+    Stream reduction_stream() const noexcept { return stream(compiled::StreamFor::reduction); }
 
-    void synchronize() const { compiled::synchronize(core_); }
-    void settle() const noexcept { compiled::settle(core_); }
-    void set_step(std::uint32_t step) noexcept { compiled::set_step(core_, step); }
+    void synchronize() const { core_.synchronize(); }
+    void settle() const noexcept { core_.settle(); }
+    void set_step(std::uint32_t step) noexcept { core_.set_step(step); }
+    template <Element T>
+    compiled::Buffer<T> buffer(std::size_t n) const {
+        return {allocate<T>(n, false), n};
+    }
+    template <Element T>
+    compiled::Buffer<T> local_buffer(std::size_t n) const {
+        return {allocate<T>(n, true), n};
+    }
+    template <class T>
+    T read(const T* value) const {
+        T copy{};
+        core_.read(value, std::as_writable_bytes(std::span(&copy, 1)));
+        return copy;
+    }
     /// `limit`: whole milliseconds, or a longer unit of std::chrono.
     template <class Duration>
     Deadline deadline(const Duration& limit, SourceLocation where = SourceLocation::current()) const {
@@ -112,15 +181,22 @@ class Context {
         static_assert(1000 * Unit::num % Unit::den == 0, "deadline: expected a number of milliseconds");
         return Deadline(core_, static_cast<std::int64_t>(limit.count()) * (1000 * Unit::num / Unit::den), where);
     }
-    void compare_calls(SourceLocation where = SourceLocation::current()) const {
-        compiled::compare_calls(core_, where);
-    }
+    void compare_calls(SourceLocation where = SourceLocation::current()) const { core_.compare_calls(where); }
     void require_memory(const void* data, std::size_t bytes, std::string_view what, SourceLocation where) const {
-        compiled::require_memory(core_, data, bytes, what, where);
+        core_.require_memory(data, bytes, what, where);
     }
     compiled::Context& core() const noexcept { return core_; }
 
   private:
+    Stream stream(compiled::StreamFor which) const noexcept { return {core_.stream_calls(), core_.stream(which)}; }
+    template <class T>
+    compiled::Memory* allocate(std::size_t n, bool local) const {
+        if (n > static_cast<std::size_t>(PTRDIFF_MAX) / sizeof(T)) {
+            compiled::refuse_use({}, "buffer: more elements than an address space has");
+        }
+        return core_.allocate(n * sizeof(T), local);
+    }
+
     compiled::Context& core_;
 };
 
@@ -174,7 +250,7 @@ namespace shardkit SHARDKIT_BUILD {
 template <class Engine, Element T>
 T all_reduce_value(Context<Engine>& rank, const host::Communicator& comm, T value, ReduceOp op = ReduceOp::sum,
                    SourceLocation where = SourceLocation::current()) {
-    compiled::all_reduce(rank.core(), comm, op, element_type_of<T>, &value, where);
+    rank.core().all_reduce(comm, op, element_type_of<T>, &value, where);
     return value;
 }
 template <class Engine, Element T>
@@ -185,7 +261,7 @@ T all_reduce_value(Context<Engine>& rank, T value, ReduceOp op = ReduceOp::sum,
 template <class Engine>
 double exact_sum(Context<Engine>& rank, const host::Communicator& comm, std::span<const double> values,
                  SourceLocation where = SourceLocation::current()) {
-    return compiled::exact_sum(rank.core(), comm, values, where);
+    return rank.core().exact_sum(comm, values, where);
 }
 template <class Engine>
 double exact_sum(Context<Engine>& rank, std::span<const double> values,

@@ -1,15 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <memory>
 #include <new>
 #include <span>
-#include <string>
-#include <string_view>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -17,18 +13,15 @@
 #include <shardkit/backend/host/engine.hpp>
 #include <shardkit/compiled/interface.hpp>
 #include <shardkit/detail/access.hpp>
+#include <shardkit/optim/clip.hpp>
+#include <shardkit/optim/norm.hpp>
 #include <shardkit/optim/optimizer.hpp>
-#include <shardkit/rank/context.hpp>
-#include <shardkit/rank/rank.hpp>
-#include <shardkit/sharded/group_state.hpp>
 #include <shardkit/step/accumulation.hpp>
-#include <shardkit/step/gradients.hpp>
 #include <shardkit/step/loss_scale.hpp>
 #include <shardkit/step/model.hpp>
 #include <shardkit/step/reduce.hpp>
-#include <shardkit/step/summon_full_params.hpp>
 
-// What the functions of interface.hpp work on: the core's own classes for the engines of the host.
+// The classes of interface.hpp for one engine, made of the classes that a header-only program has: those of a step.
 
 #ifndef SHARDKIT_COMPILED_PRECISIONS
 /// The precisions that the core is compiled for: a Precisions<...>, the same in all of its source files.
@@ -40,185 +33,188 @@
 
 namespace shardkit::compiled SHARDKIT_CHECKED_BUILD {
 
-using Engine = host::Engine;
 using AllPrecisions = SHARDKIT_COMPILED_PRECISIONS;
 
-class Context {
-  public:
-    explicit Context(shardkit::Context<Engine>& rank) noexcept : core(rank) {}
-    shardkit::Context<Engine>& core;
+class Checkpoints;
+
+/// What an engine's core has.
+struct EngineCore {
+    const char* name;  ///< for errors
+    // What is in source files of its own where the engine is the host's, and then null here.
+    Optimizer* (*make_optimizer)(Rule rule, StateFormat format, const Groups& groups, const void* options,
+                                 std::vector<ParamGroup> param_groups, SourceLocation where) = nullptr;
+    const Checkpoints* checkpoints = nullptr;
 };
+/// Returns an engine's; one source file of the core specialises it.
+template <class Engine>
+const EngineCore& engine_core() noexcept;
+template <>
+const EngineCore& engine_core<host::Engine>() noexcept;
 
-/// A list of groups that the core takes as a model of precisions P.
-template <class P>
-class ModelOf : public shardkit::Groups<Engine> {
-    using Base = shardkit::Groups<Engine>;
+[[noreturn]] void refuse_engine(const EngineCore& given, const EngineCore& expected, SourceLocation where);
+/// Returns an object as what it is on an engine.
+/// @throws UsageError when it is of another one
+template <class T, class Object>
+T& on(Object& object, SourceLocation where) {
+    const EngineCore& expected = engine_core<typename std::remove_const_t<T>::Engine>();
+    if (&object.engine() != &expected) { refuse_engine(object.engine(), expected, where); }
+    return static_cast<T&>(object);
+}
 
+template <class EngineType>
+class LossScaleOf final : public LossScale {
   public:
-    using Precision = P;
-    using typename Base::Member;
+    using Engine = EngineType;
+    explicit LossScaleOf(shardkit::LossScale<Engine> scale)
+        : LossScale(engine_core<Engine>()), core(std::move(scale)) {}
 
-    explicit ModelOf(shardkit::detail::List<Member> members) : Base(std::move(members)) {}
-    explicit ModelOf(const Base& groups) : Base(groups) {}
-    static Member member_of(shardkit::detail::Group<Engine>& group) { return Base::member(group); }
+    LossScaleState state() const override { return shardkit::detail::Access::now(core); }
+    const LossScaleState* data() const noexcept override { return core.data(); }
 
-    /// A Model takes parts of models.
-    shardkit::Model<Engine, P> model() const {
-        const ModelOf none{shardkit::detail::List<Member>{}};
-        return shardkit::Model<Engine, P>(*this, none);
+    shardkit::LossScale<Engine> core;
+};
+/// Returns a loss scale as what it is on an engine; null for none.
+template <class Engine>
+shardkit::LossScale<Engine>* loss_scale_on(LossScale* scale, SourceLocation where) {
+    return scale == nullptr ? nullptr : &on<LossScaleOf<Engine>>(*scale, where).core;
+}
+
+template <class Engine>
+struct NormOf {
+    using Core = shardkit::GlobalNorm<Engine>;
+
+    /// A norm without its type.
+    class Reader final : public NormReader {
+      public:
+        double value(const Norm& norm, SourceLocation where) const override { return from(norm).value(where); }
+        FoundInf found_inf(const Norm& norm, SourceLocation where) const override {
+            return from(norm).found_inf(where);
+        }
+        const double* data(const Norm& norm, SourceLocation where) const override { return from(norm).data(where); }
+        ClipCoefficient clip(const Norm& norm, double max_norm, SourceLocation where) const override {
+            return shardkit::clip(from(norm), max_norm, where);
+        }
+    };
+    static Norm to(const Core& norm) noexcept {
+        static const Reader reader;
+        Norm value{&reader};
+        std::memcpy(static_cast<void*>(&value.context), static_cast<const void*>(&norm), sizeof(norm));
+        return value;
+    }
+
+  private:
+    static constexpr std::size_t size = sizeof(Norm) - offsetof(Norm, context);
+    static_assert(sizeof(Core) == size && std::is_trivially_copyable_v<Core>);
+    static Core from(const Norm& value) noexcept {
+        alignas(Core) std::byte memory[size];
+        std::memcpy(memory, &value.context, size);
+        return *std::launder(reinterpret_cast<const Core*>(memory));
     }
 };
 
-class Groups {
+template <class EngineType>
+class ReducedOf final : public Reduced {
   public:
-    std::vector<Group*> listed;
-    shardkit::Groups<Engine> core;
-};
+    using Engine = EngineType;
+    explicit ReducedOf(shardkit::Reduced<Engine> reduced)
+        : Reduced(engine_core<Engine>()), core(std::move(reduced)) {}
 
-class Accumulation {
-  public:
-    shardkit::Accumulation<Engine> core;
-};
-class Reduced {
-  public:
+    double divisor() const noexcept override { return core.divisor(); }
+    bool has_loss_scale() const noexcept override { return core.has_loss_scale(); }
+    std::uint64_t identity() const noexcept override { return core.identity(); }
+    Norm global_norm(NormKind kind, SourceLocation where) const override {
+        return NormOf<Engine>::to(shardkit::global_norm(core, kind, where));
+    }
+
     shardkit::Reduced<Engine> core;
-};
-class LossScale {
-  public:
-    shardkit::LossScale<Engine> core;
-};
-class OpenWindows {
-  public:
-    shardkit::FullParams<Engine> core;
-};
-
-class Optimizer {
-  public:
-    virtual ~Optimizer() = default;
-    Optimizer(Optimizer&&) = delete;
-
-    virtual shardkit::Optimizer<Engine>& core() noexcept = 0;
-    virtual const void* options() const noexcept = 0;
-    virtual double given_learning_rate() const noexcept = 0;
-    virtual void set_options(const void* options, SourceLocation where) = 0;
-    virtual std::span<const ParamGroup> param_groups() const noexcept = 0;
-    virtual void set_param_groups(const std::vector<ParamGroup>& param_groups, SourceLocation where) = 0;
-
-  protected:
-    Optimizer() = default;
 };
 
 /// The core's group behind a Group.
+template <class EngineType>
 class AnyGroup : public Group {
   public:
+    using Engine = EngineType;
     virtual shardkit::detail::Group<Engine>& core() noexcept = 0;
     /// Returns the same for the core's verbs that take a layer.
     GroupRef<Engine> ref() { return shardkit::detail::Access::make<GroupRef<Engine>>(core()); }
-    static AnyGroup& of(Group& group) noexcept { return static_cast<AnyGroup&>(group); }
-    static const AnyGroup& of(const Group& group) noexcept { return static_cast<const AnyGroup&>(group); }
+    Groups* list(std::span<Group* const> groups) const override;
+
+  protected:
+    AnyGroup() : Group(engine_core<Engine>()) {}
 };
 
-template <class P>
-constexpr ElementTypes element_types_of() noexcept {
-    return {element_type_of<typename P::Gather>, element_type_of<typename P::Gradient>,
-            element_type_of<typename P::Reduction>, element_type_of<typename P::Master>};
-}
-
-/// A group of precision P.
-template <class P>
-class GroupOf final : public AnyGroup {
-    struct State final : shardkit::detail::GroupState<Engine, P> {
-        using Base = shardkit::detail::GroupState<Engine, P>;
-        using Base::Base;
-        using Base::check_whole;
-        struct Group {};  // has no types of parameters
-    };
-    using Gather = typename P::Gather;
-    using Handle = shardkit::Gradients<State, Partial<DataAxes>>;
-    using Access = shardkit::detail::Access;
-    /// The layer that the core's accumulation takes.
-    struct Layer {
-        using Gradients = Handle;
-        State* state;
-        State& live(SourceLocation /*where*/) const noexcept { return *state; }
-    };
-
+template <class EngineType>
+class AccumulationOf final : public Accumulation {
   public:
-    GroupOf(shardkit::Context<Engine>& context, const shardkit::detail::GroupValues& values,
-            std::span<Gather> adopted_parameters, std::span<typename P::Gradient> adopted_gradients,
-            SourceLocation where)
-        : state_(context, values, adopted_parameters, adopted_gradients, where) {
-        path = &state_.path();
-        layout = &state_.layout();
-        parameters = state_.geometry().parameters;
-        trainable = state_.trainable();
-        window_generation = &state_.parameters().generation();
-        gradient_generation = &state_.gradient_generation();
+    using Engine = EngineType;
+    explicit AccumulationOf(shardkit::Accumulation<Engine> accumulation)
+        : Accumulation(engine_core<Engine>()), core(std::move(accumulation)) {}
+
+    void set_microbatches(std::size_t count, SourceLocation where) override { core.set_microbatches(count, where); }
+    void set_microbatches(Group& group, std::size_t count, SourceLocation where) override {
+        auto layer = on<AnyGroup<Engine>>(group, where).ref();
+        core.set_microbatches(layer, count, where);
+    }
+    void add_zero(Group& group, SourceLocation where) override {
+        auto layer = on<AnyGroup<Engine>>(group, where).ref();
+        core.add_zero(layer, where);
+    }
+    void skip(Group& group, SourceLocation where) override {
+        auto layer = on<AnyGroup<Engine>>(group, where).ref();
+        core.skip(layer, where);
+    }
+    Reduced* reduce(const Divisor& divisor, LossScale* scale, SourceLocation where) override {
+        auto* const scaled = loss_scale_on<Engine>(scale, where);
+        return new ReducedOf<Engine>(scaled == nullptr ? shardkit::reduce(std::move(core), divisor, where)
+                                                       : shardkit::reduce(std::move(core), divisor, *scaled, where));
     }
 
-    shardkit::detail::Group<Engine>& core() noexcept override { return state_; }
-    std::size_t number_of(std::string_view name, SourceLocation where) const override {
-        return state_.geometry().number_of(name, where);
-    }
-    std::size_t number_of(std::ptrdiff_t number, SourceLocation where) const override {
-        return state_.geometry().number_of(number, where);
-    }
-    void list_shards(std::vector<ShardInfo>& list) override { list = state_.shards(); }
+    shardkit::Accumulation<Engine> core;
+};
 
-    void open_window(Gathers gathers, SourceLocation where) override { state_.open_window(gathers, where); }
-    void use_window(SourceLocation opened) override { state_.use_window(opened); }
-    void close_window() noexcept override { state_.close_window(); }
-    void drop_full() noexcept override { state_.parameters().drop(); }
-    const void* full_parameters() noexcept override { return state_.parameters().full().data(); }
-    const float* scales(std::size_t parameter) override {
-        if constexpr (P::gathers_codes) {
-            return state_.parameters().scales(parameter);
+template <class EngineType>
+class AnyOptimizer : public Optimizer {
+  public:
+    using Engine = EngineType;
+    virtual shardkit::Optimizer<Engine>& core() noexcept = 0;
+
+    Norm step(Accumulation& accumulation, const StepFacts& options, SourceLocation where) override {
+        auto& given = on<AccumulationOf<Engine>>(accumulation, where).core;
+        return NormOf<Engine>::to(core().step(std::move(given), facts(options, where), where));
+    }
+    void step(Reduced& reduced, const ClipCoefficient* coefficient, SourceLocation where) override {
+        auto& given = on<ReducedOf<Engine>>(reduced, where).core;
+        if (coefficient == nullptr) {
+            core().step(std::move(given), where);
         } else {
-            return static_cast<void>(parameter), nullptr;
+            core().step(std::move(given), *coefficient, where);
         }
     }
+    void step_in_backward(Accumulation& accumulation, const StepFacts& options, SourceLocation where) override {
+        core().step_in_backward(on<AccumulationOf<Engine>>(accumulation, where).core, facts(options, where), where);
+    }
+    double learning_rate() override { return core().learning_rate(); }
+    void set_learning_rate(double learning_rate, SourceLocation where) override {
+        core().set_learning_rate(learning_rate, where);
+    }
+    void set_learning_rate_factor(double factor, SourceLocation where) override {
+        core().set_learning_rate_factor(factor, where);
+    }
+    std::uint64_t steps(const Group& group, SourceLocation where) override {
+        const auto layer = const_cast<AnyGroup<Engine>&>(on<const AnyGroup<Engine>>(group, where)).ref();
+        return core().steps(layer, where);
+    }
+    void list_shards(std::vector<ShardInfo>& list) override { list = core().shards(); }
 
-    void initialize(Initializer& values, SourceLocation where) override {
-        const auto by_parameter = [&](std::string_view of_group, std::string_view name) {
-            values.begin(of_group, name);
-            return [&](std::uint64_t index) { return values.at(index); };
-        };
-        state_.initialize(by_parameter, where);
-    }
-    void load(std::size_t parameter, const shardkit::detail::TensorValueSource& values, std::size_t count,
-              std::span<const std::byte> data, SourceLocation where) override {
-        state_.check_whole("load", parameter, count, data, where);
-        state_.write(parameter, values, where);
-    }
-    void read_full(std::size_t parameter, bool wanted, ElementType type, void* values, std::size_t count,
-                   SourceLocation where) override {
-        if (type == element_type_of<Gather>) {
-            state_.read_full(parameter, wanted, std::span(static_cast<Gather*>(values), count), where);
-        } else {
-            state_.read_full(parameter, wanted, std::span(static_cast<double*>(values), count), where);
-        }
-    }
-    void read_full_gradient(const Reduced& reduced, std::size_t parameter, std::span<double> values,
-                            SourceLocation where) override {
-        const Layer layer{&state_};
-        auto& state = Access::state_of(reduced.core, layer, std::string_view("read_full"), where);
-        state.read_full_gradient(parameter, Access::scale(reduced.core, state.context()), values, where);
-    }
-
-    void take_gradients(Accumulation& accumulation, SourceLocation where) override {
-        Layer layer{&state_};
-        Handle taken = accumulation.core.gradients(layer, where);
-        Access::release(taken);  // the trainer's file has the handle
-    }
-    void add_gradients(Accumulation& accumulation, SourceLocation where) override {
-        accumulation.core.add(Access::make<Handle>(state_, where), where);
-    }
-    void drop_gradients() noexcept override { state_.drop_gradients(); }
-    void* full_gradients() noexcept override { return state_.gradients().full().data(); }
-    bool overwrites(std::size_t parameter) noexcept override { return state_.gradients().overwrites(parameter); }
+  protected:
+    AnyOptimizer() : Optimizer(engine_core<Engine>()) {}
 
   private:
-    State state_;
+    static shardkit::StepOptions<Engine> facts(const StepFacts& facts, SourceLocation where) {
+        return {facts.divisor, facts.max_norm, loss_scale_on<Engine>(facts.loss_scale, where), facts.norm};
+    }
 };
+
+extern template class AnyOptimizer<host::Engine>;  // which several source files would compile again
 
 }  // namespace SHARDKIT_CHECKED_BUILD

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <shardkit/backend/mpi/run.hpp>
-#include <shardkit/compiled/core.hpp>
+#include <shardkit/compiled/core_rank.hpp>
 #include <shardkit/compiled/grid_mesh.hpp>
 
 // Defines run_on_mpi().
@@ -14,7 +14,7 @@ void run_on_mpi(const AxisGrid& grid, Body body, const void* function, RankOptio
     mpi::run(
         GridMesh{grid},
         [&](auto& rank) {
-            Context core(rank);
+            ContextOf<host::Engine> core(rank);
             body(function, core);
         },
         options, mpi_options == nullptr ? mpi::Options{} : *mpi_options, where);

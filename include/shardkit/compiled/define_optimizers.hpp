@@ -6,12 +6,12 @@
 #include <utility>
 #include <vector>
 
-#include <shardkit/compiled/core.hpp>
+#include <shardkit/compiled/core_model.hpp>
 #include <shardkit/optim/adamw.hpp>
 #include <shardkit/optim/lion.hpp>
 #include <shardkit/optim/sgd.hpp>
 
-// Defines make_optimizer() for the core's rules.
+// Defines make_optimizer() for the core's rules, on the engines of the host and on others whose core has them.
 
 namespace shardkit::compiled SHARDKIT_CHECKED_BUILD {
 
@@ -35,15 +35,15 @@ struct RuleBehind<Rule::lion> {
 };
 
 /// An optimizer of rule R for a model of groups of precisions P.
-template <class R, class P, StateFormat format>
-class OptimizerOf final : public Optimizer {
+template <class Engine, class R, class P, StateFormat format>
+class OptimizerOf final : public AnyOptimizer<Engine> {
     using Core = shardkit::detail::ElementOptimizer<R, Engine, P, format>;
     using Options = typename R::Options;
 
   public:
-    OptimizerOf(const Groups& groups, const Options& options, std::vector<ParamGroup> param_groups,
+    OptimizerOf(const GroupsOf<Engine>& groups, const Options& options, std::vector<ParamGroup> param_groups,
                 SourceLocation where)
-        : core_(ModelOf<P>(groups.core).model(), options, std::move(param_groups), where) {}
+        : core_(groups.template model<P>(), options, std::move(param_groups), where) {}
 
     shardkit::Optimizer<Engine>& core() noexcept override { return core_; }
     const void* options() const noexcept override { return &core_.options(); }
@@ -74,12 +74,21 @@ struct SelectPrecisions<format, Precisions<P, Rest...>, Precisions<Kept...>>
 template <StateFormat format>
 using PrecisionsWith = typename SelectPrecisions<format, AllPrecisions>::type;
 
+template <class Engine, Rule rule, StateFormat format>
+Optimizer* make_optimizer_on(const Groups& groups, const void* options, std::vector<ParamGroup> param_groups,
+                             SourceLocation where) {
+    using R = typename RuleBehind<rule>::type;
+    return new OptimizerOf<Engine, R, PrecisionsWith<format>, format>(
+        on<const GroupsOf<Engine>>(groups, where), *static_cast<const typename R::Options*>(options),
+        std::move(param_groups), where);
+}
 template <Rule rule, StateFormat format>
 Optimizer* make_optimizer(const Groups& groups, const void* options, std::vector<ParamGroup> param_groups,
                           SourceLocation where) {
-    using R = typename RuleBehind<rule>::type;
-    const auto& given = *static_cast<const typename R::Options*>(options);
-    return new OptimizerOf<R, PrecisionsWith<format>, format>(groups, given, std::move(param_groups), where);
+    if (const auto make = groups.engine().make_optimizer) {
+        return make(rule, format, groups, options, std::move(param_groups), where);
+    }
+    return make_optimizer_on<host::Engine, rule, format>(groups, options, std::move(param_groups), where);
 }
 
 }  // namespace SHARDKIT_CHECKED_BUILD

@@ -29,9 +29,9 @@
 #include <shardkit/step/divisor.hpp>
 #include <shardkit/step/loss_scale_state.hpp>
 
-// What a trainer's file calls in the compiled form: functions of the core, which compiled.hpp defines in one source
-// file of the program, or a library. Nothing here depends on a trainer's types: an engine, a precision, a policy and
-// a group's parameters come as values.
+// What a trainer's file calls in the compiled form: objects and functions of the core, which compiled.hpp defines in
+// one source file of the program, or a library. Nothing here depends on a trainer's types: an engine, a precision, a
+// policy and a group's parameters come as values.
 
 namespace shardkit {
 enum class Gathers : std::uint8_t;
@@ -49,13 +49,48 @@ struct Options;
 
 namespace shardkit::compiled SHARDKIT_CHECKED_BUILD {
 
-class Context;       // of one rank
-class Groups;        // of a model
 class Accumulation;  // of one step
 class Reduced;       // gradients of one step
 class LossScale;
+class Groups;  // of a model
 class Optimizer;
-class OpenWindows;  // of summon_full_params
+struct EngineCore;
+
+/// An object of the core. Objects that work together are of one engine's core.
+class Object {
+  public:
+    virtual ~Object() = default;
+    Object(Object&&) = delete;
+    const EngineCore& engine() const noexcept { return engine_; }
+
+  protected:
+    explicit Object(const EngineCore& engine) noexcept : engine_(engine) {}
+
+  private:
+    const EngineCore& engine_;
+};
+
+/// Owns an object of the core.
+template <class T>
+class Handle {
+  public:
+    Handle() noexcept = default;
+    explicit Handle(T* made) noexcept : object_(made) {}
+    Handle(Handle&& other) noexcept : object_(std::exchange(other.object_, nullptr)) {}
+    Handle& operator=(Handle&& other) noexcept {
+        Handle taken(std::move(other));
+        std::swap(object_, taken.object_);
+        return *this;
+    }
+    ~Handle() { delete object_; }
+
+    T* get() const noexcept { return object_; }
+    T& operator*() const noexcept { return *object_; }
+    T* operator->() const noexcept { return object_; }
+
+  private:
+    T* object_ = nullptr;
+};
 
 /// The element types of a group, as a value: see Precision.
 struct ElementTypes {
@@ -78,11 +113,8 @@ class Initializer {
 };
 
 /// A group's buffers and the state of its step. Its address is stable.
-class Group {
+class Group : public Object {
   public:
-    virtual ~Group() = default;
-    Group(Group&&) = delete;
-
     // Facts, which stay as they are.
     const std::string* path = nullptr;
     const layout::FlatLayout* layout = nullptr;
@@ -121,41 +153,88 @@ class Group {
     virtual void* full_gradients() noexcept = 0;
     virtual bool overwrites(std::size_t parameter) noexcept = 0;
 
+    /// Makes a model of groups of this one's engine.
+    virtual Groups* list(std::span<Group* const> groups) const = 0;
+
   protected:
-    Group() = default;
+    using Object::Object;
 };
 
 [[noreturn]] void refuse_use(SourceLocation where, const char* text);
 [[noreturn]] void refuse_group(const Group& group, SourceLocation where, const char* text);
 
-/// Makes a group on a rank. `adopted`: the user's own memory, empty without.
-Group* make_group(Context& rank, const ElementTypes& elements, const detail::GroupValues& values,
-                  std::span<std::byte> adopted_parameters, std::span<std::byte> adopted_gradients,
-                  SourceLocation where);
+/// Which of a rank's streams.
+enum class StreamFor : std::uint8_t { compute, communication, reduction };
 
-// A rank.
-std::size_t rank_of(const Context& rank) noexcept;
-std::size_t world_size_of(const Context& rank) noexcept;
-const AxisGrid& grid_of(const Context& rank) noexcept;
-const RankOptions& options_of(const Context& rank) noexcept;
-const host::Communicator& world_of(const Context& rank) noexcept;
-/// Calls take(to, the communicator over these axes).
-void sub_mesh(Context& rank, const AxisNames& axes, void (*take)(void* to, const host::Communicator& made), void* to,
-              SourceLocation where);
-/// Returns the rank's stream: 0 for compute, 1 for communication, 2 for reductions, a host::HostStream.
-const void* stream_of(const Context& rank, std::size_t number) noexcept;
-void synchronize(const Context& rank);
-void settle(const Context& rank) noexcept;
-void set_step(Context& rank, std::uint32_t step) noexcept;
-void compare_calls(const Context& rank, SourceLocation where);
-/// Lets waits take so many milliseconds from now on. @returns what they took before, for end_deadline
-std::int64_t begin_deadline(const Context& rank, std::int64_t milliseconds, SourceLocation where);
-void end_deadline(const Context& rank, std::int64_t before) noexcept;
-void require_memory(const Context& rank, const void* data, std::size_t bytes, std::string_view what,
-                    SourceLocation where);
-void all_reduce(Context& rank, const host::Communicator& comm, ReduceOp op, ElementType type, void* value,
-                SourceLocation where);
-double exact_sum(Context& rank, const host::Communicator& comm, std::span<const double> values, SourceLocation where);
+/// A stream of any engine, or a point of one, as words that its engine reads.
+struct StreamWords {
+    std::uint64_t at[3]{};
+};
+/// What an engine does with streams.
+class StreamCalls {
+  public:
+    virtual StreamWords record(const StreamWords& stream) const noexcept = 0;
+    virtual void wait(const StreamWords& stream, const StreamWords& event) const = 0;
+    virtual void synchronize(const StreamWords& stream, SourceLocation where) const = 0;
+    /// Returns the host's stream, for a verb of a host::Communicator on this one.
+    /// @throws UsageError where such a verb is not in this stream's order
+    virtual StreamWords for_verbs(const StreamWords& stream) const = 0;
+
+  protected:
+    ~StreamCalls() = default;
+};
+
+/// Memory of an engine.
+class Memory {
+  public:
+    virtual ~Memory() = default;
+    Memory(Memory&&) = delete;
+    void* data = nullptr;
+
+  protected:
+    Memory() = default;
+};
+
+/// A rank.
+class Context : public Object {
+  public:
+    virtual std::size_t rank() const noexcept = 0;
+    virtual std::size_t world_size() const noexcept = 0;
+    virtual const AxisGrid& grid() const noexcept = 0;
+    virtual const RankOptions& options() const noexcept = 0;
+    virtual const host::Communicator& world() const noexcept = 0;
+    /// Calls take(to, the communicator over these axes).
+    virtual void sub_mesh(const AxisNames& axes, void (*take)(void* to, const host::Communicator& made), void* to,
+                          SourceLocation where) = 0;
+    virtual const StreamCalls& stream_calls() const noexcept = 0;
+    virtual StreamWords stream(StreamFor which) const noexcept = 0;
+    virtual void synchronize() const = 0;
+    virtual void settle() const noexcept = 0;
+    virtual void set_step(std::uint32_t step) noexcept = 0;
+    virtual void compare_calls(SourceLocation where) const = 0;
+    /// Lets waits take so many milliseconds from now on. @returns what they took before, for end_deadline
+    virtual std::int64_t begin_deadline(std::int64_t milliseconds, SourceLocation where) const = 0;
+    virtual void end_deadline(std::int64_t before) const noexcept = 0;
+    virtual void require_memory(const void* data, std::size_t bytes, std::string_view what,
+                                SourceLocation where) const = 0;
+    /// Allocates zeroed memory that verbs can use, or, `local`, that only this rank's kernels use.
+    virtual Memory* allocate(std::size_t bytes, bool local) const = 0;
+    /// Copies from the engine's memory, behind the compute stream's work.
+    virtual void read(const void* from, std::span<std::byte> to) const = 0;
+    virtual void all_reduce(const host::Communicator& comm, ReduceOp op, ElementType type, void* value,
+                            SourceLocation where) = 0;
+    virtual double exact_sum(const host::Communicator& comm, std::span<const double> values,
+                             SourceLocation where) = 0;
+
+    /// Makes a group. `adopted`: the user's own memory, empty without.
+    virtual Group* make_group(const ElementTypes& elements, const detail::GroupValues& values,
+                              std::span<std::byte> adopted_parameters, std::span<std::byte> adopted_gradients,
+                              SourceLocation where) = 0;
+    virtual LossScale* make_loss_scale(const LossScaleOptions& options, SourceLocation where) = 0;
+
+  protected:
+    using Object::Object;
+};
 
 // Ranks of a launch.
 using Body = void (*)(const void* function, Context& rank);
@@ -165,52 +244,84 @@ void run_on_self(const AxisGrid& grid, Body body, const void* function, RankOpti
 void run_on_mpi(const AxisGrid& grid, Body body, const void* function, RankOptions options,
                 const mpi::Options* mpi_options, SourceLocation where);
 
-// A model.
+/// A model.
+class Groups : public Object {
+  public:
+    /// Those that it was made of; null for one that had been moved from.
+    std::vector<Group*> listed;
+    /// The first that is of another engine than the others; null: none.
+    const Group* foreign = nullptr;
+
+    virtual Groups* copy() const = 0;
+    /// @throws UsageError when one of the groups has ended, or had been moved from
+    virtual void require_live(SourceLocation where) const = 0;
+    /// @pre of one engine
+    virtual bool same(const Groups& other) const noexcept = 0;
+    virtual Object* summon(SourceLocation where) const = 0;
+    /// `count` 0: until reduced.
+    virtual Accumulation* begin(std::size_t count, SourceLocation where) const = 0;
+    virtual Reduced* assume_reduced(const Divisor& divisor, LossScale* scale, SourceLocation where) const = 0;
+
+  protected:
+    Groups(const EngineCore& engine, std::span<Group* const> groups)
+        : Object(engine), listed(groups.begin(), groups.end()) {}
+};
 Groups* list_groups(std::span<Group* const> groups);
-Groups* copy(const Groups* groups) noexcept;
-void end(Groups* groups) noexcept;
-std::size_t size_of(const Groups& groups) noexcept;
-/// Those that it was made of; null for one that had been moved from.
-std::span<Group* const> groups_of(const Groups& groups) noexcept;
-/// The same of groups that exist. @throws UsageError when one has ended, or had been moved from
-std::span<Group* const> live_groups_of(const Groups& groups, SourceLocation where);
-bool same(const Groups& a, const Groups& b) noexcept;
-OpenWindows* summon(const Groups& groups, SourceLocation where);
-void end(OpenWindows* open) noexcept;
 
-// A step. `count` 0: until reduced.
-Accumulation* begin(const Groups& groups, std::size_t count, SourceLocation where);
-void end(Accumulation* accumulation) noexcept;
-void set_microbatches(Accumulation& accumulation, std::size_t count, SourceLocation where);
-void set_microbatches(Accumulation& accumulation, Group& group, std::size_t count, SourceLocation where);
-void add_zero(Accumulation& accumulation, Group& group, SourceLocation where);
-void skip(Accumulation& accumulation, Group& group, SourceLocation where);
+// A step.
+class Accumulation : public Object {
+  public:
+    virtual void set_microbatches(std::size_t count, SourceLocation where) = 0;
+    virtual void set_microbatches(Group& group, std::size_t count, SourceLocation where) = 0;
+    virtual void add_zero(Group& group, SourceLocation where) = 0;
+    virtual void skip(Group& group, SourceLocation where) = 0;
+    virtual Reduced* reduce(const Divisor& divisor, LossScale* scale, SourceLocation where) = 0;
 
-LossScale* make_loss_scale(Context& rank, const LossScaleOptions& options, SourceLocation where);
-void end(LossScale* scale) noexcept;
-LossScaleState state_of(const LossScale& scale);
-const LossScaleState* data_of(const LossScale& scale) noexcept;
+  protected:
+    using Object::Object;
+};
 
-Reduced* reduce(Accumulation& accumulation, const Divisor& divisor, LossScale* scale, SourceLocation where);
-Reduced* assume_reduced(const Groups& groups, const Divisor& divisor, LossScale* scale, SourceLocation where);
-void end(Reduced* reduced) noexcept;
-double divisor_of(const Reduced& reduced) noexcept;
-bool has_loss_scale(const Reduced& reduced) noexcept;
-std::uint64_t identity_of(const Reduced& reduced) noexcept;
+class LossScale : public Object {
+  public:
+    virtual LossScaleState state() const = 0;
+    virtual const LossScaleState* data() const noexcept = 0;
 
-/// A norm, whose numbers are in the engine's memory.
+  protected:
+    using Object::Object;
+};
+
+struct Norm;
+class Reduced : public Object {
+  public:
+    virtual double divisor() const noexcept = 0;
+    virtual bool has_loss_scale() const noexcept = 0;
+    virtual std::uint64_t identity() const noexcept = 0;
+    virtual Norm global_norm(NormKind kind, SourceLocation where) const = 0;
+
+  protected:
+    using Object::Object;
+};
+
+/// Reads norms, whose numbers are in the engine's memory.
+class NormReader {
+  public:
+    virtual double value(const Norm& norm, SourceLocation where) const = 0;
+    virtual FoundInf found_inf(const Norm& norm, SourceLocation where) const = 0;
+    virtual const double* data(const Norm& norm, SourceLocation where) const = 0;
+    virtual ClipCoefficient clip(const Norm& norm, double max_norm, SourceLocation where) const = 0;
+
+  protected:
+    ~NormReader() = default;
+};
+/// A norm, as its engine's core has it.
 struct Norm {
+    const NormReader* reader = nullptr;
     const void* context = nullptr;
     const void* memory = nullptr;
     const double* total = nullptr;
     std::uint64_t taken = 0;
     std::uint64_t gradients = 0;
 };
-Norm global_norm(const Reduced& reduced, NormKind kind, SourceLocation where);
-double value_of(const Norm& norm, SourceLocation where);
-FoundInf found_inf(const Norm& norm, SourceLocation where);
-const double* data_of(const Norm& norm, SourceLocation where);
-ClipCoefficient clip(const Norm& norm, double max_norm, SourceLocation where);
 
 // Optimizers.
 struct StepFacts {
@@ -219,17 +330,28 @@ struct StepFacts {
     LossScale* loss_scale;
     NormKind norm;
 };
-Norm step(Optimizer& optimizer, Accumulation& accumulation, const StepFacts& options, SourceLocation where);
-/// A step of reduced gradients, which it ends; null `coefficient`: not clipped.
-void step(Optimizer& optimizer, Reduced& reduced, const ClipCoefficient* coefficient, SourceLocation where);
-void step_in_backward(Optimizer& optimizer, Accumulation& accumulation, const StepFacts& options,
-                      SourceLocation where);
-double learning_rate_of(const Optimizer& optimizer);
-void set_learning_rate(Optimizer& optimizer, double learning_rate, SourceLocation where);
-void set_learning_rate_factor(Optimizer& optimizer, double factor, SourceLocation where);
-std::uint64_t steps_of(const Optimizer& optimizer, const Group& group, SourceLocation where);
-void list_shards(Optimizer& optimizer, std::vector<ShardInfo>& list);
-void end(Optimizer* optimizer) noexcept;
+class Optimizer : public Object {
+  public:
+    virtual Norm step(Accumulation& accumulation, const StepFacts& options, SourceLocation where) = 0;
+    /// A step of reduced gradients, which it ends; null `coefficient`: not clipped.
+    virtual void step(Reduced& reduced, const ClipCoefficient* coefficient, SourceLocation where) = 0;
+    virtual void step_in_backward(Accumulation& accumulation, const StepFacts& options, SourceLocation where) = 0;
+    virtual double learning_rate() = 0;
+    virtual void set_learning_rate(double learning_rate, SourceLocation where) = 0;
+    virtual void set_learning_rate_factor(double factor, SourceLocation where) = 0;
+    virtual std::uint64_t steps(const Group& group, SourceLocation where) = 0;
+    virtual void list_shards(std::vector<ShardInfo>& list) = 0;
+
+    /// Its options, as its rule has them.
+    virtual const void* options() const noexcept = 0;
+    virtual double given_learning_rate() const noexcept = 0;
+    virtual void set_options(const void* options, SourceLocation where) = 0;
+    virtual std::span<const ParamGroup> param_groups() const noexcept = 0;
+    virtual void set_param_groups(const std::vector<ParamGroup>& param_groups, SourceLocation where) = 0;
+
+  protected:
+    using Object::Object;
+};
 
 /// The rules whose updates the core has.
 enum class Rule : std::uint8_t { adamw, amsgrad, sgd, lion };
@@ -237,34 +359,5 @@ enum class Rule : std::uint8_t { adamw, amsgrad, sgd, lion };
 template <Rule rule, StateFormat format>
 Optimizer* make_optimizer(const Groups& groups, const void* options, std::vector<ParamGroup> param_groups,
                           SourceLocation where);
-/// Their options, as the rule has them.
-const void* options_of(const Optimizer& optimizer) noexcept;
-double given_learning_rate_of(const Optimizer& optimizer) noexcept;
-void set_options(Optimizer& optimizer, const void* options, SourceLocation where);
-std::span<const ParamGroup> param_groups_of(const Optimizer& optimizer) noexcept;
-void set_param_groups(Optimizer& optimizer, const std::vector<ParamGroup>& param_groups, SourceLocation where);
-
-/// Owns an object of the core.
-template <class T>
-class Handle {
-  public:
-    Handle() noexcept = default;
-    explicit Handle(T* made) noexcept : object_(made) {}
-    Handle(Handle&& other) noexcept : object_(std::exchange(other.object_, nullptr)) {}
-    Handle& operator=(Handle&& other) noexcept {
-        Handle taken(std::move(other));
-        std::swap(object_, taken.object_);
-        return *this;
-    }
-    ~Handle() {
-        if (object_ != nullptr) { end(object_); }
-    }
-
-    T* get() const noexcept { return object_; }
-    T& operator*() const noexcept { return *object_; }
-
-  private:
-    T* object_ = nullptr;
-};
 
 }  // namespace SHARDKIT_CHECKED_BUILD

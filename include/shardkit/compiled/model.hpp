@@ -75,19 +75,20 @@ class Groups {
   public:
     using Engine = EngineType;
 
-    Groups(const Groups& other) noexcept : groups_(compiled::copy(other.groups_.get())) {}
+    Groups(const Groups& other) noexcept
+        : groups_(other.groups_.get() == nullptr ? nullptr : other.groups_->copy()) {}
     Groups(Groups&&) noexcept = default;
     Groups& operator=(Groups other) noexcept {
         std::swap(groups_, other.groups_);
         return *this;
     }
 
-    std::size_t size() const noexcept { return groups_.get() == nullptr ? 0 : compiled::size_of(*groups_); }
+    std::size_t size() const noexcept { return groups_.get() == nullptr ? 0 : groups_->listed.size(); }
     /// Calls f(GroupRef<Engine>) for every group, in order.
     /// @throws UsageError when one has ended since the model was made, or the model was moved from
     template <class F>
     void for_each(F&& f, SourceLocation where = SourceLocation::current()) const {
-        for (compiled::Group* const group : compiled::live_groups_of(core(where), where)) {
+        for (compiled::Group* const group : live(where)) {
             GroupRef<Engine> of_model(*group);
             f(of_model);
         }
@@ -96,13 +97,11 @@ class Groups {
     template <class F>
     void initialize(F value, SourceLocation where = SourceLocation::current()) const {
         detail::InitializerOf<F> values(value);
-        for (compiled::Group* const group : compiled::live_groups_of(core(where), where)) {
-            group->initialize(values, where);
-        }
+        for (compiled::Group* const group : live(where)) { group->initialize(values, where); }
     }
     friend bool operator==(const Groups& a, const Groups& b) noexcept {
         return a.groups_.get() == b.groups_.get() ||
-               (a.groups_.get() != nullptr && b.groups_.get() != nullptr && compiled::same(*a.groups_, *b.groups_));
+               (a.groups_.get() != nullptr && b.groups_.get() != nullptr && a.groups_->same(*b.groups_));
     }
 
     /// @throws UsageError when the model was moved from
@@ -113,6 +112,11 @@ class Groups {
                 "a Model, or an optimizer over it, was used after it was moved from: use the one that "
                 "it was moved to, or copy the Model instead");
         }
+        if (groups_->foreign != nullptr) [[unlikely]] {
+            compiled::refuse_group(*groups_->foreign, where,
+                                   "this group of a Model is of another engine than its first one; expected the "
+                                   "groups of one model to be made with one rank");
+        }
         return *groups_;
     }
 
@@ -120,6 +124,12 @@ class Groups {
     explicit Groups(compiled::Groups* made) noexcept : groups_(made) {}
 
   private:
+    std::span<compiled::Group* const> live(SourceLocation where) const {
+        const compiled::Groups& groups = core(where);
+        groups.require_live(where);
+        return groups.listed;
+    }
+
     compiled::Handle<compiled::Groups> groups_;
 };
 
@@ -202,7 +212,7 @@ class Model : public Groups<EngineType> {
             // One that was moved from is refused where the model is used, with a line to report.
             groups.push_back(detail::Access::moved_from(part) ? nullptr : &detail::Access::state(part).core());
         } else if constexpr (std::is_base_of_v<Base, Part>) {
-            const auto more = compiled::groups_of(part.core(SourceLocation{}));
+            const auto& more = part.core(SourceLocation{}).listed;
             groups.insert(groups.end(), more.begin(), more.end());
         } else {
             for (auto& layer : part) { add(groups, layer); }
@@ -217,15 +227,15 @@ Model(T&...) -> Model<DefaultEngine, typename detail::ModelPrecision<detail::all
 template <class EngineType>
 class FullParams {
   public:
-    explicit FullParams(compiled::OpenWindows* open) noexcept : open_(open) {}
+    explicit FullParams(compiled::Object* open) noexcept : open_(open) {}
 
   private:
-    compiled::Handle<compiled::OpenWindows> open_;
+    compiled::Handle<compiled::Object> open_;
 };
 template <class Engine>
 [[nodiscard]] FullParams<Engine> summon_full_params(const Groups<Engine>& groups,
                                                     SourceLocation where = SourceLocation::current()) {
-    return FullParams<Engine>(compiled::summon(groups.core(where), where));
+    return FullParams<Engine>(groups.core(where).summon(where));
 }
 
 }  // namespace SHARDKIT_BUILD

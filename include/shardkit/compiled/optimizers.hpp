@@ -34,41 +34,41 @@ class Optimizer {
 
     const Groups<Engine>& model() const noexcept { return model_; }
     double learning_rate(SourceLocation where = SourceLocation::current()) const {
-        return compiled::learning_rate_of(core(where));
+        return core(where).learning_rate();
     }
     void set_learning_rate(double learning_rate, SourceLocation where = SourceLocation::current()) {
-        compiled::set_learning_rate(core(where), learning_rate, where);
+        core(where).set_learning_rate(learning_rate, where);
     }
     void set_learning_rate_factor(double factor, SourceLocation where = SourceLocation::current()) {
-        compiled::set_learning_rate_factor(core(where), factor, where);
+        core(where).set_learning_rate_factor(factor, where);
     }
     GlobalNorm<Engine> step(Accumulation<Engine>&& accumulation, const StepOptions<Engine>& options = {},
                             SourceLocation where = SourceLocation::current()) {
-        return GlobalNorm<Engine>(compiled::step(core(where), accumulation.core(where), facts(options), where));
+        return GlobalNorm<Engine>(core(where).step(accumulation.core(where), facts(options), where));
     }
     void step_in_backward(Accumulation<Engine>& accumulation, const StepOptions<Engine>& options = {},
                           SourceLocation where = SourceLocation::current()) {
-        compiled::step_in_backward(core(where), accumulation.core(where), facts(options), where);
+        core(where).step_in_backward(accumulation.core(where), facts(options), where);
     }
     template <class X>
     void step(X&& reduced, SourceLocation where = SourceLocation::current()) {
         check_type<X>();
-        if constexpr (accepts<X>) { compiled::step(core(where), reduced.core(where), nullptr, where); }
+        if constexpr (accepts<X>) { core(where).step(reduced.core(where), nullptr, where); }
     }
     template <class X>
     void step(X&& reduced, ClipCoefficient coefficient, SourceLocation where = SourceLocation::current()) {
         check_type<X>();
-        if constexpr (accepts<X>) { compiled::step(core(where), reduced.core(where), &coefficient, where); }
+        if constexpr (accepts<X>) { core(where).step(reduced.core(where), &coefficient, where); }
     }
     template <class Info = ShardInfo>
     std::vector<Info> shards() {
         std::vector<Info> list;
-        compiled::list_shards(core({}), list);
+        core({}).list_shards(list);
         return list;
     }
     template <class Layer>
     std::uint64_t steps(const Layer& layer, SourceLocation where = SourceLocation::current()) const {
-        return compiled::steps_of(core(where), detail::Access::state(layer, where).core(), where);
+        return core(where).steps(detail::Access::state(layer, where).core(), where);
     }
 
     /// @throws UsageError when it was moved from
@@ -141,19 +141,15 @@ class ElementOptimizer : public Optimizer<Engine> {
                      std::vector<ParamGroup> param_groups = {}, SourceLocation where = SourceLocation::current())
         : ElementOptimizer(model, options, std::move(param_groups), where) {}
 
-    const Options& options() const {
-        return *static_cast<const Options*>(compiled::options_of(this->core(SourceLocation{})));
-    }
-    double given_learning_rate() const { return compiled::given_learning_rate_of(this->core(SourceLocation{})); }
+    const Options& options() const { return *static_cast<const Options*>(this->core(SourceLocation{}).options()); }
+    double given_learning_rate() const { return this->core(SourceLocation{}).given_learning_rate(); }
     void set_options(const Options& options, SourceLocation where = SourceLocation::current()) {
-        compiled::set_options(this->core(where), &options, where);
+        this->core(where).set_options(&options, where);
     }
-    std::span<const ParamGroup> param_groups() const {
-        return compiled::param_groups_of(this->core(SourceLocation{}));
-    }
+    std::span<const ParamGroup> param_groups() const { return this->core(SourceLocation{}).param_groups(); }
     void set_param_groups(const std::vector<ParamGroup>& param_groups,
                           SourceLocation where = SourceLocation::current()) {
-        compiled::set_param_groups(this->core(where), param_groups, where);
+        this->core(where).set_param_groups(param_groups, where);
     }
 };
 

@@ -89,8 +89,7 @@ class ShardedState {
                  SourceLocation where)
         : context_(context), policy_(options.policy) {
         const auto parameters = chosen_parameters<Group, Policy>(path, tensors, options, where);
-        group_ = compiled::make_group(
-            context.core(),
+        group_ = context.core().make_group(
             {element_type_of<Gather>, element_type_of<Gradient>, element_type_of<typename Precision::Reduction>,
              element_type_of<typename Precision::Master>},
             {path, parameters, Group::extents, Group::all_names,

@@ -27,19 +27,18 @@ class Accumulation {
     template <std::integral Count = std::size_t>
     [[nodiscard]] explicit Accumulation(const Groups<Engine>& model, Count count = 1,
                                         SourceLocation where = SourceLocation::current())
-        : step_(compiled::begin(model.core(where), count_of(count, where), where)) {}
+        : step_(model.core(where).begin(count_of(count, where), where)) {}
     [[nodiscard]] Accumulation(const Groups<Engine>& model, UntilReduced,
                                SourceLocation where = SourceLocation::current())
-        : step_(compiled::begin(model.core(where), 0, where)) {}
+        : step_(model.core(where).begin(0, where)) {}
 
     template <std::integral Count>
     void set_microbatches(Count count, SourceLocation where = SourceLocation::current()) {
-        compiled::set_microbatches(core(where), count_of(count, where), where);
+        core(where).set_microbatches(count_of(count, where), where);
     }
     template <class Layer, std::integral Count>
     void set_microbatches(Layer& layer, Count count, SourceLocation where = SourceLocation::current()) {
-        compiled::set_microbatches(core(where), detail::Access::state(layer, where).core(), count_of(count, where),
-                                   where);
+        core(where).set_microbatches(detail::Access::state(layer, where).core(), count_of(count, where), where);
     }
     template <class Layer>
     [[nodiscard]] auto gradients(Layer& layer, SourceLocation where = SourceLocation::current()) {
@@ -63,11 +62,11 @@ class Accumulation {
     }
     template <class Layer>
     void add_zero(Layer& layer, SourceLocation where = SourceLocation::current()) {
-        compiled::add_zero(core(where), detail::Access::state(layer, where).core(), where);
+        core(where).add_zero(detail::Access::state(layer, where).core(), where);
     }
     template <class Layer>
     void skip(Layer& layer, SourceLocation where = SourceLocation::current()) {
-        compiled::skip(core(where), detail::Access::state(layer, where).core(), where);
+        core(where).skip(detail::Access::state(layer, where).core(), where);
     }
 
     /// @throws UsageError when it was moved from
@@ -100,13 +99,13 @@ class LossScale {
   public:
     explicit LossScale(Context<EngineType>& context, LossScaleOptions options = {},
                        SourceLocation where = SourceLocation::current())
-        : scale_(compiled::make_loss_scale(context.core(), options, where)) {}
+        : scale_(context.core().make_loss_scale(options, where)) {}
 
-    double value() const { return compiled::state_of(*scale_).value(); }
-    std::uint32_t clean_steps() const { return compiled::state_of(*scale_).clean_steps(); }
-    bool skipped() const { return compiled::state_of(*scale_).last() == FoundInf::yes; }
-    std::uint64_t skipped_steps() const { return compiled::state_of(*scale_).skipped_steps(); }
-    const LossScaleState* data() const noexcept { return compiled::data_of(*scale_); }
+    double value() const { return scale_->state().value(); }
+    std::uint32_t clean_steps() const { return scale_->state().clean_steps(); }
+    bool skipped() const { return scale_->state().last() == FoundInf::yes; }
+    std::uint64_t skipped_steps() const { return scale_->state().skipped_steps(); }
+    const LossScaleState* data() const noexcept { return scale_->data(); }
 
     compiled::LossScale& core() const noexcept { return *scale_; }
 
@@ -122,10 +121,10 @@ class Reduced {
 
     explicit Reduced(compiled::Reduced* made) noexcept : reduced_(made) {}
 
-    double divisor() const { return compiled::divisor_of(core({})); }
+    double divisor() const { return core({}).divisor(); }
     double divisor_scale() const { return 1 / divisor(); }
-    bool has_loss_scale() const { return compiled::has_loss_scale(core({})); }
-    std::uint64_t identity() const { return compiled::identity_of(core({})); }
+    bool has_loss_scale() const { return core({}).has_loss_scale(); }
+    std::uint64_t identity() const { return core({}).identity(); }
     template <class Layer, class P, class Values>
     void read_full(Layer& layer, const P& parameter, Values&& values,
                    SourceLocation where = SourceLocation::current()) const {
@@ -183,39 +182,39 @@ template <class X>
     static_assert(!detail::IsAccumulation<Given>::value || consumed,
                   "reduce consumes the accumulation: write reduce(std::move(accumulation), divisor)");
     if constexpr (detail::IsAccumulation<Given>::value && consumed) {
-        return Reduced<typename Given::Engine>(compiled::reduce(accumulation.core(where), divisor, nullptr, where));
+        return Reduced<typename Given::Engine>(accumulation.core(where).reduce(divisor, nullptr, where));
     }
 }
 template <class Engine>
 [[nodiscard]] Reduced<Engine> reduce(Accumulation<Engine>&& accumulation, Divisor divisor,
                                      LossScale<Engine>& loss_scale,
                                      SourceLocation where = SourceLocation::current()) {
-    return Reduced<Engine>(compiled::reduce(accumulation.core(where), divisor, &loss_scale.core(), where));
+    return Reduced<Engine>(accumulation.core(where).reduce(divisor, &loss_scale.core(), where));
 }
 template <class Engine>
 [[nodiscard]] Reduced<Engine> assume_reduced(const Groups<Engine>& groups, Divisor divisor = sum,
                                              SourceLocation where = SourceLocation::current()) {
-    return Reduced<Engine>(compiled::assume_reduced(groups.core(where), divisor, nullptr, where));
+    return Reduced<Engine>(groups.core(where).assume_reduced(divisor, nullptr, where));
 }
 template <class Engine>
 [[nodiscard]] Reduced<Engine> assume_reduced(const Groups<Engine>& groups, Divisor divisor,
                                              LossScale<Engine>& loss_scale,
                                              SourceLocation where = SourceLocation::current()) {
-    return Reduced<Engine>(compiled::assume_reduced(groups.core(where), divisor, &loss_scale.core(), where));
+    return Reduced<Engine>(groups.core(where).assume_reduced(divisor, &loss_scale.core(), where));
 }
 
 /// The norm of a model's reduced gradients, the same number on every rank: see optim/norm.hpp.
 template <class EngineType = DefaultEngine>
 class GlobalNorm {
   public:
-    explicit GlobalNorm(const compiled::Norm& norm = {}) noexcept : norm_(norm) {}
+    explicit GlobalNorm(const compiled::Norm& norm) noexcept : norm_(norm) {}
 
-    double value(SourceLocation where = SourceLocation::current()) const { return compiled::value_of(norm_, where); }
+    double value(SourceLocation where = SourceLocation::current()) const { return norm_.reader->value(norm_, where); }
     FoundInf found_inf(SourceLocation where = SourceLocation::current()) const {
-        return compiled::found_inf(norm_, where);
+        return norm_.reader->found_inf(norm_, where);
     }
     const double* data(SourceLocation where = SourceLocation::current()) const {
-        return compiled::data_of(norm_, where);
+        return norm_.reader->data(norm_, where);
     }
     std::uint64_t gradients() const noexcept { return norm_.gradients; }
     const compiled::Norm& core() const noexcept { return norm_; }
@@ -230,9 +229,7 @@ auto global_norm(const X& reduced, NormKind kind, SourceLocation where = SourceL
     constexpr bool is_reduced = detail::IsReduced<X>::value;
     static_assert(is_reduced,
                   "global_norm takes reduced gradients: call reduce(std::move(accumulation), divisor) first");
-    if constexpr (is_reduced) {
-        return GlobalNorm<typename X::Engine>(compiled::global_norm(reduced.core(where), kind, where));
-    }
+    if constexpr (is_reduced) { return GlobalNorm<typename X::Engine>(reduced.core(where).global_norm(kind, where)); }
 }
 template <class X>
 auto global_norm(const X& reduced, SourceLocation where = SourceLocation::current()) {
@@ -243,7 +240,7 @@ auto global_norm(const X& reduced, SourceLocation where = SourceLocation::curren
 template <class Engine>
 ClipCoefficient clip(const GlobalNorm<Engine>& norm, double max_norm,
                      SourceLocation where = SourceLocation::current()) {
-    return compiled::clip(norm.core(), max_norm, where);
+    return norm.core().reader->clip(norm.core(), max_norm, where);
 }
 
 }  // namespace SHARDKIT_BUILD

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include <shardkit/compiled/core.hpp>
+#include <shardkit/sharded/group_state.hpp>
+#include <shardkit/step/gradients.hpp>
+
+// A group of the core.
+
+namespace shardkit::compiled SHARDKIT_CHECKED_BUILD {
+
+template <class P>
+constexpr ElementTypes element_types_of() noexcept {
+    return {element_type_of<typename P::Gather>, element_type_of<typename P::Gradient>,
+            element_type_of<typename P::Reduction>, element_type_of<typename P::Master>};
+}
+
+/// A group of precision P.
+template <class EngineType, class P>
+class GroupOf final : public AnyGroup<EngineType> {
+    using Engine = EngineType;
+    struct State final : shardkit::detail::GroupState<Engine, P> {
+        using Base = shardkit::detail::GroupState<Engine, P>;
+        using Base::Base;
+        using Base::check_whole;
+        struct Group {};  // has no types of parameters
+    };
+    using Gather = typename P::Gather;
+    using Handle = shardkit::Gradients<State, Partial<DataAxes>>;
+    using Access = shardkit::detail::Access;
+    /// The layer that the core's accumulation takes.
+    struct Layer {
+        using Gradients = Handle;
+        State* state;
+        State& live(SourceLocation /*where*/) const noexcept { return *state; }
+    };
+
+  public:
+    GroupOf(shardkit::Context<Engine>& context, const shardkit::detail::GroupValues& values,
+            std::span<Gather> adopted_parameters, std::span<typename P::Gradient> adopted_gradients,
+            SourceLocation where)
+        : state_(context, values, adopted_parameters, adopted_gradients, where) {
+        this->path = &state_.path();
+        this->layout = &state_.layout();
+        this->parameters = state_.geometry().parameters;
+        this->trainable = state_.trainable();
+        this->window_generation = &state_.parameters().generation();
+        this->gradient_generation = &state_.gradient_generation();
+    }
+
+    shardkit::detail::Group<Engine>& core() noexcept override { return state_; }
+    std::size_t number_of(std::string_view name, SourceLocation where) const override {
+        return state_.geometry().number_of(name, where);
+    }
+    std::size_t number_of(std::ptrdiff_t number, SourceLocation where) const override {
+        return state_.geometry().number_of(number, where);
+    }
+    void list_shards(std::vector<ShardInfo>& list) override { list = state_.shards(); }
+
+    void open_window(Gathers gathers, SourceLocation where) override { state_.open_window(gathers, where); }
+    void use_window(SourceLocation opened) override { state_.use_window(opened); }
+    void close_window() noexcept override { state_.close_window(); }
+    void drop_full() noexcept override { state_.parameters().drop(); }
+    const void* full_parameters() noexcept override { return state_.parameters().full().data(); }
+    const float* scales(std::size_t parameter) override {
+        if constexpr (P::gathers_codes) {
+            return state_.parameters().scales(parameter);
+        } else {
+            return static_cast<void>(parameter), nullptr;
+        }
+    }
+
+    void initialize(Initializer& values, SourceLocation where) override {
+        const auto by_parameter = [&](std::string_view of_group, std::string_view name) {
+            values.begin(of_group, name);
+            return [&](std::uint64_t index) { return values.at(index); };
+        };
+        state_.initialize(by_parameter, where);
+    }
+    void load(std::size_t parameter, const shardkit::detail::TensorValueSource& values, std::size_t count,
+              std::span<const std::byte> data, SourceLocation where) override {
+        state_.check_whole("load", parameter, count, data, where);
+        state_.write(parameter, values, where);
+    }
+    void read_full(std::size_t parameter, bool wanted, ElementType type, void* values, std::size_t count,
+                   SourceLocation where) override {
+        if (type == element_type_of<Gather>) {
+            state_.read_full(parameter, wanted, std::span(static_cast<Gather*>(values), count), where);
+        } else {
+            state_.read_full(parameter, wanted, std::span(static_cast<double*>(values), count), where);
+        }
+    }
+    void read_full_gradient(const Reduced& reduced, std::size_t parameter, std::span<double> values,
+                            SourceLocation where) override {
+        const Layer layer{&state_};
+        const auto& given = on<const ReducedOf<Engine>>(reduced, where).core;
+        auto& state = Access::state_of(given, layer, std::string_view("read_full"), where);
+        state.read_full_gradient(parameter, Access::scale(given, state.context()), values, where);
+    }
+
+    void take_gradients(Accumulation& accumulation, SourceLocation where) override {
+        Layer layer{&state_};
+        Handle taken = on<AccumulationOf<Engine>>(accumulation, where).core.gradients(layer, where);
+        Access::release(taken);  // the trainer's file has the handle
+    }
+    void add_gradients(Accumulation& accumulation, SourceLocation where) override {
+        on<AccumulationOf<Engine>>(accumulation, where).core.add(Access::make<Handle>(state_, where), where);
+    }
+    void drop_gradients() noexcept override { state_.drop_gradients(); }
+    void* full_gradients() noexcept override { return state_.gradients().full().data(); }
+    bool overwrites(std::size_t parameter) noexcept override { return state_.gradients().overwrites(parameter); }
+
+  private:
+    State state_;
+};
+
+}  // namespace SHARDKIT_CHECKED_BUILD

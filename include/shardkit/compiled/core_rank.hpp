@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <new>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+
+#include <shardkit/backend/host/engine.hpp>
+#include <shardkit/compiled/core_group.hpp>
+#include <shardkit/rank/all_reduce_value.hpp>
+#include <shardkit/rank/context.hpp>
+#include <shardkit/step/loss_scale.hpp>
+
+// A rank of the core.
+
+namespace shardkit::compiled SHARDKIT_CHECKED_BUILD {
+
+/// A communicator of an engine as the value that files of the compiled form have.
+template <class Communicator>
+struct CommunicatorValue;
+template <>
+struct CommunicatorValue<host::Communicator> {
+    static const host::Communicator& to(const host::Communicator& comm) noexcept { return comm; }
+    static const host::Communicator& from(const host::Communicator& comm, SourceLocation /*where*/) noexcept {
+        return comm;
+    }
+};
+
+/// Returns words as the stream or event of an engine that they are, and the other way round.
+template <class T>
+T from_words(const StreamWords& words) noexcept {
+    static_assert(sizeof(T) <= sizeof(words) && std::is_trivially_copyable_v<T>);
+    alignas(T) std::byte memory[sizeof(T)];
+    std::memcpy(memory, &words, sizeof(T));
+    return *std::launder(reinterpret_cast<const T*>(memory));
+}
+template <class T>
+StreamWords to_words(const T& value) noexcept {
+    static_assert(sizeof(T) <= sizeof(StreamWords) && std::is_trivially_copyable_v<T>);
+    StreamWords words;
+    std::memcpy(&words, static_cast<const void*>(&value), sizeof(T));
+    return words;
+}
+/// The host's stream for verbs in the order of an engine's stream.
+template <class Stream>
+struct StreamForVerbs;
+template <>
+struct StreamForVerbs<host::HostStream> {
+    static host::HostStream of(const host::HostStream& stream, StreamFor /*which*/) noexcept { return stream; }
+};
+template <class Stream>
+class StreamCallsOf final : public StreamCalls {
+    using Event = typename Stream::Event;
+
+  public:
+    StreamWords record(const StreamWords& stream) const noexcept override {
+        return to_words(from_words<Stream>(stream).record());
+    }
+    void wait(const StreamWords& stream, const StreamWords& event) const override {
+        from_words<Stream>(stream).wait(from_words<Event>(event));
+    }
+    void synchronize(const StreamWords& stream, SourceLocation where) const override {
+        if constexpr (requires(const Stream& s) { s.synchronize(where); }) {
+            from_words<Stream>(stream).synchronize(where);
+        } else {
+            from_words<Stream>(stream).synchronize();
+        }
+    }
+    StreamWords for_verbs(const StreamWords& stream) const override {
+        return to_words(StreamForVerbs<Stream>::of(from_words<Stream>(stream), static_cast<StreamFor>(stream.at[2])));
+    }
+};
+
+template <class Buffer>
+class MemoryOf final : public Memory {
+  public:
+    explicit MemoryOf(Buffer made) : buffer_(std::move(made)) { data = buffer_.data(); }
+
+  private:
+    Buffer buffer_;
+};
+
+template <class EngineType>
+class ContextOf final : public Context {
+  public:
+    using Engine = EngineType;
+    explicit ContextOf(shardkit::Context<Engine>& rank)
+        : Context(engine_core<Engine>()), core(rank), world_(Value::to(rank.world())) {}
+
+    std::size_t rank() const noexcept override { return core.rank(); }
+    std::size_t world_size() const noexcept override { return core.world_size(); }
+    const AxisGrid& grid() const noexcept override { return core.grid(); }
+    const RankOptions& options() const noexcept override { return core.options(); }
+    const host::Communicator& world() const noexcept override { return world_; }
+    void sub_mesh(const AxisNames& axes, void (*take)(void* to, const host::Communicator& made), void* to,
+                  SourceLocation where) override {
+        take(to, Value::to(core.communicator(core.grid(), axes, where)));
+    }
+    const StreamCalls& stream_calls() const noexcept override {
+        static const StreamCallsOf<Stream> calls;
+        return calls;
+    }
+    StreamWords stream(StreamFor which) const noexcept override {
+        const auto& streams = core.streams();
+        StreamWords words = to_words(which == StreamFor::compute         ? streams.compute
+                                     : which == StreamFor::communication ? streams.communication
+                                                                         : streams.reduction);
+        words.at[2] = static_cast<std::uint64_t>(which);
+        return words;
+    }
+    void synchronize() const override { core.synchronize(); }
+    void settle() const noexcept override { core.settle(); }
+    void set_step(std::uint32_t step) noexcept override { core.set_step(step); }
+    void compare_calls(SourceLocation where) const override { core.compare_calls(where); }
+    std::int64_t begin_deadline(std::int64_t milliseconds, SourceLocation where) const override {
+        if (milliseconds <= 0) {
+            throw_invalid_argument(where, "deadline: ", milliseconds, " ms, expected at least 1");
+        }
+        return core.world().label().journal.exchange_limit(milliseconds);
+    }
+    void end_deadline(std::int64_t before) const noexcept override {
+        core.world().label().journal.exchange_limit(before);
+    }
+    void require_memory(const void* data, std::size_t bytes, std::string_view what,
+                        SourceLocation where) const override {
+        core.require_memory(data, bytes, what, where);
+    }
+    Memory* allocate(std::size_t bytes, bool local) const override {
+        // Of the widest elements, so that the memory is aligned for all.
+        const std::size_t count = bytes / sizeof(double) + (bytes % sizeof(double) != 0 ? 1 : 0);
+        using Buffer = typename Engine::template Buffer<double>;
+        return new MemoryOf<Buffer>(local ? core.template local_buffer<double>(count)
+                                          : core.template buffer<double>(count));
+    }
+    void read(const void* from, std::span<std::byte> to) const override {
+        const std::span bytes(static_cast<const std::uint8_t*>(from), to.size());
+        Engine::Kernels::copy_out(core.compute_stream(), bytes,
+                                  std::span(reinterpret_cast<std::uint8_t*>(to.data()), to.size()));
+    }
+    void all_reduce(const host::Communicator& comm, ReduceOp op, ElementType type, void* value,
+                    SourceLocation where) override {
+        reduce_if<double, float, bf16, fp16, std::int64_t, std::uint64_t, std::int32_t, std::uint32_t, std::uint8_t>(
+            Value::from(comm, where), op, type, value, where);
+    }
+    double exact_sum(const host::Communicator& comm, std::span<const double> values, SourceLocation where) override {
+        return shardkit::exact_sum(core, Value::from(comm, where), values, where);
+    }
+    Group* make_group(const ElementTypes& elements, const shardkit::detail::GroupValues& values,
+                      std::span<std::byte> adopted_parameters, std::span<std::byte> adopted_gradients,
+                      SourceLocation where) override {
+        Group* made = nullptr;
+        std::string known;
+        make_of(AllPrecisions{}, made, known, elements, values, adopted_parameters, adopted_gradients, where);
+        if (made == nullptr) {
+            throw_invalid_argument(where, "'", values.path, "': elements ", name_of(elements),
+                                   " (gathered/gradient/reduction/master), expected a precision that the compiled "
+                                   "core has: ",
+                                   known, "; define SHARDKIT_COMPILED_PRECISIONS where it is compiled");
+        }
+        return made;
+    }
+    LossScale* make_loss_scale(const LossScaleOptions& options, SourceLocation where) override {
+        return new LossScaleOf<Engine>(shardkit::LossScale<Engine>(core, options, where));
+    }
+
+    shardkit::Context<Engine>& core;
+
+  private:
+    using Value = CommunicatorValue<typename Engine::Communicator>;
+    using Stream = typename Engine::Stream;
+
+    template <class... T>
+    void reduce_if(const typename Engine::Communicator& comm, ReduceOp op, ElementType type, void* value,
+                   SourceLocation where) {
+        const auto as = [&]<class One>(std::type_identity<One>) {
+            if (type == element_type_of<One>) {
+                One& number = *static_cast<One*>(value);
+                number = shardkit::all_reduce_value(core, comm, number, op, where);
+            }
+        };
+        (as(std::type_identity<T>{}), ...);
+    }
+    /// The elements of a precision, for an error.
+    static std::string name_of(const ElementTypes& types) {
+        return shardkit::detail::concat(name(types.gather), "/", name(types.gradient), "/", name(types.reduction),
+                                        "/", name(types.master));
+    }
+    template <class T>
+    static std::span<T> typed(std::span<std::byte> bytes) noexcept {
+        return {reinterpret_cast<T*>(bytes.data()), bytes.size() / sizeof(T)};
+    }
+    template <class P>
+    void make_if(Group*& made, std::string& known, const ElementTypes& elements,
+                 const shardkit::detail::GroupValues& values, std::span<std::byte> adopted_parameters,
+                 std::span<std::byte> adopted_gradients, SourceLocation where) {
+        known += (known.empty() ? "" : ", ") + name_of(element_types_of<P>());
+        if (made != nullptr || elements != element_types_of<P>()) { return; }
+        made = new GroupOf<Engine, P>(core, values, typed<typename P::Gather>(adopted_parameters),
+                                      typed<typename P::Gradient>(adopted_gradients), where);
+    }
+    template <class... P, class... Arguments>
+    void make_of(Precisions<P...> /*all*/, Arguments&&... arguments) {
+        (make_if<P>(arguments...), ...);
+    }
+
+    host::Communicator world_;
+};
+
+extern template class ContextOf<host::Engine>;
+
+}  // namespace SHARDKIT_CHECKED_BUILD
