@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
 # Builds the GPU test programs with nvcc and g++ alone; sourced by compile and run, which set:
-#   out    folder of objects, logs and programs        architectures   "80 90"
-#   host_flags, device_flags, jobs
+#   out        folder of objects and logs              architectures   "80 90"
+#   programs   folder of programs                      host_flags, device_flags, jobs
+#   merges     whether kernels that include much the same are compiled as one: less work in all, and longer on many cores
 # Notes what became of it in $out/results: "passed|failed|skipped KIND NAME SECONDS [REASON]".
 
 root=$(cd "$here/../.." && pwd)
@@ -35,7 +36,7 @@ object() {
         fused=$(sed -n 's,^// flags: ,,p' "$source")
         # shellcheck disable=SC2086
         "$nvcc" -ccbin "$cxx" "${flags[@]}" -gencode "arch=compute_${each[0]},code=[${codes%,}]" \
-            --expt-relaxed-constexpr ${fused:--fmad=false} --no-compress \
+            --expt-relaxed-constexpr ${fused:--fmad=false} \
             -Werror all-warnings -Xcompiler -Wall,-Wextra,-ffp-contract=off $host_flags $device_flags \
             -c "$source" -o "$out/$name.o"
     else
@@ -46,23 +47,28 @@ object() {
     fi
 }
 
-# Sources of kernels that include much the same are one unit, as nvcc reads what they include once for the host and for
-# each architecture, which takes longer than the rest.
-unit_sources() {
-    local source
-    for source in "$here"/instantiate*.cu; do
-        case $source in
-            *_adamw.cu | *_lion.cu | *_sgd.cu) [ "$1" = instantiate_updates ] ;;
-            *_kernels_for.cu | *_norm.cu) false ;;  # units of their own
-            *) [ "$1" = instantiate_others ] ;;
-        esac && echo "$source"
-    done
+# unit_of SOURCE: nvcc reads what a source includes once for the host and for each architecture, which takes longer than
+# the rest, so that sources of kernels that include much the same may be one unit.
+unit_of() {
+    local name
+    name=$(basename "${1%.*}")
+    case $merges:$name in
+        true:*_adamw | true:*_lion | true:*_sgd) echo instantiate_updates ;;
+        *_kernels_for | *_norm | false:*) echo "$name" ;;
+        *) echo instantiate_others ;;
+    esac
 }
-# unit NAME: compiles it; where that fails, each source alone, to say which.
+# unit NAME: compiles its sources; where several fail, each alone, to say which.
 unit() {
     local unit=$1 source result=passed begin=$EPOCHREALTIME
-    local -a sources
-    mapfile -t sources < <(unit_sources "$unit")
+    local -a sources=()
+    for source in "$here"/instantiate*.cu; do
+        if [ "$(unit_of "$source")" = "$unit" ]; then sources+=("$source"); fi
+    done
+    if [ ${#sources[@]} -eq 1 ]; then
+        timed compile "$unit" object "$unit" "${sources[0]}"
+        return
+    fi
     for source in "${sources[@]}"; do
         printf '#include "%s"\n' "$source"
         sed -n 's/^#define \([A-Za-z_0-9]*\).*/#undef \1/p' "$source"
@@ -84,7 +90,7 @@ program() {
     if uses_nccl "$source"; then libraries=("${nccl_libraries[@]}"); fi
     if grep -q '^#include <cublas_v2.h>' "$source"; then libraries+=(-lcublas); fi
     "$nvcc" -ccbin "$cxx" --no-device-link "$out/$name.o" "$out/main.o" "$out/libkernels.a" "${libraries[@]}" \
-        -o "$out/$name"
+        -o "$programs/$name"
 }
 
 # timed KIND NAME COMMAND...: runs it, keeps its output as a log, and notes the result, with what it says in lines
@@ -100,7 +106,20 @@ timed() {
     return $status
 }
 seconds_since() { awk -v a="$1" -v b="$EPOCHREALTIME" 'BEGIN { printf "%.1f", b - a }'; }
-note() { echo "$*" | tee -a "$out/results"; }
+# Jobs note beside each other. noted is what becomes of the results after each: compile counts them at its end.
+noted() { :; }
+note() {
+    {
+        flock 9
+        echo "$*" >>"$out/results"
+        noted
+    } 9>"$out/results.lock"
+    echo "$*"
+}
+# The results, of a program that ran several times only the last one.
+latest() {
+    awk '{ at[$2 " " $3] = NR; line[NR] = $0 } END { for (i = 1; i <= NR; i++) { split(line[i], f); if (at[f[2] " " f[3]] == i) print line[i] } }' "$out/results"
+}
 
 # Waits until one more job may start.
 free_place() { while [ "$(jobs -rp | wc -l)" -ge "$jobs" ]; do wait -n || true; done; }
@@ -112,13 +131,12 @@ build() {
         exit 1
     fi
     : >"$out/results"
-    # The longest first. Links follow, for what was compiled.
-    for name in instantiate_updates instantiate_others; do
+    # Links follow, for what was compiled.
+    for name in $(for source in "$here"/instantiate*.cu; do unit_of "$source"; done | sort -u); do
         free_place
         unit "$name" &
     done
-    for source in "$here"/instantiate_kernels_for.cu "$here"/instantiate_norm.cu "$here"/trainer_kernels.cu \
-        "$here"/*_test.cu "$here"/main.cpp; do
+    for source in "$here"/trainer_kernels.cu "$here"/*_test.cu "$here"/main.cpp; do
         name=$(basename "${source%.*}")
         if uses_nccl "$source" && [ -z "$nccl_home" ]; then
             note skipped compile "$name" 0 "$(nccl_taken)"
@@ -138,4 +156,4 @@ build() {
     wait
 }
 
-count() { awk -v result="$1" '$1 == result { n++ } END { print n + 0 }' "$out/results"; }
+count() { latest | awk -v result="$1" '$1 == result { n++ } END { print n + 0 }'; }

@@ -5,6 +5,8 @@
 #include <shardkit/optim/sgd.hpp>
 #include <shardkit/policy/precision.hpp>
 
+#include "preload.hpp"
+
 // Whole sets of kernels, as a split trainer asks for them; examples/cuda_trainer links with the one for fp32 and
 // AdamW.
 
@@ -19,5 +21,12 @@ template struct sk::nccl::KernelsFor<sk::DefaultPrecision<sk::bf16>,
                                      sk::rules::RuleIn<sk::rules::AdamWRule, sk::StateFormat::bf16>>;
 template struct sk::nccl::KernelsFor<sk::DefaultPrecision<sk::bf16>,
                                      sk::rules::RuleIn<sk::rules::AdamWRule, sk::StateFormat::block8>>;
-template struct sk::nccl::KernelsFor<sk::Precision<sk::e4m3, sk::bf16>, sk::rules::AdamWRule>;
-template struct sk::nccl::KernelsFor<sk::Precision<sk::block_int8, sk::bf16>, sk::rules::AdamWRule>;
+template <class Code>
+using OfCodes = sk::nccl::KernelsFor<sk::Precision<Code, float>, sk::rules::AdamWRule>;
+template struct sk::nccl::KernelsFor<sk::Precision<sk::e4m3, float>, sk::rules::AdamWRule>;
+template struct sk::nccl::KernelsFor<sk::Precision<sk::block_int8, float>, sk::rules::AdamWRule>;
+
+void preload_trainers() {
+    OfCodes<sk::e4m3>::preload();
+    OfCodes<sk::block_int8>::preload();
+}

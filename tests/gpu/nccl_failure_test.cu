@@ -34,14 +34,8 @@ using rank_processes::Place;
 
 namespace {
 
-constexpr std::chrono::seconds short_timeout{5};
 constexpr std::chrono::seconds time_to_end{20};  // connecting to nobody and ending communicators included
 
-sk::nccl::Options impatient(const Place& place) {
-    sk::nccl::Options options = place.options();
-    options.timeout = short_timeout;
-    return options;
-}
 bool is_last(const Place& place) { return place.rank + 1 == place.ranks; }
 
 /// Sums for which the host does not wait.
@@ -59,15 +53,16 @@ void end_process() { std::_Exit(0); }
 /// The last rank's process is `gone` without a word once `before` is over on it; on the others `after` throws a
 /// CommError, in time.
 template <class Before, class After>
-void check_last_is_gone(const Place& place, const Before& before, const After& after, void (*gone)() = end_process) {
+void check_last_is_gone(const Place& place, sk::nccl::World& world, const Before& before, const After& after,
+                        void (*gone)() = end_process) {
     before();
     if (is_last(place)) { gone(); }
+    const auto waits = rank_processes::short_deadline(world);
     const auto took = rank_checks::duration_of([&] { CHECK_THROWS_AS(after(), sk::CommError); });
-    CHECK(took < short_timeout + time_to_end);
+    CHECK(took < rank_processes::time_for_the_dead + time_to_end);
 }
 
-void check_verbs_with(sk::nccl::Registration registration) {
-    const Place place = Place::read();
+void check_verbs_with(const Place& place, sk::nccl::Registration registration) {
     sk::nccl::Options options = place.options();
     options.registration = registration;
     sk::nccl::World world(place.id, place.ranks, place.rank, options);
@@ -77,12 +72,11 @@ void check_verbs_with(sk::nccl::Registration registration) {
 }
 
 /// `lost` does not return.
-void check_last_is_lost(void (*lost)()) {
-    const Place place = Place::read();
-    sk::nccl::World world(place.id, place.ranks, place.rank, impatient(place));
+void check_last_is_lost(const Place& place, void (*lost)()) {
+    sk::nccl::World world(place.id, place.ranks, place.rank, place.options());
     const auto values = world.buffer<float>(1000);
     check_last_is_gone(
-        place, [&] { sum_and_wait(world, values); }, [&] { sum_and_wait(world, values); }, lost);
+        place, world, [&] { sum_and_wait(world, values); }, [&] { sum_and_wait(world, values); }, lost);
 }
 
 /// Until it is killed.
@@ -92,25 +86,22 @@ void wait_for_ever() {
 
 }  // namespace
 
-TEST_CASE("a rank: killed" * doctest::skip()) {
-    check_last_is_lost([] { static_cast<void>(std::raise(SIGKILL)); });
+RANK_CASE("killed") {
+    check_last_is_lost(place, [] { static_cast<void>(std::raise(SIGKILL)); });
 }
-TEST_CASE("a rank: stopped" * doctest::skip()) {
-    check_last_is_lost([] { static_cast<void>(std::raise(SIGSTOP)); });
+RANK_CASE("stopped") {
+    check_last_is_lost(place, [] { static_cast<void>(std::raise(SIGSTOP)); });
 }
-TEST_CASE("a rank: without its GPU" * doctest::skip()) {
-    check_last_is_lost([] {
+RANK_CASE("without its GPU") {
+    check_last_is_lost(place, [] {
         static_cast<void>(cudaDeviceReset());
         wait_for_ever();
     });
 }
 
-TEST_CASE("a rank: a graph, a thousand times" * doctest::skip()) {
-    const Place place = Place::read();
+RANK_CASE("a thousand launches") {
+    sk::nccl::World connected(place.id, place.ranks, place.rank, place.options());
     sk::nccl::Options options = place.options();
-    // All processes load their modules while they connect, which takes longer than the deadline that is tested.
-    options.timeout = std::chrono::seconds(30);
-    sk::nccl::World connected(place.id, place.ranks, place.rank, options);
     options.timeout = std::chrono::seconds(1);
     sk::nccl::World world(sk::nccl::Borrow{Engine::Communicator(connected).native()}, options);
     const auto values = world.buffer<float>(1000);
@@ -137,16 +128,15 @@ TEST_CASE("a rank: a graph, a thousand times" * doctest::skip()) {
     connected.finish();
 }
 
-TEST_CASE("a rank: registered" * doctest::skip()) { check_verbs_with(sk::nccl::Registration::buffers); }
-TEST_CASE("a rank: windows" * doctest::skip()) { check_verbs_with(sk::nccl::Registration::windows); }
+RANK_CASE("registered") { check_verbs_with(place, sk::nccl::Registration::buffers); }
+RANK_CASE("windows") { check_verbs_with(place, sk::nccl::Registration::windows); }
 
 /// `launches` between two verbs, of which eight may be under way: CUDA queues about 1,000.
-static void check_loop_ends(int launches) {
-    const Place place = Place::read();
-    sk::nccl::World world(place.id, place.ranks, place.rank, impatient(place));
+static void check_loop_ends(const Place& place, int launches) {
+    sk::nccl::World world(place.id, place.ranks, place.rank, place.options());
     const auto values = world.buffer<float>(1000);
     check_last_is_gone(
-        place, [&] { sum_and_wait(world, values); },
+        place, world, [&] { sum_and_wait(world, values); },
         [&] {
             const auto compute = world.streams().compute;
             for (std::size_t step = 0; step < 100'000; ++step) {
@@ -159,17 +149,16 @@ static void check_loop_ends(int launches) {
             }
         });
 }
-TEST_CASE("a rank: a loop without waits" * doctest::skip()) { check_loop_ends(50); }
-TEST_CASE("a rank: a loop of more launches than CUDA queues" * doctest::skip()) { check_loop_ends(500); }
+RANK_CASE("a loop without waits") { check_loop_ends(place, 50); }
+RANK_CASE("a loop of more launches than CUDA queues") { check_loop_ends(place, 500); }
 
-TEST_CASE("a rank: a graph that lives" * doctest::skip()) {
-    const Place place = Place::read();
+RANK_CASE("a graph that lives") {
     std::optional<step_trainer::CapturedStep> step;
     {
-        sk::nccl::World world(place.id, place.ranks, place.rank, impatient(place));
+        sk::nccl::World world(place.id, place.ranks, place.rank, place.options());
         const auto values = world.buffer<float>(1000);
         check_last_is_gone(
-            place,
+            place, world,
             [&] {
                 sum_and_wait(world, values);
                 step.emplace(world.streams(), [&] { sum(world, values); });
@@ -180,29 +169,27 @@ TEST_CASE("a rank: a graph that lives" * doctest::skip()) {
     }
 }
 
-TEST_CASE("a rank: borrowed" * doctest::skip()) {
-    const Place place = Place::read();
+RANK_CASE("borrowed") {
     sk::gpu::detail::check(cudaSetDevice(place.options().device), "cudaSetDevice");
     ncclComm_t own = nullptr;
     REQUIRE(ncclCommInitRank(&own, static_cast<int>(place.ranks), place.id.native(), static_cast<int>(place.rank)) ==
             ncclSuccess);
     {
-        sk::nccl::World world(sk::nccl::Borrow{own}, impatient(place));
+        sk::nccl::World world(sk::nccl::Borrow{own}, place.options());
         const auto values = world.buffer<float>(1000);
         check_last_is_gone(
-            place, [&] { sum_and_wait(world, values); }, [&] { sum_and_wait(world, values); });
+            place, world, [&] { sum_and_wait(world, values); }, [&] { sum_and_wait(world, values); });
     }
     CHECK(ncclCommAbort(own) == ncclSuccess);
 }
 
-TEST_CASE("a rank: survivors" * doctest::skip()) {
-    const Place place = Place::read();
-    sk::nccl::Options options = impatient(place);
+RANK_CASE("survivors") {
+    sk::nccl::Options options = place.options();
     options.survivable = true;
     sk::nccl::World world(place.id, place.ranks, place.rank, options);
     const auto values = world.buffer<float>(1000);
     check_last_is_gone(
-        place, [&] { sum_and_wait(world, values); }, [&] { sum_and_wait(world, values); });
+        place, world, [&] { sum_and_wait(world, values); }, [&] { sum_and_wait(world, values); });
     const std::array<std::size_t, 1> lost{place.ranks - 1};
     sk::nccl::World left(sk::nccl::Survivors{world, lost}, place.options());
     CHECK(Engine::Communicator(left).size() == place.ranks - 1);
@@ -210,7 +197,7 @@ TEST_CASE("a rank: survivors" * doctest::skip()) {
     left.finish();
 }
 
-TEST_CASE("verbs over registered memory give their closed forms") { on_ranks("a rank: registered", {2U, 8U}); }
+TEST_CASE("verbs over registered memory give their closed forms") { on_ranks("registered", {2U, 8U}); }
 
 TEST_CASE("verbs over windows give their closed forms") {
     if (rank_processes::shares(2)) {
@@ -218,30 +205,30 @@ TEST_CASE("verbs over windows give their closed forms") {
     } else if (sk::nccl::library_version() < sk::nccl::windows_version) {
         skip("windows need NCCL 2.27.3");
     } else {
-        on_ranks("a rank: windows", {2U, 8U});
+        on_ranks("windows", {2U, 8U});
     }
 }
 
-TEST_CASE("a loop that never waits ends when a rank is gone") { on_ranks("a rank: a loop without waits", {2U}); }
+TEST_CASE("a loop that never waits ends when a rank is gone") { on_ranks("a loop without waits", {2U}); }
 TEST_CASE("a loop that CUDA blocks ends when a rank is gone") {
-    on_ranks("a rank: a loop of more launches than CUDA queues", {2U});
+    on_ranks("a loop of more launches than CUDA queues", {2U});
 }
-TEST_CASE("a rank that is gone ends the others while a graph lives") { on_ranks("a rank: a graph that lives", {2U}); }
-TEST_CASE("a rank that is gone ends a World over a lent communicator") { on_ranks("a rank: borrowed", {2U}); }
+TEST_CASE("a rank that is gone ends the others while a graph lives") { on_ranks("a graph that lives", {2U}); }
+TEST_CASE("a rank that is gone ends a World over a lent communicator") { on_ranks("borrowed", {2U}); }
 
 TEST_CASE("a rank that is killed, stopped or without its GPU ends the others") {
-    for (const char* how : {"a rank: killed", "a rank: stopped", "a rank: without its GPU"}) {
+    for (const char* how : {"killed", "stopped", "without its GPU"}) {
         on_ranks(how, {2U}, rank_processes::LastRank::is_lost);
     }
 }
 TEST_CASE("a thousand launches of a graph take longer than the timeout, and are no hang") {
-    on_ranks("a rank: a graph, a thousand times", {2U});
+    on_ranks("a thousand launches", {2U});
 }
 
 TEST_CASE("the ranks that are left go on") {
     if (sk::nccl::library_version() < sk::nccl::revoke_version) {
         skip("survivors of a failure need NCCL 2.28.7");
     } else {
-        on_ranks("a rank: survivors", {3U});
+        on_ranks("survivors", {3U});
     }
 }

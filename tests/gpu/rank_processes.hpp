@@ -12,6 +12,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <initializer_list>
+#include <map>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -28,13 +29,18 @@
 #include <shardkit/backend/nccl/unique_id.hpp>
 #include <shardkit/backend/nccl/world.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
+#include <shardkit/rank/deadline.hpp>
 
 #include "skip.hpp"
 
+#ifdef SHARDKIT_TEST_ON_STANDIN
+#include "unit/backend/nccl/gpu_ranks.hpp"
+#endif
+
 /// Several ranks, each a process: NCCL knows no threads that drive different ranks of one GPU. With fewer GPUs than
 /// ranks they share them, which NCCL does since 2.30 where NCCL_MULTI_RANK_GPU_ENABLE=1 is set, with few channels for
-/// each and without NVLS. The test cases that are skipped by default are what one rank does; the others run them, a
-/// process for every rank.
+/// each and without NVLS. A RANK_CASE is what one rank does; on_ranks runs it, a process for every rank. Where
+/// SHARDKIT_TEST_ON_STANDIN is defined, ranks are threads of this process, as the stand-in for NCCL has them.
 namespace rank_processes {
 
 namespace sk = shardkit;
@@ -48,8 +54,15 @@ inline constexpr int sharing_version = 23000;
 inline constexpr std::array<std::array<const char*, 2>, 3> sharing_variables{
     {{"NCCL_MULTI_RANK_GPU_ENABLE", "1"}, {"NCCL_NVLS_ENABLE", "0"}, {"NCCL_MAX_CTAS", "4"}}};
 inline constexpr const char* place_variable =
-    "SHARDKIT_TEST_PLACE";  // "rank ranks id", the id's bytes in hexadecimal
-inline constexpr std::chrono::seconds rank_timeout{30};
+    "SHARDKIT_TEST_PLACE";                               // "rank ranks id", the id's bytes in hexadecimal
+inline constexpr std::chrono::seconds rank_timeout{30};  // all load their modules while they connect
+#ifdef SHARDKIT_TEST_ON_STANDIN
+inline constexpr std::size_t most_ranks = 3;
+inline constexpr std::chrono::milliseconds time_for_the_dead{500};
+#else
+inline constexpr std::size_t most_ranks = 8;
+inline constexpr std::chrono::milliseconds time_for_the_dead{5000};
+#endif
 inline constexpr std::chrono::seconds time_for_all{240};
 
 inline std::string variable(const char* name) {
@@ -89,22 +102,6 @@ struct Place {
     std::size_t ranks = 0;
     sk::nccl::UniqueId id;
 
-    static Place read() {
-        const std::string text = variable(place_variable);
-        const auto first = text.find(' ');
-        const auto second = text.find(' ', first + 1);
-        REQUIRE(second != std::string::npos);
-        const std::string digits = text.substr(second + 1);
-        REQUIRE(digits.size() == 2 * sk::nccl::UniqueId::size);
-        std::array<std::byte, sk::nccl::UniqueId::size> bytes{};
-        for (std::size_t i = 0; i < bytes.size(); ++i) {
-            unsigned value = 0;
-            std::from_chars(digits.data() + 2 * i, digits.data() + 2 * i + 2, value, 16);
-            bytes[i] = static_cast<std::byte>(value);
-        }
-        return {std::stoul(text.substr(0, first)), std::stoul(text.substr(first + 1, second - first - 1)),
-                sk::nccl::UniqueId::from_bytes(bytes)};
-    }
     sk::nccl::Options options() const {
         sk::nccl::Options options;
         options.device = static_cast<int>(rank) % sk::gpu::detail::device_count();
@@ -115,17 +112,87 @@ struct Place {
     }
 };
 
+/// From here on a rank waits no longer for one that may be gone.
+inline sk::Deadline short_deadline(sk::nccl::World& world) {
+    return sk::Deadline(&Engine::Communicator(world).label().journal, time_for_the_dead,
+                        sk::SourceLocation::current());
+}
+
+using RankCase = void (*)(const Place& place);
+
 /// Whether the last rank's process ends as the others' do, or is killed, stopped or stuck.
 enum class LastRank { ends, is_lost };
+
+#ifdef SHARDKIT_TEST_ON_STANDIN
+
+struct ListedCase {
+    RankCase runs;
+    bool ran = false;
+};
+inline std::map<std::string_view, ListedCase>& rank_cases() {
+    static std::map<std::string_view, ListedCase> cases;
+    return cases;
+}
+#define RANK_CASE_NAMED(name, function)                                                           \
+    static void function(const rank_processes::Place& place);                                     \
+    static const bool DOCTEST_ANONYMOUS(listed_) =                                                \
+        rank_processes::rank_cases().emplace(name, rank_processes::ListedCase{&function}).second; \
+    static void function([[maybe_unused]] const rank_processes::Place& place)
+
+/// Threads in the place of processes, which have ended.
+class Processes {
+  public:
+    Processes(std::size_t ranks, std::string_view rank_case) {
+        const sk::nccl::UniqueId id = sk::nccl::UniqueId::create();
+        ListedCase& listed = rank_cases().at(rank_case);
+        listed.ran = true;
+        error_ = gpu_ranks::first_error(gpu_ranks::each_in_a_thread(ranks, [&](std::size_t rank) {
+            listed.runs({rank, ranks, id});
+        }));
+    }
+    std::size_t failures(LastRank /*last*/) const {
+        INFO(error_);
+        CHECK(error_.empty());
+        return 0;
+    }
+
+  private:
+    std::string error_;
+};
+
+#else
+
+/// Of this process.
+inline Place read_place() {
+    const std::string text = variable(place_variable);
+    const auto first = text.find(' ');
+    const auto second = text.find(' ', first + 1);
+    REQUIRE(second != std::string::npos);
+    const std::string digits = text.substr(second + 1);
+    REQUIRE(digits.size() == 2 * sk::nccl::UniqueId::size);
+    std::array<std::byte, sk::nccl::UniqueId::size> bytes{};
+    for (std::size_t i = 0; i < bytes.size(); ++i) {
+        unsigned value = 0;
+        std::from_chars(digits.data() + 2 * i, digits.data() + 2 * i + 2, value, 16);
+        bytes[i] = static_cast<std::byte>(value);
+    }
+    return {std::stoul(text.substr(0, first)), std::stoul(text.substr(first + 1, second - first - 1)),
+            sk::nccl::UniqueId::from_bytes(bytes)};
+}
+
+#define RANK_CASE_NAMED(name, function)                                                     \
+    static void function(const rank_processes::Place& place);                               \
+    TEST_CASE("a rank: " name* doctest::skip()) { function(rank_processes::read_place()); } \
+    static void function([[maybe_unused]] const rank_processes::Place& place)
 
 /// The processes of the ranks that still run; those that are left when this ends are killed.
 class Processes {
   public:
-    Processes(std::size_t ranks, std::string_view test_case) {
+    Processes(std::size_t ranks, std::string_view rank_case) {
         const std::string id = hexadecimal(sk::nccl::UniqueId::create());
         std::string program = "/proc/self/exe";
         std::string no_skip = "--no-skip";
-        std::string filter = sk::detail::concat("--test-case=", test_case);
+        std::string filter = sk::detail::concat("--test-case=a rank: ", rank_case);
         std::array<char*, 4> arguments{program.data(), no_skip.data(), filter.data(), nullptr};
         for (std::size_t rank = 0; rank < ranks; ++rank) {
             std::string place = sk::detail::concat(place_variable, "=", rank, " ", ranks, " ", id);
@@ -181,21 +248,29 @@ class Processes {
     std::vector<pid_t> lost_;
 };
 
-inline void on_ranks(std::string_view test_case, std::initializer_list<std::size_t> sizes = {2U, 3U, 4U, 8U},
+#endif
+
+/// RANK_CASE("name") { what a rank does, at its `place` }
+#define RANK_CASE(name)                                                       \
+    static_assert(std::string_view(name).find(',') == std::string_view::npos, \
+                  "doctest cuts a filter at its commas");                     \
+    RANK_CASE_NAMED(name, DOCTEST_ANONYMOUS(rank_case_))
+
+inline void on_ranks(std::string_view rank_case, std::initializer_list<std::size_t> sizes = {2U, 3U, 4U, 8U},
                      LastRank last = LastRank::ends) {
     if (const std::string reason = obstacle(*sizes.begin()); !reason.empty()) {
         skip(reason);
         return;
     }
     for (const std::size_t ranks : sizes) {
-        if (ranks > 4 && shares(ranks)) { continue; }
+        if (ranks > (shares(ranks) ? 4 : most_ranks)) { continue; }
         if (const std::string reason = obstacle(ranks); !reason.empty()) {
             std::printf("left out: %s\n", reason.c_str());
             std::fflush(stdout);
             continue;
         }
         CAPTURE(ranks);
-        CHECK(Processes(ranks, test_case).failures(last) == 0);
+        CHECK(Processes(ranks, rank_case).failures(last) == 0);
     }
 }
 

@@ -3,8 +3,9 @@
 #include <shardkit/backend/cub/launch.cuh>
 
 #include "../unit/backend/nccl/step_trainer.hpp"
+#include "../unit/sharded/coded_training.hpp"
 
-// What the trainer of the tests gives to Kernels::run_once: the user's own kernels.
+// What the trainers of the tests give to Kernels::run_once: the user's own kernels.
 
 using shardkit::bf16;
 using shardkit::gpu::detail::DeviceLaunch;
@@ -23,3 +24,4 @@ RUN(Backward<double>)
 RUN(Backward<float>)
 RUN(Backward<bf16>)
 RUN(Note)
+RUN(coded_training::GiveGradient)

@@ -32,6 +32,17 @@ inline const sk::DynamicPolicy policies[] = {
     sk::DynamicPolicy(sk::NoShard{}), sk::DynamicPolicy(sk::ShardOptimizer{}), sk::DynamicPolicy(sk::ShardGradOp{}),
     sk::DynamicPolicy(sk::FullShard{}), sk::DynamicPolicy(sk::HybridShard<2>{})};
 
+/// The user's kernel.
+struct GiveGradient {
+    float* to;
+    std::size_t n;
+    std::size_t seed;
+
+    constexpr void operator()() const {
+        for (std::size_t i = 0; i < n; ++i) { to[i] = static_cast<float>((i * i + seed) % 11) - 5; }
+    }
+};
+
 /// `submit(stream, work)`: how the user's kernels run on this engine.
 template <class Rank, class Products, class Submit>
 std::vector<float> train(Rank& rank, const sk::DynamicPolicy& policy, const Products& products,
@@ -55,9 +66,7 @@ std::vector<float> train(Rank& rank, const sk::DynamicPolicy& policy, const Prod
             for (const auto& [name, size] : sizes) {
                 float* const gradient = gradients.view(name).data();
                 if (rank.rank() != 0) { continue; }
-                submit(rank.compute_stream(), [gradient, n = size, seed = l + static_cast<std::size_t>(step)] {
-                    for (std::size_t i = 0; i < n; ++i) { gradient[i] = static_cast<float>((i * i + seed) % 11) - 5; }
-                });
+                submit(rank.compute_stream(), GiveGradient{gradient, size, l + static_cast<std::size_t>(step)});
             }
             accumulation.add(std::move(gradients));
         }
@@ -97,11 +106,7 @@ InBatches train_in_batches(Rank& rank, const Products& products, const Submit& s
         for (std::size_t l = 0; l < layers.size(); ++l) {
             auto gradients = accumulation.gradients(layers[l]);
             float* const gradient = gradients.view("thin").data();
-            submit(rank.compute_stream(), [gradient, seed = l + number] {
-                for (std::size_t i = 0; i < 2 * columns; ++i) {
-                    gradient[i] = static_cast<float>((i * i + seed) % 11) - 5;
-                }
-            });
+            submit(rank.compute_stream(), GiveGradient{gradient, 2 * columns, l + number});
             accumulation.add(std::move(gradients));
         }
         optimizer.step(std::move(accumulation));

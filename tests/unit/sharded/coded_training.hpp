@@ -42,7 +42,19 @@ inline double initial(std::size_t i) {
 }
 
 /// The gradient of an element, on data rank 0 alone: the sum has the same bits on any number of ranks.
-inline float gradient(std::size_t i, std::size_t step) { return static_cast<float>((i * i + 3 * step) % 11) - 5.0F; }
+constexpr float gradient(std::size_t i, std::size_t step) {
+    return static_cast<float>((i * i + 3 * step) % 11) - 5.0F;
+}
+/// The user's kernel.
+struct GiveGradient {
+    float* to;
+    std::size_t n;
+    std::size_t seed;
+
+    constexpr void operator()() const {
+        for (std::size_t i = 0; i < n; ++i) { to[i] = gradient(i, seed); }
+    }
+};
 
 /// All values that windows show after some steps. `submit(stream, work)`: how the user's kernels run on this engine.
 template <class Code, class Rank, class Submit>
@@ -65,9 +77,7 @@ std::vector<float> train(Rank& rank, const sk::DynamicPolicy& policy, const Subm
                 for (const auto& [name, size] : sizes) {
                     float* const to = gradients.view(name).data();
                     if (rank.rank() != 0 || microbatch != 0) { continue; }
-                    submit(rank.compute_stream(), [to, n = size, seed = l + step] {
-                        for (std::size_t i = 0; i < n; ++i) { to[i] = gradient(i, seed); }
-                    });
+                    submit(rank.compute_stream(), GiveGradient{to, size, l + step});
                 }
                 accumulation.add(std::move(gradients));
             }

@@ -43,6 +43,8 @@ struct Settings {
     bool clips = true;
     bool scales_loss = false;  ///< a gradient of the last rank then overflows whenever the scale is 16 or more
     double learning_rate = 0.25;
+    sk::Offload offload = sk::Offload::none;
+    bool releases = false;  ///< updates each layer within the backward pass, and gives its gradients' buffer back
 };
 
 /// log[0] counts the steps; each appends its norm's total and the loss scale that it ran with.
@@ -78,7 +80,7 @@ class Trainer {
     Trainer(Rank& rank, const sk::DynamicPolicy& policy, const Settings& settings)
         : rank_(rank),
           settings_(settings),
-          model_(make_model(rank, policy)),
+          model_(make_model(rank, policy, settings)),
           groups_(model_),
           optimizer_(groups_, {.learning_rate = settings.learning_rate, .weight_decay = 0.125}),
           loss_scale_(rank, {.initial = 4, .growth_interval = 1}),
@@ -87,6 +89,14 @@ class Trainer {
     }
 
     void step() {
+        if (settings_.releases) {
+            sk::Accumulation accumulation{groups_, settings_.microbatches};
+            optimizer_.step_in_backward(accumulation);
+            add(accumulation);
+            run(Note{nullptr, nullptr, log_.data()});
+            optimizer_.step(std::move(accumulation));
+            return;
+        }
         auto reduced = gradients();
         if (settings_.clips) {
             const auto norm = sk::global_norm(reduced);
@@ -131,17 +141,25 @@ class Trainer {
     using ModelGroups = sk::Model<Engine, typename Layer::Precision>;
     using Optimizer = sk::AdamW<Engine, typename Layer::Precision>;
 
-    static Model make_model(Rank& rank, const sk::DynamicPolicy& policy) {
+    static Model make_model(Rank& rank, const sk::DynamicPolicy& policy, const Settings& settings) {
+        typename Layer::Options options{policy};
+        options.offload = settings.offload;
+        if (settings.releases) { options.gradient_release = sk::GradientRelease::at_update; }
         Model model;
         for (std::size_t l = 0; l < layers; ++l) {
-            model.emplace_back(rank, "layers." + std::to_string(l), sk::Shapes<Group>{},
-                               typename Layer::Options{policy});
+            model.emplace_back(rank, "layers." + std::to_string(l), sk::Shapes<Group>{}, options);
             model[l].initialize(trainer_layer::first_value);
         }
         return model;
     }
     auto gradients() {
         sk::Accumulation accumulation{groups_, settings_.microbatches};
+        add(accumulation);
+        return settings_.scales_loss ? sk::reduce(std::move(accumulation), sk::mean, loss_scale_)
+                                     : sk::reduce(std::move(accumulation), sk::mean);
+    }
+    template <class Accumulation>
+    void add(Accumulation& accumulation) {
         for (std::size_t m = 0; m < settings_.microbatches; ++m) {
             for (std::size_t l = 0; l < layers; ++l) {
                 const auto window = model_[l].unshard();
@@ -149,8 +167,6 @@ class Trainer {
             }
             for (std::size_t l = layers; l-- > 0;) { backward(accumulation, l, m); }
         }
-        return settings_.scales_loss ? sk::reduce(std::move(accumulation), sk::mean, loss_scale_)
-                                     : sk::reduce(std::move(accumulation), sk::mean);
     }
     template <class Accumulation>
     void backward(Accumulation& accumulation, std::size_t l, std::size_t microbatch) {
