@@ -2,6 +2,7 @@
 #include <shardkit/backend/nccl/kernels_for.cuh>
 #include <shardkit/core/codes.hpp>
 #include <shardkit/optim/adamw.hpp>
+#include <shardkit/optim/muon.hpp>
 #include <shardkit/optim/sgd.hpp>
 #include <shardkit/policy/precision.hpp>
 
@@ -25,8 +26,12 @@ template <class Code>
 using OfCodes = sk::nccl::KernelsFor<sk::Precision<Code, float>, sk::rules::AdamWRule>;
 template struct sk::nccl::KernelsFor<sk::Precision<sk::e4m3, float>, sk::rules::AdamWRule>;
 template struct sk::nccl::KernelsFor<sk::Precision<sk::block_int8, float>, sk::rules::AdamWRule>;
+// Muon's matrices.
+template struct sk::nccl::KernelsFor<sk::DefaultPrecision<float>, sk::rules::MuonRule>;
+template struct sk::nccl::KernelsFor<sk::DefaultPrecision<sk::bf16>, sk::rules::MuonRule>;
 
 void preload_trainers() {
     OfCodes<sk::e4m3>::preload();
     OfCodes<sk::block_int8>::preload();
+    sk::nccl::KernelsFor<sk::DefaultPrecision<float>, sk::rules::MuonRule>::preload();
 }

@@ -18,6 +18,7 @@
 #include <shardkit/matrix/newton_schulz.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 
+#include "../unit/backend/cub/matrix_checks.hpp"
 #include "../unit/matrix/products_cases.hpp"
 #include "gpu_machine.hpp"
 
@@ -68,7 +69,9 @@ struct Cublas {
     Cublas(const Cublas&) = delete;
     Cublas& operator=(const Cublas&) = delete;
     ~Cublas() { cublasDestroy(handle); }
-    gpu::CublasProducts products() const { return gpu::CublasProducts{handle}; }
+    gpu::CublasProducts products(gpu::Factors factors = gpu::Factors::as_stored) const {
+        return gpu::CublasProducts{handle, factors};
+    }
 };
 
 template <class A>
@@ -122,17 +125,24 @@ void check_orthogonal(const Cublas& cublas, gpu::TimelineRef stream, double allo
 
 }  // namespace
 
+TEST_CASE_TEMPLATE("Muon's kernels add the norm in the host's order and move what two loops move", A, float, double) {
+    shardkit::test::GpuMachine gpu;
+    shardkit::test::check_matrix_works<A>(gpu.machine());
+}
+
 TEST_CASE("cuBLAS's products are the sums, and write half of a symmetric result") {
     Cublas cublas;
-    const auto check = [&]<class A>(A) {
+    const auto check = [&]<class A>(A, gpu::Factors factors) {
         std::vector<OnDevice<A>> kept;
         products_cases::check_products<A>(
-            cublas.products(), cublas.machine.stream(),
+            cublas.products(factors), cublas.machine.stream(),
             [&](const std::vector<A>& values) { return kept.emplace_back(on_device(values)).get(); },
             [](const A* memory, std::size_t n) { return on_host(memory, n); });
     };
-    check(float{});
-    check(double{});
+    for (const gpu::Factors factors : {gpu::Factors::as_stored, gpu::Factors::in_bf16}) {
+        check(float{}, factors);
+        check(double{}, factors);
+    }
 }
 
 TEST_CASE("matrices are made orthogonal on the device as on the host, but for the order of sums") {

@@ -2,10 +2,14 @@
 #include <doctest/doctest.h>
 
 #include <array>
+#include <cmath>
 #include <cstddef>
 #include <vector>
 
+#include <cublas_v2.h>
+
 #include <shardkit/backend/cub/kernels.hpp>
+#include <shardkit/backend/cuda/cublas_products.hpp>
 #include <shardkit/backend/nccl/options.hpp>
 #include <shardkit/backend/nccl/world.hpp>
 #include <shardkit/backend/threads/run.hpp>
@@ -13,6 +17,7 @@
 #include <shardkit/shardkit.hpp>
 
 #include "../unit/backend/nccl/step_trainer.hpp"
+#include "../unit/optim/muon_training.hpp"
 #include "../unit/sharded/coded_training.hpp"
 #include "preload.hpp"
 #include "rank_processes.hpp"
@@ -82,8 +87,36 @@ void check_codes(const Place& place) {
     });
 }
 
+/// Muon on this rank's GPU is that of one thread, but for what cuBLAS makes of products.
+void check_muon(const Place& place, sk::gpu::Factors factors, double allowed) {
+    const std::vector<float> expected = muon_training::expected();
+    with_rank(place, [&](auto& rank) {
+        cublasHandle_t handle = nullptr;
+        REQUIRE(cublasCreate(&handle) == CUBLAS_STATUS_SUCCESS);
+        REQUIRE(cublasSetStream(handle, rank.compute_stream().native()) == CUBLAS_STATUS_SUCCESS);
+        for (const sk::DynamicPolicy& policy : policies) {
+            CAPTURE(std::string(policy.name()));
+            const std::vector<float> made =
+                muon_training::train(rank, policy, sk::gpu::CublasProducts{handle, factors}, submit);
+            REQUIRE(made.size() == expected.size());
+            std::size_t apart = 0;
+            for (std::size_t i = 0; i < made.size(); ++i) {
+                const double difference = static_cast<double>(made[i]) - static_cast<double>(expected[i]);
+                apart += std::abs(difference) <= allowed ? 0U : 1U;
+            }
+            CHECK(apart == 0);
+        }
+        CHECK(cublasDestroy(handle) == CUBLAS_STATUS_SUCCESS);
+    });
+}
+
 }  // namespace
 
+RANK_CASE("Muon") {
+    check_muon(place, sk::gpu::Factors::as_stored, 1e-5);
+    // Three steps of at most 0.1 along directions whose products are rounded to 8 bits, in each of 15 products.
+    check_muon(place, sk::gpu::Factors::in_bf16, 0.03);
+}
 RANK_CASE("exchanged sums") {
     check_bits<float>(place, {.microbatches = 2});
     check_bits<sk::bf16>(place, {.microbatches = 2});
@@ -110,3 +143,4 @@ TEST_CASE("states on the host change no bit") { on_ranks("offloaded states", {2U
 TEST_CASE("updates on the host change no bit") { on_ranks("offloaded updates", {2U}); }
 TEST_CASE("updates within the backward pass change no bit") { on_ranks("updates in backward", {2U}); }
 TEST_CASE("gathers of codes have the bits of one rank") { on_ranks("gathers of codes", {2U, 3U}); }
+TEST_CASE("Muon's steps are those of one thread, but for the rounding of products") { on_ranks("Muon", {2U, 3U}); }

@@ -3,6 +3,7 @@
 #include <shardkit/backend/cub/launch.cuh>
 
 #include "../unit/backend/nccl/step_trainer.hpp"
+#include "../unit/optim/muon_training.hpp"
 #include "../unit/sharded/coded_training.hpp"
 
 // What the trainers of the tests give to Kernels::run_once: the user's own kernels.
@@ -25,3 +26,4 @@ RUN(Backward<float>)
 RUN(Backward<bf16>)
 RUN(Note)
 RUN(coded_training::GiveGradient)
+RUN(muon_training::GiveGradient)

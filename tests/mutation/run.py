@@ -194,10 +194,11 @@ MATRIX_STATEMENTS = [
      "static_cast<void>(0);"),
     (LAUNCHES, "a matrix that is not transformed", "transform_unit(step, u);", "static_cast<void>(0);"),
     (NEWTON, "the upper half of the gram matrix is not the lower", "mirror(gram, polynomial);",
-     "each(rows * rows, detail::CopyMatrix<A>{gram, polynomial});"),
+     "Engine::Kernels::convert(stream, std::span<const A>(gram, rows * rows), std::span<A>(polynomial, rows * rows));"),
     (NEWTON, "the upper half of the polynomial is not the lower",
      "mirror(polynomial, nullptr);", "static_cast<void>(0);"),
-    (NEWTON, "no division by the norm", "each(numel, detail::DivideMatrix<A>{x, sums});", "static_cast<void>(0);"),
+    (NEWTON, "no division by the norm", "element = element / divisor; }\n            store(elements, to + at);",
+     "static_cast<void>(element); }\n            store(elements, to + at);"),
 ]
 MATRIX_EXPRESSIONS = [
     (PLACEMENT, "a part of tp put where the first one's is", "p.tp.dimension, of.group().tp, [[of.tp(rank)]])", "0"),

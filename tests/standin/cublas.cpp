@@ -7,6 +7,8 @@
 #include <cstring>
 #include <memory>
 
+#include <shardkit/core/bf16.hpp>
+
 #include "state.hpp"
 
 /// The stream that a handle's work goes to, and the memory that the user lent it.
@@ -25,7 +27,12 @@ struct Factor {
     const T* data;
     std::size_t row_step, column_step;
 
-    T operator()(std::size_t row, std::size_t column) const { return data[row * row_step + column * column_step]; }
+    bool in_bf16 = false;
+
+    T operator()(std::size_t row, std::size_t column) const {
+        const T element = data[row * row_step + column * column_step];
+        return in_bf16 ? static_cast<T>(static_cast<float>(shardkit::bf16(static_cast<float>(element)))) : element;
+    }
 };
 
 template <class T>
@@ -73,7 +80,7 @@ bool on_device(const void* pointer) {
 template <class T>
 cublasStatus_t gemm(cublasHandle_t handle, cublasOperation_t a_op, cublasOperation_t b_op, int m, int n, int k,
                     const T* alpha, const T* a, int lda, const T* b, int ldb, const T* beta, T* c, int ldc,
-                    Part part = Part::all) {
+                    Part part = Part::all, bool in_bf16 = false) {
     if (handle == nullptr) { return CUBLAS_STATUS_NOT_INITIALIZED; }
     const bool sizes = m >= 0 && n >= 0 && k >= 0 && lda >= std::max(1, a_op == CUBLAS_OP_N ? m : k) &&
                        ldb >= std::max(1, b_op == CUBLAS_OP_N ? k : n) && ldc >= std::max(1, m);
@@ -82,8 +89,10 @@ cublasStatus_t gemm(cublasHandle_t handle, cublasOperation_t a_op, cublasOperati
     // A GPU would fail later, with an illegal address.
     if (!on_device(c) || (k > 0 && (!on_device(a) || !on_device(b)))) { return CUBLAS_STATUS_INVALID_VALUE; }
     const auto size = [](int extent) { return static_cast<std::size_t>(extent); };
-    const Gemm<T> product{size(m), size(n),   size(k), *alpha, *beta, factor(a_op, a, lda), factor(b_op, b, ldb),
-                          c,       size(ldc), *handle, part};
+    Gemm<T> product{size(m), size(n),   size(k), *alpha, *beta, factor(a_op, a, lda), factor(b_op, b, ldb),
+                    c,       size(ldc), *handle, part};
+    product.a.in_bf16 = in_bf16;
+    product.b.in_bf16 = in_bf16;
     const cudaError_t error = cuda_call("cublasGemm", Needs::device, [&](State& s, Lock& lock, ThreadState& thread) {
         cudaError_t wrong = cudaSuccess;
         CUstream_st* const stream = find_stream(s, handle->stream, wrong);
@@ -162,6 +171,15 @@ cublasStatus_t cublasDgemm_v2(cublasHandle_t handle, cublasOperation_t a_op, cub
                               int k, const double* alpha, const double* a, int lda, const double* b, int ldb,
                               const double* beta, double* c, int ldc) {
     return standin::gemm(handle, a_op, b_op, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
+}
+cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t a_op, cublasOperation_t b_op, int m, int n,
+                            int k, const void* alpha, const void* a, cudaDataType_t a_type, int lda, const void* b,
+                            cudaDataType_t b_type, int ldb, const void* beta, void* c, cudaDataType_t c_type, int ldc,
+                            cublasComputeType_t compute, cublasGemmAlgo_t /*algorithm*/) {
+    if (a_type != CUDA_R_32F || b_type != CUDA_R_32F || c_type != CUDA_R_32F) { return CUBLAS_STATUS_NOT_SUPPORTED; }
+    const auto in = [](const void* memory) { return static_cast<const float*>(memory); };
+    return standin::gemm(handle, a_op, b_op, m, n, k, in(alpha), in(a), lda, in(b), ldb, in(beta),
+                         static_cast<float*>(c), ldc, standin::Part::all, compute == CUBLAS_COMPUTE_32F_FAST_16BF);
 }
 cublasStatus_t cublasSsyrk_v2(cublasHandle_t handle, cublasFillMode_t fill, cublasOperation_t op, int n, int k,
                               const float* alpha, const float* a, int lda, const float* beta, float* c, int ldc) {

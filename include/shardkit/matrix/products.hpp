@@ -34,8 +34,9 @@ struct MatrixProduct {
 };
 
 /// out = alpha * matrix * transpose(matrix) + beta * out, matrix [rows, columns], out [rows, rows]. Only the elements
-/// on and below the diagonal of `out` are read and written: the rest of a symmetric matrix is the same again, so this
-/// is half the work of a product. `out` is not read where beta is 0, and does not overlap `matrix`.
+/// on and below the diagonal of `out` are computed: the rest of a symmetric matrix is the same again, so this is half
+/// the work of a product. What is above it may be overwritten with anything. `out` is not read where beta is 0, and
+/// does not overlap `matrix`.
 template <std::floating_point A>
 struct GramProduct {
     std::size_t rows, columns;

@@ -10,6 +10,7 @@
 
 #include <shardkit/comm/agreement.hpp>
 #include <shardkit/comm/all_to_all.hpp>
+#include <shardkit/core/aligned_pack.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/layout/index_range.hpp>
 #include <shardkit/matrix/products.hpp>
@@ -21,32 +22,62 @@
 
 namespace shardkit::detail {
 
-/// Copies a piece of a part to its place in the whole matrix, or back: one element by index, or all of them.
+/// Copies a piece of a part to its place in the whole matrix, or back: a vector of the part's elements by index, or
+/// all of them. A vector is one access where the part's runs in the matrix are vectors too and both memories begin
+/// there.
 template <std::floating_point A, bool Back>
 struct MovePiece {
+    static constexpr std::size_t lanes = lanes_for<A>;
+
     A* piece;
     A* matrix;
     TensorPart part;
     IndexRange elements;  // of the part
+    bool packs;
 
-    constexpr void operator()(std::uint64_t i) const { move(i, part.whole_index(elements.begin + i), 1); }
-    constexpr void operator()() const {
-        part.for_each_run(elements.begin, elements.end, [this](std::size_t i, std::size_t whole, std::size_t run) {
-            move(i - elements.begin, whole, run);
-        });
+    MovePiece(A* of_piece, A* of_matrix, const TensorPart& of_part, IndexRange of_elements)
+        : piece(of_piece),
+          matrix(of_matrix),
+          part(of_part),
+          elements(of_elements),
+          packs((part.block() % lanes == 0 || part.block() == part.numel()) && part.whole_index(0) % lanes == 0 &&
+                elements_past_pack<lanes>(matrix) == 0 &&
+                elements_past_pack<lanes>(piece) == elements.begin % lanes) {}
+
+    constexpr std::uint64_t vectors() const {
+        return elements.empty() ? 0 : (elements.end - 1) / lanes - elements.begin / lanes + 1;
     }
+    constexpr void operator()(std::uint64_t i) const {
+        const std::size_t first = (elements.begin / lanes + i) * lanes;
+        const std::size_t begin = first < elements.begin ? elements.begin : first;
+        const std::size_t end = first + lanes < elements.end ? first + lanes : elements.end;
+        if (packs && end - begin == lanes) {
+            A* const in_piece = piece + (begin - elements.begin);
+            A* const in_matrix = matrix + part.whole_index(begin);
+            if constexpr (Back) {
+                store(load<lanes>(in_matrix), in_piece);
+            } else {
+                store(load<lanes>(in_piece), in_matrix);
+            }
+            return;
+        }
+        move(begin, end);
+    }
+    constexpr void operator()() const { move(elements.begin, elements.end); }
 
   private:
-    constexpr void move(std::size_t i, std::size_t whole, std::size_t run) const {
-        A* const in_piece = piece + i;
-        A* const in_matrix = matrix + whole;
-        for (std::size_t e = 0; e < run; ++e) {
-            if constexpr (Back) {
-                in_piece[e] = in_matrix[e];
-            } else {
-                in_matrix[e] = in_piece[e];
+    constexpr void move(std::size_t begin, std::size_t end) const {
+        part.for_each_run(begin, end, [this](std::size_t i, std::size_t whole, std::size_t run) {
+            A* const in_piece = piece + (i - elements.begin);
+            A* const in_matrix = matrix + whole;
+            for (std::size_t e = 0; e < run; ++e) {
+                if constexpr (Back) {
+                    in_piece[e] = in_matrix[e];
+                } else {
+                    in_matrix[e] = in_piece[e];
+                }
             }
-        }
+        });
     }
 };
 

@@ -293,9 +293,9 @@ class MatrixLaunches {
     void move_pieces(const Stream& stream, const MatrixBatch& batch, std::size_t u, std::span<A> slot) {
         for (const MatrixPiece& piece : batch.owned) {
             if (piece.unit != u) { continue; }
-            run_each<Engine>(stream, piece.elements.size(),
-                             MovePiece<A, Back>{slot.data() + piece.offset, matrix_.data(),
-                                                placement_.part(unit(u), piece.rank), piece.elements});
+            const MovePiece<A, Back> move(slot.data() + piece.offset, matrix_.data(),
+                                          placement_.part(unit(u), piece.rank), piece.elements);
+            run_each<Engine>(stream, move.vectors(), move);
         }
     }
     void transform_unit(const Step& step, std::size_t u) {

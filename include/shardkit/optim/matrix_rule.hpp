@@ -30,6 +30,8 @@ struct WholeMatrix {
 ///     update.apply(extents)                 one element behind that, as a functor: apply(parameter, moved)
 ///     transform<Engine>(stream, products, whole)
 ///                                           what becomes of a WholeMatrix; `products`: a MatrixProducts
+///     Works<A>                              optional: std::tuple of the works that transform launches, with an index
+///                                           or once, for KernelsFor on GPUs; it may copy by Kernels::convert besides
 ///     scratch<A>(extents)                   elements of A that transform works in
 ///     kept(extents)                         elements of A that the owner keeps of the matrix between steps, or 0
 ///     cost(extents)                         of transform, in any unit: by it owners get equal work

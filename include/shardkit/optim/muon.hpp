@@ -126,6 +126,8 @@ struct MuonRule : CountsSteps {
     }
     static constexpr std::size_t kept(MatrixExtents /*extents*/) noexcept { return 0; }
     static constexpr std::uint64_t cost(MatrixExtents extents) noexcept { return orthogonalisation_cost(extents); }
+    template <class A>
+    using Works = NewtonSchulzWorks<A>;
     template <class Engine, class Products, class A>
     static void transform(const typename Engine::Stream& stream, const Products& products,
                           const WholeMatrix<A, Update<A>>& whole) {

@@ -8,6 +8,7 @@
 #include <span>
 #include <type_traits>
 
+#include <shardkit/core/aligned_pack.hpp>
 #include <shardkit/core/codes.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/layout/segments.hpp>
@@ -89,23 +90,19 @@ struct EncodePiece {
         const Master* const from = masters + i * together;
         Code* const to = codes + i * together;
         if ((i + 1) * together <= count) {
-            constexpr std::size_t each = 16 / sizeof(Master);
-            Pack<Code, together> made{};
+            constexpr std::size_t each = lanes_for<Master>;
+            AlignedPack<Code, together> made{};
             for (std::size_t k = 0; k < together; k += each) {
-                const auto own = *reinterpret_cast<const Pack<Master, each>*>(from + k);
+                const auto own = load<each>(from + k);
                 for (std::size_t l = 0; l < each; ++l) { made.lane[k + l] = encoded(own.lane[l], its); }
             }
-            *reinterpret_cast<Pack<Code, together>*>(to) = made;
+            store(made, to);
         } else {
             for (std::size_t k = 0; k < count % together; ++k) { to[k] = encoded(from[k], its); }
         }
     }
 
   private:
-    template <class T, std::size_t Count>
-    struct alignas(16) Pack {
-        T lane[Count];
-    };
     static constexpr Code encoded(Master number, float scale) {
         return CodeFormat<Code>::encode(static_cast<float>(number), scale);
     }

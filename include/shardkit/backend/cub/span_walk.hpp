@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
 #include <utility>
 
+#include <shardkit/core/aligned_pack.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/core/source_location.hpp>
@@ -24,47 +24,13 @@ inline void require_size(std::string_view kernel, std::string_view span, std::si
     }
 }
 
-/// The largest number of bytes that a thread reads or writes with one instruction.
-inline constexpr std::size_t widest_access = 16;
-
-/// The number of elements in a vector, which one thread processes at a time, in a pass over spans of these types. The
-/// widest type fills the widest access, and adjacent threads fill whole sectors of memory in every type.
-template <class... T>
-inline constexpr std::size_t lanes_for = widest_access / std::max({sizeof(T)...});
-
-/// `Lanes` adjacent elements, of at most 16 bytes, aligned so that they are copied with one access.
-template <class T, std::size_t Lanes>
-struct alignas(Lanes * sizeof(T)) AlignedPack {
-    static_assert(Lanes * sizeof(T) <= widest_access);
-    T lane[Lanes];
-};
-
-/// Loads `Lanes` adjacent elements from `from` with one access.
-/// @pre `from` is aligned as AlignedPack<T, Lanes> is
-template <std::size_t Lanes, class T>
-constexpr AlignedPack<T, Lanes> load(const T* from) noexcept {
-    return *reinterpret_cast<const AlignedPack<T, Lanes>*>(from);
-}
-
-/// Stores `Lanes` adjacent elements with one access.
-/// @pre `to` is aligned as AlignedPack<T, Lanes> is
-template <std::size_t Lanes, class T>
-constexpr void store(const AlignedPack<T, Lanes>& pack, T* to) noexcept {
-    *reinterpret_cast<AlignedPack<T, Lanes>*>(to) = pack;
-}
-
-/// Returns `pointer`, which a kernel has read from a table. The compiler otherwise does not know that it points to
-/// device memory.
-template <class T>
-constexpr T* from_table(T* pointer) noexcept {
-#ifdef __CUDA_ARCH__
-    // A copy for each use: otherwise equal code of two branches with one pointer is merged, which splits the packs of
-    // one branch.
-    asm("" : "+l"(pointer));
-    __builtin_assume(__isGlobal(pointer));
-#endif
-    return pointer;
-}
+using shardkit::detail::AlignedPack;
+using shardkit::detail::elements_past_pack;
+using shardkit::detail::from_table;
+using shardkit::detail::lanes_for;
+using shardkit::detail::load;
+using shardkit::detail::store;
+using shardkit::detail::widest_access;
 
 /// Returns `element` as a To, rounded to nearest, ties to even; between fp64 and a 16-bit type through fp32.
 template <class To, class From>
@@ -123,13 +89,6 @@ struct Tiling {
         return {place < shift ? 0 : place - shift, end < count ? end : count};
     }
 };
-
-/// Returns the distance in elements from `at` down to the nearest address where a pack may begin.
-template <std::size_t Lanes, class T>
-constexpr std::uint32_t elements_past_pack(const T* at) noexcept {
-    constexpr std::size_t alignment = alignof(AlignedPack<T, Lanes>);
-    return static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(at) % alignment / sizeof(T));
-}
 
 /// Returns the tiling of `count` elements of spans that begin at `starts`; null stands for a span that the pass does
 /// not use. The tiling is not `aligned` if the starts have different offsets within a pack.

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <concepts>
 #include <cstddef>
+#include <cstdint>
 #include <limits>
 #include <stdexcept>
 #include <string_view>
@@ -18,16 +20,24 @@
 
 namespace shardkit::gpu {
 
+/// What cuBLAS multiplies of matrices in fp32. In bf16 is the arithmetic of torch.optim.Muon's products, but for sums
+/// and results, which are fp32 here.
+enum class Factors : std::uint8_t {
+    as_stored,  ///< in the handle's math mode
+    in_bf16     ///< rounded to bf16 for tensor cores, whose sums are fp32; matrices of fp64 stay as they are
+};
+
 /// The products of cuBLAS, through the trainer's handle, in the math mode that the trainer has set: TF32 on tensor
 /// cores, say. The handle's stream is the rank's compute stream, and its pointer mode the host's. In a captured graph
 /// the handle needs a workspace of its own (cublasSetWorkspace). The program links cuBLAS. Not owning.
 ///     cublasSetStream(handle, rank.compute_stream().native());
-///     gpu::CublasProducts products{handle};
+///     gpu::CublasProducts products{handle, gpu::Factors::in_bf16};
 /// Ranks get the same bits on GPUs of one kind.
 class CublasProducts {
   public:
-    explicit CublasProducts(cublasHandle_t handle, SourceLocation where = SourceLocation::current()) noexcept
-        : handle_(handle), made_(where) {}
+    explicit CublasProducts(cublasHandle_t handle, Factors factors = Factors::as_stored,
+                            SourceLocation where = SourceLocation::current()) noexcept
+        : handle_(handle), factors_(factors), made_(where) {}
 
     /// @throws UsageError when the handle's stream is another; std::runtime_error with cuBLAS's text
     template <std::floating_point A>
@@ -40,6 +50,10 @@ class CublasProducts {
                         extent(p.columns));
         };
         if constexpr (std::is_same_v<A, float>) {
+            if (factors_ == Factors::in_bf16) {
+                multiply_in_bf16(CUBLAS_OP_N, p, p.columns, p.columns);
+                return;
+            }
             check(call(cublasSgemm), "cublasSgemm");
         } else {
             check(call(cublasDgemm), "cublasDgemm");
@@ -54,6 +68,10 @@ class CublasProducts {
                         p.matrix, extent(p.columns), &p.beta, p.out, extent(p.rows));
         };
         if constexpr (std::is_same_v<A, float>) {
+            if (factors_ == Factors::in_bf16) {
+                gram_in_bf16(p);
+                return;
+            }
             check(call(cublasSsyrk), "cublasSsyrk");
         } else {
             check(call(cublasDsyrk), "cublasDsyrk");
@@ -61,6 +79,26 @@ class CublasProducts {
     }
 
   private:
+    /// cuBLAS's product in bf16 is one of two matrices. Rows in blocks, each up to its last diagonal element: of many
+    /// blocks that is half the work.
+    void gram_in_bf16(const rules::GramProduct<float>& p) const {
+        constexpr std::size_t block = 2048;
+        for (std::size_t row = 0; row < p.rows; row += block) {
+            const std::size_t rows = std::min(block, p.rows - row);
+            multiply_in_bf16(CUBLAS_OP_T,
+                             {rows, p.columns, row + rows, p.alpha, p.matrix + row * p.columns, p.matrix, p.beta,
+                              p.out + row * p.rows},
+                             p.columns, p.rows);
+        }
+    }
+    /// `right` lies with so many elements from row to row, as it is or turned, and so does `out`.
+    void multiply_in_bf16(cublasOperation_t right, const rules::MatrixProduct<float>& p, std::size_t right_stride,
+                          std::size_t out_stride) const {
+        check(cublasGemmEx(handle_, right, CUBLAS_OP_N, extent(p.columns), extent(p.rows), extent(p.inner), &p.alpha,
+                           p.right, CUDA_R_32F, extent(right_stride), p.left, CUDA_R_32F, extent(p.inner), &p.beta,
+                           p.out, CUDA_R_32F, extent(out_stride), CUBLAS_COMPUTE_32F_FAST_16BF, CUBLAS_GEMM_DEFAULT),
+              "cublasGemmEx");
+    }
     static int extent(std::size_t extent) {
         if (extent > static_cast<std::size_t>(std::numeric_limits<int>::max())) {
             throw std::length_error("CublasProducts: an extent is larger than cuBLAS can count");
@@ -84,6 +122,7 @@ class CublasProducts {
     }
 
     cublasHandle_t handle_;
+    Factors factors_;
     SourceLocation made_;
 };
 

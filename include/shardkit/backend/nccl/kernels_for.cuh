@@ -5,15 +5,20 @@
 
 #include <shardkit/backend/cub/kernels.cuh>
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <tuple>
 #include <type_traits>
+#include <utility>
 
 #include <shardkit/backend/nccl/combined.hpp>
 #include <shardkit/core/split_float.hpp>
+#include <shardkit/matrix/products.hpp>
 #include <shardkit/optim/begin_step.hpp>
+#include <shardkit/optim/matrix_exchange.hpp>
+#include <shardkit/optim/matrix_rule.hpp>
 #include <shardkit/optim/moving_average.hpp>
 #include <shardkit/optim/norm.hpp>
 #include <shardkit/optim/state_storage.hpp>
@@ -41,6 +46,44 @@ constexpr auto update_launches() {
         return update_launches<Rule, P, Updated, StateCount + 1, Passes..., Pass, gpu::detail::BatchPass<Pass>>();
     } else {
         return update_launches<Rule, P, Updated, StateCount + 1, Passes...>();
+    }
+}
+/// Lists the launches of a work that the core gives to Kernels::for_each_index, or to run_once where it has no index.
+template <class... Works>
+constexpr auto work_launches(std::type_identity<std::tuple<Works...>> /*works*/) {
+    return std::type_identity<gpu::Launches<
+        std::conditional_t<std::invocable<const Works&, std::uint64_t>, Works, gpu::detail::RunOnce<Works>>...>>{};
+}
+/// The works that a rule of whole matrices says it launches.
+template <class Rule, class A>
+struct WorksOf {
+    using type = std::tuple<>;
+};
+template <class Rule, class A>
+requires(sizeof(std::type_identity<typename Rule::template Works<A>>) > 0) struct WorksOf<Rule, A> {
+    using type = typename Rule::template Works<A>;
+};
+/// Lists the launches of a rule of whole matrices, of a precision whose groups update elements of type `Updated`: the
+/// directions, their way to the matrix and back, what becomes of it, and how elements are moved along it.
+template <class Rule, class P, class Updated, std::size_t StateCount>
+constexpr auto matrix_launches() {
+    namespace of = shardkit::detail;
+    using A = Arithmetic<typename P::Master>;
+    using Update = typename Rule::template Update<A>;
+    using Apply = std::remove_cvref_t<decltype(std::declval<const Update&>().apply(rules::MatrixExtents{}))>;
+    using Directions = gpu::detail::UpdatePass<Update, A, A, typename P::Reduction, StateCount>;
+    using Moves = typename gpu::detail::UpdatePassOf<Apply, Updated, typename P::Gather, A, std::size_t{0},
+                                                     of::FullStates>::type;
+    return std::type_identity<gpu::Launches<Directions, of::BeginApply<Update, Apply>, of::MovePiece<A, false>,
+                                            of::MovePiece<A, true>, Moves, gpu::detail::ConvertPass<A, A>>>{};
+}
+/// Lists the launches of any rule's updates.
+template <class Rule, class P, class Updated>
+constexpr auto rule_launches() {
+    if constexpr (rules::MatrixRule<Rule>) {
+        return matrix_launches<Rule, P, Updated, Rule::state_names.size()>();
+    } else {
+        return update_launches<Rule, P, Updated>();
     }
 }
 /// The other type that groups with precision P may update: the gathered type if they can do without master weights,
@@ -115,7 +158,7 @@ struct KernelSets {
 
 /// Makes all kernels that groups with a Precision launch with an optimizer of Rule on an NCCL engine, when it is
 /// explicitly instantiated in a file of nvcc: the kernels of stores, norms and clipping, steps, and the engine's
-/// reductions.
+/// reductions. A Muon needs those of both its parts: rules::MuonRule and rules::AdamWRule.
 ///     template struct shardkit::nccl::KernelsFor<shardkit::DefaultPrecision<float>, shardkit::rules::AdamWRule>;
 template <class Precision, class Rule>
 struct KernelsFor {
@@ -141,9 +184,11 @@ struct KernelsFor {
         shardkit::detail::BeginUpdates<Rule, Arithmetic<Master>>>;
     using BeginsSteps =
         gpu::LaunchBehind<shardkit::detail::BeginStep, shardkit::detail::BeginUpdates<Rule, Arithmetic<Master>>>;
-    using OfUpdates = typename decltype(detail::update_launches<Rule, Precision, Master>())::type;
+    using OfUpdates = typename decltype(detail::rule_launches<Rule, Precision, Master>())::type;
     using OfStoredUpdates =
-        typename decltype(detail::update_launches<Rule, Precision, detail::UpdatedWithout<Precision>>())::type;
+        typename decltype(detail::rule_launches<Rule, Precision, detail::UpdatedWithout<Precision>>())::type;
+    using OfMatrices = typename decltype(detail::work_launches(
+        std::type_identity<typename detail::WorksOf<Rule, Arithmetic<Master>>::type>{}))::type;
     using OfReductions = gpu::Launches<gpu::detail::ConvertPass<Gradient, Arithmetic<Reduction>>,
                                        gpu::detail::ConvertRowsPass<Gradient, Arithmetic<Reduction>>,
                                        gpu::detail::ConvertPass<Arithmetic<Reduction>, Reduction>>;
@@ -153,8 +198,9 @@ struct KernelsFor {
     using OfCodes = typename decltype(detail::code_launches<Precision>())::type;
     using OfFrozen = typename decltype(detail::frozen_launches<Precision>())::type;
 
-    using All = detail::KernelSets<OfGroups, OfSteps, BeginsSteps, OfUpdates, OfStoredUpdates, OfReductions,
-                                   OfGradients, OfReduced, OfValues, OfCodes, OfFrozen, detail::NormFor<Reduction>>;
+    using All =
+        detail::KernelSets<OfGroups, OfSteps, BeginsSteps, OfUpdates, OfStoredUpdates, OfMatrices, OfReductions,
+                           OfGradients, OfReduced, OfValues, OfCodes, OfFrozen, detail::NormFor<Reduction>>;
     using Calls = typename All::Calls;
     static Calls calls() { return All::calls(); }
     /// Loads all of them on the selected device, which CUDA otherwise does at the first launch of each. To be called

@@ -38,6 +38,40 @@ void check_on_device(const gpu::CublasProducts& products, const gpu::TimelineRef
         });
 }
 
+/// 1 + 2^-8 is a tie between 1 and 1 + 2^-7 in bf16; 1 + 2^-12 is a sum that bf16 has not.
+void check_rounding(const gpu::CublasProducts& as_stored, const gpu::CublasProducts& in_bf16,
+                    const gpu::TimelineRef& stream) {
+    const DeviceArray<float> left(2);
+    const DeviceArray<float> right(2);
+    const DeviceArray<float> out(1);
+    left[0] = 1 + 0x1p-8F;
+    right[0] = 1;
+    left[1] = 0x1p-6F;
+    right[1] = 0x1p-6F;
+    const auto multiplied = [&](const gpu::CublasProducts& products) {
+        products.multiply(stream, sk::rules::MatrixProduct<float>{1, 2, 1, 1, left.data, right.data, 0, out.data});
+        stream.synchronize();
+        return out[0];
+    };
+    CHECK(multiplied(as_stored) == 1 + 0x1p-8F + 0x1p-12F);
+    CHECK(multiplied(in_bf16) == 1 + 0x1p-12F);
+}
+
+/// More rows than one of cuBLAS's products in bf16 takes.
+void check_large_gram(const gpu::CublasProducts& products, const gpu::TimelineRef& stream) {
+    constexpr std::size_t rows = 2051;
+    const DeviceArray<float> matrix(rows);
+    const DeviceArray<float> out(rows * rows);
+    for (std::size_t i = 0; i < rows; ++i) { matrix[i] = static_cast<float>(i % 13) - 6; }
+    products.gram(stream, sk::rules::GramProduct<float>{rows, 1, 1, matrix.data, 0, out.data});
+    stream.synchronize();
+    std::size_t wrong = 0;
+    for (std::size_t i = 0; i < rows; ++i) {
+        for (std::size_t j = 0; j <= i; ++j) { wrong += out[i * rows + j] == matrix[i] * matrix[j] ? 0U : 1U; }
+    }
+    CHECK(wrong == 0);
+}
+
 TEST_CASE("cuBLAS multiplies row-major matrices, and writes half of a symmetric result") {
     const Fresh fresh;
     const gpu::Stream stream;
@@ -48,6 +82,11 @@ TEST_CASE("cuBLAS multiplies row-major matrices, and writes half of a symmetric 
     const gpu::CublasProducts products{handle};
     check_on_device<float>(products, timeline.ref());
     check_on_device<double>(products, timeline.ref());
+    const gpu::CublasProducts in_bf16{handle, gpu::Factors::in_bf16};
+    check_on_device<float>(in_bf16, timeline.ref());
+    check_on_device<double>(in_bf16, timeline.ref());
+    check_large_gram(in_bf16, timeline.ref());
+    check_rounding(products, in_bf16, timeline.ref());
 
     const gpu::Stream other;
     REQUIRE(cublasSetStream(handle, other.ref().native()) == CUBLAS_STATUS_SUCCESS);
