@@ -23,6 +23,8 @@ PATIENT = dict(os.environ, OMPI_MCA_odls_base_sigkill_timeout="1")
 ENDED = [] if MPICH else ["the process of rank 1 has ended"]
 FOUND_OUT = [*ENDED, "all_gather over world"] if ENDED else []
 FOUND_OUT_REDUCING = [*ENDED, "reduce_scatter over world"] if ENDED else []
+LEFT_REFUSED = [*ENDED, *(f"rank {rank}: the destination is refused, the source is as it was" for rank in (0, 2)
+                          if ENDED)]
 LEFT = ("rank 1 of 3 failed: the step leaves its schedule at operation 1: unshard of 'layers.2' called, expected unshard "
         "of 'layers.0' in microbatch 0 ... failing_job.cpp:")
 LATE = "not every rank has made this call within 300 ms: "
@@ -62,6 +64,7 @@ CASES = [
     ("kill_a_reader", [], FOUND_OUT, False),
     ("kill_a_reader", ["overlap"], FOUND_OUT, False),
     ("kill_a_reducer", ["overlap"], FOUND_OUT_REDUCING, False),
+    ("kill_in_reshard", [], LEFT_REFUSED, False),
     ("exit", [], ["so far so good"], False),
     ("mesh", [], ["rank RANK caught: mesh dp=4 tp=1 cp=1 has 4 ranks, but this MPI job has 3 processes; start it with "
                   "mpirun -n 4"], False),
@@ -142,7 +145,7 @@ def main():
         try:
             done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                   text=True, errors="replace", timeout=LIMIT, check=False,
-                                  env=PATIENT if name.startswith("kill_a") else None)
+                                  env=PATIENT if name.startswith(("kill_a", "kill_in_reshard")) else None)
             status, output = done.returncode, done.stdout
         except subprocess.TimeoutExpired as expired:
             status, output = None, (expired.stdout or b"").decode(errors="replace")

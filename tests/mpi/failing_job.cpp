@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <memory>
 #include <optional>
 #include <span>
 #include <stdexcept>
@@ -18,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include <shardkit/backend/host/decorated_verbs.hpp>
 #include <shardkit/backend/mpi/run.hpp>
 #include <shardkit/comm/all_gather.hpp>
 #include <shardkit/comm/all_reduce.hpp>
@@ -30,6 +32,7 @@
 #include <shardkit/optim/sgd.hpp>
 #include <shardkit/param/tensor_list.hpp>
 #include <shardkit/policy/policies.hpp>
+#include <shardkit/reshard.hpp>
 #include <shardkit/schedule/passes.hpp>
 #include <shardkit/sharded/sharded.hpp>
 
@@ -76,6 +79,60 @@ void read_for_ever(Rank& rank, bool reduces, bool kills) {
         } else {
             sk::all_gather(rank.world(), std::span<const float>(shard.span()), full.span(), rank.compute_stream());
         }
+    }
+}
+
+/// Kills `culprit` in its second message.
+class KilledInMessage final : public sk::host::DecoratedVerbs {
+  public:
+    using DecoratedVerbs::DecoratedVerbs;
+
+  private:
+    void around(const sk::Call& call, sk::host::Memory, const sk::host::HostStream&,
+                const Inner& inner) const override {
+        if (rank() == culprit && call.signature.verb == sk::Verb::send && ++messages_ == 2) { std::raise(SIGKILL); }
+        inner();
+    }
+    std::shared_ptr<const sk::host::Verbs> decorate(std::shared_ptr<const sk::host::Verbs> verbs) const override {
+        return std::make_shared<const KilledInMessage>(std::move(verbs));
+    }
+
+    mutable int messages_ = 0;
+};
+
+/// Brings a layer from one mesh of all ranks to another; `culprit` is killed between two messages.
+template <class Rank>
+void reshard_and_die(Rank& plain) {
+    std::signal(SIGTERM, SIG_IGN);  // as in read_for_ever
+    sk::Rank<sk::host::Engine, sk::DeviceMesh<sk::dynamic>> rank{
+        sk::DeviceMesh(plain.world_size()),
+        sk::host::Communicator(std::make_shared<const KilledInMessage>(plain.world().verbs()))};
+    using Tensors = sk::TensorList<float>;
+    const Tensors tensors{{"w", {64, 1000}}, {"v", {64, 1000}}};
+    sk::Sharded<Tensors, sk::FullShard> from(rank, "layer", tensors);
+    sk::Sharded<Tensors, sk::NoShard> to(rank, "layer", tensors);
+    from.initialize([](auto, auto, std::uint64_t i) { return static_cast<double>(i % 977); });
+    const auto bytes = [&] {
+        std::vector<std::byte> all;
+        for (const sk::ShardInfo& shard : from.shards()) {
+            const auto* const first = static_cast<const std::byte*>(shard.data);
+            all.insert(all.end(), first, first + shard.range.size() * sizeof(float));
+        }
+        return all;
+    };
+    const auto before = bytes();
+    try {
+        sk::reshard(rank, sk::Model{from}, sk::Model{to}, {.staging_bytes = 16384});
+    } catch (const std::exception& error) {
+        std::string refusal = "nothing";
+        try {
+            const auto window = to.unshard();
+        } catch (const sk::UsageError& used) { refusal = used.what(); }
+        const bool refused = refusal.find("but the reshard at") != refusal.npos;
+        std::printf("rank %zu: the destination is %s, the source is %s\n", rank.rank(), refused ? "refused" : "used",
+                    bytes() == before ? "as it was" : "another one");
+        std::fflush(stdout);
+        throw;
     }
 }
 
@@ -146,6 +203,7 @@ void go_wrong(Rank& rank, std::string_view how) {
     }
     if (how == "exit" && mine) { std::_Exit(3); }
     if (how == "kill_a_reader" || how == "read_for_ever") { read_for_ever(rank, false, how == "kill_a_reader"); }
+    if (how == "kill_in_reshard") { reshard_and_die(rank); }
     if (how == "kill_a_reducer") { read_for_ever(rank, true, true); }
     if (how == "hide") { hide(rank); }
     if (how == "leave_schedule") { leave_schedule(rank); }

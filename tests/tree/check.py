@@ -90,7 +90,7 @@ def included(root, header):
 ON_THEIR_OWN = ("context_parallel", "quantize")
 BESIDE = {"follow": "schedule"}  # what another room's umbrella has too
 UMBRELLAS = {"shardkit/shardkit.hpp": None, "shardkit/checkpoint.hpp": "checkpoint", "shardkit/schedule.hpp": "schedule",
-             "shardkit/measure.hpp": "measure",
+             "shardkit/measure.hpp": "measure", "shardkit/reshard.hpp": "reshard",
              "shardkit/mpi.hpp": "mpi", "shardkit/nccl.hpp": "nccl"}
 
 

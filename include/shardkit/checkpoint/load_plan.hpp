@@ -44,12 +44,15 @@ class LoadPlan {
         std::uint32_t digest = 0;
     };
 
+    /// What is done about two tensors of the files that are one parameter of the state: this rank compares them byte
+    /// for byte, another one does, or they are refused, as what the files stand for cannot be read here.
+    enum class Twice : std::uint8_t { compared, elsewhere, refused };
+
     /// Replaces the numbers of `state` that the files have, and shows its values in the files' forms.
-    /// @param compares  whether tensors that are one are compared byte for byte: one rank does
     /// @throws FileError that says what is missing, or does not fit
-    LoadPlan(SavedState& state, CheckpointFiles& files, const checkpoint::LoadOptions& options, bool compares,
+    LoadPlan(SavedState& state, CheckpointFiles& files, const checkpoint::LoadOptions& options, Twice twice,
              SourceLocation where)
-        : state_(state), files_(files), options_(options), compares_(compares), where_(where) {
+        : state_(state), files_(files), options_(options), twice_(twice), where_(where) {
         choose_forms(state_.groups, files_, options_.names, where_);
         find_tensors();
         require_shared();
@@ -97,7 +100,8 @@ class LoadPlan {
         if (one.tensor.type != other.tensor.type || !(one.tensor.shape == other.tensor.shape)) {
             refuse("have other types or shapes");
         }
-        if (!compares_) { return; }
+        if (twice_ == Twice::refused) { refuse("two tensors, which only a load compares,"); }
+        if (twice_ == Twice::elsewhere) { return; }
         std::vector<std::byte> bytes(chunk_bytes);
         std::vector<std::byte> others(chunk_bytes);
         for (std::uint64_t at = 0; at < one.tensor.bytes.size(); at += chunk_bytes) {
@@ -341,7 +345,7 @@ class LoadPlan {
     SavedState& state_;
     CheckpointFiles& files_;
     const checkpoint::LoadOptions& options_;
-    bool compares_;
+    Twice twice_;
     SourceLocation where_;
 };
 

@@ -20,28 +20,52 @@
 
 namespace shardkit::detail {
 
-/// One load on one rank.
+/// One load on one rank, of files or of what other ranks hold. `run` loads from files; a load from elsewhere takes
+/// the same steps: `plan`, `require_same_plans`, `begin`, write what the targets ask for, `end_writing` and, if no
+/// rank has failed, `take_numbers` and `end`.
 class LoadRun {
   public:
-    LoadRun(RankWorld& world, checkpoint::LoadOptions options, SourceLocation where)
+    using Target = LoadPlan::Target;
+
+    /// @param verb  what errors call it
+    LoadRun(RankWorld& world, checkpoint::LoadOptions options, SourceLocation where, std::string_view verb = "load")
         : world_(world),
           options_(std::move(options)),
           calls_(options_.files != nullptr ? *options_.files : posix_files()),
-          where_(where) {}
+          where_(where),
+          verb_(verb) {}
 
     /// Collective over the world. `open(calls)` gives the files.
     template <class Open, class State>
     checkpoint::LoadReport run(const Open& open, const State& state) {
-        together(world_, where_, [&] {
-            state_ = Access::capture(state, where_);
-            files_ = std::make_unique<CheckpointFiles>(open(calls_));
-            for (const auto& group : state_.groups) {
-                group->require_idle("load", where_);
-                group->begin_load(where_);
-            }
-            plan_.emplace(state_, *files_, options_, world_.rank() == 0, where_);
-            if (options_.states) { Access::check_numbers(state, state_, where_); }
-        });
+        const auto twice = world_.rank() == 0 ? LoadPlan::Twice::compared : LoadPlan::Twice::elsewhere;
+        together(world_, where_, [&] { plan([&] { return open(calls_); }, state, twice); });
+        require_same_plans(world_);
+        begin();
+        const Failure failure = Failure::first(world_, attempt([&] { read(); }), where_);
+        // This follows a failure too, so that the same copies are stale on every rank.
+        end_writing();
+        failure.raise(where_);
+        if (files_->verified()) { verify(); }
+        // Values are torn until what counts them is theirs.
+        together(world_, where_, [&] { take_numbers(state); });
+        return end();
+    }
+
+    /// Finds what is loaded from the files `open()`, and checks that it can be. Nothing has changed afterwards.
+    template <class Open, class State>
+    void plan(const Open& open, const State& state, LoadPlan::Twice twice) {
+        state_ = Access::capture(state, where_);
+        files_ = std::make_unique<CheckpointFiles>(open());
+        for (const auto& group : state_.groups) {
+            group->require_idle(verb_, where_);
+            group->begin_load(where_);
+        }
+        plan_.emplace(state_, *files_, options_, twice, where_);
+        if (options_.states) { Access::check_numbers(state, state_, where_); }
+    }
+    /// Checks that `ranks` load the same. Collective over them.
+    void require_same_plans(RankWorld& ranks) const {
         Fnv identity;
         files_->add_to(identity);
         identity.add(options_.states ? 1 : 0);
@@ -53,26 +77,35 @@ class LoadRun {
         }
         for (const SavedScalar& scalar : state_.scalars) { identity.add(scalar.name); }
         for (const auto& [name, bytes] : state_.blobs) { identity.add(name); }
-        require_same(world_, "load",
+        require_same(ranks, verb_,
                      concat(files_->first_path().empty() ? "nothing" : files_->first_path(),
                             plan_->targets.empty() ? ""
                                                    : concat(", ", plan_->targets.size(), " tensors, first '",
                                                             plan_->targets.front().tensor.name, "'"),
                             options_.states ? "" : ", without states", options_.subset ? ", a subset" : ""),
                      identity.hash, where_);
+    }
+    /// Marks the values as half written, until `end`.
+    void begin() {
         for (std::size_t t = plan_->targets.size(); t > 0; --t) {
             torn(plan_->targets[t - 1])
-                .begin(plan_->targets[t - 1].tensor.parameter, kind(plan_->targets[t - 1]), "load", where_);
+                .begin(plan_->targets[t - 1].tensor.parameter, kind(plan_->targets[t - 1]), verb_, where_);
         }
-        const Failure failure = Failure::first(world_, attempt([&] { read(); }), where_);
-        // This follows a failure too, so that the same copies are stale on every rank.
+    }
+    /// Puts what was written to copies of values in place.
+    void take_copies() {
+        for (const auto& group : state_.groups) { group->take_copies(); }
+    }
+    /// Ends the writing of values, also after an error.
+    void end_writing() {
         for (const auto& group : state_.groups) { group->end_load(); }
-        failure.raise(where_);
-        if (files_->verified()) { verify(); }
-        // Values are torn until what counts them is theirs.
-        if (options_.states) {
-            together(world_, where_, [&] { Access::restore_numbers(state, state_, where_); });
-        }
+    }
+    /// Gives optimizers and loss scales their numbers.
+    template <class State>
+    void take_numbers(const State& state) {
+        if (options_.states) { Access::restore_numbers(state, state_, where_); }
+    }
+    checkpoint::LoadReport end() {
         for (const Target& target : plan_->targets) {
             torn(target).end(target.tensor.parameter, kind(target));
             if (stored_kind(target).role == Role::parameters) {
@@ -85,12 +118,15 @@ class LoadRun {
         return plan_->report;
     }
 
-  private:
-    using Target = LoadPlan::Target;
+    List<Target>& targets() noexcept { return plan_->targets; }
+    const SavedGroup& group(const Target& target) const noexcept { return *state_.groups[target.tensor.group]; }
+    const SavedState& state() const noexcept { return state_; }
+    const CheckpointFiles& files() const noexcept { return *files_; }
 
-    TornValues& torn(const Target& target) const noexcept { return state_.groups[target.tensor.group]->torn(); }
+  private:
+    TornValues& torn(const Target& target) const noexcept { return group(target).torn(); }
     const StoredKind& stored_kind(const Target& target) const noexcept {
-        return state_.groups[target.tensor.group]->values[target.tensor.values]->kind;
+        return group(target).values[target.tensor.values]->kind;
     }
     std::string_view kind(const Target& target) const noexcept {
         const StoredKind& its = stored_kind(target);
@@ -100,7 +136,7 @@ class LoadRun {
     void read() {
         std::unique_ptr<engine::MemoryCopies> copies;  // made if the host cannot write some values
         for (Target& target : plan_->targets) {
-            const SavedGroup& group = *state_.groups[target.tensor.group];
+            const SavedGroup& group = this->group(target);
             const SavedValues& values = *group.values[target.tensor.values];
             if (copies == nullptr && !values.on_host) { copies = values.copies(where_); }
             const TensorReader reader(target.tensor, group, files_->file(*target.from), target.from->tensor.type,
@@ -111,7 +147,7 @@ class LoadRun {
         for (std::size_t slot = 0; copies != nullptr && slot < engine::MemoryCopies::slots; ++slot) {
             copies->finish(slot);
         }
-        for (const auto& group : state_.groups) { group->take_copies(); }
+        take_copies();
     }
     /// Checks that every byte that any rank has read is the byte that was written. Collective over the world.
     void verify() {
@@ -137,6 +173,7 @@ class LoadRun {
     checkpoint::LoadOptions options_;
     checkpoint::FileCalls& calls_;
     SourceLocation where_;
+    std::string_view verb_;
     SavedState state_;
     std::unique_ptr<CheckpointFiles> files_;
     std::optional<LoadPlan> plan_;

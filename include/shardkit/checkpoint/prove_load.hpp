@@ -15,6 +15,7 @@
 
 #include <shardkit/checkpoint/checkpoint_files.hpp>
 #include <shardkit/checkpoint/checkpoint_plan.hpp>
+#include <shardkit/checkpoint/crc32c.hpp>
 #include <shardkit/checkpoint/file_calls.hpp>
 #include <shardkit/checkpoint/load_options.hpp>
 #include <shardkit/checkpoint/load_plan.hpp>
@@ -30,16 +31,42 @@
 
 namespace shardkit::detail {
 
+/// Returns the manifest of a plan's files. @param sums  one digest for each parameter's tensor of all files
+inline Manifest manifest_of(const CheckpointPlan& plan, std::uint64_t step,
+                            const std::vector<std::pair<std::string, std::string>>& strings,
+                            const List<std::uint32_t>& sums) {
+    const auto digest = [](const std::string& text) { return crc32c::of(std::as_bytes(std::span(text))); };
+    Manifest manifest{step, {}, strings};
+    std::size_t next = 0;
+    for (const PlannedFile& file : plan.files) {
+        manifest.files.push_back({file.name, file.bytes, digest(file.begin), file.digests});
+        std::uint32_t sum = 0;  // over the parameters that share a tensor
+        for (const PlannedTensor& tensor : file.tensors) {
+            const std::size_t size = size_of(tensor.type);
+            sum ^= crc32c::behind(sums[next++], tensor.behind(size));
+            if (tensor.behind(size) > 0) { continue; }
+            manifest.files.back().tensors.push_back(
+                {tensor.name, crc32c::finished(std::exchange(sum, 0U), tensor.tensor_bytes(size))});
+        }
+    }
+    if (!plan.index.empty()) {
+        manifest.files.push_back({std::string(index_name), plan.index.size(), digest(plan.index), {}});
+    }
+    return manifest;
+}
+
 /// The files of a save as they will be, in memory and with zeros for the parameters' elements: a load is planned from
 /// them before any is made. They can be opened and read, and nothing else.
 class PlannedFiles final : public checkpoint::FileCalls {
   public:
-    /// @param manifest  its text   @pre `plan` outlives it
-    PlannedFiles(const CheckpointPlan& plan, std::string_view folder, const std::string& manifest) {
+    /// @param plan      a CheckpointPlan, or another rank's `files` and `index`; it outlives this object
+    /// @param manifest  its text, which does too
+    template <class Plan>
+    PlannedFiles(const Plan& plan, std::string_view folder, std::string_view manifest) {
         const auto path = [&](std::string_view name) { return concat(folder, "/", name); };
         files_.push_back({path(manifest_name), manifest, {}, manifest.size()});
         files_.push_back({path(index_name), plan.index, {}, plan.index.size()});
-        for (const PlannedFile& file : plan.files) {
+        for (const auto& file : plan.files) {
             files_.push_back({path(file.name), file.begin, file.scalars, file.bytes});
         }
     }
@@ -166,7 +193,7 @@ inline void prove_load(const CheckpointPlan& plan, SavedState& state, const chec
     CheckpointFiles files = CheckpointFiles::of_checkpoint(planned, folder, where);
     checkpoint::LoadOptions options;
     options.names = names;
-    const LoadPlan load(state, files, options, false, where);
+    const LoadPlan load(state, files, options, LoadPlan::Twice::elsewhere, where);
     if (!(state.all_scalars(names, where) == plan.numbers)) {
         throw std::logic_error("save: a load of this state would not find the numbers that it has");
     }

@@ -212,25 +212,8 @@ class SaveRun final : public MemoryReader, NotCopied {
         for (std::size_t i = 0; i < all.size(); ++i) { sums[i % sums.size()] ^= all[i]; }
         return manifest_of(sums);
     }
-    /// @param sums  one digest for each tensor of all files
     Manifest manifest_of(const List<std::uint32_t>& sums) const {
-        Manifest manifest{step_, {}, options_.strings};
-        std::size_t next = 0;
-        for (const PlannedFile& file : plan_->files) {
-            manifest.files.push_back({file.name, file.bytes, text_digest(file.begin), file.digests});
-            std::uint32_t sum = 0;  // over the parameters that share a tensor
-            for (const PlannedTensor& tensor : file.tensors) {
-                const std::size_t size = size_of(tensor.type);
-                sum ^= crc32c::behind(sums[next++], tensor.behind(size));
-                if (tensor.behind(size) > 0) { continue; }
-                manifest.files.back().tensors.push_back(
-                    {tensor.name, crc32c::finished(std::exchange(sum, 0U), tensor.tensor_bytes(size))});
-            }
-        }
-        if (!plan_->index.empty()) {
-            manifest.files.push_back({std::string(index_name), plan_->index.size(), text_digest(plan_->index), {}});
-        }
-        return manifest;
+        return detail::manifest_of(*plan_, step_, options_.strings, sums);
     }
 
     /// Commits on rank 0, when every file is durable.
@@ -338,7 +321,6 @@ class SaveRun final : public MemoryReader, NotCopied {
         first.raise(where_);
     }
     StepFolders steps() { return {calls_, folder_, told_}; }
-    static std::uint32_t text_digest(const std::string& text) { return crc32c::of(std::as_bytes(std::span(text))); }
 
     std::unique_ptr<RankWorld> world_;
     checkpoint::SaveOptions options_;

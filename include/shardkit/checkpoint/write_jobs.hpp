@@ -82,6 +82,15 @@ class WriteJobs {
             write_file(calls, folder, (f + rank_ * files / ranks_) % files, where);
         }
     }
+    /// Checks that padding, which is in no file, is zero. @throws std::invalid_argument
+    static void require_zero(const PlannedTensor& tensor, std::span<const std::byte> padding, SourceLocation where) {
+        if (std::all_of(padding.begin(), padding.end(), [](std::byte each) { return each == std::byte{}; })) {
+            return;
+        }
+        throw_invalid_argument(where, "save: '", tensor.name,
+                               "' has rows of padding (checkpoint::StoredAs::padding_rows) that are not zero, and no "
+                               "file would have them");
+    }
     /// Returns this rank's part of the digest of every tensor of every file.
     const List<List<std::uint32_t>>& digests() const noexcept { return digests_; }
 
@@ -171,14 +180,6 @@ class WriteJobs {
         for (Job& job : jobs_) {
             if (!job.owned.empty()) { job.from = job.owned.data(); }
         }
-    }
-    static void require_zero(const PlannedTensor& tensor, std::span<const std::byte> padding, SourceLocation where) {
-        if (std::all_of(padding.begin(), padding.end(), [](std::byte each) { return each == std::byte{}; })) {
-            return;
-        }
-        throw_invalid_argument(where, "save: '", tensor.name,
-                               "' has rows of padding (checkpoint::StoredAs::padding_rows) that are not zero, and no "
-                               "file would have them");
     }
     /// Calls f(first, bytes) for the job's bytes in order, in memory that the host can read.
     template <class F>

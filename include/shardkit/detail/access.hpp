@@ -108,6 +108,11 @@ struct Access {
     static void restore_numbers(const State& state, const Numbers& numbers, Location where) {
         state.restore_numbers(numbers, where);
     }
+    /// Returns what a ReshardPlan holds.
+    template <class Plan>
+    static const auto& planned(const Plan& plan) noexcept {
+        return plan.planned_;
+    }
     /// Returns whether a Sharded or a model's groups were moved to another object.
     static bool moved_from(const auto& object) noexcept {
         if constexpr (requires { object.members_; }) {

@@ -31,6 +31,16 @@ class TensorPart {
         first_ = shape_.extents[dimension] * index;
     }
 
+    /// Returns part `index` of the parts that this is one of; the whole tensor where it is that.
+    constexpr TensorPart of(std::size_t index) const noexcept {
+        TensorPart part = *this;
+        if (block_ < stride_) {
+            part.offset_ = block_ * index;
+            part.first_ = shape_.extents[dimension_] * index;
+        }
+        return part;
+    }
+
     /// Returns the part's shape.
     constexpr const TensorShape& shape() const noexcept { return shape_; }
     constexpr std::size_t numel() const noexcept { return shape_.numel(); }
@@ -57,6 +67,17 @@ class TensorPart {
             const std::size_t run = run_at(first) < left ? run_at(first) : left;
             f(first, whole_index(first), run);
             first += run;
+        }
+    }
+    /// Calls f(i, whole, n) likewise for those of the whole tensor's elements `first` to `last` that are in the part.
+    template <class F>
+    constexpr void for_each_run_within(std::size_t first, std::size_t last, F&& f) const {
+        while (first < last) {
+            const std::size_t begin = first / stride_ * stride_ + offset_;  // of the block in this stride
+            const std::size_t from = first < begin ? begin : first;
+            const std::size_t to = begin + block_ < last ? begin + block_ : last;
+            if (from < to) { f(index_of(from), from, to - from); }
+            first = begin - offset_ + stride_;
         }
     }
     /// Returns the length of the runs that are contiguous in both; they begin at multiples of it in the part.

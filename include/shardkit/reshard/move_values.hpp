@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include <shardkit/checkpoint/convert_elements.hpp>
+#include <shardkit/checkpoint/load_run.hpp>
+#include <shardkit/checkpoint/memory_copies.hpp>
+#include <shardkit/checkpoint/read_tensor.hpp>
+#include <shardkit/checkpoint/same_on_all_ranks.hpp>
+#include <shardkit/checkpoint/values_by_kind.hpp>
+#include <shardkit/checkpoint/write_jobs.hpp>
+#include <shardkit/core/element.hpp>
+#include <shardkit/core/error.hpp>
+#include <shardkit/detail/list.hpp>
+#include <shardkit/reshard/reshard_wire.hpp>
+#include <shardkit/reshard/transfers.hpp>
+
+namespace shardkit::detail {
+
+/// Reads and writes elements of values, wherever they lie.
+class ValueMemory {
+  public:
+    explicit ValueMemory(SourceLocation where) : where_(where) {}
+
+    /// Copies `count` elements from `flat` on, a stride apart, to the host.
+    void read(const SavedValues& values, std::size_t flat, std::size_t stride, std::size_t count, std::byte* to) {
+        const std::size_t size = size_of(values.type);
+        for_each_span(values, flat, stride, count, true, [&](std::byte* memory, std::size_t first, std::size_t n) {
+            copy_strided(size, n, memory, stride, to + first * size, 1);
+        });
+    }
+    /// Copies them from the host.
+    void write(const SavedValues& values, std::size_t flat, std::size_t stride, std::size_t count,
+               const std::byte* from) {
+        const std::size_t size = size_of(values.type);
+        for_each_span(values, flat, stride, count, false, [&](std::byte* memory, std::size_t first, std::size_t n) {
+            copy_strided(size, n, from + first * size, 1, memory, stride);
+        });
+    }
+    /// Waits for the copies that are still on their way.
+    void finish() {
+        for (std::size_t slot = 0; copies_ != nullptr && slot < engine::MemoryCopies::slots; ++slot) {
+            copies_->finish(slot);
+        }
+    }
+
+  private:
+    static void copy_strided(std::size_t size, std::size_t count, const std::byte* from, std::size_t from_stride,
+                             std::byte* to, std::size_t to_stride) {
+        if (from_stride == 1 && to_stride == 1) {
+            std::memcpy(to, from, count * size);
+            return;
+        }
+        with_element_size(size, [&](auto element) {
+            for (std::size_t i = 0; i < count; ++i) {
+                std::memcpy(to + i * to_stride * sizeof element, from + i * from_stride * sizeof element,
+                            sizeof element);
+            }
+        });
+    }
+    /// Calls f(memory, first, n) for memory that the host accesses, which has elements `first` to `first + n`.
+    template <class F>
+    void for_each_span(const SavedValues& values, std::size_t flat, std::size_t stride, std::size_t count, bool reads,
+                       const F& f) {
+        if (values.on_host) {
+            f(values.memory(flat), 0, count);
+            return;
+        }
+        if (copies_ == nullptr) { copies_ = values.copies(where_); }
+        const std::size_t size = size_of(values.type);
+        const std::size_t most = std::max<std::size_t>(copies_->capacity() / (size * stride), 1);
+        for (std::size_t first = 0; first < count; first += most) {
+            const std::size_t n = std::min(most, count - first);
+            const std::size_t bytes = ((n - 1) * stride + 1) * size;
+            std::byte* const device = values.memory(flat + first * stride);
+            // What lies between the elements of a stride is written back as it is.
+            if (reads || stride > 1) { copies_->begin_read(slot_, {device, bytes}); }
+            f(copies_->finish(slot_).data(), first, n);
+            if (!reads) {
+                copies_->begin_write(slot_, {device, bytes});
+                if (stride > 1) { copies_->finish(slot_); }  // the next elements may lie between these
+                slot_ = (slot_ + 1) % engine::MemoryCopies::slots;
+            }
+        }
+    }
+
+    SourceLocation where_;
+    std::unique_ptr<engine::MemoryCopies> copies_;
+    std::size_t slot_ = 0;
+};
+
+/// Moves the elements of a plan on one rank. An error of this rank is kept, and the other messages go on, so that no
+/// rank waits for one that has given up; an error of the engine is thrown.
+class MoveValues {
+  public:
+    /// @param values  of the source, by number, @param load  of the destination; null without one
+    MoveValues(ReshardWire& wire, const Transfers& transfers, const Boxes& from,
+               const List<const SavedValues*>& values, LoadRun* load, SourceLocation where)
+        : wire_(wire),
+          transfers_(transfers),
+          from_(from),
+          values_(values),
+          load_(load),
+          reads_(where),
+          writes_(where),
+          where_(where) {}
+
+    /// Order: collective over the ranks of both sides. @returns this rank's error, if any
+    Failure run(std::size_t rank) {
+        const std::size_t ranks = transfers_.ranks;
+        if (transfers_.largest > 0) { wire_.stage(transfers_.largest); }
+        attempt_once([&] {
+            clear_rest();
+            for (const TransferredPiece& piece : transfers_.received[rank]) { keep(piece); }
+        });
+        using Messages = List<std::span<const TransferredPiece>>;
+        for (std::size_t k = 1; k < ranks; ++k) {
+            const std::size_t to = (rank + k) % ranks;
+            const std::size_t from = (rank + ranks - k) % ranks;
+            const auto messages = [&](const List<TransferredPiece>& pieces) {
+                Messages all;
+                for_each_message(pieces.span(), transfers_.limit, [&](auto message) { all.push_back(message); });
+                return all;
+            };
+            const Messages out = messages(transfers_.sent[to]);
+            const Messages in = messages(transfers_.received[from]);
+            for (std::size_t m = 0; m < std::max(out.size(), in.size()); ++m) {
+                ReshardWire::Message sent{nullptr, 0, to, true};
+                ReshardWire::Message received{nullptr, 0, from, true};
+                if (m < out.size()) { pack(out[m], sent); }
+                if (m < in.size()) { place(in[m], received); }
+                wire_.exchange(sent, received, where_);
+                if (m < in.size() && received.staged) {
+                    attempt_once([&] { unpack(in[m], received.at); });
+                }
+            }
+        }
+        wire_.finish();
+        attempt_once([&] {
+            writes_.finish();
+            if (load_ != nullptr) { load_->take_copies(); }
+        });
+        return failure_;
+    }
+
+  private:
+    using Pieces = std::span<const TransferredPiece>;
+
+    /// Does this rank's own work until something of it fails.
+    template <class F>
+    void attempt_once(const F& work) {
+        if (!failure_.happened()) { failure_ = attempt(work); }
+    }
+    const SavedValues& source(const TransferredPiece& piece) const noexcept {
+        return *values_[from_.tensors[piece.tensor].values];
+    }
+    const LoadRun::Target& target(const TransferredPiece& piece) const noexcept {
+        return load_->targets()[piece.target];
+    }
+    const SavedValues& values_of(const LoadRun::Target& target) const noexcept {
+        return *load_->group(target).values[target.tensor.values];
+    }
+    static std::size_t bytes_of(Pieces pieces) noexcept {
+        std::size_t bytes = 0;
+        for (const TransferredPiece& piece : pieces) { bytes += piece.bytes; }
+        return bytes;
+    }
+    /// Whether the engine can send from, and receive to, where they lie.
+    bool is_engines(const SavedValues& values) const noexcept { return values.on_host == wire_.on_host(); }
+    static bool alone(Pieces pieces) noexcept { return pieces.size() == 1 && pieces.front().contiguous(); }
+
+    void pack(Pieces pieces, ReshardWire::Message& message) {
+        message.bytes = bytes_of(pieces);
+        message.at = wire_.staging_to_send();
+        attempt_once([&] {
+            if (alone(pieces) && is_engines(source(pieces.front()))) {
+                message.at = source(pieces.front()).memory(pieces.front().from_flat);
+                message.staged = false;
+                return;
+            }
+            std::byte* to = message.at;
+            for (const TransferredPiece& piece : pieces) {
+                reads_.read(source(piece), piece.from_flat, piece.from_stride, piece.count, to);
+                to += piece.bytes;
+            }
+        });
+    }
+    /// Chooses where a message is received.
+    void place(Pieces pieces, ReshardWire::Message& message) {
+        message.bytes = bytes_of(pieces);
+        message.at = wire_.staging_to_receive();
+        attempt_once([&] {
+            const TransferredPiece& first = pieces.front();
+            const SavedValues& values = values_of(target(first));
+            const bool once = transfers_.next_alike[first.target] == Transfers::none;
+            if (!alone(pieces) || !once || !is_engines(values) || !is_same(target(first))) { return; }
+            message.at = values.memory(first.to_flat);
+            message.staged = false;
+        });
+    }
+    bool is_same(const LoadRun::Target& target) const noexcept {
+        return same_elements(target.from->tensor.type, values_of(target).type);
+    }
+    void unpack(Pieces pieces, const std::byte* from) {
+        for (const TransferredPiece& piece : pieces) {
+            write(piece, from);
+            from += piece.bytes;
+        }
+    }
+    /// Writes a piece that lies in the host's memory, as its elements are stored, to each target that takes it.
+    /// @throws FileError where a finite element would become infinite
+    void write(const TransferredPiece& piece, const std::byte* from) {
+        for (std::size_t t = piece.target; t != Transfers::none; t = transfers_.next_alike[t]) {
+            write(load_->targets()[t], piece, from);
+        }
+    }
+    void write(const LoadRun::Target& target, const TransferredPiece& piece, const std::byte* from) {
+        const SavedValues& values = values_of(target);
+        // What lies between the elements is written back: nothing may be on its way there.
+        if (!values.on_host && piece.to_stride > 1) { wire_.finish(); }
+        if (is_same(target)) {
+            writes_.write(values, piece.to_flat, piece.to_stride, piece.count, from);
+            return;
+        }
+        const std::size_t stored = piece.bytes / piece.count;
+        const ElementConverter convert(target.from->tensor.type, values.type);
+        const auto converted = [&](const std::byte* elements, std::byte* to, std::size_t count) {
+            if (convert(elements, to, count) == count) { return; }
+            throw FileError(load_->files().path(*target.from), out_of_range(target.tensor.name, values.type), where_);
+        };
+        if (values.on_host && piece.to_stride == 1) {
+            converted(from, values.memory(piece.to_flat), piece.count);
+            return;
+        }
+        const std::size_t size = size_of(values.type);
+        const std::size_t most = chunk_bytes / size;
+        for (std::size_t first = 0; first < piece.count; first += most) {
+            const std::size_t count = std::min(most, piece.count - first);
+            converted_.resize(count * size);
+            converted(from + first * stored, converted_.data(), count);
+            writes_.write(values, piece.to_flat + first * piece.to_stride, piece.to_stride, count, converted_.data());
+        }
+    }
+    /// Copies a piece that this rank has itself.
+    void keep(const TransferredPiece& piece) {
+        const SavedValues& values = source(piece);
+        if (values.on_host && piece.from_stride == 1) {
+            write(piece, values.memory(piece.from_flat));
+            return;
+        }
+        kept_.resize(piece.bytes);
+        reads_.read(values, piece.from_flat, piece.from_stride, piece.count, kept_.data());
+        write(piece, kept_.data());
+    }
+    /// Makes the elements zero that a target needs and the source lacks, as a load does.
+    void clear_rest() {
+        if (load_ == nullptr) { return; }
+        for (const LoadRun::Target& each : load_->targets()) {
+            if (each.rest != TensorReader::Rest::zero) { continue; }
+            const SavedValues& values = values_of(each);
+            const IndexRange held =
+                intersect(values.geometry().parameters[each.tensor.parameter].range, values.loaded);
+            const std::size_t size = size_of(values.type);
+            const std::vector<std::byte> zeros(std::min(held.size() * size, chunk_bytes));
+            for (std::size_t at = held.begin; at < held.end; at += chunk_bytes / size) {
+                writes_.write(values, at, 1, std::min(chunk_bytes / size, held.end - at), zeros.data());
+            }
+        }
+    }
+
+    ReshardWire& wire_;
+    const Transfers& transfers_;
+    const Boxes& from_;
+    const List<const SavedValues*>& values_;
+    LoadRun* load_;
+    ValueMemory reads_;
+    ValueMemory writes_;
+    SourceLocation where_;
+    Failure failure_;
+    std::vector<std::byte> converted_;
+    std::vector<std::byte> kept_;
+};
+
+}  // namespace shardkit::detail

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <shardkit/detail/not_compiled.inc>
+
+#include <optional>
+#include <type_traits>
+#include <utility>
+
+#include <shardkit/checkpoint/checkpoint_state.hpp>
+#include <shardkit/checkpoint/same_on_all_ranks.hpp>
+#include <shardkit/core/source_location.hpp>
+#include <shardkit/detail/access.hpp>
+#include <shardkit/rank/context.hpp>
+#include <shardkit/reshard/reshard_options.hpp>
+#include <shardkit/reshard/reshard_plan.hpp>
+#include <shardkit/reshard/reshard_run.hpp>
+#include <shardkit/reshard/reshard_wire.hpp>
+#include <shardkit/step/model.hpp>
+
+namespace shardkit {
+
+/// The state that a rank has on one side of a reshard: a checkpoint::State, a model alone, or nullptr for none. It
+/// refers to the state's parts.
+template <class Engine>
+class ReshardSide {
+  public:
+    // NOLINTBEGIN(google-explicit-constructor): it is what reshard is given
+    ReshardSide(const checkpoint::State<Engine>& state) : state_(state) {}
+    ReshardSide(const checkpoint::State<Engine>* state) {
+        if (state != nullptr) { state_ = *state; }
+    }
+    template <class Precision>
+    ReshardSide(const Model<Engine, Precision>& model, SourceLocation where = SourceLocation::current())
+        : state_(checkpoint::State<Engine>(model, where)) {}
+    // NOLINTEND(google-explicit-constructor)
+
+    /// Returns the state; null if there is none.
+    const checkpoint::State<Engine>* state() const noexcept { return state_ ? &*state_ : nullptr; }
+
+  private:
+    std::optional<checkpoint::State<Engine>> state_;
+};
+
+namespace detail {
+
+/// Calls f(run) with a reshard whose states are prepared. Collective over the context's world.
+template <class Engine, class F>
+auto with_reshard(Context<Engine>& context, const ReshardSide<Engine>& from, const ReshardSide<Engine>& to,
+                  const ReshardOptions& options, SourceLocation where, const F& f) {
+    const auto call = [&] {
+        RankWorldOf<Engine> world(context, "reshard");
+        ReshardWireOf<Engine> wire(context);
+        ReshardRun run(world, wire, options, where);
+        run.prepare(from.state(), to.state());
+        return f(run);
+    };
+    if (!options.deadline) { return call(); }
+    const auto patient = context.deadline(*options.deadline, where);
+    return call();
+}
+
+}  // namespace detail
+
+/// Plans a reshard: which elements each rank takes from which one. Nothing is moved.
+///     const sk::ReshardPlan plan = sk::plan_reshard(rank, trained, evaluated);
+///     std::puts(plan.describe().c_str());
+/// A rank takes what it holds itself, then what a rank of its host holds, then what another one does; of several that
+/// hold the same, the one that sends least so far. It receives each element that it keeps once.
+/// Order:   collective over the world of `rank`, of which the states' meshes are parts; the host waits.
+/// Cost:    as many comparisons of ranges as there are ranks times ranks times tensors, on every rank
+/// @throws  as reshard, before anything is written
+template <class Engine>
+ReshardPlan plan_reshard(Context<Engine>& rank, const std::type_identity_t<ReshardSide<Engine>>& from,
+                         const std::type_identity_t<ReshardSide<Engine>>& to, const ReshardOptions& options = {},
+                         SourceLocation where = SourceLocation::current()) {
+    return detail::with_reshard(rank, from, to, options, where, [](detail::ReshardRun& run) { return run.plan(); });
+}
+
+/// Brings a state to another mesh without a file: `to` has then what it would have if `from` were saved and it loaded
+/// that, to the bit. `from` does not change.
+///     sk::reshard(rank, plan, trained, evaluated);
+/// Order:   collective over the world of `rank`; after the work given to the compute streams; the host waits.
+/// Cost:    a rank receives the bytes that it keeps and does not hold itself, in the source's element types. Memory:
+///          ReshardOptions::staging_bytes
+/// @throws  on every rank: FileError where what the source has is not what the destination expects, as a load does;
+///          its path is the file that a save would have written. UsageError for a plan that was made for states that
+///          lie otherwise. The engine's error when a rank fails. An error after the first element was moved leaves
+///          the destination as a failed load: it is refused until another reshard or load succeeds
+template <class Engine>
+ReshardReport reshard(Context<Engine>& rank, const ReshardPlan& plan,
+                      const std::type_identity_t<ReshardSide<Engine>>& from,
+                      const std::type_identity_t<ReshardSide<Engine>>& to,
+                      SourceLocation where = SourceLocation::current()) {
+    return detail::with_reshard(rank, from, to, plan.options(), where, [&](detail::ReshardRun& run) {
+        const detail::PlannedReshard& planned = detail::Access::planned(plan);
+        run.require(planned);
+        return run.move(planned.transfers, to.state());
+    });
+}
+/// The same with a plan that is made for this call.
+template <class Engine>
+ReshardReport reshard(Context<Engine>& rank, const std::type_identity_t<ReshardSide<Engine>>& from,
+                      const std::type_identity_t<ReshardSide<Engine>>& to, const ReshardOptions& options = {},
+                      SourceLocation where = SourceLocation::current()) {
+    return detail::with_reshard(rank, from, to, options, where, [&](detail::ReshardRun& run) {
+        const ReshardPlan plan = run.plan();
+        return run.move(detail::Access::planned(plan).transfers, to.state());
+    });
+}
+
+}  // namespace shardkit

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <type_traits>
+#include <vector>
+
+#include <shardkit/comm/broadcast.hpp>
+#include <shardkit/comm/ranks_per_host.hpp>
+#include <shardkit/comm/send_receive.hpp>
+#include <shardkit/core/source_location.hpp>
+#include <shardkit/detail/list.hpp>
+#include <shardkit/detail/not_copied.hpp>
+#include <shardkit/memory/host_buffer.hpp>
+#include <shardkit/rank/context.hpp>
+
+namespace shardkit::detail {
+
+/// What a reshard asks of the engine of the ranks of both sides, without the engine's type.
+class ReshardWire {
+  public:
+    /// Bytes to send or to receive. If they are staged, they lie in the host's memory of `staging`, and otherwise in
+    /// the engine's.
+    struct Message {
+        std::byte* at = nullptr;
+        std::size_t bytes = 0;
+        std::size_t peer = 0;
+        bool staged = false;
+    };
+
+    virtual ~ReshardWire() = default;
+    /// Returns whether the engine's memory is the host's.
+    virtual bool on_host() const noexcept = 0;
+    /// Returns the number of each rank's host.
+    virtual List<std::size_t> hosts() const = 0;
+    /// Gives every rank the bytes of `root`. Collective; the host waits.
+    virtual void broadcast(std::span<std::byte> bytes, std::size_t root, SourceLocation where) = 0;
+    /// Allocates memory for a message of up to `bytes` each way. Every rank calls it alike.
+    virtual void stage(std::size_t bytes) = 0;
+    virtual std::byte* staging_to_send() noexcept = 0;
+    virtual std::byte* staging_to_receive() noexcept = 0;
+    /// Sends and receives; a message without bytes is none. What is staged is there when it returns, all else after
+    /// `finish`.
+    virtual void exchange(const Message& sent, const Message& received, SourceLocation where) = 0;
+    virtual void finish() = 0;
+};
+
+template <class Engine>
+class ReshardWireOf final : public ReshardWire, NotCopied {
+  public:
+    explicit ReshardWireOf(Context<Engine>& context) : context_(context) {}
+
+    bool on_host() const noexcept override { return host_reads<Engine>; }
+    List<std::size_t> hosts() const override {
+        List<std::size_t> hosts(context_.world_size());
+        if constexpr (engine::KnowsHosts<typename Engine::Communicator>) {
+            for (std::size_t r = 0; r < hosts.size(); ++r) { hosts[r] = context_.world().host_of(r); }
+        }
+        return hosts;
+    }
+    void broadcast(std::span<std::byte> bytes, std::size_t root, SourceLocation where) override {
+        if (bytes.empty()) { return; }
+        const auto stream = context_.compute_stream();
+        const auto sent = context_.template buffer<std::uint8_t>(bytes.size());
+        const std::span<std::uint8_t> host(reinterpret_cast<std::uint8_t*>(bytes.data()), bytes.size());
+        Engine::Kernels::copy_in(stream, std::span<const std::uint8_t>(host), sent.span());
+        shardkit::broadcast(context_.world(), sent.span(), root, stream, where);
+        Engine::Kernels::copy_out(stream, std::span<const std::uint8_t>(sent.span()), host);
+    }
+    void stage(std::size_t bytes) override {
+        out_ = context_.template buffer<std::uint8_t>(bytes);
+        in_ = context_.template buffer<std::uint8_t>(bytes);
+        if constexpr (!host_reads<Engine>) {
+            host_out_.resize(bytes);
+            host_in_.resize(bytes);
+        }
+    }
+    std::byte* staging_to_send() noexcept override { return host(out_, host_out_); }
+    std::byte* staging_to_receive() noexcept override { return host(in_, host_in_); }
+
+    void exchange(const Message& sent, const Message& received, SourceLocation where) override {
+        const auto stream = context_.compute_stream();
+        const std::span<std::uint8_t> out = memory(sent, out_);
+        const std::span<std::uint8_t> in = memory(received, in_);
+        if constexpr (!host_reads<Engine>) {
+            if (sent.staged && sent.bytes > 0) {
+                Engine::Kernels::copy_in(stream, std::span<const std::uint8_t>(host_out_).first(sent.bytes), out);
+            }
+        }
+        const std::span<const std::uint8_t> given = out;
+        if (sent.bytes > 0 && received.bytes > 0) {
+            send_receive(context_.world(), given, sent.peer, in, received.peer, stream, where);
+        } else if (sent.bytes > 0) {
+            send(context_.world(), given, sent.peer, stream, where);
+        } else if (received.bytes > 0) {
+            receive(context_.world(), in, received.peer, stream, where);
+        }
+        if constexpr (!host_reads<Engine>) {
+            if (sent.staged && sent.bytes > 0) { stream.synchronize(); }  // before the next one is packed
+            if (received.staged && received.bytes > 0) {
+                Engine::Kernels::copy_out(stream, std::span<const std::uint8_t>(in),
+                                          std::span<std::uint8_t>(host_in_).first(received.bytes));
+            }
+        }
+    }
+    void finish() override { context_.compute_stream().synchronize(); }
+
+  private:
+    using Buffer = typename Engine::template Buffer<std::uint8_t>;
+
+    static std::byte* host(const Buffer& buffer, std::vector<std::uint8_t>& copy) noexcept {
+        return reinterpret_cast<std::byte*>(host_reads<Engine> ? buffer.data() : copy.data());
+    }
+    static std::span<std::uint8_t> memory(const Message& message, const Buffer& staging) noexcept {
+        auto* const own = reinterpret_cast<std::uint8_t*>(message.at);
+        return {message.staged ? staging.data() : own, message.bytes};
+    }
+
+    Context<Engine>& context_;
+    Buffer out_, in_;
+    std::vector<std::uint8_t> host_out_, host_in_;  // where the engine's memory is a device's
+};
+
+}  // namespace shardkit::detail
