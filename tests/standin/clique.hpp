@@ -27,6 +27,7 @@ struct Signature {
     ncclDataType_t type;
     ncclRedOp_t op;
     int root;
+    bool symmetric = false;  // by the kernels for symmetric windows
 
     bool operator==(const Signature&) const = default;
 };
@@ -182,6 +183,7 @@ struct Launch {
     };
     std::vector<Call> calls;
     std::vector<ncclComm_t> comms;
+    std::string refusal;  // of a call that NCCL finds impossible when it prepares the launch
 };
 
 /// The thread in which NCCL goes on with what a non-blocking communicator was asked to make. It writes the new handle

@@ -77,6 +77,12 @@ void set_in_progress_polls(int polls) {
 void set_compares_calls(bool compares) {
     with_state([&](State& s) { s.compares_calls = compares; });
 }
+void set_symmetric_kernels(bool there) {
+    with_state([&](State& s) { s.symmetric_kernels = there; });
+}
+void set_communicator_memory(std::size_t bytes) {
+    with_state([&](State& s) { s.communicator_memory = bytes; });
+}
 void set_same_bits(bool same) {
     with_state([&](State& s) { s.same_bits = same; });
 }

@@ -102,6 +102,38 @@ void reduce(const Rendezvous& rendezvous, const std::vector<std::size_t>& order,
     }
 }
 
+/// As NCCL's kernels for symmetric windows: 16-bit floats are added in fp32 and rounded once, those of part r, which
+/// rank r adds, from rank r on upwards.
+template <class T>
+void reduce_symmetric(const Rendezvous& rendezvous, std::size_t count, std::byte* to) {
+    using Wide = std::conditional_t<sizeof(T) < sizeof(float), float, T>;
+    const std::size_t ranks = rendezvous.parties.size();
+    const std::size_t part = (count + ranks - 1) / ranks;
+    for (std::size_t i = 0; i < count; ++i) {
+        Wide total{};
+        for (std::size_t k = 0; k < ranks; ++k) {
+            T value;
+            const std::size_t rank = (i / part + k) % ranks;
+            std::memcpy(&value, static_cast<const std::byte*>(rendezvous.parties[rank].send) + i * sizeof(T),
+                        sizeof(T));
+            total = k == 0 ? static_cast<Wide>(value) : total + static_cast<Wide>(value);
+        }
+        const T rounded(total);
+        std::memcpy(to + i * sizeof(T), &rounded, sizeof(T));
+    }
+}
+
+void reduce_symmetric(const Rendezvous& rendezvous, std::size_t count, std::byte* to) {
+    switch (rendezvous.signature.type) {
+        case ncclFloat16:
+            return reduce_symmetric<shardkit::fp16>(rendezvous, count, to);
+        case ncclBfloat16:
+            return reduce_symmetric<shardkit::bf16>(rendezvous, count, to);
+        default:
+            return reduce_symmetric<float>(rendezvous, count, to);
+    }
+}
+
 /// All ranks, from `from` on downwards.
 std::vector<std::size_t> downwards(std::size_t ranks, std::size_t from) {
     std::vector<std::size_t> order;
@@ -174,12 +206,21 @@ void move_data(const Rendezvous& rendezvous, bool same_bits) {
         case Kind::reduce_scatter: {
             stride = bytes;
             result.resize(bytes * parties.size());
+            if (signature.symmetric) {
+                reduce_symmetric(rendezvous, signature.count * parties.size(), result.data());
+                break;
+            }
             std::vector<std::size_t> upwards(parties.size());
             std::iota(upwards.begin(), upwards.end(), std::size_t{0});
             reduce(rendezvous, upwards, signature.count * parties.size(), result.data());
             break;
         }
         case Kind::all_reduce:
+            if (signature.symmetric) {
+                result.resize(bytes);
+                reduce_symmetric(rendezvous, signature.count, result.data());
+                break;
+            }
             stride = same_bits ? 0 : bytes;
             result.resize(same_bits ? bytes : bytes * parties.size());
             for (std::size_t rank = same_bits ? parties.size() - 1 : 0; rank < parties.size(); ++rank) {

@@ -80,12 +80,39 @@ bool takes_copy_engines(const State& s, const ncclComm& comm, const Request& req
            (s.nccl_version >= 22900 || place_of(comm, request.send));
 }
 
-ncclResult_t communicate(const Signature& signature, int peer, const void* send, void* receive, ncclComm_t comm,
-                         cudaStream_t stream) {
-    return nccl_call(name(signature.kind), [&](State& s, Lock& lock, ThreadState& thread) {
+/// What a collective's configuration asks for.
+struct Asked {
+    ncclResult_t wrong = ncclSuccess;
+    bool symmetric = false;
+    bool forced = false;
+};
+Asked asked_by(const ncclCollConfig_t* config) {
+    if (config == nullptr) { return {}; }
+    const std::string algorithms = config->algSelection == nullptr ? "" : config->algSelection;
+    if (config->magic != 0xcafebeef || config->forceAlgSelection < 0 || config->forceAlgSelection > 1 ||
+        (!algorithms.empty() && algorithms != "SYMK")) {
+        return {ncclInvalidArgument, false, false};
+    }
+    return {ncclSuccess, !algorithms.empty(), config->forceAlgSelection == 1};
+}
+/// Whether NCCL has a kernel for symmetric windows for a sum, other than for a few bytes in any memory: ncclSymkImplemented
+/// and ncclSymkPickKernel in sym_kernels.cc.
+bool has_symmetric_kernel(const State& s, const Request& request, const ncclComm& comm) {
+    const Signature& sum = request.signature;
+    const bool scatters = sum.kind == Kind::reduce_scatter;
+    return s.symmetric_kernels && s.nccl_version >= 23102 && request.clique->members.size() > 1 &&
+           (scatters || sum.kind == Kind::all_reduce) && sum.op == ncclSum &&
+           (sum.type == ncclFloat16 || sum.type == ncclBfloat16 || sum.type == ncclFloat32) && request.places.read &&
+           (scatters || place_of(comm, request.receive));
+}
+
+ncclResult_t communicate(Signature signature, int peer, const void* send, void* receive, ncclComm_t comm,
+                         cudaStream_t stream, const ncclCollConfig_t* config = nullptr) {
+    const std::string called = std::string(name(signature.kind)) + (config != nullptr ? "Config" : "");
+    return nccl_call(called, [&](State& s, Lock& lock, ThreadState& thread) {
         const auto refuse = [&](ncclResult_t code, const std::string& text) {
             if (thread.group_depth > 0) { thread.group_error = code; }
-            return nccl_error(s, code, std::string(name(signature.kind)) + ": " + text);
+            return nccl_error(s, code, called + ": " + text);
         };
         if (const ncclResult_t ready = check_ready(s, comm); ready != ncclSuccess) {
             if (thread.group_depth > 0) { thread.group_error = ready; }
@@ -96,7 +123,7 @@ ncclResult_t communicate(const Signature& signature, int peer, const void* send,
         CUstream_st* const in = find_stream(s, stream, error);
         if (in == nullptr) { return refuse(ncclInvalidArgument, "the default stream, or not a stream"); }
         if (in->device != device) { return refuse(ncclInvalidArgument, "a stream of another device"); }
-        const Request request{comm->clique,
+        Request request{comm->clique,
                               comm->rank,
                               signature,
                               peer,
@@ -106,10 +133,21 @@ ncclResult_t communicate(const Signature& signature, int peer, const void* send,
         if (const std::string wrong = check(s, request, device); !wrong.empty()) {
             return refuse(ncclInvalidArgument, wrong);
         }
+        const Asked asked = asked_by(config);
+        if (asked.wrong != ncclSuccess) { return refuse(asked.wrong, "a configuration with an invalid member"); }
+        std::string refusal;
+        if (asked.symmetric) {
+            request.signature.symmetric = has_symmetric_kernel(s, request, *comm);
+            if (!request.signature.symmetric && asked.forced) {
+                refusal = "algSelection names only symmetric kernel(s) that are unavailable for " + called;
+                if (comm->blocking) { return refuse(ncclInvalidArgument, refusal); }
+            }
+        }
         if (takes_copy_engines(s, *comm, request)) { ++s.calls["gathers by copy engines"]; }
         const bool collective = signature.kind != Kind::send && signature.kind != Kind::receive;
         if (collective && signature.count == 0) { return ncclSuccess; }
         ++thread.group_depth;
+        if (!refusal.empty()) { thread.group.refusal = refusal; }
         thread.group.calls.push_back({request, in});
         auto& comms = thread.group.comms;
         if (std::find(comms.begin(), comms.end(), comm) == comms.end()) { comms.push_back(comm); }
@@ -134,6 +172,16 @@ ncclResult_t ncclReduceScatter(const void* send, void* receive, std::size_t coun
 ncclResult_t ncclAllReduce(const void* send, void* receive, std::size_t count, ncclDataType_t type, ncclRedOp_t op,
                            ncclComm_t comm, cudaStream_t stream) {
     return communicate({Kind::all_reduce, count, type, op, 0}, 0, send, receive, comm, stream);
+}
+ncclResult_t ncclReduceScatterConfig(const void* send, void* receive, std::size_t count, ncclDataType_t type,
+                                     ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream,
+                                     const ncclCollConfig_t* config) {
+    return communicate({Kind::reduce_scatter, count, type, op, 0}, 0, send, receive, comm, stream, config);
+}
+ncclResult_t ncclAllReduceConfig(const void* send, void* receive, std::size_t count, ncclDataType_t type,
+                                 ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream,
+                                 const ncclCollConfig_t* config) {
+    return communicate({Kind::all_reduce, count, type, op, 0}, 0, send, receive, comm, stream, config);
 }
 ncclResult_t ncclBroadcast(const void* send, void* receive, std::size_t count, ncclDataType_t type, int root,
                            ncclComm_t comm, cudaStream_t stream) {

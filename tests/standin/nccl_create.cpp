@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <cstring>
 #include <map>
 #include <sstream>
 #include <utility>
@@ -32,6 +33,13 @@ bool is_blocking(const ncclConfig_t* config, bool otherwise) {
 }
 
 namespace {
+
+/// As the header says that the caller was built with, which may be older and have fewer members.
+ncclConfig_t read_config(const ncclConfig_t& given) {
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    std::memcpy(&config, &given, std::min(given.size, sizeof config));
+    return config;
+}
 
 /// NCCL refuses two ranks on one GPU, once it knows all ranks.
 void refuse_shared_devices(State& s, Clique& clique) {
@@ -92,7 +100,7 @@ ncclResult_t create(ncclComm_t* comm, int ranks, const ncclUniqueId& id, int ran
     made->clique = clique;
     made->rank = rank;
     made->blocking = is_blocking(config, true);
-    if (config != nullptr) { made->config = *config; }
+    if (config != nullptr) { made->config = read_config(*config); }
     made->polls_left = made->blocking ? 0 : s.in_progress_polls;
     ncclComm_t handle = *comm = s.comms.add(std::move(made));
     if (!handle->blocking) { return handle->polls_left > 0 || !clique->complete() ? ncclInProgress : ncclSuccess; }
@@ -145,7 +153,7 @@ ncclResult_t divide(const Division::Wish& wish, const std::set<int>& excluded, n
     comm->division = division;
     comm->made = made;
     comm->made_blocking = is_blocking(config, comm->blocking);
-    comm->made_config = config != nullptr ? *config : comm->config;
+    comm->made_config = config != nullptr ? read_config(*config) : comm->config;
     *made = nullptr;
     const auto present = std::count_if(division->wishes.begin(), division->wishes.end(),
                                        [](const auto& each) { return each.has_value(); });

@@ -52,6 +52,14 @@ void note(State& s, const Launched& launched) {
 }  // namespace
 
 ncclResult_t queue_launch(State& s, const Launch& launch) {
+    if (!launch.refusal.empty()) {
+        for (ncclComm_t comm : launch.comms) {
+            if (s.comms.find(comm) == nullptr) { continue; }
+            comm->member().error = ncclInvalidArgument;
+            comm->member().text = launch.refusal;
+        }
+        return nccl_error(s, ncclInvalidArgument, launch.refusal);
+    }
     std::vector<std::pair<CUstream_st*, std::vector<Request>>> by_stream;
     for (const Launch::Call& call : launch.calls) {
         auto at = std::find_if(by_stream.begin(), by_stream.end(),

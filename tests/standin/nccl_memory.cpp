@@ -120,3 +120,14 @@ ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t window) {
         return ncclSuccess;
     });
 }
+
+ncclResult_t ncclCommMemStats(ncclComm_t comm, ncclCommMemStat_t stat, std::uint64_t* value) {
+    return nccl_call("ncclCommMemStats", [&](State& s, Lock&, ThreadState&) {
+        if (const ncclResult_t ready = standin::check_ready(s, comm); ready != ncclSuccess) { return ready; }
+        if (value == nullptr || stat != ncclStatGpuMemTotal) {
+            return nccl_error(s, ncclInvalidArgument, "ncclCommMemStats: a null pointer, or not the total");
+        }
+        *value = s.communicator_memory;
+        return ncclSuccess;
+    });
+}

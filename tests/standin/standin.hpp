@@ -22,7 +22,10 @@
 /// as those of pinned memory; new memory holds 0xff bytes; communications take device or pinned memory only, their
 /// buffers overlap only in the documented in-place forms, and 16-bit sums are rounded at every addition, in rank
 /// order by a reduce-scatter and in the opposite one by an all-reduce; a communicator with an error must be aborted,
-/// not destroyed; a non-blocking call's work is queued at a poll. As NCCL has it: the end of a communicator,
+/// not destroyed; a non-blocking call's work is queued at a poll. As NCCL has it: kernels for symmetric windows, which
+/// only ncclCollConfig_t::algSelection "SYMK" takes here, add 16-bit floats in fp32 from the rank that gets the sum
+/// upwards, and round once; where they are forced and missing, or the memory is in no window, a communicator that does
+/// not block is in error from the next poll on; the end of a communicator,
 /// ncclCommAbort's too, waits until streams have come to the end of its work and no graph holds any, in a group from
 /// 2.22 on only once all are told; a blocking split whose peer has ended its communicator or process is an
 /// ncclRemoteError; ncclCommSplit and ncclCommShrink on a non-blocking communicator, and from 2.28 on
@@ -54,7 +57,8 @@ void set_device_count(int count);
 void set_device_memory(std::size_t bytes);
 /// The number of SMs of each device. Default 132.
 void set_multiprocessors(int count);
-/// What ncclGetVersion answers (the headers' NCCL_VERSION_CODE stays).
+/// What ncclGetVersion answers (the headers' NCCL_VERSION_CODE stays). Default: of a library older than the headers.
+inline constexpr int usual_nccl_version = 22809;
 void set_nccl_version(int version);
 
 /// The pace of all streams that exist, and of those made later.
@@ -74,6 +78,10 @@ void set_in_progress_polls(int polls);
 /// Whether ranks whose NCCL calls disagree get an error. Otherwise such calls never complete, which is the better of
 /// what NCCL does. Default true.
 void set_compares_calls(bool compares);
+/// Whether NCCL has kernels for symmetric windows on these GPUs (all of one NVLink domain). Default true.
+void set_symmetric_kernels(bool there);
+/// What ncclCommMemStats says that a communicator has allocated. Default 0.
+void set_communicator_memory(std::size_t bytes);
 /// Whether an all-reduce gives all ranks the same bits, which NCCL does not promise. Otherwise each rank adds in an
 /// order of its own, which shows with three ranks or more. Default true.
 void set_same_bits(bool same);

@@ -45,7 +45,9 @@ struct Injected {
 struct Model {
     int devices = 8;
     std::size_t device_memory = SIZE_MAX;
-    int nccl_version = NCCL_VERSION_CODE;
+    int nccl_version = usual_nccl_version;
+    bool symmetric_kernels = true;
+    std::size_t communicator_memory = 0;
     std::optional<bool> launches_in_order;  // as the environment says at the first call of NCCL
     int multiprocessors = 132;
     Pace pace = Pace::lazy;
@@ -198,7 +200,7 @@ cudaError_t cuda_call(std::string_view name, Needs needs, const Body& body) {
 /// Whether a call of NCCL selects no device: the others select the communicator's and then again the thread's.
 constexpr bool only_asks(std::string_view name) {
     return name == "ncclGetVersion" || name == "ncclGetUniqueId" || name == "ncclCommGetAsyncError" ||
-           name == "ncclCommCount" || name == "ncclCommCuDevice" || name == "ncclCommUserRank" ||
+           name == "ncclCommMemStats" || name == "ncclCommCount" || name == "ncclCommCuDevice" || name == "ncclCommUserRank" ||
            name == "ncclGroupStart";
 }
 

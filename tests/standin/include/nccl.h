@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // What shardkit uses of NCCL, for a machine without a GPU: the names, the types and the values are those of
-// NCCL 2.28, or of the version that -DSTANDIN_NCCL_VERSION=<code> names (what is newer than that is left out); the
-// behaviour is that of tests/standin/standin.hpp.
+// NCCL 2.32, or of the version that -DSTANDIN_NCCL_VERSION=<code> names (what is newer than that is left out); the
+// behaviour is that of tests/standin/standin.hpp, where the library is one of 2.28 unless a test says otherwise.
 #pragma once
 
 #include <climits>
 #include <cstddef>
+#include <cstdint>
 
 #include <cuda_runtime_api.h>
 
 #ifndef STANDIN_NCCL_VERSION
-#define STANDIN_NCCL_VERSION 22809
+#define STANDIN_NCCL_VERSION 23203
 #endif
 
 #define NCCL_VERSION_CODE STANDIN_NCCL_VERSION
@@ -81,41 +82,51 @@ typedef struct {
     int rmaEagerInit;
     int hostCftMode;
 #endif
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 32, 0)
+    int nvlsHostMode;
+#endif
 } ncclConfig_t;
 
-#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 31, 0)
-#define STANDIN_NCCL_NEWER_FIELDS                                                                        \
-    , NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_PTR, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT,        \
-        NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT,      \
-        NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT,      \
-        NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT
-#elif NCCL_VERSION_CODE >= NCCL_VERSION(2, 30, 0)
-#define STANDIN_NCCL_NEWER_FIELDS                                                                        \
-    , NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_PTR, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT,        \
-        NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT,      \
-        NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT
-#elif NCCL_VERSION_CODE >= NCCL_VERSION(2, 29, 0)
-#define STANDIN_NCCL_NEWER_FIELDS                                                                        \
-    , NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_PTR, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT,        \
-        NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT,      \
-        NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT
-#elif NCCL_VERSION_CODE >= NCCL_VERSION(2, 28, 0)
-#define STANDIN_NCCL_NEWER_FIELDS                                                                 \
-    , NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_PTR, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, \
-        NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT
-#elif NCCL_VERSION_CODE >= NCCL_VERSION(2, 27, 0)
-#define STANDIN_NCCL_NEWER_FIELDS                                                                 \
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 27, 0)
+#define STANDIN_NCCL_FIELDS_27                                                                    \
     , NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_PTR, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, \
         NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT
 #else
-#define STANDIN_NCCL_NEWER_FIELDS
+#define STANDIN_NCCL_FIELDS_27
+#endif
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 28, 0)
+#define STANDIN_NCCL_FIELDS_28 , NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT
+#else
+#define STANDIN_NCCL_FIELDS_28
+#endif
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 29, 0)
+#define STANDIN_NCCL_FIELDS_29 , NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT
+#else
+#define STANDIN_NCCL_FIELDS_29
+#endif
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 30, 0)
+#define STANDIN_NCCL_FIELDS_30 , NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT
+#else
+#define STANDIN_NCCL_FIELDS_30
+#endif
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 31, 0)
+#define STANDIN_NCCL_FIELDS_31 \
+    , NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT
+#else
+#define STANDIN_NCCL_FIELDS_31
+#endif
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 32, 0)
+#define STANDIN_NCCL_FIELDS_32 , NCCL_CONFIG_UNDEF_INT
+#else
+#define STANDIN_NCCL_FIELDS_32
 #endif
 
 #define NCCL_CONFIG_INITIALIZER                                                                            \
     {                                                                                                      \
         sizeof(ncclConfig_t), 0xcafebeef, NCCL_VERSION_CODE, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, \
             NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_PTR,                           \
-            NCCL_CONFIG_UNDEF_INT STANDIN_NCCL_NEWER_FIELDS                                                \
+            NCCL_CONFIG_UNDEF_INT STANDIN_NCCL_FIELDS_27 STANDIN_NCCL_FIELDS_28 STANDIN_NCCL_FIELDS_29     \
+                STANDIN_NCCL_FIELDS_30 STANDIN_NCCL_FIELDS_31 STANDIN_NCCL_FIELDS_32                       \
     }
 
 typedef enum { ncclNumOps_dummy = 5 } ncclRedOp_dummy_t;
@@ -211,5 +222,56 @@ ncclResult_t ncclCommShrink(ncclComm_t comm, int* excluded, int excluded_count, 
 #define NCCL_REVOKE_DEFAULT 0x00
 
 ncclResult_t ncclCommRevoke(ncclComm_t comm, int flags);
+#endif
+
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 29, 7)
+typedef enum {
+    ncclStatGpuMemSuspend = 0,
+    ncclStatGpuMemSuspended = 1,
+    ncclStatGpuMemPersist = 2,
+    ncclStatGpuMemTotal = 3
+} ncclCommMemStat_t;
+
+ncclResult_t ncclCommMemStats(ncclComm_t comm, ncclCommMemStat_t stat, std::uint64_t* value);
+#endif
+
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 31, 0)
+typedef struct ncclConfigExt ncclConfigExt_t;
+typedef struct {
+    std::size_t size;
+    unsigned int magic;
+    unsigned int version;
+    ncclConfigExt_t* ext;
+    int minCTAs;
+    int maxCTAs;
+    int nvlsCTAs;
+    int cgaClusterSize;
+    const char* algSelection;
+    int forceAlgSelection;
+    int CTAPolicy;
+    std::uint64_t userProfilerTag;
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 32, 0)
+    cudaEvent_t launchCompletionEvent;
+#endif
+} ncclCollConfig_t;
+
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 32, 0)
+#define STANDIN_NCCL_COLL_FIELDS_32 , NCCL_CONFIG_UNDEF_PTR
+#else
+#define STANDIN_NCCL_COLL_FIELDS_32
+#endif
+#define NCCL_COLLCONFIG_INITIALIZER                                                                           \
+    {                                                                                                         \
+        sizeof(ncclCollConfig_t), 0xcafebeef, NCCL_VERSION_CODE, NCCL_CONFIG_UNDEF_PTR, NCCL_CONFIG_UNDEF_INT, \
+            NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_PTR, 1,    \
+            NCCL_CONFIG_UNDEF_INT, 0 STANDIN_NCCL_COLL_FIELDS_32                                              \
+    }
+
+ncclResult_t ncclReduceScatterConfig(const void* send, void* receive, std::size_t count, ncclDataType_t type,
+                                     ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream,
+                                     const ncclCollConfig_t* config);
+ncclResult_t ncclAllReduceConfig(const void* send, void* receive, std::size_t count, ncclDataType_t type,
+                                 ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream,
+                                 const ncclCollConfig_t* config);
 #endif
 }

@@ -20,6 +20,25 @@ static_assert(NCCL_VERSION_CODE >= minimum_version, "shardkit::nccl needs the he
 
 }  // namespace shardkit::nccl
 
+// What is newer than minimum_version may be missing in the library that a program finds when it starts, whatever it was
+// linked to: as weak symbols these keep it from loading nowhere. require_version comes before each call.
+extern "C" {
+#if NCCL_VERSION_CODE >= 21901
+[[gnu::weak]] decltype(ncclMemAlloc) ncclMemAlloc;
+[[gnu::weak]] decltype(ncclMemFree) ncclMemFree;
+[[gnu::weak]] decltype(ncclCommRegister) ncclCommRegister;
+[[gnu::weak]] decltype(ncclCommDeregister) ncclCommDeregister;
+#endif
+#if NCCL_VERSION_CODE >= 22703
+[[gnu::weak]] decltype(ncclCommWindowRegister) ncclCommWindowRegister;
+[[gnu::weak]] decltype(ncclCommWindowDeregister) ncclCommWindowDeregister;
+[[gnu::weak]] decltype(ncclCommShrink) ncclCommShrink;
+#endif
+#if NCCL_VERSION_CODE >= 22807
+[[gnu::weak]] decltype(ncclCommRevoke) ncclCommRevoke;
+#endif
+}
+
 namespace shardkit::nccl::detail {
 
 /// Returns a text like "ncclAllReduce returned 2 (unhandled system error): connection refused": NCCL's text of the
