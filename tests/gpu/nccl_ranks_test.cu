@@ -215,6 +215,69 @@ RANK_CASE("the same bits") {
     world.finish();
 }
 
+/// Sums of T as the World makes them, against sums in fp64 that are rounded once to T: at most one unit in the last
+/// place apart, and no further where they are wanted in fp32. Returns how many of the elements are equal.
+template <class T>
+std::size_t equal_sums(const Place& place, sk::nccl::World& world, std::size_t each) {
+    const Engine::Communicator comm(world);
+    const auto stream = world.streams().communication;
+    const std::size_t size = each * place.ranks;
+    auto addends = world.buffer<T>(size);
+    auto scattered = world.buffer<float>(each);
+    const auto part = [](std::size_t rank, std::size_t i) {
+        return T((i % 3 == rank % 2 ? -1.0F : 1.0F) * addend(rank, i));
+    };
+    std::vector<T> host(size);
+    for (std::size_t i = 0; i < size; ++i) { host[i] = part(place.rank, i); }
+    Kernels::copy_in(stream, std::span<const T>(host), addends.span());
+    sk::reduce_scatter(comm, sk::ReduceOp::sum, std::span<const T>(addends.span()), scattered.span(), stream);
+    sk::all_reduce_in_place(comm, sk::ReduceOp::sum, addends.span(), stream);
+    std::vector<float> own(each);
+    Kernels::copy_out(stream, std::span<const float>(scattered.span()), std::span(own));
+    Kernels::copy_out(stream, std::span<const T>(addends.span()), std::span(host));
+    std::size_t equal = 0;
+    std::size_t outside = 0;
+    const auto compare = [&](std::size_t i, double given) {
+        double sum = 0;
+        for (std::size_t rank = 0; rank < place.ranks; ++rank) {
+            sum += static_cast<double>(static_cast<float>(part(rank, i)));
+        }
+        const auto rounded = static_cast<double>(static_cast<float>(T(static_cast<float>(sum))));
+        constexpr int fraction_bits = std::is_same_v<T, sk::bf16> ? 7 : 10;
+        const double unit =
+            std::ldexp(1.0, std::max(std::ilogb(std::max(std::abs(rounded), 0x1p-14)), -14) - fraction_bits);
+        equal += given == rounded ? 1U : 0U;
+        outside += std::abs(given - rounded) <= unit ? 0U : 1U;
+    };
+    for (std::size_t i = 0; i < size; ++i) { compare(i, static_cast<double>(static_cast<float>(host[i]))); }
+    for (std::size_t i = 0; i < each; ++i) { compare(place.rank * each + i, static_cast<double>(own[i])); }
+    CHECK(outside == 0);
+    return equal;
+}
+
+RANK_CASE("sums of 16 bits") {
+    sk::nccl::Options options = place.options();
+    options.registration = sk::nccl::Registration::windows;
+    options.sums = sk::nccl::Sums::by_nccl;
+    sk::nccl::World world(place.id, place.ranks, place.rank, options);
+    const bool by_nccl = Engine::Communicator(world).traits().adds_16_bits;
+    std::size_t equal = 0;
+    std::size_t all = 0;
+    for (const std::size_t each : {std::size_t{1}, std::size_t{1000}, std::size_t{100'003}, std::size_t{1} << 20U}) {
+        if (each > most_elements) { continue; }
+        CAPTURE(each);
+        equal += equal_sums<sk::bf16>(place, world, each) + equal_sums<sk::fp16>(place, world, each);
+        all += 2 * each * (place.ranks + 1);
+    }
+    if (by_nccl) { CHECK(equal > all / 2); }  // a rounding at every addition would leave few
+    if (place.rank == 0) {
+        std::printf("measured: 16-bit sums of %zu ranks %s: %zu of %zu are those of fp64, rounded once\n",
+                    place.ranks, by_nccl ? "by NCCL" : "as fp32, which NCCL refused", equal, all);
+        std::fflush(stdout);
+    }
+    world.finish();
+}
+
 RANK_CASE("failure") {
     const bool fails = place.rank + 1 == place.ranks;
     sk::nccl::World world(place.id, place.ranks, place.rank, place.options());
@@ -257,6 +320,22 @@ TEST_CASE(
         on_ranks("the same bits", {gpus});
     }
     REQUIRE((before.empty() ? unsetenv(nvls) : setenv(nvls, before.c_str(), 1)) == 0);
+}
+
+TEST_CASE("16-bit sums by NCCL are those of fp64, rounded once, to the last place") {
+#ifdef SHARDKIT_TEST_ON_STANDIN
+    standin::set_nccl_version(sk::nccl::configured_sums_version);
+#endif
+    constexpr const char* needs = "16-bit sums by NCCL need ";
+    if (NCCL_VERSION_CODE < sk::nccl::configured_sums_version ||
+        sk::nccl::library_version() < sk::nccl::configured_sums_version) {
+        return skip(needs + sk::nccl::version_text(sk::nccl::configured_sums_version) + " of it");
+    }
+    if (rank_processes::shares(2)) { return skip(std::string(needs) + "a GPU for each rank, for its windows"); }
+    on_ranks("sums of 16 bits");
+#ifdef SHARDKIT_TEST_ON_STANDIN
+    standin::set_nccl_version(standin::usual_nccl_version);
+#endif
 }
 
 #ifndef SHARDKIT_TEST_ON_STANDIN

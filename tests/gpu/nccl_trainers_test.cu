@@ -43,7 +43,7 @@ const std::array<sk::DynamicPolicy, 3> policies{
 template <class F>
 void with_rank(const Place& place, const F& f) {
     sk::nccl::Options options = place.options();
-    options.exchange_sums_from = 0;
+    options.sums = sk::nccl::Sums::exchanged;
     sk::nccl::World world(place.id, place.ranks, place.rank, options);
     preload_trainers();
     {

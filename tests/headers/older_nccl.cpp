@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The NCCL engine built with the newest header, in a process whose library is NCCL 2.18 and has nothing that is newer:
-// it loads, trains, and refuses by name what the library lacks.
+// The NCCL engine built with the newest header, in a process whose library is NCCL 2.18 and has nothing that is
+// newer: it loads, trains, and refuses by name what the library lacks.
 #include <cstdio>
 #include <exception>
 #include <string>

@@ -95,8 +95,8 @@ Asked asked_by(const ncclCollConfig_t* config) {
     }
     return {ncclSuccess, !algorithms.empty(), config->forceAlgSelection == 1};
 }
-/// Whether NCCL has a kernel for symmetric windows for a sum, other than for a few bytes in any memory: ncclSymkImplemented
-/// and ncclSymkPickKernel in sym_kernels.cc.
+/// Whether NCCL has a kernel for symmetric windows for a sum, other than for a few bytes in any memory:
+/// ncclSymkImplemented and ncclSymkPickKernel in sym_kernels.cc.
 bool has_symmetric_kernel(const State& s, const Request& request, const ncclComm& comm) {
     const Signature& sum = request.signature;
     const bool scatters = sum.kind == Kind::reduce_scatter;
@@ -124,12 +124,12 @@ ncclResult_t communicate(Signature signature, int peer, const void* send, void* 
         if (in == nullptr) { return refuse(ncclInvalidArgument, "the default stream, or not a stream"); }
         if (in->device != device) { return refuse(ncclInvalidArgument, "a stream of another device"); }
         Request request{comm->clique,
-                              comm->rank,
-                              signature,
-                              peer,
-                              send,
-                              receive,
-                              places_of(*comm, signature.kind, send, receive)};
+                        comm->rank,
+                        signature,
+                        peer,
+                        send,
+                        receive,
+                        places_of(*comm, signature.kind, send, receive)};
         if (const std::string wrong = check(s, request, device); !wrong.empty()) {
             return refuse(ncclInvalidArgument, wrong);
         }

@@ -22,18 +22,17 @@
 /// as those of pinned memory; new memory holds 0xff bytes; communications take device or pinned memory only, their
 /// buffers overlap only in the documented in-place forms, and 16-bit sums are rounded at every addition, in rank
 /// order by a reduce-scatter and in the opposite one by an all-reduce; a communicator with an error must be aborted,
-/// not destroyed; a non-blocking call's work is queued at a poll. As NCCL has it: kernels for symmetric windows, which
-/// only ncclCollConfig_t::algSelection "SYMK" takes here, add 16-bit floats in fp32 from the rank that gets the sum
-/// upwards, and round once; where they are forced and missing, or the memory is in no window, a communicator that does
-/// not block is in error from the next poll on; the end of a communicator,
-/// ncclCommAbort's too, waits until streams have come to the end of its work and no graph holds any, in a group from
-/// 2.22 on only once all are told; a blocking split whose peer has ended its communicator or process is an
-/// ncclRemoteError; ncclCommSplit and ncclCommShrink on a non-blocking communicator, and from 2.28 on
-/// ncclCommWindowRegister, return ncclSuccess while they are in progress, and write the new handle from a thread of
-/// NCCL's, after all ranks have come; one communicator's work of different streams runs in the order of its launches.
-/// Not modelled: time, priorities, memory pools, child graphs, waits for external events, reductions of 8-bit floats,
-/// user-defined reduction operations, access of host code to device memory (it works), and data races (host functions
-/// run one at a time).
+/// not destroyed; a non-blocking call's work is queued at a poll. As NCCL has it: kernels for symmetric windows,
+/// which only ncclCollConfig_t::algSelection "SYMK" takes here, add 16-bit floats in fp32 from the rank that gets the
+/// sum upwards, and round once; where they are forced and missing, or the memory is in no window, a communicator that
+/// does not block is in error from the next poll on; the end of a communicator, ncclCommAbort's too, waits until
+/// streams have come to the end of its work and no graph holds any, in a group from 2.22 on only once all are told; a
+/// blocking split whose peer has ended its communicator or process is an ncclRemoteError; ncclCommSplit and
+/// ncclCommShrink on a non-blocking communicator, and from 2.28 on ncclCommWindowRegister, return ncclSuccess while
+/// they are in progress, and write the new handle from a thread of NCCL's, after all ranks have come; one
+/// communicator's work of different streams runs in the order of its launches. Not modelled: time, priorities, memory
+/// pools, child graphs, waits for external events, reductions of 8-bit floats, user-defined reduction operations,
+/// access of host code to device memory (it works), and data races (host functions run one at a time).
 namespace standin {
 
 /// When queued work runs.

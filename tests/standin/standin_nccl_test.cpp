@@ -217,6 +217,71 @@ TEST_CASE("16-bit sums are rounded at every addition") {
     });
 }
 
+TEST_CASE(
+    "16-bit sums by kernels for symmetric windows are added in fp32 and rounded once, or the communicator is in "
+    "error") {
+    struct Case {
+        bool there;    // such kernels
+        bool windows;  // the memory is in one
+        bool blocking;
+        bool works;
+    };
+    for (const Case each :
+         {Case{true, true, true, true}, Case{true, true, false, true}, Case{true, false, true, false},
+          Case{true, false, false, false}, Case{false, true, false, false}}) {
+        const Fresh fresh;
+        standin::set_nccl_version(23203);
+        standin::set_symmetric_kernels(each.there);
+        const ncclUniqueId id = new_id();
+        on_ranks(3, [&](int rank) {
+            TestStream stream;
+            ncclComm_t comm = nullptr;
+            if (each.blocking) {
+                CHECK(ncclCommInitRank(&comm, 3, id, rank) == ncclSuccess);
+            } else {
+                comm = begin_non_blocking(3, id, rank);
+            }
+            CHECK(poll(comm) == ncclSuccess);
+            void* memory = nullptr;
+            CHECK(ncclMemAlloc(&memory, 4096) == ncclSuccess);
+            ncclWindow_t window = nullptr;
+            if (each.windows) {
+                CHECK(ncclCommWindowRegister(comm, memory, 4096, &window, NCCL_WIN_COLL_SYMMETRIC) == ncclSuccess);
+                CHECK(poll(comm) == ncclSuccess);
+            }
+            bf16* const values = static_cast<bf16*>(memory);
+            // 256 + 1 + 1 is 258, and 256 with a rounding at every addition; 1 + 2^-8 + 2^-8 is 1 + 2^-7, and 1
+            // likewise.
+            const float addends[3][3] = {{1, 1, 256}, {1, 0x1p-8F, 0x1p-8F}, {0, -1, 1}};
+            for (int i = 0; i < 3; ++i) { values[i] = bf16(addends[i][rank]); }
+            ncclCollConfig_t config = NCCL_COLLCONFIG_INITIALIZER;
+            config.algSelection = "RINGS";
+            CHECK(ncclAllReduceConfig(values, values, 3, ncclBfloat16, ncclSum, comm, stream, &config) ==
+                  ncclInvalidArgument);
+            config.algSelection = "SYMK";
+            const auto finish = [&](ncclResult_t code) { return code == ncclInProgress ? poll(comm) : code; };
+            const ncclResult_t code =
+                finish(ncclReduceScatterConfig(values, values + 16, 1, ncclBfloat16, ncclSum, comm, stream, &config));
+            CHECK(code == (each.works ? ncclSuccess : ncclInvalidArgument));
+            if (each.works) {
+                CHECK(finish(ncclAllReduceConfig(values, values, 3, ncclBfloat16, ncclSum, comm, stream, &config)) ==
+                      ncclSuccess);
+                CHECK(cudaStreamSynchronize(stream) == cudaSuccess);
+                const float sums[3] = {258, 1 + 0x1p-7F, 0};
+                CHECK(static_cast<float>(values[16]) == sums[rank]);
+                for (int i = 0; i < 3; ++i) { CHECK(static_cast<float>(values[i]) == sums[i]); }
+            } else if (!each.blocking) {
+                CHECK(std::string(ncclGetLastError(comm)).find("algSelection names only symmetric") !=
+                      std::string::npos);
+                CHECK(ncclReduceScatter(values, values + 16, 1, ncclBfloat16, ncclSum, comm, stream) ==
+                      ncclInvalidArgument);
+            }
+            CHECK(ncclCommAbort(comm) == ncclSuccess);
+            CHECK(ncclMemFree(memory) == ncclSuccess);
+        });
+    }
+}
+
 TEST_CASE("an all-reduce adds in another order than a reduce-scatter, and may give ranks other bits") {
     for (const bool same : {true, false}) {
         const Fresh fresh;

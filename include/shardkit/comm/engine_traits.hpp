@@ -57,6 +57,8 @@ struct Traits {
     /// The smallest size of a rank's addends, in bytes, from which on a sum is an exchange of them as they are, as a
     /// tree_sum always is, instead of what `sums_travel_widened` and `sums` say.
     std::size_t exchanged_sums_from = never_exchanged;
+    /// Sums of 16-bit addends travel as these and are rounded to 16 bits, whatever `sums_travel_widened` says.
+    bool adds_16_bits = false;
     /// The memory of each rank in which verbs widen or collect what they add, in bytes. Of it `reduction_staging` are
     /// for reductions of gradients, which grow up to `most_reduction_staging` if a group needs more.
     std::size_t staging_bytes = 0;
@@ -71,13 +73,16 @@ struct Traits {
     constexpr bool gathers_all_reduce(std::size_t addends) const noexcept {
         return addends <= gathered_all_reduce_addends;
     }
-    /// Returns the traits of a sum of that many bytes of addends on each rank.
-    constexpr Traits of_sum(ReduceOp op, std::uint64_t addends) const noexcept {
+    /// Returns the traits of a sum of that many bytes of addends on each rank, of elements of `each` bytes.
+    constexpr Traits of_sum(ReduceOp op, std::uint64_t addends, std::size_t each) const noexcept {
         Traits its = *this;
-        if (sums_travel_widened && (op == ReduceOp::tree_sum || addends >= exchanged_sums_from)) {
+        const bool exchanged = op == ReduceOp::tree_sum || addends >= exchanged_sums_from;
+        its.adds_16_bits = adds_16_bits && !exchanged && each == 2;
+        if (sums_travel_widened && exchanged) {
             its.sums_travel_widened = false;
             its.sums = Crossing::to_ranks;
         }
+        if (its.adds_16_bits) { its.sums_travel_widened = false; }
         return its;
     }
 

@@ -112,7 +112,12 @@ struct GroupRows : PlacementTable {
 constexpr std::size_t staged_bytes(const GroupDescription& group, const engine::Traits& engine) {
     if (!group.trainable || !engine.sums_travel_widened) { return 0; }
     const ElementSizes& sizes = group.sizes;
-    const engine::Traits its = engine.of_sum(op_of(group.policy.summation), group.buffer_numel * sizes.gradient);
+    const engine::Traits its =
+        engine.of_sum(op_of(group.policy.summation), group.buffer_numel * sizes.gradient, sizes.gradient);
+    if (its.adds_16_bits) {  // for the sums alone
+        const std::size_t parts = extent_of(group.policy.gradients) == Extent::shard ? group.shards : 1;
+        return sizes.reduction == sizes.gradient ? 0 : group.buffer_numel / parts * sizes.gradient;
+    }
     if (!its.sums_travel_widened) {
         constexpr std::size_t row_alignment = 16;  // elements by which a rank's row may be longer than its part
         return (group.buffer_numel + row_alignment * group.shards * group.replicas) * sizes.gradient;

@@ -163,7 +163,7 @@ struct ExchangedSum {
 };
 
 /// Returns from how many bytes of addends on each rank on an exchange takes no longer than a ring that sends addends
-/// as wide as sums, for nccl::Options::exchange_sums_from: an all-to-all of the addends and, for an all-reduce, an
+/// as wide as sums, for nccl::Sums::exchanged_from: an all-to-all of the addends and, for an all-reduce, an
 /// all-gather of the sums. The kernel that adds is not counted: it works while the next piece travels.
 /// Units:   bytes; `never_exchanged` where the ring is faster for large sums
 /// @throws  std::invalid_argument for a verb that adds nothing, fewer than two ranks, elements without bytes, or a

@@ -184,7 +184,7 @@ struct GroupAxes {
 constexpr planner::MovedBytes moved_by_norm(const AxisGrid& mesh, const engine::Traits& engine,
                                             const HostSpread& hosts = {}) {
     constexpr std::uint64_t bytes = NormNumbers::sent * sizeof(double);
-    return all_reduce_moved(bytes, bytes, mesh.size(), engine.of_sum(ReduceOp::sum, bytes), hosts);
+    return all_reduce_moved(bytes, bytes, mesh.size(), engine.of_sum(ReduceOp::sum, bytes, sizeof(double)), hosts);
 }
 
 /// The sums of one model over tp, all together. The ranks whose shards contain partial sums of a group make them.
@@ -209,7 +209,7 @@ constexpr void add_tp_sums(TpSums& sums, const GroupDescription& g, const Placem
         sums.calls += share;
         sums.payload += share * static_cast<double>(bytes);
         const planner::MovedBytes moved =
-            all_reduce_moved(bytes, bytes, ranks, engine.of_sum(ReduceOp::sum, bytes), hosts);
+            all_reduce_moved(bytes, bytes, ranks, engine.of_sum(ReduceOp::sum, bytes, each), hosts);
         sums.moved += share * static_cast<double>(moved.bytes);
         sums.between_hosts += share * static_cast<double>(moved.between_hosts);
     }
@@ -223,9 +223,10 @@ constexpr planner::MovedBytes moved_by_row(const GroupDescription& g, const Plac
     const std::size_t source = g.sizes.of(table.find(row.source)->element);
     const std::size_t target = g.sizes.of(table.find(row.target)->element);
     if (row.verb == Verb::all_gather) { return gather_moved(numel * source, ranks, engine, hosts); }
-    const engine::Traits its = engine.of_sum(op_of(g.policy.summation), numel * source);
+    const engine::Traits its = engine.of_sum(op_of(g.policy.summation), numel * source, source);
     const std::uint64_t addends = numel * (its.sums_travel_widened ? std::max(source, target) : source);
-    return row.verb == Verb::all_reduce ? all_reduce_moved(addends, numel * target, ranks, its, hosts)
+    const std::uint64_t sums = numel * (its.adds_16_bits ? source : target);
+    return row.verb == Verb::all_reduce ? all_reduce_moved(addends, sums, ranks, its, hosts)
                                         : scatter_moved(addends, ranks, its, hosts);
 }
 

@@ -260,11 +260,11 @@ typedef struct {
 #else
 #define STANDIN_NCCL_COLL_FIELDS_32
 #endif
-#define NCCL_COLLCONFIG_INITIALIZER                                                                           \
-    {                                                                                                         \
+#define NCCL_COLLCONFIG_INITIALIZER                                                                            \
+    {                                                                                                          \
         sizeof(ncclCollConfig_t), 0xcafebeef, NCCL_VERSION_CODE, NCCL_CONFIG_UNDEF_PTR, NCCL_CONFIG_UNDEF_INT, \
-            NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_PTR, 1,    \
-            NCCL_CONFIG_UNDEF_INT, 0 STANDIN_NCCL_COLL_FIELDS_32                                              \
+            NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_PTR, 1,     \
+            NCCL_CONFIG_UNDEF_INT, 0 STANDIN_NCCL_COLL_FIELDS_32                                               \
     }
 
 ncclResult_t ncclReduceScatterConfig(const void* send, void* receive, std::size_t count, ncclDataType_t type,

@@ -20,24 +20,26 @@ static_assert(NCCL_VERSION_CODE >= minimum_version, "shardkit::nccl needs the he
 
 }  // namespace shardkit::nccl
 
-// What is newer than minimum_version may be missing in the library that a program finds when it starts, whatever it was
-// linked to: as weak symbols these keep it from loading nowhere. require_version comes before each call.
-extern "C" {
+// What is newer than minimum_version may be missing in the library that a program finds when it starts, whatever it
+// was linked to. Weak symbols let it load nevertheless, and require_version comes before each call.
 #if NCCL_VERSION_CODE >= 21901
-[[gnu::weak]] decltype(ncclMemAlloc) ncclMemAlloc;
-[[gnu::weak]] decltype(ncclMemFree) ncclMemFree;
-[[gnu::weak]] decltype(ncclCommRegister) ncclCommRegister;
-[[gnu::weak]] decltype(ncclCommDeregister) ncclCommDeregister;
+extern "C" [[gnu::weak]] decltype(ncclMemAlloc) ncclMemAlloc;
+extern "C" [[gnu::weak]] decltype(ncclMemFree) ncclMemFree;
+extern "C" [[gnu::weak]] decltype(ncclCommRegister) ncclCommRegister;
+extern "C" [[gnu::weak]] decltype(ncclCommDeregister) ncclCommDeregister;
 #endif
 #if NCCL_VERSION_CODE >= 22703
-[[gnu::weak]] decltype(ncclCommWindowRegister) ncclCommWindowRegister;
-[[gnu::weak]] decltype(ncclCommWindowDeregister) ncclCommWindowDeregister;
-[[gnu::weak]] decltype(ncclCommShrink) ncclCommShrink;
+extern "C" [[gnu::weak]] decltype(ncclCommWindowRegister) ncclCommWindowRegister;
+extern "C" [[gnu::weak]] decltype(ncclCommWindowDeregister) ncclCommWindowDeregister;
+extern "C" [[gnu::weak]] decltype(ncclCommShrink) ncclCommShrink;
 #endif
 #if NCCL_VERSION_CODE >= 22807
-[[gnu::weak]] decltype(ncclCommRevoke) ncclCommRevoke;
+extern "C" [[gnu::weak]] decltype(ncclCommRevoke) ncclCommRevoke;
 #endif
-}
+#if NCCL_VERSION_CODE >= 23102
+extern "C" [[gnu::weak]] decltype(ncclReduceScatterConfig) ncclReduceScatterConfig;
+extern "C" [[gnu::weak]] decltype(ncclAllReduceConfig) ncclAllReduceConfig;
+#endif
 
 namespace shardkit::nccl::detail {
 

@@ -66,8 +66,12 @@ class Communicator {
     /// Returns the calls that this rank has given to its streams, over all its communicators. Does not wait.
     TrafficLog& traffic() const noexcept { return label_->journal.traffic(); }
     Streams<Stream> streams() const noexcept { return world_->streams(); }
-    /// Returns what plans need to know of the World.
-    engine::Traits traits() const noexcept { return world_->traits(); }
+    /// Returns what plans need to know of the World and of sums over these ranks.
+    engine::Traits traits() const noexcept {
+        engine::Traits traits = world_->traits();
+        traits.adds_16_bits = group_->sums != nullptr;
+        return traits;
+    }
     /// Returns the stream of verbs that are given none.
     Stream compute_stream() const noexcept { return streams().compute; }
 
@@ -257,7 +261,7 @@ class Communicator {
     void start_together(const Stream& stream, const shardkit::Call& what, const Body& body) const {
         const Options& options = world_->options();
         const bool exchanges =
-            what.signature.verb != Verb::all_gather && options.exchange_sums_from != engine::never_exchanged;
+            what.signature.verb != Verb::all_gather && options.sums.exchange_from() != engine::never_exchanged;
         if (size() == 1 || exchanges || options.compare_calls == CompareCalls::each_call) { return body(); }
         const detail::Call call{*world_, detail::lane(*world_, *group_, stream), label_->axes, what.signature.verb,
                                 what.where};

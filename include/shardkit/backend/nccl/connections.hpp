@@ -163,6 +163,21 @@ class Connections : public LiveGroups, private gpu::Watch {
         }
         await(made, nccl_call, doing, where);
     }
+    /// Waits until the communicator's last call has ended, and returns the communicator's state then.
+    ncclResult_t state_after(const Group& group, std::string_view nccl_call, std::string_view doing,
+                             SourceLocation where) {
+        const Clock::time_point begin = Clock::now();
+        for (const gpu::detail::Backoff backoff;; backoff.rest()) {
+            const ncclResult_t state = state_of(group, doing, where);
+            if (state != ncclInProgress) { return state; }
+            if (is_late(begin, doing, where)) {
+                fail_late(doing,
+                          shardkit::detail::concat("not every rank has made this call within ", limit().count(),
+                                                   " ms (", nccl_call, ")"),
+                          where);
+            }
+        }
+    }
     /// Aborts everything; in a survivable World, everything except its communicator.
     /// @throws CommError always
     [[noreturn]] void fail(std::string_view doing, std::string_view what, SourceLocation where) {
@@ -210,22 +225,6 @@ class Connections : public LiveGroups, private gpu::Watch {
         const ncclResult_t state = state_after(group, nccl_call, doing, where);
         if (state != ncclSuccess) { fail(doing, describe(state, nccl_call, group.comm), where); }
     }
-    /// Waits likewise, and returns the communicator's state then.
-    ncclResult_t state_after(const Group& group, std::string_view nccl_call, std::string_view doing,
-                             SourceLocation where) {
-        const Clock::time_point begin = Clock::now();
-        for (const gpu::detail::Backoff backoff;; backoff.rest()) {
-            const ncclResult_t state = state_of(group, doing, where);
-            if (state != ncclInProgress) { return state; }
-            if (is_late(begin, doing, where)) {
-                fail_late(doing,
-                          shardkit::detail::concat("not every rank has made this call within ", limit().count(),
-                                                   " ms (", nccl_call, ")"),
-                          where);
-            }
-        }
-    }
-
     /// Ends and destroys the communicators that the World made; its peers must do the same.
     void close(SourceLocation where) {
         deregister(true, where);

@@ -55,6 +55,10 @@ struct Group {
     /// The same ranks over a second communicator, for verbs on the stream of reductions; null if they use this one.
     Group* reductions = nullptr;
 
+    /// The same ranks over a communicator on which NCCL adds 16-bit elements as they are; null unless Options::sums
+    /// asks for it and NCCL does.
+    Group* sums = nullptr;
+
     /// For comparing calls: this rank's calls over the group, and the same ranks over a communicator that serves
     /// nothing else. Null unless Options::compare_calls asks for it.
     std::unique_ptr<shardkit::detail::CallTrace> trace;

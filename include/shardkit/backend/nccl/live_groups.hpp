@@ -52,6 +52,16 @@ class LiveGroups : shardkit::detail::NotCopied {
         return group.is_ended ? nullptr : group.comm;
     }
 
+    /// Lets one communicator be aborted that the World can do without, and forgets it.
+    void end_alone(Group& group) noexcept {
+        const Lock lock = locked();
+        try {
+            if (group.comm != nullptr && !group.is_ended) { aborts_.begin({group.comm}); }
+        } catch (...) {}  // NOLINT(bugprone-empty-catch): no memory; it is left behind
+        group.is_ended = true;
+        group.comm = nullptr;
+    }
+
   protected:
     /// Leaves the places behind where NCCL is still making a communicator, as it waits for ranks that did not come in
     /// time, and no abort ends that: its thread writes the handle when they do come.

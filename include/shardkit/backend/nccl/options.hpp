@@ -47,6 +47,48 @@ enum class GraphUsage : std::uint8_t {
     one,         ///< all verbs are captured, in one graph at a time
 };
 
+/// How a World adds floating-point elements of several ranks.
+class Sums {
+  public:
+    enum Kind : std::uint8_t {
+        /// NCCL adds, in an order of its own. 16-bit addends travel as fp32, because NCCL's rings and trees would
+        /// round
+        /// to 16 bits at every addition.
+        widened,
+        /// Addends travel as they are, and a kernel adds them in rank order, in fp32 (fp64 in fp64), rounded once:
+        /// the
+        /// bits of the engine `threads`.
+        exchanged,
+        /// 16-bit addends travel as they are, and NCCL's kernels for symmetric windows add them in fp32 and round the
+        /// sum to 16 bits, whatever type it is wanted in; between NVLink domains they also round each domain's part
+        /// of
+        /// a sum. For memory of the World's, such as that of containers and Communicator::buffer; other memory, and
+        /// other elements, are `widened`. Needs Registration::windows and NCCL 2.31.2. Where NCCL has no such kernel
+        /// for a group of ranks, they all go back to `widened`, and the first says so on stderr. Costs a communicator
+        /// for each group.
+        by_nccl
+    };
+
+    constexpr Sums(Kind kind) noexcept  // NOLINT(google-explicit-constructor): the usual way to say it
+        : kind_(kind), exchange_from_(kind == exchanged ? 0 : engine::never_exchanged) {}
+    /// Says that sums of at least `bytes` addends on each rank, in bytes, are `exchanged`, and others `widened`.
+    /// `planner::exchange_pays_from` of a time model says from which size on an exchange is faster.
+    static constexpr Sums exchanged_from(std::size_t bytes) noexcept {
+        Sums sums = exchanged;
+        sums.exchange_from_ = bytes;
+        return sums;
+    }
+
+    /// Returns the size of a rank's addends from which on a sum is an exchange.
+    constexpr std::size_t exchange_from() const noexcept { return exchange_from_; }
+
+    friend constexpr bool operator==(const Sums&, const Sums&) noexcept = default;
+
+  private:
+    Kind kind_;
+    std::size_t exchange_from_;
+};
+
 /// The first NCCL with ncclMemAlloc and ncclCommRegister.
 inline constexpr int registration_version = 21901;
 /// The first NCCL with ncclCommWindowRegister and ncclCommShrink.
@@ -57,6 +99,8 @@ inline constexpr int revoke_version = 22807;
 inline constexpr int zero_cta_version = 22803;
 /// The first NCCL with ncclConfig_t::launchOrderImplicit.
 inline constexpr int configured_order_version = 23102;
+/// The first NCCL with ncclReduceScatterConfig, for Sums::by_nccl.
+inline constexpr int configured_sums_version = 23102;
 /// The first NCCL with GraphUsage.
 inline constexpr int graph_usage_version = 22900;
 
@@ -82,8 +126,8 @@ inline void require_registration(Registration registration, SourceLocation where
 
 namespace shardkit::nccl SHARDKIT_BUILD {
 
-/// How a World communicates. Sizes, timeout, registration, separate_reductions, compare_calls, exchange_sums_from and
-/// survivable must be the same on every rank.
+/// How a World communicates. Sizes, timeout, registration, separate_reductions, compare_calls, sums and survivable
+/// must be the same on every rank.
 struct Options {
     /// The user's streams, which must outlive the World; null: the World makes its own. Default streams are refused.
     cudaStream_t compute = nullptr;
@@ -149,11 +193,8 @@ struct Options {
     /// or 4 MiB for each rank if that is more, so that each rank's part of a piece is 2 MiB and more.
     std::size_t most_staging_bytes = 0;
 
-    /// The smallest size of a rank's addends, in bytes, from which on a sum of floating-point elements is an
-    /// exchange: addends travel as they are, and a kernel adds them in rank order, so that the bits are those of the
-    /// engine `threads`. 0: all sums. `planner::exchange_pays_from` of a time model says from which size on it is
-    /// faster. Otherwise NCCL adds, and 16-bit addends travel as fp32. Sums along a tree are always exchanges.
-    std::size_t exchange_sums_from = engine::never_exchanged;
+    /// How floating-point elements are added. Sums along a tree are always exchanges.
+    Sums sums = Sums::widened;
 
     /// How these chunks are registered with NCCL.
     Registration registration = Registration::none;
@@ -210,6 +251,7 @@ inline void require_possible(const Options& options, std::string_view making, So
     }
     require_registration(options.registration, where);
     if (options.survivable) { require_version(revoke_version, "a survivable World", where); }
+    if (options.sums == Sums::by_nccl) { require_version(configured_sums_version, "Sums::by_nccl", where); }
     if (options.nvls_ctas > 0) { require_version(windows_version, "nvls_ctas", where); }
     if (options.cta_policy == CtaPolicy::efficiency) { require_version(windows_version, "cta_policy", where); }
     if (options.cta_policy == CtaPolicy::zero) { require_version(zero_cta_version, "CtaPolicy::zero", where); }
@@ -219,12 +261,14 @@ inline void require_possible(const Options& options, std::string_view making, So
                                "nccl::Options: split_share with survivable, but communicators that share "
                                "cannot be aborted alone");
     }
-    if (options.cta_policy == CtaPolicy::zero && options.registration != Registration::windows) {
-        throw_invalid_argument(
-            where, "nccl::Options: CtaPolicy::zero with Registration::",
-            options.registration == Registration::none ? "none" : "buffers",
-            ", but NCCL gathers by copy engines only into windows; expected Registration::windows");
-    }
+    const auto require_windows = [&](bool needed, std::string_view option, std::string_view why) {
+        if (!needed || options.registration == Registration::windows) { return; }
+        throw_invalid_argument(where, "nccl::Options: ", option, " with Registration::",
+                               options.registration == Registration::none ? "none" : "buffers", ", but NCCL ", why,
+                               " windows; expected Registration::windows");
+    };
+    require_windows(options.cta_policy == CtaPolicy::zero, "CtaPolicy::zero", "gathers by copy engines only into");
+    require_windows(options.sums == Sums::by_nccl, "Sums::by_nccl", "adds 16-bit elements in fp32 only out of");
 }
 
 /// MAXCHANNELS in NCCL's device.h. parseCommConfig refuses a minimum without a maximum.
@@ -266,7 +310,8 @@ namespace shardkit::nccl {
 /// a plan that is made before there is a World. A plan of a model that exists takes it from there.
 constexpr engine::Traits traits_of(const Options& options, std::size_t ranks) noexcept {
     engine::Traits traits = detail::usual_traits;
-    traits.exchanged_sums_from = options.exchange_sums_from;
+    traits.exchanged_sums_from = options.sums.exchange_from();
+    traits.adds_16_bits = options.sums == Sums::by_nccl;
     const std::size_t each = detail::staging_size(options, ranks);
     traits.staging_bytes = each * (detail::separates_reductions(options, ranks) ? 2 : 1);
     traits.reduction_staging = each;

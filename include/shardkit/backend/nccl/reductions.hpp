@@ -13,6 +13,7 @@
 #include <shardkit/backend/nccl/combined.hpp>
 #include <shardkit/backend/nccl/group_guard.hpp>
 #include <shardkit/backend/nccl/staged_pieces.hpp>
+#include <shardkit/backend/nccl/symmetric_sums.hpp>
 #include <shardkit/backend/nccl/world.hpp>
 #include <shardkit/comm/engine_traits.hpp>
 #include <shardkit/comm/reduce_op.hpp>
@@ -27,10 +28,10 @@ namespace shardkit::nccl::detail {
 /// round to 16 bits at every addition. NCCL's average is never used. Maxima and minima of floating-point elements are
 /// collected in staging memory and compared there, with one thread for each element: correct for NaN, and meant for
 /// few elements.
-/// A tree_sum, and a sum of at least Options::exchange_sums_from bytes on each rank, are exchanges: the elements
-/// travel as they are, and one kernel adds those of all ranks along the tree or in rank order, so that the bits are
-/// those of the host's engines. Each function returns the bytes between this rank and its peers, those of NCCL's ring
-/// or of the exchange.
+/// Where NCCL adds 16-bit elements as Sums::by_nccl asks, they travel as they are, and its sums of 16 bits are
+/// widened behind it. A tree_sum, and what Options::sums says, are exchanges: the elements travel as they are, and
+/// one kernel adds those of all ranks along the tree or in rank order, so that the bits are those of the host's
+/// engines. Each function returns the bytes between this rank and its peers, those of NCCL's ring or of the exchange.
 template <class Kernels>
 struct Reductions {
     /// Whether the types can be reduced: floating-point types into floating-point types, others into their own.
@@ -52,6 +53,9 @@ struct Reductions {
             if constexpr (FloatingElement<In>) {
                 exchange(stream, Exchange<In, Out>{call, op, full, ranks * k, k, shard});
             }
+            return (ranks - 1) * k * sizeof(In);
+        } else if (stays_narrow<In, Out>(call, op, full, ranks * k) && fits<In, Out>(call, stream, k)) {
+            if constexpr (narrows<In, Out>) { scatter_narrow(call, stream, full, k, shard); }
             return (ranks - 1) * k * sizeof(In);
         } else if constexpr (same<In, Out>) {
             if (k > 0) { scatter(call, stream, op, full, shard, k); }
@@ -76,6 +80,9 @@ struct Reductions {
                 gather_and_combine(call, stream, op, input, count, output);
             }
             return (ranks - 1) * count * sizeof(In);
+        } else if (stays_narrow<In, Out>(call, op, input, count)) {
+            if constexpr (narrows<In, Out>) { reduce_narrow(call, stream, input, count, output); }
+            return 2 * shardkit::detail::part_from_peers(count * sizeof(In), ranks);
         } else if constexpr (same<In, Out>) {
             if (count > 0) { reduce(call, stream, op, input, output, count); }
         } else {
@@ -91,7 +98,59 @@ struct Reductions {
 
     /// Returns whether a sum of that many bytes of addends on each rank is an exchange.
     static bool exchanges(const Call& call, std::size_t addends) {
-        return addends >= call.world.options().exchange_sums_from;
+        return addends >= call.world.options().sums.exchange_from();
+    }
+
+    /// Whether sums of 16 bits that NCCL makes out of such addends become the result without a second rounding.
+    template <class In, class Out>
+    static constexpr bool narrows = FloatingElement<In> && sizeof(In) == 2 &&
+                                    (std::is_same_v<In, Out> || std::is_same_v<Out, Arithmetic<Out>>);
+    /// Returns whether NCCL adds these addends as they are. It needs them in its windows, and all ranks give the
+    /// same.
+    template <class In, class Out>
+    static bool stays_narrow(const Call& call, ReduceOp op, const In* addends, std::size_t count) {
+        return narrows<In, Out> && op == ReduceOp::sum && call.group.sums != nullptr &&
+               call.world.in_chunks(addends, count * sizeof(In));
+    }
+    /// Returns whether the sums of k elements, if they are to be widened, fit in the staging memory at once: rows of
+    /// addends would lie apart otherwise.
+    template <class In, class Out>
+    static bool fits(const Call& call, const gpu::TimelineRef& stream, std::size_t k) {
+        return std::is_same_v<In, Out> || k * sizeof(In) <= call.world.staging(stream).size();
+    }
+    template <class In, class Out>
+    static void scatter_narrow(const Call& call, const gpu::TimelineRef& stream, const In* full, std::size_t k,
+                               Out* shard) {
+        if (k == 0) { return; }
+        const Call narrow = over_sums(call);
+        const auto add = [&](In* sums) {
+            call.world.complete(narrow, "ncclReduceScatterConfig", [&](ncclComm_t comm) {
+                return scatter_symmetric_sum(full, sums, k, datatype<In>(), comm, stream.native());
+            });
+        };
+        if constexpr (std::is_same_v<In, Out>) {
+            add(shard);
+        } else {
+            In* const sums = reinterpret_cast<In*>(call.world.staging(stream).data());
+            add(sums);
+            convert(stream, sums, shard, k);
+        }
+    }
+    template <class In, class Out>
+    static void reduce_narrow(const Call& call, const gpu::TimelineRef& stream, const In* input, std::size_t count,
+                              Out* output) {
+        const Call narrow = over_sums(call);
+        if constexpr (std::is_same_v<In, Out>) {
+            if (call.world.in_chunks(output, count * sizeof(Out))) {
+                if (count > 0) { NarrowSum<In, Out>{narrow, input, output}.add(stream, output, 0, count); }
+                return;
+            }
+        }
+        StagedPieces<In>(narrow, stream, 1).summed(count, NarrowSum<In, Out>{narrow, input, output});
+    }
+    /// Returns the call over the communicator on which NCCL adds 16-bit elements.
+    static Call over_sums(const Call& call) noexcept {
+        return {call.world, *call.group.sums, call.axes, call.verb, call.where};
     }
 
     /// Copies or converts: a reduction over one rank.
@@ -159,6 +218,25 @@ struct Reductions {
         }
         void narrow(const gpu::TimelineRef& stream, A* staging, std::size_t at, std::size_t size) const {
             if constexpr (!std::is_same_v<Out, A>) { convert(stream, staging, output + at, size); }
+        }
+    };
+
+    /// Sums all addends into the whole output likewise, by NCCL in 16 bits: there is nothing to widen before.
+    template <class In, class Out>
+    struct NarrowSum {
+        const Call& call;
+        const In* input;
+        Out* output;
+
+        void widen(const gpu::TimelineRef& /*stream*/, In* /*staging*/, std::size_t /*at*/,
+                   std::size_t /*size*/) const {}
+        void add(const gpu::TimelineRef& stream, In* staging, std::size_t at, std::size_t size) const {
+            call.world.complete(call, "ncclAllReduceConfig", [&](ncclComm_t comm) {
+                return symmetric_sum(input + at, staging, size, datatype<In>(), comm, stream.native());
+            });
+        }
+        void narrow(const gpu::TimelineRef& stream, In* staging, std::size_t at, std::size_t size) const {
+            copy(call, stream, staging, size, output + at);
         }
     };
 

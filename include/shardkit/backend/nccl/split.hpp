@@ -117,6 +117,7 @@ inline void separate_reductions(World& world, Group& group, SourceLocation where
     streams.synchronize(where);
     group.reductions = &connect_again(world, group, shardkit::detail::concat("reductions over ", group.made_as),
                                       config_of(world.options()), doing, where);
+    group.reductions->sums = group.sums;
     world.register_memory(where);
 }
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <cstdio>
 #include <exception>
 #include <limits>
@@ -12,6 +13,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include <cuda_runtime_api.h>
 
@@ -24,6 +26,7 @@
 #include <shardkit/backend/nccl/borrowed_communicator.hpp>
 #include <shardkit/backend/nccl/call.hpp>
 #include <shardkit/backend/nccl/comparison.hpp>
+#include <shardkit/backend/nccl/connect_again.hpp>
 #include <shardkit/backend/nccl/connections.hpp>
 #include <shardkit/backend/nccl/group.hpp>
 #include <shardkit/backend/nccl/lane_order.hpp>
@@ -32,6 +35,7 @@
 #include <shardkit/backend/nccl/resources.hpp>
 #include <shardkit/backend/nccl/shrink.hpp>
 #include <shardkit/backend/nccl/stall_watch.hpp>
+#include <shardkit/backend/nccl/try_sum.hpp>
 #include <shardkit/backend/nccl/unique_id.hpp>
 #include <shardkit/backend/nccl/verb_order.hpp>
 #include <shardkit/comm/compare_calls.hpp>
@@ -260,8 +264,17 @@ class World final : public detail::Connections {
         }
         register_memory(where);
         prepare_comparison(group, where);
+        prepare_sums(group, where);
     }
 
+    /// Returns whether memory lies in a chunk that is registered, if Options::registration says so.
+    bool in_chunks(const void* data, std::size_t bytes) const noexcept {
+        const auto begin = reinterpret_cast<std::uintptr_t>(data);
+        return std::ranges::any_of(resources_->arena.chunks(), [&](const gpu::detail::Arena::Chunk& chunk) {
+            const auto first = reinterpret_cast<std::uintptr_t>(chunk.data);
+            return begin >= first && begin + bytes <= first + chunk.bytes;
+        });
+    }
     /// Registers new memory with all communicators, as Options::registration says.
     void register_memory(SourceLocation where) {
         register_chunks(resources_->arena.chunks(), options_.registration, where);
@@ -349,6 +362,23 @@ class World final : public detail::Connections {
         detail::Comparison::prepare(*this, group, config, where);
     }
 
+    /// Lets NCCL add 16-bit elements of these ranks, if the options ask for it and NCCL does.
+    void prepare_sums(detail::Group& group, SourceLocation where) {
+        if (options_.sums != Sums::by_nccl || group.size == 1) { return; }
+        detail::Group& sums = detail::connect_again(*this, group, group.made_as, detail::config_of(options_),
+                                                    detail::making_sums, where);
+        register_memory(where);
+        const gpu::TimelineRef stream = streams().communication;
+        const std::string refusal =
+            detail::try_sum(*this, group, sums, {host_records(), staging(stream), stream, conversions()}, where);
+        if (refusal.empty()) {
+            group.sums = &sums;
+        } else if (group.rank == 0 && !std::exchange(told_of_sums_, true)) {
+            std::fprintf(stderr, "shardkit: nccl: sums of 16-bit elements over %s travel as fp32: %s\n",
+                         group.made_as.c_str(), refusal.c_str());
+        }
+    }
+
     /// Returns this rank's place among the survivors.
     static detail::RankPlace place_among(const Survivors& survivors, SourceLocation where) {
         World& world = survivors.world;
@@ -371,6 +401,7 @@ class World final : public detail::Connections {
     std::unique_ptr<detail::Resources> resources_;
     std::unique_ptr<detail::Comparison> comparison_;
     std::optional<shardkit::detail::RecordWriter> records_;
+    bool told_of_sums_ = false;
     std::optional<detail::StallWatch> stall_watch_;  // ends first, as it uses the others; none where there is no peer
 };
 

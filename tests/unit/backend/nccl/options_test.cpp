@@ -179,6 +179,23 @@ TEST_CASE("nccl: gathers by copy engines without windows are refused, because NC
     CHECK(contains(refused(), "nccl::Options: CtaPolicy::zero with Registration::buffers" + why));
 }
 
+TEST_CASE("nccl: 16-bit sums by NCCL need windows and NCCL 2.31.2, and are refused without either") {
+    gpu_ranks::restart();
+    nccl::Options options = gpu_ranks::patient();
+    options.sums = nccl::Sums::by_nccl;
+    const auto make = [&] { const nccl::World world(nccl::UniqueId::create(), 1, 0, options); };
+    const std::string refused = thrown_message<CommError>(make);
+    CHECK(contains(refused, "Sums::by_nccl"));
+    CHECK(contains(refused, "NCCL 2.28.9 is loaded, expected 2.31.2 or later"));
+    standin::set_nccl_version(23102);
+    CHECK(contains(thrown_message<std::invalid_argument>(make),
+                   "nccl::Options: Sums::by_nccl with Registration::none, but NCCL adds 16-bit elements in fp32 only "
+                   "out of windows; expected Registration::windows"));
+    options.registration = nccl::Registration::windows;
+    make();
+    CHECK(standin::live() == standin::Live{});
+}
+
 TEST_CASE("nccl: the World's communication stream comes before its compute stream; the user's stay as they are") {
     gpu_ranks::restart();
     const auto priority_of = [](const gpu::TimelineRef& stream) {
