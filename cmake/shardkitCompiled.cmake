@@ -3,7 +3,7 @@
 # Without contraction, so that its bits are the same for every -march.
 if(NOT TARGET shardkit_compiled)
   set(shardkit_compiled_sources)
-  foreach(shardkit_part compiled compiled_checkpoint compiled_states)
+  foreach(shardkit_part compiled compiled_checkpoint compiled_states compiled_parts compiled_schedule)
     set(shardkit_source "${CMAKE_CURRENT_BINARY_DIR}/shardkit/${shardkit_part}.cpp")
     file(GENERATE OUTPUT "${shardkit_source}" CONTENT "#include <shardkit/${shardkit_part}.hpp>\n")
     list(APPEND shardkit_compiled_sources "${shardkit_source}")

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // One training loop, five policies: what a rank holds, which collectives it calls, what they move, and the losses.
 // g++ -std=c++20 -Iinclude examples/02_compare_policies.cpp -pthread -o example && ./example
+#include <shardkit/plan.hpp>
 #include <shardkit/shardkit.hpp>
 
 #include <cmath>

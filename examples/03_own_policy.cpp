@@ -2,6 +2,7 @@
 // A policy of one's own: parameters are sharded at rest as under FullShard, but a full copy, once gathered, is
 // kept until the optimizer has changed the shards. One all-gather per step instead of one per window.
 // g++ -std=c++20 -Iinclude examples/03_own_policy.cpp -pthread -o example && ./example
+#include <shardkit/plan.hpp>
 #include <shardkit/shardkit.hpp>
 
 #include <cstdio>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A training step as a value: recorded, checked, improved, simulated, and followed by the same trainer.
 // g++ -std=c++20 -Iinclude examples/06_schedules.cpp -pthread -o example && ./example
+#include <shardkit/plan.hpp>
 #include <shardkit/schedule.hpp>
 #include <shardkit/shardkit.hpp>
 

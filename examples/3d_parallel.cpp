@@ -3,7 +3,9 @@
 // A block of attention learns to name the token two places back. Losses and gradient norms are those of one rank.
 // g++ -std=c++20 -Iinclude examples/3d_parallel.cpp -pthread -o example && ./example
 #include <shardkit/context_parallel/attention.hpp>
+#include <shardkit/plan.hpp>
 #include <shardkit/shardkit.hpp>
+#include <shardkit/tensor_parallel.hpp>
 
 #include <algorithm>
 #include <array>

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include <shardkit/context_parallel/causal_chunks.hpp>
+#include <shardkit/plan.hpp>
 #include <shardkit/shardkit.hpp>
 
 #include "colours.hpp"

@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include <shardkit/plan.hpp>
 #include <shardkit/schedule.hpp>
 #include <shardkit/shardkit.hpp>
 

@@ -6,6 +6,9 @@
 // Checkpoints and safetensors files. They are not part of shardkit.hpp, so that only files that save or load compile
 // them.
 
+#include <shardkit/checkpoint/safetensors_file.hpp>
+#include <shardkit/checkpoint/stored_as.hpp>
+
 #ifdef SHARDKIT_COMPILED
 #include <shardkit/compiled/checkpoints.hpp>
 #else
@@ -13,10 +16,8 @@
 #include <shardkit/checkpoint/file_calls.hpp>
 #include <shardkit/checkpoint/load.hpp>
 #include <shardkit/checkpoint/roll_back.hpp>
-#include <shardkit/checkpoint/safetensors_file.hpp>
 #include <shardkit/checkpoint/save.hpp>
 #include <shardkit/checkpoint/save_model.hpp>
-#include <shardkit/checkpoint/stored_as.hpp>
 #endif
 
 #include <shardkit/detail/show_macros.inc>

@@ -4,9 +4,7 @@
 #include <shardkit/detail/hide_macros.inc>
 
 // A training step as a value, which can be stated, recorded, checked, simulated, improved and followed.
-#include <shardkit/follow/follow.hpp>
 #include <shardkit/follow/measured_step.hpp>
-#include <shardkit/follow/record.hpp>
 #include <shardkit/follow/trace.hpp>
 #include <shardkit/schedule/batch_costs.hpp>
 #include <shardkit/schedule/check.hpp>
@@ -18,5 +16,12 @@
 #include <shardkit/schedule/scheduled_plan.hpp>
 #include <shardkit/schedule/simulate.hpp>
 #include <shardkit/schedule/violation.hpp>
+
+#ifdef SHARDKIT_COMPILED
+#include <shardkit/compiled/schedules.hpp>
+#else
+#include <shardkit/follow/follow.hpp>
+#include <shardkit/follow/record.hpp>
+#endif
 
 #include <shardkit/detail/show_macros.inc>

@@ -4,9 +4,10 @@
 #include <shardkit/detail/hide_macros.inc>
 
 // What trainers begin with. With SHARDKIT_COMPILED it is declarations, and the rest is compiled once: see
-// compiled.hpp. Otherwise these headers include the others. docs/reference.md lists the public names. Left out, for
-// who needs them: attention over cp (context_parallel/attention.hpp, and an exchange) and codes of 8 bits
-// (quantize/quantize.hpp). Engines that need a library: mpi.hpp, nccl.hpp.
+// compiled.hpp. Otherwise these headers include the others. docs/reference.md lists the public names. For who needs
+// them, each a line of its own: plan.hpp, checkpoint.hpp, schedule.hpp, muon.hpp, moving_average.hpp, verify.hpp,
+// local_shards.hpp, tensor_parallel.hpp, context_parallel.hpp, quantize.hpp, measure.hpp, verbs.hpp. Engines that
+// need a library: mpi.hpp, nccl.hpp.
 
 #ifdef SHARDKIT_COMPILED
 #include <shardkit/compiled/trainer.hpp>
@@ -44,32 +45,15 @@
 // Groups of parameters, and a training step over them.
 #include <shardkit/sharded/sharded.hpp>
 #include <shardkit/step/accumulation.hpp>
-#include <shardkit/step/local_shards.hpp>
 #include <shardkit/step/loss_scale.hpp>
 #include <shardkit/step/model.hpp>
 #include <shardkit/step/summon_full_params.hpp>
 
 // Optimizers, the norm of gradients and clipping.
 #include <shardkit/optim/adamw.hpp>
-#include <shardkit/optim/gradient_norms.hpp>
-#include <shardkit/optim/hash_values.hpp>
 #include <shardkit/optim/learning_rate.hpp>
 #include <shardkit/optim/lion.hpp>
-#include <shardkit/optim/matrix_plan.hpp>
-#include <shardkit/optim/model_summary.hpp>
-#include <shardkit/optim/moving_average.hpp>
-#include <shardkit/optim/muon.hpp>
 #include <shardkit/optim/sgd.hpp>
-#include <shardkit/optim/verify_replicas.hpp>
-
-// Layers that are split over tp.
-#include <shardkit/tensor_parallel/cross_entropy.hpp>
-#include <shardkit/tensor_parallel/embedding.hpp>
-#include <shardkit/tensor_parallel/tokens.hpp>
-
-// Plans of memory, traffic and time.
-#include <shardkit/plan/time_model.hpp>
-#include <shardkit/step/plan_model.hpp>
 
 // Engines.
 #include <shardkit/backend/self/run.hpp>

@@ -150,8 +150,10 @@ def number_in(value, width):
 
 def near_printed(text, value, width):
     """But for what the JSON's four digits have lost."""
-    return any(text == number_in(value * (1 + share), width).strip() for share in
-               (i * 5e-5 for i in range(-12, 13)))
+    lost = 6e-4 * abs(value)
+    decimals = {len(number_in(each, width).strip().partition(".")[2]) for each in (value - lost, value + lost)}
+    printed = len(text.partition(".")[2])
+    return printed in decimals and abs(float(text) - value) <= lost + 0.5 * 10.0**-printed
 
 
 def check_others_read(folder):

@@ -16,7 +16,13 @@
 #include <vector>
 
 #include <shardkit/checkpoint.hpp>
+#include <shardkit/local_shards.hpp>
+#include <shardkit/moving_average.hpp>
+#include <shardkit/muon.hpp>
+#include <shardkit/plan.hpp>
+#include <shardkit/schedule.hpp>
 #include <shardkit/shardkit.hpp>
+#include <shardkit/verify.hpp>
 
 namespace sk = shardkit;
 
@@ -36,6 +42,9 @@ class Hash {
         for (int byte = 0; byte < 8; ++byte) { hash_ = (hash_ ^ (bits >> (8 * byte) & 0xff)) * 0x100000001b3ULL; }
     }
     void add(double value) { add(std::bit_cast<std::uint64_t>(value)); }
+    void add(std::string_view text) {
+        for (const char c : text) { add(static_cast<std::uint64_t>(c)); }
+    }
     std::uint64_t value() const { return hash_; }
 
   private:
@@ -72,6 +81,9 @@ std::unique_ptr<sk::Optimizer<>> make_optimizer(const Model& model, std::string_
     if (name == "adamw") { return std::make_unique<sk::AdamW<Engine, Precision>>(model, adamw, groups); }
     if (name == "amsgrad") { return std::make_unique<sk::AMSGrad<Engine, Precision>>(model, adamw, groups); }
     if (name == "lion") { return std::make_unique<sk::Lion<Engine, Precision>>(model, lion, groups); }
+    if (name == "muon") {
+        return std::make_unique<sk::Muon<Engine, Precision>>(model, sk::MuonOptions{.learning_rate = 0.0625}, adamw);
+    }
     if (name == "sgd") { return std::make_unique<sk::SGD<Engine, Precision>>(model, sgd, groups); }
     if constexpr (!std::is_same_v<Precision, sk::DefaultPrecision<double>>) {
         if (name == "adamw_bf16") {
@@ -223,6 +235,80 @@ void train(const char* element, const char* policy, Mesh mesh, const Job& job, c
     std::printf("\n");
 }
 
+/// A step that is recorded and followed, with all that has a header of its own: averages, checks, plans, shards.
+template <class Policy, class Mesh>
+void train_with_parts(const char* policy, Mesh mesh) {
+    using Layer = sk::Sharded<sk::Params<Weight<float>, Bias<float>>, Policy>;
+    std::vector<std::uint64_t> hashes(mesh.size());
+    sk::threads::run(mesh, [&](sk::Context<>& rank) {
+        Hash hash;
+        Layer layer{rank, "layer"};
+        Layer averaged{rank, "average", {}, {.frozen = Layer::Group::all()}};
+        layer.initialize([](auto path, auto name, std::uint64_t i) { return number(i, path.size() + name.size()); });
+        const sk::Model model{layer};
+        sk::Muon muon{model, {.learning_rate = 0.25}, {.learning_rate = 0.125}};
+        muon.rest().set_learning_rate(0.0625);
+        hash.add(muon.rest().options().learning_rate + muon.matrices().given_learning_rate());
+        sk::MovingAverage average{sk::Model{averaged}, model};
+        const auto step = [&](std::uint64_t at) {
+            sk::Accumulation accumulation{model};
+            {
+                const auto window = layer.unshard();
+                hash.add(static_cast<double>(window[Bias<float>{}][0]));
+            }
+            auto gradients = accumulation.gradients(layer);
+            for (std::size_t p = 0; p < 2; ++p) {
+                std::uint64_t i = 0;
+                for (float& g : gradients.view(p)) { g += static_cast<float>(number(i++, at + p)); }
+            }
+            accumulation.add(std::move(gradients));
+            auto reduced = sk::reduce(std::move(accumulation), sk::mean);
+            for (const sk::GradientNorm& norm : sk::gradient_norms(reduced).parameters) { hash.add(norm.two); }
+            for (const sk::ValuesHash& one : sk::hash_values(reduced)) { hash.add(one.hash); }
+            const auto shard = sk::gradient_shard(reduced, layer);
+            sk::read_shards(layer, [&](sk::ShardRun<const float> run) {
+                for (const float g : shard.of(run)) { hash.add(static_cast<double>(g) * shard.scale()); }
+                for (const float value : run.values) { hash.add(static_cast<double>(value)); }
+            });
+            muon.step(std::move(reduced));
+            average.update(0.75);
+        };
+        for (std::uint64_t at = 0; at < 2; ++at) { step(at); }
+        sk::update_shards(layer, [](sk::ShardRun<float> run) {
+            if (run.name != "bias") { return; }
+            for (float& value : run.values) { value *= 0.5F; }
+        });
+        sk::verify_replicas(model, muon);
+        for (const sk::ValuesHash& one : sk::hash_values(muon)) { hash.add(one.hash); }
+        for (const sk::ValuesHash& one : sk::hash_values(sk::Model{layer, averaged})) { hash.add(one.hash); }
+        hash.add(sk::model_summary(model, muon));
+        hash.add(sk::plan(model, muon).memory.total().value);
+        hash.add(sk::traffic_table(rank.traffic()));
+
+        sk::AdamW adamw{model, {.learning_rate = 0.125}};
+        const auto plain = [&](std::uint64_t at) {
+            sk::Accumulation accumulation{model};
+            auto gradients = [&] {
+                const auto window = layer.unshard();
+                return accumulation.gradients(layer);
+            }();
+            for (float& g : gradients[Weight<float>{}]) { g += static_cast<float>(number(at, 3)); }
+            accumulation.add(std::move(gradients));
+            hash.add(adamw.step(std::move(accumulation), {.max_norm = 0.5}).value());
+        };
+        const sk::Schedule schedule = sk::schedule::record(model, [&] { plain(7); });
+        hash.add(static_cast<std::uint64_t>(schedule.size()));
+        auto following = sk::schedule::follow(model, schedule);
+        hash.add(static_cast<std::uint64_t>(following.schedules()));
+        plain(8);
+        for (const sk::ValuesHash& one : sk::hash_values(model)) { hash.add(one.hash); }
+        hashes[rank.rank()] = hash.value();
+    });
+    std::printf("parts %s on %zu:", policy, static_cast<std::size_t>(mesh.size()));
+    for (const std::uint64_t hash : hashes) { std::printf(" %016llx", static_cast<unsigned long long>(hash)); }
+    std::printf("\n");
+}
+
 template <class E, class Policy>
 void train_on_meshes(const char* element, const char* policy, const Job& job, const std::string& folder) {
     train<E, Policy>(element, policy, sk::DeviceMesh<1>{}, job, folder);
@@ -255,5 +341,12 @@ int main(int count, char** given) {
     train_on_meshes<sk::fp16, sk::FullShard>("fp16", "full_shard", {adamw, 2, clipped, true, false, false, true},
                                              folder);
     train<float, sk::HybridShard<2>>("fp32", "hybrid_shard", sk::DeviceMesh<4>{}, {adamw, 2, clipped}, folder);
+    const std::string_view muon = "muon";
+    train_on_meshes<float, sk::FullShard>("fp32", "full_shard", {muon, 2, clipped, false, false, false, true},
+                                          folder);
+    train_on_meshes<sk::bf16, sk::FullShard>("bf16", "full_shard", {muon, 2, clipped}, folder);
+    train_with_parts<sk::FullShard>("full_shard", sk::DeviceMesh<1>{});
+    train_with_parts<sk::FullShard>("full_shard", sk::DeviceMesh<3>{});
+    train_with_parts<sk::HybridShard<2>>("hybrid_shard", sk::DeviceMesh<4>{});
     return EXIT_SUCCESS;
 }

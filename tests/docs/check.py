@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """check.py ROOT PAGE [--precompiled FILE --templates OBJECT] -- COMPILER [flags]: a page of documentation says what is so.
 
-Every C++ block is a whole program (```cpp program): it compiles without a warning and exits with 0; one for GPUs
+Every C++ block is a whole program (```cpp program): it compiles without a warning, header-only and in the compiled form,
+and exits with 0; what the compiled form does not have is marked (```cpp program header-only). One for GPUs
 (```cpp gpu program) compiles against the stand-in's declarations of CUDA and NCCL. A struct that is shown alone (```cpp
 declarations) has the members of its header. Where a block
 ```text output follows, it prints exactly that. Commands in ```sh blocks, flags of examples/run, links and names of
@@ -73,13 +74,29 @@ def as_one(programs):
         bodies.append(f'namespace at_line_{number} {{\n#line 1 "page.cpp"\n{body} return 0;\n}}\n}}\n')
         given = "" if re.search(r"^int main\(\)", code, re.MULTILINE) else "count - 1, arguments + 1"
         calls.append(f"    if (number == {k}) {{ return at_line_{number}::program({given}); }}\n")
+    includes.sort(key=lambda line: line != UMBRELLA.strip())  # only as the first it is taken precompiled
     return "".join(line + "\n" for line in [*includes, "#include <cstdlib>"]) + "".join(bodies) + \
         "int main(int count, char** arguments) {\n    const int number = count < 2 ? -1 : std::atoi(arguments[1]);\n" + \
         "".join(calls) + "    return 99;\n}\n"
 
 
+def check_compiled_form(root, page, number, code, compiler, marked):
+    """The compiled form takes a second, and a program that includes too little does not compile in it."""
+    with tempfile.TemporaryDirectory(prefix="shardkit-docs-") as folder:
+        source = pathlib.Path(folder, "page.cpp")
+        source.write_text(code, encoding="utf-8")
+        command = [*compiler, "-DSHARDKIT_COMPILED", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", "-I",
+                   root / "include", source]
+        built = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    if marked and built.returncode == 0:
+        yield f"{page}:{number}: marked 'cpp program header-only', and compiles in the compiled form"
+    elif built.returncode != 0 and not marked:
+        yield f"{page}:{number}: does not compile with SHARDKIT_COMPILED (if it cannot, mark it 'cpp program " \
+              f"header-only'):\n{built.stdout}"
+
+
 def check_programs(root, page, programs, compiler, precompiled, templates):
-    """Programs that include the same of the library: compiled as one, and run one by one.
+    """Programs that are compiled as one, and run one by one.
     `programs`: (number of the first line, code, expected output or None)"""
     alone = len(programs) == 1
     with tempfile.TemporaryDirectory(prefix="shardkit-docs-") as folder:
@@ -183,13 +200,15 @@ def check_page(root, page, compiler, precompiled, templates, without_program):
     found, rest = blocks((root / page).read_text(encoding="utf-8"))
     programs, alike = 0, {}
     for i, (info, content, number) in enumerate(found):
-        if info == "cpp program":
+        if info in ("cpp program", "cpp program header-only"):
             programs += 1
+            marked = info.endswith("header-only")
+            yield from check_compiled_form(root, page, number, content, compiler, marked)
             if not content.startswith(UMBRELLA) and UMBRELLA in content:
                 yield f"{page}:{number}: includes shardkit/shardkit.hpp, expected first: only there it is taken precompiled"
             following = found[i + 1] if i + 1 < len(found) else ("", "", 0)
             expected = following[1] if following[0] == "text output" else None
-            alike.setdefault(library_headers(content), []).append((number, content, expected))
+            alike.setdefault(library_headers(content) if marked else (), []).append((number, content, expected))
             lines = len(content.splitlines())
             if page == "README.md" and programs == 1 and lines > README_PROGRAM_LINES:
                 yield f"{page}:{number}: the first program has {lines} lines, at most {README_PROGRAM_LINES} are promised"
@@ -202,7 +221,7 @@ def check_page(root, page, compiler, precompiled, templates, without_program):
             yield from check_commands(root, page, number, content)
         elif info not in ("text", "text output", "meson", "cmake"):
             yield f"{page}:{number}: a block marked '{info}'; expected cpp program, " \
-                  "cpp gpu program, cpp declarations, text output, text, sh, meson or cmake"
+                  "cpp program header-only, cpp gpu program, cpp declarations, text output, text, sh, meson or cmake"
     for together in alike.values():
         yield from check_programs(root, page, together, compiler, precompiled, templates)
     if programs == 0 and not without_program:

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <shardkit/backend/cub/kernels.hpp>
 #include <shardkit/backend/cub/launch.cuh>
+#include <shardkit/moving_average.hpp>
 #include <shardkit/shardkit.hpp>
+#include <shardkit/verify.hpp>
 
 // What the core gives to Kernels::run_once: the scalars of norms and steps.
 

@@ -4,6 +4,7 @@
 #include <shardkit/backend/cub/kernels.hpp>
 #include <shardkit/backend/cub/launch.cuh>
 #include <shardkit/shardkit.hpp>
+#include <shardkit/tensor_parallel.hpp>
 
 // What layers that tp splits give to Kernels::for_each_index, for tokens that are 32-bit numbers.
 

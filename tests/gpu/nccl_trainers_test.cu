@@ -14,6 +14,7 @@
 #include <shardkit/backend/nccl/world.hpp>
 #include <shardkit/backend/threads/run.hpp>
 #include <shardkit/core/codes.hpp>
+#include <shardkit/muon.hpp>
 #include <shardkit/shardkit.hpp>
 
 #include "../unit/backend/nccl/step_trainer.hpp"

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include <shardkit/shardkit.hpp>
+#include <shardkit/verify.hpp>
 
 namespace sk = shardkit;
 

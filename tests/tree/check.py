@@ -85,13 +85,16 @@ def included(root, header):
     return re.findall(r"^#include <(shardkit/[^>]+)>", text, re.MULTILINE)
 
 
-# Rooms whose headers need a toolkit, or take long to compile, and the umbrella that has them; and rooms that no umbrella
-# has, as few trainers need them. Everything else is shardkit.hpp's.
-ON_THEIR_OWN = ("context_parallel", "quantize")
+# Rooms whose headers need a toolkit or take long to compile, and the umbrella that has them; everything else is
+# shardkit.hpp's, or of one of the parts that are a line of their own in a trainer's file.
 BESIDE = {"follow": "schedule"}  # what another room's umbrella has too
 UMBRELLAS = {"shardkit/shardkit.hpp": None, "shardkit/checkpoint.hpp": "checkpoint", "shardkit/schedule.hpp": "schedule",
              "shardkit/measure.hpp": "measure", "shardkit/reshard.hpp": "reshard",
+             "shardkit/context_parallel.hpp": "context_parallel", "shardkit/quantize.hpp": "quantize",
+             "shardkit/tensor_parallel.hpp": "tensor_parallel",
              "shardkit/mpi.hpp": "mpi", "shardkit/nccl.hpp": "nccl"}
+PARTS = ("shardkit/local_shards.hpp", "shardkit/moving_average.hpp", "shardkit/muon.hpp", "shardkit/plan.hpp",
+         "shardkit/verify.hpp")
 
 
 def reached_from(root, header):
@@ -112,15 +115,16 @@ def check_umbrella(root):
             yield f"include/{umbrella} does not exist"
             continue
         reached = reached_from(root, umbrella)
+        with_parts = reached.union(*(reached_from(root, part) for part in PARTS)) if room is None else reached
         for header in headers(root):
             parts = header.split("/")
             optional = parts[2] if parts[1] == "backend" and parts[2] in OPTIONAL_BACKENDS else None
             own = BESIDE.get(parts[1], parts[1])
-            optional = own if own in {*UMBRELLAS.values(), *ON_THEIR_OWN} else optional
-            if header in public and optional == room and header not in reached:
+            optional = own if own in UMBRELLAS.values() else optional
+            if header in public and optional == room and header not in with_parts:
                 yield f"{umbrella} does not reach {header}"
             if header in reached and room is None and optional:
-                yield f"{umbrella} reaches {header}, which {'is included by itself' if room_of(header) in ON_THEIR_OWN else 'an umbrella of its own has'}"
+                yield f"{umbrella} reaches {header}, which an umbrella of its own has"
         listed = included(root, umbrella)
         for header in sorted(name for name in set(listed) - public if not name.endswith(".inc")):
             yield f"{umbrella} lists {header}, which has no public name"

@@ -159,6 +159,15 @@ class Context {
 
     void synchronize() const { core_.synchronize(); }
     void settle() const noexcept { core_.settle(); }
+    /// Who reads it includes plan.hpp, or comm/traffic_log.hpp.
+    TrafficLog& traffic() noexcept { return core_.traffic(); }
+    /// Who reads them includes comm/journal.hpp.
+    template <class Call = recorder::RecentCall>
+    std::vector<Call> recent_calls() const {
+        std::vector<Call> calls;
+        core_.list_recent_calls(calls);
+        return calls;
+    }
     void set_step(std::uint32_t step) noexcept { core_.set_step(step); }
     template <Element T>
     compiled::Buffer<T> buffer(std::size_t n) const {

@@ -41,8 +41,8 @@ class Checkpoints;
 struct EngineCore {
     const char* name;  ///< for errors
     // What is in source files of its own where the engine is the host's, and then null here.
-    Optimizer* (*make_optimizer)(Rule rule, StateFormat format, const Groups& groups, const void* options,
-                                 std::vector<ParamGroup> param_groups, SourceLocation where) = nullptr;
+    RuleOptimizer* (*make_optimizer)(Rule rule, StateFormat format, const Groups& groups, const void* options,
+                                     std::vector<ParamGroup> param_groups, SourceLocation where) = nullptr;
     const Checkpoints* checkpoints = nullptr;
 };
 /// Returns an engine's; one source file of the core specialises it.
@@ -52,12 +52,16 @@ template <>
 const EngineCore& engine_core<host::Engine>() noexcept;
 
 [[noreturn]] void refuse_engine(const EngineCore& given, const EngineCore& expected, SourceLocation where);
-/// Returns an object as what it is on an engine.
-/// @throws UsageError when it is of another one
+/// @throws UsageError when an object is of another engine
+template <class Engine>
+void require_engine(const Object& object, SourceLocation where) {
+    const EngineCore& expected = engine_core<Engine>();
+    if (&object.engine() != &expected) { refuse_engine(object.engine(), expected, where); }
+}
+/// Returns an object as what it is on an engine. @throws UsageError when it is of another one
 template <class T, class Object>
 T& on(Object& object, SourceLocation where) {
-    const EngineCore& expected = engine_core<typename std::remove_const_t<T>::Engine>();
-    if (&object.engine() != &expected) { refuse_engine(object.engine(), expected, where); }
+    require_engine<typename std::remove_const_t<T>::Engine>(object, where);
     return static_cast<T&>(object);
 }
 
@@ -172,8 +176,9 @@ class AccumulationOf final : public Accumulation {
     shardkit::Accumulation<Engine> core;
 };
 
-template <class EngineType>
-class AnyOptimizer : public Optimizer {
+/// An optimizer of an engine; `Base` is Optimizer, or RuleOptimizer where it is of one rule.
+template <class EngineType, class Base>
+class AnyOptimizer : public Base {
   public:
     using Engine = EngineType;
     virtual shardkit::Optimizer<Engine>& core() noexcept = 0;
@@ -205,9 +210,10 @@ class AnyOptimizer : public Optimizer {
         return core().steps(layer, where);
     }
     void list_shards(std::vector<ShardInfo>& list) override { list = core().shards(); }
+    void* behind() noexcept override { return &core(); }
 
   protected:
-    AnyOptimizer() : Optimizer(engine_core<Engine>()) {}
+    AnyOptimizer() : Base(engine_core<Engine>()) {}
 
   private:
     static shardkit::StepOptions<Engine> facts(const StepFacts& facts, SourceLocation where) {
@@ -215,6 +221,51 @@ class AnyOptimizer : public Optimizer {
     }
 };
 
-extern template class AnyOptimizer<host::Engine>;  // which several source files would compile again
+/// Returns what an engine's core has in an optimizer's place. @throws UsageError when it is of another engine
+template <class Engine>
+shardkit::Optimizer<Engine>& core_as(Optimizer& optimizer, SourceLocation where) {
+    require_engine<Engine>(optimizer, where);
+    return *static_cast<shardkit::Optimizer<Engine>*>(optimizer.behind());
+}
+
+// Which several source files would compile again.
+extern template class AnyOptimizer<host::Engine, Optimizer>;
+extern template class AnyOptimizer<host::Engine, RuleOptimizer>;
+
+/// Refers to an optimizer of the core of one rule.
+template <class Core>
+class OptimizerRef : public AnyOptimizer<typename Core::Engine, RuleOptimizer> {
+    using Options = typename Core::Options;
+
+  public:
+    explicit OptimizerRef(Core& core) noexcept : core_(core) {}
+    Core& core() noexcept override { return core_; }
+    const void* options() const noexcept override { return &core_.options(); }
+    double given_learning_rate() const noexcept override { return core_.given_learning_rate(); }
+    void set_options(const void* options, SourceLocation where) override {
+        core_.set_options(*static_cast<const Options*>(options), where);
+    }
+    std::span<const ParamGroup> param_groups() const noexcept override { return core_.param_groups(); }
+    void set_param_groups(const std::vector<ParamGroup>& param_groups, SourceLocation where) override {
+        core_.set_param_groups(param_groups, where);
+    }
+
+  private:
+    Core& core_;
+};
+template <class T>
+struct Owned {
+    template <class... Arguments>
+    explicit Owned(Arguments&&... arguments) : object(std::forward<Arguments>(arguments)...) {}
+    T object;
+};
+/// Has an optimizer of the core of one rule.
+template <class Core>
+class OptimizerOf final : private Owned<Core>, public OptimizerRef<Core> {
+  public:
+    template <class... Arguments>
+    explicit OptimizerOf(Arguments&&... arguments)
+        : Owned<Core>(std::forward<Arguments>(arguments)...), OptimizerRef<Core>(this->object) {}
+};
 
 }  // namespace SHARDKIT_CHECKED_BUILD

@@ -5,11 +5,13 @@
 #include <cstdint>
 #include <span>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include <shardkit/compiled/core.hpp>
 #include <shardkit/sharded/group_state.hpp>
 #include <shardkit/step/gradients.hpp>
+#include <shardkit/step/local_shards.hpp>
 
 // A group of the core.
 
@@ -36,6 +38,7 @@ class GroupOf final : public AnyGroup<EngineType> {
     using Access = shardkit::detail::Access;
     /// The layer that the core's accumulation takes.
     struct Layer {
+        using Precision = P;
         using Gradients = Handle;
         State* state;
         State& live(SourceLocation /*where*/) const noexcept { return *state; }
@@ -49,6 +52,7 @@ class GroupOf final : public AnyGroup<EngineType> {
         this->path = &state_.path();
         this->layout = &state_.layout();
         this->parameters = state_.geometry().parameters;
+        this->updated = state_.geometry().updated;
         this->trainable = state_.trainable();
         this->window_generation = &state_.parameters().generation();
         this->gradient_generation = &state_.gradient_generation();
@@ -115,6 +119,25 @@ class GroupOf final : public AnyGroup<EngineType> {
     void drop_gradients() noexcept override { state_.drop_gradients(); }
     void* full_gradients() noexcept override { return state_.gradients().full().data(); }
     bool overwrites(std::size_t parameter) noexcept override { return state_.gradients().overwrites(parameter); }
+
+    void show_updated(bool to_write, ShownTo show, void* to, SourceLocation where) override {
+        const auto shown = [&](auto values) {
+            using Value = std::remove_const_t<typename decltype(values)::value_type>;
+            show(to, element_type_of<Value>, const_cast<Value*>(values.data()));
+        };
+        if (to_write) {
+            shardkit::detail::write_updated(state_, shown, where);
+        } else {
+            shardkit::detail::show_updated(state_, shown, where);
+        }
+    }
+    Sums sums(const Reduced* reduced, SourceLocation where) override {
+        const IndexRange flat = state_.gradients().reduced_range();
+        if (reduced == nullptr) { return {shardkit::detail::own_sums(state_, where).data(), flat, 1}; }
+        const Layer layer{&state_};
+        const auto shard = gradient_shard(on<const ReducedOf<Engine>>(*reduced, where).core, layer, where);
+        return {const_cast<typename P::Reduction*>(shard.sums().data()), flat, shard.scale()};
+    }
 
   private:
     State state_;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <span>
 #include <utility>
 
@@ -9,6 +10,7 @@
 #include <shardkit/detail/list.hpp>
 #include <shardkit/step/model.hpp>
 #include <shardkit/step/reduce.hpp>
+#include <shardkit/step/slices.hpp>
 #include <shardkit/step/summon_full_params.hpp>
 
 // A model of the core.
@@ -59,6 +61,10 @@ class GroupsOf final : public Groups {
     }
     bool same(const Groups& other) const noexcept override {
         return &other.engine() == &engine() && core == static_cast<const GroupsOf&>(other).core;
+    }
+    SliceOrder slice_order(SourceLocation where) const override { return shardkit::slice_order(core, where); }
+    std::size_t slice_of(std::ptrdiff_t microbatch, SourceLocation where) const override {
+        return shardkit::slice_of(core, microbatch, where);
     }
     Object* summon(SourceLocation where) const override {
         struct OpenWindows final : Object {

@@ -116,6 +116,8 @@ class ContextOf final : public Context {
     }
     void synchronize() const override { core.synchronize(); }
     void settle() const noexcept override { core.settle(); }
+    TrafficLog& traffic() noexcept override { return core.traffic(); }
+    void list_recent_calls(std::vector<recorder::RecentCall>& into) const override { into = core.recent_calls(); }
     void set_step(std::uint32_t step) noexcept override { core.set_step(step); }
     void compare_calls(SourceLocation where) const override { core.compare_calls(where); }
     std::int64_t begin_deadline(std::int64_t milliseconds, SourceLocation where) const override {

@@ -28,7 +28,7 @@ class SavedStateOf final : public SavedState {
         : SavedState(engine_core<Engine>()), core(on<const GroupsOf<Engine>>(model, where).model(), where) {}
 
     void add(Optimizer& optimizer, SourceLocation where) override {
-        core.add(on<AnyOptimizer<Engine>>(optimizer, where).core(), where);
+        core.add(core_as<Engine>(optimizer, where), where);
     }
     void add(LossScale& loss_scale, std::string name, SourceLocation where) override {
         core.add(on<LossScaleOf<Engine>>(loss_scale, where).core, std::move(name), where);

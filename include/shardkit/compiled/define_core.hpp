@@ -65,7 +65,8 @@ Groups* list_groups(std::span<Group* const> groups) {
     return new GroupsOf<host::Engine>(groups);  // of none, which its first use refuses
 }
 
-template class AnyOptimizer<host::Engine>;
+template class AnyOptimizer<host::Engine, Optimizer>;
+template class AnyOptimizer<host::Engine, RuleOptimizer>;
 template class ContextOf<host::Engine>;
 template class GroupsOf<host::Engine>;
 

@@ -34,32 +34,6 @@ struct RuleBehind<Rule::lion> {
     using type = rules::LionRule;
 };
 
-/// An optimizer of rule R for a model of groups of precisions P.
-template <class Engine, class R, class P, StateFormat format>
-class OptimizerOf final : public AnyOptimizer<Engine> {
-    using Core = shardkit::detail::ElementOptimizer<R, Engine, P, format>;
-    using Options = typename R::Options;
-
-  public:
-    OptimizerOf(const GroupsOf<Engine>& groups, const Options& options, std::vector<ParamGroup> param_groups,
-                SourceLocation where)
-        : core_(groups.template model<P>(), options, std::move(param_groups), where) {}
-
-    shardkit::Optimizer<Engine>& core() noexcept override { return core_; }
-    const void* options() const noexcept override { return &core_.options(); }
-    double given_learning_rate() const noexcept override { return core_.given_learning_rate(); }
-    void set_options(const void* options, SourceLocation where) override {
-        core_.set_options(*static_cast<const Options*>(options), where);
-    }
-    std::span<const ParamGroup> param_groups() const noexcept override { return core_.param_groups(); }
-    void set_param_groups(const std::vector<ParamGroup>& param_groups, SourceLocation where) override {
-        core_.set_param_groups(param_groups, where);
-    }
-
-  private:
-    Core core_;
-};
-
 /// The precisions whose groups can have states in a format: others than full ones are those of updates in fp32.
 template <StateFormat format, class All, class Kept = Precisions<>>
 struct SelectPrecisions {
@@ -75,16 +49,17 @@ template <StateFormat format>
 using PrecisionsWith = typename SelectPrecisions<format, AllPrecisions>::type;
 
 template <class Engine, Rule rule, StateFormat format>
-Optimizer* make_optimizer_on(const Groups& groups, const void* options, std::vector<ParamGroup> param_groups,
-                             SourceLocation where) {
+RuleOptimizer* make_optimizer_on(const Groups& groups, const void* options, std::vector<ParamGroup> param_groups,
+                                 SourceLocation where) {
     using R = typename RuleBehind<rule>::type;
-    return new OptimizerOf<Engine, R, PrecisionsWith<format>, format>(
-        on<const GroupsOf<Engine>>(groups, where), *static_cast<const typename R::Options*>(options),
-        std::move(param_groups), where);
+    using P = PrecisionsWith<format>;
+    return new OptimizerOf<shardkit::detail::ElementOptimizer<R, Engine, P, format>>(
+        on<const GroupsOf<Engine>>(groups, where).template model<P>(),
+        *static_cast<const typename R::Options*>(options), std::move(param_groups), where);
 }
 template <Rule rule, StateFormat format>
-Optimizer* make_optimizer(const Groups& groups, const void* options, std::vector<ParamGroup> param_groups,
-                          SourceLocation where) {
+RuleOptimizer* make_optimizer(const Groups& groups, const void* options, std::vector<ParamGroup> param_groups,
+                              SourceLocation where) {
     if (const auto make = groups.engine().make_optimizer) {
         return make(rule, format, groups, options, std::move(param_groups), where);
     }
@@ -94,7 +69,7 @@ Optimizer* make_optimizer(const Groups& groups, const void* options, std::vector
 }  // namespace SHARDKIT_CHECKED_BUILD
 
 #define SHARDKIT_COMPILED_OPTIMIZER(rule, format)                                                      \
-    template shardkit::compiled::Optimizer*                                                            \
+    template shardkit::compiled::RuleOptimizer*                                                        \
     shardkit::compiled::make_optimizer<shardkit::compiled::Rule::rule, shardkit::StateFormat::format>( \
         const shardkit::compiled::Groups&, const void*, std::vector<shardkit::ParamGroup>,             \
         shardkit::SourceLocation);

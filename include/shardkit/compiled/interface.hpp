@@ -15,6 +15,7 @@
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/core/until_reduced.hpp>
 #include <shardkit/layout/flat_layout.hpp>
+#include <shardkit/layout/index_range.hpp>
 #include <shardkit/layout/placed_parameter.hpp>
 #include <shardkit/mesh/axis_grid.hpp>
 #include <shardkit/optim/clip_coefficient.hpp>
@@ -22,6 +23,7 @@
 #include <shardkit/param/params.hpp>
 #include <shardkit/policy/policy_values.hpp>
 #include <shardkit/policy/sharded_options.hpp>
+#include <shardkit/policy/slice_order.hpp>
 #include <shardkit/policy/state_format.hpp>
 #include <shardkit/rank/rank_options.hpp>
 #include <shardkit/sharded/group_values.hpp>
@@ -36,6 +38,10 @@
 namespace shardkit {
 enum class Gathers : std::uint8_t;
 struct ShardInfo;
+class TrafficLog;
+namespace recorder {
+struct RecentCall;
+}
 namespace host {
 class Communicator;
 }
@@ -112,6 +118,15 @@ class Initializer {
     ~Initializer() = default;
 };
 
+/// Takes elements of a group, whose type is a value.
+using ShownTo = void (*)(void* to, ElementType type, void* values);
+/// Sums of gradients that this rank has of a group.
+struct Sums {
+    void* data;
+    IndexRange flat;  ///< of the group's flat order
+    double scale;     ///< turns a sum into a gradient
+};
+
 /// A group's buffers and the state of its step. Its address is stable.
 class Group : public Object {
   public:
@@ -119,6 +134,7 @@ class Group : public Object {
     const std::string* path = nullptr;
     const layout::FlatLayout* layout = nullptr;
     std::span<const PlacedParameter> parameters;
+    IndexRange updated;
     bool trainable = true;
     // What views compare in a checked build.
     const std::uint64_t* window_generation = nullptr;
@@ -152,6 +168,11 @@ class Group : public Object {
     virtual void drop_gradients() noexcept = 0;
     virtual void* full_gradients() noexcept = 0;
     virtual bool overwrites(std::size_t parameter) noexcept = 0;
+
+    /// Shows the elements that this rank updates, `updated` of the flat order, to be read or written.
+    virtual void show_updated(bool to_write, ShownTo show, void* to, SourceLocation where) = 0;
+    /// The sums of a step's gradients, or with null those that the program's own kernels have made.
+    virtual Sums sums(const Reduced* reduced, SourceLocation where) = 0;
 
     /// Makes a model of groups of this one's engine.
     virtual Groups* list(std::span<Group* const> groups) const = 0;
@@ -210,6 +231,8 @@ class Context : public Object {
     virtual StreamWords stream(StreamFor which) const noexcept = 0;
     virtual void synchronize() const = 0;
     virtual void settle() const noexcept = 0;
+    virtual TrafficLog& traffic() noexcept = 0;
+    virtual void list_recent_calls(std::vector<recorder::RecentCall>& into) const = 0;
     virtual void set_step(std::uint32_t step) noexcept = 0;
     virtual void compare_calls(SourceLocation where) const = 0;
     /// Lets waits take so many milliseconds from now on. @returns what they took before, for end_deadline
@@ -257,6 +280,8 @@ class Groups : public Object {
     virtual void require_live(SourceLocation where) const = 0;
     /// @pre of one engine
     virtual bool same(const Groups& other) const noexcept = 0;
+    virtual SliceOrder slice_order(SourceLocation where) const = 0;
+    virtual std::size_t slice_of(std::ptrdiff_t microbatch, SourceLocation where) const = 0;
     virtual Object* summon(SourceLocation where) const = 0;
     /// `count` 0: until reduced.
     virtual Accumulation* begin(std::size_t count, SourceLocation where) const = 0;
@@ -341,7 +366,15 @@ class Optimizer : public Object {
     virtual void set_learning_rate_factor(double factor, SourceLocation where) = 0;
     virtual std::uint64_t steps(const Group& group, SourceLocation where) = 0;
     virtual void list_shards(std::vector<ShardInfo>& list) = 0;
+    /// Returns what the engine's core has in its place.
+    virtual void* behind() noexcept = 0;
 
+  protected:
+    using Object::Object;
+};
+/// An optimizer of one rule.
+class RuleOptimizer : public Optimizer {
+  public:
     /// Its options, as its rule has them.
     virtual const void* options() const noexcept = 0;
     virtual double given_learning_rate() const noexcept = 0;
@@ -350,14 +383,14 @@ class Optimizer : public Object {
     virtual void set_param_groups(const std::vector<ParamGroup>& param_groups, SourceLocation where) = 0;
 
   protected:
-    using Object::Object;
+    using Optimizer::Optimizer;
 };
 
 /// The rules whose updates the core has.
 enum class Rule : std::uint8_t { adamw, amsgrad, sgd, lion };
 /// Makes an optimizer of a rule; `options` are the rule's.
 template <Rule rule, StateFormat format>
-Optimizer* make_optimizer(const Groups& groups, const void* options, std::vector<ParamGroup> param_groups,
-                          SourceLocation where);
+RuleOptimizer* make_optimizer(const Groups& groups, const void* options, std::vector<ParamGroup> param_groups,
+                              SourceLocation where);
 
 }  // namespace SHARDKIT_CHECKED_BUILD

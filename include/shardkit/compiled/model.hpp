@@ -238,4 +238,16 @@ template <class Engine>
     return FullParams<Engine>(groups.core(where).summon(where));
 }
 
+/// Returns the order in which ranks take the slices of this model: see step/slices.hpp.
+template <class Engine>
+SliceOrder slice_order(const Groups<Engine>& model, SourceLocation where = SourceLocation::current()) {
+    return model.core(where).slice_order(where);
+}
+/// Returns the slice of the global batch that this rank takes at `microbatch` of every step: see step/slices.hpp.
+template <class Engine, std::integral Number>
+std::size_t slice_of(const Groups<Engine>& model, Number microbatch,
+                     SourceLocation where = SourceLocation::current()) {
+    return model.core(where).slice_of(static_cast<std::ptrdiff_t>(microbatch), where);
+}
+
 }  // namespace SHARDKIT_BUILD

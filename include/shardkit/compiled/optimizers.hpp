@@ -120,9 +120,34 @@ template <class... P>
 constexpr bool computes_in_fp32(Precisions<P...> /*list*/) noexcept {
     return (std::is_same_v<Arithmetic<typename P::Master>, float> && ...);
 }
+/// An optimizer of one rule, with its options.
+template <class OptionsType, class Engine>
+class RuleOptimizer : public Optimizer<Engine> {
+  public:
+    using Options = OptionsType;
+
+    RuleOptimizer(const Groups<Engine>& model, compiled::RuleOptimizer* made) : Optimizer<Engine>(model, made) {}
+
+    const Options& options() const { return *static_cast<const Options*>(rule({}).options()); }
+    double given_learning_rate() const { return rule({}).given_learning_rate(); }
+    void set_options(const Options& options, SourceLocation where = SourceLocation::current()) {
+        rule(where).set_options(&options, where);
+    }
+    std::span<const ParamGroup> param_groups() const { return rule({}).param_groups(); }
+    void set_param_groups(const std::vector<ParamGroup>& param_groups,
+                          SourceLocation where = SourceLocation::current()) {
+        rule(where).set_param_groups(param_groups, where);
+    }
+
+  private:
+    compiled::RuleOptimizer& rule(SourceLocation where) const {
+        return static_cast<compiled::RuleOptimizer&>(this->core(where));
+    }
+};
+
 /// What AdamW, SGD and the others are made of: a rule of the core, the model, options, and a format of the states.
 template <compiled::Rule rule, class OptionsType, class Engine, class Precision, StateFormat Format>
-class ElementOptimizer : public Optimizer<Engine> {
+class ElementOptimizer : public RuleOptimizer<OptionsType, Engine> {
     static constexpr bool can_store = Format == StateFormat::full || computes_in_fp32(PrecisionsOf<Precision>{});
     static_assert(
         can_store,
@@ -135,22 +160,11 @@ class ElementOptimizer : public Optimizer<Engine> {
     explicit ElementOptimizer(const Model<Engine, Precision>& model, Options options = {},
                               std::vector<ParamGroup> param_groups = {},
                               SourceLocation where = SourceLocation::current())
-        : Optimizer<Engine>(model, compiled::make_optimizer<rule, Format>(model.core(where), &options,
-                                                                          std::move(param_groups), where)) {}
+        : RuleOptimizer<Options, Engine>(model, compiled::make_optimizer<rule, Format>(
+                                                    model.core(where), &options, std::move(param_groups), where)) {}
     ElementOptimizer(const Model<Engine, Precision>& model, StatesIn<Format> /*states*/, Options options = {},
                      std::vector<ParamGroup> param_groups = {}, SourceLocation where = SourceLocation::current())
         : ElementOptimizer(model, options, std::move(param_groups), where) {}
-
-    const Options& options() const { return *static_cast<const Options*>(this->core(SourceLocation{}).options()); }
-    double given_learning_rate() const { return this->core(SourceLocation{}).given_learning_rate(); }
-    void set_options(const Options& options, SourceLocation where = SourceLocation::current()) {
-        this->core(where).set_options(&options, where);
-    }
-    std::span<const ParamGroup> param_groups() const { return this->core(SourceLocation{}).param_groups(); }
-    void set_param_groups(const std::vector<ParamGroup>& param_groups,
-                          SourceLocation where = SourceLocation::current()) {
-        this->core(where).set_param_groups(param_groups, where);
-    }
 };
 
 }  // namespace SHARDKIT_BUILD

@@ -106,6 +106,34 @@ class StepRecorder final : public StepDirector {
     std::exception_ptr failure_;
 };
 
+/// Records a step over a model's groups while it lives.
+template <class Engine>
+class Recording {
+  public:
+    Recording(const Groups<Engine>& model, SourceLocation where)
+        : recorder_((require_undirected(model, where), describe_groups(model))) {
+        for (Group<Engine>& group : Access::each(model, where)) { directed_.push_back(&group.directed()); }
+        for (std::size_t g = 0; g < directed_.size(); ++g) { directed_[g]->set(&recorder_, g); }
+    }
+    Recording(Recording&&) = delete;
+    ~Recording() { end(); }
+
+    /// Ends it. @throws UsageError where no step has ended
+    Schedule schedule(SourceLocation where) {
+        end();
+        return recorder_.schedule(where);
+    }
+
+  private:
+    void end() noexcept {
+        for (DirectedGroup* const group : directed_) { group->set(nullptr, 0); }
+        directed_.clear();
+    }
+
+    StepRecorder recorder_;
+    std::vector<DirectedGroup*> directed_;  // valid even if a step moves the user's objects
+};
+
 }  // namespace shardkit::detail
 
 namespace shardkit::schedule {
@@ -119,23 +147,9 @@ namespace shardkit::schedule {
 ///          step ended early and so breaks a rule; whatever `step` throws
 template <class Engine, class F>
 Schedule record(const Groups<Engine>& model, F&& step, SourceLocation where = SourceLocation::current()) {
-    detail::require_undirected(model, where);
-    detail::StepRecorder recorder(describe_groups(model));
-    struct Directed {
-        std::vector<detail::DirectedGroup*> groups;  // valid even if `step` moves the user's objects
-        ~Directed() {
-            for (detail::DirectedGroup* const group : groups) { group->set(nullptr, 0); }
-        }
-    };
-    {
-        Directed directed;
-        for (detail::Group<Engine>& group : detail::Access::each(model, where)) {
-            directed.groups.push_back(&group.directed());
-        }
-        for (std::size_t g = 0; g < directed.groups.size(); ++g) { directed.groups[g]->set(&recorder, g); }
-        std::forward<F>(step)();
-    }
-    return recorder.schedule(where);
+    detail::Recording<Engine> recording(model, where);
+    std::forward<F>(step)();
+    return recording.schedule(where);
 }
 
 }  // namespace shardkit::schedule

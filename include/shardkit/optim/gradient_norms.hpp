@@ -12,27 +12,13 @@
 #include <shardkit/comm/all_reduce.hpp>
 #include <shardkit/detail/access.hpp>
 #include <shardkit/optim/norm.hpp>
+#include <shardkit/optim/reports.hpp>
 #include <shardkit/sharded/group.hpp>
 #include <shardkit/sharded/per_tensor_norms.hpp>
 #include <shardkit/step/model.hpp>
 #include <shardkit/step/reduce.hpp>
 
 namespace shardkit {
-
-/// The norms of a parameter's, a group's or a model's gradient.
-struct GradientNorm {
-    std::string path;       ///< of the group; empty for the model
-    std::string parameter;  ///< empty for all of them
-    double two = 0;         ///< root of the sum of squares
-    double infinity = 0;    ///< the largest magnitude; NaN where there is one
-};
-
-/// The norms of a model's gradients, in its order. Frozen parameters have none, those of a skipped group are zero.
-struct GradientNorms {
-    std::vector<GradientNorm> parameters;
-    std::vector<GradientNorm> groups;
-    GradientNorm model;
-};
 
 namespace detail {
 

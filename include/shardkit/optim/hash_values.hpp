@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -18,21 +19,13 @@
 #include <shardkit/layout/placed_parameter.hpp>
 #include <shardkit/optim/list_optimizer_states.hpp>
 #include <shardkit/optim/optimizer.hpp>
+#include <shardkit/optim/reports.hpp>
 #include <shardkit/rank/gather_values.hpp>
 #include <shardkit/sharded/buffer_digests.hpp>
 #include <shardkit/step/model.hpp>
 #include <shardkit/step/reduce.hpp>
 
 namespace shardkit {
-
-/// The hash of one group's values of one kind, over all ranks.
-struct ValuesHash {
-    std::string path;  ///< the group's path: "blocks.3"
-    std::string kind;  ///< "parameter", "master", "exp_avg", "reduced gradient", ...
-    std::uint64_t hash = 0;
-
-    friend bool operator==(const ValuesHash&, const ValuesHash&) = default;
-};
 
 namespace detail {
 
@@ -99,6 +92,19 @@ std::vector<ValuesHash> hash_held(const Groups<Engine>& model, const Wanted& wan
     return hashes.take(where);
 }
 
+inline std::uint64_t hash_of_part(const PlacedParameter& parameter, const void* part, std::size_t count,
+                                  std::size_t bytes, SourceLocation where) {
+    if (count != parameter.part.numel()) {
+        throw_invalid_argument(where, "hash_of_part: '", parameter.name, "' with ", count, " elements, expected ",
+                               parameter.part.numel());
+    }
+    std::uint64_t hash = 0;
+    with_word(bytes, [&]<class Word>(Word /*any*/) {
+        DigestElements<Word>{part, count, 1, parameter.part, 0, 1, hash_seed(parameter), &hash}(0);
+    });
+    return hash;
+}
+
 }  // namespace detail
 
 /// Returns the hash of each group's parameters, and of its master weights where it has some. Two runs whose values
@@ -143,19 +149,9 @@ template <class Engine>
 template <class T>
 [[nodiscard]] std::uint64_t hash_of_part(const PlacedParameter& parameter, std::span<T> part,
                                          SourceLocation where = SourceLocation::current()) {
-    using Word =
-        std::conditional_t<sizeof(T) == 2, std::uint16_t,
-                           std::conditional_t<sizeof(T) == 4, std::uint32_t,
-                                              std::conditional_t<sizeof(T) == 8, std::uint64_t, std::uint8_t>>>;
-    static_assert(sizeof(Word) == sizeof(T), "hash_of_part: expected elements of 1, 2, 4 or 8 bytes");
-    if (part.size() != parameter.part.numel()) {
-        throw_invalid_argument(where, "hash_of_part: '", parameter.name, "' with ", part.size(),
-                               " elements, expected ", parameter.part.numel());
-    }
-    std::uint64_t hash = 0;
-    detail::DigestElements<Word>{part.data(), part.size(), 1, parameter.part, 0, 1, detail::hash_seed(parameter),
-                                 &hash}(0);
-    return hash;
+    static_assert(std::has_single_bit(sizeof(T)) && sizeof(T) <= 8,
+                  "hash_of_part: expected elements of 1, 2, 4 or 8 bytes");
+    return detail::hash_of_part(parameter, part.data(), part.size(), sizeof(T), where);
 }
 
 }  // namespace shardkit

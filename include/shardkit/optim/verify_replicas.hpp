@@ -22,6 +22,7 @@
 #include <shardkit/mesh/axis_grid.hpp>
 #include <shardkit/optim/list_optimizer_states.hpp>
 #include <shardkit/optim/optimizer.hpp>
+#include <shardkit/optim/reports.hpp>
 #include <shardkit/policy/placement_table.hpp>
 #include <shardkit/policy/split_mesh.hpp>
 #include <shardkit/rank/gather_values.hpp>
@@ -30,27 +31,6 @@
 #include <shardkit/step/model.hpp>
 
 namespace shardkit {
-
-/// Values of which some ranks hold other bits than the rest.
-struct ReplicaDifference {
-    std::string what;                ///< "'blocks.3' parameter 'weight'"
-    std::vector<std::size_t> ranks;  ///< all ranks that hold them, by their number in the world
-    std::vector<std::size_t> wrong;  ///< those that differ from the majority; empty where there is none
-};
-
-/// Reports that ranks hold different bits where they should hold equal ones. The text names the values, the ranks and
-/// the user's file and line.
-class ReplicaError : public std::runtime_error {
-  public:
-    ReplicaError(std::vector<ReplicaDifference> differences, const std::string& text)
-        : std::runtime_error(text), differences_(std::move(differences)) {}
-
-    /// Returns the differences, in the order of the model.
-    const std::vector<ReplicaDifference>& differences() const noexcept { return differences_; }
-
-  private:
-    std::vector<ReplicaDifference> differences_;
-};
 
 namespace detail {
 

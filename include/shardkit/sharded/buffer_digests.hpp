@@ -111,6 +111,21 @@ struct FoldDigests {
     }
 };
 
+/// Calls f(word) with an unsigned integer of an element's size: 1, 2, 4 or 8 bytes.
+template <class F>
+void with_word(std::size_t bytes, const F& f) {
+    switch (bytes) {
+        case 1:
+            return f(std::uint8_t{});
+        case 2:
+            return f(std::uint16_t{});
+        case 4:
+            return f(std::uint32_t{});
+        default:
+            return f(std::uint64_t{});
+    }
+}
+
 /// What a rank holds of one parameter in one buffer, or a part of it.
 struct HeldPiece {
     const GroupGeometry* group = nullptr;
@@ -144,19 +159,7 @@ std::vector<std::uint64_t> digests_of(Context<Engine>& context, const List<HeldP
     };
     for (const HeldPiece& piece : pieces) {
         if (!piece.flat.empty()) {
-            switch (piece.values.bytes) {
-                case 1:
-                    digest(std::uint8_t{}, piece);
-                    break;
-                case 2:
-                    digest(std::uint16_t{}, piece);
-                    break;
-                case 4:
-                    digest(std::uint32_t{}, piece);
-                    break;
-                default:
-                    digest(std::uint64_t{}, piece);
-            }
+            with_word(piece.values.bytes, [&](auto word) { digest(word, piece); });
         }
         ++into;
     }

@@ -15,66 +15,10 @@
 #include <shardkit/rank/context.hpp>
 #include <shardkit/sharded/torn_values.hpp>
 #include <shardkit/step/reduce.hpp>
+#include <shardkit/step/shard_runs.hpp>
 
 // Access to what a rank holds between windows: for moving averages of weights, norms of single parameters, and
 // optimizers that no update rule describes.
-
-namespace shardkit {
-
-/// A contiguous run of one parameter's elements on this rank, in the engine's memory.
-template <class T>
-struct ShardRun {
-    std::size_t parameter = 0;  ///< its number in the group
-    std::string_view name;      ///< "weight"
-    TensorShape part;           ///< shape of the rank's part under tp: the whole tensor where it is not split
-    IndexRange range;           ///< the run's elements in that part, row-major
-    IndexRange flat;            ///< the run's elements in the group's flat order
-    bool frozen = false;
-    std::span<T> values;
-};
-
-}  // namespace shardkit
-
-namespace shardkit SHARDKIT_BUILD {
-
-/// This rank's reduced gradients of one group: sums in the engine's memory that are not divided yet. It refers to the
-/// gradients that it was taken from; a checked build refuses to read it once they were consumed.
-template <class T>
-class GradientShard {
-  public:
-    GradientShard(std::span<const T> sums, IndexRange flat, double scale, detail::ViewCheck check) noexcept
-        : sums_(sums), flat_(flat), scale_(scale), check_(check) {}
-
-    /// Returns all elements held, with the padding between parameters, whose values have no meaning.
-    std::span<const T> sums() const {
-        check_();
-        return sums_;
-    }
-    /// Returns the range of these elements in the group's flat order.
-    IndexRange flat() const noexcept { return flat_; }
-    /// Returns the factor that turns a sum into a gradient: one over the divisor, and over the loss scale if there is
-    /// one.
-    double scale() const noexcept { return scale_; }
-    /// Returns the sums of the elements of a run of the same group.
-    /// @throws std::invalid_argument when not all of them are held here
-    template <class Value>
-    std::span<const T> of(const ShardRun<Value>& run, SourceLocation where = SourceLocation::current()) const {
-        if (run.flat.begin < flat_.begin || run.flat.end > flat_.end) {
-            throw_invalid_argument(where, "gradient_shard holds elements ", flat_.begin, " to ", flat_.end,
-                                   " of its group, and '", run.name, "' here has ", run.flat.begin, " to ",
-                                   run.flat.end, "; expected a run of the same group");
-        }
-        return sums().subspan(run.flat.begin - flat_.begin, run.flat.size());
-    }
-
-  private:
-    std::span<const T> sums_;
-    IndexRange flat_;
-    double scale_;
-    [[no_unique_address]] detail::ViewCheck check_;
-};
-
-}  // namespace SHARDKIT_BUILD
 
 namespace shardkit {
 
@@ -88,41 +32,55 @@ auto await_sums(State& state) {
     return state.gradients().reduced();
 }
 
-/// Calls f(run) for each parameter with elements that this rank updates. `Shown` adds const to the runs or leaves
-/// them.
+/// Calls show(values) with the elements that this rank updates: master weights, or gathered ones where the group
+/// keeps none.
+template <class State, class Show>
+void show_updated(State& state, const Show& show, SourceLocation where) {
+    state.require_whole("read_shards", where);
+    await_host_memory(state.context());
+    state.show_updated(show);
+}
+/// The same to write them: every parameter is torn until `show` has returned.
+template <class State, class Show>
+void write_updated(State& state, const Show& show, SourceLocation where) {
+    state.require_whole("update_shards", where);
+    state.begin_write(where);
+    await_host_memory(state.context());
+    const std::size_t parameters = state.geometry().parameters.size();
+    for (std::size_t p = parameters; p > 0; --p) {
+        state.torn().begin(p - 1, TornValues::parameters, "update_shards", where);
+    }
+    state.write_updated(show);
+    for (std::size_t p = 0; p < parameters; ++p) { state.torn().end(p, TornValues::parameters); }
+    state.end_load();
+}
+
+/// Returns a function of the elements that this rank updates, which calls f(run) for each parameter's. `Shown` adds
+/// const to the runs or leaves them.
 template <template <class> class Shown, class State, class F>
-void show_runs(State& state, const F& f, SourceLocation where) {
-    constexpr bool writes = !std::is_const_v<Shown<int>>;
-    using Precision = typename State::Precision;
-    constexpr bool takes_master = std::invocable<const F&, ShardRun<Shown<typename Precision::Master>>>;
-    constexpr bool takes_gathered = std::invocable<const F&, ShardRun<Shown<typename Precision::Written>>>;
-    static_assert(takes_master || takes_gathered,
-                  "read_shards and update_shards: f takes a ShardRun<T> by value, where T is the element type of the "
-                  "group's master weights (const in read_shards), or anything, as a generic lambda does");
-    const auto show = [&](auto values) {
+auto runs_for(State& state, const F& f, SourceLocation where) {
+    check_shard_function<Shown, typename State::Precision, F>();
+    return [&state, &f, where](auto values) {
         using Value = Shown<typename decltype(values)::value_type>;
         if constexpr (std::invocable<const F&, ShardRun<Value>>) {
             const GroupGeometry& group = state.geometry();
-            const std::size_t origin = group.updated.begin;
-            for_each_segment(group.parameters, group.updated, [&](Segment segment) {
-                const PlacedParameter& parameter = group.parameters[segment.parameter];
-                f(ShardRun<Value>{segment.parameter, parameter.name, parameter.part.shape(),
-                                  relative_to(segment.flat, parameter.range.begin), segment.flat,
-                                  parameter.frozen || !group.trainable,
-                                  values.subspan(segment.flat.begin - origin, segment.flat.size())});
-            });
+            list_runs<Value>(group.parameters, group.updated, !group.trainable, values.data(), f);
         } else {
-            state.refuse_group(
-                where,
-                "the shards in hand are of another type than f takes: a group that is frozen or rounds "
-                "stochastically keeps no master weights; expected a generic f");
+            state.refuse_group(where, other_shards);
         }
     };
-    if constexpr (writes) {
-        state.write_updated(show);
-    } else {
-        state.show_updated(show);
+}
+/// Returns a group's sums for gradient_shard, after every reduction. @throws UsageError where there are none
+template <class State>
+auto own_sums(State& state, SourceLocation where) {
+    if (state.step().busy()) {
+        state.refuse_group(
+            where,
+            "gradient_shard(layer) is for sums of the program's own, before assume_reduced, and a step "
+            "over the group is under way; read its gradients by gradient_shard(reduced, layer)");
     }
+    state.step().require_release(state.path(), "gradient_shard", where);
+    return await_sums(state);
 }
 
 }  // namespace detail
@@ -149,15 +107,7 @@ template <class Engine, class Layer>
 template <class Layer>
 [[nodiscard]] std::span<typename Layer::Precision::Reduction> gradient_shard(
     Layer& layer, SourceLocation where = SourceLocation::current()) {
-    auto& state = detail::Access::state(layer, where);
-    if (state.step().busy()) {
-        state.refuse_group(
-            where,
-            "gradient_shard(layer) is for sums of the program's own, before assume_reduced, and a step "
-            "over the group is under way; read its gradients by gradient_shard(reduced, layer)");
-    }
-    state.step().require_release(state.path(), "gradient_shard", where);
-    return detail::await_sums(state);
+    return detail::own_sums(detail::Access::state(layer, where), where);
 }
 
 /// Calls f(ShardRun<const T>) for each parameter of `layer` with elements that this rank updates. T is the master
@@ -172,9 +122,7 @@ template <class Layer>
 template <class Layer, class F>
 void read_shards(Layer& layer, const F& f, SourceLocation where = SourceLocation::current()) {
     auto& state = detail::Access::state(layer, where);
-    state.require_whole("read_shards", where);
-    detail::await_host_memory(state.context());
-    detail::show_runs<std::add_const_t>(state, f, where);
+    detail::show_updated(state, detail::runs_for<std::add_const_t>(state, f, where), where);
 }
 
 /// Calls f(ShardRun<T>) to write the elements that this rank updates, as an optimizer's step does. Windows opened
@@ -187,16 +135,7 @@ void read_shards(Layer& layer, const F& f, SourceLocation where = SourceLocation
 template <class Layer, class F>
 void update_shards(Layer& layer, const F& f, SourceLocation where = SourceLocation::current()) {
     auto& state = detail::Access::state(layer, where);
-    state.require_whole("update_shards", where);
-    state.begin_write(where);
-    detail::await_host_memory(state.context());
-    const std::size_t parameters = state.geometry().parameters.size();
-    for (std::size_t p = parameters; p > 0; --p) {
-        state.torn().begin(p - 1, detail::TornValues::parameters, "update_shards", where);
-    }
-    detail::show_runs<std::type_identity_t>(state, f, where);
-    for (std::size_t p = 0; p < parameters; ++p) { state.torn().end(p, detail::TornValues::parameters); }
-    state.end_load();
+    detail::write_updated(state, detail::runs_for<std::type_identity_t>(state, f, where), where);
 }
 
 }  // namespace shardkit

@@ -13,7 +13,9 @@
 #include <doctest/doctest.h>
 
 #include <shardkit/backend/threads/run.hpp>
+#include <shardkit/muon.hpp>
 #include <shardkit/shardkit.hpp>
+#include <shardkit/verify.hpp>
 
 #include "unit/thrown_message.hpp"
 

@@ -13,6 +13,7 @@
 #include <doctest/doctest.h>
 
 #include <shardkit/checkpoint.hpp>
+#include <shardkit/muon.hpp>
 #include <shardkit/shardkit.hpp>
 
 #include "temporary_folder.hpp"

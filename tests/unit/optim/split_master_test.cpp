@@ -20,6 +20,9 @@
 #include <shardkit/backend/threads/run.hpp>
 #include <shardkit/checkpoint.hpp>
 #include <shardkit/core/split_float.hpp>
+#include <shardkit/local_shards.hpp>
+#include <shardkit/moving_average.hpp>
+#include <shardkit/plan.hpp>
 #include <shardkit/shardkit.hpp>
 
 #include "temporary_folder.hpp"

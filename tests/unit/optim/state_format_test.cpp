@@ -23,6 +23,8 @@
 
 #include <shardkit/backend/threads/run.hpp>
 #include <shardkit/checkpoint.hpp>
+#include <shardkit/muon.hpp>
+#include <shardkit/plan.hpp>
 #include <shardkit/shardkit.hpp>
 
 #include "renamed_in_step.hpp"

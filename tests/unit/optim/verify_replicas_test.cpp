@@ -15,8 +15,10 @@
 #include <doctest/doctest.h>
 
 #include <shardkit/backend/threads/run.hpp>
+#include <shardkit/local_shards.hpp>
 #include <shardkit/optim/list_optimizer_states.hpp>
 #include <shardkit/shardkit.hpp>
+#include <shardkit/verify.hpp>
 
 #include "unit/sharded/custom_policies.hpp"
 #include "unit/thrown_message.hpp"

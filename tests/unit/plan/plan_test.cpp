@@ -11,6 +11,8 @@
 #include <string>
 #include <vector>
 
+#include <shardkit/muon.hpp>
+#include <shardkit/plan.hpp>
 #include <shardkit/shardkit.hpp>
 
 #include "unit/plan/planned_and_logged.hpp"

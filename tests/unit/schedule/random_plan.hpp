@@ -9,6 +9,7 @@
 #include <random>
 #include <vector>
 
+#include <shardkit/plan.hpp>
 #include <shardkit/shardkit.hpp>
 
 namespace random_trainer {

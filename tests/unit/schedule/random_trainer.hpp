@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include <shardkit/plan.hpp>
 #include <shardkit/schedule.hpp>
 #include <shardkit/shardkit.hpp>
 

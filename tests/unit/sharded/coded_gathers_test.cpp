@@ -20,6 +20,10 @@
 
 #include <shardkit/backend/threads/run.hpp>
 #include <shardkit/checkpoint.hpp>
+#include <shardkit/local_shards.hpp>
+#include <shardkit/moving_average.hpp>
+#include <shardkit/muon.hpp>
+#include <shardkit/plan.hpp>
 #include <shardkit/schedule.hpp>
 #include <shardkit/shardkit.hpp>
 

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <utility>
+
+#include <shardkit/compiled/core_model.hpp>
+#include <shardkit/compiled/schedule_interface.hpp>
+#include <shardkit/follow/follow.hpp>
+#include <shardkit/follow/record.hpp>
+
+// Defines the functions of schedule_interface.hpp.
+
+namespace shardkit::compiled SHARDKIT_CHECKED_BUILD {
+
+// Schedules are of the engines of the host.
+Recording* begin_record(const Groups& groups, SourceLocation where) {
+    struct Made final : Recording {
+        Made(const shardkit::Groups<host::Engine>& model, SourceLocation where)
+            : Recording(engine_core<host::Engine>()), core(model, where) {}
+        Schedule schedule(SourceLocation at) override { return core.schedule(at); }
+        shardkit::detail::Recording<host::Engine> core;
+    };
+    return new Made(on<const GroupsOf<host::Engine>>(groups, where).core, where);
+}
+
+Following* follow(const Groups& groups, std::span<const Schedule> schedules, SourceLocation where) {
+    struct Made final : Following {
+        explicit Made(schedule::Following<host::Engine> following)
+            : Following(engine_core<host::Engine>()), core(std::move(following)) {}
+        ByteCount arena_bytes(SourceLocation at) const override { return core.arena_bytes(at); }
+        std::size_t schedules(SourceLocation at) const override { return core.schedules(at); }
+        std::size_t choose(std::size_t schedule, SourceLocation at) override { return core.choose(schedule, at); }
+        void measure(SourceLocation at) override { core.measure(at); }
+        schedule::MeasuredStep measured(SourceLocation at) const override { return core.measured(at); }
+        schedule::Following<host::Engine> core;
+    };
+    return new Made(schedule::follow(on<const GroupsOf<host::Engine>>(groups, where).core, schedules, where));
+}
+
+}  // namespace SHARDKIT_CHECKED_BUILD

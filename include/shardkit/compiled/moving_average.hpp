@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <shardkit/compiled/model.hpp>
+#include <shardkit/compiled/parts_interface.hpp>
+
+namespace shardkit SHARDKIT_BUILD {
+
+/// A moving average of a model's weights (EMA), in a second set of groups: see optim/moving_average.hpp.
+template <class EngineType, class AverageType, class PrecisionType = AverageType>
+class MovingAverage {
+  public:
+    using Engine = EngineType;
+
+    MovingAverage(const Model<Engine, AverageType>& average, const Model<Engine, PrecisionType>& of,
+                  SourceLocation where = SourceLocation::current())
+        : average_(compiled::make_moving_average(average.core(where), of.core(where), where)) {}
+    /// @throws UsageError when it was moved from
+    void update(double decay, SourceLocation where = SourceLocation::current()) {
+        if (average_.get() == nullptr) {
+            compiled::refuse_use(where, "a MovingAverage was used after it was moved from");
+        }
+        average_->update(decay, where);
+    }
+
+  private:
+    compiled::Handle<compiled::MovingAverage> average_;
+};
+
+}  // namespace SHARDKIT_BUILD

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <vector>
+
+#include <shardkit/compiled/optimizers.hpp>
+#include <shardkit/compiled/parts_interface.hpp>
+#include <shardkit/optim/matrix_rule.hpp>
+#include <shardkit/optim/muon_options.hpp>
+
+namespace shardkit SHARDKIT_BUILD {
+
+/// Several optimizers that train one model together, each some of its parameters: see optim/combined_optimizer.hpp.
+template <class EngineType = DefaultEngine>
+class CombinedOptimizer : public Optimizer<EngineType> {
+  public:
+    using Engine = EngineType;
+
+    CombinedOptimizer(const Groups<Engine>& model,
+                      const std::vector<std::reference_wrapper<Optimizer<Engine>>>& parts,
+                      SourceLocation where = SourceLocation::current())
+        : Optimizer<Engine>(model, combine(model, parts, where)) {}
+    CombinedOptimizer(CombinedOptimizer&&) = delete;
+
+  protected:
+    CombinedOptimizer(const Groups<Engine>& model, compiled::Optimizer* made) : Optimizer<Engine>(model, made) {}
+
+  private:
+    static compiled::Optimizer* combine(const Groups<Engine>& model,
+                                        const std::vector<std::reference_wrapper<Optimizer<Engine>>>& parts,
+                                        SourceLocation where) {
+        std::vector<compiled::Optimizer*> listed;
+        for (const Optimizer<Engine>& part : parts) { listed.push_back(&part.core(where)); }
+        return compiled::combine(model.core(where), listed, where);
+    }
+};
+
+}  // namespace SHARDKIT_BUILD
+
+namespace shardkit::detail SHARDKIT_BUILD {
+
+/// The optimizer of a Muon's matrices.
+template <class Engine>
+class MuonMatrices : public RuleOptimizer<MuonOptions, Engine> {
+  public:
+    MuonMatrices(const Groups<Engine>& model, compiled::Muon& muon)
+        : RuleOptimizer<MuonOptions, Engine>(model, muon.matrices()), muon_(muon) {}
+    std::size_t bytes_of_exchange() { return muon_.bytes_of_exchange(); }
+
+  private:
+    compiled::Muon& muon_;
+};
+
+}  // namespace SHARDKIT_BUILD
+
+namespace shardkit SHARDKIT_BUILD {
+
+/// Muon for a model's matrices, and AdamW for the rest: see optim/muon.hpp.
+template <class EngineType = DefaultEngine, class Precision = DefaultPrecision<float>>
+class Muon : public CombinedOptimizer<EngineType> {
+  public:
+    using Engine = EngineType;
+
+    template <class Products>
+    requires(rules::MatrixProducts<Products, host::HostStream, float>&&
+                 rules::MatrixProducts<Products, host::HostStream, double>)
+        Muon(const Model<Engine, Precision>& model, const Products& products, const MuonOptions& options = {},
+             const AdamWOptions& rest = {}, const Matrices& matrices = {},
+             const std::vector<ParamGroup>& param_groups = {}, SourceLocation where = SourceLocation::current())
+        : Muon(model, detail::AnyProducts<host::HostStream>(products), options, rest, matrices, param_groups, where) {
+    }
+    explicit Muon(const Model<Engine, Precision>& model, const MuonOptions& options = {},
+                  const AdamWOptions& rest = {}, const Matrices& matrices = {},
+                  const std::vector<ParamGroup>& param_groups = {}, SourceLocation where = SourceLocation::current())
+        : Muon(model, compiled::make_muon(model.core(where), nullptr, options, rest, matrices, param_groups, where)) {
+    }
+
+    detail::MuonMatrices<Engine>& matrices() noexcept { return matrices_; }
+    detail::RuleOptimizer<AdamWOptions, Engine>& rest() noexcept { return rest_; }
+
+  private:
+    Muon(const Model<Engine, Precision>& model, const detail::AnyProducts<host::HostStream>& products,
+         const MuonOptions& options, const AdamWOptions& rest, const Matrices& matrices,
+         const std::vector<ParamGroup>& param_groups, SourceLocation where)
+        : Muon(model,
+               compiled::make_muon(model.core(where), &products, options, rest, matrices, param_groups, where)) {}
+    Muon(const Model<Engine, Precision>& model, compiled::Muon* made)
+        : CombinedOptimizer<Engine>(model, made), matrices_(model, *made), rest_(model, made->rest()) {}
+
+    detail::MuonMatrices<Engine> matrices_;
+    detail::RuleOptimizer<AdamWOptions, Engine> rest_;
+};
+template <class Engine, class Precision>
+Muon(const Model<Engine, Precision>&, const MuonOptions& = {}, const AdamWOptions& = {}, const Matrices& = {},
+     const std::vector<ParamGroup>& = {}, SourceLocation = {}) -> Muon<Engine, Precision>;
+template <class Engine, class Precision, class Products>
+requires(rules::MatrixProducts<Products, host::HostStream, float>)
+    Muon(const Model<Engine, Precision>&, const Products&, const MuonOptions& = {}, const AdamWOptions& = {},
+         const Matrices& = {}, const std::vector<ParamGroup>& = {}, SourceLocation = {})
+->Muon<Engine, Precision>;
+
+}  // namespace SHARDKIT_BUILD

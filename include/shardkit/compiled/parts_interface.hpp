@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <shardkit/compiled/interface.hpp>
+#include <shardkit/optim/reports.hpp>
+
+// What a trainer's file calls of the parts in the compiled form; compiled_parts.hpp defines it.
+
+namespace shardkit {
+struct Plan;
+struct MuonOptions;
+struct Matrices;
+class TrafficLog;
+namespace planner {
+struct GroupDescription;
+struct PlanOptions;
+}  // namespace planner
+namespace recorder {
+struct RecentCall;
+}
+namespace detail {
+template <class Stream>
+class AnyProducts;
+}
+}  // namespace shardkit
+
+namespace shardkit::compiled SHARDKIT_CHECKED_BUILD {
+
+// Plans. Null `optimizer`: none is there yet.
+void describe(const Groups& groups, Optimizer* optimizer, std::vector<planner::GroupDescription>& into,
+              SourceLocation where);
+Plan plan(const Groups& groups, Optimizer* optimizer, const planner::PlanOptions& options, SourceLocation where);
+std::string model_summary(const Groups& groups, Optimizer* optimizer, SourceLocation where);
+
+// Checks and statistics.
+void verify_replicas(const Groups& groups, Optimizer* optimizer, LossScale* loss_scale, SourceLocation where);
+std::vector<ValuesHash> hash_values(const Groups& groups, SourceLocation where);
+std::vector<ValuesHash> hash_values(const Reduced& reduced, SourceLocation where);
+std::vector<ValuesHash> hash_values(Optimizer& optimizer, SourceLocation where);
+std::uint64_t hash_of_part(const PlacedParameter& parameter, const void* part, std::size_t count, std::size_t bytes,
+                           SourceLocation where);
+GradientNorms gradient_norms(const Reduced& reduced, SourceLocation where);
+
+// Averages.
+class MovingAverage : public Object {
+  public:
+    virtual void update(double decay, SourceLocation where) = 0;
+
+  protected:
+    using Object::Object;
+};
+MovingAverage* make_moving_average(const Groups& average, const Groups& of, SourceLocation where);
+
+// Several optimizers, and Muon. Null `products`: the library's own.
+Optimizer* combine(const Groups& groups, std::span<Optimizer* const> parts, SourceLocation where);
+/// A Muon and its parts: the optimizer of its matrices, and the AdamW of the rest.
+class Muon : public Optimizer {
+  public:
+    /// Returns references, which the Muon outlives.
+    virtual RuleOptimizer* matrices() = 0;
+    virtual RuleOptimizer* rest() = 0;
+    virtual std::size_t bytes_of_exchange() = 0;
+
+  protected:
+    using Optimizer::Optimizer;
+};
+Muon* make_muon(const Groups& groups, const shardkit::detail::AnyProducts<host::HostStream>* products,
+                const MuonOptions& options, const AdamWOptions& rest, const Matrices& matrices,
+                const std::vector<ParamGroup>& param_groups, SourceLocation where);
+
+}  // namespace SHARDKIT_CHECKED_BUILD

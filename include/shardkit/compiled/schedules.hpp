@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <initializer_list>
+#include <span>
+#include <utility>
+
+#include <shardkit/compiled/model.hpp>
+#include <shardkit/compiled/plan.hpp>
+#include <shardkit/compiled/schedule_interface.hpp>
+
+// What follow/follow.hpp and follow/record.hpp are in the compiled form.
+
+namespace shardkit::schedule SHARDKIT_BUILD {
+
+/// A model whose steps follow a schedule while this object lives: see follow/follow.hpp.
+template <class Engine>
+class Following {
+  public:
+    explicit Following(compiled::Following* made) noexcept : following_(made) {}
+
+    ByteCount arena_bytes(SourceLocation where = SourceLocation::current()) const {
+        return core(where).arena_bytes(where);
+    }
+    std::size_t schedules(SourceLocation where = SourceLocation::current()) const {
+        return core(where).schedules(where);
+    }
+    std::size_t choose(std::size_t schedule, SourceLocation where = SourceLocation::current()) {
+        return core(where).choose(schedule, where);
+    }
+    void measure(SourceLocation where = SourceLocation::current()) { core(where).measure(where); }
+    MeasuredStep measured(SourceLocation where = SourceLocation::current()) const {
+        return core(where).measured(where);
+    }
+
+  private:
+    compiled::Following& core(SourceLocation where) const {
+        if (following_.get() == nullptr) {
+            compiled::refuse_use(where, "a Following was used after it was moved from");
+        }
+        return *following_;
+    }
+
+    compiled::Handle<compiled::Following> following_;
+};
+
+/// Lets the steps of a model follow a schedule: see follow/follow.hpp.
+template <class Engine>
+[[nodiscard]] Following<Engine> follow(const Groups<Engine>& model, std::span<const Schedule> schedules,
+                                       SourceLocation where = SourceLocation::current()) {
+    return Following<Engine>(compiled::follow(model.core(where), schedules, where));
+}
+template <class Engine>
+[[nodiscard]] Following<Engine> follow(const Groups<Engine>& model, const Schedule& schedule,
+                                       SourceLocation where = SourceLocation::current()) {
+    return follow(model, std::span<const Schedule>(&schedule, 1), where);
+}
+template <class Engine>
+[[nodiscard]] Following<Engine> follow(const Groups<Engine>& model, std::initializer_list<Schedule> schedules,
+                                       SourceLocation where = SourceLocation::current()) {
+    return follow(model, std::span<const Schedule>(schedules.begin(), schedules.size()), where);
+}
+
+/// Returns the schedule of the step that `step()` runs: see follow/record.hpp.
+template <class Engine, class F>
+Schedule record(const Groups<Engine>& model, F&& step, SourceLocation where = SourceLocation::current()) {
+    const compiled::Handle<compiled::Recording> recording(compiled::begin_record(model.core(where), where));
+    std::forward<F>(step)();
+    return recording->schedule(where);
+}
+
+}  // namespace SHARDKIT_BUILD

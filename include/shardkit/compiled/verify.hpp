@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <bit>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include <shardkit/compiled/model.hpp>
+#include <shardkit/compiled/optimizers.hpp>
+#include <shardkit/compiled/parts_interface.hpp>
+#include <shardkit/compiled/step.hpp>
+
+// What verify.hpp is in the compiled form.
+
+namespace shardkit SHARDKIT_BUILD {
+
+/// Checks that ranks hold equal bits of everything that several of them hold: see optim/verify_replicas.hpp.
+template <class Engine>
+void verify_replicas(const Groups<Engine>& model, SourceLocation where = SourceLocation::current()) {
+    compiled::verify_replicas(model.core(where), nullptr, nullptr, where);
+}
+template <class Engine>
+void verify_replicas(const Groups<Engine>& model, Optimizer<Engine>& optimizer,
+                     SourceLocation where = SourceLocation::current()) {
+    compiled::verify_replicas(model.core(where), &optimizer.core(where), nullptr, where);
+}
+template <class Engine>
+void verify_replicas(const Groups<Engine>& model, Optimizer<Engine>& optimizer, const LossScale<Engine>& loss_scale,
+                     SourceLocation where = SourceLocation::current()) {
+    compiled::verify_replicas(model.core(where), &optimizer.core(where), &loss_scale.core(), where);
+}
+
+/// Returns the hash of each group's parameters, and of its master weights where it has some: see
+/// optim/hash_values.hpp.
+template <class Engine>
+[[nodiscard]] std::vector<ValuesHash> hash_values(const Groups<Engine>& model,
+                                                  SourceLocation where = SourceLocation::current()) {
+    return compiled::hash_values(model.core(where), where);
+}
+template <class Engine>
+[[nodiscard]] std::vector<ValuesHash> hash_values(const Reduced<Engine>& reduced,
+                                                  SourceLocation where = SourceLocation::current()) {
+    return compiled::hash_values(reduced.core(where), where);
+}
+template <class Engine>
+[[nodiscard]] std::vector<ValuesHash> hash_values(Optimizer<Engine>& optimizer,
+                                                  SourceLocation where = SourceLocation::current()) {
+    return compiled::hash_values(optimizer.core(where), where);
+}
+/// Returns what a rank's part of one tensor adds to a hash of the program's own: see optim/hash_values.hpp.
+template <class T>
+[[nodiscard]] std::uint64_t hash_of_part(const PlacedParameter& parameter, std::span<T> part,
+                                         SourceLocation where = SourceLocation::current()) {
+    static_assert(std::has_single_bit(sizeof(T)) && sizeof(T) <= 8,
+                  "hash_of_part: expected elements of 1, 2, 4 or 8 bytes");
+    return compiled::hash_of_part(parameter, part.data(), part.size(), sizeof(T), where);
+}
+
+/// The norms of the gradient of each parameter, of each group and of all: see optim/gradient_norms.hpp.
+template <class X>
+GradientNorms gradient_norms(const X& reduced, SourceLocation where = SourceLocation::current()) {
+    constexpr bool is_reduced = detail::IsReduced<X>::value;
+    static_assert(is_reduced,
+                  "gradient_norms takes reduced gradients: call reduce(std::move(accumulation), divisor) first");
+    if constexpr (is_reduced) { return compiled::gradient_norms(reduced.core(where), where); }
+}
+
+}  // namespace SHARDKIT_BUILD
