@@ -165,9 +165,10 @@ RANK_CASE("memory") {
                                     static_cast<std::size_t>(sk::gpu::detail::device_count());
         std::printf(
             "measured: MiB of a GPU with %zu of %zu ranks: World %.0f, first verb %.0f, containers %.0f, first step "
-            "%.0f, ten more %.0f\n",
+            "%.0f, ten more %.0f; of NCCL's communicators, as it says, %.0f\n",
             sharing, place.ranks, taken[1] - taken[0], taken[2] - taken[1], taken[3] - taken[2], taken[4] - taken[3],
-            taken[5] - taken[4]);
+            taken[5] - taken[4],
+            static_cast<double>(world.communicator_memory().value_or(sk::ByteCount{0}).value) / (1U << 20U));
         std::fflush(stdout);
     }
     world.finish();

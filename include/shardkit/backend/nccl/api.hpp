@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -35,6 +36,9 @@ extern "C" [[gnu::weak]] decltype(ncclCommShrink) ncclCommShrink;
 #endif
 #if NCCL_VERSION_CODE >= 22807
 extern "C" [[gnu::weak]] decltype(ncclCommRevoke) ncclCommRevoke;
+#endif
+#if NCCL_VERSION_CODE >= 22907
+extern "C" [[gnu::weak]] decltype(ncclCommMemStats) ncclCommMemStats;
 #endif
 #if NCCL_VERSION_CODE >= 23102
 extern "C" [[gnu::weak]] decltype(ncclReduceScatterConfig) ncclReduceScatterConfig;
@@ -81,6 +85,18 @@ inline std::string version_text(int version) {
 }
 
 namespace detail {
+
+/// Asks NCCL for the memory of the GPU that it has allocated for a communicator, in bytes. Returns ncclInvalidUsage
+/// where it does not count that: before 2.29.7, or if the environment has switched its memory manager off.
+inline ncclResult_t memory_of([[maybe_unused]] ncclComm_t comm, [[maybe_unused]] std::uint64_t& bytes) noexcept {
+#if NCCL_VERSION_CODE >= 22907
+    int version = 0;
+    if (ncclGetVersion(&version) == ncclSuccess && version >= 22907) {
+        return ncclCommMemStats(comm, ncclStatGpuMemTotal, &bytes);
+    }
+#endif
+    return ncclInvalidUsage;
+}
 
 /// Checks that NCCL's library and header are not older than `minimum`.
 /// @throws CommError that names both versions and `what`, which needs the newer one

@@ -41,6 +41,7 @@
 #include <shardkit/comm/compare_calls.hpp>
 #include <shardkit/comm/engine_traits.hpp>
 #include <shardkit/comm/record_files.hpp>
+#include <shardkit/core/counts.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/policy/offload.hpp>
 #include <shardkit/rank/context.hpp>
@@ -171,6 +172,25 @@ class World final : public detail::Connections {
     /// @throws std::invalid_argument unless it is memory of this World's GPU
     void require_memory(const void* data, std::size_t bytes, std::string_view what, SourceLocation where) const {
         gpu::detail::require_device_memory(data, bytes, device_, what, where);
+    }
+
+    /// Returns the memory of the GPU that NCCL has allocated for this rank's communicators, lent ones too, which a
+    /// plan's `memory.communicators` estimates; nothing where NCCL does not count it, before 2.29.7. Does not wait.
+    /// @throws CommError
+    std::optional<ByteCount> communicator_memory(SourceLocation where = SourceLocation::current()) {
+        constexpr std::string_view doing = "communicator_memory";
+        require_usable(doing, where);
+        std::uint64_t all = 0;
+        for (const detail::Group& group : groups()) {
+            if (group.comm == nullptr) { continue; }
+            std::uint64_t bytes = 0;
+            const Lock lock = calls(doing, where);
+            const ncclResult_t code = detail::memory_of(group.comm, bytes);
+            if (code == ncclInvalidUsage) { return std::nullopt; }
+            detail::check(code, "ncclCommMemStats", doing, where, group.comm);
+            all = options_.split_share ? std::max(all, bytes) : all + bytes;
+        }
+        return ByteCount{all};
     }
 
     /// Returns whether verbs on that stream run beside all others.

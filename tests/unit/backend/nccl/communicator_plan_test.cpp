@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // The communicators that a plan counts are those that ranks make.
 #include <cstddef>
+#include <optional>
 #include <string>
 
 #include <doctest/doctest.h>
 
+#include <shardkit/comm/split.hpp>
+#include <shardkit/core/counts.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/param/tensor_list.hpp>
 #include <shardkit/plan/communicator_plan.hpp>
@@ -59,6 +62,32 @@ TEST_CASE("nccl: a plan counts as many communicators as ranks make") {
             check(mesh, DynamicPolicy(HybridShard<dynamic>{2}), separate);
         }
     }
+}
+
+TEST_CASE("nccl: what NCCL has allocated for a rank's communicators, where it counts that") {
+    constexpr std::size_t of_each = 5 << 20U;
+    const auto taken = [](const nccl::Options& options) {
+        standin::set_communicator_memory(of_each);
+        std::optional<ByteCount> bytes;
+        const auto outcomes = gpu_ranks::with_world(2, options, [&](const gpu_ranks::Comm& comm, nccl::World& world) {
+            comm.separate_reductions();
+            static_cast<void>(split(comm, 0, comm.rank(), "child"));
+            static_cast<void>(split(comm, comm.rank(), 0, "alone"));  // which has no communicator
+            if (comm.rank() == 0) { bytes = world.communicator_memory(); }
+        });
+        CHECK(gpu_ranks::first_error(outcomes) == "");
+        return bytes;
+    };
+    nccl::Options options = gpu_ranks::patient();
+    gpu_ranks::restart();
+    CHECK(taken(options) == std::nullopt);  // of NCCL 2.28
+    gpu_ranks::restart();
+    standin::set_nccl_version(22907);
+    CHECK(taken(options) == ByteCount{3 * of_each});
+    options.split_share = true;
+    CHECK(taken(options) == ByteCount{of_each});
+    standin::fail_next("ncclCommMemStats", ncclInvalidUsage);  // its memory manager is switched off
+    CHECK(taken(options) == std::nullopt);
 }
 
 }  // namespace communicator_plan_test
