@@ -60,6 +60,14 @@ class Model {
         return sum;
     }
     shardkit::checkpoint::State<Engine>& state() { return state_; }
+    /// Everything that this rank holds.
+    std::vector<shardkit::ShardInfo> shards() {
+        std::vector<shardkit::ShardInfo> all = optimizer_.shards();
+        for (const Layer& layer : layers_) {
+            for (shardkit::ShardInfo& shard : layer.shards()) { all.push_back(std::move(shard)); }
+        }
+        return all;
+    }
     /// Without the optimizer.
     shardkit::checkpoint::State<Engine> parameters_alone() { return shardkit::checkpoint::State{groups()}; }
 
