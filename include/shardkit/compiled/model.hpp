@@ -15,7 +15,7 @@
 #include <shardkit/detail/access.hpp>
 #include <shardkit/detail/range.hpp>
 #include <shardkit/sharded/sharded.hpp>
-#include <shardkit/step/precisions.hpp>
+#include <shardkit/step/argument_types.hpp>
 
 namespace shardkit SHARDKIT_BUILD {
 
@@ -135,43 +135,6 @@ class Groups {
 
 }  // namespace SHARDKIT_BUILD
 
-namespace shardkit::detail SHARDKIT_BUILD {
-
-template <class T>
-struct IsSharded : std::false_type {};
-template <class G, class P, class E, class R>
-struct IsSharded<Sharded<G, P, E, R>> : std::true_type {};
-template <class T>
-concept IsModel = std::is_base_of_v<Groups<typename T::Engine>, T> && requires {
-    typename T::Precision;
-};
-template <class T>
-struct LayerOf {
-    using type = T;
-};
-template <Range T>
-struct LayerOf<T> {
-    using type = RangeValue<T>;
-};
-template <class... T>
-inline constexpr bool all_sharded = sizeof...(T) > 0 && ((IsSharded<typename LayerOf<T>::type>::value ||
-                                                          IsModel<std::remove_const_t<T>>)&&...);
-template <bool Sharded, class... T>
-struct ModelPrecision {
-    using type = DefaultPrecision<float>;
-};
-template <class... T>
-struct ModelPrecision<true, T...>
-    : NamePrecisions<typename SortPrecisions<Precisions<>, typename LayerOf<T>::type::Precision...>::type> {};
-
-template <class Layer>
-struct NeedsModel {
-    static constexpr bool is_model = sizeof(Layer) == 0;
-    static_assert(is_model, "expected a Model and not a layer: write Model model{layer} before");
-};
-
-}  // namespace SHARDKIT_BUILD
-
 namespace shardkit SHARDKIT_BUILD {
 
 /// A model: its groups, in the order in which collectives over all of them run: see step/model.hpp.
@@ -221,7 +184,7 @@ class Model : public Groups<EngineType> {
 };
 
 template <class... T>
-Model(T&...) -> Model<DefaultEngine, typename detail::ModelPrecision<detail::all_sharded<T...>, T...>::type>;
+Model(T&...) -> Model<DefaultEngine, detail::PrecisionOf<T...>>;
 
 /// A model's full parameters, current on every rank while this object lives: see step/summon_full_params.hpp.
 template <class EngineType>

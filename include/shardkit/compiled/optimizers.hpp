@@ -52,13 +52,11 @@ class Optimizer {
     }
     template <class X>
     void step(X&& reduced, SourceLocation where = SourceLocation::current()) {
-        check_type<X>();
-        if constexpr (accepts<X>) { core(where).step(reduced.core(where), nullptr, where); }
+        if constexpr (detail::steps<Engine, X>()) { core(where).step(reduced.core(where), nullptr, where); }
     }
     template <class X>
     void step(X&& reduced, ClipCoefficient coefficient, SourceLocation where = SourceLocation::current()) {
-        check_type<X>();
-        if constexpr (accepts<X>) { core(where).step(reduced.core(where), &coefficient, where); }
+        if constexpr (detail::steps<Engine, X>()) { core(where).step(reduced.core(where), &coefficient, where); }
     }
     template <class Info = ShardInfo>
     std::vector<Info> shards() {
@@ -86,23 +84,6 @@ class Optimizer {
     Optimizer& operator=(Optimizer&&) noexcept = default;
 
   private:
-    template <class X>
-    static constexpr bool accepts =
-        std::is_same_v<std::remove_cvref_t<X>, Reduced<Engine>> && !std::is_lvalue_reference_v<X>;
-    template <class X>
-    static constexpr void check_type() {
-        using Given = std::remove_cvref_t<X>;
-        constexpr bool is_accumulation = detail::IsAccumulation<Given>::value;
-        static_assert(!is_accumulation,
-                      "optimizer step consumes the gradients, and takes options with them: write "
-                      "step(std::move(accumulation), {.divisor = ..., .max_norm = ...})");
-        constexpr bool is_reduced = is_accumulation || detail::IsReduced<Given>::value;
-        static_assert(is_reduced,
-                      "optimizer step takes reduced gradients: call reduce(std::move(accumulation), "
-                      "divisor) first");
-        constexpr bool consumed = is_accumulation || !is_reduced || !std::is_lvalue_reference_v<X>;
-        static_assert(consumed, "optimizer step consumes the gradients: write step(std::move(reduced), ...)");
-    }
     static compiled::StepFacts facts(const StepOptions<Engine>& options) noexcept {
         return {options.divisor, options.max_norm,
                 options.loss_scale == nullptr ? nullptr : &options.loss_scale->core(), options.norm};

@@ -155,34 +155,14 @@ class Reduced {
 
 }  // namespace SHARDKIT_BUILD
 
-namespace shardkit::detail SHARDKIT_BUILD {
-
-template <class X>
-struct IsAccumulation : std::false_type {};
-template <class Engine>
-struct IsAccumulation<Accumulation<Engine>> : std::true_type {};
-template <class X>
-struct IsReduced : std::false_type {};
-template <class Engine>
-struct IsReduced<Reduced<Engine>> : std::true_type {};
-
-}  // namespace SHARDKIT_BUILD
-
 namespace shardkit SHARDKIT_BUILD {
 
 /// Reduces accumulated gradients over the data axes, and consumes them: see step/reduce.hpp.
 template <class X>
 [[nodiscard]] auto reduce(X&& accumulation, Divisor divisor, SourceLocation where = SourceLocation::current()) {
-    using Given = std::remove_cvref_t<X>;
-    constexpr bool not_reduced = !detail::IsReduced<Given>::value;
-    static_assert(not_reduced, "reduce: these gradients are already reduced");
-    constexpr bool accumulated = !not_reduced || detail::IsAccumulation<Given>::value;
-    static_assert(accumulated, "reduce takes an Accumulation; add the gradients of each microbatch first");
-    constexpr bool consumed = !std::is_lvalue_reference_v<X>;
-    static_assert(!detail::IsAccumulation<Given>::value || consumed,
-                  "reduce consumes the accumulation: write reduce(std::move(accumulation), divisor)");
-    if constexpr (detail::IsAccumulation<Given>::value && consumed) {
-        return Reduced<typename Given::Engine>(accumulation.core(where).reduce(divisor, nullptr, where));
+    if constexpr (detail::reduces<X>()) {
+        return Reduced<typename std::remove_cvref_t<X>::Engine>(
+            accumulation.core(where).reduce(divisor, nullptr, where));
     }
 }
 template <class Engine>

@@ -158,14 +158,12 @@ class Optimizer : private detail::BackwardUpdates<EngineType> {
     /// @throws UsageError when the gradients are another model's, were consumed, or a window is open
     template <class X>
     void step(X&& reduced, SourceLocation where = SourceLocation::current()) {
-        check_type<X>();
-        if constexpr (accepts<X>) { step_alone(std::forward<X>(reduced), where); }
+        if constexpr (detail::steps<Engine, X>()) { step_alone(std::forward<X>(reduced), where); }
     }
     /// The same with a clip coefficient that the gradients are multiplied by.
     template <class X>
     void step(X&& reduced, ClipCoefficient coefficient, SourceLocation where = SourceLocation::current()) {
-        check_type<X>();
-        if constexpr (accepts<X>) { step_clipped(std::forward<X>(reduced), coefficient, where); }
+        if constexpr (detail::steps<Engine, X>()) { step_clipped(std::forward<X>(reduced), coefficient, where); }
     }
     /// What this rank holds of every optimizer state.
     virtual std::vector<ShardInfo> shards() = 0;
@@ -204,27 +202,6 @@ class Optimizer : private detail::BackwardUpdates<EngineType> {
   private:
     friend detail::Access;
     friend CombinedOptimizer<Engine>;
-
-    template <class X>
-    static constexpr bool accepts =
-        std::is_same_v<std::remove_cvref_t<X>, Reduced<Engine>> && !std::is_lvalue_reference_v<X>;
-
-    template <class X>
-    static constexpr void check_type() {
-        using Given = std::remove_cvref_t<X>;
-        constexpr bool is_accumulation = detail::IsAccumulation<Given>::value;
-        static_assert(!is_accumulation,
-                      "optimizer step consumes the gradients, and takes options with them: write "
-                      "step(std::move(accumulation), {.divisor = ..., .max_norm = ...})");
-        constexpr bool is_reduced = is_accumulation || detail::IsReduced<Given>::value;
-        static_assert(is_reduced,
-                      "optimizer step takes reduced gradients: call reduce(std::move(accumulation), "
-                      "divisor) first");
-        constexpr bool consumed = is_accumulation || !is_reduced || !std::is_lvalue_reference_v<X>;
-        static_assert(consumed, "optimizer step consumes the gradients: write step(std::move(reduced), ...)");
-        constexpr bool same_engine = !is_reduced || is_accumulation || std::is_same_v<Given, Reduced<Engine>>;
-        static_assert(same_engine, "optimizer step: these gradients are of another engine than the optimizer's");
-    }
 
     void step_alone(Reduced<Engine>&& reduced, SourceLocation where) {
         // Before the norm: a rank that is refused must not have taken part in a collective that it will repeat.

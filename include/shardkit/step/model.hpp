@@ -20,58 +20,19 @@
 #include <shardkit/policy/precision.hpp>
 #include <shardkit/sharded/group.hpp>
 #include <shardkit/sharded/sharded.hpp>
+#include <shardkit/step/argument_types.hpp>
 #include <shardkit/step/precisions.hpp>
-
-namespace shardkit SHARDKIT_BUILD {
-template <class EngineType>
-class Groups;
-}  // namespace SHARDKIT_BUILD
 
 namespace shardkit {
 
 namespace detail {
-template <class T>
-struct IsSharded : std::false_type {};
-/// Rejects a layer in the place of a model, with an error that says what to write instead.
-template <class LayersEngine>
-struct NeedsModel {
-    static constexpr bool is_model = sizeof(LayersEngine) == 0;
-    static_assert(is_model, "expected a Model and not a layer: write Model model{layer} before");
-    using Engine = LayersEngine;
-};
-/// Says the same in place of the model that a constructor goes on with.
+
+/// Says that a layer is not a model, in place of the model that a constructor goes on with.
 template <class Model, class Layer>
 const Model& needs_model(const Layer& /*layer*/) noexcept {
     static_cast<void>(NeedsModel<Layer>{});
     return *static_cast<const Model*>(nullptr);
 }
-template <class G, class P, class E, class R>
-struct IsSharded<Sharded<G, P, E, R>> : std::true_type {};
-/// Whether a part of a model is one itself.
-template <class T>
-concept IsModel = std::is_base_of_v<Groups<typename T::Engine>, T> && requires {
-    typename T::Precision;
-};
-
-template <class T>
-struct LayerOf {
-    using type = T;
-};
-template <Range T>
-struct LayerOf<T> {
-    using type = RangeValue<T>;
-};
-}  // namespace detail
-
-/// The Sharded type of an argument of Model: the argument itself, or the elements of a range.
-template <class T>
-using LayerOf = typename detail::LayerOf<T>::type;
-
-namespace detail {
-
-template <class... T>
-inline constexpr bool all_sharded = sizeof...(T) > 0 && ((IsSharded<shardkit::LayerOf<T>>::value ||
-                                                          IsModel<std::remove_const_t<T>>)&&...);
 
 /// The engine of parts that are no groups, so that Model's assertions can report the error.
 struct NoEngine {};
@@ -85,16 +46,6 @@ struct FirstEngine<true, First, T...> {
 };
 template <class... T>
 using FirstEngineOf = typename FirstEngine<all_sharded<T...>, T...>::type;
-
-template <bool Sharded, class... T>
-struct ModelPrecision {
-    using type = DefaultPrecision<float>;
-};
-template <class... T>
-struct ModelPrecision<true, T...>
-    : NamePrecisions<typename SortPrecisions<Precisions<>, typename shardkit::LayerOf<T>::Precision...>::type> {};
-template <class... T>
-using PrecisionOf = typename ModelPrecision<all_sharded<T...>, T...>::type;
 
 }  // namespace detail
 

@@ -86,15 +86,6 @@ class Reduced {
 namespace shardkit {
 
 namespace detail {
-template <class X>
-struct IsAccumulation : std::false_type {};
-template <class Engine>
-struct IsAccumulation<Accumulation<Engine>> : std::true_type {};
-template <class X>
-struct IsReduced : std::false_type {};
-template <class Engine>
-struct IsReduced<Reduced<Engine>> : std::true_type {};
-
 /// Returns the number by which a model's sums of gradients are divided.
 template <class Engine>
 double divisor_of(const Groups<Engine>& groups, const Divisor& divisor, SourceLocation where) {
@@ -164,17 +155,7 @@ Reduced<Engine> assume_reduced(const Groups<Engine>& groups, const Divisor& divi
 ///          UsageError when a group got no gradient, a handle is still out, or the accumulation was reduced
 template <class X>
 [[nodiscard]] auto reduce(X&& accumulation, Divisor divisor, SourceLocation where = SourceLocation::current()) {
-    using Given = std::remove_cvref_t<X>;
-    constexpr bool not_reduced = !detail::IsReduced<Given>::value;
-    static_assert(not_reduced, "reduce: these gradients are already reduced");
-    constexpr bool accumulated = !not_reduced || detail::IsAccumulation<Given>::value;
-    static_assert(accumulated, "reduce takes an Accumulation; add the gradients of each microbatch first");
-    constexpr bool consumed = !std::is_lvalue_reference_v<X>;
-    static_assert(!detail::IsAccumulation<Given>::value || consumed,
-                  "reduce consumes the accumulation: write reduce(std::move(accumulation), divisor)");
-    if constexpr (detail::IsAccumulation<Given>::value && consumed) {
-        return detail::reduce(std::forward<X>(accumulation), divisor, {}, where);
-    }
+    if constexpr (detail::reduces<X>()) { return detail::reduce(std::forward<X>(accumulation), divisor, {}, where); }
 }
 
 /// Reduces the gradients of a loss that was multiplied by `loss_scale`. The scale is divided out with the divisor,

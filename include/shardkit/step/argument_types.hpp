@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <type_traits>
+
+#include <shardkit/core/checked.hpp>
+#include <shardkit/detail/range.hpp>
+#include <shardkit/policy/precision.hpp>
+#include <shardkit/sharded/sharded.hpp>
+#include <shardkit/step/precisions.hpp>
+
+// What the verbs of a step say of their arguments' types, in both forms.
+
+namespace shardkit SHARDKIT_BUILD {
+template <class EngineType>
+class Groups;
+template <class EngineType>
+class Accumulation;
+template <class EngineType>
+class Reduced;
+}  // namespace SHARDKIT_BUILD
+
+namespace shardkit::detail SHARDKIT_BUILD {
+
+template <class T>
+struct IsSharded : std::false_type {};
+template <class G, class P, class E, class R>
+struct IsSharded<Sharded<G, P, E, R>> : std::true_type {};
+/// Rejects a layer in the place of a model, with an error that says what to write instead.
+template <class LayersEngine>
+struct NeedsModel {
+    static constexpr bool is_model = sizeof(LayersEngine) == 0;
+    static_assert(is_model, "expected a Model and not a layer: write Model model{layer} before");
+    using Engine = LayersEngine;
+};
+/// Whether a part of a model is one itself.
+template <class T>
+concept IsModel = std::is_base_of_v<Groups<typename T::Engine>, T> && requires {
+    typename T::Precision;
+};
+
+template <class T>
+struct LayerOf {
+    using type = T;
+};
+template <Range T>
+struct LayerOf<T> {
+    using type = RangeValue<T>;
+};
+
+template <class... T>
+inline constexpr bool all_sharded = sizeof...(T) > 0 && ((IsSharded<typename LayerOf<T>::type>::value ||
+                                                          IsModel<std::remove_const_t<T>>)&&...);
+
+template <bool Sharded, class... T>
+struct ModelPrecision {
+    using type = DefaultPrecision<float>;
+};
+template <class... T>
+struct ModelPrecision<true, T...>
+    : NamePrecisions<typename SortPrecisions<Precisions<>, typename LayerOf<T>::type::Precision...>::type> {};
+template <class... T>
+using PrecisionOf = typename ModelPrecision<all_sharded<T...>, T...>::type;
+
+template <class X>
+struct IsAccumulation : std::false_type {};
+template <class Engine>
+struct IsAccumulation<Accumulation<Engine>> : std::true_type {};
+template <class X>
+struct IsReduced : std::false_type {};
+template <class Engine>
+struct IsReduced<Reduced<Engine>> : std::true_type {};
+
+/// Whether `reduce` takes an X&&, and says why not.
+template <class X>
+constexpr bool reduces() {
+    using Given = std::remove_cvref_t<X>;
+    constexpr bool not_reduced = !IsReduced<Given>::value;
+    static_assert(not_reduced, "reduce: these gradients are already reduced");
+    constexpr bool accumulated = !not_reduced || IsAccumulation<Given>::value;
+    static_assert(accumulated, "reduce takes an Accumulation; add the gradients of each microbatch first");
+    constexpr bool consumed = !std::is_lvalue_reference_v<X>;
+    static_assert(!IsAccumulation<Given>::value || consumed,
+                  "reduce consumes the accumulation: write reduce(std::move(accumulation), divisor)");
+    return IsAccumulation<Given>::value && consumed;
+}
+/// Whether an optimizer's `step` takes an X&&, and says why not.
+template <class Engine, class X>
+constexpr bool steps() {
+    using Given = std::remove_cvref_t<X>;
+    constexpr bool is_accumulation = IsAccumulation<Given>::value;
+    static_assert(!is_accumulation,
+                  "optimizer step consumes the gradients, and takes options with them: write "
+                  "step(std::move(accumulation), {.divisor = ..., .max_norm = ...})");
+    constexpr bool is_reduced = is_accumulation || IsReduced<Given>::value;
+    static_assert(is_reduced,
+                  "optimizer step takes reduced gradients: call reduce(std::move(accumulation), "
+                  "divisor) first");
+    constexpr bool consumed = is_accumulation || !is_reduced || !std::is_lvalue_reference_v<X>;
+    static_assert(consumed, "optimizer step consumes the gradients: write step(std::move(reduced), ...)");
+    constexpr bool same_engine = !is_reduced || is_accumulation || std::is_same_v<Given, Reduced<Engine>>;
+    static_assert(same_engine, "optimizer step: these gradients are of another engine than the optimizer's");
+    return std::is_same_v<Given, Reduced<Engine>> && consumed;
+}
+
+}  // namespace SHARDKIT_BUILD
+
+namespace shardkit {
+/// The Sharded type of an argument of Model: the argument itself, or the elements of a range.
+template <class T>
+using LayerOf = typename detail::LayerOf<T>::type;
+}  // namespace shardkit
