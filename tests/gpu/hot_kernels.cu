@@ -2,17 +2,20 @@
 #include <shardkit/backend/cub/kernels.cuh>
 #include <shardkit/backend/nccl/kernels_for.cuh>
 #include <shardkit/optim/adamw.hpp>
+#include <shardkit/optim/muon.hpp>
 #include <shardkit/optim/sgd.hpp>
 
 // The kernels of check_machine_code.py, compiled as a user's build is, optimised and with multiply-adds fused: all
-// that training launches with AdamW in fp32, in bf16 with fp32 masters, and with gathers of codes, as KernelsFor has
-// them (a trainer that launches another one does not link), and some more whose speed counts. With PLANTED only one,
+// that training launches with AdamW in fp32, in bf16 with fp32 masters, and with gathers of codes, and with Muon in
+// fp32, as KernelsFor has them (a trainer that launches another one does not link), and some more whose speed counts:
+// SGD, and states in bf16 and in blocks, as DefaultPrecision launches them. With PLANTED only one,
 // in which the check must find what was planted.
 
 using namespace shardkit;
 using namespace shardkit::gpu::detail;
 
 #define LAUNCH(...) template void DeviceLaunch::operator()(std::uint64_t, const __VA_ARGS__&, std::string_view) const;
+#define ALONE_AND_BATCHED(...) LAUNCH(__VA_ARGS__) LAUNCH(BatchPass<__VA_ARGS__>)
 #define NORM(T)                                                                                          \
     template void shardkit::gpu::detail::norm_partial(const shardkit::gpu::TimelineRef&,                 \
                                                       std::span<const engine::NormPiece<T>>, IndexRange, \
@@ -30,11 +33,13 @@ template struct nccl::KernelsFor<DefaultPrecision<float>, rules::AdamWRule>;
 template struct nccl::KernelsFor<DefaultPrecision<bf16>, rules::AdamWRule>;
 template struct nccl::KernelsFor<Precision<e4m3, bf16>, rules::AdamWRule>;
 template struct nccl::KernelsFor<Precision<block_int8, bf16>, rules::AdamWRule>;
-LAUNCH(UpdatePass<rules::AdamWUpdate<float>, float, bf16, bf16, 2>)
-LAUNCH(UpdatePass<rules::SgdUpdate<float>, float, float, float, 1>)
-LAUNCH(UpdatePass<rules::SgdUpdate<float>, float, bf16, bf16, 1>)
-LAUNCH(UpdatePass<rules::AdamWUpdate<float>, float, bf16, bf16, 2, InBf16>)
-LAUNCH(BlockUpdatePass<rules::AdamWUpdate<float>, float, bf16, bf16, 2, InBlocks>)
+ALONE_AND_BATCHED(UpdatePass<rules::SgdUpdate<float>, float, float, float, 1>)
+ALONE_AND_BATCHED(UpdatePass<rules::SgdUpdate<float>, float, bf16, float, 1>)
+ALONE_AND_BATCHED(UpdatePass<rules::AdamWUpdate<float>, float, bf16, float, 2, InBf16>)
+ALONE_AND_BATCHED(UpdatePass<rules::AdamWUpdate<float>, bf16, bf16, float, 2, InBf16>)
+ALONE_AND_BATCHED(BlockUpdatePass<rules::AdamWUpdate<float>, float, bf16, float, 2, InBlocks>)
+ALONE_AND_BATCHED(BlockUpdatePass<rules::AdamWUpdate<float>, bf16, bf16, float, 2, InBlocks>)
+template struct nccl::KernelsFor<DefaultPrecision<float>, rules::MuonRule>;
 LAUNCH(ConvertPass<float, bf16>)
 LAUNCH(QuantizePass<float, 64>)
 LAUNCH(DequantizePass<float, 64>)

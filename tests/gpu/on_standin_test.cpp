@@ -50,9 +50,9 @@ void preload_trainers() {}
 namespace on_standin_test {
 
 TEST_CASE("every case of ranks was run by a test of several ranks") {
-    for (const auto& [name, listed] : rank_processes::rank_cases()) {
-        CAPTURE(std::string(name));
-        CHECK(listed.ran);
+    for (const auto& each : rank_processes::rank_cases()) {
+        CAPTURE(std::string(each.first));
+        CHECK(each.second.ran);
     }
 }
 

@@ -28,6 +28,11 @@ BatchEntry<Pass> batch_entry(const Pass& pass) noexcept {
 /// work's number, with the same search for all threads of a warp, and gets the rest of the number.
 template <class Pass>
 struct BatchPass {
+    static constexpr unsigned least_blocks = [] {
+        if constexpr (requires { Pass::least_blocks; }) { return Pass::least_blocks; }
+        return 0U;
+    }();
+
     const BatchEntry<Pass>* entries;
     std::uint32_t count;  ///< in 32 bits, so that the search leaves the update its registers
     std::uint64_t begin;  ///< number of works in the table before these entries

@@ -38,6 +38,13 @@ template <class Update, FloatingElement Master, FloatingElement Gather, Floating
           std::size_t StateCount, class Storage>
 struct BlockUpdatePass {
     static constexpr std::size_t lanes = BlockTiling::lanes;
+    /// Of bf16 masters nvcc 13.0 otherwise keeps more of both of a thread's turns in registers, and an SM holds fewer
+    /// threads. For sm_90 it would spill for one block more.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1000
+    static constexpr unsigned least_blocks = sizeof(Master) == 2 ? 4 : 0;
+#else
+    static constexpr unsigned least_blocks = sizeof(Master) == 2 ? 3 : 0;
+#endif
 
     UpdatedParameters<Master, Gather> parameters;
     const Gradient* gradient;

@@ -16,9 +16,16 @@ namespace shardkit::gpu::detail {
 inline constexpr unsigned tile_threads = 256;
 inline constexpr unsigned tile_turns = 2;
 
+/// The blocks that an SM must hold at once, where a work says how many: nvcc gives a thread no more registers than
+/// leave room for them. 0: it decides.
+template <class Work>
+inline constexpr unsigned least_blocks = 0;
+template <class Work>
+requires(Work::least_blocks > 0) inline constexpr unsigned least_blocks<Work> = Work::least_blocks;
+
 /// A block has a tile of adjacent indices, of which its threads take adjacent ones in each turn.
 template <class Work>
-__global__ void __launch_bounds__(tile_threads) for_each_kernel(std::uint64_t count, Work work) {
+__global__ void __launch_bounds__(tile_threads, least_blocks<Work>) for_each_kernel(std::uint64_t count, Work work) {
     constexpr std::uint64_t tile = tile_threads * tile_turns;
     const std::uint64_t begin = blockIdx.x * tile;
     if (count - begin >= tile) {

@@ -32,6 +32,12 @@ struct UpdatePass {
     static constexpr bool rounds_states = Storage::format != StateFormat::full && StateCount > 0;
     using State = std::conditional_t<rounds_states, bf16, A>;
     static constexpr std::size_t lanes = lanes_for<Master, Gather, Gradient, State>;
+    /// For sm_100 nvcc 13.0 otherwise spills to make room for one block more.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1000
+    static constexpr unsigned least_blocks = rounds_states && sizeof(Master) == 4 ? 4 : 0;
+#else
+    static constexpr unsigned least_blocks = 0;
+#endif
     struct NoDraws {};
     using StateDraws = std::conditional_t<rounds_states, rules::UpdateDraws, NoDraws>;
 
