@@ -112,10 +112,25 @@ class MoveValues {
           writes_(where),
           where_(where) {}
 
+    /// Returns the bytes of this rank's largest message that is staged, on its way in or out.
+    std::size_t staged_bytes() const {
+        std::size_t most = 0;
+        const auto count = [&](const List<TransferredPiece>& pieces, const auto& direct) {
+            for_each_message(pieces.span(), transfers_.limit, [&](Pieces message) {
+                if (!direct(message)) { most = std::max(most, bytes_of(message)); }
+            });
+        };
+        for (std::size_t peer = 0; peer < transfers_.ranks; ++peer) {
+            count(transfers_.sent[peer], [&](Pieces message) { return is_sent_directly(message); });
+            count(transfers_.received[peer], [&](Pieces message) { return is_received_directly(message); });
+        }
+        return most;
+    }
+    /// @param staging  the most that any rank stages
     /// Order: collective over the ranks of both sides. @returns this rank's error, if any
-    Failure run(std::size_t rank) {
+    Failure run(std::size_t rank, std::size_t staging) {
         const std::size_t ranks = transfers_.ranks;
-        if (transfers_.largest > 0) { wire_.stage(transfers_.largest); }
+        if (staging > 0) { wire_.stage(staging); }
         attempt_once([&] {
             clear_rest();
             for (const TransferredPiece& piece : transfers_.received[rank]) { keep(piece); }
@@ -172,19 +187,28 @@ class MoveValues {
         for (const TransferredPiece& piece : pieces) { bytes += piece.bytes; }
         return bytes;
     }
-    /// Whether the engine can send from, and receive to, where they lie.
-    bool is_engines(const SavedValues& values) const noexcept { return values.on_host == wire_.on_host(); }
+    /// Whether the engine can send from, and receive to, where they lie. Finding that place cannot fail.
+    bool is_engines(const SavedValues& values) const noexcept {
+        return values.on_host == wire_.on_host() && !values.is_copy();
+    }
     static bool alone(Pieces pieces) noexcept { return pieces.size() == 1 && pieces.front().contiguous(); }
+    bool is_sent_directly(Pieces pieces) const noexcept {
+        return alone(pieces) && is_engines(source(pieces.front()));
+    }
+    bool is_received_directly(Pieces pieces) const noexcept {
+        const LoadRun::Target& first = target(pieces.front());
+        const bool once = transfers_.next_alike[pieces.front().target] == Transfers::none;
+        return alone(pieces) && once && is_engines(values_of(first)) && is_same(first);
+    }
 
+    // What is not staged has no room in the staging memory, also after an error of this rank.
     void pack(Pieces pieces, ReshardWire::Message& message) {
+        const TransferredPiece& first = pieces.front();
         message.bytes = bytes_of(pieces);
-        message.at = wire_.staging_to_send();
+        message.staged = !is_sent_directly(pieces);
+        message.at = message.staged ? wire_.staging_to_send() : source(first).memory(first.from_flat);
+        if (!message.staged) { return; }
         attempt_once([&] {
-            if (alone(pieces) && is_engines(source(pieces.front()))) {
-                message.at = source(pieces.front()).memory(pieces.front().from_flat);
-                message.staged = false;
-                return;
-            }
             std::byte* to = message.at;
             for (const TransferredPiece& piece : pieces) {
                 reads_.read(source(piece), piece.from_flat, piece.from_stride, piece.count, to);
@@ -194,16 +218,10 @@ class MoveValues {
     }
     /// Chooses where a message is received.
     void place(Pieces pieces, ReshardWire::Message& message) {
+        const TransferredPiece& first = pieces.front();
         message.bytes = bytes_of(pieces);
-        message.at = wire_.staging_to_receive();
-        attempt_once([&] {
-            const TransferredPiece& first = pieces.front();
-            const SavedValues& values = values_of(target(first));
-            const bool once = transfers_.next_alike[first.target] == Transfers::none;
-            if (!alone(pieces) || !once || !is_engines(values) || !is_same(target(first))) { return; }
-            message.at = values.memory(first.to_flat);
-            message.staged = false;
-        });
+        message.staged = !is_received_directly(pieces);
+        message.at = message.staged ? wire_.staging_to_receive() : values_of(target(first)).memory(first.to_flat);
     }
     bool is_same(const LoadRun::Target& target) const noexcept {
         return same_elements(target.from->tensor.type, values_of(target).type);

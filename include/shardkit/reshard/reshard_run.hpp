@@ -131,7 +131,10 @@ class ReshardRun {
         Failure failure;
         try {
             MoveValues moves(wire_, transfers, files_.boxes, values, load_ ? &*load_ : nullptr, where_);
-            failure = Failure::first(all_, moves.run(all_.rank()), where_);
+            // Memory of verbs is allocated alike on all ranks.
+            const auto staged = all_.gather(moves.staged_bytes(), where_);
+            const std::size_t most = *std::max_element(staged.begin(), staged.end());
+            failure = Failure::first(all_, moves.run(all_.rank(), most), where_);
         } catch (...) {
             end_writing();
             throw;

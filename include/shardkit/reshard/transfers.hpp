@@ -51,8 +51,6 @@ class MessageCuts {
         full_ = alone;
         return begins;
     }
-    /// Returns the bytes of the message so far.
-    std::size_t filled() const noexcept { return filled_; }
 
   private:
     std::size_t limit_;
@@ -137,7 +135,6 @@ class Transfers {
 
     std::size_t ranks = 0;
     std::size_t limit = 0;                  ///< bytes of a message
-    std::size_t largest = 0;                ///< bytes of the largest message of all ranks
     List<std::uint64_t> bytes;              ///< by source and destination: all that is taken
     List<std::uint64_t> messages;           ///< likewise, but for what a rank takes from itself
     List<List<TransferredPiece>> sent;      ///< by this rank, to each rank
@@ -258,7 +255,6 @@ class Transfers {
             if (from != to) {
                 loads[from] += piece.bytes;
                 messages[pair(from, to)] += cuts[pair(from, to)].next(piece) ? 1U : 0U;
-                largest = std::max(largest, cuts[pair(from, to)].filled());
             }
             if (from == rank_ && to != rank_) { sent[to].push_back(piece); }
             if (to == rank_) { received[from].push_back(piece); }
