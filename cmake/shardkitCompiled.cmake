@@ -1,18 +1,42 @@
 # The core of the compiled form, as a static library that is built where a target links it:
 #     target_link_libraries(trainer PRIVATE shardkit::compiled)
-# Without contraction, so that its bits are the same for every -march.
-if(NOT TARGET shardkit_compiled)
-  set(shardkit_compiled_sources)
-  foreach(shardkit_part compiled compiled_checkpoint compiled_states compiled_parts compiled_schedule)
-    set(shardkit_source "${CMAKE_CURRENT_BINARY_DIR}/shardkit/${shardkit_part}.cpp")
-    file(GENERATE OUTPUT "${shardkit_source}" CONTENT "#include <shardkit/${shardkit_part}.hpp>\n")
-    list(APPEND shardkit_compiled_sources "${shardkit_source}")
+# Without contraction, so that its bits are the same for every -march. SHARDKIT_COMPILED_PRECISIONS, set before, are the
+# precisions that it has, a shardkit::Precisions<...>.
+function(shardkit_add_compiled name kind suffix)
+  set(sources)
+  foreach(part ${ARGN})
+    set(source "${CMAKE_CURRENT_BINARY_DIR}/shardkit/${part}.${suffix}")
+    file(GENERATE OUTPUT "${source}" CONTENT "#include <shardkit/${part}.hpp>\n")
+    list(APPEND sources "${source}")
   endforeach()
-  add_library(shardkit_compiled STATIC EXCLUDE_FROM_ALL ${shardkit_compiled_sources})
+  add_library(${name} ${kind} EXCLUDE_FROM_ALL ${sources})
+  if(SHARDKIT_COMPILED_PRECISIONS)
+    target_compile_definitions(${name} PRIVATE "SHARDKIT_COMPILED_PRECISIONS=${SHARDKIT_COMPILED_PRECISIONS}")
+  endif()
+  target_compile_definitions(${name} INTERFACE SHARDKIT_COMPILED)
+endfunction()
+
+if(NOT TARGET shardkit_compiled)
+  shardkit_add_compiled(shardkit_compiled STATIC cpp
+    compiled compiled_checkpoint compiled_states compiled_parts compiled_schedule)
   target_compile_options(shardkit_compiled PRIVATE -ffp-contract=off)
-  target_compile_definitions(shardkit_compiled INTERFACE SHARDKIT_COMPILED)
   target_link_libraries(shardkit_compiled PUBLIC shardkit::shardkit)
   add_library(shardkit::compiled ALIAS shardkit_compiled)
-  unset(shardkit_compiled_sources)
-  unset(shardkit_source)
+endif()
+
+# The core over NCCL, which nvcc compiles, where the project has the language CUDA and NCCL is found. Its parts are objects:
+# one that is there says so when the program starts.
+if(CMAKE_CUDA_COMPILER AND NOT TARGET shardkit_compiled_nccl)
+  find_package(CUDAToolkit QUIET)
+  find_path(SHARDKIT_NCCL_INCLUDE nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
+  find_library(SHARDKIT_NCCL_LIBRARY NAMES nccl libnccl.so.2 HINTS "${CUDAToolkit_LIBRARY_DIR}")
+  if(CUDAToolkit_FOUND AND SHARDKIT_NCCL_INCLUDE AND SHARDKIT_NCCL_LIBRARY)
+    shardkit_add_compiled(shardkit_compiled_nccl OBJECT cu compiled_nccl compiled_nccl_checkpoint compiled_nccl_states)
+    target_compile_options(shardkit_compiled_nccl PRIVATE -Xcompiler=-ffp-contract=off)
+    target_include_directories(shardkit_compiled_nccl PRIVATE "${SHARDKIT_NCCL_INCLUDE}")
+    target_link_libraries(shardkit_compiled_nccl
+      PUBLIC shardkit_compiled
+      INTERFACE CUDA::cudart_static "${SHARDKIT_NCCL_LIBRARY}")
+    add_library(shardkit::compiled_nccl ALIAS shardkit_compiled_nccl)
+  endif()
 endif()

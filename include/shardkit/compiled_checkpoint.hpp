@@ -13,10 +13,12 @@
 
 namespace shardkit::compiled SHARDKIT_CHECKED_BUILD {
 
-const Checkpoints& checkpoints_of(const Object& object) noexcept {
+const Checkpoints& checkpoints_of(const Object& object, SourceLocation where) {
     static const CheckpointsOf<host::Engine> of_host;
-    const Checkpoints* const of_another = object.engine().checkpoints;
-    return of_another == nullptr ? of_host : *of_another;
+    const EngineCore& core = object.engine();
+    if (&core == &engine_core<host::Engine>()) { return of_host; }
+    if (core.checkpoints == nullptr) { refuse_part(core, "checkpoints", "compiled_nccl_checkpoint.hpp", where); }
+    return *core.checkpoints;
 }
 
 }  // namespace SHARDKIT_CHECKED_BUILD

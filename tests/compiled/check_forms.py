@@ -14,11 +14,14 @@ import tempfile
 LIMIT = 1.75
 STANDARD = "algorithm chrono functional map memory optional ranges string thread vector".split()
 ENTRIES = ("shardkit/shardkit.hpp", "shardkit/checkpoint.hpp", "shardkit/local_shards.hpp", "shardkit/moving_average.hpp",
-           "shardkit/muon.hpp", "shardkit/plan.hpp", "shardkit/schedule.hpp", "shardkit/verbs.hpp", "shardkit/verify.hpp",
-           "shardkit/optim/options.hpp", "shardkit/backend/threads/launch_options.hpp", "shardkit/sharded/list_shards.hpp")
+           "shardkit/muon.hpp", "shardkit/nccl.hpp", "shardkit/plan.hpp", "shardkit/schedule.hpp", "shardkit/verbs.hpp", "shardkit/verify.hpp",
+           "shardkit/backend/cub/kernels.hpp", "shardkit/optim/options.hpp", "shardkit/backend/threads/launch_options.hpp", "shardkit/sharded/list_shards.hpp")
 REFUSED = ("shardkit/optim/adamw.hpp", "shardkit/rank/context.hpp", "shardkit/step/model.hpp",
            "shardkit/tensor_parallel.hpp")
 SENTENCE = "include shardkit/shardkit.hpp"
+OVER_NCCL = """#include <shardkit/nccl.hpp>
+int main() { shardkit::nccl::run(shardkit::DeviceMesh<1>{}, [](shardkit::Context<>&) {}); }
+"""
 
 
 class Compiler:
@@ -97,6 +100,7 @@ def main():
         program = compiler.write("readme.cpp", re.search(r"```cpp program\n(.*?)```", page, re.DOTALL)[1])
         check_headers(root, compiler)
         check_links(compiler, program)
+        check_links(compiler, compiler.write("over_nccl.cpp", OVER_NCCL))
         check_time(compiler, program)
 
 

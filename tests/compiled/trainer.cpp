@@ -24,9 +24,50 @@
 #include <shardkit/shardkit.hpp>
 #include <shardkit/verify.hpp>
 
+#ifdef TRAINS_ON_NCCL
+#include <thread>
+
+#include <shardkit/nccl.hpp>
+#ifndef SHARDKIT_COMPILED
+#include "unit/backend/nccl/host_functions.hpp"
+#endif
+#endif
+
 namespace sk = shardkit;
 
 namespace {
+
+#if defined(TRAINS_ON_NCCL) && !defined(SHARDKIT_COMPILED)
+using Engine = sk::nccl::Engine<host_functions::Kernels>;
+#else
+using Engine = sk::DefaultEngine;
+#endif
+using Rank = sk::Context<Engine>;
+
+/// Runs f(rank) for every rank of the mesh, on threads, or on as many GPUs of the stand-in.
+template <class Mesh, class F>
+void run(std::string_view engine, Mesh mesh, const F& f) {
+    if (engine == "threads") {
+        if constexpr (std::is_same_v<Engine, sk::DefaultEngine>) { return sk::threads::run(mesh, f); }
+    }
+#ifdef TRAINS_ON_NCCL
+    if (engine == "nccl") {
+        const auto id = sk::nccl::UniqueId::create();
+        std::vector<std::jthread> ranks;
+        for (std::size_t r = 0; r < mesh.size(); ++r) {
+            ranks.emplace_back([&, r] {
+                sk::nccl::Options options;
+                options.device = static_cast<int>(r);
+                options.sums = sk::nccl::Sums::exchanged;  // the bits of threads
+                sk::nccl::World world(id, mesh.size(), r, options);
+                sk::nccl::run<Engine>(mesh, world, f);
+            });
+        }
+        return;
+    }
+#endif
+    throw std::invalid_argument("this trainer has no engine " + std::string(engine));
+}
 
 template <class E>
 struct Weight : sk::Param<"weight", E, 13, 7> {};
@@ -66,10 +107,15 @@ struct Job {
     bool saved = false;    // saved after two steps, and loaded into another
 };
 
+/// Where it trains, and saves.
+struct Place {
+    std::string_view engine;
+    std::string folder;
+};
+
 template <class Model>
-std::unique_ptr<sk::Optimizer<>> make_optimizer(const Model& model, std::string_view name) {
+std::unique_ptr<sk::Optimizer<Engine>> make_optimizer(const Model& model, std::string_view name) {
     using Precision = typename Model::Precision;
-    using Engine = sk::DefaultEngine;
     using sk::StateFormat;
     const std::vector<sk::ParamGroup> groups{{.matches = [](auto, auto parameter) { return parameter == "bias"; },
                                               .learning_rate_scale = 0.5,
@@ -101,12 +147,12 @@ std::unique_ptr<sk::Optimizer<>> make_optimizer(const Model& model, std::string_
 template <class E, class Policy>
 class Trainer {
     using Group = sk::Params<Weight<E>, Bias<E>, Fixed<E>>;
-    using Layer = sk::Sharded<Group, Policy>;
-    using Listed = sk::Sharded<sk::TensorList<E>, Policy>;
-    using Model = sk::Model<sk::DefaultEngine, typename Layer::Precision>;
+    using Layer = sk::Sharded<Group, Policy, Engine>;
+    using Listed = sk::Sharded<sk::TensorList<E>, Policy, Engine>;
+    using Model = sk::Model<Engine, typename Layer::Precision>;
 
   public:
-    Trainer(sk::Context<>& rank, const Job& job)
+    Trainer(Rank& rank, const Job& job)
         : rank_(rank),
           job_(job),
           layers_(make_layers(rank)),
@@ -148,7 +194,7 @@ class Trainer {
             optimizer_->step(std::move(reduced), sk::clip(norm, job_.max_norm));
             return;
         }
-        sk::StepOptions<sk::DefaultEngine> options{.divisor = sk::mean, .max_norm = job_.max_norm};
+        sk::StepOptions<Engine> options{.divisor = sk::mean, .max_norm = job_.max_norm};
         if (loss_scale_) { options.loss_scale = &*loss_scale_; }
         const auto norm = optimizer_->step(std::move(accumulation), options);
         if (!job_.in_backward) { hash_.add(norm.value()); }
@@ -170,24 +216,29 @@ class Trainer {
         {
             const auto full = sk::summon_full_params(model_);
             const auto window = listed_.unshard(sk::Gathers::never);
+            await_device();
             for (const E v : window.view("b")) { hash.add(static_cast<double>(static_cast<float>(v))); }
         }
         const auto window = layers_[0].unshard();
+        await_device();
         for (const E v : window[Fixed<E>{}]) { hash.add(static_cast<double>(static_cast<float>(v))); }
         hash.add(hash_.value());
         return *this;
     }
-    sk::Optimizer<>& optimizer() { return *optimizer_; }
+    sk::Optimizer<Engine>& optimizer() { return *optimizer_; }
 
   private:
-    static std::vector<Layer> make_layers(sk::Context<>& rank) {
+    static std::vector<Layer> make_layers(Rank& rank) {
         std::vector<Layer> made;
         for (int l = 0; l < 3; ++l) { made.emplace_back(rank, "layers." + std::to_string(l)); }
         return made;
     }
+    /// The stand-in's memory of a GPU is the host's, once its stream has come there.
+    void await_device() const { rank_.compute_stream().synchronize(); }
     template <class L>
-    void add(sk::Accumulation<>& accumulation, L& layer, std::uint64_t salt, double scale) {
+    void add(sk::Accumulation<Engine>& accumulation, L& layer, std::uint64_t salt, double scale) {
         auto gradients = accumulation.gradients(layer);
+        await_device();
         for (std::size_t p = 0; p < layer.parameters().size(); ++p) {
             std::uint64_t i = 0;
             for (auto& g : gradients.view(p)) {
@@ -197,29 +248,29 @@ class Trainer {
         accumulation.add(std::move(gradients));
     }
 
-    sk::Context<>& rank_;
+    Rank& rank_;
     Job job_;
     std::vector<Layer> layers_;
     Listed listed_;
     Model model_;
-    std::unique_ptr<sk::Optimizer<>> optimizer_;
-    std::optional<sk::LossScale<sk::DefaultEngine>> loss_scale_;
+    std::unique_ptr<sk::Optimizer<Engine>> optimizer_;
+    std::optional<sk::LossScale<Engine>> loss_scale_;
     Hash hash_;
 };
 
 /// Trains for four steps on every mesh, and prints the hash of what each of its ranks ends with.
 template <class E, class Policy, class Mesh>
-void train(const char* element, const char* policy, Mesh mesh, const Job& job, const std::string& folder) {
+void train(const char* element, const char* policy, Mesh mesh, const Job& job, const Place& place) {
     std::vector<std::uint64_t> hashes(mesh.size());
-    sk::threads::run(mesh, [&](sk::Context<>& rank) {
+    run(place.engine, mesh, [&](Rank& rank) {
         Trainer<E, Policy> trainer(rank, job);
         for (std::uint64_t at = 0; at < 2; ++at) { trainer.step(at); }
         Hash hash;
         trainer.optimizer().set_learning_rate_factor(0.5);
         if (job.saved) {
-            sk::checkpoint::save(rank, folder, 2, trainer.state(), {.replace = true});
+            sk::checkpoint::save(rank, place.folder, 2, trainer.state(), {.replace = true});
             Trainer<E, Policy> other(rank, job);
-            sk::checkpoint::load(rank, sk::checkpoint::latest(rank, folder)->path, other.state());
+            sk::checkpoint::load(rank, sk::checkpoint::latest(rank, place.folder)->path, other.state());
             other.optimizer().set_learning_rate_factor(0.5);
             for (std::uint64_t at = 2; at < 4; ++at) { other.step(at); }
             other.hash_as(hash);
@@ -310,41 +361,41 @@ void train_with_parts(const char* policy, Mesh mesh) {
 }
 
 template <class E, class Policy>
-void train_on_meshes(const char* element, const char* policy, const Job& job, const std::string& folder) {
-    train<E, Policy>(element, policy, sk::DeviceMesh<1>{}, job, folder);
-    train<E, Policy>(element, policy, sk::DeviceMesh<3, 1, 1>{}, job, folder);
-    train<E, Policy>(element, policy, sk::DeviceMesh<2, 2, 1>{}, job, folder);
+void train_on_meshes(const char* element, const char* policy, const Job& job, const Place& place) {
+    train<E, Policy>(element, policy, sk::DeviceMesh<1>{}, job, place);
+    train<E, Policy>(element, policy, sk::DeviceMesh<3, 1, 1>{}, job, place);
+    train<E, Policy>(element, policy, sk::DeviceMesh<2, 2, 1>{}, job, place);
 }
 
 }  // namespace
 
 int main(int count, char** given) {
-    if (count != 2) { return EXIT_FAILURE; }
-    const std::string folder = given[1];
-    std::filesystem::create_directories(folder);
+    if (count != 3) { return EXIT_FAILURE; }
+    const Place place{given[1], given[2]};
+    std::filesystem::create_directories(place.folder);
     constexpr double clipped = 0.75;
     for (const std::string_view optimizer : {"adamw", "amsgrad", "lion", "sgd"}) {
-        train_on_meshes<float, sk::FullShard>("fp32", "full_shard", {optimizer, 2, clipped}, folder);
-        train_on_meshes<double, sk::FullShard>("fp64", "full_shard", {optimizer, 2, clipped}, folder);
-        train_on_meshes<sk::bf16, sk::FullShard>("bf16", "full_shard", {optimizer, 2, clipped}, folder);
+        train_on_meshes<float, sk::FullShard>("fp32", "full_shard", {optimizer, 2, clipped}, place);
+        train_on_meshes<double, sk::FullShard>("fp64", "full_shard", {optimizer, 2, clipped}, place);
+        train_on_meshes<sk::bf16, sk::FullShard>("bf16", "full_shard", {optimizer, 2, clipped}, place);
     }
     for (const std::string_view optimizer : {"adamw_bf16", "adamw_block8"}) {
         train_on_meshes<float, sk::FullShard>("fp32", "full_shard",
-                                              {optimizer, 1, clipped, false, false, false, true}, folder);
+                                              {optimizer, 1, clipped, false, false, false, true}, place);
     }
     const std::string_view adamw = "adamw";
-    train_on_meshes<float, sk::NoShard>("fp32", "no_shard", {adamw, 2, clipped, false, false, true}, folder);
+    train_on_meshes<float, sk::NoShard>("fp32", "no_shard", {adamw, 2, clipped, false, false, true}, place);
     train_on_meshes<float, sk::ShardOptimizer>("fp32", "shard_optimizer", {adamw, 2, sk::unlimited, false, true},
-                                               folder);
+                                               place);
     train_on_meshes<float, sk::ShardGradOp>("fp32", "shard_grad_op", {adamw, 1, clipped, false, false, true, true},
-                                            folder);
+                                            place);
     train_on_meshes<sk::fp16, sk::FullShard>("fp16", "full_shard", {adamw, 2, clipped, true, false, false, true},
-                                             folder);
-    train<float, sk::HybridShard<2>>("fp32", "hybrid_shard", sk::DeviceMesh<4>{}, {adamw, 2, clipped}, folder);
+                                             place);
+    train<float, sk::HybridShard<2>>("fp32", "hybrid_shard", sk::DeviceMesh<4>{}, {adamw, 2, clipped}, place);
+    if (place.engine == "nccl") { return EXIT_SUCCESS; }  // whose core has no more
     const std::string_view muon = "muon";
-    train_on_meshes<float, sk::FullShard>("fp32", "full_shard", {muon, 2, clipped, false, false, false, true},
-                                          folder);
-    train_on_meshes<sk::bf16, sk::FullShard>("bf16", "full_shard", {muon, 2, clipped}, folder);
+    train_on_meshes<float, sk::FullShard>("fp32", "full_shard", {muon, 2, clipped, false, false, false, true}, place);
+    train_on_meshes<sk::bf16, sk::FullShard>("bf16", "full_shard", {muon, 2, clipped}, place);
     train_with_parts<sk::FullShard>("full_shard", sk::DeviceMesh<1>{});
     train_with_parts<sk::FullShard>("full_shard", sk::DeviceMesh<3>{});
     train_with_parts<sk::HybridShard<2>>("hybrid_shard", sk::DeviceMesh<4>{});

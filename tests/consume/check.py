@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """check.py WAY ROOT -- COMPILER...: builds and runs the program in this folder, outside the tree, with shardkit
-found in one way: meson (subproject), pkg_config, cmake, cmake_compiled, cmake_cuda, fetch_content, plain (-I),
-single_header, conan."""
+found in one way: meson (subproject), pkg_config, cmake, cmake_compiled, cmake_compiled_nccl, cmake_cuda,
+fetch_content, plain (-I), single_header, conan."""
 import os
 import pathlib
 import re
@@ -131,6 +131,38 @@ def cmake_cuda(root, outside, compiler, environment):
     return build / "consumer"
 
 
+def cmake_compiled_nccl(root, outside, compiler, environment):
+    """The CUDA quick start's trainer, which g++ compiles, over the core that CMake builds for it with nvcc; linked, as it
+    takes no GPU."""
+    nvcc = shutil.which("nvcc") or shutil.which("nvcc", path="/usr/local/cuda/bin")
+    if nvcc is None:
+        print("skipped: no nvcc")
+        sys.exit(SKIPPED)
+    environment = dict(install(root, outside, environment), CUDACXX=nvcc)
+    page = (root / "docs/cuda_quickstart.md").read_text(encoding="utf-8")
+    for name, info in (("trainer.cpp", "cpp gpu program"), ("kernels.cu", "text"), ("project", "cmake")):
+        text = re.search(rf"^```{info}\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)[1]
+        (outside / name).write_text(text, encoding="utf-8")
+    precisions = re.search(r"SHARDKIT_COMPILED_PRECISIONS=(.*)\"", page)[1]
+    (outside / "CMakeLists.txt").write_text(
+        f"""cmake_minimum_required(VERSION 3.18)
+set(CMAKE_CUDA_ARCHITECTURES 90)
+set(SHARDKIT_COMPILED_PRECISIONS "{precisions}")
+{(outside / "project").read_text(encoding="utf-8")}
+add_executable(consumer main.cpp other.cpp)
+target_link_libraries(consumer PRIVATE shardkit::shardkit)
+""", encoding="utf-8")
+    build = outside / "build"
+    # Device code unoptimised takes a third of the time.
+    done = run("cmake", "-S", outside, "-B", build, f"-DCMAKE_CXX_COMPILER={compiler[-1]}", "-DCMAKE_CUDA_FLAGS=-Ofc max",
+               f"-DCMAKE_CUDA_HOST_COMPILER={compiler[-1]}", env=environment, stdout=subprocess.PIPE, text=True)
+    if "SHARDKIT_NCCL_LIBRARY:FILEPATH=SHARDKIT_NCCL_LIBRARY-NOTFOUND" in (build / "CMakeCache.txt").read_text("utf-8"):
+        print("skipped: CMake finds no NCCL\n", done.stdout)
+        sys.exit(SKIPPED)
+    run("cmake", "--build", build, env=environment)
+    return build / "consumer"
+
+
 def fetch_content(root, outside, compiler, environment):
     """FetchContent, as docs/versions.md has it, from a folder in place of an address."""
     page = (root / "docs/versions.md").read_text(encoding="utf-8")
@@ -226,7 +258,7 @@ def conan(root, outside, compiler, environment):
 def main():
     way, root, compiler = sys.argv[1], pathlib.Path(sys.argv[2]), sys.argv[4:]
     ways = {"meson": meson, "pkg_config": pkg_config, "cmake": cmake, "cmake_compiled": cmake_compiled,
-            "cmake_cuda": cmake_cuda, "fetch_content": fetch_content, "plain": plain, "single_header": single_header,
+            "cmake_compiled_nccl": cmake_compiled_nccl, "cmake_cuda": cmake_cuda, "fetch_content": fetch_content, "plain": plain, "single_header": single_header,
             "conan": conan}
     # Meson has ninja; a machine need not have make.
     environment = dict(os.environ, CXX=shlex.join(compiler), CMAKE_GENERATOR="Ninja")

@@ -19,7 +19,7 @@ CUDA_BACKENDS = ("cuda", "nccl", "cub", "thrust")
 
 
 # What the compiled form is made of, which tests/compiled compiles.
-OF_THE_COMPILED_FORM = "shardkit/compiled"
+OF_THE_COMPILED_FORM = ("shardkit/compiled", "shardkit/backend/nccl/compiled_")
 
 
 def headers(root):

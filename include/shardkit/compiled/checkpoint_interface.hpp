@@ -62,6 +62,7 @@ class Checkpoints {
     ~Checkpoints() = default;
 };
 /// Returns those of an object's engine.
-const Checkpoints& checkpoints_of(const Object& object) noexcept;
+/// @throws UsageError when the program has none
+const Checkpoints& checkpoints_of(const Object& object, SourceLocation where);
 
 }  // namespace SHARDKIT_CHECKED_BUILD

@@ -23,7 +23,7 @@ class State {
 
     template <class Precision>
     explicit State(const Model<Engine, Precision>& model, SourceLocation where = SourceLocation::current())
-        : state_(compiled::checkpoints_of(model.core(where)).make_state(model.core(where), where)) {}
+        : state_(compiled::checkpoints_of(model.core(where), where).make_state(model.core(where), where)) {}
     template <class Precision>
     State(const Model<Engine, Precision>& model, Optimizer<Engine>& optimizer,
           SourceLocation where = SourceLocation::current())
@@ -78,40 +78,42 @@ class PendingSave {
 template <class Engine>
 Folder save(Context<Engine>& context, const std::string& folder, std::uint64_t step, const State<Engine>& state,
             const SaveOptions& options = {}, SourceLocation where = SourceLocation::current()) {
-    return compiled::checkpoints_of(context.core()).save(context.core(), folder, step, state.core(), options, where);
+    return compiled::checkpoints_of(context.core(), where)
+        .save(context.core(), folder, step, state.core(), options, where);
 }
 template <class Engine>
 [[nodiscard]] PendingSave begin_save(Context<Engine>& context, const std::string& folder, std::uint64_t step,
                                      const State<Engine>& state, const SaveOptions& options = {},
                                      SourceLocation where = SourceLocation::current()) {
-    return PendingSave(compiled::checkpoints_of(context.core())
+    return PendingSave(compiled::checkpoints_of(context.core(), where)
                            .begin_save(context.core(), folder, step, state.core(), options, where));
 }
 template <class Engine>
 std::optional<Folder> latest(Context<Engine>& context, const std::string& folder, FileCalls* files = nullptr,
                              SourceLocation where = SourceLocation::current()) {
-    return compiled::checkpoints_of(context.core()).latest(context.core(), folder, files, where);
+    return compiled::checkpoints_of(context.core(), where).latest(context.core(), folder, files, where);
 }
 template <class Engine>
 LoadReport load(Context<Engine>& context, const std::string& folder, const State<Engine>& state,
                 const LoadOptions& options = {}, SourceLocation where = SourceLocation::current()) {
-    return compiled::checkpoints_of(context.core()).load(context.core(), folder, state.core(), options, where);
+    return compiled::checkpoints_of(context.core(), where).load(context.core(), folder, state.core(), options, where);
 }
 template <class Engine, class Precision>
 LoadReport load_model(Context<Engine>& context, const std::string& path, const Model<Engine, Precision>& model,
                       const LoadOptions& options = {}, SourceLocation where = SourceLocation::current()) {
-    return compiled::checkpoints_of(context.core())
+    return compiled::checkpoints_of(context.core(), where)
         .load_model(context.core(), path, model.core(where), options, where);
 }
 template <class Engine, class Precision>
 void save_model(Context<Engine>& context, const std::string& path, const Model<Engine, Precision>& model,
                 const SaveOptions& options = {}, SourceLocation where = SourceLocation::current()) {
-    compiled::checkpoints_of(context.core()).save_model(context.core(), path, model.core(where), options, where);
+    compiled::checkpoints_of(context.core(), where)
+        .save_model(context.core(), path, model.core(where), options, where);
 }
 template <class Engine>
 Folder roll_back(Context<Engine>& context, const std::string& folder, std::uint64_t step, FileCalls* files = nullptr,
                  SourceLocation where = SourceLocation::current()) {
-    return compiled::checkpoints_of(context.core()).roll_back(context.core(), folder, step, files, where);
+    return compiled::checkpoints_of(context.core(), where).roll_back(context.core(), folder, step, files, where);
 }
 
 }  // namespace SHARDKIT_BUILD

@@ -36,13 +36,15 @@ namespace shardkit::compiled SHARDKIT_CHECKED_BUILD {
 using AllPrecisions = SHARDKIT_COMPILED_PRECISIONS;
 
 class Checkpoints;
+inline constexpr std::size_t state_formats = static_cast<std::size_t>(StateFormat::block8) + 1;
 
 /// What an engine's core has.
 struct EngineCore {
     const char* name;  ///< for errors
-    // What is in source files of its own where the engine is the host's, and then null here.
-    RuleOptimizer* (*make_optimizer)(Rule rule, StateFormat format, const Groups& groups, const void* options,
-                                     std::vector<ParamGroup> param_groups, SourceLocation where) = nullptr;
+    // What source files of its own have, which are found here unless the engine is the host's; null: not linked.
+    RuleOptimizer* (*make_optimizer[state_formats])(Rule rule, const Groups& groups, const void* options,
+                                                    std::vector<ParamGroup>&& param_groups,
+                                                    SourceLocation where) = {};
     const Checkpoints* checkpoints = nullptr;
 };
 /// Returns an engine's; one source file of the core specialises it.
@@ -51,6 +53,8 @@ const EngineCore& engine_core() noexcept;
 template <>
 const EngineCore& engine_core<host::Engine>() noexcept;
 
+[[noreturn]] void refuse_part(const EngineCore& core, std::string_view part, std::string_view header,
+                              SourceLocation where);
 [[noreturn]] void refuse_engine(const EngineCore& given, const EngineCore& expected, SourceLocation where);
 /// @throws UsageError when an object is of another engine
 template <class Engine>
@@ -101,17 +105,16 @@ struct NormOf {
     };
     static Norm to(const Core& norm) noexcept {
         static const Reader reader;
-        Norm value{&reader};
-        std::memcpy(static_cast<void*>(&value.context), static_cast<const void*>(&norm), sizeof(norm));
-        return value;
+        Norm::Facts facts;
+        std::memcpy(&facts, static_cast<const void*>(&norm), sizeof(norm));
+        return {&reader, facts};
     }
 
   private:
-    static constexpr std::size_t size = sizeof(Norm) - offsetof(Norm, context);
-    static_assert(sizeof(Core) == size && std::is_trivially_copyable_v<Core>);
+    static_assert(sizeof(Core) == sizeof(Norm::Facts) && std::is_trivially_copyable_v<Core>);
     static Core from(const Norm& value) noexcept {
-        alignas(Core) std::byte memory[size];
-        std::memcpy(memory, &value.context, size);
+        alignas(Core) std::byte memory[sizeof(Core)];
+        std::memcpy(memory, &value.facts, sizeof(Core));
         return *std::launder(reinterpret_cast<const Core*>(memory));
     }
 };

@@ -37,14 +37,14 @@ template <class T>
 T from_words(const StreamWords& words) noexcept {
     static_assert(sizeof(T) <= sizeof(words) && std::is_trivially_copyable_v<T>);
     alignas(T) std::byte memory[sizeof(T)];
-    std::memcpy(memory, &words, sizeof(T));
+    std::memcpy(memory, static_cast<const void*>(words.at), sizeof(T));
     return *std::launder(reinterpret_cast<const T*>(memory));
 }
 template <class T>
 StreamWords to_words(const T& value) noexcept {
     static_assert(sizeof(T) <= sizeof(StreamWords) && std::is_trivially_copyable_v<T>);
     StreamWords words;
-    std::memcpy(&words, static_cast<const void*>(&value), sizeof(T));
+    std::memcpy(static_cast<void*>(words.at), static_cast<const void*>(&value), sizeof(T));
     return words;
 }
 /// The host's stream for verbs in the order of an engine's stream.

@@ -27,6 +27,10 @@ void refuse_use(SourceLocation where, const char* text) { throw_usage_error(wher
 void refuse_group(const Group& group, SourceLocation where, const char* text) {
     throw_usage_error(where, "'", *group.path, "': ", text);
 }
+void refuse_part(const EngineCore& core, std::string_view part, std::string_view header, SourceLocation where) {
+    throw_usage_error(where, "the compiled core of the engine ", core.name, " has no ", part,
+                      " in this program; expected shardkit/", header, " to be compiled into it");
+}
 void refuse_engine(const EngineCore& given, const EngineCore& expected, SourceLocation where) {
     throw_usage_error(where, "an object of the engine ", given.name, ", expected one of the engine ", expected.name,
                       ", as what it is used with");

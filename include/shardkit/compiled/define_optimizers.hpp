@@ -60,10 +60,13 @@ RuleOptimizer* make_optimizer_on(const Groups& groups, const void* options, std:
 template <Rule rule, StateFormat format>
 RuleOptimizer* make_optimizer(const Groups& groups, const void* options, std::vector<ParamGroup> param_groups,
                               SourceLocation where) {
-    if (const auto make = groups.engine().make_optimizer) {
-        return make(rule, format, groups, options, std::move(param_groups), where);
+    const EngineCore& core = groups.engine();
+    if (&core == &engine_core<host::Engine>()) {
+        return make_optimizer_on<host::Engine, rule, format>(groups, options, std::move(param_groups), where);
     }
-    return make_optimizer_on<host::Engine, rule, format>(groups, options, std::move(param_groups), where);
+    const auto make = core.make_optimizer[static_cast<std::size_t>(format)];
+    if (make == nullptr) { refuse_part(core, "optimizers with such states", "compiled_nccl_states.hpp", where); }
+    return make(rule, groups, options, std::move(param_groups), where);
 }
 
 }  // namespace SHARDKIT_CHECKED_BUILD

@@ -338,14 +338,18 @@ class NormReader {
   protected:
     ~NormReader() = default;
 };
-/// A norm, as its engine's core has it.
+/// A norm.
 struct Norm {
-    const NormReader* reader = nullptr;
-    const void* context = nullptr;
-    const void* memory = nullptr;
-    const double* total = nullptr;
-    std::uint64_t taken = 0;
-    std::uint64_t gradients = 0;
+    /// What its engine's core has of it.
+    struct Facts {
+        const void* context;
+        const void* memory;
+        const double* total;
+        std::uint64_t taken;
+        std::uint64_t gradients;
+    };
+    const NormReader* reader;
+    Facts facts;
 };
 
 // Optimizers.

@@ -196,7 +196,7 @@ class GlobalNorm {
     const double* data(SourceLocation where = SourceLocation::current()) const {
         return norm_.reader->data(norm_, where);
     }
-    std::uint64_t gradients() const noexcept { return norm_.gradients; }
+    std::uint64_t gradients() const noexcept { return norm_.facts.gradients; }
     const compiled::Norm& core() const noexcept { return norm_; }
 
   private:

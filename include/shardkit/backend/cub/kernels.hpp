@@ -6,6 +6,12 @@
 #error "shardkit needs nvcc's --expt-relaxed-constexpr"
 #endif
 
+#ifdef SHARDKIT_COMPILED
+namespace shardkit::gpu {
+struct Kernels;  // which the compiled core has
+}
+#else
+
 #include <shardkit/detail/hide_macros.inc>
 
 #include <cstdint>
@@ -63,3 +69,5 @@ static_assert(engine::IndexKernels<shardkit::detail::KernelsOn<Kernels, Timeline
 }  // namespace shardkit::gpu
 
 #include <shardkit/detail/show_macros.inc>
+
+#endif

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <type_traits>
+
+#include <shardkit/backend/cuda/arena_buffer.hpp>
+#include <shardkit/backend/host/verbs.hpp>
+#include <shardkit/backend/nccl/communicator.hpp>
+#include <shardkit/comm/engine_traits.hpp>
+#include <shardkit/comm/verb_memory.hpp>
+#include <shardkit/core/error.hpp>
+
+namespace shardkit::nccl::detail {
+
+/// NCCL's verbs without types, as files of the compiled form call them: over memory of the GPU, in the order of the
+/// rank's compute stream, which is the stream of verbs that are given none.
+template <class Kernels>
+class VerbsWithoutTypes final : public host::Verbs {
+    using Memory = host::Memory;
+    using ConstMemory = host::ConstMemory;
+    using HostStream = host::HostStream;
+
+  public:
+    explicit VerbsWithoutTypes(const Communicator<Kernels>& comm)
+        : Verbs(comm.rank(), comm.size(), comm.label()), comm_(comm) {}
+    const Communicator<Kernels>& typed() const noexcept { return comm_; }
+
+    std::string_view engine_name() const noexcept override { return "nccl"; }
+    engine::Traits traits() const noexcept override { return comm_.traits(); }
+    std::shared_ptr<void> place(std::size_t bytes) const override {
+        auto placed =
+            std::make_shared<gpu::detail::ArenaBuffer<std::uint8_t>>(comm_.template buffer<std::uint8_t>(bytes));
+        std::uint8_t* const data = placed->data();
+        return std::shared_ptr<void>(std::move(placed), data);
+    }
+    std::shared_ptr<const Verbs> named(std::string_view axes) const override { return made(comm_.named(axes)); }
+    std::shared_ptr<const Verbs> split(std::size_t color, std::size_t key, std::string_view axes,
+                                       const shardkit::Call& call) const override {
+        return made(comm_.split(color, key, axes, call));
+    }
+    void compare_calls(SourceLocation where) const override { comm_.compare_calls(where); }
+    void barrier(const HostStream& /*stream*/, const shardkit::Call& call) const override {
+        comm_.barrier(stream(), call);
+    }
+
+    std::uint64_t all_gather(ConstMemory shard, Memory full, const HostStream& /*stream*/,
+                             const shardkit::Call& call) const override {
+        comm_.all_gather(bytes(shard), bytes(full), stream(), call);
+        return shardkit::detail::part_from_peers(call.payload, size());
+    }
+    std::uint64_t reduce_scatter(const host::Reducer& /*reducer*/, ReduceOp op, ConstMemory full, Memory shard,
+                                 const HostStream& /*stream*/, const shardkit::Call& call) const override {
+        return with_types(call, [&]<class In, class Out>() {
+            return comm_.reduce_scatter(op, elements<In>(full), elements<Out>(shard), stream(), call);
+        });
+    }
+    std::uint64_t all_reduce(const host::Reducer& /*reducer*/, ReduceOp op, ConstMemory input, Memory output,
+                             const HostStream& /*stream*/, const shardkit::Call& call) const override {
+        return with_types(call, [&]<class In, class Out>() {
+            return comm_.all_reduce(op, elements<In>(input), elements<Out>(output), stream(), call);
+        });
+    }
+    std::uint64_t broadcast(Memory values, std::size_t root, const HostStream& /*stream*/,
+                            const shardkit::Call& call) const override {
+        comm_.broadcast(bytes(values), root, stream(), call);
+        return shardkit::detail::bytes_with_peer(comm_, root, values.bytes());
+    }
+    std::uint64_t all_to_all(ConstMemory sent, Memory received, const HostStream& /*stream*/,
+                             const shardkit::Call& call) const override {
+        comm_.all_to_all(bytes(sent), bytes(received), stream(), call);
+        return shardkit::detail::part_from_peers(call.payload, size());
+    }
+    void all_to_all_uneven(ConstMemory sent, std::span<const std::size_t> send_counts, Memory received,
+                           std::span<const std::size_t> receive_counts, const HostStream& /*stream*/,
+                           const shardkit::Call& call) const override {
+        const auto as_they_are = [&]<class T>(std::type_identity<T> /*of that size*/) {
+            comm_.all_to_all_uneven(elements<T>(sent), send_counts, elements<T>(received), receive_counts, stream(),
+                                    call);
+        };
+        // Counts are those of elements.
+        if (sent.size == 8) { return as_they_are(std::type_identity<std::uint64_t>{}); }
+        if (sent.size == 4) { return as_they_are(std::type_identity<std::uint32_t>{}); }
+        if (sent.size == 2) { return as_they_are(std::type_identity<bf16>{}); }
+        as_they_are(std::type_identity<std::uint8_t>{});
+    }
+    void send(ConstMemory values, std::size_t to, const HostStream& /*stream*/,
+              const shardkit::Call& call) const override {
+        comm_.send(bytes(values), to, stream(), call);
+    }
+    void receive(Memory values, std::size_t from, const HostStream& /*stream*/,
+                 const shardkit::Call& call) const override {
+        comm_.receive(bytes(values), from, stream(), call);
+    }
+    void send_receive(ConstMemory sent, std::size_t to, Memory received, std::size_t from,
+                      const HostStream& /*stream*/, const shardkit::Call& call) const override {
+        comm_.send_receive(bytes(sent), to, bytes(received), from, stream(), call);
+    }
+
+  private:
+    static std::shared_ptr<const Verbs> made(const Communicator<Kernels>& comm) {
+        return std::make_shared<const VerbsWithoutTypes>(comm);
+    }
+    gpu::TimelineRef stream() const noexcept { return comm_.compute_stream(); }
+    template <class T>
+    static std::span<const T> elements(ConstMemory memory) noexcept {
+        return {reinterpret_cast<const T*>(memory.at), memory.bytes() / sizeof(T)};
+    }
+    template <class T>
+    static std::span<T> elements(Memory memory) noexcept {
+        return {reinterpret_cast<T*>(memory.at), memory.bytes() / sizeof(T)};
+    }
+    static std::span<const std::uint8_t> bytes(ConstMemory memory) noexcept { return elements<std::uint8_t>(memory); }
+    static std::span<std::uint8_t> bytes(Memory memory) noexcept { return elements<std::uint8_t>(memory); }
+
+    /// Calls reduce<In, Out>() of a call's types: one type, or 16 bits that are added into fp32.
+    template <class F>
+    static std::uint64_t with_types(const shardkit::Call& call, const F& reduce) {
+        const ElementType in = call.signature.in;
+        const ElementType out = call.signature.out;
+        std::uint64_t moved = 0;
+        bool found = false;
+        const auto as = [&]<class In, class Out>(std::type_identity<In>, std::type_identity<Out>) {
+            if (found || in != element_type_of<In> || out != element_type_of<Out>) { return; }
+            found = true;
+            moved = reduce.template operator()<In, Out>();
+        };
+        const auto each = [&]<class... T>(std::type_identity<T>... types) { (as(types, types), ...); };
+        each(std::type_identity<double>{}, std::type_identity<float>{}, std::type_identity<bf16>{},
+             std::type_identity<fp16>{}, std::type_identity<std::int64_t>{}, std::type_identity<std::uint64_t>{},
+             std::type_identity<std::int32_t>{}, std::type_identity<std::uint32_t>{},
+             std::type_identity<std::uint8_t>{});
+        as(std::type_identity<bf16>{}, std::type_identity<float>{});
+        as(std::type_identity<fp16>{}, std::type_identity<float>{});
+        if (!found) {
+            throw_invalid_argument(call.where, name(call.signature.verb), ": ", name(in), " into ", name(out),
+                                   ", expected one type, or bf16 or fp16 into fp32: the compiled core has no other "
+                                   "sums over NCCL");
+        }
+        return moved;
+    }
+
+    Communicator<Kernels> comm_;
+};
+
+}  // namespace shardkit::nccl::detail

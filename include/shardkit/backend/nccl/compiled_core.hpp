@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <tuple>
+
+#include <shardkit/backend/nccl/compiled_engine.hpp>
+#include <shardkit/backend/nccl/compiled_interface.hpp>
+#include <shardkit/backend/nccl/compiled_optimizers.hpp>
+#include <shardkit/backend/nccl/launcher.hpp>
+#include <shardkit/backend/nccl/run.hpp>
+#include <shardkit/backend/nccl/unique_id.hpp>
+#include <shardkit/backend/nccl/world.hpp>
+#include <shardkit/compiled/grid_mesh.hpp>
+
+// Defines the functions of compiled_interface.hpp, and the core's classes for NCCL.
+
+namespace shardkit::compiled SHARDKIT_CHECKED_BUILD {
+
+namespace {
+
+NcclIdBytes to_bytes(const nccl::UniqueId& id) noexcept {
+    NcclIdBytes bytes;
+    std::ranges::copy(id.bytes(), bytes.begin());
+    return bytes;
+}
+
+class LauncherOf final : public NcclLauncher {
+  public:
+    explicit LauncherOf(const nccl::Launcher& read) : core(read) {}
+    std::size_t rank() const noexcept override { return core.rank(); }
+    std::size_t world_size() const noexcept override { return core.world_size(); }
+    std::size_t local_rank() const noexcept override { return core.local_rank(); }
+    int device() const noexcept override { return core.device(); }
+    NcclIdBytes unique_id(std::chrono::milliseconds timeout, SourceLocation where) const override {
+        return to_bytes(core.unique_id(timeout, where));
+    }
+
+    nccl::Launcher core;
+};
+
+class WorldOf final : public NcclWorld {
+  public:
+    template <class... Arguments>
+    explicit WorldOf(const Arguments&... arguments) : core_(arguments...) {}
+
+    void run(const AxisGrid& grid, Body body, const void* function, RankOptions options,
+             SourceLocation where) override {
+        nccl::run<NcclEngine>(
+            GridMesh{grid}, core_,
+            [&](auto& rank) {
+                ContextOf<NcclEngine> core(rank);
+                body(function, core);
+            },
+            options, where);
+    }
+    int device() const noexcept override { return core_.device(); }
+    void keep_pace(SourceLocation where) override { core_.keep_pace(core_.streams().compute, where); }
+    void abort() noexcept override { core_.abort(); }
+    void finish(SourceLocation where) override { core_.finish(where); }
+
+  private:
+    nccl::World core_;
+};
+
+}  // namespace
+
+EngineCore& nccl_core() noexcept {
+    static EngineCore core{"nccl", {&make_nccl_optimizer<StateFormat::full>}};
+    return core;
+}
+template <>
+const EngineCore& engine_core<NcclEngine>() noexcept {
+    return nccl_core();
+}
+
+NcclIdBytes make_nccl_id(SourceLocation where) { return to_bytes(nccl::UniqueId::create(where)); }
+NcclLauncher* read_nccl_launcher(SourceLocation where) {
+    return new LauncherOf(nccl::Launcher::from_environment(where));
+}
+NcclWorld* connect_nccl(const NcclIdBytes& id, std::size_t ranks, std::size_t rank, const nccl::Options& options,
+                        SourceLocation where) {
+    return new WorldOf(nccl::UniqueId::from_bytes(id, where), ranks, rank, options, where);
+}
+NcclWorld* connect_nccl(const NcclLauncher& launcher, const nccl::Options& options, SourceLocation where) {
+    return new WorldOf(static_cast<const LauncherOf&>(launcher).core, options, where);
+}
+NcclWorld* borrow_nccl(ncclComm* comm, const nccl::Options& options, SourceLocation where) {
+    return new WorldOf(nccl::Borrow{comm}, options, where);
+}
+
+CUstream_st* nccl_stream(const Context& rank, SourceLocation where) {
+    return on<const ContextOf<NcclEngine>>(rank, where).core.compute_stream().native();
+}
+ncclComm* nccl_handle(const host::Communicator& comm, SourceLocation where) {
+    return CommunicatorValue<NcclEngine::Communicator>::from(comm, where).native();
+}
+
+template class AnyOptimizer<NcclEngine, RuleOptimizer>;
+template class ContextOf<NcclEngine>;
+template class GroupsOf<NcclEngine>;
+
+static_assert(std::tuple_size_v<NcclIdBytes> == nccl::UniqueId::size);
+
+}  // namespace SHARDKIT_CHECKED_BUILD

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#ifdef __CUDACC__
+#include <shardkit/backend/cub/kernels.cuh>
+#else
+#include <shardkit/backend/cub/kernels.hpp>
+#endif
+
+#include <memory>
+
+#include <shardkit/backend/nccl/communicator_value.hpp>
+#include <shardkit/backend/nccl/engine.hpp>
+#include <shardkit/compiled/core_model.hpp>
+#include <shardkit/compiled/core_rank.hpp>
+
+// NCCL's engine in the compiled core.
+
+#ifndef SHARDKIT_COMPILED_KERNELS
+/// The Kernels of the core's engine over NCCL: see nccl::Engine.
+#define SHARDKIT_COMPILED_KERNELS ::shardkit::gpu::Kernels
+#endif
+
+namespace shardkit::compiled SHARDKIT_CHECKED_BUILD {
+
+using NcclEngine = nccl::Engine<SHARDKIT_COMPILED_KERNELS>;
+template <>
+const EngineCore& engine_core<NcclEngine>() noexcept;
+/// Returns the same, for the source files that have a part of it each.
+EngineCore& nccl_core() noexcept;
+
+template <>
+struct CommunicatorValue<NcclEngine::Communicator> {
+    using Verbs = nccl::detail::VerbsWithoutTypes<NcclEngine::Kernels>;
+
+    static host::Communicator to(const NcclEngine::Communicator& comm) {
+        return host::Communicator(std::make_shared<const Verbs>(comm));
+    }
+    static const NcclEngine::Communicator& from(const host::Communicator& comm, SourceLocation where) {
+        const auto* const verbs = dynamic_cast<const Verbs*>(comm.verbs().get());
+        if (verbs == nullptr) {
+            throw_usage_error(where, "a communicator of the engine ", comm.engine_name(),
+                              ", expected one of the engine nccl");
+        }
+        return verbs->typed();
+    }
+};
+template <>
+struct StreamForVerbs<gpu::TimelineRef> {
+    static host::HostStream of(const gpu::TimelineRef& /*stream*/, StreamFor which) {
+        if (which != StreamFor::compute) {
+            throw_usage_error({},
+                              "over NCCL a verb of the compiled form runs on the compute stream, and another "
+                              "stream was given; expected none, or rank.compute_stream()");
+        }
+        return {};
+    }
+};
+
+extern template class AnyOptimizer<NcclEngine, RuleOptimizer>;
+extern template class ContextOf<NcclEngine>;
+extern template class GroupsOf<NcclEngine>;
+
+}  // namespace SHARDKIT_CHECKED_BUILD

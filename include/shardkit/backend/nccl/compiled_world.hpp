@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <span>
+
+#include <shardkit/backend/nccl/compiled_interface.hpp>
+#include <shardkit/backend/nccl/world_options.hpp>
+#include <shardkit/compiled/context.hpp>
+
+// What nccl.hpp is in the compiled form: neither CUDA's nor NCCL's headers, whose handles are pointers to classes
+// that these declare.
+
+namespace shardkit::nccl SHARDKIT_BUILD {
+
+template <class Kernels>
+using Engine = compiled::Engine;
+
+/// An id that the ranks of one World share before they are connected: see backend/nccl/unique_id.hpp.
+class UniqueId {
+  public:
+    static constexpr std::size_t size = std::tuple_size_v<compiled::NcclIdBytes>;
+
+    static UniqueId create(SourceLocation where = SourceLocation::current()) {
+        return UniqueId(compiled::make_nccl_id(where));
+    }
+    static UniqueId from_bytes(std::span<const std::byte> bytes, SourceLocation where = SourceLocation::current()) {
+        if (bytes.size() != size) {
+            throw_invalid_argument(where, "UniqueId: ", bytes.size(), " bytes given, expected ", size);
+        }
+        compiled::NcclIdBytes id;
+        std::copy(bytes.begin(), bytes.end(), id.begin());
+        return UniqueId(id);
+    }
+    explicit UniqueId(const compiled::NcclIdBytes& id) noexcept : id_(id) {}
+
+    std::span<const std::byte, size> bytes() const noexcept { return id_; }
+    const compiled::NcclIdBytes& core() const noexcept { return id_; }
+
+    friend bool operator==(const UniqueId& a, const UniqueId& b) noexcept = default;
+
+  private:
+    compiled::NcclIdBytes id_;
+};
+
+/// One process's place in a job, read from the environment that launchers such as torchrun set: see
+/// backend/nccl/launcher.hpp.
+class Launcher {
+  public:
+    static Launcher from_environment(SourceLocation where = SourceLocation::current()) {
+        return Launcher(compiled::read_nccl_launcher(where));
+    }
+    explicit Launcher(compiled::NcclLauncher* read) noexcept : launcher_(read) {}
+
+    std::size_t rank() const noexcept { return launcher_->rank(); }
+    std::size_t world_size() const noexcept { return launcher_->world_size(); }
+    std::size_t local_rank() const noexcept { return launcher_->local_rank(); }
+    int device() const noexcept { return launcher_->device(); }
+    UniqueId unique_id(std::chrono::milliseconds timeout, SourceLocation where = SourceLocation::current()) const {
+        return UniqueId(launcher_->unique_id(timeout, where));
+    }
+    const compiled::NcclLauncher& core() const noexcept { return *launcher_; }
+
+  private:
+    compiled::Handle<compiled::NcclLauncher> launcher_;
+};
+
+/// Names a communicator of the user that a World uses and does not destroy: see
+/// backend/nccl/borrowed_communicator.hpp.
+struct Borrow {
+    ncclComm* comm;
+};
+
+/// Owns everything that the communicators of one rank share: see backend/nccl/world.hpp.
+class World {
+  public:
+    World(const UniqueId& id, std::size_t ranks, std::size_t rank, const Options& options = {},
+          SourceLocation where = SourceLocation::current())
+        : world_(compiled::connect_nccl(id.core(), ranks, rank, options, where)) {}
+    explicit World(const Launcher& launcher, const Options& options = {},
+                   SourceLocation where = SourceLocation::current())
+        : world_(compiled::connect_nccl(launcher.core(), options, where)) {}
+    explicit World(Borrow borrowed, const Options& options = {}, SourceLocation where = SourceLocation::current())
+        : world_(compiled::borrow_nccl(borrowed.comm, options, where)) {}
+    World(World&&) = delete;
+
+    int device() const noexcept { return world_->device(); }
+    /// Counts the launch of a CUDA graph with verbs on the compute stream.
+    void keep_pace(SourceLocation where = SourceLocation::current()) { world_->keep_pace(where); }
+    void abort() noexcept { world_->abort(); }
+    void finish(SourceLocation where = SourceLocation::current()) { world_->finish(where); }
+    compiled::NcclWorld& core() const noexcept { return *world_; }
+
+  private:
+    compiled::Handle<compiled::NcclWorld> world_;
+};
+
+/// Runs `f(rank)` in this thread as one rank of `mesh`, over the ranks of `world`: see backend/nccl/run.hpp. The
+/// program links compiled_nccl.hpp's core.
+template <class EngineType = DefaultEngine, MeshType Mesh, class F>
+void run(Mesh mesh, World& world, F&& f, RankOptions rank_options = {},
+         SourceLocation where = SourceLocation::current()) {
+    static_assert(shardkit::detail::CompiledEngine<EngineType>::is_compiled);
+    const shardkit::detail::LaunchedBody<Mesh, F> body{mesh, f};
+    world.core().run(mesh.grid(where), &body.call, &body, rank_options, where);
+}
+template <class EngineType = DefaultEngine, MeshType Mesh, class F>
+void run(Mesh mesh, F&& f, RankOptions rank_options = {}, const Options& options = {},
+         SourceLocation where = SourceLocation::current()) {
+    World world(Launcher::from_environment(where), options, where);
+    run<EngineType>(mesh, world, f, rank_options, where);
+}
+
+/// Returns the stream of CUDA's in which a rank computes: see backend/nccl/native.hpp.
+/// @throws UsageError for a rank of another engine
+template <class Engine>
+CUstream_st* stream(const Context<Engine>& rank, SourceLocation where = SourceLocation::current()) {
+    return compiled::nccl_stream(rank.core(), where);
+}
+/// Returns NCCL's own communicator: see there.
+/// @throws UsageError for a communicator of another engine
+inline ncclComm* native(const host::Communicator& comm, SourceLocation where = SourceLocation::current()) {
+    return compiled::nccl_handle(comm, where);
+}
+
+}  // namespace SHARDKIT_BUILD

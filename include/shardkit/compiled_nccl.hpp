@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// The core's engine over NCCL, in a source file of nvcc's: see compiled.hpp.
+
+#ifdef SHARDKIT_COMPILED
+#undef SHARDKIT_COMPILED
+#endif
+
+#include <shardkit/detail/hide_macros.inc>
+
+#include <shardkit/backend/nccl/compiled_core.hpp>
+
+#include <shardkit/detail/show_macros.inc>
