@@ -152,7 +152,7 @@ class Connections : public LiveGroups, private gpu::Watch {
             require_begun(parent, code, nccl_call, doing, where);
             made.begin_making(parent);
         }
-        of.await(parent, nccl_call, doing, where);
+        of.await(parent, nccl_call, doing, where, limit());  // as late as this World lets its ranks come
         {
             const Lock lock = locked();
             made.being_made = false;
@@ -166,13 +166,17 @@ class Connections : public LiveGroups, private gpu::Watch {
     /// Waits until the communicator's last call has ended, and returns the communicator's state then.
     ncclResult_t state_after(const Group& group, std::string_view nccl_call, std::string_view doing,
                              SourceLocation where) {
+        return state_after(group, nccl_call, doing, where, limit());
+    }
+    ncclResult_t state_after(const Group& group, std::string_view nccl_call, std::string_view doing,
+                             SourceLocation where, std::chrono::milliseconds limit) {
         const Clock::time_point begin = Clock::now();
         for (const gpu::detail::Backoff backoff;; backoff.rest()) {
             const ncclResult_t state = state_of(group, doing, where);
             if (state != ncclInProgress) { return state; }
-            if (is_late(begin, doing, where)) {
+            if (is_late(begin, doing, where, limit)) {
                 fail_late(doing,
-                          shardkit::detail::concat("not every rank has made this call within ", limit().count(),
+                          shardkit::detail::concat("not every rank has made this call within ", limit.count(),
                                                    " ms (", nccl_call, ")"),
                           where);
             }
@@ -222,7 +226,11 @@ class Connections : public LiveGroups, private gpu::Watch {
 
     /// Waits until the communicator's last call has ended.
     void await(const Group& group, std::string_view nccl_call, std::string_view doing, SourceLocation where) {
-        const ncclResult_t state = state_after(group, nccl_call, doing, where);
+        await(group, nccl_call, doing, where, limit());
+    }
+    void await(const Group& group, std::string_view nccl_call, std::string_view doing, SourceLocation where,
+               std::chrono::milliseconds limit) {
+        const ncclResult_t state = state_after(group, nccl_call, doing, where, limit);
         if (state != ncclSuccess) { fail(doing, describe(state, nccl_call, group.comm), where); }
     }
     /// Ends and destroys the communicators that the World made; its peers must do the same.
@@ -328,9 +336,9 @@ class Connections : public LiveGroups, private gpu::Watch {
     virtual bool progressed(Progress& seen) noexcept = 0;
 
     /// Returns whether a wait has taken too long; warns after half of the time.
-    bool is_late(Clock::time_point begin, std::string_view doing, SourceLocation where) {
+    bool is_late(Clock::time_point begin, std::string_view doing, SourceLocation where,
+                 std::chrono::milliseconds limit) {
         const auto waited = Clock::now() - begin;
-        const std::chrono::milliseconds limit = this->limit();
         if (waited <= limit / 2) {
             warned_ = false;
         } else if (!std::exchange(warned_, true) && on_late_) {
@@ -361,7 +369,7 @@ class Connections : public LiveGroups, private gpu::Watch {
                      where);
             }
         }
-        if (is_late(wait_began_, doing, where)) {
+        if (is_late(wait_began_, doing, where, limit())) {
             fail_late(
                 doing,
                 shardkit::detail::concat("the stream's work is not over after ", limit().count(),

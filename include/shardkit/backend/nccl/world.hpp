@@ -82,7 +82,7 @@ class World final : public detail::Connections {
     /// memory and streams of its own, on the same GPU.
     /// @throws std::invalid_argument for a wrong list of ranks, or a World over a communicator of the user; CommError
     ///         when NCCL is older than 2.27.3, the old World failed without being survivable, or a remaining rank
-    ///         does not come within its timeout
+    ///         does not come within the timeout of `options`
     explicit World(const Survivors& survivors, const Options& options = {},
                    SourceLocation where = SourceLocation::current())
         : World(on_device(options, survivors.world.device()), place_among(survivors, where), where) {

@@ -219,6 +219,24 @@ TEST_CASE("nccl: survivors leave by the error at once, whatever they have under 
     }
 }
 
+TEST_CASE("nccl: a survivor may come as late as the new World's timeout allows, whatever the old one's was") {
+    gpu_ranks::restart();
+    const nccl::UniqueId id = nccl::UniqueId::create();
+    const auto outcomes = gpu_ranks::each_in_a_thread(3, [&](std::size_t rank) {
+        nccl::Options options = survivable();
+        options.timeout = gpu_ranks::short_timeout;
+        nccl::World world(id, 3, rank, options);
+        if (rank == 1) { return standin::kill_rank(Comm(world).native()); }
+        if (rank == 2) { std::this_thread::sleep_for(3 * gpu_ranks::short_timeout); }
+        const std::array<std::size_t, 1> lost{1};
+        nccl::World left(nccl::Survivors{world, lost}, gpu_ranks::patient());
+        check_all_reduce<float, float>(Comm(left), 100, 1);
+        left.finish();
+    });
+    CHECK(outcomes[0].text == "");
+    CHECK(outcomes[2].text == "");
+}
+
 TEST_CASE("nccl: so do those of an NCCL that fails to revoke, whose World then ends with its communicator") {
     const std::size_t stride = test_size::reduced() ? 11 : 5;
     for (const UnderWay& what : {UnderWay{Offload::states}, UnderWay{Offload::update, true}}) {
