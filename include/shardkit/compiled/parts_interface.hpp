@@ -24,6 +24,9 @@ struct PlanOptions;
 namespace recorder {
 struct RecentCall;
 }
+namespace host {
+class HostStream;
+}
 namespace detail {
 template <class Stream>
 class AnyProducts;
