@@ -59,7 +59,8 @@ TEST_CASE("mpi: processes bring a state to another mesh with the bits of a check
         {{Mesh(1, 1, 1), states, n - 1}, {Mesh(1, 1, 1), shards, 0}},
     }};
     for (std::size_t i = 0; i < pairs.size(); ++i) {
-        const auto& [from, to] = pairs[i];
+        const auto& from = pairs[i].first;
+        const auto& to = pairs[i].second;
         CAPTURE(from.text());
         CAPTURE(to.text());
         const std::string saved = folder + "/" + std::to_string(i);

@@ -41,7 +41,8 @@ TEST_CASE("nccl: devices bring a state to another mesh with the bits of a checkp
         {{Mesh(2, 1, 1), whole, 0}, {Mesh(2, 1, 1), whole, 3}},
     }};
     for (std::size_t i = 0; i < pairs.size(); ++i) {
-        const auto& [from, to] = pairs[i];
+        const auto& from = pairs[i].first;
+        const auto& to = pairs[i].second;
         CAPTURE(from.text());
         CAPTURE(to.text());
         const std::string saved = folder.file(std::to_string(i));
