@@ -7,10 +7,7 @@
 #define apply_end apply_end_of_the_library
 #define due_reduction due_reduction_of_the_library
 #define due_gather due_gather_of_the_library
-#include <shardkit/plan.hpp>
 #include <shardkit/plan/step_machine.hpp>
-#include <shardkit/schedule.hpp>
-#include <shardkit/shardkit.hpp>
 #undef apply_act
 #undef apply_finish
 #undef apply_end
@@ -72,6 +69,10 @@ constexpr bool due_gather(const GroupStep& its, const GroupRows& rows) {
 #include <vector>
 
 #include <doctest/doctest.h>
+
+#include <shardkit/plan.hpp>
+#include <shardkit/schedule.hpp>
+#include <shardkit/shardkit.hpp>
 
 namespace sk = shardkit;
 
