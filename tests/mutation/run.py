@@ -197,11 +197,10 @@ MATRIX_STATEMENTS = [
      "Engine::Kernels::convert(stream, std::span<const A>(gram, rows * rows), std::span<A>(polynomial, rows * rows));"),
     (NEWTON, "the upper half of the polynomial is not the lower",
      "mirror(polynomial, nullptr);", "static_cast<void>(0);"),
-    (NEWTON, "no division by the norm", "element = element / divisor; }\n            store(elements, to + at);",
-     "static_cast<void>(element); }\n            store(elements, to + at);"),
 ]
 MATRIX_EXPRESSIONS = [
     (PLACEMENT, "a part of tp put where the first one's is", "p.tp.dimension, of.group().tp, [[of.tp(rank)]])", "0"),
+    (NEWTON, "no division by the norm", "element = [[element / divisor]]; }\n            store(elements, to + at);", "element"),
     (NEWTON, "another coefficient of the cube", "gram, [[A(-4.7750)]], polynomial", "A(-4.7)"),
     (NEWTON, "another coefficient of the matrix", "x, [[A(3.4445)]], next", "A(3.4)"),
     (NEWTON, "another coefficient of the fifth power", "rows, rows, [[A(2.0315)]], gram", "A(2.0)"),
