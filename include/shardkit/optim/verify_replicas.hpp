@@ -9,7 +9,6 @@
 #include <limits>
 #include <map>
 #include <span>
-#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <utility>

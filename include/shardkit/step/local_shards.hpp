@@ -4,14 +4,9 @@
 #include <concepts>
 #include <cstddef>
 #include <span>
-#include <string_view>
 #include <type_traits>
 
-#include <shardkit/core/error.hpp>
 #include <shardkit/detail/access.hpp>
-#include <shardkit/layout/index_range.hpp>
-#include <shardkit/layout/segments.hpp>
-#include <shardkit/param/tensor_view.hpp>
 #include <shardkit/rank/context.hpp>
 #include <shardkit/sharded/torn_values.hpp>
 #include <shardkit/step/reduce.hpp>
