@@ -220,6 +220,8 @@ TEST_CASE("threads: records are written on SIGUSR1 and on request, while all goe
         threads::launch(
             2,
             [&](const Comm& world) {
+                // When rank 0 has left the second one, rank 1 has left the first.
+                barrier(world, {});
                 barrier(world, {});
                 if (world.rank() == 0) {
                     by_signal ? static_cast<void>(std::raise(SIGUSR1)) : recorder::request_records();
