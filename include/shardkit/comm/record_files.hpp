@@ -24,6 +24,7 @@
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/fnv.hpp>
+#include <shardkit/detail/maybe.hpp>
 #include <shardkit/detail/not_copied.hpp>
 #include <shardkit/detail/ticks.hpp>
 
@@ -123,6 +124,8 @@ class RecordWriter : NotCopied {
         if (prefix_.empty()) { return; }
         std::remove(recorder::record_file(prefix_, rank_).c_str());
         if (rank_ == 0) { std::remove(trouble().c_str()); }
+        signal_.emplace();  // here, not in the thread: what is asked for from now on is seen
+        seen_ = record_requests.load(std::memory_order_relaxed);
         thread_ = std::thread([this] { look(); });
     }
     ~RecordWriter() {
@@ -199,18 +202,16 @@ class RecordWriter : NotCopied {
         } catch (...) {}  // NOLINT(bugprone-empty-catch): see tell
     }
     void look() noexcept {
-        const RecordSignal signal;
-        std::uint32_t seen = record_requests.load(std::memory_order_relaxed);
         std::unique_lock lock(mutex_);
         while (!woken_.wait_until(lock, std::chrono::system_clock::now() + interval, [&] { return ends_; })) {
             lock.unlock();
             const std::uint32_t asked = record_requests.load(std::memory_order_relaxed);
             if (!told_ && is_told() && !told_.exchange(true)) {
                 write("another rank of the job has a failure", false);
-            } else if (asked != seen) {
+            } else if (asked != seen_) {
                 write("asked for", false);
             }
-            seen = asked;
+            seen_ = asked;
             lock.lock();
         }
     }
@@ -224,6 +225,8 @@ class RecordWriter : NotCopied {
     std::atomic<std::uint64_t> run_{new_run()};
     std::mutex mutex_;
     std::condition_variable woken_;
+    Maybe<RecordSignal> signal_;
+    std::uint32_t seen_ = 0;
     bool ends_ = false;
     std::atomic<bool> told_{false};
     std::atomic<bool> returned_{false};

@@ -238,6 +238,22 @@ TEST_CASE("threads: records are written on SIGUSR1 and on request, while all goe
         CHECK(read.run != run);  // the file of the first launch is gone when the second one begins
         run = read.run;
     }
+    for (int launch = 0; launch < 20; ++launch) {  // asked for before anything else
+        threads::launch(
+            2,
+            [&](const Comm& world) {
+                if (world.rank() == 0) {
+                    recorder::request_records();
+                    wait_for_files();
+                }
+                barrier(world, {});
+            },
+            options);
+        const recorder::RankRecord read = flight_records::read_record(recorder::record_file(options.record, 1));
+        CHECK(read.why == "asked for");
+        CHECK(read.run != run);
+        run = read.run;
+    }
 }
 
 TEST_CASE("threads: deadlines hold for streams, where calls wait behind others") {

@@ -172,25 +172,24 @@ class World : shardkit::detail::NotCopied {
     /// Returns when every rank has ended. Meanwhile it finds deadlocks and late ranks, and writes the ranks' records.
     void watch() {
         DeadlockWatch deadlocks(all_states());
-        LateWatch late(all_states(), options_);
         const auto deadlock_check = shardkit::detail::bounded_wait(options_.deadlock_check);
         std::unique_lock lock(mutex_);
         // The system clock is used because thread sanitizers know its wait; a clock that jumps only delays a check.
         auto next_check = std::chrono::system_clock::now() + deadlock_check;
         while (running_ > 0) {
-            const auto next_look = std::min(next_check, std::chrono::system_clock::now() + late.interval());
+            const auto next_look = std::min(next_check, std::chrono::system_clock::now() + late_.interval());
             if (ended_.wait_until(lock, next_look) == std::cv_status::no_timeout || running_ == 0) { continue; }
             if (std::chrono::system_clock::now() >= next_check) {
-                if (deadlocks.look()) { give_up("deadlock", late.missing(), late); }
+                if (deadlocks.look()) { give_up("deadlock", late_.missing()); }
                 next_check = std::chrono::system_clock::now() + deadlock_check;
             }
             if (failure_) {
-                late.write(failure_->rank, failure_->text);
-            } else if (const auto found = late.look()) {
-                give_up("", *found, late);
+                late_.write(failure_->rank, failure_->text);
+            } else if (const auto found = late_.look()) {
+                give_up("", *found);
             }
         }
-        if (failure_) { late.write(failure_->rank, failure_->text); }
+        if (failure_) { late_.write(failure_->rank, failure_->text); }
     }
 
   private:
@@ -210,11 +209,11 @@ class World : shardkit::detail::NotCopied {
 
     std::span<const RankState> all_states() const noexcept { return {states_.get(), ranks_}; }
     /// Ends all ranks because of ranks that do not come. @pre the mutex is held
-    void give_up(const char* what, const shardkit::detail::MissingRanks& missing, LateWatch& late) {
+    void give_up(const char* what, const shardkit::detail::MissingRanks& missing) {
         if (!failure_) {
             failure_.emplace(Failure{missing.ranks.empty() ? 0 : missing.ranks.front(),
                                      shardkit::detail::concat(what, *what == '\0' ? "" : ": ", missing.text)});
-            late.write_missing(failure_->text);
+            late_.write_missing(failure_->text);
         }
         poison_all();
     }
@@ -271,6 +270,7 @@ class World : shardkit::detail::NotCopied {
     LaunchOptions options_;
     shardkit::detail::Owned<Group> world_group_;
     shardkit::detail::Owned<RankState[]> states_;
+    LateWatch late_{all_states(), options_};  // before any rank begins, which may ask for records at once
     shardkit::detail::Counted<GroupList> groups_ = shardkit::detail::make_counted<GroupList>();
 
     std::mutex& mutex_ = groups_->mutex;  // guards the following members, and every state's fate and stopped_by
