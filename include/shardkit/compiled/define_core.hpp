@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include <shardkit/backend/self/run.hpp>
@@ -12,6 +14,22 @@
 #include <shardkit/param/check_tensors.hpp>
 
 // Defines the functions of interface.hpp, but for optimizers and MPI, and the classes of the engines of the host.
+
+namespace shardkit::detail::compiled_form {
+void append_joined(std::string& text, const Piece* pieces, std::size_t count) {
+    shardkit::detail::append_joined(text, pieces, count);
+}
+std::string joined(const Piece* pieces, std::size_t count) { return shardkit::detail::joined(pieces, count); }
+void throw_argument(SourceLocation where, const Piece* pieces, std::size_t count) {
+    shardkit::detail::throw_argument(where, pieces, count);
+}
+void throw_usage(SourceLocation where, const Piece* pieces, std::size_t count) {
+    shardkit::detail::throw_usage(where, pieces, count);
+}
+void throw_file(std::string_view path, SourceLocation where, const Piece* pieces, std::size_t count) {
+    shardkit::detail::throw_file(path, where, pieces, count);
+}
+}  // namespace shardkit::detail::compiled_form
 
 namespace shardkit::detail SHARDKIT_CHECKED_BUILD {
 namespace compiled_form {  // in which files of the compiled form have their names

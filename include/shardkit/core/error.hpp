@@ -98,6 +98,14 @@ class FileError : public std::runtime_error {
 
 namespace detail {
 
+#ifdef SHARDKIT_COMPILED
+inline namespace compiled_form {
+/// The same in the core.
+[[noreturn]] void throw_argument(SourceLocation where, const Piece* pieces, std::size_t count);
+[[noreturn]] void throw_usage(SourceLocation where, const Piece* pieces, std::size_t count);
+[[noreturn]] void throw_file(std::string_view path, SourceLocation where, const Piece* pieces, std::size_t count);
+}  // namespace compiled_form
+#else
 [[noreturn, gnu::cold]] inline void throw_argument(SourceLocation where, const Piece* pieces, std::size_t count) {
     throw std::invalid_argument(concat(joined(pieces, count), " (", place(where), ")"));
 }
@@ -108,6 +116,7 @@ namespace detail {
                                                std::size_t count) {
     throw FileError(std::string(path), joined(pieces, count), where);
 }
+#endif
 /// Throws FileError about the file at `path`, with a message made of `pieces`.
 template <class... Pieces>
 [[noreturn, gnu::always_inline]] inline void throw_file_error(std::string_view path, SourceLocation where,

@@ -47,6 +47,13 @@ class Piece {
     unsigned long long value_;  ///< the text's length, or the number's magnitude
 };
 
+#ifdef SHARDKIT_COMPILED
+inline namespace compiled_form {
+/// The same in the core.
+void append_joined(std::string& text, const Piece* pieces, std::size_t count);
+std::string joined(const Piece* pieces, std::size_t count);
+}  // namespace compiled_form
+#else
 /// Joins `count` pieces to one string. Compiled once, whatever the pieces are, as there are many messages, rarely
 /// made.
 [[gnu::cold]] inline void append_joined(std::string& text, const Piece* pieces, std::size_t count) {
@@ -57,6 +64,7 @@ class Piece {
     append_joined(text, pieces, count);
     return text;
 }
+#endif
 
 /// Joins texts and integers to one string, for error messages. For other numbers use number_text().
 template <class... Pieces>

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <iterator>
+#include <span>
 #include <tuple>
 #include <utility>
 
-// The parts of ranges that the library needs, from <iterator>. <ranges>, with all its views, would take a twentieth
-// of the whole umbrella's compile time.
+// The parts of ranges that the library needs, from what <span> has of <iterator>. <ranges>, with all its views, would
+// take a twentieth of the whole umbrella's compile time, and <iterator> brings streams and locales.
 
 namespace shardkit::detail {
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cmath>
 #include <cstdint>
 #include <numbers>
 
@@ -73,7 +72,7 @@ constexpr double LearningRate::operator()(std::uint64_t step, SourceLocation whe
     if (step >= steps) { return peak * last; }
     const double done = static_cast<double>(step - warm_up) / static_cast<double>(steps - warm_up);
     if (decay == Decay::linear) { return peak * (1 + (last - 1) * done); }
-    return peak * (last + (1 - last) * (1 + std::cos(std::numbers::pi * done)) / 2);
+    return peak * (last + (1 - last) * (1 + __builtin_cos(std::numbers::pi * done)) / 2);
 }
 
 }  // namespace shardkit

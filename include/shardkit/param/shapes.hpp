@@ -4,7 +4,6 @@
 #include <array>
 #include <concepts>
 #include <cstddef>
-#include <iterator>
 #include <string_view>
 #include <utility>
 

@@ -3,7 +3,6 @@
 
 #include <concepts>
 #include <cstddef>
-#include <iterator>
 #include <span>
 #include <string>
 #include <string_view>
