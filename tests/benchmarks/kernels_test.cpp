@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The data check of the kernels: it passes what the library computes, and counts what is planted.
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <span>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <shardkit/sharded/step_state.hpp>
 
+#include <cmath>
 #include <optional>
 #include <stdexcept>
 #include <utility>
