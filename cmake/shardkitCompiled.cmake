@@ -31,7 +31,8 @@ if(CMAKE_CUDA_COMPILER AND NOT TARGET shardkit_compiled_nccl)
   find_path(SHARDKIT_NCCL_INCLUDE nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
   find_library(SHARDKIT_NCCL_LIBRARY NAMES nccl libnccl.so.2 HINTS "${CUDAToolkit_LIBRARY_DIR}")
   if(CUDAToolkit_FOUND AND SHARDKIT_NCCL_INCLUDE AND SHARDKIT_NCCL_LIBRARY)
-    shardkit_add_compiled(shardkit_compiled_nccl OBJECT cu compiled_nccl compiled_nccl_checkpoint compiled_nccl_states)
+    shardkit_add_compiled(shardkit_compiled_nccl OBJECT cu
+      compiled_nccl compiled_nccl_checkpoint compiled_nccl_states compiled_nccl_parts compiled_nccl_schedule)
     target_compile_options(shardkit_compiled_nccl PRIVATE -Xcompiler=-ffp-contract=off)
     target_include_directories(shardkit_compiled_nccl PRIVATE "${SHARDKIT_NCCL_INCLUDE}")
     target_link_libraries(shardkit_compiled_nccl

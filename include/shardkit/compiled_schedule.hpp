@@ -11,4 +11,16 @@
 
 #include <shardkit/compiled/define_schedule.hpp>
 
+namespace shardkit::compiled SHARDKIT_CHECKED_BUILD {
+
+const Schedules& schedules_of(const Object& object, SourceLocation where) {
+    static const SchedulesOf<host::Engine> of_host;
+    const EngineCore& core = object.engine();
+    if (&core == &engine_core<host::Engine>()) { return of_host; }
+    if (core.schedules == nullptr) { refuse_part(core, "schedules", "compiled_nccl_schedule.hpp", where); }
+    return *core.schedules;
+}
+
+}  // namespace SHARDKIT_CHECKED_BUILD
+
 #include <shardkit/detail/show_macros.inc>

@@ -21,9 +21,12 @@
 #include <vector>
 
 #include <shardkit/checkpoint.hpp>
+#include <shardkit/muon.hpp>
 #include <shardkit/nccl.hpp>
+#include <shardkit/schedule.hpp>
 #include <shardkit/shardkit.hpp>
 #include <shardkit/verbs.hpp>
+#include <shardkit/verify.hpp>
 
 #include "on_nccl_kernels.hpp"
 
@@ -164,6 +167,28 @@ void refuse_parts(sk::Context<>& rank) {
         {"nccl", "compiled_nccl_states.hpp", "on_nccl.cpp"});
     expect_refused<sk::UsageError>([&] { const sk::checkpoint::State state{model}; },
                                    {"nccl", "compiled_nccl_checkpoint.hpp", "on_nccl.cpp"});
+    expect_refused<sk::UsageError>([&] { sk::verify_replicas(model); },
+                                   {"nccl", "compiled_nccl_parts.hpp", "on_nccl.cpp"});
+    expect_refused<sk::UsageError>([&] { static_cast<void>(sk::schedule::record(model, [] {})); },
+                                   {"nccl", "compiled_nccl_schedule.hpp", "on_nccl.cpp"});
+}
+
+/// Products of matrices for a device.
+struct DeviceProducts {
+    template <class Product>
+    void multiply(const sk::gpu::TimelineRef& /*stream*/, const Product& /*product*/) const {}
+    template <class Product>
+    void gram(const sk::gpu::TimelineRef& /*stream*/, const Product& /*product*/) const {}
+};
+void refuse_products(sk::Context<>& rank) {
+    struct Matrix : sk::Param<"matrix", float, 2, 2> {};
+    sk::Sharded<Matrix, sk::FullShard> layer{rank, "layer"};
+    sk::Model model{layer};
+    expect_refused<sk::UsageError>(
+        [&] {
+            const sk::Muon muon{model, DeviceProducts{}};
+        },
+        {"Muon", "threads", "another engine's memory", "on_nccl.cpp"});
 }
 
 void run_on_nccl(const auto& body) {
@@ -200,6 +225,7 @@ void train_everywhere() {
     sk::threads::run(sk::DeviceMesh<ranks>{}, [](sk::Context<>& rank) {
         train(rank, {});
         communicate(rank, {});
+        refuse_products(rank);
         expect_refused<sk::UsageError>([&] { static_cast<void>(sk::nccl::stream(rank)); },
                                        {"self, threads, mpi", "nccl", "on_nccl.cpp"});
         expect_refused<sk::UsageError>([&] { static_cast<void>(sk::nccl::native(rank.world())); },

@@ -31,6 +31,7 @@
 #ifndef SHARDKIT_COMPILED
 #include "unit/backend/nccl/host_functions.hpp"
 #endif
+#include "device_products.hpp"
 #endif
 
 namespace sk = shardkit;
@@ -43,12 +44,13 @@ using Engine = sk::nccl::Engine<host_functions::Kernels>;
 using Engine = sk::DefaultEngine;
 #endif
 using Rank = sk::Context<Engine>;
+constexpr bool has_host = std::is_same_v<Engine, sk::DefaultEngine>;
 
 /// Runs f(rank) for every rank of the mesh, on threads, or on as many GPUs of the stand-in.
 template <class Mesh, class F>
 void run(std::string_view engine, Mesh mesh, const F& f) {
     if (engine == "threads") {
-        if constexpr (std::is_same_v<Engine, sk::DefaultEngine>) { return sk::threads::run(mesh, f); }
+        if constexpr (has_host) { return sk::threads::run(mesh, f); }
     }
 #ifdef TRAINS_ON_NCCL
     if (engine == "nccl") {
@@ -67,6 +69,18 @@ void run(std::string_view engine, Mesh mesh, const F& f) {
     }
 #endif
     throw std::invalid_argument("this trainer has no engine " + std::string(engine));
+}
+
+/// Muon with the library's products on threads, and with the code base's over NCCL.
+template <class Model>
+auto make_muon(std::string_view engine, const Model& model, const sk::MuonOptions& options,
+               const sk::AdamWOptions& rest) {
+    using Muon = sk::Muon<Engine, typename Model::Precision>;
+#ifdef TRAINS_ON_NCCL
+    if (engine == "nccl") { return std::make_unique<Muon>(model, code_base::DeviceProducts{}, options, rest); }
+#endif
+    if constexpr (has_host) { return std::make_unique<Muon>(model, options, rest); }
+    throw std::invalid_argument("this trainer has no products for " + std::string(engine));
 }
 
 template <class E>
@@ -114,7 +128,8 @@ struct Place {
 };
 
 template <class Model>
-std::unique_ptr<sk::Optimizer<Engine>> make_optimizer(const Model& model, std::string_view name) {
+std::unique_ptr<sk::Optimizer<Engine>> make_optimizer(std::string_view engine, const Model& model,
+                                                      std::string_view name) {
     using Precision = typename Model::Precision;
     using sk::StateFormat;
     const std::vector<sk::ParamGroup> groups{{.matches = [](auto, auto parameter) { return parameter == "bias"; },
@@ -127,9 +142,7 @@ std::unique_ptr<sk::Optimizer<Engine>> make_optimizer(const Model& model, std::s
     if (name == "adamw") { return std::make_unique<sk::AdamW<Engine, Precision>>(model, adamw, groups); }
     if (name == "amsgrad") { return std::make_unique<sk::AMSGrad<Engine, Precision>>(model, adamw, groups); }
     if (name == "lion") { return std::make_unique<sk::Lion<Engine, Precision>>(model, lion, groups); }
-    if (name == "muon") {
-        return std::make_unique<sk::Muon<Engine, Precision>>(model, sk::MuonOptions{.learning_rate = 0.0625}, adamw);
-    }
+    if (name == "muon") { return make_muon(engine, model, {.learning_rate = 0.0625}, adamw); }
     if (name == "sgd") { return std::make_unique<sk::SGD<Engine, Precision>>(model, sgd, groups); }
     if constexpr (!std::is_same_v<Precision, sk::DefaultPrecision<double>>) {
         if (name == "adamw_bf16") {
@@ -152,13 +165,13 @@ class Trainer {
     using Model = sk::Model<Engine, typename Layer::Precision>;
 
   public:
-    Trainer(Rank& rank, const Job& job)
+    Trainer(std::string_view engine, Rank& rank, const Job& job)
         : rank_(rank),
           job_(job),
           layers_(make_layers(rank)),
           listed_(rank, "listed", sk::TensorList<E>{{"a", {9, 3}}, {"b", {21}, {.decay = false}}}),
           model_(layers_, listed_),
-          optimizer_(make_optimizer(model_, job.optimizer)) {
+          optimizer_(make_optimizer(engine, model_, job.optimizer)) {
         if (job.scaled) { loss_scale_.emplace(rank, sk::LossScaleOptions{.initial = 1024, .growth_interval = 2}); }
         for (Layer& layer : layers_) {
             layer.initialize([](std::string_view path, std::string_view name, std::uint64_t i) {
@@ -263,13 +276,13 @@ template <class E, class Policy, class Mesh>
 void train(const char* element, const char* policy, Mesh mesh, const Job& job, const Place& place) {
     std::vector<std::uint64_t> hashes(mesh.size());
     run(place.engine, mesh, [&](Rank& rank) {
-        Trainer<E, Policy> trainer(rank, job);
+        Trainer<E, Policy> trainer(place.engine, rank, job);
         for (std::uint64_t at = 0; at < 2; ++at) { trainer.step(at); }
         Hash hash;
         trainer.optimizer().set_learning_rate_factor(0.5);
         if (job.saved) {
             sk::checkpoint::save(rank, place.folder, 2, trainer.state(), {.replace = true});
-            Trainer<E, Policy> other(rank, job);
+            Trainer<E, Policy> other(place.engine, rank, job);
             sk::checkpoint::load(rank, sk::checkpoint::latest(rank, place.folder)->path, other.state());
             other.optimizer().set_learning_rate_factor(0.5);
             for (std::uint64_t at = 2; at < 4; ++at) { other.step(at); }
@@ -286,18 +299,45 @@ void train(const char* element, const char* policy, Mesh mesh, const Job& job, c
     std::printf("\n");
 }
 
+#if defined(TRAINS_ON_NCCL) && defined(SHARDKIT_COMPILED)
+/// Without products for its memory a Muon over NCCL is refused: the host's would read a GPU's.
+template <class Model>
+void expect_no_products(const Model& model) {
+    try {
+        const sk::Muon refused{model};
+    } catch (const sk::UsageError& error) {
+        if (std::string_view(error.what()).find("no products of matrices") != std::string_view::npos) { return; }
+    }
+    throw std::runtime_error("a Muon without products was made over NCCL");
+}
+#endif
+
+void print(const char* what, const char* policy, const std::vector<std::uint64_t>& hashes) {
+    std::printf("%s %s on %zu:", what, policy, hashes.size());
+    for (const std::uint64_t hash : hashes) { std::printf(" %016llx", static_cast<unsigned long long>(hash)); }
+    std::printf("\n");
+}
+
 /// A step that is recorded and followed, with all that has a header of its own: averages, checks, plans, shards.
 template <class Policy, class Mesh>
-void train_with_parts(const char* policy, Mesh mesh) {
-    using Layer = sk::Sharded<sk::Params<Weight<float>, Bias<float>>, Policy>;
+void train_with_parts(const char* policy, Mesh mesh, const Place& place) {
+    using Layer = sk::Sharded<sk::Params<Weight<float>, Bias<float>>, Policy, Engine>;
     std::vector<std::uint64_t> hashes(mesh.size());
-    sk::threads::run(mesh, [&](sk::Context<>& rank) {
+    std::vector<std::uint64_t> of_reports(mesh.size());  // of what engines have of their own: bytes and calls
+    run(place.engine, mesh, [&](Rank& rank) {
         Hash hash;
+        Hash reports;
+        // The stand-in's memory of a GPU is the host's, once its stream has come there.
+        const auto await_device = [&] { rank.compute_stream().synchronize(); };
         Layer layer{rank, "layer"};
         Layer averaged{rank, "average", {}, {.frozen = Layer::Group::all()}};
         layer.initialize([](auto path, auto name, std::uint64_t i) { return number(i, path.size() + name.size()); });
         const sk::Model model{layer};
-        sk::Muon muon{model, {.learning_rate = 0.25}, {.learning_rate = 0.125}};
+        const auto made = make_muon(place.engine, model, {.learning_rate = 0.25}, {.learning_rate = 0.125});
+        auto& muon = *made;
+#if defined(TRAINS_ON_NCCL) && defined(SHARDKIT_COMPILED)
+        if (place.engine == "nccl") { expect_no_products(model); }
+#endif
         muon.rest().set_learning_rate(0.0625);
         hash.add(muon.rest().options().learning_rate + muon.matrices().given_learning_rate());
         sk::MovingAverage average{sk::Model{averaged}, model};
@@ -305,9 +345,11 @@ void train_with_parts(const char* policy, Mesh mesh) {
             sk::Accumulation accumulation{model};
             {
                 const auto window = layer.unshard();
+                await_device();
                 hash.add(static_cast<double>(window[Bias<float>{}][0]));
             }
             auto gradients = accumulation.gradients(layer);
+            await_device();
             for (std::size_t p = 0; p < 2; ++p) {
                 std::uint64_t i = 0;
                 for (float& g : gradients.view(p)) { g += static_cast<float>(number(i++, at + p)); }
@@ -317,6 +359,7 @@ void train_with_parts(const char* policy, Mesh mesh) {
             for (const sk::GradientNorm& norm : sk::gradient_norms(reduced).parameters) { hash.add(norm.two); }
             for (const sk::ValuesHash& one : sk::hash_values(reduced)) { hash.add(one.hash); }
             const auto shard = sk::gradient_shard(reduced, layer);
+            await_device();
             sk::read_shards(layer, [&](sk::ShardRun<const float> run) {
                 for (const float g : shard.of(run)) { hash.add(static_cast<double>(g) * shard.scale()); }
                 for (const float value : run.values) { hash.add(static_cast<double>(value)); }
@@ -325,6 +368,7 @@ void train_with_parts(const char* policy, Mesh mesh) {
             average.update(0.75);
         };
         for (std::uint64_t at = 0; at < 2; ++at) { step(at); }
+        await_device();
         sk::update_shards(layer, [](sk::ShardRun<float> run) {
             if (run.name != "bias") { return; }
             for (float& value : run.values) { value *= 0.5F; }
@@ -333,8 +377,8 @@ void train_with_parts(const char* policy, Mesh mesh) {
         for (const sk::ValuesHash& one : sk::hash_values(muon)) { hash.add(one.hash); }
         for (const sk::ValuesHash& one : sk::hash_values(sk::Model{layer, averaged})) { hash.add(one.hash); }
         hash.add(sk::model_summary(model, muon));
-        hash.add(sk::plan(model, muon).memory.total().value);
-        hash.add(sk::traffic_table(rank.traffic()));
+        reports.add(sk::plan(model, muon).memory.total().value);
+        reports.add(sk::traffic_table(rank.traffic()));
 
         sk::AdamW adamw{model, {.learning_rate = 0.125}};
         const auto plain = [&](std::uint64_t at) {
@@ -343,6 +387,7 @@ void train_with_parts(const char* policy, Mesh mesh) {
                 const auto window = layer.unshard();
                 return accumulation.gradients(layer);
             }();
+            await_device();
             for (float& g : gradients[Weight<float>{}]) { g += static_cast<float>(number(at, 3)); }
             accumulation.add(std::move(gradients));
             hash.add(adamw.step(std::move(accumulation), {.max_norm = 0.5}).value());
@@ -354,10 +399,10 @@ void train_with_parts(const char* policy, Mesh mesh) {
         plain(8);
         for (const sk::ValuesHash& one : sk::hash_values(model)) { hash.add(one.hash); }
         hashes[rank.rank()] = hash.value();
+        of_reports[rank.rank()] = reports.value();
     });
-    std::printf("parts %s on %zu:", policy, static_cast<std::size_t>(mesh.size()));
-    for (const std::uint64_t hash : hashes) { std::printf(" %016llx", static_cast<unsigned long long>(hash)); }
-    std::printf("\n");
+    print("parts", policy, hashes);
+    print("reports", policy, of_reports);
 }
 
 template <class E, class Policy>
@@ -392,12 +437,11 @@ int main(int count, char** given) {
     train_on_meshes<sk::fp16, sk::FullShard>("fp16", "full_shard", {adamw, 2, clipped, true, false, false, true},
                                              place);
     train<float, sk::HybridShard<2>>("fp32", "hybrid_shard", sk::DeviceMesh<4>{}, {adamw, 2, clipped}, place);
-    if (place.engine == "nccl") { return EXIT_SUCCESS; }  // whose core has no more
     const std::string_view muon = "muon";
     train_on_meshes<float, sk::FullShard>("fp32", "full_shard", {muon, 2, clipped, false, false, false, true}, place);
     train_on_meshes<sk::bf16, sk::FullShard>("bf16", "full_shard", {muon, 2, clipped}, place);
-    train_with_parts<sk::FullShard>("full_shard", sk::DeviceMesh<1>{});
-    train_with_parts<sk::FullShard>("full_shard", sk::DeviceMesh<3>{});
-    train_with_parts<sk::HybridShard<2>>("hybrid_shard", sk::DeviceMesh<4>{});
+    train_with_parts<sk::FullShard>("full_shard", sk::DeviceMesh<1>{}, place);
+    train_with_parts<sk::FullShard>("full_shard", sk::DeviceMesh<3>{}, place);
+    train_with_parts<sk::HybridShard<2>>("hybrid_shard", sk::DeviceMesh<4>{}, place);
     return EXIT_SUCCESS;
 }

@@ -36,6 +36,8 @@ namespace shardkit::compiled SHARDKIT_CHECKED_BUILD {
 using AllPrecisions = SHARDKIT_COMPILED_PRECISIONS;
 
 class Checkpoints;
+class Parts;
+class Schedules;
 inline constexpr std::size_t state_formats = static_cast<std::size_t>(StateFormat::block8) + 1;
 
 /// What an engine's core has.
@@ -46,6 +48,8 @@ struct EngineCore {
                                                     std::vector<ParamGroup>&& param_groups,
                                                     SourceLocation where) = {};
     const Checkpoints* checkpoints = nullptr;
+    const Parts* parts = nullptr;
+    const Schedules* schedules = nullptr;
 };
 /// Returns an engine's; one source file of the core specialises it.
 template <class Engine>

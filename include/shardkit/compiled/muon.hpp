@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <functional>
+#include <type_traits>
 #include <vector>
 
 #include <shardkit/compiled/optimizers.hpp>
@@ -33,13 +34,40 @@ class CombinedOptimizer : public Optimizer<EngineType> {
                                         SourceLocation where) {
         std::vector<compiled::Optimizer*> listed;
         for (const Optimizer<Engine>& part : parts) { listed.push_back(&part.core(where)); }
-        return compiled::combine(model.core(where), listed, where);
+        const compiled::Groups& core = model.core(where);
+        return compiled::parts_of(core, where).combine(core, listed, where);
     }
 };
 
 }  // namespace SHARDKIT_BUILD
 
 namespace shardkit::detail SHARDKIT_BUILD {
+
+/// Whether a type is a library of products for the memory of one of the core's engines.
+template <class P, class Stream>
+concept ProductsOn = rules::MatrixProducts<P, Stream, float> && rules::MatrixProducts<P, Stream, double>;
+template <class P>
+constexpr bool multiplies() {
+    return ProductsOn<P, host::HostStream> || ProductsOn<P, gpu::TimelineRef>;
+}
+/// Has such a library as a value.
+template <class P>
+class ProductsWithoutType {
+    using Stream = std::conditional_t<ProductsOn<P, host::HostStream>, host::HostStream, gpu::TimelineRef>;
+
+  public:
+    explicit ProductsWithoutType(const P& products) : products_(products) {}
+    compiled::Products given() const noexcept {
+        if constexpr (std::is_same_v<Stream, host::HostStream>) {
+            return {&products_, nullptr};
+        } else {
+            return {nullptr, &products_};
+        }
+    }
+
+  private:
+    AnyProducts<Stream> products_;
+};
 
 /// The optimizer of a Muon's matrices.
 template <class Engine>
@@ -64,28 +92,28 @@ class Muon : public CombinedOptimizer<EngineType> {
     using Engine = EngineType;
 
     template <class Products>
-    requires(rules::MatrixProducts<Products, host::HostStream, float>&&
-                 rules::MatrixProducts<Products, host::HostStream, double>)
+    requires(detail::multiplies<Products>())
         Muon(const Model<Engine, Precision>& model, const Products& products, const MuonOptions& options = {},
              const AdamWOptions& rest = {}, const Matrices& matrices = {},
              const std::vector<ParamGroup>& param_groups = {}, SourceLocation where = SourceLocation::current())
-        : Muon(model, detail::AnyProducts<host::HostStream>(products), options, rest, matrices, param_groups, where) {
-    }
+        : Muon(model, make(model, detail::ProductsWithoutType(products).given(), options, rest, matrices,
+                           param_groups, where)) {}
     explicit Muon(const Model<Engine, Precision>& model, const MuonOptions& options = {},
                   const AdamWOptions& rest = {}, const Matrices& matrices = {},
                   const std::vector<ParamGroup>& param_groups = {}, SourceLocation where = SourceLocation::current())
-        : Muon(model, compiled::make_muon(model.core(where), nullptr, options, rest, matrices, param_groups, where)) {
-    }
+        : Muon(model, make(model, {}, options, rest, matrices, param_groups, where)) {}
 
     detail::MuonMatrices<Engine>& matrices() noexcept { return matrices_; }
     detail::RuleOptimizer<AdamWOptions, Engine>& rest() noexcept { return rest_; }
 
   private:
-    Muon(const Model<Engine, Precision>& model, const detail::AnyProducts<host::HostStream>& products,
-         const MuonOptions& options, const AdamWOptions& rest, const Matrices& matrices,
-         const std::vector<ParamGroup>& param_groups, SourceLocation where)
-        : Muon(model,
-               compiled::make_muon(model.core(where), &products, options, rest, matrices, param_groups, where)) {}
+    static compiled::Muon* make(const Model<Engine, Precision>& model, const compiled::Products& products,
+                                const MuonOptions& options, const AdamWOptions& rest, const Matrices& matrices,
+                                const std::vector<ParamGroup>& param_groups, SourceLocation where) {
+        const compiled::Groups& core = model.core(where);
+        return compiled::parts_of(core, where)
+            .make_muon(core, products, options, rest, matrices, param_groups, where);
+    }
     Muon(const Model<Engine, Precision>& model, compiled::Muon* made)
         : CombinedOptimizer<Engine>(model, made), matrices_(model, *made), rest_(model, made->rest()) {}
 
@@ -96,7 +124,7 @@ template <class Engine, class Precision>
 Muon(const Model<Engine, Precision>&, const MuonOptions& = {}, const AdamWOptions& = {}, const Matrices& = {},
      const std::vector<ParamGroup>& = {}, SourceLocation = {}) -> Muon<Engine, Precision>;
 template <class Engine, class Precision, class Products>
-requires(rules::MatrixProducts<Products, host::HostStream, float>)
+requires(detail::multiplies<Products>())
     Muon(const Model<Engine, Precision>&, const Products&, const MuonOptions& = {}, const AdamWOptions& = {},
          const Matrices& = {}, const std::vector<ParamGroup>& = {}, SourceLocation = {})
 ->Muon<Engine, Precision>;

@@ -22,8 +22,6 @@ class Recording : public Object {
   protected:
     using Object::Object;
 };
-Recording* begin_record(const Groups& groups, SourceLocation where);
-
 class Following : public Object {
   public:
     virtual ByteCount arena_bytes(SourceLocation where) const = 0;
@@ -35,6 +33,19 @@ class Following : public Object {
   protected:
     using Object::Object;
 };
-Following* follow(const Groups& groups, std::span<const Schedule> schedules, SourceLocation where);
+
+/// Records and follows on an engine.
+class Schedules {
+  public:
+    virtual Recording* begin_record(const Groups& groups, SourceLocation where) const = 0;
+    virtual Following* follow(const Groups& groups, std::span<const Schedule> schedules,
+                              SourceLocation where) const = 0;
+
+  protected:
+    ~Schedules() = default;
+};
+/// Returns those of an object's engine.
+/// @throws UsageError when the program has none
+const Schedules& schedules_of(const Object& object, SourceLocation where);
 
 }  // namespace SHARDKIT_CHECKED_BUILD

@@ -49,7 +49,8 @@ class Following {
 template <class Engine>
 [[nodiscard]] Following<Engine> follow(const Groups<Engine>& model, std::span<const Schedule> schedules,
                                        SourceLocation where = SourceLocation::current()) {
-    return Following<Engine>(compiled::follow(model.core(where), schedules, where));
+    const compiled::Groups& core = model.core(where);
+    return Following<Engine>(compiled::schedules_of(core, where).follow(core, schedules, where));
 }
 template <class Engine>
 [[nodiscard]] Following<Engine> follow(const Groups<Engine>& model, const Schedule& schedule,
@@ -65,7 +66,9 @@ template <class Engine>
 /// Returns the schedule of the step that `step()` runs: see follow/record.hpp.
 template <class Engine, class F>
 Schedule record(const Groups<Engine>& model, F&& step, SourceLocation where = SourceLocation::current()) {
-    const compiled::Handle<compiled::Recording> recording(compiled::begin_record(model.core(where), where));
+    const compiled::Groups& core = model.core(where);
+    const compiled::Handle<compiled::Recording> recording(
+        compiled::schedules_of(core, where).begin_record(core, where));
     std::forward<F>(step)();
     return recording->schedule(where);
 }
