@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // One parameter, four ranks, FullShard: who holds what, what a window shows, one step of SGD.
 // g++ -std=c++20 -Iinclude examples/01_shard_one_parameter.cpp -pthread -o example && ./example
+#include <shardkit/sharded/list_shards.hpp>
 #include <shardkit/shardkit.hpp>
 
 #include <algorithm>

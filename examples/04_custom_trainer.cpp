@@ -3,6 +3,7 @@
 // updates. A small network learns y = sin(3 x0) x1 on two ranks.
 // g++ -std=c++20 -Iinclude examples/04_custom_trainer.cpp -pthread -o example && ./example
 #include <shardkit/shardkit.hpp>
+#include <shardkit/verbs.hpp>
 
 #include <array>
 #include <cmath>

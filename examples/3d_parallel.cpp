@@ -2,7 +2,7 @@
 // Data, tensor and context parallelism together: `3d_parallel [ranks]`, or with the mesh itself, `3d_parallel 2 2 2`.
 // A block of attention learns to name the token two places back. Losses and gradient norms are those of one rank.
 // g++ -std=c++20 -Iinclude examples/3d_parallel.cpp -pthread -o example && ./example
-#include <shardkit/context_parallel/attention.hpp>
+#include <shardkit/context_parallel.hpp>
 #include <shardkit/plan.hpp>
 #include <shardkit/shardkit.hpp>
 #include <shardkit/tensor_parallel.hpp>

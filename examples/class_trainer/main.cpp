@@ -8,9 +8,6 @@
 #include <string_view>
 #include <vector>
 
-#include <shardkit/backend/threads/run.hpp>
-#include <shardkit/mesh/device_mesh.hpp>
-
 #include "trainer.hpp"
 
 using class_trainer::Trainer;

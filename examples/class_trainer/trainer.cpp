@@ -9,10 +9,7 @@
 #include <string>
 #include <utility>
 
-#include <shardkit/comm/all_reduce.hpp>
-#include <shardkit/optim/adamw.hpp>
-#include <shardkit/optim/lion.hpp>
-#include <shardkit/optim/sgd.hpp>
+#include <shardkit/verbs.hpp>
 
 namespace class_trainer {
 

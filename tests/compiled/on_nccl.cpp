@@ -25,6 +25,7 @@
 #include <shardkit/nccl.hpp>
 #include <shardkit/schedule.hpp>
 #include <shardkit/shardkit.hpp>
+#include <shardkit/tensor_parallel.hpp>
 #include <shardkit/verbs.hpp>
 #include <shardkit/verify.hpp>
 
@@ -242,6 +243,9 @@ void train_everywhere() {
                 sk::all_reduce_in_place(rank.world(), sk::ReduceOp::sum, memory.span(), rank.communication_stream());
             },
             {"compute stream"});
+        expect_refused<sk::UsageError>(
+            [&] { sk::DefaultEngine::Kernels::fill(rank.compute_stream(), memory.span(), 1.0F); },
+            {"functions of the host", "a device's"});
         std::vector<float> of_host(1);
         expect_refused<std::invalid_argument>(
             [&] { sk::all_reduce_in_place(rank.world(), sk::ReduceOp::sum, of_host); }, {"device"});

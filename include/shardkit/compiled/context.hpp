@@ -50,6 +50,13 @@ class Stream {
         return std::bit_cast<Verbs>(calls_->for_verbs(words_).at[0]);
     }
 
+    /// Returns it as the host's, for functions that read and write the engine's memory.
+    /// @throws UsageError where that is not the host's
+    template <class Host = host::HostStream>
+    Host of_host() const {
+        return std::bit_cast<Host>(calls_->of_host(words_).at[0]);
+    }
+
   private:
     const StreamCalls* calls_;
     StreamWords words_;
@@ -78,6 +85,7 @@ struct Engine {
     using Stream = compiled::Stream;
     template <class T>
     using Buffer = compiled::Buffer<T>;
+    struct Kernels;  // in compiled/kernels.hpp
 };
 
 }  // namespace SHARDKIT_BUILD

@@ -75,6 +75,12 @@ class StreamCallsOf final : public StreamCalls {
     StreamWords for_verbs(const StreamWords& stream) const override {
         return to_words(StreamForVerbs<Stream>::of(from_words<Stream>(stream), static_cast<StreamFor>(stream.at[2])));
     }
+    StreamWords of_host(const StreamWords& stream) const override {
+        if constexpr (std::is_same_v<Stream, host::HostStream>) { return stream; }
+        throw_usage_error({},
+                          "layers that tp or cp splits run as functions of the host in the compiled form, and this "
+                          "stream is a device's; expected the engine self, threads or mpi, or a header-only program");
+    }
 };
 
 template <class Buffer>

@@ -200,6 +200,9 @@ class StreamCalls {
     /// Returns the host's stream, for a verb of a host::Communicator on this one.
     /// @throws UsageError where such a verb is not in this stream's order
     virtual StreamWords for_verbs(const StreamWords& stream) const = 0;
+    /// Returns the host's stream, for functions of the host.
+    /// @throws UsageError where the engine's memory is not the host's
+    virtual StreamWords of_host(const StreamWords& stream) const = 0;
 
   protected:
     ~StreamCalls() = default;

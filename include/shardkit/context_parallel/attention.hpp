@@ -8,7 +8,7 @@
 
 #include <shardkit/context_parallel/attention_kernels.hpp>
 #include <shardkit/context_parallel/ring_exchange.hpp>
-#include <shardkit/rank/engine.hpp>
+#include <shardkit/rank/index_kernels.hpp>
 
 namespace shardkit::cp {
 

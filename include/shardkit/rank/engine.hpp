@@ -18,6 +18,7 @@
 #include <shardkit/layout/index_range.hpp>
 #include <shardkit/policy/offload.hpp>
 #include <shardkit/policy/state_format.hpp>
+#include <shardkit/rank/index_kernels.hpp>
 #include <shardkit/rank/launch_batch.hpp>
 
 namespace shardkit::host {
@@ -103,20 +104,6 @@ struct Fp32 {
     using Reduction = float;
     using Master = float;
 };
-/// Kernels without an engine around them.
-template <class K, class S>
-struct KernelsOn {
-    using Kernels = K;
-    using Stream = S;
-};
-/// Any object that is passed to a kernel by copy, for the concepts: a table's entry, and a work.
-struct AnyWork {
-    constexpr void operator()() const {}
-    constexpr void operator()(std::uint64_t /*index*/) const {}
-    constexpr void operator()(const double* /*read*/) const {}
-    static constexpr std::size_t most_reads = 1;
-    constexpr std::span<const double> reads() const { return {}; }
-};
 
 template <class E>
 concept IsDefined = requires {
@@ -137,10 +124,6 @@ concept HasBufferOf = engine::BufferOf<typename E::template Buffer<T>, T> &&
 template <class E>
 concept HasBuffers = HasBufferOf<E, double> && HasBufferOf<E, std::uint8_t>;
 
-template <class E>
-concept HasKernels = requires {
-    typename E::Kernels;
-};
 template <class E, class T>
 concept Fills = requires(const typename E::Stream& stream, std::span<T> to, T value) {
     E::Kernels::fill(stream, to, value);
@@ -226,19 +209,6 @@ concept BatchesUpdatesWith = requires(
 template <class E, class P>
 concept BatchesUpdates = BatchesUpdatesWith<E, P, 0> && BatchesUpdatesWith<E, P, 1> && BatchesUpdatesWith<E, P, 2>;
 
-template <class E>
-concept RunsByIndex = requires(const typename E::Stream& stream, std::uint64_t n, const AnyWork& work) {
-    E::Kernels::for_each_index(stream, n, work);
-};
-template <class E>
-concept HasRowWorkers = requires {
-    E::Kernels::row_workers;
-};
-template <class E>
-concept CountsRowWorkers =
-    !HasRowWorkers<E> ||
-    (std::convertible_to<decltype(E::Kernels::row_workers), std::size_t> && E::Kernels::row_workers >= 1);
-
 }  // namespace detail
 
 /// An engine has what communicating ranks need: a name for errors, a Communicator, the Stream that its verbs take,
@@ -293,13 +263,6 @@ concept StepKernels = detail::HasKernels<E> && detail::Fills<E, typename Precisi
     detail::CopiesIn<E, detail::AnyWork> && detail::CopiesOut<E, typename Precision::Gather> &&
     detail::CopiesOut<E, detail::AnyWork> && detail::RunsOnce<E> &&
     detail::SumsNorms<E, typename Precision::Reduction> && detail::Updates<E, Precision>;
-
-/// The engine has kernels by index, for layers that tensor or context parallelism splits.
-///     for_each_index(stream, n, work)       work(i) for every i below n, in any order. It is copied
-///     row_workers                           optional, 1 without it: how many neighbouring indices of a launch read a
-///                                           row together where that makes it faster; a constant of at least 1
-template <class E>
-concept IndexKernels = detail::HasKernels<E> && detail::RunsByIndex<E> && detail::CountsRowWorkers<E>;
 
 }  // namespace shardkit::engine
 
@@ -373,18 +336,6 @@ struct StepRules {
         none || Updates<E, P>,
         "Sharded<..., Engine>: Engine::Kernels must have update(stream, ranges, updates, skip, spans) for any number "
         "of states; see rank/engine.hpp");
-};
-
-/// Says what an engine lacks for layers that tensor or context parallelism splits.
-template <class E>
-struct IndexRules {
-    static constexpr bool are_stated = true;
-    static constexpr bool none = !HasKernels<E>;
-    static_assert(!none, "split layers: Engine must have Kernels; see rank/engine.hpp");
-    static_assert(none || RunsByIndex<E>,
-                  "split layers: Engine::Kernels must have for_each_index(stream, n, work); see rank/engine.hpp");
-    static_assert(none || CountsRowWorkers<E>,
-                  "split layers: Engine::Kernels::row_workers must be a number of at least 1; see rank/engine.hpp");
 };
 
 }  // namespace detail

@@ -5,8 +5,8 @@
 #include <span>
 
 #include <shardkit/comm/all_reduce.hpp>
-#include <shardkit/rank/engine.hpp>
 #include <shardkit/rank/engine_table.hpp>
+#include <shardkit/rank/index_kernels.hpp>
 #include <shardkit/tensor_parallel/cross_entropy_kernels.hpp>
 #include <shardkit/tensor_parallel/vocabulary_part.hpp>
 

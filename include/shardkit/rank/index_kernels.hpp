@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#ifdef SHARDKIT_COMPILED
+#include <shardkit/compiled/kernels.hpp>
+#endif
+
+// What layers that tensor or context parallelism splits need of an engine.
+
+namespace shardkit {
+
+namespace detail {
+
+/// Kernels without an engine around them.
+template <class K, class S>
+struct KernelsOn {
+    using Kernels = K;
+    using Stream = S;
+};
+/// Any object that is passed to a kernel by copy, for the concepts: a table's entry, and a work.
+struct AnyWork {
+    constexpr void operator()() const {}
+    constexpr void operator()(std::uint64_t /*index*/) const {}
+    constexpr void operator()(const double* /*read*/) const {}
+    static constexpr std::size_t most_reads = 1;
+    constexpr std::span<const double> reads() const { return {}; }
+};
+
+template <class E>
+concept HasKernels = requires {
+    typename E::Kernels;
+};
+template <class E>
+concept RunsByIndex = requires(const typename E::Stream& stream, std::uint64_t n, const AnyWork& work) {
+    E::Kernels::for_each_index(stream, n, work);
+};
+template <class E>
+concept HasRowWorkers = requires {
+    E::Kernels::row_workers;
+};
+template <class E>
+concept CountsRowWorkers =
+    !HasRowWorkers<E> ||
+    (std::convertible_to<decltype(E::Kernels::row_workers), std::size_t> && E::Kernels::row_workers >= 1);
+
+}  // namespace detail
+
+namespace engine {
+
+#ifndef SHARDKIT_COMPILED  // whose one engine has them
+/// The engine has kernels by index, for layers that tensor or context parallelism splits.
+///     for_each_index(stream, n, work)       work(i) for every i below n, in any order. It is copied
+///     row_workers                           optional, 1 without it: how many neighbouring indices of a launch read a
+///                                           row together where that makes it faster; a constant of at least 1
+template <class E>
+concept IndexKernels = detail::HasKernels<E> && detail::RunsByIndex<E> && detail::CountsRowWorkers<E>;
+#endif
+
+}  // namespace engine
+
+namespace detail {
+
+/// Says what an engine lacks for layers that tensor or context parallelism splits.
+template <class E>
+struct IndexRules {
+    static constexpr bool are_stated = true;
+    static constexpr bool none = !HasKernels<E>;
+    static_assert(!none, "split layers: Engine must have Kernels; see rank/engine.hpp");
+    static_assert(none || RunsByIndex<E>,
+                  "split layers: Engine::Kernels must have for_each_index(stream, n, work); see rank/engine.hpp");
+    static_assert(none || CountsRowWorkers<E>,
+                  "split layers: Engine::Kernels::row_workers must be a number of at least 1; see rank/engine.hpp");
+};
+
+}  // namespace detail
+
+}  // namespace shardkit
