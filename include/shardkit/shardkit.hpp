@@ -34,7 +34,7 @@
 #include <shardkit/comm/send_receive.hpp>
 
 // Ranks on a mesh.
-#include <shardkit/mesh/device_mesh.hpp>
+#include <shardkit/mesh/expert_mesh.hpp>
 #include <shardkit/rank/all_reduce_value.hpp>
 #include <shardkit/rank/rank.hpp>
 

@@ -504,7 +504,7 @@ HELD = "shardkit/sharded/buffer_digests.hpp"
 ROWS_HELD = "shardkit/sharded/group_state_buffers.hpp"
 NUMBERS = "shardkit/rank/gather_values.hpp"
 SPLIT_TOO = "if (!parameter.split_over_tp()) { axes.push_back(Tp::name); }"
-HOLDERS = "axes_of([[extent == Extent::full ? Over::data : Over::replicas]],"
+HOLDERS = "axes([[extent == Extent::full ? Over::data : Over::replicas]])"
 COMPARED = [
     (REPLICAS, "what tp does not split not compared over tp", SPLIT_TOO, "static_cast<void>(parameter);"),
     (REPLICAS, "what tp splits compared over tp", SPLIT_TOO, "axes.push_back(Tp::name);"),

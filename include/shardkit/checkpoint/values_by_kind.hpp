@@ -145,7 +145,7 @@ class SavedValuesOf : public SavedValues {
         std::vector<T> host;
         for (const std::size_t parameter : parameters) {
             const IndexRange range = group_.parameters[parameter].range;
-            const WholeTensor<Engine, T> tensor(context_, communicators_.tp, group_, parameter,
+            const WholeTensor<Engine, T> tensor(context_, communicators_, group_, parameter,
                                                 full.subspan(range.begin, range.size()), stream, where);
             host.resize(group_.parameters[parameter].shape.numel());
             tensor.copy(std::span<T>(host));
@@ -205,15 +205,17 @@ class SavedKept final : private GroupGeometry, public SavedValuesOf<Engine, A> {
         static_cast<GroupDescription&>(g) = group;
         g.path = group.path;
         g.shards = g.replicas = g.tp = 1;
+        g.ep_index = group.ep_index;
         g.buffer_numel = g.shard_numel = kept.matrices * kept.of_each;
         g.own = g.updated = {0, kept.owned ? g.buffer_numel : 0};
         g.parameters = group.parameters;
         PlacedParameter& p = g.parameters[kept.parameter];
         p.shape = {};
         p.shape.rank = 2;
-        p.shape.extents[0] = kept.matrices;
+        p.shape.extents[0] = kept.matrices * g.ep;
         p.shape.extents[1] = kept.of_each;
-        p.part = TensorPart(p.shape);
+        p.tp = {};
+        p.part = part_of(p, p.shape, {1, 0, g.ep, g.ep_index});
         p.range = {0, g.buffer_numel};
         return g;
     }

@@ -12,7 +12,7 @@
 #include <shardkit/core/error.hpp>
 #include <shardkit/core/fp16.hpp>
 #include <shardkit/core/version.hpp>
-#include <shardkit/mesh/device_mesh.hpp>
+#include <shardkit/mesh/expert_mesh.hpp>
 #include <shardkit/optim/learning_rate.hpp>
 #include <shardkit/param/params.hpp>
 #include <shardkit/param/shapes.hpp>

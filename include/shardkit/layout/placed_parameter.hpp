@@ -22,7 +22,7 @@ namespace shardkit {
 /// One parameter of a group on one rank: its record, and its place. Code that works on a group uses a list of these,
 /// whether the group's parameters are types or the entries of a TensorList.
 struct PlacedParameter : ParameterRecord {
-    TensorPart part;   ///< the part of the tensor on this rank of tp
+    TensorPart part;   ///< the part of the tensor on this rank of tp and, for experts, of ep
     IndexRange range;  ///< range of that part in the group's flat buffer
 };
 
@@ -32,27 +32,42 @@ namespace detail {
 struct Placing {
     std::size_t tp = 1;
     std::size_t tp_index = 0;
+    std::size_t ep = 1;
+    std::size_t ep_index = 0;
     std::size_t shards = 1;
     std::size_t alignment = 1;
     Packing packing = Packing::aligned;
 };
 
-/// Splits each parameter of the group at `path` over tp, and places the parts in its flat buffer.
+/// Returns the part of a tensor of that shape, cut as the parameter, that a rank has.
+constexpr TensorPart part_of(const ParameterRecord& cut_as, TensorShape shape, const Placing& placing) noexcept {
+    if (cut_as.experts) { shape.extents[0] /= placing.ep; }
+    const TensorPart part = cut_as.split_over_tp()
+                                ? TensorPart(shape, cut_as.tp.dimension, placing.tp, placing.tp_index)
+                                : TensorPart(shape);
+    return cut_as.experts ? part.in_stack(placing.ep, placing.ep_index) : part;
+}
+
+/// Splits each parameter of the group at `path` over tp and, if it is a stack of experts, over ep, and places the
+/// parts in its flat buffer.
 /// @pre    the shapes were checked
-/// @throws std::invalid_argument that names the parameter when tp does not divide the extent that it splits;
+/// @throws std::invalid_argument that names the parameter when tp or ep does not divide the extent that it splits;
 ///         std::length_error when the group is too large for its bytes to be counted
 constexpr layout::FlatLayout place_parameters(std::string_view path, std::span<PlacedParameter> parameters,
                                               const Placing& placing, SourceLocation where) {
     for (PlacedParameter& p : parameters) {
-        p.part = TensorPart(p.shape);
-        if (!p.split_over_tp()) { continue; }
-        if (p.shape.extents[p.tp.dimension] % placing.tp != 0) {
+        if (p.experts && p.shape.extents[0] % placing.ep != 0) {
+            throw_invalid_argument(where, "'", path, "' parameter '", p.name, "' of shape ", p.shape.describe(),
+                                   " is a stack of ", p.shape.extents[0], " experts over ep = ", placing.ep,
+                                   ", expected a number of experts that ", placing.ep, " divides");
+        }
+        if (p.split_over_tp() && p.shape.extents[p.tp.dimension] % placing.tp != 0) {
             throw_invalid_argument(
                 where, "'", path, "' parameter '", p.name, "' of shape ", p.shape.describe(),
                 " is split along dimension ", p.tp.dimension, " over tp = ", placing.tp, ", expected an extent that ",
                 placing.tp, " divides; rows of padding need not be in files: checkpoint::StoredAs::padding_rows");
         }
-        p.part = TensorPart(p.shape, p.tp.dimension, placing.tp, placing.tp_index);
+        p.part = part_of(p, p.shape, placing);
     }
     // A limit for buffers of 8-byte elements, whatever the group's types: counts of bytes never overflow.
     constexpr std::size_t most = std::numeric_limits<std::ptrdiff_t>::max() / 8;

@@ -32,6 +32,16 @@ struct Dp {
     static constexpr std::string_view name = "dp";
 };
 
+/// The ranks that share the experts of a layer: each holds some of them. A factor of the data ranks, with EpDp the
+/// other one; see ExpertMesh.
+struct Ep {
+    static constexpr std::string_view name = "ep";
+};
+/// The data ranks that hold the same experts. A policy shards a group of experts over them.
+struct EpDp {
+    static constexpr std::string_view name = "ep_dp";
+};
+
 /// An axis is a type with a name. Users may add their own (pipeline, expert).
 template <class A>
 concept MeshAxis = requires {
@@ -48,8 +58,10 @@ struct Axes {
     static constexpr bool contains = (std::is_same_v<A, Axis> || ...);
 };
 
-/// The axes over which gradients are summed for every parameter, in rank order.
+/// The axes over which gradients are summed, in rank order: of every parameter but an expert's.
 using DataAxes = Axes<DpReplicate, DpShard, Cp>;
+/// The axes over which gradients of experts are summed: each already has the tokens of all ranks of Ep.
+using ExpertDataAxes = Axes<DpReplicate, EpDp>;
 
 /// A list of axes as a value, slowest first, for a choice at run time.
 class AxisNames {

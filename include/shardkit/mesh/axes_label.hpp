@@ -11,16 +11,17 @@ namespace shardkit {
 
 /// Returns the axes along which ranks over `axes` differ, under the names that errors, logs and plans use. Axes of
 /// extent 1 are left out. A data-parallel axis that is not split, or whose halves are both listed, is "dp". On
-/// dp_replicate=1 dp_shard=4 cp=2, DataAxes are "dp" and "cp".
+/// dp_replicate=1 dp_shard=4 cp=2, DataAxes are "dp" and "cp". Axes of experts keep their names.
 constexpr AxisNames named_axes(const AxisGrid& grid, const AxisNames& axes,
                                SourceLocation where = SourceLocation::current()) {
     const bool split =
-        grid.has(DpReplicate::name) && grid.extent(DpReplicate::name) > 1 && grid.extent(DpShard::name) > 1;
+        grid.has(DpShard::name) && grid.extent(DpReplicate::name) > 1 && grid.extent(DpShard::name) > 1;
     const bool both = axes.contains(DpReplicate::name) && axes.contains(DpShard::name);
     AxisNames named;
     for (std::string_view name : axes) {
         if (grid.extent(name, where) == 1) { continue; }
-        if ((name == DpReplicate::name || name == DpShard::name) && (!split || both)) { name = Dp::name; }
+        const bool half = name == DpReplicate::name || name == DpShard::name;
+        if (half && (!split || both) && !grid.has(EpDp::name)) { name = Dp::name; }
         if (!named.contains(name)) { named.add(name); }
     }
     return named;

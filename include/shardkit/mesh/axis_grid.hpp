@@ -16,6 +16,11 @@ namespace shardkit {
 
 template <std::size_t DP, std::size_t TP, std::size_t CP, class Order>
 class DeviceMesh;
+class AxisGrid;
+
+namespace detail {
+constexpr AxisGrid expert_axes(const AxisGrid& mesh, std::size_t shard_group, SourceLocation where);
+}  // namespace detail
 
 /// The ranks of a mesh that share all coordinates except those of some chosen axes, numbered by these axes (the last
 /// one fastest). Arithmetic only, without a communicator.
@@ -69,7 +74,8 @@ struct NamedAxis {
 };
 
 /// The ranks on a list of named axes, slowest first: the arithmetic of every mesh. Rank order is row-major, as
-/// arange(size).reshape(extents) numbers it. Names must outlive the grid (string literals do).
+/// arange(size).reshape(extents) numbers it. Names must outlive the grid (string literals do). An axis that is made
+/// of parts of two others, as `ep` of dp and cp, is listed twice under its name; its extent is the product.
 class AxisGrid {
   public:
     static constexpr std::size_t max_axes = RankGroup::max_axes;
@@ -95,8 +101,14 @@ class AxisGrid {
     /// Returns the number of ranks along an axis.
     /// @throws std::invalid_argument when there is no such axis
     constexpr std::size_t extent(std::string_view name, SourceLocation where = SourceLocation::current()) const {
-        return axes_[index_of(name, where)].extent;
+        std::size_t product = axes_[index_of(name, where)].extent;
+        for (std::size_t i = find(name) + 1; i < count_; ++i) {
+            product *= axes_[i].name == name ? axes_[i].extent : 1;
+        }
+        return product;
     }
+    /// Returns the number of ranks that share the experts of a layer; 1 for a mesh without them.
+    constexpr std::size_t experts() const noexcept { return experts_; }
 
     /// Returns the distance of two ranks that differ by one along axis `i`.
     constexpr std::size_t stride(std::size_t i) const noexcept {
@@ -109,8 +121,11 @@ class AxisGrid {
     /// @pre rank < size()   @post rank is the sum over axes of coordinate * stride
     constexpr std::size_t coordinate(std::string_view name, std::size_t rank,
                                      SourceLocation where = SourceLocation::current()) const {
-        const std::size_t i = index_of(name, where);
-        return rank / stride(i) % axes_[i].extent;
+        std::size_t all = 0;
+        for (std::size_t i = index_of(name, where); i < count_; ++i) {
+            if (axes_[i].name == name) { all = all * axes_[i].extent + rank / stride(i) % axes_[i].extent; }
+        }
+        return all;
     }
 
     /// Returns the ranks that share all coordinates with `rank` except those of `names`, numbered by `names` (slowest
@@ -123,18 +138,20 @@ class AxisGrid {
         group.base_ = rank;
         std::array<bool, max_axes> taken{};
         for (const std::string_view name : names) {
-            const std::size_t i = index_of(name, where);
-            if (taken[i]) {
-                throw_invalid_argument(where, "mesh ", describe(), ": axis ", name, " given twice for one group");
+            for (std::size_t i = index_of(name, where); i < count_; ++i) {
+                if (axes_[i].name != name) { continue; }
+                if (taken[i]) {
+                    throw_invalid_argument(where, "mesh ", describe(), ": axis ", name, " given twice for one group");
+                }
+                taken[i] = true;
+                const std::size_t here = rank / stride(i) % axes_[i].extent;
+                group.extents_[group.axis_count_] = axes_[i].extent;
+                group.strides_[group.axis_count_] = stride(i);
+                ++group.axis_count_;
+                group.base_ -= here * stride(i);
+                group.index_ = group.index_ * axes_[i].extent + here;
+                group.size_ *= axes_[i].extent;
             }
-            taken[i] = true;
-            const std::size_t here = coordinate(name, rank, where);
-            group.extents_[group.axis_count_] = axes_[i].extent;
-            group.strides_[group.axis_count_] = stride(i);
-            ++group.axis_count_;
-            group.base_ -= here * stride(i);
-            group.index_ = group.index_ * axes_[i].extent + here;
-            group.size_ *= axes_[i].extent;
         }
         return group;
     }
@@ -157,21 +174,31 @@ class AxisGrid {
                 grid.append(axes_[i], where);
             }
         }
+        grid.experts_ = experts_;
+        return grid;
+    }
+    /// Returns the same ranks, `experts` of which share the experts of a layer. ExpertMesh checks the number.
+    constexpr AxisGrid with_experts(std::size_t experts) const noexcept {
+        AxisGrid grid = *this;
+        grid.experts_ = experts;
         return grid;
     }
 
-    /// Returns the axes as text: "dp=4 tp=2 cp=1".
+    /// Returns the axes as text: "dp=4 tp=2 cp=1"; with experts, "dp=4 tp=2 cp=1, experts over ep=2".
     std::string describe() const {
         std::string text;
         for (std::size_t i = 0; i < count_; ++i) {
             detail::append(text, i == 0 ? "" : " ", axes_[i].name, "=", axes_[i].extent);
         }
+        if (experts_ > 1) { detail::append(text, ", experts over ep=", experts_); }
         return text;
     }
 
   private:
     template <std::size_t, std::size_t, std::size_t, class>
     friend class DeviceMesh;
+    friend constexpr AxisGrid detail::expert_axes(const AxisGrid& mesh, std::size_t shard_group,
+                                                  SourceLocation where);
 
     /// Makes a grid of axes that were already checked.
     /// @pre the other constructor accepts the axes
@@ -205,6 +232,7 @@ class AxisGrid {
 
     std::array<NamedAxis, max_axes> axes_{};
     std::size_t count_ = 0;
+    std::size_t experts_ = 1;
 };
 
 }  // namespace shardkit

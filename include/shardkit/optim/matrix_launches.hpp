@@ -128,14 +128,14 @@ class MatrixLaunches {
     }
 
     const MatrixPlacement& placement() const noexcept { return placement_; }
-    /// Calls f(KeptOfMatrices) for each parameter of the group of which something is kept; the same on every rank but
-    /// for who owns it.
+    /// Calls f(KeptOfMatrices) for each parameter of the group of which something is kept, of experts for this
+    /// rank's; the same on every rank but for who owns it.
     template <class F>
     void for_each_kept(const GroupGeometry& group, std::size_t rank, const F& f) {
         for (std::size_t u = 0; u < kept_.size(); ++u) {
             const MatrixUnit& of = unit(u);
             const std::size_t of_each = Rule::kept(of.block());
-            if (&placement_.holders(of).group() != &group || of_each == 0) { continue; }
+            if (&placement_.holders(of).group() != &group || of_each == 0 || of.ep != group.ep_index) { continue; }
             const bool whole = of.tp == MatrixUnit::all;
             f(KeptOfMatrices<A>{of.parameter, whole ? 0 : of.tp, whole ? 1 : group.tp, of.blocks(), of_each,
                                 of.owner == rank, kept_[u].span()});

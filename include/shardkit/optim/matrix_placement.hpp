@@ -20,7 +20,7 @@
 #include <shardkit/mesh/axis_grid.hpp>
 #include <shardkit/optim/matrix_rule.hpp>
 #include <shardkit/plan/batch_steps.hpp>
-#include <shardkit/policy/split_mesh.hpp>
+#include <shardkit/policy/group_mesh.hpp>
 #include <shardkit/sharded/group_geometry.hpp>
 
 namespace shardkit::detail {
@@ -29,23 +29,25 @@ namespace shardkit::detail {
 class GroupHolders {
   public:
     GroupHolders(const GroupGeometry& group, const AxisGrid& mesh)
-        : group_(&group), split_(split_mesh(mesh, group.policy, group.path, {})) {
+        : group_(&group), split_(mesh, group.policy, group.experts, group.path, {}) {
         const bool whole = group.table.updated == Extent::full;
-        copies_ = axes_of(whole ? Over::data : Over::replicas, group.policy);
-        const AxisNames shards = axes_of(Over::shards, group.policy);
+        copies_ = split_.axes(whole ? Over::data : Over::replicas);
+        const AxisNames shards = split_.axes(Over::shards);
         for (std::size_t rank = 0; rank < mesh.size(); ++rank) {
             Holder holder{};  // member by member: nvcc 13.0 crashes over a choice in its initializer
-            const std::size_t shard = split_.group(shards.span(), rank).index();
+            const std::size_t shard = split_.grid().group(shards.span(), rank).index();
             holder.updated = whole ? IndexRange{0, group.buffer_numel} : group.shard(shard);
-            holder.copy = split_.group(copies_.span(), rank).index();
+            holder.copy = split_.grid().group(copies_.span(), rank).index();
             holder.tp = mesh.coordinate(Tp::name, rank);
+            holder.ep = group.experts ? split_.grid().coordinate(Ep::name, rank) : 0;
             ranks_.push_back(holder);
         }
     }
 
     const GroupGeometry& group() const noexcept { return *group_; }
-    const AxisGrid& split() const noexcept { return split_; }
+    const AxisGrid& split() const noexcept { return split_.grid(); }
     std::size_t tp(std::size_t rank) const noexcept { return ranks_[rank].tp; }
+    std::size_t ep(std::size_t rank) const noexcept { return ranks_[rank].ep; }
     /// The axes along which ranks hold copies of the same elements.
     AxisNames copies(const PlacedParameter& p) const {
         AxisNames axes = copies_;
@@ -67,9 +69,10 @@ class GroupHolders {
         IndexRange updated;
         std::size_t copy;
         std::size_t tp;
+        std::size_t ep;
     };
     const GroupGeometry* group_;
-    AxisGrid split_;
+    GroupMesh split_;
     AxisNames copies_;
     List<Holder> ranks_;
 };
@@ -81,6 +84,7 @@ struct MatrixUnit {
     std::size_t group = 0;  ///< its number among the holders
     std::size_t parameter = 0;
     std::size_t tp = all;  ///< whose part it is
+    std::size_t ep = 0;    ///< the ranks that share experts: whose experts they are
     rules::MatrixExtents extents;
     std::size_t block_rows = 0;  ///< of each matrix in it
     std::uint64_t cost = 0;
@@ -192,8 +196,9 @@ class MatrixPlacement {
         const PlacedParameter& p = parameter(unit);
         const GroupHolders& of = holders(unit);
         if (unit.tp != MatrixUnit::all) { return TensorPart(p.part.shape()); }
-        return p.split_over_tp() ? TensorPart(p.shape, p.tp.dimension, of.group().tp, of.tp(rank))
-                                 : TensorPart(p.shape);
+        TensorShape shape = p.shape;
+        if (p.experts) { shape.extents[0] /= of.group().ep; }  // a unit has one rank's stack
+        return p.split_over_tp() ? TensorPart(shape, p.tp.dimension, of.group().tp, of.tp(rank)) : TensorPart(shape);
     }
     /// A number that tells apart what ranks must agree on.
     std::uint64_t hash() const {
@@ -201,8 +206,8 @@ class MatrixPlacement {
         for (const MatrixUnit& unit : units_) {
             for (const std::uint64_t number :
                  {std::uint64_t{unit.group}, std::uint64_t{unit.parameter}, std::uint64_t{unit.tp},
-                  std::uint64_t{unit.extents.columns}, std::uint64_t{unit.block_rows}, std::uint64_t{unit.owner},
-                  unit.cost}) {
+                  std::uint64_t{unit.ep}, std::uint64_t{unit.extents.columns}, std::uint64_t{unit.block_rows},
+                  std::uint64_t{unit.owner}, unit.cost}) {
                 all.add(number);
             }
         }
@@ -211,7 +216,8 @@ class MatrixPlacement {
 
   private:
     bool has_part(std::size_t unit, std::size_t rank) const noexcept {
-        return units_[unit].tp == MatrixUnit::all || units_[unit].tp == holders(units_[unit]).tp(rank);
+        const MatrixUnit& of = units_[unit];
+        return of.ep == holders(of).ep(rank) && (of.tp == MatrixUnit::all || of.tp == holders(of).tp(rank));
     }
     IndexRange elements_of(std::size_t unit, std::size_t rank) const noexcept {
         return has_part(unit, rank) ? holders(units_[unit]).elements(parameter(units_[unit]), rank) : IndexRange{};
@@ -275,22 +281,26 @@ MatrixMemory matrix_memory(const MatrixPlacement& placement, std::size_t rank) {
 
 /// Whether `matrices` say that a parameter of the group at `path` is one.
 inline bool is_matrix(const Matrices& matrices, std::string_view path, const PlacedParameter& p) {
-    return matrices.matches ? matrices.matches(path, p.name) : p.matrix && p.shape.rank >= 2;
+    return matrices.matches ? matrices.matches(path, p.name) : p.matrix && p.shape.rank >= (p.experts ? 3U : 2U);
 }
 
-/// The rows and columns of a tensor, row-major, as `matrices` say, and how many rows are a matrix by themselves.
-/// @throws std::invalid_argument for fewer dimensions than two, more of which nobody said what is a matrix, and
-///         Matrices::block_rows that do not divide them
+/// The rows and columns of a tensor, row-major, as `matrices` say, and how many rows are a matrix by themselves. Of a
+/// stack of experts each one is a matrix by itself, on whatever ranks they are.
+/// @throws std::invalid_argument for fewer dimensions than two (three of experts), more of which nobody said what is
+/// a
+///         matrix, and Matrices::block_rows that do not divide them
 struct MatrixShape {
     rules::MatrixExtents extents;
     std::size_t block_rows;
 };
 inline MatrixShape matrix_shape(const Matrices& matrices, std::string_view path, std::string_view name,
-                                const TensorShape& shape, SourceLocation where) {
-    const auto units = shape.rank > 2 && matrices.units ? matrices.units(path, name) : MatrixUnits::none;
-    if (shape.rank < 2) {
-        throw_invalid_argument(where, "'", path, ".", name, "' has the shape ", shape.describe(),
-                               ", expected two dimensions of a parameter that is a matrix");
+                                const TensorShape& shape, bool experts, SourceLocation where) {
+    const auto unsaid = experts && shape.rank == 3 ? MatrixUnits::last_two : MatrixUnits::none;
+    const auto units = shape.rank > 2 && matrices.units ? matrices.units(path, name) : unsaid;
+    if (shape.rank < (experts ? 3 : 2)) {
+        throw_invalid_argument(where, "'", path, ".", name, "' has the shape ", shape.describe(), ", expected ",
+                               experts ? "three dimensions of a stack of experts that are matrices"
+                                       : "two dimensions of a parameter that is a matrix");
     }
     if (shape.rank > 2 && units == MatrixUnits::none) {
         throw_invalid_argument(where, "'", path, ".", name, "' has the shape ", shape.describe(),
@@ -298,8 +308,10 @@ inline MatrixShape matrix_shape(const Matrices& matrices, std::string_view path,
                                "or a parameter that is marked NoMatrix, which another optimizer updates");
     }
     const bool flattened = units == MatrixUnits::flattened;
-    const std::size_t columns = flattened ? shape.numel() / shape.extents[0] : shape.extents[shape.rank - 1];
-    const std::size_t rows = shape.extents[flattened ? 0 : shape.rank - 2];  // that are side by side
+    const std::size_t first = experts ? 1 : 0;  // behind the number of experts
+    std::size_t columns = flattened ? 1 : shape.extents[shape.rank - 1];
+    for (std::size_t d = first + 1; flattened && d < shape.rank; ++d) { columns *= shape.extents[d]; }
+    const std::size_t rows = shape.extents[flattened ? first : shape.rank - 2];  // that are side by side
     MatrixShape made{{shape.numel() / columns, columns}, matrices.block_rows ? matrices.block_rows(path, name) : 0};
     if (made.block_rows == 0) { made.block_rows = rows; }
     if (rows % made.block_rows != 0) {
@@ -318,12 +330,16 @@ void add_units(const GroupGeometry& in, std::size_t group, const Matrices& matri
         const PlacedParameter& p = in.parameters[number];
         if (!is_taken(number)) { continue; }
         const bool parts = p.split_over_tp() && in.tp > 1 && matrices.tp == TpMatrices::parts;
-        const MatrixShape shape = matrix_shape(matrices, in.path, p.name, parts ? p.part.shape() : p.shape, where);
-        MatrixUnit unit{group, number, MatrixUnit::all, shape.extents, shape.block_rows};
+        TensorShape of_unit = parts ? p.part.shape() : p.shape;
+        if (p.experts && !parts) { of_unit.extents[0] /= in.ep; }
+        const MatrixShape shape = matrix_shape(matrices, in.path, p.name, of_unit, p.experts, where);
+        MatrixUnit unit{group, number, MatrixUnit::all, 0, shape.extents, shape.block_rows};
         unit.cost = unit.blocks() * Rule::cost(unit.block());
-        for (std::size_t tp = 0; tp < (parts ? in.tp : 1); ++tp) {
-            if (parts) { unit.tp = tp; }
-            units.push_back(unit);
+        for (unit.ep = 0; unit.ep < in.ep; ++unit.ep) {
+            for (std::size_t tp = 0; tp < (parts ? in.tp : 1); ++tp) {
+                if (parts) { unit.tp = tp; }
+                units.push_back(unit);
+            }
         }
     }
 }

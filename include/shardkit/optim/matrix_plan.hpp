@@ -110,7 +110,7 @@ class MatrixPlanner {
         for (std::size_t p = 0; p < group.parameters.size(); ++p) { group.parameters[p].name = group.owned_names[p]; }
         group.path = path;
         static_cast<GroupDescription&>(group) =
-            detail::describe_on_mesh(group.path, group.parameters, mesh_, 0,
+            detail::describe_on_mesh(group.path, group.parameters, mesh_, 0, 0,
                                      {rules::policy_values(options.policy, mesh_.extent(Dp::name), where),
                                       detail::element_sizes<Precision>(options.master),
                                       layout::alignment_for(Precision::narrowest), options.packing},

@@ -22,8 +22,8 @@
 #include <shardkit/optim/list_optimizer_states.hpp>
 #include <shardkit/optim/optimizer.hpp>
 #include <shardkit/optim/reports.hpp>
+#include <shardkit/policy/group_mesh.hpp>
 #include <shardkit/policy/placement_table.hpp>
-#include <shardkit/policy/split_mesh.hpp>
 #include <shardkit/rank/gather_values.hpp>
 #include <shardkit/sharded/buffer_digests.hpp>
 #include <shardkit/step/loss_scale.hpp>
@@ -112,11 +112,11 @@ class ReplicaComparison {
     };
     /// Returns the number of the set of ranks that hold the same elements of a parameter as this one.
     std::size_t holders_of(const GroupGeometry& group, Extent extent, const PlacedParameter& parameter) {
-        const AxisGrid split = split_mesh(context_.grid(), group.policy, group.path, SourceLocation{});
-        const AxisNames data = axes_of(extent == Extent::full ? Over::data : Over::replicas, group.policy);
+        const GroupMesh ranks(context_.grid(), group.policy, group.experts, group.path, SourceLocation{});
+        const AxisNames data = ranks.axes(extent == Extent::full ? Over::data : Over::replicas);
         std::vector<std::string_view> axes(data.begin(), data.end());
         if (!parameter.split_over_tp()) { axes.push_back(Tp::name); }
-        return set_of(split, axes);
+        return set_of(ranks.grid(), axes);
     }
     std::size_t set_of(const AxisGrid& grid, const std::vector<std::string_view>& axes) {
         const auto key = std::pair(grid.describe(), axes);

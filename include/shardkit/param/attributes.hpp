@@ -16,6 +16,7 @@ struct ParameterAttributes {
     bool decay = true;         ///< weight decay applies; a ParamGroup with a weight_decay of its own overrides it
     bool matrix = true;        ///< with two dimensions or more: one that an optimizer of whole matrices takes
     bool overwritten = false;  ///< its gradient is not zeroed: see OverwrittenGradient
+    bool experts = false;      ///< its first extent counts experts, which the ranks of ep share: see ep::Split
 
     /// Returns whether the backward pass finds no zeros in the gradient's buffer where a sum begins.
     constexpr bool leaves_unzeroed() const noexcept { return overwritten && !frozen; }
@@ -44,6 +45,19 @@ struct OverwrittenGradient {
     static constexpr bool overwritten = true;
 };
 
+/// The values of a parameter that ranks of ep share.
+namespace ep {
+
+/// Marks a stack of experts: the first extent is their number, and each rank of ep holds as many, one behind the
+/// other. Such parameters are in groups of their own, whose gradients are summed over EpDp and DpReplicate:
+///     struct Up : Param<"up", float, dynamic, dynamic, dynamic>, ep::Split, tp::Split<1> {};
+/// With tp::Split<D>, D at least 1, the ranks of tp hold a part of each expert.
+struct Split {
+    static constexpr bool experts = true;
+};
+
+}  // namespace ep
+
 namespace detail {
 
 template <class P>
@@ -53,6 +67,7 @@ constexpr ParameterAttributes attributes() noexcept {
     if constexpr (requires { P::decay; }) { stated.decay = P::decay; }
     if constexpr (requires { P::matrix; }) { stated.matrix = P::matrix; }
     if constexpr (requires { P::overwritten; }) { stated.overwritten = P::overwritten; }
+    if constexpr (requires { P::experts; }) { stated.experts = P::experts; }
     return stated;
 }
 
@@ -67,6 +82,19 @@ constexpr bool partial_sums_adjacent(const Parameters& parameters) noexcept {
         inside = partial;
     }
     return runs <= 1;
+}
+
+/// Returns whether all of `parameters` are experts, or none is: their gradients are summed over other ranks.
+template <class Parameters>
+constexpr bool experts_apart(const Parameters& parameters) noexcept {
+    std::size_t experts = 0;
+    for (const ParameterAttributes& each : parameters) { experts += each.experts ? 1U : 0U; }
+    return experts == 0 || experts == parameters.size();
+}
+
+/// Returns whether tp splits the dimension along which experts are stacked.
+constexpr bool tp_splits_stack(const ParameterAttributes& parameter) noexcept {
+    return parameter.experts && parameter.tp.kind == TpPlacement::Kind::split && parameter.tp.dimension == 0;
 }
 
 /// The attributes of a Param.

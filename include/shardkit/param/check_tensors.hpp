@@ -50,6 +50,19 @@ inline void check_tensors(std::string_view path, std::span<const ParameterRecord
                                    tensor.shape.describe(), ": tp splits dimension ", tensor.tp.dimension,
                                    ", expected one that it has");
         }
+        if (tensor.experts && tensor.shape.rank == 0) {
+            throw_invalid_argument(where, "'", path, "' parameter '", tensor.name,
+                                   "': ep::Split of a scalar, expected a first dimension that counts experts");
+        }
+        if (tp_splits_stack(tensor)) {
+            throw_invalid_argument(where, "'", path, "' parameter '", tensor.name,
+                                   "': tp splits dimension 0, along which experts are stacked, expected another one");
+        }
+    }
+    if (!experts_apart(tensors)) {
+        throw_invalid_argument(where, "'", path,
+                               "': some tensors are ep::Split and some are not, expected a group of ",
+                               "their own: gradients of experts are summed over other ranks");
     }
     if (!partial_sums_adjacent(tensors)) {
         throw_invalid_argument(where, "'", path,

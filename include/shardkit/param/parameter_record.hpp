@@ -21,6 +21,8 @@ struct ParameterRecord : ParameterAttributes {
     TensorShape shape;      ///< shape of the whole tensor
 
     constexpr bool split_over_tp() const noexcept { return tp.kind == TpPlacement::Kind::split; }
+    /// Returns whether every rank of the mesh has the whole gradient of the whole parameter, as far as tp and ep go.
+    constexpr bool whole_everywhere() const noexcept { return !experts && !split_over_tp(); }
 };
 
 namespace detail {

@@ -110,6 +110,10 @@ struct StoredTraits<std::tuple<First, Rest...>> {
     static constexpr bool split_exists =
         tp_placement_of<P>.kind != TpPlacement::Kind::split || tp_placement_of<P>.dimension < P::rank;
     static constexpr bool splits_exist = split_exists<First> && (split_exists<Rest> && ...);
+    template <class P>
+    static constexpr bool stack_whole =
+        !attributes_of<P>.experts || (P::rank > 0 && !tp_splits_stack(attributes_of<P>));
+    static constexpr bool stacks_whole = stack_whole<First> && (stack_whole<Rest> && ...);
 };
 
 /// Whether an alias states nothing about tensor parallelism, or the same as its target.
@@ -169,6 +173,13 @@ struct Params {
                   "Params<...>: tp::Split<Dimension> of a parameter that has no such dimension");
     static_assert(detail::partial_sums_adjacent(attributes),
                   "Params<...>: name the parameters that are tp::PartialSum one after the other: one call sums them");
+    static_assert(
+        detail::experts_apart(attributes),
+        "Params<...>: some parameters are ep::Split and some are not; give experts a group of their own, as "
+        "their gradients are summed over other ranks");
+    static_assert(
+        detail::StoredTraits<Stored>::stacks_whole,
+        "Params<...>: ep::Split needs a first dimension that counts experts, which tp::Split<0> does not cut");
     static_assert((detail::splits_as_target<P> && ...),
                   "Params<...>: an alias and the parameter it names disagree on TensorParallel");
     static_assert((detail::chosen_as_target<P> && ...),
@@ -214,6 +225,18 @@ template <class... P>
 struct AsGroup<Params<P...>> {
     using type = Params<P...>;
 };
+}  // namespace detail
+
+namespace detail {
+/// Whether a group's types say that its parameters are experts. A TensorList says so at run time.
+template <class Group>
+inline constexpr bool has_experts = [] {
+    if constexpr (requires { Group::attributes; }) {
+        return Group::attributes[0].experts;
+    } else {
+        return false;
+    }
+}();
 }  // namespace detail
 
 /// The group that Sharded works on: Params<...> itself, or a single Param as a group of one.

@@ -56,8 +56,8 @@ constexpr std::size_t planned_communicators(std::span<const GroupDescription> gr
     count.add(mesh.group(all.span(), 0), false);
     for (std::size_t g = 0; g < groups.size(); ++g) {
         const GroupDescription& group = groups[g];
-        if (g > 0 && group.policy == groups[g - 1].policy && group.trainable == groups[g - 1].trainable &&
-            group.tp_sum.empty() == groups[g - 1].tp_sum.empty()) {
+        if (g > 0 && group.policy == groups[g - 1].policy && group.experts == groups[g - 1].experts &&
+            group.trainable == groups[g - 1].trainable && group.tp_sum.empty() == groups[g - 1].tp_sum.empty()) {
             continue;
         }
         const GroupAxes axes = GroupAxes::of(group, mesh);

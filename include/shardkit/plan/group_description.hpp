@@ -16,12 +16,12 @@
 #include <shardkit/mesh/axis_grid.hpp>
 #include <shardkit/param/shapes.hpp>
 #include <shardkit/param/tensor_list.hpp>
+#include <shardkit/policy/group_mesh.hpp>
 #include <shardkit/policy/offload.hpp>
 #include <shardkit/policy/placement_table.hpp>
 #include <shardkit/policy/policy_rules.hpp>
 #include <shardkit/policy/precision.hpp>
 #include <shardkit/policy/sharded_options.hpp>
-#include <shardkit/policy/split_mesh.hpp>
 #include <shardkit/policy/state_format.hpp>
 
 namespace shardkit::planner {
@@ -48,6 +48,8 @@ struct GroupDescription {
     std::size_t shards = 1;
     std::size_t replicas = 1;  ///< number of data ranks that hold the same shard
     std::size_t tp = 1;
+    std::size_t ep = 1;                 ///< number of data ranks that share its experts
+    bool experts = false;               ///< its parameters are ep::Split
     IndexRange tp_sum;                  ///< range of the full buffer that is summed over tp
     std::size_t overwritten_numel = 0;  ///< elements of the full gradients that are not zeroed
     std::size_t parameter_scales = 0;   ///< number of them where gathered codes have one for each parameter
@@ -61,8 +63,10 @@ struct GroupDescription {
 
     /// Returns the number of microbatches that the policy's slices make on each rank; `otherwise` where it has none.
     constexpr std::size_t microbatches_of_slices(std::size_t otherwise) const noexcept {
-        return policy.slices == 0 ? otherwise : policy.slices / (shards * replicas);
+        return policy.slices == 0 ? otherwise : policy.slices / data_ranks();
     }
+    /// Returns the number of ranks whose tokens are in the sum of a gradient: those of dp x cp.
+    constexpr std::size_t data_ranks() const noexcept { return shards * replicas * ep; }
     /// Returns whether an optimizer's states and masters of the group lie in host memory.
     constexpr bool offloads() const noexcept { return trainable && offload != Offload::none; }
     /// Returns the number of elements that one rank holds of that extent.
@@ -96,6 +100,7 @@ constexpr std::uint64_t likeness(std::span<const PlacedParameter> parameters, Pa
     for (const PlacedParameter& p : parameters) {
         alike.add(std::span(p.shape.extents).first(p.shape.rank));
         alike.add(p.split_over_tp() ? 1 + p.tp.dimension : 0);
+        if (p.experts) { alike.add(Ep::name); }
     }
     alike.add(static_cast<std::uint64_t>(packing));
     alike.add(policy.name);
@@ -167,9 +172,9 @@ constexpr void require_codable(const GroupDescription& group, Packing packing, S
     }
 }
 
-/// Refuses slices that a policy on this mesh cannot add along one tree.
+/// Refuses slices that a policy on this mesh cannot add along one tree. `ep` ranks share the group's experts.
 constexpr void require_slices(std::string_view path, const rules::PolicyValues& policy, const ElementSizes& sizes,
-                              const AxisGrid& mesh, SourceLocation where) {
+                              const AxisGrid& mesh, std::size_t ep, SourceLocation where) {
     if (policy.slices == 0) { return; }
     const std::size_t ranks = mesh.extent(Dp::name);
     const std::size_t cp = mesh.extent(Cp::name);
@@ -180,6 +185,15 @@ constexpr void require_slices(std::string_view path, const rules::PolicyValues& 
     if (cp != 1) {
         throw_invalid_argument(where, "'", path, "': policy '", policy.name, "' with ", policy.slices,
                                " slices and cp = ", cp, ", expected 1: ranks of cp add parts of one slice");
+    }
+    if (ep > 1 && policy.accumulate == Accumulate::unreduced && policy.slices > ranks) {
+        throw_invalid_argument(
+            where, "'", path, "': policy '", policy.name, "' with ", policy.slices, " slices on ", ranks,
+            " data-parallel ranks, ", ep,
+            " of which share experts, expected as many slices "
+            "as ranks, or a policy that reduces every microbatch: a rank adds up its microbatches, "
+            "and each already has the slices of ",
+            ep, " ranks");
     }
     if (sizes.rounds_sums) {
         throw_invalid_argument(where, "'", path, "': policy '", policy.name, "' with ", policy.slices,
@@ -204,24 +218,26 @@ struct DescribedGroup {
     layout::FlatLayout layout;
 };
 
-/// Lays out the group at `path` on a mesh, and places its parameters as the ranks with index `tp_index` along tp hold
-/// them. Existing and planned groups both use this function.
+/// Lays out the group at `path` on a mesh, and places its parameters as the ranks with index `tp_index` along tp and
+/// `ep_index` among those that share its experts hold them. Existing and planned groups both use this function.
 /// @pre     the shapes were checked
-/// @throws  as split_mesh and place_parameters; std::invalid_argument when the packing does not go with the policy
+/// @throws  as GroupMesh and place_parameters; std::invalid_argument when the packing does not go with the policy
 constexpr DescribedGroup describe_on_mesh(std::string_view path, std::span<PlacedParameter> parameters,
-                                          const AxisGrid& mesh, std::size_t tp_index, const Describing& of,
-                                          SourceLocation where) {
+                                          const AxisGrid& mesh, std::size_t tp_index, std::size_t ep_index,
+                                          const Describing& of, SourceLocation where) {
     GroupDescription group;
     group.path = path;
     group.policy = of.policy;
     group.sizes = of.sizes;
-    const AxisGrid split = split_mesh(mesh, of.policy, path, where);
-    group.shards = ranks_over(Over::shards, of.policy, split);
-    group.replicas = ranks_over(Over::replicas, of.policy, split);
-    group.tp = ranks_over(Over::tp, of.policy, split);
-    require_slices(path, of.policy, of.sizes, mesh, where);
-    const layout::FlatLayout layout =
-        place_parameters(path, parameters, {group.tp, tp_index, group.shards, of.alignment, of.packing}, where);
+    group.experts = parameters[0].experts;
+    const GroupMesh ranks(mesh, of.policy, group.experts, path, where);
+    group.shards = ranks.ranks(Over::shards);
+    group.replicas = ranks.ranks(Over::replicas);
+    group.tp = ranks.ranks(Over::tp);
+    group.ep = ranks.ep();
+    require_slices(path, of.policy, of.sizes, mesh, group.ep, where);
+    const layout::FlatLayout layout = place_parameters(
+        path, parameters, {group.tp, tp_index, group.ep, ep_index, group.shards, of.alignment, of.packing}, where);
     if (of.policy.optimizer == Placement::sharded && of.packing == Packing::exact) {
         throw_invalid_argument(where, "'", path, "': Packing::exact given, but ", of.policy.name,
                                " shards; expected aligned or packed");
@@ -283,7 +299,7 @@ constexpr planner::GroupDescription describe_group(std::string_view path, const 
     auto parameters = detail::chosen_parameters<GroupOf<ParamOrGroup>, Policy>(path, tensors, options, where);
     detail::require_frozen_bytes<Precision>(path, parameters, where);
     return detail::describe_on_mesh(
-               path, parameters, mesh, 0,
+               path, parameters, mesh, 0, 0,
                {rules::policy_values(options.policy, mesh.extent(Dp::name), where),
                 detail::element_sizes<Precision>(options.master), layout::alignment_for(Precision::narrowest),
                 options.packing, options.gradient_release, options.offload},

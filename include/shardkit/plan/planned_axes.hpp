@@ -8,8 +8,8 @@
 #include <shardkit/mesh/axes_label.hpp>
 #include <shardkit/mesh/axis_grid.hpp>
 #include <shardkit/plan/moved_bytes.hpp>
+#include <shardkit/policy/group_mesh.hpp>
 #include <shardkit/policy/placement_table.hpp>
-#include <shardkit/policy/split_mesh.hpp>
 
 namespace shardkit::planner {
 
@@ -18,21 +18,19 @@ namespace shardkit::planner {
 struct PlannedAxes {
     AxisNames names;
     std::size_t shard_group = 0;  ///< extent of dp_shard where the names are axes of a split dp, else 0
+    bool experts = false;         ///< the names are axes of the mesh that groups of experts see
 
     /// Returns axes of the mesh itself: PlannedAxes::of(mesh, Axes<Tp>{}).
     static constexpr PlannedAxes of(const AxisGrid& mesh, const AxisNames& axes) {
         return {named_axes(mesh, axes), 0};
     }
-    /// Returns the axes of a group's communicator.
-    static constexpr PlannedAxes of(detail::Over over, const rules::PolicyValues& policy, const AxisGrid& split) {
-        return of_split(split, detail::axes_of(over, policy), policy);
-    }
-    /// Returns axes of a mesh that the policy has split.
+    /// Returns axes of a mesh that a group's policy has split.
     static constexpr PlannedAxes of_split(const AxisGrid& split, const AxisNames& axes,
                                           const rules::PolicyValues& policy) {
         const AxisNames names = named_axes(split, axes);
-        const bool halved = names.contains(DpReplicate::name) || names.contains(DpShard::name);
-        return {names, halved ? policy.shard_group : 0};
+        const bool halved = names.contains(DpReplicate::name) || names.contains(DpShard::name) ||
+                            names.contains(EpDp::name) || names.contains(Ep::name);
+        return {names, halved ? policy.shard_group : 0, halved && split.has(EpDp::name)};
     }
     /// Returns the axes of all ranks, as the global norm uses them.
     static constexpr PlannedAxes world() {
@@ -45,6 +43,7 @@ struct PlannedAxes {
 
     /// Returns the mesh, with dp split where the names need it.
     constexpr AxisGrid grid(const AxisGrid& mesh) const {
+        if (experts) { return detail::expert_axes(mesh, shard_group, SourceLocation::current()); }
         return shard_group == 0 ? mesh : mesh.split_axis(Dp::name, shard_group, DpReplicate::name, DpShard::name);
     }
     /// Returns the ranks that communicate with `rank`.
@@ -70,7 +69,8 @@ constexpr HostSpread host_spread(const planner::PlannedAxes& axes, const AxisGri
     const AxisGrid grid = axes.grid(mesh);
     AxisNames ascending;  // so that members ascend, too
     for (std::size_t a = 0; a < grid.axis_count(); ++a) {
-        if (axes.names.contains(grid.axis(a).name)) { ascending.add(grid.axis(a).name); }
+        const std::string_view name = grid.axis(a).name;
+        if (axes.names.contains(name) && !ascending.contains(name)) { ascending.add(name); }
     }
     for (std::size_t rank = 0; rank < mesh.size(); ++rank) {
         const RankGroup group = grid.group(ascending.span(), rank);

@@ -160,20 +160,21 @@ namespace shardkit::detail {
 struct GroupAxes {
     std::size_t shard_group = 0;
     AxisNames shard_axes;
+    bool experts = false;
     std::array<planner::PlannedAxes, all_over.size()> axes{};
     std::array<std::size_t, all_over.size()> ranks{};
     std::array<HostSpread, all_over.size()> hosts{};
 
-    constexpr bool are_of(const rules::PolicyValues& policy) const noexcept {
-        return shard_group == policy.shard_group && shard_axes == policy.shard_axes;
+    constexpr bool are_of(const GroupDescription& g) const noexcept {
+        return shard_group == g.policy.shard_group && shard_axes == g.policy.shard_axes && experts == g.experts;
     }
     static constexpr GroupAxes of(const GroupDescription& g, const AxisGrid& mesh, std::size_t ranks_per_host = 0) {
-        const AxisGrid split = split_mesh(mesh, g.policy, g.path, SourceLocation::current());
-        GroupAxes made{g.policy.shard_group, g.policy.shard_axes, {}, {}, {}};
+        const GroupMesh its(mesh, g.policy, g.experts, g.path, SourceLocation::current());
+        GroupAxes made{g.policy.shard_group, g.policy.shard_axes, g.experts, {}, {}, {}};
         for (const Over over : all_over) {
             const auto i = static_cast<std::size_t>(over);
-            made.axes[i] = planner::PlannedAxes::of(over, g.policy, split);
-            made.ranks[i] = ranks_over(over, g.policy, split);
+            made.axes[i] = planner::PlannedAxes::of_split(its.grid(), its.axes(over), g.policy);
+            made.ranks[i] = its.ranks(over);
             made.hosts[i] = host_spread(made.axes[i], mesh, ranks_per_host);
         }
         return made;
@@ -248,7 +249,7 @@ constexpr planner::TrafficPlan traffic_of(std::span<const GroupDescription> grou
     GroupAxes group_axes;
     for (std::size_t number = 0; number < groups.size(); ++number) {
         const GroupDescription& g = groups[number];
-        if (!group_axes.are_of(g.policy)) { group_axes = GroupAxes::of(g, mesh, options.ranks_per_host); }
+        if (!group_axes.are_of(g)) { group_axes = GroupAxes::of(g, mesh, options.ranks_per_host); }
         const GroupRows rows(g);
         const StepCounts made = counts(rows, number);
         for (std::size_t i = 0; i < rows.collectives().size(); ++i) {

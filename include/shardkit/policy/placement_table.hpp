@@ -50,26 +50,10 @@ enum class When : std::uint8_t {
 };
 /// The number of values of When.
 
-/// Which ranks join a collective; `axes_of` names their axes.
+/// Which ranks join a collective; a GroupMesh has their axes.
 enum class Over : std::uint8_t { shards, replicas, data, tp };
 /// Every set of ranks, in order.
 inline constexpr std::array all_over{Over::shards, Over::replicas, Over::data, Over::tp};
-
-/// Returns the axes of a mesh, with dp split, along which these ranks differ. Communicators, labels, numbers of ranks
-/// and the time model all use this function.
-constexpr AxisNames axes_of(Over over, const rules::PolicyValues& policy) {
-    switch (over) {
-        case Over::shards:
-            return policy.shard_axes;
-        case Over::replicas:
-            return AxisNames(DataAxes{}).without(policy.shard_axes);
-        case Over::data:
-            return DataAxes{};
-        case Over::tp:
-            break;
-    }
-    return Axes<Tp>{};
-}
 
 /// One buffer of a group.
 struct BufferRow {

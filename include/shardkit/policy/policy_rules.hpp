@@ -91,7 +91,7 @@ namespace shardkit {
 
 namespace shardkit::rules {
 
-/// Returns the policy as values on a mesh with `dp` data-parallel ranks. `split_mesh` checks whether shard_group
+/// Returns the policy as values on a mesh with `dp` data-parallel ranks. `GroupMesh` checks whether shard_group
 /// divides dp.
 /// @throws std::invalid_argument with the rule's sentence, for values that are known only at run time
 template <ShardPolicy Policy>

@@ -46,6 +46,7 @@ struct HeldElements {
     std::uint64_t begin = 0;
     std::uint64_t end = 0;
     std::uint64_t tp_index = 0;
+    std::uint64_t ep_index = 0;
 
     friend bool operator==(const HeldElements&, const HeldElements&) = default;
 };
@@ -113,7 +114,7 @@ inline List<StoredRun> runs_of(const BoxedTensor& tensor, const HeldElements& he
     JoinedRuns runs(tensor.size);
     const IndexRange flat = intersect(tensor.range, {held.begin, held.end});
     if (flat.empty()) { return std::move(runs).take(); }
-    const TensorPart part = tensor.part.of(held.tp_index);
+    const TensorPart part = tensor.part.of(held.tp_index, held.ep_index);
     const IndexRange local = relative_to(flat, tensor.range.begin);
     const auto add = [&](std::size_t place, std::size_t index, std::size_t count, std::size_t stride) {
         runs.add({tensor.begin + place * tensor.size, tensor.range.begin + index, count, stride});

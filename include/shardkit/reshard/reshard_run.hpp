@@ -246,7 +246,7 @@ class ReshardRun {
         for (const auto& group : state.groups) {
             for (const auto& values : group->values) {
                 const IndexRange range = saved ? values->saved : values->loaded;
-                held.push_back({range.begin, range.end, values->geometry().tp_index});
+                held.push_back({range.begin, range.end, values->geometry().tp_index, values->geometry().ep_index});
             }
         }
         return held;

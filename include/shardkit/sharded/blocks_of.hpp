@@ -25,6 +25,7 @@ inline GroupGeometry blocks_of(const GroupGeometry& group) {
     g.shard_index = group.shard_index;
     g.replica_index = group.replica_index;
     g.tp_index = group.tp_index;
+    g.ep_index = group.ep_index;
     g.own = blocks(group.own);
     g.updated = blocks(group.updated);
     for (const PlacedParameter& p : group.parameters) {
@@ -38,7 +39,7 @@ inline GroupGeometry blocks_of(const GroupGeometry& group) {
             shape.extents[0] = Block8::blocks(p.shape.numel());
         }
         const bool is_part = p.part.numel() != p.shape.numel();
-        of.part = is_part ? TensorPart(shape, p.tp.dimension, g.tp, g.tp_index) : TensorPart(shape);
+        of.part = is_part ? part_of(p, shape, {g.tp, g.tp_index, g.ep, g.ep_index}) : TensorPart(shape);
         of.range = blocks(p.range);
     }
     return g;

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <numeric>
 #include <span>
 #include <string>
 #include <string_view>
@@ -73,7 +75,7 @@ class Group : NotCopied {
     /// Returns a pointer whose weak copies expire with the group.
     const std::shared_ptr<void>& life() const noexcept { return life_.counting(); }
     /// Returns the number of ranks over which `mean` averages gradients: those of dp x cp.
-    std::size_t data_ranks() const noexcept { return comms_.data.size(); }
+    std::size_t data_ranks() const noexcept { return geometry_.data_ranks(); }
     /// Returns over how many gradients `mean` averages: the slices of the global batch, or the data ranks where it is
     /// not cut.
     std::size_t averaged() const noexcept {
@@ -146,13 +148,11 @@ class Group : NotCopied {
         if (slices == 0 || given == slices) { return given; }
         if (given == 0) { return slices; }
         throw_invalid_argument(where, "'", path(), "': ", given, " microbatches given, expected ", slices, ": ",
-                               geometry_.policy.slices, " slices over ", geometry_.shards * geometry_.replicas,
+                               geometry_.policy.slices, " slices over ", geometry_.data_ranks(),
                                " data-parallel ranks");
     }
     /// Returns the order in which ranks take the group's slices.
-    SliceOrder order_of_slices() const noexcept {
-        return slice_order(geometry_.policy, geometry_.shards * geometry_.replicas);
-    }
+    SliceOrder order_of_slices() const noexcept { return slice_order(geometry_.policy, geometry_.data_ranks()); }
     void end_step() noexcept {
         step_.end();
         ++gradient_generation_;
@@ -378,7 +378,17 @@ void Group<Engine>::list_segments(std::size_t alignment) {
         if (counted.empty() || parameter.frozen || geometry_.replica_index != 0) { continue; }
         const std::size_t begin = counted.begin - places[p].begin + parameter.range.begin - origin;
         const bool copied = geometry_.replica(p, Placement::sharded) != 0;
-        (copied ? copied_segments_ : counted_segments_).push_back({begin, begin + counted.size()});
+        // Norms add up blocks that begin with a segment. Under slices they must be the same for every ep, though an
+        // expert begins anywhere in a rank's part: no segment goes over an expert's end or a shard's.
+        std::size_t most = counted.size();
+        if (geometry_.experts && geometry_.policy.slices > 0) {
+            const std::size_t expert = parameter.part.numel() / parameter.part.shape().extents[0];
+            if (expert % alignment != 0) { most = std::gcd(expert, alignment); }
+        }
+        for (std::size_t at = 0; at < counted.size(); at += most) {
+            const std::size_t end = at + std::min(most, counted.size() - at);
+            (copied ? copied_segments_ : counted_segments_).push_back({begin + at, begin + end});
+        }
     }
 }
 

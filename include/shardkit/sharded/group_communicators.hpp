@@ -11,7 +11,7 @@
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/fnv.hpp>
 #include <shardkit/detail/list.hpp>
-#include <shardkit/policy/split_mesh.hpp>
+#include <shardkit/policy/group_mesh.hpp>
 #include <shardkit/rank/context.hpp>
 #include <shardkit/rank/gather_values.hpp>
 #include <shardkit/sharded/group_geometry.hpp>
@@ -25,6 +25,7 @@ struct GroupCommunicators {
     typename Engine::Communicator replicas;  ///< over the remaining data axes
     typename Engine::Communicator data;      ///< over all data axes
     typename Engine::Communicator tp;
+    typename Engine::Communicator ep;  ///< those that share its experts; in a group of other parameters that of tp
 
     const typename Engine::Communicator& operator[](Over over) const noexcept {
         using Member = typename Engine::Communicator GroupCommunicators::*;
@@ -40,15 +41,17 @@ std::size_t dp_extent(const Context<Engine>& context) {
     return context.grid().extent(Dp::name);
 }
 
-/// Makes the communicators of a group that `policy` shards. Collective over the mesh on first use.
+/// Makes the communicators of a group that `policy` shards, of experts or of other parameters. Collective over the
+/// mesh on first use.
 /// @throws std::invalid_argument when the path is empty, or the policy's shard group does not divide dp
 template <class Engine>
 GroupCommunicators<Engine> make_communicators(Context<Engine>& context, std::string_view path,
-                                              const rules::PolicyValues& policy, SourceLocation where) {
+                                              const rules::PolicyValues& policy, bool experts, SourceLocation where) {
     if (path.empty()) { throw_invalid_argument(where, "Sharded: the path is empty, expected a name as 'blocks.3'"); }
-    const AxisGrid split = split_mesh(context.grid(), policy, path, where);
-    const auto over = [&](Over ranks) { return context.communicator(split, axes_of(ranks, policy), where); };
-    return {over(Over::shards), over(Over::replicas), over(Over::data), over(Over::tp)};
+    const GroupMesh ranks(context.grid(), policy, experts, path, where);
+    const auto over = [&](const AxisNames& axes) { return context.communicator(ranks.grid(), axes, where); };
+    return {over(ranks.axes(Over::shards)), over(ranks.axes(Over::replicas)), over(ranks.axes(Over::data)),
+            over(ranks.axes(Over::tp)), over(experts ? AxisNames(Axes<Ep>{}) : ranks.axes(Over::tp))};
 }
 
 /// Refuses sums along a tree where the engine has none, or where ranks are no power of two.
@@ -61,7 +64,8 @@ void require_summation(const GroupCommunicators<Engine>& ranks, const rules::Pol
                           engine_name<Engine>(ranks.data),
                           " has no tree_sum, expected an engine whose traits say adds_along_trees");
     }
-    for (const auto* comm : {&ranks.shards, &ranks.replicas}) {
+    for (const auto* comm : {&ranks.shards, &ranks.replicas, &ranks.ep}) {
+        if (comm == &ranks.ep && !policy.slices) { continue; }
         if (!std::has_single_bit(comm->size())) {
             throw_invalid_argument(where, "'", path, "': policy '", policy.name, "' adds along a tree over ",
                                    comm->size(), " ranks of ", comm->axes(), ", expected a power of two");
@@ -81,7 +85,8 @@ inline Statements statements_of(const GroupGeometry& group) {
     for (const PlacedParameter& p : group.parameters) {
         std::string value =
             concat("of shape ", p.shape.describe(), p.frozen ? ", frozen" : "", p.decay ? "" : ", without decay",
-                   p.matrix ? "" : ", no matrix", p.overwritten ? ", with a gradient that is overwritten" : "");
+                   p.matrix ? "" : ", no matrix", p.experts ? ", a stack of experts" : "",
+                   p.overwritten ? ", with a gradient that is overwritten" : "");
         if (p.tp.kind == TpPlacement::Kind::split) { append(value, ", split along dimension ", p.tp.dimension); }
         if (p.tp.kind == TpPlacement::Kind::partial_sum) { value += ", a partial sum over tp"; }
         all.push_back({concat("parameter ", number++), concat(value, ", called '", p.name, "'")});

@@ -33,7 +33,8 @@ struct GroupGeometry : GroupDescription {
     std::size_t shard_index = 0;
     std::size_t replica_index = 0;  ///< number of this rank among those that hold the same shard
     std::size_t tp_index = 0;
-    IndexRange own;      ///< this rank's shard within the full buffer
+    std::size_t ep_index = 0;  ///< number of this rank among those that share the group's experts
+    IndexRange own;            ///< this rank's shard within the full buffer
     IndexRange updated;  ///< elements that this rank's optimizer updates: `own`, or all where that is replicated
 
     GroupGeometry() = default;
@@ -62,6 +63,8 @@ struct GroupGeometry : GroupDescription {
         return placement == Placement::sharded ? of_shard
                                                : (shard_index + shards - owner) % shards + shards * of_shard;
     }
+    /// Returns this rank's number among the data ranks.
+    std::size_t data_index() const noexcept { return (replica_index * shards + shard_index) * ep + ep_index; }
     /// Returns the range of shard `index` in the full buffer.
     IndexRange shard(std::size_t index) const noexcept { return shard_range(index, shard_numel, buffer_numel); }
 

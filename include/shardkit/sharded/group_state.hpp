@@ -167,13 +167,12 @@ class GroupState : public Group<EngineType> {
             auto decoded = group_buffer<float>(context_, path(), "decoded parameters", range.size());
             run_each<Engine>(stream, range.size(),
                              DecodeElement<Gather>{elements.data(), parameters_.scales(parameter), decoded.data()});
-            const WholeTensor<Engine, float> whole(context_, comms_.tp, geometry_, parameter,
+            const WholeTensor<Engine, float> whole(context_, comms_, geometry_, parameter,
                                                    std::span<const float>(decoded.span()), stream, where);
             if (wanted) { whole.copy(values); }
             settle(stream);
         } else {
-            const WholeTensor<Engine, Gather> whole(context_, comms_.tp, geometry_, parameter, elements, stream,
-                                                    where);
+            const WholeTensor<Engine, Gather> whole(context_, comms_, geometry_, parameter, elements, stream, where);
             if (wanted) { whole.copy(values); }
         }
     }
@@ -195,7 +194,7 @@ class GroupState : public Group<EngineType> {
             full = gathered.span();
         }
         const IndexRange range = geometry_.parameters[parameter].range;
-        const WholeTensor<Engine, Reduction> whole(context_, comms_.tp, geometry_, parameter,
+        const WholeTensor<Engine, Reduction> whole(context_, comms_, geometry_, parameter,
                                                    full.subspan(range.begin, range.size()), stream, where);
         whole.convert(values, [scale](Reduction sum) {
             return static_cast<Arithmetic<T>>(static_cast<double>(static_cast<Arithmetic<Reduction>>(sum)) * scale);

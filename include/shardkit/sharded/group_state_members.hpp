@@ -282,7 +282,7 @@ void GroupState<Engine, Precision>::digest_reduced(StatedStep& stated) {
         if (context_.world_size() == 1 || !trainable() || geometry_.table.reduced != Extent::full) { return; }
         await_host_memory(context_);
         for (const PlacedParameter& parameter : geometry_.parameters) {
-            if (parameter.frozen || parameter.split_over_tp()) { continue; }
+            if (parameter.frozen || !parameter.whole_everywhere()) { continue; }
             const std::span<const Reduction> sums = gradients_.reduced();
             ValuesDigest digest(parameter.range.size());
             digest.add(0, sums.subspan(parameter.range.begin, parameter.range.size()));

@@ -24,7 +24,7 @@ struct ShardInfo {
     std::string kind;       ///< "parameter", "master", "exp_avg", "exp_avg scales" of blocks of 8 bits, ...
     ElementType type{};
     TensorShape shape;  ///< shape of the whole tensor
-    TensorShape part;   ///< shape of the rank's part under tp: the whole tensor where it is not split
+    TensorShape part;   ///< shape of the rank's part under tp and ep: the whole tensor where it is not split
     IndexRange range;   ///< the run's elements in that part, row-major
     /// The run as boxes of the whole tensor; a box's range counts elements of the part.
     std::vector<layout::Box> boxes;
@@ -83,7 +83,9 @@ inline void list_shards(const GroupGeometry& group, std::string_view kind, Place
         info.current = held.current;
         layout::for_each_box(info.part, info.range, [&](const layout::Box& box) {
             info.boxes.push_back(box);
-            if (box.rank > 0) { info.boxes.back().offsets[part.dimension()] += part.first(); }
+            if (box.rank == 0) { return; }
+            info.boxes.back().offsets[part.dimension()] += part.first();
+            info.boxes.back().offsets[0] += part.first_row();
         });
     });
 }

@@ -37,7 +37,9 @@ struct PlacedGroup {
 ///          the packing does not go with the policy
 template <class Engine, class Precision>
 PlacedGroup<Engine> place_group(Context<Engine>& context, const GroupValues& values, SourceLocation where) {
-    const GroupCommunicators<Engine> communicators = make_communicators(context, values.path, values.policy, where);
+    const bool experts = !values.parameters.empty() && values.parameters[0].experts;
+    const GroupCommunicators<Engine> communicators =
+        make_communicators(context, values.path, values.policy, experts, where);
     for (std::size_t p = 0; p < values.fixed.size(); ++p) {
         const PlacedParameter& each = values.parameters[p];
         check_shape(values.path, each.name, each.shape, values.fixed[p], where);
@@ -63,8 +65,9 @@ PlacedGroup<Engine> place_group(Context<Engine>& context, const GroupValues& val
     sort_numbers({g.by_name.data(), g.by_name.size()},
                  [&](std::size_t a, std::size_t b) { return g.parameters[a].name < g.parameters[b].name; });
     g.tp_index = grid.coordinate(Tp::name, context.rank());
+    g.ep_index = experts ? communicators.ep.rank() : 0;
     const DescribedGroup described = describe_on_mesh(
-        values.path, {g.parameters.data(), g.parameters.size()}, grid, g.tp_index,
+        values.path, {g.parameters.data(), g.parameters.size()}, grid, g.tp_index, g.ep_index,
         {values.policy, element_sizes<Precision>(values.master), layout::alignment_for(Precision::narrowest),
          values.packing, values.gradient_release, values.offload},
         where);

@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -28,6 +29,12 @@ namespace shardkit {
 
 template <class AxisSet>
 struct Partial;
+
+namespace detail {
+/// The axes over which the gradients of a group are summed, as far as its types say.
+template <class Group>
+using SummedAxes = std::conditional_t<has_experts<Group>, ExpertDataAxes, DataAxes>;
+}  // namespace detail
 
 }  // namespace shardkit
 
@@ -64,8 +71,9 @@ class Sharded {
     using Gradient = typename Precision::Gradient;
     using Window = shardkit::Window<State>;
     using PendingWindow = shardkit::PendingWindow<State>;  ///< a gather that has begun
-    /// What `gradients` of an Accumulation returns; see step/gradients.hpp.
-    using Gradients = shardkit::Gradients<State, Partial<DataAxes>>;
+    /// What `gradients` of an Accumulation returns; see step/gradients.hpp. Those of types that are ep::Split are
+    /// partial over ExpertDataAxes.
+    using Gradients = shardkit::Gradients<State, Partial<detail::SummedAxes<Group>>>;
 
     /// @throws std::invalid_argument when a shape is invalid, the policy's shard group does not divide dp, the path
     /// is
@@ -79,6 +87,11 @@ class Sharded {
         if constexpr (requires { Policy::static_group; } && Mesh::static_dp != dynamic) {
             static_assert(Mesh::static_dp % Policy::static_group == 0,
                           "Sharded: HybridShard<N> on this mesh: N does not divide DP");
+        }
+        if constexpr (detail::has_experts<Group> && requires { Policy::static_group + Mesh::static_ep; }) {
+            static_assert(Mesh::static_dp == dynamic || Mesh::static_cp == dynamic || Mesh::static_ep == dynamic ||
+                              Policy::static_group * Mesh::static_cp % Mesh::static_ep == 0,
+                          "Sharded: HybridShard<N> of experts on this ExpertMesh: EP does not divide N x CP");
         }
     }
     Sharded(Context<Engine>& context, std::string path, Tensors tensors = {}, Options options = {},

@@ -13,6 +13,7 @@
 #include <shardkit/memory/host_buffer.hpp>
 #include <shardkit/rank/context.hpp>
 #include <shardkit/sharded/group_buffer.hpp>
+#include <shardkit/sharded/group_communicators.hpp>
 #include <shardkit/sharded/group_geometry.hpp>
 
 namespace shardkit::detail {
@@ -23,20 +24,24 @@ namespace shardkit::detail {
 template <class Engine>
 inline constexpr std::size_t staged_elements = host_reads<Engine> ? 1024 : 65536;
 
-/// One whole tensor of a group, read from this rank's part and gathered over tp where it is split over it.
-/// Order:   after what `stream` was given. Collective over tp where the tensor is split over it.
+/// One whole tensor of a group, read from this rank's part and gathered over tp and ep where it is split over them.
+/// Order:   after what `stream` was given. Collective over tp and ep where the tensor is split over them.
 template <class Engine, class T>
 class WholeTensor {
   public:
     /// `group` and `part` must outlive this object.
-    WholeTensor(Context<Engine>& context, const typename Engine::Communicator& tp, const GroupGeometry& group,
+    WholeTensor(Context<Engine>& context, const GroupCommunicators<Engine>& over, const GroupGeometry& group,
                 std::size_t parameter, std::span<const T> part, typename Engine::Stream stream, SourceLocation where)
         : group_(group), parameter_(parameter), stream_(stream), parts_(part) {
-        if (!group.parameters[parameter].split_over_tp() || group.tp == 1) { return; }
-        gathered_ = group_buffer<T>(context, group.path, "a tensor gathered over tp", part.size() * group.tp);
-        const std::string what = concat("'", group.path, "' parameter '", group.parameters[parameter].name, "'");
-        all_gather(tp, parts_, gathered_.span(), stream, {where, subject_of(tp, what)});
-        parts_ = gathered_.span();
+        const auto gather = [&](const typename Engine::Communicator& ranks, const char* text, auto& gathered) {
+            if (ranks.size() == 1) { return; }
+            gathered = group_buffer<T>(context, group.path, text, parts_.size() * ranks.size());
+            const std::string what = concat("'", group.path, "' parameter '", group.parameters[parameter].name, "'");
+            all_gather(ranks, parts_, gathered.span(), stream, {where, subject_of(ranks, what)});
+            parts_ = gathered.span();
+        };
+        if (group.parameters[parameter].split_over_tp()) { gather(over.tp, "a tensor gathered over tp", over_tp_); }
+        if (group.parameters[parameter].experts) { gather(over.ep, "a tensor gathered over ep", over_ep_); }
     }
 
     /// Copies the tensor in row-major order. Long runs are copied directly, without staging. The host waits for the
@@ -79,8 +84,10 @@ class WholeTensor {
     void for_each_part(const F& f) const {
         const std::size_t numel = group_.parameters[parameter_].range.size();
         List<T> staged(std::min(staged_elements<Engine>, numel));
-        for (std::size_t tp_index = 0; tp_index * numel < parts_.size(); ++tp_index) {
-            f(parts_.subspan(tp_index * numel, numel), part_of(tp_index), staged);
+        const PlacedParameter& p = group_.parameters[parameter_];
+        const std::size_t of_stack = p.split_over_tp() ? group_.tp : 1;
+        for (std::size_t number = 0; number * numel < parts_.size(); ++number) {
+            f(parts_.subspan(number * numel, numel), p.part.of(number % of_stack, number / of_stack), staged);
         }
     }
     /// Copies staged.size() elements of the part, from index `at` on.
@@ -92,17 +99,12 @@ class WholeTensor {
             for (std::size_t k = 0; k < run; ++k) { to[whole + k] = static_cast<To>(converted(staged[i - at + k])); }
         });
     }
-    TensorPart part_of(std::size_t tp_index) const {
-        const PlacedParameter& whole = group_.parameters[parameter_];
-        if (gathered_.size() == 0) { return whole.part; }
-        return {whole.shape, whole.tp.dimension, group_.tp, tp_index};
-    }
-
     const GroupGeometry& group_;
     std::size_t parameter_;
     typename Engine::Stream stream_;
     std::span<const T> parts_;
-    typename Engine::template Buffer<T> gathered_;
+    typename Engine::template Buffer<T> over_tp_;
+    typename Engine::template Buffer<T> over_ep_;
 };
 
 }  // namespace shardkit::detail

@@ -65,8 +65,7 @@ std::size_t slice_of(const Groups<Engine>& model, Number microbatch,
                                order.microbatches());
     }
     const auto& place = detail::first_by_slices(model, where)->geometry();
-    return slice_of(order, place.replica_index * place.shards + place.shard_index,
-                    static_cast<std::size_t>(microbatch));
+    return slice_of(order, place.data_index(), static_cast<std::size_t>(microbatch));
 }
 
 }  // namespace shardkit

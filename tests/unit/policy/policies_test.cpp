@@ -11,10 +11,10 @@
 
 #include <shardkit/core/dynamic.hpp>
 #include <shardkit/policy/dynamic_policy.hpp>
+#include <shardkit/policy/group_mesh.hpp>
 #include <shardkit/policy/named_policy.hpp>
 #include <shardkit/policy/policies.hpp>
 #include <shardkit/policy/policy_rules.hpp>
-#include <shardkit/policy/split_mesh.hpp>
 
 #include "../thrown_message.hpp"
 
@@ -48,11 +48,16 @@ template <class Policy>
 constexpr std::size_t shards(const Policy& policy = {}) {
     const AxisGrid mesh{{"dp", 8}, {"tp", 2}, {"cp", 3}};
     const rules::PolicyValues values = rules::policy_values(policy, 8);
-    return detail::ranks_over(detail::Over::shards, values, detail::split_mesh(mesh, values, "mine", {}));
+    return detail::GroupMesh(mesh, values, false, "mine", {}).ranks(detail::Over::shards);
+}
+/// The axes of a group on a mesh of 8 ranks of dp.
+template <class Policy>
+constexpr AxisNames axes_of(detail::Over over) {
+    return detail::GroupMesh({{"dp", 8}, {"tp", 2}, {"cp", 3}}, traits<Policy>(), false, "mine", {}).axes(over);
 }
 /// The data axes that remain: across them, shards are replicas of each other.
 template <class Policy>
-constexpr AxisNames replica_axes = detail::axes_of(detail::Over::replicas, traits<Policy>());
+constexpr AxisNames replica_axes = axes_of<Policy>(detail::Over::replicas);
 
 constexpr Row no_shard{"no_shard", replicated, Accumulate::unreduced, replicated, replicated, Release::never};
 constexpr Row stage1{"shard_optimizer", replicated, Accumulate::unreduced, sharded, sharded, Release::never};
@@ -86,8 +91,8 @@ static_assert(traits<FullShard>().shard_axes == Axes<DpShard>{});
 static_assert(replica_axes<FullShard> == Axes<DpReplicate, Cp>{});
 static_assert(replica_axes<HybridShard<2>> == Axes<DpReplicate, Cp>{});
 static_assert(shards<FullShard>() == 8 && shards<NoShard>() == 8 && shards<HybridShard<4>>() == 4);
-static_assert(detail::axes_of(detail::Over::data, traits<HybridShard<2>>()) == DataAxes{});
-static_assert(detail::axes_of(detail::Over::tp, traits<FullShard>()) == Axes<Tp>{});
+static_assert(axes_of<HybridShard<2>>(detail::Over::data) == DataAxes{});
+static_assert(axes_of<FullShard>(detail::Over::tp) == Axes<Tp>{});
 
 // ShardOver keeps everything but the axes.
 using FullOverBoth = ShardOver<FullShard, Axes<DpShard, Cp>>;

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include <shardkit/core/dynamic.hpp>
+#include <shardkit/core/error.hpp>
+#include <shardkit/detail/concat.hpp>
+#include <shardkit/mesh/axes.hpp>
+#include <shardkit/mesh/axis_grid.hpp>
+#include <shardkit/mesh/device_mesh.hpp>
+
+namespace shardkit {
+
+namespace detail {
+
+/// Returns the axes of a mesh as groups of experts see it, where `shard_group` ranks of dp share one copy: the ranks
+/// of dp and cp are dp_replicate x ep_dp x ep, and tp is as it was. With cp above 1, ep takes ranks of cp first.
+/// @throws std::invalid_argument when shard_group does not divide dp, or ep the ranks of a copy
+constexpr AxisGrid expert_axes(const AxisGrid& mesh, std::size_t shard_group, SourceLocation where) {
+    const std::size_t dp = mesh.extent(Dp::name);
+    const std::size_t cp = mesh.extent(Cp::name);
+    const std::size_t of_cp = mesh.experts() < cp ? mesh.experts() : cp;
+    const std::size_t of_dp = mesh.experts() / of_cp;
+    if (shard_group == 0 || dp % shard_group != 0 || shard_group % of_dp != 0 || cp % of_cp != 0) {
+        throw_invalid_argument(where, "mesh ", mesh.describe(), ": ep = ", mesh.experts(),
+                               " does not divide the data ranks of one copy, ", shard_group, " of dp = ", dp,
+                               " x cp = ", cp);
+    }
+    AxisGrid grid({}, where);
+    const auto add = [&](NamedAxis axis) { grid.axes_[grid.count_++] = axis; };
+    for (std::size_t i = 0; i < mesh.axis_count(); ++i) {
+        const NamedAxis axis = mesh.axis(i);
+        if (axis.name == Dp::name) {
+            add({DpReplicate::name, dp / shard_group});
+            add({EpDp::name, shard_group / of_dp});
+            add({Ep::name, of_dp});
+        } else if (axis.name == Cp::name && cp > 1) {
+            add({EpDp::name, cp / of_cp});
+            add({Ep::name, of_cp});
+        } else {
+            add(axis);
+        }
+    }
+    return grid;
+}
+
+}  // namespace detail
+
+/// A mesh whose data ranks share the experts of a layer: EP of them hold all experts, and the others copies. It is
+/// Mesh for all groups but those of experts (ep::Split), which see dp and cp as dp_replicate x ep_dp x ep, ep
+/// fastest.
+///     threads::run(ExpertMesh<DeviceMesh<8>, 4>{}, ...);      // ep = 4, ep_dp = 2
+///     threads::run(ExpertMesh{DeviceMesh{8, 2}, 4}, ...);     // the same with tp = 2, at run time
+template <class Mesh, std::size_t EP = dynamic>
+class ExpertMesh : public Mesh {
+  public:
+    static constexpr std::size_t static_ep = EP;
+
+    constexpr ExpertMesh() noexcept requires(EP != dynamic) {
+        static_assert(fits(Mesh{}.dp(), Mesh{}.cp(), EP),
+                      "ExpertMesh<Mesh, EP>: EP must divide dp x cp, and be a factor or a multiple of cp");
+    }
+    /// Makes a mesh of which `ep` data ranks share the experts of a layer.
+    /// @throws std::invalid_argument unless ep divides dp x cp and is a factor or a multiple of cp, and is EP
+    constexpr explicit ExpertMesh(const Mesh& mesh, std::size_t ep = EP,
+                                  SourceLocation where = SourceLocation::current())
+        : Mesh(mesh), ep_(ep) {
+        if (ep == dynamic || (EP != dynamic && ep != EP)) {
+            throw_invalid_argument(where, "ExpertMesh: ep = ", ep, " given, expected ", EP, " as in the type");
+        }
+        if (!fits(mesh.dp(), mesh.cp(), ep)) {
+            throw_invalid_argument(where, "ExpertMesh: ep = ", ep, " on dp = ", mesh.dp(), " x cp = ", mesh.cp(),
+                                   ", expected a number that divides ", mesh.dp() * mesh.cp(),
+                                   " and is a factor or a multiple of cp");
+        }
+    }
+
+    constexpr std::size_t ep() const noexcept { return ep_; }
+    /// Returns the grid under this mesh, which knows ep besides the axes of Mesh.
+    constexpr AxisGrid grid(SourceLocation where = SourceLocation::current()) const noexcept {
+        return Mesh::grid(where).with_experts(ep_);
+    }
+    /// Returns the extents as text, "4x2x1 ep 2".
+    std::string describe() const { return detail::concat(Mesh::describe(), " ep ", ep_); }
+
+  private:
+    static constexpr bool fits(std::size_t dp, std::size_t cp, std::size_t ep) noexcept {
+        if (ep == 0) { return false; }
+        return ep <= cp ? cp % ep == 0 : ep % cp == 0 && dp % (ep / cp) == 0;
+    }
+
+    std::size_t ep_ = EP;
+};
+
+template <class Mesh>
+ExpertMesh(Mesh) -> ExpertMesh<Mesh, dynamic>;
+template <class Mesh>
+ExpertMesh(Mesh, std::size_t) -> ExpertMesh<Mesh, dynamic>;
+
+}  // namespace shardkit

@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include <shardkit/checkpoint.hpp>
+#include <shardkit/core/bf16.hpp>
+#include <shardkit/optim/muon.hpp>
+#include <shardkit/reshard.hpp>
+#include <shardkit/step/plan_model.hpp>
+
+#include "experts_training.hpp"
+#include "temporary_folder.hpp"
+
+namespace sk = shardkit;
+
+namespace experts_state_test {
+
+namespace {
+
+using experts_training::Training;
+using temporary_folder::contents;
+using temporary_folder::Folder;
+using Mesh = sk::ExpertMesh<sk::DeviceMesh<sk::dynamic, sk::dynamic, 1>>;
+
+struct On {
+    std::size_t dp, tp, ep;
+    sk::DynamicPolicy policy;
+
+    Mesh mesh() const { return Mesh{sk::DeviceMesh{dp, tp}, ep}; }
+};
+/// Meshes and policies of all kinds, which have the same bits.
+std::vector<On> all_kinds() {
+    const sk::Slices cut{4};
+    return {{1, 1, 1, sk::DynamicPolicy(sk::TreeSums<sk::NoShard>{cut})},
+            {4, 1, 4, sk::DynamicPolicy(sk::TreeSums<sk::FullShard>{cut})},
+            {4, 1, 2, sk::DynamicPolicy(sk::TreeSums<sk::NoShard>{cut})},
+            {2, 1, 2, sk::DynamicPolicy(sk::TreeSums<sk::ShardGradOp>{cut})},
+            {4, 1, 1, sk::DynamicPolicy(sk::TreeSums<sk::HybridShard<2>>{cut})},
+            {4, 1, 2, sk::DynamicPolicy(sk::TreeSums<sk::HybridShard<2>>{cut})},
+            {4, 1, 2, sk::DynamicPolicy(sk::TreeSums<sk::ShardOptimizer>{cut})}};
+}
+
+}  // namespace
+
+TEST_CASE("experts: a checkpoint has the same bytes for every ep, and a run goes on from it on any other") {
+    const Folder folder;
+    std::map<std::string, std::string> first, second;
+    const auto kinds = all_kinds();
+    for (std::size_t k = 0; k < kinds.size(); ++k) {
+        const On& on = kinds[k];
+        CAPTURE(on.mesh().describe());
+        CAPTURE(on.policy.name());
+        const std::string own = folder.file(std::to_string(k));
+        const std::string before = folder.file(std::to_string(k == 0 ? 0 : k - 1));
+        sk::threads::run(on.mesh(), [&](auto& rank) {
+            Training<sk::EngineOf<decltype(rank)>> training(rank, on.policy, on.policy);
+            const sk::checkpoint::State state{training.model, training.optimizer};
+            if (k == 0) {
+                training.step(0);
+                sk::checkpoint::save(rank, own, 1, state);
+            } else {  // what another mesh has saved
+                sk::checkpoint::load(rank, before + "/step-00000001", state);
+                sk::checkpoint::save(rank, own, 1, state);
+            }
+            training.step(1);
+            sk::checkpoint::save(rank, own, 2, state);
+        });
+        const auto saved = contents(own + "/step-00000001");
+        const auto trained = contents(own + "/step-00000002");
+        if (k == 0) {
+            first = saved;
+            second = trained;
+            CHECK(saved.size() > 2);
+        }
+        CHECK(saved == first);
+        CHECK(trained == second);
+    }
+    const sk::safetensors::File file(folder.file("0") + "/step-00000001/model.safetensors");
+    std::string names;
+    for (const auto& tensor : file.tensors()) { names += tensor.name + tensor.shape.describe() + ' '; }
+    CHECK(names.find("experts.up[4, 6, 5]") != std::string::npos);
+    CHECK(names.find("experts.fixed[4, 2]") != std::string::npos);
+}
+
+TEST_CASE("experts: tp cuts each expert, and the bytes of a checkpoint are the same") {
+    const Folder folder;
+    const sk::DynamicPolicy policy(sk::FullShard{});
+    std::map<std::string, std::string> first;
+    std::size_t number = 0;
+    for (const auto& [dp, tp, ep] :
+         {std::array<std::size_t, 3>{1, 1, 1}, {2, 2, 2}, {4, 2, 2}, {3, 1, 1}, {2, 2, 1}, {4, 1, 4}}) {
+        const std::string own = folder.file(std::to_string(number));
+        sk::threads::run(Mesh{sk::DeviceMesh{dp, tp}, ep}, [&, number = number](auto& rank) {
+            Training<sk::EngineOf<decltype(rank)>> training(rank, policy, policy);
+            const sk::checkpoint::State state{training.model, training.optimizer};
+            if (number > 0) {
+                sk::checkpoint::load(rank, folder.file(std::to_string(number - 1)) + "/step-00000001", state);
+            }
+            sk::checkpoint::save(rank, own, 1, state);
+        });
+        if (number++ == 0) { first = contents(own); }
+        CHECK(contents(own) == first);
+    }
+}
+
+namespace {
+
+struct Stack : sk::Param<"stack", sk::bf16, 4, 8, 3>, sk::ep::Split {};
+struct Cut : sk::Param<"cut", sk::bf16, 4, 3, 8>, sk::ep::Split, sk::tp::Split<1> {};
+struct Kept : sk::Param<"kept", sk::bf16, 4, 5>, sk::ep::Split, sk::Frozen {};
+using Half = sk::Params<Stack, Cut, Kept>;
+
+double noise(std::size_t i) { return static_cast<double>((i * i * 7 + i) % 31) / 16 - 1; }
+
+/// Two steps of Muon over a group of experts alone, with masters and gradients that do not depend on the mesh.
+std::map<std::string, std::vector<float>> muon(const Mesh& mesh, const sk::DynamicPolicy& policy,
+                                               const std::string& from, const std::string& to) {
+    std::map<std::string, std::vector<float>> values;
+    sk::threads::run(mesh, [&](auto& rank) {
+        sk::Sharded<Half, sk::DynamicPolicy, sk::EngineOf<decltype(rank)>> layer(rank, "moe", {}, {policy});
+        layer.initialize([](auto, auto, std::uint64_t i) { return noise(i + 3); });
+        sk::Model model{layer};
+        sk::Muon optimizer{model, {.learning_rate = 0.125}};
+        const sk::checkpoint::State state{model, optimizer};
+        if (!from.empty()) { sk::checkpoint::load(rank, from + "/step-00000001", state); }
+        const auto& geometry = sk::detail::Access::state(layer, sk::SourceLocation::current()).geometry();
+        for (const std::size_t step : {0U, 1U}) {
+            if (!from.empty() && step == 0) { continue; }
+            sk::Accumulation accumulation{model};
+            auto gradients = accumulation.gradients(layer);
+            for (std::size_t p = 0; p < 2; ++p) {
+                const auto view = gradients.view(p);
+                for (std::size_t i = 0; i < view.size(); ++i) {
+                    // Sums of small numbers of sixteenths are exact.
+                    view.data()[i] =
+                        sk::bf16(static_cast<float>(noise(geometry.parameters[p].part.whole_index(i) + 11 * step) *
+                                                    static_cast<double>(geometry.ep)));
+                }
+            }
+            accumulation.add(std::move(gradients));
+            optimizer.step(std::move(accumulation));
+            if (step == 0) { sk::checkpoint::save(rank, to, 1, state); }
+        }
+        for (const auto& parameter : layer.parameters()) {
+            std::vector<float> whole(parameter.shape.numel());
+            layer.read_full(parameter.name, whole);
+            if (rank.rank() == 0) { values[std::string(parameter.name)] = whole; }
+        }
+    });
+    return values;
+}
+
+}  // namespace
+
+TEST_CASE("experts: Muon takes each expert's matrix, with the bits of one rank and states that any ep loads") {
+    const Folder folder;
+    const auto expected = muon(Mesh{sk::DeviceMesh{1, 1}, 1}, sk::DynamicPolicy(sk::NoShard{}), "", folder.file("0"));
+    CHECK(expected.at("kept")[3] == static_cast<float>(noise(6)));
+    std::size_t number = 1;
+    for (const auto& [dp, tp, ep] :
+         {std::array<std::size_t, 3>{2, 1, 2}, {4, 1, 2}, {4, 1, 4}, {2, 3, 2}, {4, 1, 1}}) {
+        for (const auto& policy : {sk::DynamicPolicy(sk::NoShard{}), sk::DynamicPolicy(sk::FullShard{}),
+                                   sk::DynamicPolicy(sk::ShardOptimizer{})}) {
+            CAPTURE(dp);
+            CAPTURE(tp);
+            CAPTURE(ep);
+            CAPTURE(policy.name());
+            const Mesh mesh{sk::DeviceMesh{dp, tp}, ep};
+            const std::string own = folder.file(std::to_string(number++));
+            CHECK(muon(mesh, policy, "", own) == expected);
+            CHECK(contents(own) == contents(folder.file("0")));
+            CHECK(muon(mesh, policy, folder.file("0"), "") == expected);
+        }
+    }
+}
+
+TEST_CASE("experts: a state goes to another ep without a file") {
+    const auto kinds = all_kinds();
+    sk::threads::run(Mesh{sk::DeviceMesh{4, 1}, 2}, [&](auto& rank) {
+        using Engine = sk::EngineOf<decltype(rank)>;
+        sk::Rank<Engine, Mesh> other{Mesh{sk::DeviceMesh{2, 2}, 2}, rank.world(), {}, rank.streams()};
+        const sk::DynamicPolicy full(sk::TreeSums<sk::FullShard>{sk::Slices{4}});
+        const sk::DynamicPolicy none(sk::NoShard{});
+        Training<Engine> from(rank, full, full);
+        Training<Engine> to(other, none, none);
+        from.step(0);
+        sk::checkpoint::State source{from.model, from.optimizer};
+        sk::checkpoint::State target{to.model, to.optimizer};
+        sk::reshard(rank, source, target);
+        CHECK(sk::hash_values(from.model) == sk::hash_values(to.model));
+        CHECK(sk::hash_values(from.optimizer) == sk::hash_values(to.optimizer));
+    });
+}
+
+TEST_CASE(
+    "experts: the plan of a step is what ranks log, with the axes of both meshes, and its memory what they take") {
+    for (const On& on : all_kinds()) {
+        CAPTURE(on.mesh().describe());
+        CAPTURE(on.policy.name());
+        std::map<std::string, std::uint64_t> planned, logged;
+        sk::threads::run(on.mesh(), [&](auto& rank) {
+            Training<sk::EngineOf<decltype(rank)>> training(rank, on.policy, on.policy);
+            training.step(0);
+            rank.traffic().clear();
+            training.step(1);
+            if (rank.rank() != 0) { return; }
+            const std::size_t microbatches = sk::slice_order(training.model).microbatches();
+            const sk::Plan plan =
+                sk::plan(training.model, {.microbatches = microbatches, .windows_per_microbatch = 1});
+            for (const auto& [verb, axes, traffic] : plan.traffic.rows()) {
+                planned[std::string(name(verb)) + " over " + axes.label()] += traffic.payload.value;
+            }
+            for (const auto& row : rank.traffic().entries()) {
+                logged[std::string(name(row.verb)) + " over " + row.axes] += row.payload.value;
+            }
+        });
+        CHECK(planned == logged);
+        if (on.ep > 1 && on.dp > on.ep) { CHECK(planned.size() >= 3); }
+    }
+}
+
+}  // namespace experts_state_test

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "experts_training.hpp"
+
+#include <cstddef>
+#include <stdexcept>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include <shardkit/optim/sgd.hpp>
+#include <shardkit/param/tensor_list.hpp>
+
+#include "../thrown_message.hpp"
+
+namespace sk = shardkit;
+
+namespace experts_test {
+
+namespace {
+
+using experts_training::Training;
+
+struct Trained {
+    std::vector<double> norms;
+    std::vector<sk::ValuesHash> hashes;
+    std::vector<float> values;
+    bool operator==(const Trained&) const = default;
+};
+std::ostream& operator<<(std::ostream& out, const Trained& trained) {
+    out.precision(17);
+    for (const double norm : trained.norms) { out << norm << ' '; }
+    for (const auto& hash : trained.hashes) { out << hash.path << ' ' << hash.kind << ' ' << hash.hash << ' '; }
+    return out;
+}
+
+/// What each rank finds at the end, which is the same on all.
+using Mesh = sk::ExpertMesh<sk::DeviceMesh<sk::dynamic, sk::dynamic, 1>>;
+
+Trained train(const Mesh& mesh, const sk::DynamicPolicy& dense, const sk::DynamicPolicy& experts) {
+    std::vector<Trained> all(mesh.size());
+    sk::threads::run(mesh, [&](auto& rank) {
+        Training<sk::EngineOf<decltype(rank)>> training(rank, dense, experts);
+        Trained& mine = all[rank.rank()];
+        for (std::size_t step = 0; step < experts_training::steps; ++step) {
+            mine.norms.push_back(training.step(step));
+            sk::verify_replicas(training.model, training.optimizer);
+        }
+        mine.hashes = sk::hash_values(training.model);
+        for (auto& hash : sk::hash_values(training.optimizer)) { mine.hashes.push_back(hash); }
+        for (const auto& parameter : training.experts.parameters()) {
+            std::vector<float> values(parameter.shape.numel());
+            training.experts.read_full(parameter.name, values);
+            mine.values.insert(mine.values.end(), values.begin(), values.end());
+        }
+    });
+    for (const Trained& each : all) { CHECK(each == all[0]); }
+    return all[0];
+}
+
+template <template <class> class Over = std::type_identity_t, class F>
+void for_each_policy(const sk::Slices& cut, std::size_t dp, const F& f) {
+    f(sk::DynamicPolicy(sk::TreeSums<sk::NoShard>{cut}));
+    f(sk::DynamicPolicy(sk::TreeSums<sk::ShardOptimizer>{cut}));
+    f(sk::DynamicPolicy(sk::TreeSums<sk::ShardGradOp>{cut}));
+    f(sk::DynamicPolicy(sk::TreeSums<sk::FullShard>{cut}));
+    if (dp >= 4) {
+        f(sk::DynamicPolicy(sk::TreeSums<sk::HybridShard<sk::dynamic>>{cut, sk::HybridShard<sk::dynamic>{dp / 2}}));
+    }
+}
+
+/// A policy of a user: sharded states of replicated parameters, whose gradients are all-reduced.
+struct Mine : sk::NoShard {
+    static constexpr std::string_view name = "mine";
+    static constexpr sk::Placement optimizer = sk::Placement::sharded;
+};
+
+}  // namespace
+
+TEST_CASE("experts: the bits of one rank for every ep, policy and tp, on 4 and 8 ranks") {
+    const sk::DynamicPolicy replicated(sk::TreeSums<sk::NoShard>{sk::Slices{4}});
+    for (const std::size_t tp : {1U, 2U}) {
+        const Trained expected = train(Mesh{sk::DeviceMesh{1, tp}, 1}, replicated, replicated);
+        CHECK(expected.norms[0] > 1);
+        for (const std::size_t dp : {1U, 2U, 4U}) {
+            for (const std::size_t ep : {1U, 2U, 4U}) {
+                if (ep > dp) { continue; }
+                for_each_policy(sk::Slices{4}, dp, [&](const sk::DynamicPolicy& policy) {
+                    const auto values = policy.values(dp);
+                    if (values.accumulate == sk::Accumulate::unreduced && dp < 4 && ep > 1) { return; }
+                    if (values.shard_group % ep != 0) { return; }
+                    CAPTURE(tp);
+                    CAPTURE(dp);
+                    CAPTURE(ep);
+                    CAPTURE(policy.name());
+                    CHECK(train(Mesh{sk::DeviceMesh{dp, tp}, ep}, policy, policy) == expected);
+                });
+            }
+        }
+    }
+}
+
+TEST_CASE("experts: policies of their own, and a user's, beside another one of the dense groups") {
+    const sk::Slices cut{8};
+    const sk::DynamicPolicy dense(sk::TreeSums<sk::NoShard>{cut});
+    const Trained expected = train(Mesh{sk::DeviceMesh{1, 1}, 1}, dense, dense);
+    for (const std::size_t ep : {1U, 2U, 4U}) {
+        CAPTURE(ep);
+        const Mesh mesh{sk::DeviceMesh{8, 1}, ep};
+        CHECK(train(mesh, dense, sk::DynamicPolicy(sk::TreeSums<sk::FullShard>{cut})) == expected);
+        CHECK(train(mesh, sk::DynamicPolicy(sk::TreeSums<sk::FullShard>{cut}),
+                    sk::DynamicPolicy(sk::TreeSums<Mine>{cut})) == expected);
+    }
+}
+
+namespace {
+
+/// What SGD makes of zeros where each token of each rank of dp x cp gives the gradient 1 to every element.
+template <class AnyMesh>
+void check_mean(const AnyMesh& mesh, const sk::DynamicPolicy& policy, std::size_t microbatches) {
+    sk::threads::run(mesh, [&](auto& rank) {
+        using Layer = sk::Sharded<experts_training::Experts, sk::DynamicPolicy, sk::EngineOf<decltype(rank)>>;
+        Layer layer(rank, "experts", {}, {policy});
+        sk::Model model{layer};
+        sk::SGD optimizer{model, {.learning_rate = 1}};
+        const std::size_t data_ranks = mesh.dp() * mesh.cp();
+        for (const bool by_number : {false, true}) {
+            sk::Accumulation accumulation{model, microbatches};
+            for (std::size_t m = 0; m < microbatches; ++m) {
+                auto gradients = accumulation.gradients(layer);
+                // The tokens of ep ranks, one of each.
+                for (std::size_t p = 0; p < 3; ++p) {
+                    for (float& g : gradients.view(p)) { g += static_cast<float>(mesh.ep()); }
+                }
+                accumulation.add(std::move(gradients));
+            }
+            const auto divisor = by_number ? sk::divide_by(static_cast<double>(data_ranks)) : sk::mean;
+            optimizer.step(std::move(accumulation), {.divisor = divisor});
+        }
+        std::vector<float> up(4 * 6 * 5);
+        layer.read_full("up", up);
+        for (const float value : up) { CHECK(value == -2.0F * static_cast<float>(microbatches)); }
+        if (rank.rank() == 0) { CHECK(rank.traffic().total(sk::Verb::all_to_all).calls == 0); }
+    });
+}
+
+}  // namespace
+
+TEST_CASE("experts: the mean is over dp x cp, not over ep_dp, whatever ep, cp and the microbatches") {
+    const sk::DynamicPolicy policies[] = {sk::DynamicPolicy(sk::NoShard{}), sk::DynamicPolicy(sk::ShardOptimizer{}),
+                                          sk::DynamicPolicy(sk::FullShard{}),
+                                          sk::DynamicPolicy(sk::HybridShard<2>{})};
+    using Dynamic = sk::DeviceMesh<sk::dynamic, sk::dynamic, sk::dynamic>;
+    for (const auto& policy : policies) {
+        CAPTURE(policy.name());
+        check_mean(sk::ExpertMesh{Dynamic{4, 1, 1}, 2}, policy, 1);
+        check_mean(sk::ExpertMesh{Dynamic{4, 1, 1}, 2}, policy, 3);
+        check_mean(sk::ExpertMesh{Dynamic{2, 1, 2}, 2}, policy, 2);
+        check_mean(sk::ExpertMesh{Dynamic{2, 1, 2}, 4}, policy, 1);
+        check_mean(sk::ExpertMesh{Dynamic{2, 2, 2}, 2}, policy, 1);
+        check_mean(sk::ExpertMesh{sk::DeviceMesh<4, 1, 2, sk::RankOrder<sk::Cp, sk::Tp, sk::Dp>>{}, 4}, policy, 2);
+    }
+    // More ranks than elements of a rank's experts.
+    check_mean(sk::ExpertMesh{Dynamic{6, 1, 1}, 2}, policies[2], 1);
+}
+
+TEST_CASE("experts: what cannot be is refused, with both sides") {
+    CHECK_INVALID_ARGUMENT((sk::ExpertMesh{sk::DeviceMesh{4}, 3}),
+                           "ExpertMesh: ep = 3 on dp = 4 x cp = 1, expected a number that divides 4 and is a factor "
+                           "or a multiple of cp");
+    CHECK_INVALID_ARGUMENT((sk::ExpertMesh{sk::DeviceMesh{3, 1, 2}, 3}),
+                           "ExpertMesh: ep = 3 on dp = 3 x cp = 2, expected a number that divides 6 and is a factor "
+                           "or a multiple of cp");
+    const auto refused = [](const Mesh& mesh, const sk::DynamicPolicy& policy, std::size_t experts) {
+        return thrown_message<std::invalid_argument>([&] {
+            sk::threads::run(mesh, [&](auto& rank) {
+                sk::Sharded<sk::TensorList<float>, sk::DynamicPolicy, sk::EngineOf<decltype(rank)>> layer(
+                    rank, "moe", {{"up", {experts, 4}, {.experts = true}}}, {policy});
+            });
+        });
+    };
+    CHECK(
+        has(refused(Mesh{sk::DeviceMesh{4, 1}, 4}, sk::DynamicPolicy(sk::FullShard{}), 6),
+            "'moe' parameter 'up' of shape [6, 4] is a stack of 6 experts over ep = 4, expected a number of experts "
+            "that 4 divides"));
+    CHECK(has(refused(Mesh{sk::DeviceMesh{4, 1}, 4}, sk::DynamicPolicy(sk::HybridShard<2>{}), 4),
+              "'moe': policy hybrid_shard with shard groups of 2 of dp = 4 x cp = 1, whose ranks ep = 4 does not "
+              "divide"));
+    CHECK(
+        has(refused(Mesh{sk::DeviceMesh{2, 1}, 2}, sk::DynamicPolicy(sk::TreeSums<sk::NoShard>{sk::Slices{8}}), 4),
+            "'moe': policy 'no_shard' with 8 slices on 2 data-parallel ranks, 2 of which share experts, expected as "
+            "many slices as ranks"));
+    sk::threads::run(sk::DeviceMesh<1>{}, [&](auto& rank) {
+        using Layer = sk::Sharded<sk::TensorList<float>, sk::NoShard, sk::EngineOf<decltype(rank)>>;
+        const auto made = [&](sk::TensorList<float> list) {
+            return thrown_message<std::invalid_argument>([&] { Layer layer(rank, "moe", std::move(list)); });
+        };
+        CHECK(has(made({{"up", {4, 2}, {.experts = true}}, {"norm", {4}}}),
+                  "'moe': some tensors are ep::Split and some are not, expected a group of their own"));
+        CHECK(has(made({{"up", {4, 2}, {.tp = sk::tp::Split<0>::placement, .experts = true}}}),
+                  "'moe' parameter 'up': tp splits dimension 0, along which experts are stacked"));
+    });
+}
+
+}  // namespace experts_test

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <shardkit/backend/threads/run.hpp>
+#include <shardkit/mesh/device_mesh.hpp>
+#include <shardkit/mesh/expert_mesh.hpp>
+#include <shardkit/optim/adamw.hpp>
+#include <shardkit/optim/clip.hpp>
+#include <shardkit/optim/hash_values.hpp>
+#include <shardkit/optim/verify_replicas.hpp>
+#include <shardkit/policy/dynamic_policy.hpp>
+#include <shardkit/policy/policies.hpp>
+#include <shardkit/sharded/sharded.hpp>
+#include <shardkit/step/accumulation.hpp>
+#include <shardkit/step/slices.hpp>
+
+/// A model of a dense group and a group of experts, whose gradients follow from the slice of the batch that a rank
+/// takes. With slices, it has the same bits on every mesh.
+namespace experts_training {
+
+namespace sk = shardkit;
+
+struct Router : sk::Param<"router", float, 4, 9> {};
+struct Norm : sk::Param<"norm", float, 13> {};
+struct Up : sk::Param<"up", float, 4, 6, 5>, sk::ep::Split, sk::tp::Split<1> {};
+struct Down : sk::Param<"down", float, 4, 3, 10>, sk::ep::Split, sk::tp::Split<2> {};
+struct Bias : sk::Param<"bias", float, 4, 3>, sk::ep::Split {};
+struct Fixed : sk::Param<"fixed", float, 4, 2>, sk::ep::Split, sk::Frozen {};
+using Dense = sk::Params<Router, Norm>;
+using Experts = sk::Params<Up, Down, Bias, Fixed>;
+
+inline constexpr std::size_t steps = 2;
+
+/// The gradient of one slice, over many magnitudes: in another order sums have other bits. An expert that none of a
+/// slice's tokens goes to has none.
+inline float given(std::size_t slice, std::size_t step, std::size_t parameter, std::size_t i) {
+    std::uint64_t x = ((slice * 8 + step) * 8 + parameter) * 4096 + i + 1;
+    for (int round = 0; round < 3; ++round) { x = (x ^ x >> 29U) * 0xbf58476d1ce4e5b9ULL; }
+    return (static_cast<float>(x >> 40U) / 16777216.0F - 0.5F) * static_cast<float>(1U << (x & 15U));
+}
+/// The sum of given(slices[0]), ... along a tree.
+inline float tree(const std::vector<std::size_t>& slices, std::size_t first, std::size_t count, std::size_t step,
+                  std::size_t parameter, std::size_t i) {
+    if (count == 1) { return given(slices[first], step, parameter, i); }
+    return tree(slices, first, count / 2, step, parameter, i) +
+           tree(slices, first + count / 2, count / 2, step, parameter, i);
+}
+
+template <class Engine>
+struct Training {
+    using DenseLayer = sk::Sharded<Dense, sk::DynamicPolicy, Engine>;
+    using ExpertLayer = sk::Sharded<Experts, sk::DynamicPolicy, Engine>;
+
+    Training(sk::Context<Engine>& rank, const sk::DynamicPolicy& of_dense, const sk::DynamicPolicy& of_experts)
+        : context(rank),
+          dense(rank, "dense", {}, {of_dense}),
+          experts(rank, "experts", {}, {of_experts}),
+          model(dense, experts),
+          optimizer(model, {.learning_rate = 0.125}) {
+        const auto value = [](std::string_view path, std::string_view name, std::uint64_t i) {
+            return static_cast<double>((i * 37 + name.size() * 11 + path.size()) % 101) / 64 - 0.75;
+        };
+        dense.initialize(value);
+        experts.initialize(value);
+    }
+
+    /// Writes what the given slices add to a layer's gradient.
+    template <class Gradients>
+    static void write(const Gradients& gradients, const auto& geometry, std::size_t first_number,
+                      const std::vector<std::size_t>& slices, std::size_t step) {
+        for (std::size_t p = 0; p < geometry.parameters.size(); ++p) {
+            const auto view = gradients.view(p);
+            const sk::TensorPart& part = geometry.parameters[p].part;
+            for (std::size_t i = 0; i < view.size(); ++i) {
+                view.data()[i] += tree(slices, 0, slices.size(), step, first_number + p, part.whole_index(i));
+            }
+        }
+    }
+    double step(std::size_t number) {
+        const sk::SliceOrder order = sk::slice_order(model);
+        sk::Accumulation accumulation{model, order.microbatches()};
+        const auto& of_experts = sk::detail::Access::state(experts, sk::SourceLocation::current()).geometry();
+        const auto& of_dense = sk::detail::Access::state(dense, sk::SourceLocation::current()).geometry();
+        for (std::size_t m = 0; m < order.microbatches(); ++m) {
+            // The tokens of all ranks that share experts come here.
+            std::vector<std::size_t> sources;
+            const std::size_t first = of_experts.data_index() - of_experts.ep_index;
+            for (std::size_t e = 0; e < of_experts.ep; ++e) { sources.push_back(slice_of(order, first + e, m)); }
+            auto window = experts.unshard();
+            auto of_e = accumulation.gradients(experts);
+            static_assert(std::is_same_v<typename decltype(of_e)::owed, sk::Axes<sk::DpReplicate, sk::EpDp>>);
+            write(of_e, of_experts, 2, sources, number);
+            accumulation.add(std::move(of_e));
+            experts.reshard(std::move(window));
+            dense.reshard(dense.unshard());
+            auto of_d = accumulation.gradients(dense);
+            static_assert(std::is_same_v<typename decltype(of_d)::owed, sk::DataAxes>);
+            write(of_d, of_dense, 0, {slice_of(model, m)}, number);
+            accumulation.add(std::move(of_d));
+        }
+        return optimizer.step(std::move(accumulation), {.divisor = sk::mean, .max_norm = 1}).value();
+    }
+
+    sk::Context<Engine>& context;
+    DenseLayer dense;
+    ExpertLayer experts;
+    decltype(sk::Model{std::declval<DenseLayer&>(), std::declval<ExpertLayer&>()}) model;
+    decltype(sk::AdamW{model}) optimizer;
+};
+
+}  // namespace experts_training
