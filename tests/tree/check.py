@@ -91,7 +91,7 @@ BESIDE = {"follow": "schedule"}  # what another room's umbrella has too
 UMBRELLAS = {"shardkit/shardkit.hpp": None, "shardkit/checkpoint.hpp": "checkpoint", "shardkit/schedule.hpp": "schedule",
              "shardkit/measure.hpp": "measure", "shardkit/reshard.hpp": "reshard",
              "shardkit/context_parallel.hpp": "context_parallel", "shardkit/quantize.hpp": "quantize",
-             "shardkit/tensor_parallel.hpp": "tensor_parallel",
+             "shardkit/tensor_parallel.hpp": "tensor_parallel", "shardkit/expert_parallel.hpp": "expert_parallel",
              "shardkit/mpi.hpp": "mpi", "shardkit/nccl.hpp": "nccl"}
 PARTS = ("shardkit/local_shards.hpp", "shardkit/moving_average.hpp", "shardkit/muon.hpp", "shardkit/plan.hpp",
          "shardkit/verify.hpp")

@@ -72,6 +72,7 @@ struct StatedStep {
     SourceLocation reduced{};
     StatementHash assumed = 0;  ///< hash of sums that the program made and every rank holds; 0: none
     double assumed_sum = 0;     ///< the sum of the digested values, for the error text
+    double other_divisor = 0;   ///< of a second loss in the backward pass; 0: none
 
     std::uint64_t number = 0;  ///< number of the optimizer's step, from 1; 0: the update has not begun
     double learning_rate = 0;
@@ -81,7 +82,8 @@ struct StatedStep {
     SourceLocation updated{};
 
     StatementHash gradients_hash() const noexcept {
-        const StatementHash made = statement_hash(1, std::bit_cast<std::uint64_t>(divisor), loss_scale, uses);
+        StatementHash made = statement_hash(1, std::bit_cast<std::uint64_t>(divisor), loss_scale, uses);
+        if (other_divisor != 0) { made = statement_hash(made, std::bit_cast<std::uint64_t>(other_divisor)); }
         return assumed == 0 ? made : statement_hash(made, assumed);
     }
     StatementHash update_hash() const noexcept {
@@ -247,6 +249,7 @@ class StatementBook : NotCopied {
         if (step == nullptr) { return; }
         const SourceLocation where = step->reduced;
         all.push_back({"divisor", text_of(step->divisor), where});
+        if (step->other_divisor != 0) { all.push_back({"second divisor", text_of(step->other_divisor), where}); }
         if (step->assumed != 0) {
             all.push_back({"assumed reduced gradients",
                            concat("of sum ", text_of(step->assumed_sum), " (hash ", step->assumed, ")"), where});

@@ -31,12 +31,37 @@ class Divisor {
         return by_ranks_ ? static_cast<double>(averaged) : n_;
     }
 
+    /// Returns this divisor with a second one beside it, of another loss in the same backward pass, as a router's.
+    /// All gradients are divided by the first; so the backward pass multiplies the other loss by `factor()`:
+    ///     const sk::Divisor divisor = sk::divide_by(tokens).beside(sequences);
+    ///     backward(loss, 1.0), backward(router_loss, divisor.factor());
+    ///     optimizer.step(std::move(accumulation), {.divisor = divisor});
+    /// Ranks compare both.
+    /// @throws std::invalid_argument of `mean`, and unless n is from 1e-30 to 1e30
+    Divisor beside(double n, SourceLocation where = SourceLocation::current()) const {
+        detail::require_divisor("Divisor::beside", n, where);
+        if (by_ranks_) {
+            throw_invalid_argument(where,
+                                   "Divisor::beside: of mean, expected divide_by(n): what both losses are "
+                                   "divided by");
+        }
+        Divisor both = *this;
+        both.other_ = n;
+        return both;
+    }
+    /// Returns what a loss with the second divisor is multiplied by, so that the first one divides it too: the first
+    /// over the second. 1 without a second one.
+    constexpr double factor() const noexcept { return other_ == 0 ? 1 : n_ / other_; }
+    /// Returns the second divisor; 0 without one.
+    constexpr double other() const noexcept { return other_; }
+
   private:
     constexpr Divisor(bool by_ranks, double n) noexcept : by_ranks_(by_ranks), n_(n) {}
     friend struct Divisors;
 
     bool by_ranks_;
     double n_;
+    double other_ = 0;
 };
 
 /// The functions that make a Divisor.

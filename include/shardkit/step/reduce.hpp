@@ -104,6 +104,7 @@ StatedStep state_divisor(const Groups<Engine>& groups, const Divisor& divisor, c
                          SourceLocation where, bool assumed = false) {
     auto& context = groups.context(where);
     StatedStep step{divisor_of(groups, divisor, where), loss_scale.stated, loss_scale.number, where};
+    step.other_divisor = divisor.other();
     if (assumed) {
         for (Group<Engine>& group : Access::each(groups, where)) { group.digest_reduced(step); }
     }

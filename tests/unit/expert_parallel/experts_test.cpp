@@ -204,4 +204,40 @@ TEST_CASE("experts: what cannot be is refused, with both sides") {
     });
 }
 
+TEST_CASE("two losses with a divisor each in one backward pass, which ranks compare") {
+    const auto train = [](auto divisor_of) {
+        return thrown_message<sk::CommError>([&] {
+            sk::threads::run(sk::DeviceMesh<2>{}, [&](auto& rank) {
+                sk::Sharded<sk::TensorList<double>, sk::FullShard, sk::EngineOf<decltype(rank)>> layer(rank, "router",
+                                                                                                       {{"w", {64}}});
+                sk::Model model{layer};
+                sk::SGD optimizer{model, {.learning_rate = 1}};
+                for (int step = 0; step < 2; ++step) {
+                    const sk::Divisor divisor = divisor_of(rank.rank());
+                    sk::Accumulation accumulation{model, 2};
+                    for (int m = 0; m < 2; ++m) {
+                        auto gradients = accumulation.gradients(layer);
+                        // 5 tokens' losses of gradient 3, and one of the router of gradient 7.
+                        for (double& g : gradients.view("w")) { g += 5 * 3 + 7 * divisor.factor(); }
+                        accumulation.add(std::move(gradients));
+                    }
+                    optimizer.step(std::move(accumulation), {.divisor = divisor});
+                }
+                std::vector<double> values(64);
+                layer.read_full("w", values);
+                for (const double value : values) { CHECK(value == -2.0 * (3 + 7)); }
+            });
+        });
+    };
+    CHECK(train([](std::size_t) { return sk::divide_by(20).beside(4); }) == "nothing was thrown");
+    const std::string apart = train([](std::size_t rank) { return sk::divide_by(20).beside(rank == 0 ? 4 : 2); });
+    CHECK(has(apart, "with second divisor 4 at "));
+    CHECK(has(apart, "with second divisor 2 at "));
+    CHECK(sk::divide_by(8).factor() == 1);
+    CHECK_INVALID_ARGUMENT(sk::mean.beside(2),
+                           "Divisor::beside: of mean, expected divide_by(n): what both losses are divided by");
+    CHECK_INVALID_ARGUMENT(sk::divide_by(2).beside(0),
+                           "Divisor::beside: 0 given, expected a number from 1e-30 to 1e+30");
+}
+
 }  // namespace experts_test
