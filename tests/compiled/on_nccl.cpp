@@ -43,6 +43,7 @@ constexpr std::size_t ranks = 3;
 constexpr std::size_t width = 1000;
 struct Weight : sk::Param<"weight", float, width> {};
 using Layer = sk::Sharded<Weight, sk::FullShard>;
+using Engine = sk::DefaultEngine;
 
 std::mutex printing;
 bool right = true;
@@ -222,6 +223,39 @@ void run_on_lent(const auto& body) {
     }
 }
 
+/// Ranks without a function that they end with, over a communicator of the user's for dp; then one leaves, and the
+/// others go on in a World of their own.
+void run_one_by_one() {
+    const auto id = sk::nccl::UniqueId::create();
+    std::array<std::byte, sk::nccl::UniqueId::size> lent;
+    code_base::make_id(lent.data());
+    std::vector<std::jthread> threads;
+    for (std::size_t r = 0; r < ranks; ++r) {
+        threads.emplace_back([&, r] {
+            const code_base::Job job(lent.data(), ranks, r);
+            sk::nccl::Options options;
+            options.device = static_cast<int>(r);
+            sk::nccl::World world(id, ranks, r, options);
+            {
+                auto rank = sk::nccl::make_rank<Engine>(sk::DeviceMesh<ranks>{}, world);
+                rank.adopt(sk::Axes<sk::Dp>{}, sk::nccl::borrow<Engine>(world, sk::nccl::Borrow{job.comm}, "dp"));
+                expect(sk::nccl::native(rank.sub_mesh(sk::Axes<sk::Dp>{})) == job.comm, "the lent sub-communicator");
+                expect(rank.mesh().size() == ranks && rank.rank() == r, "a rank's place");
+                train(rank, {sk::nccl::stream(rank)});
+                expect_refused<std::invalid_argument>([&] { rank.adopt(sk::Axes<sk::Tp>{}, rank.world()); },
+                                                      {"self", "3 ranks", "1 ranks"});
+            }
+            const std::array<std::size_t, 1> lost{0};
+            if (r == 0) { return world.abort(); }
+            const sk::nccl::Survivors survivors{world, lost};
+            sk::nccl::World fewer(survivors, options);
+            auto rank = sk::nccl::make_rank<Engine>(sk::DeviceMesh<ranks - 1>{}, fewer);
+            expect(rank.rank() == r - 1 && sk::all_reduce_value(rank, 1) == static_cast<int>(ranks) - 1, "survivors");
+            fewer.finish();
+        });
+    }
+}
+
 void train_everywhere() {
     sk::threads::run(sk::DeviceMesh<ranks>{}, [](sk::Context<>& rank) {
         train(rank, {});
@@ -252,6 +286,7 @@ void train_everywhere() {
     };
     run_on_nccl(on_device);
     run_on_lent(on_device);
+    run_one_by_one();
 }
 
 /// Groups of two engines in one program, which belong to none of the other's models, steps and loss scales.

@@ -161,6 +161,17 @@ class Context {
             &made, where);
         return *std::move(made);
     }
+    template <std::same_as<host::Communicator> Lent>
+    Context& adopt(const AxisNames& axes, const Lent& adopted, std::size_t shard_group,
+                   SourceLocation where = SourceLocation::current()) {
+        core_.adopt(axes, adopted, shard_group, where);
+        return *this;
+    }
+    template <std::same_as<host::Communicator> Lent>
+    Context& adopt(const AxisNames& axes, const Lent& adopted, SourceLocation where = SourceLocation::current()) {
+        core_.adopt(axes, adopted, 0, where);
+        return *this;
+    }
     Stream compute_stream() const noexcept { return stream(compiled::StreamFor::compute); }
     Stream communication_stream() const noexcept { return stream(compiled::StreamFor::communication); }
     Stream reduction_stream() const noexcept { return stream(compiled::StreamFor::reduction); }
@@ -231,9 +242,12 @@ class Rank : public Context<EngineType> {
     using Mesh = MeshT;
 
     Rank(compiled::Context& core, const Mesh& mesh) noexcept : Context<EngineType>(core), mesh_(mesh) {}
+    /// Takes one that an engine made.
+    Rank(compiled::Context* made, const Mesh& mesh) noexcept : Rank(*made, mesh) { made_ = compiled::Handle(made); }
     const Mesh& mesh() const noexcept { return mesh_; }
 
   private:
+    compiled::Handle<compiled::Context> made_;
     Mesh mesh_;
 };
 template <class RankOrContext>

@@ -93,7 +93,7 @@ class MemoryOf final : public Memory {
 };
 
 template <class EngineType>
-class ContextOf final : public Context {
+class ContextOf : public Context {
   public:
     using Engine = EngineType;
     explicit ContextOf(shardkit::Context<Engine>& rank)
@@ -107,6 +107,11 @@ class ContextOf final : public Context {
     void sub_mesh(const AxisNames& axes, void (*take)(void* to, const host::Communicator& made), void* to,
                   SourceLocation where) override {
         take(to, Value::to(core.communicator(core.grid(), axes, where)));
+    }
+    void adopt(const AxisNames& axes, const host::Communicator& adopted, std::size_t shard_group,
+               SourceLocation where) override {
+        const auto& comm = Value::from(adopted, where);
+        shard_group == 0 ? core.adopt(axes, comm, where) : core.adopt(axes, comm, shard_group, where);
     }
     const StreamCalls& stream_calls() const noexcept override {
         static const StreamCallsOf<Stream> calls;

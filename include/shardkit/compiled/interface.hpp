@@ -230,6 +230,9 @@ class Context : public Object {
     /// Calls take(to, the communicator over these axes).
     virtual void sub_mesh(const AxisNames& axes, void (*take)(void* to, const host::Communicator& made), void* to,
                           SourceLocation where) = 0;
+    /// Uses a communicator of the user over these axes; `shard_group` 0: of the mesh itself.
+    virtual void adopt(const AxisNames& axes, const host::Communicator& adopted, std::size_t shard_group,
+                       SourceLocation where) = 0;
     virtual const StreamCalls& stream_calls() const noexcept = 0;
     virtual StreamWords stream(StreamFor which) const noexcept = 0;
     virtual void synchronize() const = 0;

@@ -196,20 +196,20 @@ class Context : shardkit::detail::NotCopied {
         if constexpr (engine::ChecksMemory<Communicator>) { world_.require_host_memory(data, bytes, what, where); }
     }
 
-    /// Uses an existing communicator of the user for the sub-mesh over AxisSet, instead of making one. Call it before
-    /// the first Sharded is made. `shard_group` is as for communicator(). Local; every rank must adopt the same sets
-    /// of axes.
+    /// Uses an existing communicator of the user for the sub-mesh over these axes, instead of making one. Call it
+    /// before the first Sharded is made. `shard_group` is as for communicator(). Local; every rank must adopt the
+    /// same sets of axes.
+    ///     rank.adopt(Axes<Dp>{}, communicator);
     /// @throws std::invalid_argument unless it has as many ranks as the sub-mesh and this rank at the same place
-    template <class AxisSet>
-    Context& adopt(AxisSet, Communicator adopted, std::size_t shard_group,
+    Context& adopt(const AxisNames& axes, const Communicator& adopted, std::size_t shard_group,
                    SourceLocation where = SourceLocation::current()) {
-        const AxisGrid split = grid_.split_axis(Dp::name, shard_group, DpReplicate::name, DpShard::name, where);
-        return adopt(split.group(AxisSet::names, rank(), where), axes_label<AxisSet>(split, where), adopted, where);
+        return adopt(grid_.split_axis(Dp::name, shard_group, DpReplicate::name, DpShard::name, where), axes, adopted,
+                     where);
     }
     /// Adopts a communicator for axes of the mesh itself.
-    template <class AxisSet>
-    Context& adopt(AxisSet, Communicator adopted, SourceLocation where = SourceLocation::current()) {
-        return adopt(grid_.group(AxisSet::names, rank(), where), axes_label<AxisSet>(grid_, where), adopted, where);
+    Context& adopt(const AxisNames& axes, const Communicator& adopted,
+                   SourceLocation where = SourceLocation::current()) {
+        return adopt(grid_, axes, adopted, where);
     }
 
     /// Returns this rank's object of type T, which a part of the library keeps here. It is made from this context on
@@ -242,8 +242,9 @@ class Context : shardkit::detail::NotCopied {
         for (std::size_t i = 0; i < members.size(); ++i) { members[i] = group.member(i); }
         return members;
     }
-    Context& adopt(const RankGroup& group, const std::string& label, const Communicator& adopted,
-                   SourceLocation where) {
+    Context& adopt(const AxisGrid& grid, const AxisNames& axes, const Communicator& adopted, SourceLocation where) {
+        const RankGroup group = grid.group(axes.span(), rank(), where);
+        const std::string label = axes_label(grid, axes, where);
         if (adopted.size() != group.size() || adopted.rank() != group.index()) {
             throw_invalid_argument(where, "adopt over ", label, ": the communicator has ", adopted.size(),
                                    " ranks and this is its rank ", adopted.rank(), ", expected ", group.size(),
@@ -262,9 +263,10 @@ class Context : shardkit::detail::NotCopied {
     Communicator communicator(const RankGroup& group, const std::string& label, SourceLocation where) {
         std::vector<std::size_t> members = members_of(group);
         add_world();
-        // Groups of one set of axes are translations of each other: all ranks find one, or none does.
-        for (const Made& made : made_) {
-            if (made.members == members) { return made.communicator.named(label); }
+        // Groups of one set of axes are translations of each other: all ranks find one, or none does. The last one
+        // first: one that was adopted for all ranks is taken before the world.
+        for (std::size_t i = made_.size(); i-- > 0;) {
+            if (made_[i].members == members) { return made_[i].communicator.named(label); }
         }
         Communicator made = shardkit::split(world_, group.color(), group.index(), label, where);
         made_.push_back({std::move(members), made});

@@ -56,10 +56,24 @@ class WorldOf final : public NcclWorld {
             },
             options, where);
     }
+    Context* make_rank(const AxisGrid& grid, RankOptions options, SourceLocation where) override {
+        struct Made final : private Owned<Rank<NcclEngine, GridMesh>>, public ContextOf<NcclEngine> {
+            using OwnRank = Owned<Rank<NcclEngine, GridMesh>>;
+            Made(const AxisGrid& of, nccl::World& world, RankOptions given, SourceLocation at)
+                : OwnRank(GridMesh{of}, NcclEngine::Communicator(world), given, world.streams(), at),
+                  ContextOf<NcclEngine>(OwnRank::object) {}
+        };
+        return new Made(grid, core_, options, where);
+    }
+    void borrow(ncclComm* comm, std::string_view axes, void (*take)(void* to, const host::Communicator& made),
+                void* to, SourceLocation where) override {
+        take(to, CommunicatorValue<NcclEngine::Communicator>::to({core_, nccl::Borrow{comm}, axes, where}));
+    }
     int device() const noexcept override { return core_.device(); }
     void keep_pace(SourceLocation where) override { core_.keep_pace(core_.streams().compute, where); }
     void abort() noexcept override { core_.abort(); }
     void finish(SourceLocation where) override { core_.finish(where); }
+    nccl::World& core() noexcept { return core_; }
 
   private:
     nccl::World core_;
@@ -86,6 +100,10 @@ NcclWorld* connect_nccl(const NcclIdBytes& id, std::size_t ranks, std::size_t ra
 }
 NcclWorld* connect_nccl(const NcclLauncher& launcher, const nccl::Options& options, SourceLocation where) {
     return new WorldOf(static_cast<const LauncherOf&>(launcher).core, options, where);
+}
+NcclWorld* survive_nccl(NcclWorld& world, std::span<const std::size_t> lost, const nccl::Options& options,
+                        SourceLocation where) {
+    return new WorldOf(nccl::Survivors{static_cast<WorldOf&>(world).core(), lost}, options, where);
 }
 NcclWorld* borrow_nccl(ncclComm* comm, const nccl::Options& options, SourceLocation where) {
     return new WorldOf(nccl::Borrow{comm}, options, where);

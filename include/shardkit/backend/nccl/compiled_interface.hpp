@@ -46,6 +46,11 @@ class NcclWorld {
 
     virtual void run(const AxisGrid& grid, Body body, const void* function, RankOptions options,
                      SourceLocation where) = 0;
+    /// Makes one rank of a mesh, which the World outlives.
+    virtual Context* make_rank(const AxisGrid& grid, RankOptions options, SourceLocation where) = 0;
+    /// Calls take(to, the communicator of NCCL's for Context::adopt).
+    virtual void borrow(ncclComm* comm, std::string_view axes, void (*take)(void* to, const host::Communicator& made),
+                        void* to, SourceLocation where) = 0;
     virtual int device() const noexcept = 0;
     virtual void keep_pace(SourceLocation where) = 0;
     virtual void abort() noexcept = 0;
@@ -57,6 +62,9 @@ class NcclWorld {
 NcclWorld* connect_nccl(const NcclIdBytes& id, std::size_t ranks, std::size_t rank, const nccl::Options& options,
                         SourceLocation where);
 NcclWorld* connect_nccl(const NcclLauncher& launcher, const nccl::Options& options, SourceLocation where);
+/// Makes a World of the ranks of another one that are not lost.
+NcclWorld* survive_nccl(NcclWorld& world, std::span<const std::size_t> lost, const nccl::Options& options,
+                        SourceLocation where);
 NcclWorld* borrow_nccl(ncclComm* comm, const nccl::Options& options, SourceLocation where);
 
 /// @throws UsageError for a rank, or a communicator, of another engine

@@ -4,7 +4,10 @@
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
+#include <optional>
 #include <span>
+#include <string_view>
+#include <utility>
 
 #include <shardkit/backend/nccl/compiled_interface.hpp>
 #include <shardkit/backend/nccl/world_options.hpp>
@@ -73,6 +76,14 @@ struct Borrow {
     ncclComm* comm;
 };
 
+class World;
+
+/// The remaining ranks of a World after some are lost: see backend/nccl/shrink.hpp.
+struct Survivors {
+    World& world;
+    std::span<const std::size_t> lost;
+};
+
 /// Owns everything that the communicators of one rank share: see backend/nccl/world.hpp.
 class World {
   public:
@@ -84,6 +95,9 @@ class World {
         : world_(compiled::connect_nccl(launcher.core(), options, where)) {}
     explicit World(Borrow borrowed, const Options& options = {}, SourceLocation where = SourceLocation::current())
         : world_(compiled::borrow_nccl(borrowed.comm, options, where)) {}
+    explicit World(const Survivors& survivors, const Options& options = {},
+                   SourceLocation where = SourceLocation::current())
+        : world_(compiled::survive_nccl(*survivors.world.world_, survivors.lost, options, where)) {}
     World(World&&) = delete;
 
     int device() const noexcept { return world_->device(); }
@@ -111,6 +125,26 @@ void run(Mesh mesh, F&& f, RankOptions rank_options = {}, const Options& options
          SourceLocation where = SourceLocation::current()) {
     World world(Launcher::from_environment(where), options, where);
     run<EngineType>(mesh, world, f, rank_options, where);
+}
+
+/// Returns one rank of `mesh` over the ranks of `world`, without a function that it ends with: see
+/// backend/nccl/run.hpp.
+template <class EngineType = DefaultEngine, MeshType Mesh>
+Rank<EngineType, Mesh> make_rank(Mesh mesh, World& world, RankOptions rank_options = {},
+                                 SourceLocation where = SourceLocation::current()) {
+    static_assert(shardkit::detail::CompiledEngine<EngineType>::is_compiled);
+    return Rank<EngineType, Mesh>(world.core().make_rank(mesh.grid(where), rank_options, where), mesh);
+}
+/// Returns a communicator of the user's over some of the World's ranks, for Context::adopt: see
+/// backend/nccl/native.hpp. Who calls it includes verbs.hpp.
+template <class EngineType = DefaultEngine, class Lent = typename EngineType::Communicator>
+Lent borrow(World& world, Borrow borrowed, std::string_view axes, SourceLocation where = SourceLocation::current()) {
+    std::optional<Lent> made;
+    world.core().borrow(
+        borrowed.comm, axes,
+        [](void* to, const host::Communicator& from) { static_cast<std::optional<Lent>*>(to)->emplace(from); }, &made,
+        where);
+    return *std::move(made);
 }
 
 /// Returns the stream of CUDA's in which a rank computes: see backend/nccl/native.hpp.

@@ -38,6 +38,17 @@ void run(Mesh mesh, World& world, F&& f, RankOptions rank_options = {},
     world.finish(where);
 }
 
+/// Returns one rank of `mesh` over the ranks of `world`, for a program in whose structure `run` does not fit. The
+/// World outlives it; call `world.finish()` when it is done. See docs/cuda_engine.md.
+///     sk::Rank<Engine, Mesh> rank = sk::nccl::make_rank<Engine>(mesh, world);
+/// @throws  std::invalid_argument when the World has another number of ranks than the mesh
+template <class EngineType, class Mesh>
+Rank<EngineType, Mesh> make_rank(Mesh mesh, World& world, RankOptions rank_options = {},
+                                 SourceLocation where = SourceLocation::current()) {
+    return Rank<EngineType, Mesh>(mesh, typename EngineType::Communicator(world), rank_options, world.streams(),
+                                  where);
+}
+
 /// Runs `f(rank)` in a process that a launcher such as torchrun started, with a World made from its environment.
 /// @throws  also what Launcher::from_environment and the constructor of World throw
 template <class EngineType, class Mesh, class F>
