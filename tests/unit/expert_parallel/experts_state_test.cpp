@@ -95,8 +95,9 @@ TEST_CASE("experts: tp cuts each expert, and the bytes of a checkpoint are the s
     const sk::DynamicPolicy policy(sk::FullShard{});
     std::map<std::string, std::string> first;
     std::size_t number = 0;
-    for (const auto& [dp, tp, ep] :
+    for (const auto& on :
          {std::array<std::size_t, 3>{1, 1, 1}, {2, 2, 2}, {4, 2, 2}, {3, 1, 1}, {2, 2, 1}, {4, 1, 4}}) {
+        const std::size_t dp = on[0], tp = on[1], ep = on[2];
         const std::string own = folder.file(std::to_string(number));
         sk::threads::run(Mesh{sk::DeviceMesh{dp, tp}, ep}, [&, number = number](auto& rank) {
             Training<sk::EngineOf<decltype(rank)>> training(rank, policy, policy);
@@ -165,8 +166,8 @@ TEST_CASE("experts: Muon takes each expert's matrix, with the bits of one rank a
     const auto expected = muon(Mesh{sk::DeviceMesh{1, 1}, 1}, sk::DynamicPolicy(sk::NoShard{}), "", folder.file("0"));
     CHECK(expected.at("kept")[3] == static_cast<float>(noise(6)));
     std::size_t number = 1;
-    for (const auto& [dp, tp, ep] :
-         {std::array<std::size_t, 3>{2, 1, 2}, {4, 1, 2}, {4, 1, 4}, {2, 3, 2}, {4, 1, 1}}) {
+    for (const auto& on : {std::array<std::size_t, 3>{2, 1, 2}, {4, 1, 2}, {4, 1, 4}, {2, 3, 2}, {4, 1, 1}}) {
+        const std::size_t dp = on[0], tp = on[1], ep = on[2];
         for (const auto& policy : {sk::DynamicPolicy(sk::NoShard{}), sk::DynamicPolicy(sk::FullShard{}),
                                    sk::DynamicPolicy(sk::ShardOptimizer{})}) {
             CAPTURE(dp);
