@@ -26,6 +26,16 @@ struct Engine::Kernels {
     static void fill(const Stream& stream, std::span<T> to, std::type_identity_t<T> value) {
         stream.of_host().submit([=] { std::fill(to.begin(), to.end(), value); });
     }
+    /// Copies from or into the host's own memory, and waits.
+    template <Element T>
+    static void copy_in(const Stream& stream, std::span<const T> from, std::span<T> to) {
+        stream.of_host().synchronize();
+        std::copy(from.begin(), from.end(), to.begin());
+    }
+    template <Element T>
+    static void copy_out(const Stream& stream, std::span<const T> from, std::span<T> to) {
+        copy_in(stream, from, to);
+    }
     /// total[i] += addend[i]
     template <FloatingElement T>
     static void accumulate(const Stream& stream, std::span<const T> addend, std::span<T> total) {

@@ -15,6 +15,7 @@
 #include <shardkit/mesh/axes.hpp>
 #include <shardkit/mesh/expert_mesh.hpp>
 #include <shardkit/rank/context.hpp>
+#include <shardkit/rank/index_kernels.hpp>
 
 namespace shardkit::ep {
 

@@ -9,7 +9,7 @@
 #include <shardkit/core/error.hpp>
 #include <shardkit/expert_parallel/assignment.hpp>
 #include <shardkit/rank/context.hpp>
-#include <shardkit/rank/launches.hpp>
+#include <shardkit/rank/index_kernels.hpp>
 
 namespace shardkit::detail {
 
@@ -104,7 +104,7 @@ void write_rows(Context<Engine>& context, std::span<const std::uint32_t> choice_
     }
     shardkit::detail::require_rows("write_rows", tokens.size() / width * top, top, width, tokens.size(),
                                    weights.size(), where);
-    shardkit::detail::run_each<Engine>(
+    Engine::Kernels::for_each_index(
         context.compute_stream(), rows.size(),
         shardkit::detail::WriteRowElement<T, A>{choice_of.data(), top, width, tokens.data(),
                                                 weights.empty() ? nullptr : weights.data(), rows.data()});
@@ -118,7 +118,7 @@ void sum_rows(Context<Engine>& context, std::span<const std::uint32_t> row_of, s
               std::span<const T> rows, std::span<const A> weights, std::span<T> tokens,
               SourceLocation where = SourceLocation::current()) {
     shardkit::detail::require_rows("sum_rows", row_of.size(), top, width, tokens.size(), weights.size(), where);
-    shardkit::detail::run_each<Engine>(
+    Engine::Kernels::for_each_index(
         context.compute_stream(), tokens.size(),
         shardkit::detail::SumRowElement<T, A>{row_of.data(), top, width, rows.data(),
                                               weights.empty() ? nullptr : weights.data(), tokens.data()});
@@ -132,9 +132,9 @@ void weight_gradients(Context<Engine>& context, std::span<const std::uint32_t> r
                       SourceLocation where = SourceLocation::current()) {
     shardkit::detail::require_rows("weight_gradients", row_of.size(), top, width, d_tokens.size(), d_weights.size(),
                                    where);
-    shardkit::detail::run_each<Engine>(context.compute_stream(), d_weights.size(),
-                                       shardkit::detail::WeightGradient<T, A>{row_of.data(), top, width, rows.data(),
-                                                                              d_tokens.data(), d_weights.data()});
+    Engine::Kernels::for_each_index(context.compute_stream(), d_weights.size(),
+                                    shardkit::detail::WeightGradient<T, A>{row_of.data(), top, width, rows.data(),
+                                                                           d_tokens.data(), d_weights.data()});
 }
 
 }  // namespace shardkit::ep

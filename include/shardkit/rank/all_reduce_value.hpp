@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#ifdef SHARDKIT_COMPILED
+#include <shardkit/compiled/context.hpp>
+#else
 #include <cstdint>
 #include <span>
 
@@ -80,3 +83,4 @@ double exact_sum(Context<Engine>& rank, std::span<const double> values,
 }
 
 }  // namespace shardkit
+#endif

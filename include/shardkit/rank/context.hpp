@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#ifdef SHARDKIT_COMPILED
+#include <shardkit/compiled/context.hpp>
+#else
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -344,3 +347,4 @@ void await_host_memory(const Context<Engine>& context) {
 }  // namespace detail
 
 }  // namespace shardkit
+#endif

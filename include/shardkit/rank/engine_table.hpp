@@ -7,11 +7,7 @@
 #include <type_traits>
 #include <utility>
 
-#ifdef SHARDKIT_COMPILED
-#include <shardkit/compiled/context.hpp>
-#else
 #include <shardkit/rank/context.hpp>
-#endif
 
 namespace shardkit::detail {
 

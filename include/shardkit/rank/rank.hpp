@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#ifdef SHARDKIT_COMPILED
+#include <shardkit/compiled/context.hpp>
+#else
 #include <concepts>
 #include <cstddef>
 #include <type_traits>
@@ -65,3 +68,4 @@ template <class RankOrContext>
 using EngineOf = typename std::remove_cvref_t<RankOrContext>::Engine;
 
 }  // namespace shardkit
+#endif
