@@ -154,10 +154,33 @@ inline std::vector<Mesh> meshes(std::size_t world) {
     return all;
 }
 
+/// A policy, and over how many consecutive ranks of dp it shards what it keeps between steps: of the parameters, and
+/// of masters and states. 0: over all.
+struct Case {
+    sk::DynamicPolicy policy;
+    std::size_t parameters, states;
+};
+/// All policies: each is tested on every mesh that it fits.
+inline std::vector<Case> cases() {
+    return {
+        Case{sk::DynamicPolicy(sk::NoShard{}), 1, 1},         //
+        Case{sk::DynamicPolicy(sk::ShardOptimizer{}), 0, 0},  //
+        Case{sk::DynamicPolicy(sk::ShardGradOp{}), 0, 0},     //
+        Case{sk::DynamicPolicy(sk::FullShard{}), 0, 0},       //
+        Case{sk::DynamicPolicy(sk::HybridShard<2>{}), 2, 2},
+    };
+}
+inline std::vector<Case> cases(const Mesh& mesh) {
+    std::vector<Case> all = cases();
+    std::erase_if(all, [&](const Case& each) {
+        const auto divides = [&](std::size_t ranks) { return ranks == 0 || mesh.dp() % ranks == 0; };
+        return !divides(each.parameters) || !divides(each.states);
+    });
+    return all;
+}
 inline std::vector<sk::DynamicPolicy> policies(const Mesh& mesh) {
-    std::vector<sk::DynamicPolicy> all{sk::DynamicPolicy(sk::NoShard{}), sk::DynamicPolicy(sk::ShardOptimizer{}),
-                                       sk::DynamicPolicy(sk::ShardGradOp{}), sk::DynamicPolicy(sk::FullShard{})};
-    if (mesh.dp() % 2 == 0) { all.emplace_back(sk::HybridShard<2>{}); }
+    std::vector<sk::DynamicPolicy> all;
+    for (const Case& each : cases(mesh)) { all.push_back(each.policy); }
     return all;
 }
 

@@ -4,52 +4,159 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
+#include <filesystem>
 #include <map>
 #include <memory>
-#include <numeric>
 #include <optional>
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include <shardkit/checkpoint.hpp>
+#include <shardkit/comm/barrier.hpp>
 #include <shardkit/comm/split.hpp>
+#include <shardkit/moving_average.hpp>
+#include <shardkit/muon.hpp>
 #include <shardkit/rank/rank.hpp>
 #include <shardkit/reshard.hpp>
 
 #include "checkpoint_training.hpp"
+#include "row_rule.hpp"
+#include "temporary_folder.hpp"
 
-/// States of checkpoint_training on meshes over parts of one world, and what brings one to another.
+/// States on meshes over parts of one world, and what brings one to another.
 namespace reshard_training {
 
 namespace sk = shardkit;
+using checkpoint_training::Case;
 using checkpoint_training::Mesh;
+
+template <class Policy>
+Case case_of(const Policy& policy) {
+    const sk::DynamicPolicy chosen(policy);
+    for (const Case& each : checkpoint_training::cases()) {
+        if (each.policy.name() == chosen.name()) { return each; }
+    }
+    throw std::logic_error("no case has this policy");
+}
+
+/// checkpoint_training with AdamW's states and a loss scale.
+template <class T>
+struct WithAdamW {
+    using Element = T;
+    template <class Engine>
+    using On = checkpoint_training::Training<Engine, T, checkpoint_training::WithAdamW>;
+};
+
+template <class T>
+struct Weight : sk::Param<"weight", T, 120, 4>, sk::tp::Split<0> {};
+template <class T>
+struct Bias : sk::Param<"bias", T, 19> {};
+template <class T>
+using Net = sk::Params<Weight<T>, Bias<T>>;
+struct Square : sk::Param<"square", float, 5, 120>, sk::tp::Split<1> {};
+struct Codes : sk::Param<"codes", std::byte, 31, 9>, sk::Frozen {};
+
+/// What else a state may have: Muon's momentum, what a rule keeps of whole matrices, a moving average, opaque bytes,
+/// a loss scale, and bytes of the user.
+template <class EngineType, class T>
+struct WithMuon {
+    using Engine = EngineType;
+    using Layer = sk::Sharded<Net<T>, sk::DynamicPolicy, Engine>;
+    using AveragePrecision =
+        std::conditional_t<std::is_same_v<T, float>, sk::DefaultPrecision<float>, sk::Precision<float, T>>;
+    using Average = sk::Sharded<Net<float>, sk::DynamicPolicy, Engine, AveragePrecision>;
+
+    WithMuon(sk::Context<Engine>& context, const sk::DynamicPolicy& policy)
+        : layer(context, "layer", {}, {policy}),
+          rows(context, "rows", {}, {policy}),
+          base(context, "base", {}, {policy}),
+          average_layer(context, "average.layer", {},
+                        {.policy = average_policy(policy), .frozen = Average::Group::all()}),
+          model(layer),
+          of_rows(rows),
+          averages(average_layer),
+          optimizer(model, {.learning_rate = 0.1}, {.learning_rate = 0.01}),
+          row_optimizer(of_rows, sk::HostProducts{}, {.learning_rate = 0.1}),
+          average(averages, model),
+          loss_scale(context, {.initial = 32}),
+          state(sk::Model{layer, rows, base, average_layer}, optimizer, loss_scale) {
+        state.add(row_optimizer).blob("sampler", blob);
+    }
+    /// One that keeps at rest what the model's policy updates.
+    static sk::DynamicPolicy average_policy(const sk::DynamicPolicy& policy) {
+        const std::size_t over = case_of(policy).states;
+        return over == 0 ? sk::DynamicPolicy(sk::FullShard{}) : over == 1 ? sk::DynamicPolicy(sk::NoShard{}) : policy;
+    }
+    /// One rank's: values that all differ, and a step of each part.
+    void begin() {
+        layer.initialize(
+            [](auto, auto name, std::uint64_t i) { return static_cast<double>(i * i % 997 + name.size()); });
+        rows.initialize([](auto, auto, std::uint64_t i) { return static_cast<double>(i); });
+        std::vector<std::byte> codes(31 * 9);
+        for (std::size_t i = 0; i < codes.size(); ++i) { codes[i] = static_cast<std::byte>(i * 7 % 256); }
+        base.load(Codes{}, codes);
+        const auto step = [](auto& groups, auto& group, auto& with) {
+            sk::Accumulation accumulation{groups};
+            auto gradients = accumulation.gradients(group);
+            for (std::size_t p = 0; p < group.parameters().size(); ++p) {
+                auto view = gradients.view(p);
+                using G = std::remove_reference_t<decltype(view.data()[0])>;
+                for (std::size_t i = 0; i < view.size(); ++i) {
+                    view.data()[i] = G(static_cast<float>(i * i % 17) / 8 - 1);
+                }
+            }
+            accumulation.add(std::move(gradients));
+            with.step(sk::reduce(std::move(accumulation), sk::mean));
+        };
+        step(model, layer, optimizer);
+        step(of_rows, rows, row_optimizer);
+        average.update(0.75);
+        blob = {1, 2, 3};
+    }
+
+    Layer layer;
+    sk::Sharded<Square, sk::DynamicPolicy, Engine> rows;
+    sk::Sharded<Codes, sk::DynamicPolicy, Engine> base;
+    Average average_layer;
+    sk::Model<Engine, typename Layer::Precision> model;
+    sk::Model<Engine> of_rows;
+    sk::Model<Engine, AveragePrecision> averages;
+    sk::Muon<Engine, typename Layer::Precision> optimizer;
+    sk::rules::MatrixOptimizer<row_rule::RowRule, Engine, sk::DefaultPrecision<float>> row_optimizer;
+    sk::MovingAverage<Engine, AveragePrecision, typename Layer::Precision> average;
+    sk::LossScale<Engine> loss_scale;
+    std::vector<std::uint8_t> blob{9};
+    sk::checkpoint::State<Engine> state;
+};
+template <class T>
+struct WithMuonOf {
+    template <class Engine>
+    using On = WithMuon<Engine, T>;
+};
 
 /// A mesh over the ranks from `first` on, and a policy.
 struct Side {
     Mesh mesh;
-    sk::DynamicPolicy policy;
+    Case on;
     std::size_t first = 0;
 
     bool has(std::size_t rank) const { return rank >= first && rank - first < mesh.size(); }
     std::string text() const {
         return std::to_string(mesh.dp()) + "x" + std::to_string(mesh.tp()) + "x" + std::to_string(mesh.cp()) + " " +
-               std::string(policy.name()) + " from " + std::to_string(first);
+               std::string(on.policy.name()) + " from " + std::to_string(first);
     }
 };
-
 /// All of up to `world` ranks, but for those of which tp divides no tensor.
 inline std::vector<Side> sides(std::size_t world) {
     std::vector<Side> all;
     for (std::size_t ranks = 1; ranks <= world; ++ranks) {
         for (const Mesh& mesh : checkpoint_training::meshes(ranks)) {
             if (mesh.tp() == 7) { continue; }
-            for (const sk::DynamicPolicy& policy : checkpoint_training::policies(mesh)) {
-                all.push_back({mesh, policy, 0});
-            }
+            for (const Case& each : checkpoint_training::cases(mesh)) { all.push_back({mesh, each, 0}); }
         }
     }
     return all;
@@ -65,27 +172,28 @@ auto part_of(Rank& rank, const Side& side) {
                  : std::unique_ptr<Part>();
 }
 
-/// The elements that a rank of a side keeps of each tensor between steps, by the documented rules alone: row-major
-/// ranks, shards over dp, those of HybridShard<2> over pairs of its ranks.
+/// By tensor, 1 for each element that a rank of a side keeps of it.
+using Kept = std::map<std::string, std::vector<unsigned char>>;
+/// By the documented rules alone: row-major ranks, shards over `over` consecutive ones of dp.
 template <class Training>
-std::map<std::string, std::vector<bool>> kept_elements(Training& training, const Side& side, std::size_t rank) {
+Kept kept_elements(Training& training, const Side& side, std::size_t rank, std::size_t over) {
     const std::size_t dp_i = rank / (side.mesh.cp() * side.mesh.tp());
-    std::map<std::string, std::vector<bool>> kept;
+    Kept kept;
     const auto add = [&](auto& group) {
         const auto layout = group.layout();
-        const std::string_view policy = side.policy.name();
-        const bool hybrid = policy == sk::DynamicPolicy(sk::HybridShard<2>{}).name();
-        const std::size_t index = hybrid ? dp_i % 2 : dp_i;
-        const sk::IndexRange own = policy == sk::DynamicPolicy(sk::NoShard{}).name()
-                                       ? sk::IndexRange{0, layout.buffer_numel()}
-                                       : layout.shard(index);
+        const std::size_t shards = over == 0 ? side.mesh.dp() : over;
+        const std::size_t numel = layout.buffer_numel() / shards;
+        const sk::IndexRange own{dp_i % shards * numel, (dp_i % shards + 1) * numel};
         for (const sk::PlacedParameter& parameter : group.parameters()) {
-            std::vector<bool>& of = kept[group.path() + "." + std::string(parameter.name)];
+            std::vector<unsigned char>& of = kept[group.path() + "." + std::string(parameter.name)];
             of.resize(parameter.shape.numel());
-            for (std::size_t flat = own.begin; flat < own.end; ++flat) {
-                if (flat < parameter.range.begin || flat >= parameter.range.end) { continue; }
-                of[parameter.part.whole_index(flat - parameter.range.begin)] = true;
-            }
+            const sk::IndexRange its = sk::intersect(own, parameter.range);
+            if (its.empty()) { continue; }
+            const std::size_t begin = parameter.range.begin;
+            parameter.part.for_each_run(its.begin - begin, its.end - begin,
+                                        [&](std::size_t, std::size_t at, std::size_t run) {
+                                            std::fill_n(of.begin() + static_cast<std::ptrdiff_t>(at), run, 1);
+                                        });
         }
     };
     add(training.layer);
@@ -93,64 +201,129 @@ std::map<std::string, std::vector<bool>> kept_elements(Training& training, const
     add(training.skipped);
     return kept;
 }
+/// What a rank keeps of the parameters, and of masters and states; nothing where it has no training.
+struct KeptKinds {
+    Kept parameters, states;
 
-/// The bytes of an element that travel from states of From to states of To, for all of its values. A parameter comes
-/// from the model's tensor if that has its type, and otherwise from the master if there is one. What both come from
-/// travels once.
+    template <class Training>
+    static KeptKinds of(Training* training, const Side& side, std::size_t rank) {
+        if (training == nullptr) { return {}; }
+        return {kept_elements(*training, side, rank - side.first, side.on.parameters),
+                kept_elements(*training, side, rank - side.first, side.on.states)};
+    }
+};
+
+/// The bytes of AdamW's state that a rank lacks. A parameter comes from the model's tensor if that has its type, and
+/// otherwise from the master if there is one; a master likewise. What both come from travels once.
 template <class From, class To>
-std::uint64_t bytes_of(bool frozen) {
-    if (frozen) { return sizeof(From); }
-    const bool both = sizeof(From) == 2 && sizeof(To) == 2;
-    return (both ? sizeof(From) : 0) + sizeof(float) + 2 * sizeof(float);
+std::uint64_t lacking(const KeptKinds& has, const KeptKinds& needs) {
+    std::uint64_t bytes = 0;
+    const auto add = [&](const Kept& needed, const Kept& held, std::uint64_t size, bool frozen) {
+        for (const auto& [name, elements] : needed) {
+            if ((name == "layer.fixed") != frozen) { continue; }
+            const auto own = held.find(name);
+            std::uint64_t count = 0;
+            for (std::size_t i = 0; i < elements.size(); ++i) {
+                count += elements[i] & (own == held.end() ? 1U : 1U - own->second[i]);
+            }
+            bytes += count * size;
+        }
+    };
+    add(needs.parameters, has.parameters, sizeof(From), true);
+    add(needs.states, has.states, 2 * sizeof(float), false);
+    constexpr bool from_master = sizeof(From) == 2;
+    if (from_master && sizeof(To) == 2) {
+        add(needs.parameters, has.parameters, sizeof(From), false);
+        add(needs.states, has.states, sizeof(float), false);
+    } else {
+        const Kept& held = from_master ? has.states : has.parameters;
+        add(needs.parameters, held, sizeof(float), false);
+        if (sizeof(To) == 2 && needs.parameters != needs.states) { add(needs.states, held, sizeof(float), false); }
+    }
+    return bytes;
 }
 
-/// Brings the state in `folder`, loaded to the source, to the destination, and saves what that has in `saved`.
-/// Collective over the world. @throws std::logic_error where a rank is sent other bytes than it lacks
+/// Saves what begins on one rank as the first step in `folder`.
+template <class What>
+void save_first(const std::string& folder, sk::checkpoint::FileCalls& files) {
+    sk::self::run(sk::DeviceMesh<1>{}, [&](auto& rank) {
+        typename What::template On<sk::self::Engine> training(rank, sk::DynamicPolicy(sk::NoShard{}));
+        training.begin();
+        sk::checkpoint::save(rank, folder, 1, training.state, {.files = &files});
+    });
+}
+/// Loads the first step in `from` and saves it in `to`, on one rank. @returns the files
+template <class What>
+std::map<std::string, std::string> load_and_save(const std::string& from, const std::string& to,
+                                                 sk::checkpoint::FileCalls& files) {
+    sk::self::run(sk::DeviceMesh<1>{}, [&](auto& rank) {
+        typename What::template On<sk::self::Engine> training(rank, sk::DynamicPolicy(sk::NoShard{}));
+        sk::checkpoint::load(rank, from + "/step-00000001", training.state, {.files = &files});
+        sk::checkpoint::save(rank, to, 1, training.state, {.files = &files});
+    });
+    return temporary_folder::contents(to);
+}
+
+/// Destinations of one source, and what each of them has to have.
+struct Reshards {
+    std::string first;                            ///< the folder of what the source loads
+    std::map<std::string, std::string> expected;  ///< the files that each destination saves
+    std::string saved;                            ///< the folder in which it does
+    sk::checkpoint::FileCalls& files;
+};
+/// Brings a state that the source has loaded to each destination, and saves what that has. Collective over the world.
+/// @throws std::logic_error where a rank is sent other bytes than it lacks, or saves others than are expected
 template <class From, class To, class Rank>
-void load_reshard_and_save(Rank& rank, const Side& from, const Side& to, const std::string& folder,
-                           const std::string& saved, sk::checkpoint::FileCalls& files,
-                           const sk::ReshardOptions& options = {}) {
+void reshard_to_each(Rank& rank, const Side& from, const std::vector<Side>& destinations, const Reshards& what,
+                     const sk::ReshardOptions& options = {}) {
     using Engine = sk::EngineOf<Rank>;
-    using Optimizer = checkpoint_training::WithAdamW;
-    using Source = checkpoint_training::Training<Engine, From, Optimizer>;
-    using Destination = checkpoint_training::Training<Engine, To, Optimizer>;
+    using State = sk::checkpoint::State<Engine>;
     const auto source_rank = part_of(rank, from);
-    const auto destination_rank = part_of(rank, to);
-    std::optional<Source> source;
-    std::optional<Destination> destination;
+    std::optional<typename From::template On<Engine>> source;
     if (source_rank != nullptr) {
-        source.emplace(*source_rank, from.policy);
-        sk::checkpoint::load(*source_rank, folder + "/step-00000001", source->state, {.files = &files});
+        source.emplace(*source_rank, from.on.policy);
+        sk::checkpoint::load(*source_rank, what.first + "/step-00000001", source->state, {.files = &what.files});
     }
-    if (destination_rank != nullptr) { destination.emplace(*destination_rank, to.policy); }
-    const sk::checkpoint::State<Engine>* const given = source ? &source->state : nullptr;
-    const sk::checkpoint::State<Engine>* const taken = destination ? &destination->state : nullptr;
-    const sk::ReshardPlan plan = sk::plan_reshard(rank, given, taken, options);
-    std::uint64_t expected = 0;
-    if (destination) {
-        const auto needed = kept_elements(*destination, to, rank.rank() - to.first);
-        const auto held = source ? kept_elements(*source, from, rank.rank() - from.first)
-                                 : std::map<std::string, std::vector<bool>>();
-        for (const auto& [name, elements] : needed) {
-            const auto own = held.find(name);
-            const auto lacking = static_cast<std::uint64_t>(
-                own == held.end()
-                    ? std::count(elements.begin(), elements.end(), true)
-                    : std::inner_product(elements.begin(), elements.end(), own->second.begin(), std::ptrdiff_t{0},
-                                         std::plus<>(), [](bool needs, bool has) { return needs && !has ? 1 : 0; }));
-            expected += lacking * bytes_of<From, To>(name == "layer.fixed");
+    const State* const given = source ? &source->state : nullptr;
+    constexpr bool counted = requires { typename From::Element; };
+    KeptKinds has;
+    if constexpr (counted) { has = KeptKinds::of(source ? &*source : nullptr, from, rank.rank()); }
+    for (const Side& to : destinations) {
+        const auto refuse = [&](const std::string& text) {
+            throw std::logic_error(from.text() + " to " + to.text() + ": rank " + std::to_string(rank.rank()) + text);
+        };
+        const auto destination_rank = part_of(rank, to);
+        std::optional<typename To::template On<Engine>> destination;
+        if (destination_rank != nullptr) { destination.emplace(*destination_rank, to.on.policy); }
+        const State* const taken = destination ? &destination->state : nullptr;
+        const sk::ReshardPlan plan = sk::plan_reshard(rank, given, taken, options);
+        const std::uint64_t planned = plan.received(rank.rank());
+        if constexpr (counted) {
+            const std::uint64_t lacks = lacking<typename From::Element, typename To::Element>(
+                has, KeptKinds::of(destination ? &*destination : nullptr, to, rank.rank()));
+            if (planned != lacks) {
+                refuse(" is sent " + std::to_string(planned) + " bytes, and lacks " + std::to_string(lacks) + "\n" +
+                       plan.describe());
+            }
         }
+        const auto before = rank.traffic().total(sk::Verb::receive).moved;
+        sk::reshard(rank, plan, given, taken);
+        if (rank.traffic().total(sk::Verb::receive).moved.value - before.value != planned) {
+            refuse(" received other bytes than planned");
+        }
+        if (destination) {
+            sk::checkpoint::save(*destination_rank, what.saved, 1, destination->state, {.files = &what.files});
+        }
+        if (rank.rank() == to.first) {
+            const auto found = temporary_folder::contents(what.saved);
+            std::filesystem::remove_all(what.saved);
+            for (const auto& [name, bytes] : what.expected) {
+                if (!found.contains(name) || found.at(name) != bytes) { refuse(" saved another " + name); }
+            }
+            if (found.size() != what.expected.size()) { refuse(" saved more files"); }
+        }
+        sk::barrier(rank.world());
     }
-    if (plan.received(rank.rank()) != expected) {
-        throw std::logic_error("rank " + std::to_string(rank.rank()) + " is sent " +
-                               std::to_string(plan.received(rank.rank())) + " bytes, and lacks " +
-                               std::to_string(expected) + "\n" + plan.describe());
-    }
-    const auto before = rank.traffic().total(sk::Verb::receive).moved;
-    sk::reshard(rank, plan, given, taken);
-    const auto received = rank.traffic().total(sk::Verb::receive).moved.value - before.value;
-    if (received != expected) { throw std::logic_error("other bytes were received than planned"); }
-    if (destination) { sk::checkpoint::save(*destination_rank, saved, 1, destination->state, {.files = &files}); }
 }
 
 }  // namespace reshard_training

@@ -13,11 +13,13 @@ import includes
 import muon
 import overhead
 import products
+import reshard
 import training
 from refusal import BadFlag
 from setup import Setup
 
-PARTS = {module.PART: module for module in (collectives, adamw, muon, products, training, checkpoints, overhead, includes, gpu)}
+PARTS = {module.PART: module for module in (collectives, adamw, muon, products, training, checkpoints, reshard, overhead,
+                                        includes, gpu)}
 ASKED_FOR = (gpu.PART,)  # only by name: few machines have what they need
 PEERS = ("openmpi", "mpich", "gloo")
 COMPILERS = ("c++", "clang++", "nvcc")
@@ -53,7 +55,7 @@ def make_parser():
     parser.add_argument("--json", metavar="FILE", help="write the results as one JSON object")
     parser.add_argument("--rounds", metavar="N", help="turns of every side [15; with --quick 3]")
     parser.add_argument("--quick", action="store_true", help="few sizes, rounds and steps: to try the program out")
-    parser.add_argument("--ranks", metavar="LIST", default="2,4", help="of collectives, muon, training and checkpoints [2,4]")
+    parser.add_argument("--ranks", metavar="LIST", default="2,4", help="of collectives, muon, training, checkpoints and reshard [2,4]")
     parser.add_argument("--peer", metavar="LIST", default=",".join(PEERS), help="of collectives and overhead "
                         f"[{','.join(PEERS)}]")
     parser.add_argument("--size", metavar="LIST", help="bytes of collectives [256,4096,1048576,8388608,67108864; with "

@@ -10,9 +10,9 @@ import sys
 
 from refusal import Unavailable
 
-PROGRAMS = ("peer_adamw", "peer_blas_products", "peer_checkpoints", "peer_muon", "peer_overhead", "peer_overhead_counted", "peer_threads_collectives",
-            "peer_mpi_collectives_openmpi", "peer_mpi_collectives_mpich", "peer_overhead_mpi_openmpi",
-            "peer_overhead_mpi_mpich")
+PROGRAMS = ("peer_adamw", "peer_blas_products", "peer_checkpoints", "peer_muon", "peer_overhead", "peer_overhead_counted",
+            "peer_reshard", "peer_threads_collectives", "peer_mpi_collectives_openmpi", "peer_mpi_collectives_mpich",
+            "peer_overhead_mpi_openmpi", "peer_overhead_mpi_mpich")
 PRODUCTS = "libpeer_products.so"
 
 

@@ -25,6 +25,7 @@ import muon  # noqa: E402
 import machine  # noqa: E402
 import overhead  # noqa: E402
 import products  # noqa: E402
+import reshard  # noqa: E402
 import row  # noqa: E402
 import training  # noqa: E402
 from expectation import end, expect  # noqa: E402
@@ -57,7 +58,7 @@ def fake(facts=None, timeout=20, processes=1, name="fake", **answers):
 
 
 REFUSED = [
-    (["collect"], "part 'collect': expected collectives, adamw, muon, products, training, checkpoints, overhead, includes"),
+    (["collect"], "part 'collect': expected collectives, adamw, muon, products, training, checkpoints, reshard, overhead, includes"),
     (["--rounds", "0"], "--rounds '0': expected a whole number from 1"),
     (["--rounds", "1.5"], "--rounds '1.5': expected a whole number"),
     (["--ranks", "1"], "--ranks '1': expected a whole number from 2 to 64"),
@@ -536,6 +537,24 @@ def check_checkpoints_rows():
            and len(met) == 10 and set(met.values()) == {False, None}, "aims beside DCP alone", str(met))
 
 
+def check_reshard():
+    """The program moves what it says, each byte once; a side that moves other values gets no row."""
+    with Worker("shardkit", [[BUILD / "benchmarks/peers/peer_reshard", 3, 2000]]) as ours:
+        numel = 12 * 3 * 1024
+        expect((ours.facts["ranks"], ours.facts["bytes"]) == (3, 4 * numel), "ranks and bytes of the matrices")
+        # Each rank has a third already; of its third of the columns, a third of the rows.
+        expect(ours.facts["received_whole"] == 3 * 4 * numel * 2 // 3, "what no rank has already")
+        expect(abs(ours.facts["received_columns"] - 4 * numel * 2 // 3) < 4 * 12 * 3 * 3, "likewise, by columns")
+        report = Report({}, io.StringIO())
+        reshard.measure(ours, ours, 3, types.SimpleNamespace(rounds=2), report)
+        expect([made["what"] for made in report.rows] == ["rows to all of them, 3 ranks", "rows to columns, 3 ranks"]
+               and all(made["met"] is None and made["check"]["largest"] == 0 for made in report.rows), "rows")
+        expect_raises(WrongData, ["expected reshard or check of whole or columns"], "an unknown form",
+                      lambda: ours.ask("reshard", "diagonals"))
+    with fake(check={"wrong": 3}) as peer:
+        expect_raises(WrongData, ["3 elements differ"], "a planted value", lambda: reshard.check((peer,), "whole"))
+
+
 def check_adamw_left_out(folder):
     """Each peer of AdamW that cannot be had is left out by itself, with the reason, and fails by itself."""
     program = folder / "no_avx2"
@@ -572,6 +591,7 @@ def main():
         with tempfile.TemporaryDirectory() as name:
             check(pathlib.Path(name))
     check_checkpoints_rows()
+    check_reshard()
     with tempfile.TemporaryDirectory() as name, contextlib.suppress(BrokenPipeError):
         check_adamw_left_out(pathlib.Path(name))
         check_runs(pathlib.Path(name))

@@ -42,42 +42,38 @@ TEST_CASE("mpi: processes bring a state to another mesh with the bits of a check
     int own = 0;
     MPI_Comm_rank(MPI_COMM_WORLD, &own);
     files_in_cache::InCache files;
-    if (own == 0) {
-        checkpoint_training::save_first<float, checkpoint_training::WithAdamW>(folder + "/first", files);
-    }
+    using What = reshard_training::WithAdamW<float>;
+    if (own == 0) { reshard_training::save_first<What>(folder + "/first", files); }
     MPI_Barrier(MPI_COMM_WORLD);
-    const auto expected = contents(folder + "/first");
-    CHECK(expected.size() == 5);
-    const sk::DynamicPolicy whole(sk::NoShard{});
-    const sk::DynamicPolicy shards(sk::FullShard{});
-    const sk::DynamicPolicy states(sk::ShardOptimizer{});
+    const reshard_training::Reshards what{folder + "/first", contents(folder + "/first"), folder + "/saved", files};
+    CHECK(what.expected.size() == 5);
+    const auto whole = reshard_training::case_of(sk::NoShard{});
+    const auto shards = reshard_training::case_of(sk::FullShard{});
+    const auto states = reshard_training::case_of(sk::ShardOptimizer{});
     const std::size_t some = n > 1 ? n - 1 : 1;
     const std::array<std::pair<Side, Side>, 4> pairs{{
         {{Mesh(n, 1, 1), shards, 0}, {Mesh(some, 1, 1), states, n - some}},
         {{Mesh(some, 1, 1), whole, 0}, {Mesh(1, 1, n), shards, 0}},
         {{Mesh(1, n < 4 ? n : 1, 1), whole, 0}, {Mesh(n, 1, 1), shards, 0}},
-        {{Mesh(1, 1, 1), states, n - 1}, {Mesh(1, 1, 1), shards, 0}},
+        {{Mesh(1, 1, 1), states, n - 1}, {Mesh(n, 1, 1), whole, 0}},
     }};
-    for (std::size_t i = 0; i < pairs.size(); ++i) {
-        const auto& from = pairs[i].first;
-        const auto& to = pairs[i].second;
+    for (std::size_t i = 0; i < 2 * pairs.size(); ++i) {
+        const auto& from = pairs[i / 2].first;
+        const auto& to = pairs[i / 2].second;
         CAPTURE(from.text());
         CAPTURE(to.text());
-        const std::string saved = folder + "/" + std::to_string(i);
         std::string error;
         try {
             sk::mpi::run(
                 sk::DeviceMesh<sk::dynamic>{n},
                 [&](auto& rank) {
-                    reshard_training::load_reshard_and_save<float, float>(
-                        rank, from, to, folder + "/first", saved, files,
-                        {.staging_bytes = i % 2 == 0 ? std::size_t{4096} : std::size_t{1} << 22U});
+                    reshard_training::reshard_to_each<What, What>(
+                        rank, from, {to}, what,
+                        {.staging_bytes = i / 2 % 2 == 0 ? std::size_t{4096} : std::size_t{1} << 22U});
                 },
-                {}, mpi_test::patient());
+                {}, mpi_test::patient({.ranks_per_host = i % 2 * 2}));
         } catch (const std::exception& exception) { error = exception.what(); }
         CHECK(error == "");
-        MPI_Barrier(MPI_COMM_WORLD);
-        CHECK(contents(saved) == expected);
     }
     MPI_Barrier(MPI_COMM_WORLD);
     if (own == 0) { fs::remove_all(folder); }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -225,6 +226,7 @@ class State {
     detail::SavedState capture(SourceLocation where) const {
         detail::SavedState state;
         add_groups_(state, where);
+        trust_waits(state);
         detail::CaptureStates<Engine> states(state);
         for (Optimizer<Engine>* const optimizer : optimizers_) { detail::Access::visit(*optimizer, states, where); }
         for (const auto& [name, loss_scale] : loss_scales_) {
@@ -239,6 +241,26 @@ class State {
         context_->communication_stream().synchronize();
         context_->compute_stream().synchronize();
         return state;
+    }
+    /// Lets the host wait for streams of a World that has lost ranks since, if the values are those before the loss.
+    void trust_waits(detail::SavedState& state) const {
+        if constexpr (requires(const typename Engine::Stream stream) { stream.trust(true); }) {
+            for (const auto& group : state.groups) {
+                if (!group->was_waited_for()) { return; }
+            }
+            const std::array streams{context_->communication_stream(), context_->compute_stream()};
+            for (const auto& stream : streams) { stream.trust(true); }
+            state.trust = std::shared_ptr<void>(nullptr, [streams](void*) {
+                for (const auto& stream : streams) { stream.trust(false); }
+            });
+        }
+    }
+    std::uint64_t version(SourceLocation where) const {
+        std::uint64_t least = UINT64_MAX;
+        for (const detail::Group<Engine>& group : detail::Access::each(model_, where)) {
+            least = std::min(least, group.version());
+        }
+        return least;
     }
     /// Gives the optimizers their numbers, in the order of `capture`.
     void give(typename detail::StateVisitor<Engine>::Purpose purpose, const detail::SavedState& numbers,

@@ -34,6 +34,8 @@ class RankWorld {
     virtual ~RankWorld() = default;
     virtual std::size_t rank() const noexcept = 0;
     virtual std::size_t size() const noexcept = 0;
+    /// Returns the number by which messages name a rank: its own, where these ranks are some of a larger world.
+    virtual std::size_t member(std::size_t rank) const noexcept { return rank; }
     /// Returns the error of an abandoned save of this rank that was not reported yet.
     virtual Failure& untold() = 0;
     /// Returns hashes of the latest saves of this rank that a load could read.
@@ -216,8 +218,9 @@ inline void require_same(RankWorld& world, std::string_view verb, std::string_vi
     if (rank == all.size()) { return; }
     // The differing part of many names or orders may not fit: then the texts may be the same.
     const bool alike = std::string_view(all[0].what.data()) == all[rank].what.data();
-    throw_invalid_argument(where, verb, ": rank 0 means '", all[0].what.data(), "', rank ", rank, " '",
-                           all[rank].what.data(), alike ? "' with other names or orders" : "'",
+    throw_invalid_argument(where, verb, ": rank ", world.member(0), " means '", all[0].what.data(), "', rank ",
+                           world.member(rank), " '", all[rank].what.data(),
+                           alike ? "' with other names or orders" : "'",
                            ": expected the same on every rank, in the same order");
 }
 
@@ -236,8 +239,8 @@ void require_same_updates(RankWorld& world, std::string_view verb, const Groups&
     }
     const auto [first, second] =
         stated_apart(0, other, where, [&](std::size_t i) { return world.gather(StatementRecord(own, i), where); });
-    throw_usage_error(where, verb, ": the ranks disagree in what was updated before: rank 0 saves", first, ", rank ",
-                      other, " saves", second);
+    throw_usage_error(where, verb, ": the ranks disagree in what was updated before: rank ", world.member(0),
+                      " saves", first, ", rank ", world.member(other), " saves", second);
 }
 
 }  // namespace shardkit::detail

@@ -65,6 +65,8 @@ struct SavedState {
     List<SavedProgress> progress;  ///< of the groups that an optimizer updates
     List<SavedScalar> scalars;     ///< further numbers
     List<SavedBlob> blobs;
+    std::shared_ptr<void>
+        trust;  ///< lets the host wait for streams of a lost World, where the state was whole before
 
     /// Returns all numbers as the file stores them, those of `progress` first. What belongs to a parameter has the
     /// name of its tensor, whatever the group's path is. @param names  of tensors

@@ -320,6 +320,8 @@ class SavedGroup {
     /// there are some
     virtual TornValues& torn() const noexcept = 0;
     virtual void require_whole(std::string_view verb, SourceLocation where) const = 0;
+    /// Returns whether the host has waited for the group's last update or write.
+    virtual bool was_waited_for() const noexcept = 0;
     /// Notes that a load has read a parameter.
     virtual void note_load(std::size_t parameter) const = 0;
     virtual void set_reader(MemoryReader* reader) const noexcept = 0;
@@ -384,6 +386,9 @@ class SavedGroupOf final : public SavedGroup {
     TornValues& torn() const noexcept override { return state_.torn(); }
     void require_whole(std::string_view verb, SourceLocation where) const override {
         state_.require_whole(verb, where);
+    }
+    bool was_waited_for() const noexcept override {
+        return detail::was_waited_for(state_.context().compute_stream(), state_.parameters().updated());
     }
     GroupStatements& statements() const noexcept override { return state_.statements(); }
     void note_load(std::size_t parameter) const override { state_.note_load(parameter); }

@@ -83,6 +83,17 @@ void settle(const S& stream, const typename S::Event& event) {
     }
 }
 
+/// Returns whether the host has waited for an event of the stream, so that its work was done whatever happened since.
+/// True where streams do not say it, as no work of theirs looks done that was cut off.
+template <Stream S>
+bool was_waited_for([[maybe_unused]] const S& stream, [[maybe_unused]] const typename S::Event& event) noexcept {
+    if constexpr (requires { stream.was_waited_for(event); }) {
+        return stream.was_waited_for(event);
+    } else {
+        return true;
+    }
+}
+
 }  // namespace detail
 
 }  // namespace shardkit

@@ -98,6 +98,11 @@ struct Access {
     static auto capture(const State& state, Location where) {
         return state.capture(where);
     }
+    /// Returns how often loads have given a checkpoint::State's parameters their values, all of them.
+    template <class State, class Location>
+    static std::uint64_t version(const State& state, Location where) {
+        return state.version(where);
+    }
     /// Throws when an optimizer cannot take the loaded numbers, before anything is loaded.
     template <class State, class Numbers, class Location>
     static void check_numbers(const State& state, const Numbers& numbers, Location where) {

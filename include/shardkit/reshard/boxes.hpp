@@ -25,6 +25,7 @@ struct BoxedTensor {
     std::size_t values = 0;   ///< number of the values among those of all groups of the side
     std::uint64_t begin = 0;  ///< first byte in the file
     std::size_t size = 0;     ///< of an element in the file
+    std::size_t held = 0;     ///< of an element in a rank's memory
     IndexRange range;         ///< of a rank's part in the flat buffer
     TensorPart part;          ///< of some rank
     StoredOrder order;
@@ -33,8 +34,8 @@ struct BoxedTensor {
     /// Adds what must be equal where a plan is used again.
     void add_to(Fnv& fnv) const noexcept {
         for (const std::uint64_t number :
-             {std::uint64_t{file}, std::uint64_t{values}, begin, std::uint64_t{size}, std::uint64_t{range.begin},
-              std::uint64_t{range.end}, std::uint64_t{part.block()}, order.hash()}) {
+             {std::uint64_t{file}, std::uint64_t{values}, begin, std::uint64_t{size}, std::uint64_t{held},
+              std::uint64_t{range.begin}, std::uint64_t{range.end}, std::uint64_t{part.block()}, order.hash()}) {
             fnv.add(number);
         }
     }

@@ -115,37 +115,52 @@ class MoveValues {
     /// Returns the bytes of this rank's largest message that is staged, on its way in or out.
     std::size_t staged_bytes() const {
         std::size_t most = 0;
-        const auto count = [&](const List<TransferredPiece>& pieces, const auto& direct) {
-            for_each_message(pieces.span(), transfers_.limit, [&](Pieces message) {
-                if (!direct(message)) { most = std::max(most, bytes_of(message)); }
-            });
-        };
-        for (std::size_t peer = 0; peer < transfers_.ranks; ++peer) {
-            count(transfers_.sent[peer], [&](Pieces message) { return is_sent_directly(message); });
-            count(transfers_.received[peer], [&](Pieces message) { return is_received_directly(message); });
+        for (const TransferStage* const stage : {&transfers_.taken, &transfers_.passed}) {
+            const auto count = [&](const List<TransferredPiece>& pieces, const auto& direct) {
+                for_each_message(pieces.span(), transfers_.limit, [&](Pieces message) {
+                    if (!direct(message)) { most = std::max(most, bytes_of(message)); }
+                });
+            };
+            for (std::size_t peer = 0; peer < transfers_.ranks; ++peer) {
+                count(stage->sent[peer], [&](Pieces message) { return is_sent_directly(message); });
+                count(stage->received[peer], [&](Pieces message) { return is_received_directly(message); });
+            }
         }
         return most;
     }
     /// @param staging  the most that any rank stages
     /// Order: collective over the ranks of both sides. @returns this rank's error, if any
     Failure run(std::size_t rank, std::size_t staging) {
-        const std::size_t ranks = transfers_.ranks;
         if (staging > 0) { wire_.stage(staging); }
         attempt_once([&] {
             clear_rest();
-            for (const TransferredPiece& piece : transfers_.received[rank]) { keep(piece); }
+            for (const TransferredPiece& piece : transfers_.taken.received[rank]) { keep(piece); }
         });
-        using Messages = List<std::span<const TransferredPiece>>;
-        for (std::size_t k = 1; k < ranks; ++k) {
-            const std::size_t to = (rank + k) % ranks;
-            const std::size_t from = (rank + ranks - k) % ranks;
-            const auto messages = [&](const List<TransferredPiece>& pieces) {
-                Messages all;
-                for_each_message(pieces.span(), transfers_.limit, [&](auto message) { all.push_back(message); });
-                return all;
-            };
-            const Messages out = messages(transfers_.sent[to]);
-            const Messages in = messages(transfers_.received[from]);
+        exchange(transfers_.taken, rank);
+        attempt_once([&] { writes_.finish(); });
+        exchange(transfers_.passed, rank);
+        attempt_once([&] {
+            writes_.finish();
+            if (load_ != nullptr) { load_->take_copies(); }
+        });
+        return failure_;
+    }
+
+  private:
+    using Pieces = std::span<const TransferredPiece>;
+
+    void exchange(const TransferStage& stage, std::size_t rank) {
+        const auto messages = [&](const List<List<TransferredPiece>>& pieces, std::size_t peer) {
+            List<Pieces> all;
+            if (peer == TransferStage::nobody || peer == rank) { return all; }
+            for_each_message(pieces[peer].span(), transfers_.limit, [&](Pieces message) { all.push_back(message); });
+            return all;
+        };
+        for (std::size_t round = 0; round < stage.rounds(); ++round) {
+            const std::size_t to = stage.to(rank, round);
+            const std::size_t from = stage.from(rank, round);
+            const List<Pieces> out = messages(stage.sent, to);
+            const List<Pieces> in = messages(stage.received, from);
             for (std::size_t m = 0; m < std::max(out.size(), in.size()); ++m) {
                 ReshardWire::Message sent{nullptr, 0, to, true};
                 ReshardWire::Message received{nullptr, 0, from, true};
@@ -158,23 +173,17 @@ class MoveValues {
             }
         }
         wire_.finish();
-        attempt_once([&] {
-            writes_.finish();
-            if (load_ != nullptr) { load_->take_copies(); }
-        });
-        return failure_;
     }
-
-  private:
-    using Pieces = std::span<const TransferredPiece>;
-
     /// Does this rank's own work until something of it fails.
     template <class F>
     void attempt_once(const F& work) {
         if (!failure_.happened()) { failure_ = attempt(work); }
     }
+    /// Whether a piece comes from another rank's destination, in the elements of that.
+    static bool is_passed(const TransferredPiece& piece) noexcept { return piece.tensor == Transfers::none; }
+    /// Returns the values that a piece is sent from: the source's, or the destination's that have taken it.
     const SavedValues& source(const TransferredPiece& piece) const noexcept {
-        return *values_[from_.tensors[piece.tensor].values];
+        return is_passed(piece) ? values_of(target(piece)) : *values_[from_.tensors[piece.tensor].values];
     }
     const LoadRun::Target& target(const TransferredPiece& piece) const noexcept {
         return load_->targets()[piece.target];
@@ -198,7 +207,8 @@ class MoveValues {
     bool is_received_directly(Pieces pieces) const noexcept {
         const LoadRun::Target& first = target(pieces.front());
         const bool once = transfers_.next_alike[pieces.front().target] == Transfers::none;
-        return alone(pieces) && once && is_engines(values_of(first)) && is_same(first);
+        return alone(pieces) && is_engines(values_of(first)) &&
+               (is_passed(pieces.front()) || (once && is_same(first)));
     }
 
     // What is not staged has no room in the staging memory, also after an error of this rank.
@@ -235,15 +245,20 @@ class MoveValues {
     /// Writes a piece that lies in the host's memory, as its elements are stored, to each target that takes it.
     /// @throws FileError where a finite element would become infinite
     void write(const TransferredPiece& piece, const std::byte* from) {
+        if (is_passed(piece)) {
+            write(load_->targets()[piece.target], piece, true, from);
+            return;
+        }
         for (std::size_t t = piece.target; t != Transfers::none; t = transfers_.next_alike[t]) {
-            write(load_->targets()[t], piece, from);
+            write(load_->targets()[t], piece, is_same(load_->targets()[t]), from);
         }
     }
-    void write(const LoadRun::Target& target, const TransferredPiece& piece, const std::byte* from) {
+    void write(const LoadRun::Target& target, const TransferredPiece& piece, bool as_they_are,
+               const std::byte* from) {
         const SavedValues& values = values_of(target);
         // What lies between the elements is written back: nothing may be on its way there.
         if (!values.on_host && piece.to_stride > 1) { wire_.finish(); }
-        if (is_same(target)) {
+        if (as_they_are) {
             writes_.write(values, piece.to_flat, piece.to_stride, piece.count, from);
             return;
         }

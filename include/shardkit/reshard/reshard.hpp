@@ -37,6 +37,12 @@ class ReshardSide {
 
     /// Returns the state; null if there is none.
     const checkpoint::State<Engine>* state() const noexcept { return state_ ? &*state_ : nullptr; }
+    /// Returns how many reshards and loads have ended that gave all of the state's parameters their values: which of
+    /// the weights that were sent to it a destination has. 0 if there is no state.
+    /// @throws UsageError when a group of the state has ended
+    std::uint64_t version(SourceLocation where = SourceLocation::current()) const {
+        return state_ ? detail::Access::version(*state_, where) : 0;
+    }
 
   private:
     std::optional<checkpoint::State<Engine>> state_;

@@ -112,8 +112,7 @@ class ReshardPlan {
                     std::snprintf(line.data(), line.size(), "  rank %zu keeps %s\n", from, amount.c_str());
                 } else {
                     std::snprintf(line.data(), line.size(), "  rank %zu to rank %zu: %s, messages: %llu\n", from, to,
-                                  amount.c_str(),
-                                  static_cast<unsigned long long>(transfers().messages[transfers().pair(from, to)]));
+                                  amount.c_str(), static_cast<unsigned long long>(transfers().messages(from, to)));
                 }
                 text += line.data();
             }

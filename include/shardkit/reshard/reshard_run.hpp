@@ -226,11 +226,12 @@ class ReshardRun {
         }
         for (const LoadRun::Target& target : load_->targets()) {
             const PlannedTensor& its = target.tensor;
-            const PlacedParameter& parameter =
-                load_->group(target).values[its.values]->geometry().parameters[its.parameter];
-            targets_.tensors.push_back(
-                {files_.number(load_->files().path(*target.from)), first_values[its.group] + its.values, its.begin,
-                 safetensors::bits_of(target.from->tensor.type) / 8, parameter.range, parameter.part, its.order});
+            const SavedValues& values = *load_->group(target).values[its.values];
+            const PlacedParameter& parameter = values.geometry().parameters[its.parameter];
+            targets_.tensors.push_back({files_.number(load_->files().path(*target.from)),
+                                        first_values[its.group] + its.values, its.begin,
+                                        safetensors::bits_of(target.from->tensor.type) / 8, size_of(values.type),
+                                        parameter.range, parameter.part, its.order});
             targets_.names.push_back(its.name);
         }
     }

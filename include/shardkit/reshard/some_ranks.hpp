@@ -27,8 +27,7 @@ class SomeRanks final : public RankWorld {
     std::size_t size() const noexcept override { return members_.size(); }
     Failure& untold() override { return all_.untold(); }
     List<std::uint64_t>& proven() override { return all_.proven(); }
-    /// Returns the rank in the world of a member.
-    std::size_t member(std::size_t number) const noexcept { return members_[number]; }
+    std::size_t member(std::size_t number) const noexcept override { return members_[number]; }
 
   protected:
     void gather_bytes(std::span<const std::byte> mine, std::span<std::byte> all, SourceLocation where) override {

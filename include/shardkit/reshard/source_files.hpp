@@ -41,8 +41,9 @@ struct SourceFiles {
             for (const PlannedTensor& tensor : file.tensors) {
                 const PlacedParameter& parameter =
                     state.groups[tensor.group]->values[tensor.values]->geometry().parameters[tensor.parameter];
+                const std::size_t size = size_of(tensor.type);
                 source.boxes.tensors.push_back({source.files.size(), first_values[tensor.group] + tensor.values,
-                                                tensor.begin, size_of(tensor.type), parameter.range, parameter.part,
+                                                tensor.begin, size, size, parameter.range, parameter.part,
                                                 tensor.order});
                 source.boxes.names.push_back(tensor.name);
             }

@@ -23,7 +23,7 @@ namespace shardkit::detail {
 /// Elements that one rank takes from another one, or from itself. On each side they lie a stride apart.
 struct TransferredPiece {
     std::size_t target = 0;  ///< number of the destination's tensor
-    std::size_t tensor = 0;  ///< number of the source's
+    std::size_t tensor = 0;  ///< number of the source's; of what is passed on, none: the target's too
     std::size_t count = 0;
     std::size_t from_flat = 0, from_stride = 1;
     std::size_t to_flat = 0, to_stride = 1;
@@ -109,36 +109,101 @@ struct ReshardSides {
     std::size_t message_limit = 0;  ///< bytes, of a message
 };
 
+/// What one rank sends and receives in a row of exchanges, and how many messages all ranks send in it.
+class TransferStage {
+  public:
+    explicit TransferStage(std::size_t ranks = 0) : messages(ranks * ranks), sent(ranks), received(ranks) {}
+
+    List<std::uint64_t> messages;           ///< by source and destination
+    List<List<TransferredPiece>> sent;      ///< by this rank, to each rank
+    List<List<TransferredPiece>> received;  ///< by this rank, from each rank; what it keeps too
+    static constexpr std::size_t nobody = SIZE_MAX;
+
+    /// Finds who meets whom in which round, so that no rank waits for one that is busy with another: in round k, the
+    /// i-th rank that sends meets the (i + k)-th one that receives.
+    void make_rounds() {
+        const std::size_t ranks = sent.size();
+        for (std::size_t from = 0; from < ranks; ++from) {
+            bool sends = false;
+            bool receives = false;
+            for (std::size_t to = 0; to < ranks; ++to) {
+                sends = sends || messages[from * ranks + to] > 0;
+                receives = receives || messages[to * ranks + from] > 0;
+            }
+            if (sends) { senders_.push_back(from); }
+            if (receives) { receivers_.push_back(from); }
+        }
+    }
+    std::size_t rounds() const noexcept { return std::max(senders_.size(), receivers_.size()); }
+    /// Return the rank that `rank` sends to in a round, and the one that it receives from; `nobody` for none.
+    std::size_t to(std::size_t rank, std::size_t round) const noexcept {
+        const std::size_t own = place_in(senders_, rank);
+        return own == nobody ? nobody : at(receivers_, own + round);
+    }
+    std::size_t from(std::size_t rank, std::size_t round) const noexcept {
+        const std::size_t own = place_in(receivers_, rank);
+        return own == nobody ? nobody : at(senders_, own + rounds() - round);
+    }
+    /// Returns how many messages are sent one after the other.
+    std::uint64_t exchanges() const noexcept {
+        std::uint64_t all = 0;
+        for (std::size_t round = 0; round < rounds(); ++round) {
+            std::uint64_t most = 0;
+            for (const std::size_t rank : senders_) {
+                const std::size_t receiver = to(rank, round);
+                if (receiver != nobody) { most = std::max(most, messages[rank * sent.size() + receiver]); }
+            }
+            all += most;
+        }
+        return all;
+    }
+
+  private:
+    static std::size_t place_in(const List<std::size_t>& list, std::size_t rank) noexcept {
+        const std::size_t* const found = std::find(list.begin(), list.end(), rank);
+        return found == list.end() ? nobody : static_cast<std::size_t>(found - list.begin());
+    }
+    std::size_t at(const List<std::size_t>& list, std::size_t place) const noexcept {
+        place %= rounds();
+        return place < list.size() ? list[place] : nobody;
+    }
+
+    List<std::size_t> senders_, receivers_;
+};
+
 /// What one rank sends, receives and keeps, and how much all ranks do.
 class Transfers {
   public:
     Transfers() = default;
     /// Chooses for each element that a rank needs the rank that it comes from: itself, or else one of its host, or
-    /// else another; of several alike, the one that sends least so far.
+    /// else one of its host that takes it from another host, or else another; of several alike, the one that sends
+    /// least so far.
     /// @throws std::invalid_argument when no rank holds some element
     Transfers(const ReshardSides& sides, std::size_t rank, SourceLocation where)
         : ranks(sides.hosts.size()),
           limit(sides.message_limit),
           bytes(ranks * ranks),
-          messages(ranks * ranks),
-          sent(ranks),
-          received(ranks),
+          taken(ranks),
+          passed(ranks),
           rank_(rank) {
-        List<MessageCuts> cuts;
-        for (std::size_t pair = 0; pair < bytes.size(); ++pair) { cuts.emplace_back(limit); }
-        List<std::uint64_t> loads(ranks);
+        Work work{sides, where, {}, {}, List<std::uint64_t>(ranks), List<std::uint64_t>(ranks)};
+        for (std::size_t pair = 0; pair < bytes.size(); ++pair) {
+            work.taken.emplace_back(limit);
+            work.passed.emplace_back(limit);
+        }
         find_alike(sides);
         for (std::size_t t = 0; t < sides.to.tensors.size(); ++t) {
-            if (is_alike[t] == 0) { place(sides, t, cuts, loads, where); }
+            if (is_alike[t] == 0) { place(work, t); }
         }
+        taken.make_rounds();
+        passed.make_rounds();
     }
 
     std::size_t ranks = 0;
-    std::size_t limit = 0;                  ///< bytes of a message
-    List<std::uint64_t> bytes;              ///< by source and destination: all that is taken
-    List<std::uint64_t> messages;           ///< likewise, but for what a rank takes from itself
-    List<List<TransferredPiece>> sent;      ///< by this rank, to each rank
-    List<List<TransferredPiece>> received;  ///< by this rank, from each rank; what it keeps too
+    std::size_t limit = 0;      ///< bytes of a message
+    List<std::uint64_t> bytes;  ///< by source and destination: all that is taken
+    TransferStage taken;        ///< from the source's memory
+    TransferStage passed;       ///< then, within hosts, from the memory of a destination that has taken it
 
     /// By target: the next one that takes the same elements as it to the same places, as a parameter and its master
     /// do where the source has one of them; they are taken once. `none` where there is no further one.
@@ -147,19 +212,22 @@ class Transfers {
     static constexpr std::size_t none = SIZE_MAX;
 
     std::size_t pair(std::size_t from, std::size_t to) const noexcept { return from * ranks + to; }
-    /// Returns how many exchanges there are one after the other: in the k-th ones, each rank sends to the k-th behind
-    /// it.
-    std::uint64_t rounds() const noexcept {
-        std::uint64_t all = 0;
-        for (std::size_t k = 1; k < ranks; ++k) {
-            std::uint64_t most = 0;
-            for (std::size_t r = 0; r < ranks; ++r) { most = std::max(most, messages[pair(r, (r + k) % ranks)]); }
-            all += most;
-        }
-        return all;
+    std::uint64_t messages(std::size_t from, std::size_t to) const noexcept {
+        return taken.messages[pair(from, to)] + passed.messages[pair(from, to)];
     }
+    /// Returns how many exchanges there are one after the other.
+    std::uint64_t rounds() const noexcept { return taken.exchanges() + passed.exchanges(); }
 
   private:
+    /// What grows while tensors are placed.
+    struct Work {
+        const ReshardSides& sides;
+        SourceLocation where;
+        List<MessageCuts> taken, passed;  ///< by pair
+        List<std::uint64_t> loads;        ///< bytes that each rank sends
+        List<std::uint64_t> from_far;     ///< bytes that each rank takes from other hosts
+    };
+
     void find_alike(const ReshardSides& sides) {
         const List<BoxedTensor>& targets = sides.to.tensors;
         next_alike.resize(targets.size());
@@ -196,8 +264,16 @@ class Transfers {
         while (last != tensors.end() && last->file == needed.file && last->begin < needed.end()) { ++last; }
         return {static_cast<std::size_t>(first - tensors.begin()), static_cast<std::size_t>(last - tensors.begin())};
     }
-    void place(const ReshardSides& sides, std::size_t t, List<MessageCuts>& cuts, List<std::uint64_t>& loads,
-               SourceLocation where) {
+    /// Returns ranks by key(rank).
+    template <class Key>
+    List<std::size_t> ranks_by(const Key& key) const {
+        List<std::size_t> order(ranks);
+        for (std::size_t r = 0; r < ranks; ++r) { order[r] = r; }
+        sort_numbers({order.data(), ranks}, [&](std::size_t a, std::size_t b) { return key(a) < key(b); });
+        return order;
+    }
+    void place(Work& work, std::size_t t) {
+        const ReshardSides& sides = work.sides;
         const BoxedTensor& target = sides.to.tensors[t];
         const IndexRange sources = sources_of(sides, target);
         List<List<StoredRun>> held(sources.size() * ranks);
@@ -208,56 +284,75 @@ class Transfers {
                 held[(s - sources.begin) * ranks + r] = runs_of(tensor, sides.from_held[r][tensor.values]);
             }
         }
-        List<std::size_t> order(ranks);
-        for (std::size_t to = 0; to < ranks; ++to) {
+        List<List<StoredRun>> arrived(ranks);  // what each rank takes from other hosts
+        for (const std::size_t to :
+             ranks_by([&](std::size_t r) { return std::tuple(sides.hosts[r], work.from_far[r], r); })) {
             List<StoredRun> needed = runs_of(target, sides.to_held[to][target.values]);
             if (needed.empty()) { continue; }
-            for (std::size_t r = 0; r < ranks; ++r) { order[r] = r; }
-            sort_numbers({order.data(), ranks}, [&](std::size_t a, std::size_t b) {
-                const auto cost = [&](std::size_t r) {
-                    const bool near = sides.hosts[r] == sides.hosts[to];
-                    return std::tuple(r == to ? 0 : near ? 1 : 2, loads[r], (r + ranks - to) % ranks);
-                };
-                return cost(a) < cost(b);
+            const auto near = [&](std::size_t r) { return sides.hosts[r] == sides.hosts[to]; };
+            const List<std::size_t> order = ranks_by([&](std::size_t r) {
+                return std::tuple(r == to ? 0 : near(r) ? 1 : 2, work.loads[r], (r + ranks - to) % ranks);
             });
-            for (const std::size_t from : order) {
-                if (needed.empty()) { break; }
+            const auto take = [&](std::size_t from) {
                 for (std::size_t s = sources.begin; s < sources.end; ++s) {
                     const List<StoredRun>& theirs = held[(s - sources.begin) * ranks + from];
                     if (theirs.empty()) { continue; }
                     needed = take_held(needed, theirs, target.size,
                                        [&](const StoredRun& source, const StoredRun& destination) {
-                                           add(t, s, target.size, from, to, source, destination, cuts, loads);
+                                           add(work, taken, {t, s, from, to, target.size}, source, destination);
                                        });
                 }
+            };
+            for (const std::size_t from : order) {
+                if (near(from)) { take(from); }
+            }
+            for (const std::size_t from : order) {
+                if (!near(from) || arrived[from].empty()) { continue; }
+                needed = take_held(needed, arrived[from], target.size,
+                                   [&](const StoredRun& source, const StoredRun& destination) {
+                                       for (std::size_t each = t; each != none; each = next_alike[each]) {
+                                           add(work, passed, {each, none, from, to, sides.to.tensors[each].held},
+                                               source, destination);
+                                       }
+                                   });
+            }
+            arrived[to] = needed;
+            for (const std::size_t from : order) {
+                if (!near(from)) { take(from); }
             }
             if (!needed.empty()) {
-                throw_invalid_argument(where, "reshard: no rank of the source has all elements of '",
+                throw_invalid_argument(work.where, "reshard: no rank of the source has all elements of '",
                                        sides.to.names[t], "': expected the source of every rank that has one");
             }
         }
     }
-    void add(std::size_t t, std::size_t s, std::size_t size, std::size_t from, std::size_t to,
-             const StoredRun& source, const StoredRun& destination, List<MessageCuts>& cuts,
-             List<std::uint64_t>& loads) {
-        const std::size_t most = std::max<std::size_t>(limit / size, 1);
+    struct Taken {
+        std::size_t target, tensor, from, to;
+        std::size_t size;  ///< of an element on its way
+    };
+    void add(Work& work, TransferStage& stage, const Taken& by, const StoredRun& source,
+             const StoredRun& destination) {
+        const std::size_t at = pair(by.from, by.to);
+        const std::size_t most = std::max<std::size_t>(limit / by.size, 1);
         for (std::size_t done = 0; done < source.count; done += most) {
             const std::size_t count = std::min(most, source.count - done);
-            const TransferredPiece piece{t,
-                                         s,
+            const TransferredPiece piece{by.target,
+                                         by.tensor,
                                          count,
                                          source.flat + done * source.stride,
                                          source.stride,
                                          destination.flat + done * destination.stride,
                                          destination.stride,
-                                         count * size};
-            bytes[pair(from, to)] += piece.bytes;
-            if (from != to) {
-                loads[from] += piece.bytes;
-                messages[pair(from, to)] += cuts[pair(from, to)].next(piece) ? 1U : 0U;
+                                         count * by.size};
+            bytes[at] += piece.bytes;
+            if (by.from != by.to) {
+                work.loads[by.from] += piece.bytes;
+                if (work.sides.hosts[by.from] != work.sides.hosts[by.to]) { work.from_far[by.to] += piece.bytes; }
+                MessageCuts& cuts = (&stage == &passed ? work.passed : work.taken)[at];
+                stage.messages[at] += cuts.next(piece) ? 1U : 0U;
             }
-            if (from == rank_ && to != rank_) { sent[to].push_back(piece); }
-            if (to == rank_) { received[from].push_back(piece); }
+            if (by.from == rank_ && by.to != rank_) { stage.sent[by.to].push_back(piece); }
+            if (by.to == rank_) { stage.received[by.from].push_back(piece); }
         }
     }
 

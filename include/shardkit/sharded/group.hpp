@@ -125,6 +125,12 @@ class Group : NotCopied {
         while (loads_.size() <= parameter) { loads_.push_back(0); }
         ++loads_[parameter];
     }
+    /// How often loads have read all of the parameters.
+    std::uint64_t version() const noexcept {
+        std::uint64_t least = loads(0);
+        for (std::size_t p = 1; p < geometry_.parameters.size(); ++p) { least = std::min(least, loads(p)); }
+        return least;
+    }
 
     /// Sets the reader of the group's memory that updates must wait for; null where there is none any more.
     void set_reader(MemoryReader* reader) noexcept { reader_ = reader; }

@@ -266,6 +266,8 @@ class ParameterStore {
         if (!all) { *step_ = begun_in_part(*step_, before); }
         if (gathers()) { captures_.updated(capture); }
     }
+    /// Returns an event behind the last update or write.
+    const auto& updated() const noexcept { return updated_; }
     /// Returns the number of the graph capture that work goes to at the moment, 0 if none.
     unsigned long long capture() const noexcept { return capture_of(context_->compute_stream()); }
 

@@ -34,59 +34,64 @@ namespace reshard_test {
 
 namespace sk = shardkit;
 using reshard_training::Side;
+using reshard_training::WithAdamW;
+using reshard_training::WithMuonOf;
 using temporary_folder::contents;
 using temporary_folder::Folder;
-using WithAdamW = checkpoint_training::WithAdamW;
 
-/// Brings states From to states To, from every `every`-th side to another one, each time in a world of eight ranks.
+/// Brings states From to states To, from every `sources`-th side to every `destinations`-th one, in a world of eight
+/// ranks.
 template <class From, class To>
-void check_pairs(std::size_t every) {
+void check_pairs(std::size_t files_saved, std::size_t sources, std::size_t destinations) {
     const Folder folder;
     files_in_cache::InCache files;
-    checkpoint_training::save_first<From, WithAdamW>(folder.file("first"), files);
+    reshard_training::save_first<From>(folder.file("first"), files);
     // What a load makes of it on one rank.
-    sk::self::run(sk::DeviceMesh<1>{}, [&](auto& rank) {
-        checkpoint_training::Training<sk::self::Engine, To, WithAdamW> training(rank,
-                                                                                sk::DynamicPolicy(sk::NoShard{}));
-        sk::checkpoint::load(rank, folder.file("first/step-00000001"), training.state, {.files = &files});
-        sk::checkpoint::save(rank, folder.file("expected"), 1, training.state, {.files = &files});
-    });
-    const auto expected = contents(folder.file("expected"));
-    CHECK(expected.size() == (sizeof(To) == 2 ? 6 : 5));
-    std::vector<Side> all = reshard_training::sides(8);
-    REQUIRE(all.size() == 161);
+    const reshard_training::Reshards what{
+        folder.file("first"),
+        reshard_training::load_and_save<To>(folder.file("first"), folder.file("expected"), files),
+        folder.file("saved"), files};
+    CHECK(what.expected.size() == files_saved);
+    const std::vector<Side> all = reshard_training::sides(8);
     std::size_t number = 0;
-    for (std::size_t i = 0; i < all.size(); i += every, ++number) {
-        // A step that shares no factor with their number: each is a source and a destination, of others each time.
+    for (std::size_t i = 0; i < all.size(); i += sources) {
         Side from = all[i];
-        Side to = all[(59 * i + 31 + every) % all.size()];
-        const std::size_t gap = 8 - std::max(from.mesh.size(), to.mesh.size());
-        from.first = number % 2 == 0 ? 0 : gap;
-        to.first = number % 3 == 0 ? 8 - to.mesh.size() : std::min(gap, number % 4);
-        CAPTURE(from.text());
-        CAPTURE(to.text());
-        const std::string saved = folder.file("saved");
+        from.first = i % 2 == 0 ? 0 : 8 - from.mesh.size();
+        std::vector<Side> to;
+        for (std::size_t j = i % destinations; j < all.size(); j += destinations, ++number) {
+            to.push_back(all[j]);
+            const std::size_t gap = 8 - to.back().mesh.size();
+            to.back().first = number % 3 == 0 ? gap : std::min(gap, number % 4);
+        }
         // Messages of a few elements, and some in one piece.
-        const sk::ReshardOptions options{.staging_bytes =
-                                             number % 2 == 0 ? std::size_t{4096} : std::size_t{1} << 22U};
+        const sk::ReshardOptions options{.staging_bytes = i % 3 == 0 ? std::size_t{4096} : std::size_t{1} << 22U};
         std::string error;
         try {
             sk::threads::run(sk::DeviceMesh<8>{}, [&](auto& rank) {
-                reshard_training::load_reshard_and_save<From, To>(rank, from, to, folder.file("first"), saved, files,
-                                                                  options);
+                reshard_training::reshard_to_each<From, To>(rank, from, to, what, options);
             });
         } catch (const std::exception& exception) { error = exception.what(); }
         REQUIRE(error == "");
-        REQUIRE(contents(saved) == expected);
-        std::filesystem::remove_all(saved);
     }
+    if (sources == 1 && destinations == 1) { CHECK(number == 161 * 161); }
 }
 
 TEST_CASE("every mesh of up to 8 ranks and every policy gives and takes the bits of a checkpoint") {
-    check_pairs<float, float>(test_size::reduced() ? 13 : 3);
-    check_pairs<sk::bf16, sk::bf16>(test_size::reduced() ? 17 : 7);
-    check_pairs<float, sk::bf16>(test_size::reduced() ? 29 : 11);
-    check_pairs<sk::bf16, float>(test_size::reduced() ? 29 : 11);
+    const auto check = [](auto from, auto to, std::size_t files, std::size_t every) {
+        const bool small = test_size::reduced();
+        const std::size_t least = test_size::complete() ? 1 : 53;
+        check_pairs<decltype(from), decltype(to)>(files,
+                                                  test_size::complete() ? 1
+                                                  : small               ? 4 * every
+                                                                        : every,
+                                                  least);
+    };
+    check(WithAdamW<float>{}, WithAdamW<float>{}, 5, 5);
+    check(WithAdamW<sk::bf16>{}, WithAdamW<sk::bf16>{}, 6, 19);
+    check(WithAdamW<float>{}, WithAdamW<sk::bf16>{}, 6, 29);
+    check(WithAdamW<sk::bf16>{}, WithAdamW<float>{}, 5, 31);
+    check(WithMuonOf<float>{}, WithMuonOf<float>{}, 7, 17);
+    check(WithMuonOf<sk::bf16>{}, WithMuonOf<sk::bf16>{}, 8, 37);
 }
 
 template <class T>
@@ -95,10 +100,11 @@ template <class T>
 struct Bias : sk::Param<"bias", T, 33> {};
 template <class T>
 using Net = sk::Params<Weight<T>, Bias<T>>;
+/// fp16 alone, and bf16 with masters.
 using Half = sk::Precision<sk::fp16, sk::fp16, float, sk::fp16>;
 template <class T>
 using Layer = sk::Sharded<Net<T>, sk::DynamicPolicy, sk::host::Engine,
-                          std::conditional_t<std::is_same_v<T, float>, sk::DefaultPrecision<float>, Half>>;
+                          std::conditional_t<std::is_same_v<T, sk::fp16>, Half, sk::DefaultPrecision<T>>>;
 using reshard_training::Mesh;
 
 double value_of(std::string_view name, std::uint64_t i) {
@@ -120,8 +126,9 @@ std::vector<std::byte> bytes_of(const L& layer) {
     }
     return all;
 }
-const Side four{Mesh(4, 1, 1), sk::DynamicPolicy(sk::FullShard{}), 0};
-const Side two{Mesh(1, 2, 1), sk::DynamicPolicy(sk::NoShard{}), 4};
+using reshard_training::case_of;
+const Side four{Mesh(4, 1, 1), case_of(sk::FullShard{}), 0};
+const Side two{Mesh(1, 2, 1), case_of(sk::NoShard{}), 4};
 constexpr std::size_t all_ranks = 7;  // the last one is on no side
 
 /// On a rank of each side, a layer.
@@ -132,7 +139,7 @@ struct Both {
         const auto make = [](auto& layer, auto& on, const Side& side) {
             using L = typename std::remove_reference_t<decltype(layer)>::value_type;
             if (on != nullptr) {
-                layer.emplace(*on, "layer", sk::Shapes<typename L::Group>{}, typename L::Options{side.policy});
+                layer.emplace(*on, "layer", sk::Shapes<typename L::Group>{}, typename L::Options{side.on.policy});
             }
         };
         make(from, from_rank, source);
@@ -176,10 +183,13 @@ TEST_CASE("a plan says who sends what, and is used again until what it was made 
         Both both(rank);
         const sk::ReshardPlan plan = sk::plan_reshard(rank, both.source(), both.destination());
         told[rank.rank()] = plan.describe();
-        for (int step = 0; step < 2; ++step) {
+        for (unsigned step = 0; step < 2; ++step) {
             if (both.from) { fill(*both.from); }
             const sk::ReshardReport report = sk::reshard(rank, plan, both.source(), both.destination());
             if (report.tensors != (both.to ? 2 : 0)) { throw std::logic_error("another number of tensors"); }
+            if (both.destination().version() != (both.to ? step + 1U : 0U) || both.source().version() != 0) {
+                throw std::logic_error("another version");
+            }
         }
         {
             Both others(rank);  // which lie as these do
@@ -187,14 +197,14 @@ TEST_CASE("a plan says who sends what, and is used again until what it was made 
             sk::reshard(rank, plan, others.source(), others.destination());
             if (others.to && is_filled(*others.to) && rank.rank() == 4) { ++filled; }
         }
-        Both moved(rank, four, Side{Mesh(1, 1, 2), two.policy, 4});
+        Both moved(rank, four, Side{Mesh(1, 1, 2), two.on, 4});
         refused[rank.rank()] =
             thrown_message<sk::UsageError>([&] { sk::reshard(rank, plan, moved.source(), moved.destination()); });
     });
     CHECK(filled == 1);
     for (const std::string& each : told) { CHECK(each == told[0]); }
     CHECK(told[0] ==
-          "reshard of 2 tensors on 7 ranks: 10.26 KiB received, 5 rounds\n"
+          "reshard of 2 tensors on 7 ranks: 10.26 KiB received, 4 rounds\n"
           "  rank 0 to rank 4: 1.38 KiB, messages: 1\n"  // half a row more of the first half
           "  rank 0 to rank 5: 1.25 KiB, messages: 1\n"
           "  rank 1 to rank 4: 1.25 KiB, messages: 1\n"
@@ -212,7 +222,7 @@ TEST_CASE("one rank keeps what it has, and receives nothing") {
     std::string told;
     bool filled = false;
     sk::self::run(sk::DeviceMesh<1>{}, [&](auto& rank) {
-        Both both(rank, Side{Mesh(1, 1, 1), four.policy, 0}, Side{Mesh(1, 1, 1), two.policy, 0});
+        Both both(rank, Side{Mesh(1, 1, 1), four.on, 0}, Side{Mesh(1, 1, 1), two.on, 0});
         fill(*both.from);
         told = sk::plan_reshard(rank, both.source(), both.destination()).describe();
         sk::reshard(rank, both.source(), both.destination());
@@ -227,7 +237,7 @@ TEST_CASE("what cannot be moved is refused on every rank, and changes nothing") 
         const char* name;
         const char* text;
     };
-    const std::array<Case, 6> cases{{
+    const std::array<Case, 7> cases{{
         {"no source", "reshard: no rank has a source: expected one on some ranks"},
         {"no destination", "reshard: no rank has a destination: expected one on some ranks"},
         {"part of the source",
@@ -237,6 +247,9 @@ TEST_CASE("what cannot be moved is refused on every rank, and changes nothing") 
          "reshard: rank 0 means 'staging_bytes 16777216', rank 1 'staging_bytes 8192': expected the same "
          "on every rank, in the same order"},
         {"names", "and the files beside it lack 'other', and have 'layer.bias' besides"},
+        {"loads",
+         "reshard: rank 4 means 'source/model.safetensors, 2 tensors, first 'layer.weight', a subset', rank 5 "
+         "'source/model.safetensors, 1 tensors, first 'layer.weight', a subset': expected the same"},
         {"itself", "reshard: 'layer' is in the source and in the destination, expected other groups"},
     }};
     for (const Case& each : cases) {
@@ -255,7 +268,8 @@ TEST_CASE("what cannot be moved is refused on every rank, and changes nothing") 
             if (name == "no destination") { to = nullptr; }
             if (name == "itself") { to = both.source(); }
             if (name == "staging" && rank.rank() == 1) { options.staging_bytes = 8192; }
-            if (name == "names") {
+            options.subset = name == "loads";
+            if (name == "names" || (name == "loads" && rank.rank() == 5)) {
                 options.to_names = [](std::string_view path, const sk::ParameterRecord& parameter) {
                     return parameter.name == "bias" ? sk::checkpoint::stored("other", parameter.shape)
                                                     : sk::checkpoint::stored_by_path(path, parameter);
@@ -282,7 +296,7 @@ TEST_CASE(
     std::size_t healed = 0;
     std::mutex mutex;
     sk::threads::run(sk::DeviceMesh<all_ranks>{}, [&](auto& rank) {
-        Both<std::remove_reference_t<decltype(rank)>, sk::fp16> both(rank, four, {Mesh(2, 1, 1), four.policy, 4});
+        Both<std::remove_reference_t<decltype(rank)>, sk::fp16> both(rank, four, {Mesh(2, 1, 1), four.on, 4});
         if (both.from) { fill(*both.from, 1e6); }
         const auto before = both.from ? bytes_of(*both.from) : std::vector<std::byte>();
         told[rank.rank()] =
@@ -370,6 +384,68 @@ TEST_CASE(
     }
 }
 
+/// Ranks of which four each are on one host.
+class OnHosts final : public sk::host::DecoratedVerbs {
+  public:
+    using DecoratedVerbs::DecoratedVerbs;
+    std::size_t host_of(std::size_t rank) const noexcept override { return rank / 4; }
+
+  private:
+    void around(const sk::Call&, sk::host::Memory, const sk::host::HostStream&, const Inner& inner) const override {
+        inner();
+    }
+    std::shared_ptr<const sk::host::Verbs> decorate(std::shared_ptr<const sk::host::Verbs> verbs) const override {
+        return std::make_shared<const OnHosts>(std::move(verbs));
+    }
+};
+
+/// From four ranks of a host to the four of another one that all keep everything, of which one of the first four
+/// needs everything too.
+template <class To>
+void check_hosts(std::uint64_t kept_bytes) {
+    constexpr std::uint64_t numel = 40 * 64 + 33;
+    std::size_t filled = 0;
+    std::string told;
+    std::mutex mutex;
+    sk::threads::run(sk::DeviceMesh<8>{}, [&](auto& plain) {
+        const sk::host::Communicator world(std::make_shared<const OnHosts>(plain.world().verbs()));
+        sk::Rank<sk::host::Engine, sk::DeviceMesh<8>> rank{{}, world};
+        Both<std::remove_reference_t<decltype(rank)>, To> both(rank, four,
+                                                               {Mesh(5, 1, 1), case_of(sk::NoShard{}), 3});
+        if (both.from) { fill(*both.from); }
+        const sk::ReshardPlan plan = sk::plan_reshard(rank, both.source(), both.destination());
+        const auto before = rank.traffic().total(sk::Verb::receive).moved;
+        sk::reshard(rank, plan, both.source(), both.destination());
+        const auto received = rank.traffic().total(sk::Verb::receive).moved.value - before.value;
+        const bool full = both.to && is_filled(*both.to);
+        const std::lock_guard lock(mutex);
+        filled += full ? 1 : 0;
+        CHECK(received == plan.received(rank.rank()));
+        if (rank.rank() != 0) { return; }
+        told = plan.describe();
+        std::uint64_t between = 0;
+        for (std::size_t from = 0; from < 4; ++from) {
+            for (std::size_t to = 4; to < 8; ++to) {
+                between += plan.bytes(from, to);
+                CHECK(plan.bytes(to, from) == 0);
+            }
+        }
+        CHECK(between == numel * sizeof(float));
+        std::uint64_t passed = 0;
+        for (std::size_t from = 4; from < 8; ++from) {
+            for (std::size_t to = 4; to < 8; ++to) { passed += plan.bytes(from, to); }
+        }
+        CHECK(passed == 3 * numel * kept_bytes);
+    });
+    CAPTURE(told);
+    CHECK(filled == 5);
+}
+TEST_CASE("what several ranks of a host need comes to the host once, and is passed on there") {
+    check_hosts<float>(4);
+    check_hosts<sk::fp16>(2);
+    check_hosts<sk::bf16>(6);  // parameters and masters, which come to the host as one
+}
+
 /// A state with an optimizer's states in that format, a loss scale and bytes of the user.
 template <class T, sk::StateFormat Format>
 struct Trainer {
@@ -423,23 +499,23 @@ void check_forms(sk::MasterWeights from_master, sk::MasterWeights to_master,
     const Folder folder;
     const auto step = [&](const char* name) { return folder.file(name) + std::string("/step-00000001"); };
     sk::threads::run(sk::DeviceMesh<6>{}, [&](auto& rank) {
-        const Side four_ranks{Mesh(2, 2, 1), sk::DynamicPolicy(sk::FullShard{}), 0};
-        const Side three_ranks{Mesh(3, 1, 1), sk::DynamicPolicy(sk::ShardOptimizer{}), 2};
+        const Side four_ranks{Mesh(2, 2, 1), case_of(sk::FullShard{}), 0};
+        const Side three_ranks{Mesh(3, 1, 1), case_of(sk::ShardOptimizer{}), 2};
         const auto from_rank = reshard_training::part_of(rank, four_ranks);
         const auto to_rank = reshard_training::part_of(rank, three_ranks);
         std::optional<From> from;
         if (from_rank != nullptr) {
-            from.emplace(*from_rank, four_ranks.policy, from_master);
+            from.emplace(*from_rank, four_ranks.on.policy, from_master);
             from->begin();
             sk::checkpoint::save(*from_rank, folder.file("first"), 1, from->state, {.names = names});
         }
         sk::barrier(rank.world());
         std::optional<To> to;
         if (to_rank != nullptr) {
-            To loaded(*to_rank, three_ranks.policy, to_master);
+            To loaded(*to_rank, three_ranks.on.policy, to_master);
             sk::checkpoint::load(*to_rank, step("first"), loaded.state, {.names = names});
             sk::checkpoint::save(*to_rank, folder.file("loaded"), 1, loaded.state, {.names = names});
-            to.emplace(*to_rank, three_ranks.policy, to_master);
+            to.emplace(*to_rank, three_ranks.on.policy, to_master);
         }
         sk::reshard(rank, from ? &from->state : nullptr, to ? &to->state : nullptr, {.names = names});
         if (to) { sk::checkpoint::save(*to_rank, folder.file("resharded"), 1, to->state, {.names = names}); }

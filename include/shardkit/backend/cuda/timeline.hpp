@@ -33,6 +33,8 @@ class Watch : shardkit::detail::NotCopied {
     virtual void poll(SourceLocation where) = 0;
     /// Called when the host need not wait any longer. An exception of it says that the work was ended, and not done.
     virtual void passed(SourceLocation where) { static_cast<void>(where); }
+    /// Returns whether work was ended, so that it may look done and is not.
+    virtual bool has_cut_off() const noexcept { return false; }
 
   protected:
     ~Watch() = default;
@@ -97,11 +99,13 @@ class TimelineState : shardkit::detail::NotCopied {
 
     void synchronize(SourceLocation where) const {
         check(failure_, failed_call_, where);
-        if (watch_ == nullptr) {
+        const std::uint64_t given = events_.points();
+        if (watch_ == nullptr || (trusting_ > 0 && watch_->has_cut_off())) {
             stream_.synchronize(where);
             return;
         }
         await([&] { return cudaStreamQuery(stream_.native()); }, "cudaStreamQuery", where);
+        waited_ = given;
     }
     void synchronize(const Event& event, SourceLocation where) const {
         check(failure_, failed_call_, where);
@@ -129,6 +133,12 @@ class TimelineState : shardkit::detail::NotCopied {
         static_cast<void>(cudaGetLastError());
         return result;
     }
+
+    bool was_waited_for(const Event& event) const noexcept {
+        return event.timeline_ == nullptr ||
+               (event.timeline_ == this && event.capture_ == 0 && event.point_ < waited_);
+    }
+    void trust(bool begins) noexcept { trusting_ += begins ? 1 : -1; }
 
     unsigned long long capture() noexcept { return capture_of(*this); }
     StreamRef stream() const noexcept { return stream_; }
@@ -189,7 +199,9 @@ class TimelineState : shardkit::detail::NotCopied {
     int device_;
     Watch* watch_;
     EventRing events_;
-    EventRing captured_events_;  // events recorded in a capture must not be waited for outside of it
+    EventRing captured_events_;         // events recorded in a capture must not be waited for outside of it
+    mutable std::uint64_t waited_ = 0;  // the host has waited for work before this point
+    int trusting_ = 0;
     DeviceBuffer<std::byte> scratch_;
     cudaError_t failure_ = cudaSuccess;
     std::string_view failed_call_;  // a string literal
@@ -242,6 +254,14 @@ class TimelineRef {
     /// Returns whether work before an event of this timeline is still to be done; false for an event of a capture.
     /// For any thread.
     bool is_ahead(const Event& event) const noexcept { return state_->is_ahead(event); }
+
+    /// Returns whether the host has waited for all work of this timeline before an event by a `synchronize` of the
+    /// whole stream, which the Watch has let pass: then it was done, whatever has ended since. False for an event of
+    /// a capture.
+    bool was_waited_for(const Event& event) const noexcept { return state_->was_waited_for(event); }
+    /// Begins and ends a time in which `synchronize` waits also where the Watch says that work was cut off: for who
+    /// reads what was done before.
+    void trust(bool begins) const noexcept { state_->trust(begins); }
 
     /// Returns the graph capture that the stream is part of, 0: none.
     unsigned long long capture() const noexcept { return state_->capture(); }

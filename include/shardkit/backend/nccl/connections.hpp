@@ -357,7 +357,7 @@ class Connections : public LiveGroups, private gpu::Watch {
         constexpr const char* doing = "synchronize";
         if (ended_by_.exits()) { throw CommError("nccl", doing, "the process ends, and waits for nobody", where); }
         act();
-        require_usable(doing, where);
+        if (over() || failure_.empty()) { require_usable(doing, where); }
         if (progressed(seen_)) { wait_began_ = Clock::now(); }
         for (const Group& group : groups()) {
             if (group.comm == nullptr) { continue; }
@@ -378,10 +378,12 @@ class Connections : public LiveGroups, private gpu::Watch {
         }
     }
 
-    // A stream whose kernels were aborted looks like one whose work is done.
+    // A stream whose kernels were aborted looks like one whose work is done. Where survivors have left a sound World,
+    // nothing was aborted.
     void passed(SourceLocation where) override {
-        if (failed()) { require_usable("synchronize", where); }
+        if (over()) { require_usable("synchronize", where); }
     }
+    bool has_cut_off() const noexcept override { return over(); }
 
     void abort(const std::deque<Group>::iterator& first) noexcept {
         if (finished_) { return; }
