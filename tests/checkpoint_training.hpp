@@ -181,6 +181,10 @@ inline std::vector<Case> cases(const Mesh& mesh) {
 inline std::vector<sk::DynamicPolicy> policies(const Mesh& mesh) {
     std::vector<sk::DynamicPolicy> all;
     for (const Case& each : cases(mesh)) { all.push_back(each.policy); }
+    if (mesh.dp() % 2 == 0) {  // whose pieces are not in the order of ranks, as those of a Case
+        all.emplace_back(sk::HybridOptimizer<2>{});
+        all.emplace_back(sk::SecondaryShard<2>{});
+    }
     return all;
 }
 

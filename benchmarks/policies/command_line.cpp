@@ -104,7 +104,8 @@ void add_flags(program::Flags& flags) {
     flags.add("--policy", "LIST",
               "all, or a list with commas of " + program::listed(program::policy_names) + " [all]");
     flags.add("--hybrid-group", "N",
-              "data-parallel ranks that share a copy under hybrid_shard [the smallest divisor of dp from 2 on; with "
+              "data-parallel ranks of a shard group under hybrid_shard, hybrid_optimizer and secondary_shard [the "
+              "smallest divisor of dp from 2 on; with "
               "--predict those of a node]");
     flags.add("--layers", "N", "blocks of 12 width^2 elements, each a group [4]");
     flags.add("--width", "N", "of the model [256]");

@@ -152,6 +152,12 @@ shardkit::rules::PolicyValues traits_of(const Options& options, const program::M
     return shardkit::rules::policy_values(options.policy_on(mesh, policy), mesh.dp);
 }
 
+std::string across_groups(const shardkit::rules::PolicyValues& policy, const shardkit::AxisGrid& mesh) {
+    const shardkit::detail::GroupMesh ranks(mesh, policy, false, "a group", {});
+    const shardkit::AxisNames across = ranks.axes(shardkit::detail::Over::replicas);
+    return shardkit::planner::PlannedAxes::of_split(ranks.grid(), across, policy).label();
+}
+
 shardkit::Plan plan_model(const Options& options, const program::MeshExtents& mesh, program::PolicyKind policy) {
     const shardkit::AxisGrid grid = grid_of(mesh);
     const shardkit::DynamicPolicy chosen = options.policy_on(mesh, policy);

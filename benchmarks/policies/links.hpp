@@ -63,6 +63,9 @@ shardkit::rules::PolicyValues traits_of(const Options& options, const program::M
 
 /// The plan of the model on a mesh that need not be there, for an engine like threads.
 /// @throws std::length_error when a count overflows
+/// Returns the label of the axes across shard groups, and over cp where shards are not cut over it, on a mesh.
+std::string across_groups(const shardkit::rules::PolicyValues& policy, const shardkit::AxisGrid& mesh);
+
 shardkit::Plan plan_model(const Options& options, const program::MeshExtents& mesh, program::PolicyKind policy);
 
 /// What predictions rest on: links that were given, or fitted ones.

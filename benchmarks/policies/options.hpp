@@ -134,8 +134,8 @@ struct Options {
         for (std::size_t g = 0; g < groups.size(); ++g) { all += 3 * forward_seconds(g); }
         return all * static_cast<double>(microbatches);
     }
-    /// Data-parallel ranks that share one copy under hybrid_shard: as given; else a node's where predicted, and the
-    /// smallest divisor of dp from 2 on where measured.
+    /// Data-parallel ranks of a shard group under the policies that have such: as given; else a node's where
+    /// predicted, and the smallest divisor of dp from 2 on where measured.
     std::size_t hybrid_group_of(const program::MeshExtents& mesh) const noexcept;
     shardkit::DynamicPolicy policy_on(const program::MeshExtents& mesh, program::PolicyKind kind) const {
         return program::PolicyChoice{kind, hybrid_group_of(mesh)}.policy();

@@ -19,7 +19,7 @@ std::string percent(double share) { return program::formatted("%.1f", 100 * shar
 
 std::string name_of(program::PolicyKind policy, std::size_t shard_group) {
     const std::string name(program::policy_names[static_cast<std::size_t>(policy)]);
-    return policy == program::PolicyKind::hybrid_shard ? name + "<" + std::to_string(shard_group) + ">" : name;
+    return program::has_groups(policy) ? name + "<" + std::to_string(shard_group) + ">" : name;
 }
 
 std::string compute_text(const Options& o) {
@@ -83,9 +83,9 @@ std::string verb_lines(const Row& row, int width) {
     for (std::size_t i = 0; i < step_verbs.size(); ++i) {
         const VerbTraffic& t = row.traffic[i];
         if (t.calls == 0 && t.theory.calls == 0 && t.planned_calls == 0) { continue; }
-        text += program::formatted("# %*s %15s %7.0f %14.0f %14.0f %14.0f\n", width, label_of(row).c_str(),
+        text += program::formatted("# %*s %15s %7.0f %14.0f %14.0f %14.0f %14.0f\n", width, label_of(row).c_str(),
                                    std::string(shardkit::name(step_verbs[i])).c_str(), t.calls, t.bytes,
-                                   t.theory.bytes, t.planned_bytes);
+                                   t.theory.bytes, t.planned_bytes, t.across);
     }
     return text;
 }
@@ -154,8 +154,8 @@ std::string mesh_table(const std::vector<Row>& rows) {
                                "", "(MiB)", "(us)", "(us)", "(%)", "(us)", "(us)", "", "comm (us)", "(%)");
     for (const Row& row : rows) { text += policy_line(row, width); }
     if (mesh.world() < 2) { return text + "# one rank: no collectives\n"; }
-    text += "#\n" + program::formatted("# %*s %15s %7s %14s %14s %14s\n", width, "policy", "collective", "calls",
-                                       "moved (B)", "theory (B)", "planned (B)");
+    text += "#\n" + program::formatted("# %*s %15s %7s %14s %14s %14s %14s\n", width, "policy", "collective", "calls",
+                                       "moved (B)", "theory (B)", "planned (B)", "across (B)");
     for (const Row& row : rows) { text += verb_lines(row, width); }
     return text + schedule_table(rows);
 }
@@ -198,7 +198,10 @@ json to_json(const Row& row) {
                                {"planned_calls", t.planned_calls},
                                {"bytes", t.bytes},
                                {"theory_bytes", t.theory.bytes},
-                               {"planned_bytes", t.planned_bytes}});
+                               {"planned_bytes", t.planned_bytes},
+                               {"across_bytes", t.across},
+                               {"theory_across_bytes", t.theory.across},
+                               {"planned_across_bytes", t.planned_across}});
     }
     const auto error = row.prediction_error();
     const auto simulation_error = row.simulation_error();

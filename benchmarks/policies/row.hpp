@@ -22,17 +22,19 @@ inline constexpr std::array<shardkit::Verb, 3> step_verbs{shardkit::Verb::all_ga
 
 struct TheoryOfVerb {
     double calls = 0;
-    double bytes = 0;  ///< moved by a rank, the mean over ranks
+    double bytes = 0;   ///< moved by a rank, the mean over ranks
+    double across = 0;  ///< those of them that go to other shard groups, or other ranks of cp
 };
 /// In the order of step_verbs.
 using Theory = std::array<TheoryOfVerb, step_verbs.size()>;
 
 /// What a step must move, from closed forms and not from the planner: with M microbatches, gather bytes G and reduce
 /// bytes R, times (n - 1) / n: NoShard 2 R; ShardOptimizer R + G; ShardGradOp M R + G; FullShard M (R + 2 G); hybrid
-/// as FullShard with n = N; where a shard has replicas (over cp, or across hybrid groups) 2 R / n (r - 1) / r more;
-/// and 560 bytes of the norm over the world. G and R are those of flat buffers whose shards are padded to 128 bytes.
-/// `engine`: whether small all-reduces are gathered by everybody; `times`: that each group is gathered in a step,
-/// where a schedule says; `reduces_last`: R once, of all microbatches.
+/// as FullShard with n = N; where a shard has replicas (over cp, or across hybrid groups) 2 R / n (r - 1) / r more,
+/// of HybridOptimizer (R + G) / n (r - 1) / r and of SecondaryShard (M R + G) / n (r - 1) / r, with R / n in the type
+/// of sums; and 560 bytes of the norm over the world. G and R are those of flat buffers whose shards are padded to
+/// 128 bytes. `engine`: whether small all-reduces are gathered by everybody; `times`: that each group is gathered in
+/// a step, where a schedule says; `reduces_last`: R once, of all microbatches.
 /// Source:  ZeRO, arXiv 1910.02054, section 7; Chan et al. 2007
 Theory theory(const Options& options, const program::MeshExtents& mesh, program::PolicyKind policy,
               const shardkit::engine::Traits& engine, const std::vector<std::size_t>& times = {},
@@ -46,6 +48,8 @@ struct VerbTraffic {
     TheoryOfVerb theory;
     double planned_calls = 0;
     double planned_bytes = 0;
+    double across = 0;  ///< of `bytes`, as TheoryOfVerb has them
+    double planned_across = 0;
 };
 
 /// One policy on one mesh. Times are over all ranks, as world_seconds has them.

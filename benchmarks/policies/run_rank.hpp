@@ -40,11 +40,16 @@ void count_traffic(shardkit::Context<Engine>& context, const Job& job, Trainer<E
                    const ScheduleChoice& schedule, Row& row) {
     context.traffic().clear();
     trainer.record();
-    std::array<std::uint64_t, 2 * step_verbs.size()> counted{};
+    const auto traits = traits_of(job.options, job.mesh, row.policy);
+    const std::string across = across_groups(traits, context.grid());
+    std::array<std::uint64_t, 3 * step_verbs.size()> counted{};
     for (std::size_t i = 0; i < step_verbs.size(); ++i) {
         const auto total = context.traffic().total(step_verbs[i]);
-        counted[2 * i] = total.calls;
-        counted[2 * i + 1] = total.moved.value;
+        counted[3 * i] = total.calls;
+        counted[3 * i + 1] = total.moved.value;
+        for (const auto& entry : context.traffic().entries()) {
+            if (entry.verb == step_verbs[i] && entry.axes == across) { counted[3 * i + 2] += entry.moved.value; }
+        }
     }
     reduce_over_world(context, shardkit::ReduceOp::sum, std::span<std::uint64_t>(counted));
     const auto ranks = static_cast<double>(context.world_size());
@@ -54,11 +59,14 @@ void count_traffic(shardkit::Context<Engine>& context, const Job& job, Trainer<E
                trainer.follows() ? trainer.gathers() : std::vector<std::size_t>(), schedule.reduces_last);
     for (std::size_t i = 0; i < step_verbs.size(); ++i) {
         const auto planned = plan.traffic.total(step_verbs[i]);
-        row.traffic[i] = {static_cast<double>(counted[2 * i]) / ranks,
-                          static_cast<double>(counted[2 * i + 1]) / ranks, expected[i],
-                          static_cast<double>(planned.calls), static_cast<double>(planned.moved.value)};
+        row.traffic[i] = {static_cast<double>(counted[3 * i]) / ranks,
+                          static_cast<double>(counted[3 * i + 1]) / ranks,
+                          expected[i],
+                          static_cast<double>(planned.calls),
+                          static_cast<double>(planned.moved.value),
+                          static_cast<double>(counted[3 * i + 2]) / ranks,
+                          static_cast<double>(plan.traffic(step_verbs[i], across).moved.value)};
     }
-    const auto traits = traits_of(job.options, job.mesh, row.policy);
     row.shard_group = row.policy == program::PolicyKind::no_shard ? 1 : traits.shard_group;
     row.planned_bytes = plan.memory.total().value;
     if (job.links != nullptr) {

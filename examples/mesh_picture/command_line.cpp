@@ -19,8 +19,7 @@ std::optional<Options> parse_command_line(int count, const char* const* argument
         "Draws which rank holds what of each parameter, and which collectives one training step runs.",
         "mesh_picture");
     flags.add("--mesh", "DPxTPxCP", "data x tensor x context parallel ranks, at most " + std::to_string(most_ranks));
-    flags.add("--policy", "NAME",
-              "no_shard, shard_optimizer, shard_grad_op, full_shard or hybrid_shard:N [full_shard]");
+    flags.add("--policy", "NAME", std::string(program::policy_words) + " [full_shard]");
     flags.add("--microbatches", "N", "forward and backward passes in the step [1]");
     flags.add("--out", "FILE.svg", "the picture");
     if (!flags.parse(count, arguments, help)) { return std::nullopt; }

@@ -74,16 +74,17 @@ void list_held(const Layer& layer, Optimizer& optimizer, RankFacts& facts) {
     using Gradient = const typename Layer::Precision::Gradient;
     auto& state = sk::detail::Access::state(layer);
     auto& gradients = state.gradients();
-    const std::span<Gradient> reduced = gradients.reduced();
-    const std::size_t origin = gradients.reduced_range().begin;
+    const auto& table = state.geometry().table;
+    const auto list = [&](sk::detail::Extent extent, std::span<Gradient> values, std::vector<sk::ShardInfo>& held) {
+        sk::detail::list_shards(state.geometry(), "gradient", extent, values, state.geometry().range(extent).begin,
+                                held);
+    };
     facts.held[0] = layer.shards();
-    sk::detail::list_shards(state.geometry(), "gradient", layer.policy().values().gradients, reduced, origin,
-                            facts.held[2]);
+    list(table.reduced, gradients.reduced(), facts.held[2]);
     if (layer.policy().values().accumulate == sk::Accumulate::reduced) {
-        facts.held[1] = facts.held[2];
+        list(table.summed(), gradients.held_sums(), facts.held[1]);
     } else {
-        const std::span<Gradient> full = gradients.full();
-        sk::detail::list_shards(state.geometry(), "gradient", sk::Placement::partial, full, 0, facts.held[1]);
+        list(sk::detail::Extent::full, gradients.full(), facts.held[1]);
     }
     for (sk::ShardInfo& info : optimizer.shards()) {
         if (info.kind == "exp_avg") { facts.held[3].push_back(std::move(info)); }  // exp_avg_sq lies likewise
@@ -113,7 +114,7 @@ Facts record(const Options& options) {
         for (const sk::PlacedParameter& p : geometry.parameters) { mine.parts.push_back(p.part); }
         if (rank.rank() != 0) { return; }
         facts.buffer_numel = geometry.buffer_numel;
-        if (policy.values().optimizer == sk::Placement::sharded) { facts.shards = geometry.shards; }
+        facts.shards = geometry.parts_of(geometry.table.updated);
         for (const sk::PlacedParameter& p : geometry.parameters) {
             facts.parameters.push_back({p.name, p.shape, p.tp, p.range});
         }

@@ -12,7 +12,8 @@ import sys
 from program_check import (LAUNCHER, check, check_one_file, check_page, check_picture, check_refused, check_refused_by_mpi, expect,
                            near, near_sum, printed_rows, report_of, run)
 
-POLICIES = ["no_shard", "shard_optimizer", "shard_grad_op", "full_shard", "hybrid_shard"]
+POLICIES = ["no_shard", "shard_optimizer", "shard_grad_op", "full_shard", "hybrid_shard", "hybrid_optimizer",
+            "secondary_shard"]
 VERBS = ["all_gather", "reduce_scatter", "all_reduce"]
 BYTES = {"double": 8, "float": 4, "bfloat16": 2}
 QUICK = ["--rounds", "3", "--warmup_iters", "1", "--compute-us", "20"]
@@ -29,10 +30,13 @@ def expected_calls(policy, groups, dp, cp, shard_group, microbatches):
     world_norm = 1 if dp * cp > 1 else 0
     gathers, scatters = {"no_shard": (0, 0), "shard_optimizer": (1, 1), "shard_grad_op": (1, microbatches),
                          "full_shard": (2 * microbatches, microbatches),
-                         "hybrid_shard": (2 * microbatches, microbatches)}[policy]
+                         }.get(policy, (2 * microbatches, microbatches))
     if shard_group == 1:
         gathers = scatters = 0
     replicas = groups if dp * cp > shard_group else 0
+    if policy in ("hybrid_optimizer", "secondary_shard"):  # a reduce-scatter and a gather in place of the all-reduce
+        scattered = replicas * (microbatches if policy == "secondary_shard" else 1)
+        return [gathers * groups + replicas, scatters * groups + scattered, world_norm]
     return [gathers * groups, scatters * groups, replicas + world_norm]
 
 
@@ -46,7 +50,8 @@ def check_row(row, report):
     calls = expected_calls(row["policy"], len(report["model"]["groups"]), dp, cp, row["shard_group"],
                            report["microbatches"])
     if "reduce_last" in row["schedule"].split("+") and row["policy"] != "no_shard":
-        calls[1] = len(report["model"]["groups"]) * (row["shard_group"] > 1)
+        across = row["policy"] in ("hybrid_optimizer", "secondary_shard") and dp * cp > row["shard_group"]
+        calls[1] = len(report["model"]["groups"]) * ((row["shard_group"] > 1) + across)
     if any(name.startswith("keep") for name in row["schedule"].split("+")):
         kept = row["collectives"][0]["calls"]
         expect(len(report["model"]["groups"]) * (row["shard_group"] > 1) <= kept <= calls[0], f"{what}: gathers are left out")
@@ -64,6 +69,8 @@ def check_row(row, report):
            f"{what}: calls {calls}")
     for c in row["collectives"]:
         expect(c["calls"] == c["theory_calls"] == c["planned_calls"], f"{what} {c['verb']}: calls agree")
+        expect(abs(c["across_bytes"] - c["theory_across_bytes"]) <= 1 and
+               abs(c["across_bytes"] - c["planned_across_bytes"]) <= 2 * c["calls"], f"{what} {c['verb']}: across")
         expect(abs(c["bytes"] - c["theory_bytes"]) <= 1 and
                abs(c["bytes"] - c["planned_bytes"]) <= 2 * c["calls"], f"{what} {c['verb']}: bytes agree")
     for name in ("calls", "bytes"):
@@ -178,8 +185,9 @@ def check_passes(folder):
         expect(all(moved[s] == moved["none"] for s in ("hand", "overlap:1", "gather_after_update")),
                f"{policy}: bytes move elsewhere, not more: {moved}")
         expect(rows["hand"]["peak_bytes"] == rows["none"]["peak_bytes"], f"{policy}: two windows, as --prefetch on has")
-        once = policy in ("shard_grad_op", "full_shard", "hybrid_shard")
-        expect(near(moved["reduce_last"][1] * (3 if once else 1), moved["none"][1]) and
+        once = policy not in ("no_shard", "shard_optimizer")
+        at_last = of[policy, "none"]["collectives"][1]["across_bytes"] if policy == "hybrid_optimizer" else 0
+        expect(near((moved["reduce_last"][1] - at_last) * (3 if once else 1) + at_last, moved["none"][1]) and
                (rows["reduce_last"]["peak_bytes"] > rows["none"]["peak_bytes"]) == once,
                f"{policy}: one reduction of three, and gradients in full until then: {moved}")
     off, _ = measured(folder, [*flags, "--prefetch", "off", "--policy", "full_shard"])

@@ -57,6 +57,12 @@ TEST_CASE("theory: what a step moves under each policy, and the norm's bytes") {
         // Groups of two: half of everything, and fp32 halves of the sums across.
         const double hybrid = 3 * count * 2 * numel / 2 + 2 * (4 * numel / 2) / 2;
         CHECK(bytes_of(o, mesh, program::PolicyKind::hybrid_shard) == hybrid + 2 * norm * 3.0 / 4);
+        // Across groups, of a half each: bf16 is gathered, and fp32 reduced once, or with every microbatch.
+        const double within = 3 * count * 2 * numel / 2 + 2 * norm * 3.0 / 4;
+        CHECK(bytes_of(o, mesh, program::PolicyKind::hybrid_optimizer) == within + (4 + 2) * numel / 2 / 2);
+        CHECK(bytes_of(o, mesh, program::PolicyKind::secondary_shard) == within + (4 * count + 2) * numel / 2 / 2);
+        CHECK(theory(o, mesh, program::PolicyKind::hybrid_optimizer, {})[0].across == 2 * numel / 2 / 2);
+        CHECK(theory(o, mesh, program::PolicyKind::hybrid_shard, {})[2].across == 2 * (4 * numel / 2) / 2);
     }
 }
 

@@ -127,6 +127,8 @@ TEST_SUITE("gpt.command_line") {
             {"--heads 3", {"--heads 3", "--width 128"}},
             {"--policy zero3", {"'zero3'", "full_shard"}},
             {"--policy hybrid_shard", {"'hybrid_shard'", "hybrid_shard:N"}},
+            {"--policy full_shard:2", {"'full_shard:2'", "secondary_shard:N"}},
+            {"--policy hybrid_optimizer:3 --mesh 4x1x1", {"hybrid_optimizer:3", "divides the 4"}},
             {"--policy hybrid_shard:0", {"'hybrid_shard:0'", "at least 1"}},
             {"--policy hybrid_shard:3 --mesh 4x1x1", {"hybrid_shard:3", "divides the 4"}},
             {"--schedule ahead", {"--schedule 'ahead'", "none, auto, prefetch or prefetch:N"}},

@@ -105,6 +105,11 @@ void for_each_policy(Options options, F f) {
         if (options.mesh.dp % group != 0) { continue; }
         options.policy = {hybrid_shard, group};
         f(options);
+        if (group == 1 || group == options.mesh.dp) { continue; }  // which are other policies' rows
+        options.policy = {hybrid_optimizer, group};
+        f(options);
+        options.policy = {secondary_shard, group};
+        f(options);
     }
 }
 

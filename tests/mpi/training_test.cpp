@@ -51,6 +51,8 @@ void check_policies(const sk::mpi::Options& options) {
     check(sk::ShardGradOp{}, options);
     check(sk::FullShard{}, options);
     check(sk::HybridShard<1>{}, options);
+    check(sk::HybridOptimizer<1>{}, options);
+    check(sk::SecondaryShard<1>{}, options);
 }
 
 /// The same bits as the threads engine gives, on every rank.

@@ -34,6 +34,13 @@ struct PairedOptimizer : sk::ShardOptimizer {
     static constexpr std::size_t shard_group(std::size_t /*dp*/) noexcept { return 2; }
 };
 
+/// Parameters that are gathered over both axes in every window, and gradients that are summed on every rank.
+struct ShardBoth : sk::HybridShard<2> {
+    static constexpr std::string_view name = "shard_both";
+    static constexpr sk::AxisPlacements across_groups{sk::Placement::sharded, sk::Placement::replicated,
+                                                      sk::Placement::sharded};
+};
+
 constexpr std::size_t layers = 3;
 constexpr std::size_t steps = 3;
 constexpr double learning_rate = 0.0625;
@@ -199,6 +206,9 @@ void check_policies(const char* precision, double bound) {
         if (c.dp % 2 == 0) {
             check<sk::HybridShard<sk::dynamic>, Precision>(precision, c, bound, sk::HybridShard<sk::dynamic>{2});
             check<PairedOptimizer, Precision>(precision, c, bound);
+            check<sk::HybridOptimizer<2>, Precision>(precision, c, bound);
+            check<sk::SecondaryShard<2>, Precision>(precision, c, bound);
+            check<ShardBoth, Precision>(precision, c, bound);
         }
     }
     check<sk::HybridShard<sk::dynamic>, Precision>(precision, {2, 1, 2, 2}, bound, sk::HybridShard<sk::dynamic>{1});

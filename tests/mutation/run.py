@@ -339,9 +339,9 @@ SLICES = [
     (ORDER, "slices taken in one run by each rank", SLICE, "return rank * order.microbatches() + microbatch;"),
     (ORDER, "every group takes the first one's slices", SLICE, "return microbatch * order.together + place;"),
     (ORDER, "ranks of a group take one slice", SLICE, "return group * order.together * order.microbatches() + microbatch * order.together;"),
-    (ORDER, "ranks that reduce each microbatch take slices in one run", "return {policy.slices, dp, each ? policy.shard_group : 1};",
+    (ORDER, "ranks that reduce each microbatch take slices in one run", "return {policy.slices, dp, !each ? 1 : all ? dp : policy.shard_group};",
      "return {policy.slices, dp, 1};"),
-    (ORDER, "ranks that reduce at the end take slices in turns", "return {policy.slices, dp, each ? policy.shard_group : 1};",
+    (ORDER, "ranks that reduce at the end take slices in turns", "return {policy.slices, dp, !each ? 1 : all ? dp : policy.shard_group};",
      "return {policy.slices, dp, policy.slices > dp ? dp : 1};"),
     (GRADIENTS, "the lowest level lost", "add_on(last);", "static_cast<void>(last);"),
     *[(GRADIENTS, f"level {m} of the stack lost", BOTH,
@@ -497,6 +497,15 @@ GATHERED_CODES_EXPRESSIONS = [
 ]
 
 
+# When the shard that stays behind windows is fetched, and what the sums of several microbatches are made of.
+PLACED = [
+    (STEP_MACHINE, "a kept shard that stays stale", "made.calls = rows.called_by(act, [[!its.coded]]);", "made.makes_codes"),
+    (GRADIENTS, "the sum of one microbatch alone", "const bool adds = [[last != nullptr && last->when == When::later_microbatch]];", "false"),
+    ("shardkit/policy/placement_table.hpp", "sums of all that each rank updates alone", "partial, [[across.summed()]], Over::replicas",
+     "replicated"),
+]
+
+
 # What comparisons of replicas and hashes over ranks are made of, by statements and by expressions.
 REPLICAS = "shardkit/optim/verify_replicas.hpp"
 HASHES = "shardkit/optim/hash_values.hpp"
@@ -504,7 +513,7 @@ HELD = "shardkit/sharded/buffer_digests.hpp"
 ROWS_HELD = "shardkit/sharded/group_state_buffers.hpp"
 NUMBERS = "shardkit/rank/gather_values.hpp"
 SPLIT_TOO = "if (!parameter.split_over_tp()) { axes.push_back(Tp::name); }"
-HOLDERS = "axes([[extent == Extent::full ? Over::data : Over::replicas]])"
+HOLDERS = "ranks.copies([[extent]]);"
 COMPARED = [
     (REPLICAS, "what tp does not split not compared over tp", SPLIT_TOO, "static_cast<void>(parameter);"),
     (REPLICAS, "what tp splits compared over tp", SPLIT_TOO, "axes.push_back(Tp::name);"),
@@ -519,10 +528,10 @@ COMPARED = [
     (REPLICAS, "an optimizer's states not compared",
      "for (const auto& state : states.states) { comparison.add(state.group->geometry(), state.values); }",
      "static_cast<void>(where);"),
-    (HASHES, "elements counted by each rank that holds them", "piece.flat = intersect(piece.flat, group.own);",
+    (HASHES, "elements counted by each rank that holds them", "piece.flat = intersect(piece.flat, group.range(counted));",
      "static_cast<void>(group);"),
     (HASHES, "elements counted by each replica",
-     "if (piece.flat.empty() || group.replica(piece.parameter, Placement::sharded) != 0) { continue; }",
+     "if (piece.flat.empty() || group.replica(piece.parameter, counted) != 0) { continue; }",
      "if (piece.flat.empty()) { continue; }"),
     (HASHES, "the last rank's hash alone", "hashes_[i].hash += all.of(rank, i);", "hashes_[i].hash = all.of(rank, i);"),
     (NUMBERS, "lower halves of numbers lost", "halves.push_back(static_cast<double>(number & 0xffff'ffffU));",
@@ -531,12 +540,12 @@ COMPARED = [
      "sum += element_digest(seed, 0, bits);"),
     (HELD, "the last lane's digest alone", "for (const std::uint64_t each : sums) { sum += each; }",
      "for (const std::uint64_t each : sums) { sum = each; }"),
-    (ROWS_HELD, "stale copies compared", "add(row.role, parameters_.gather_source(), geometry_.updated, Extent::shard);",
+    (ROWS_HELD, "stale copies compared", "add(row.role, parameters_.gather_source(), geometry_.updated, geometry_.table.updated);",
      "add_row(row, parameters_.resting());"),
 ]
 COMPARED_EXPRESSIONS = [
-    (REPLICAS, "shards compared with each other", HOLDERS, "Over::data"),
-    (REPLICAS, "full copies not compared", HOLDERS, "Over::replicas"),
+    (REPLICAS, "shards compared with each other", HOLDERS, "Extent::full"),
+    (REPLICAS, "full copies not compared", HOLDERS, "Extent::shard"),
     (REPLICAS, "each rank compared with itself", "hashes.of([[group_of(set, rank).color()]], set)", "rank"),
     (REPLICAS, "half of the ranks is a majority", "if ([[2 * most->second > group.size()]])", "2 * most->second >= group.size()"),
     (HELD, "numbers in a part taken for those in the whole tensor",
@@ -873,7 +882,7 @@ def main():
                [f"-I{EXAMPLES}", *package_flags("--cflags", "openblas"), *package_flags("--libs", "openblas")])
     targets = [
         Target("library", ROOT / "include", ["shardkit/sharded", "shardkit/optim", "shardkit/mesh", "shardkit/rank"], "killer.cpp",
-               has_table=True),
+               has_table=True, expressions=PLACED),
         Target("optimizers", ROOT / "include", [], "optimizer_killer.cpp", expressions=ARITHMETIC),
         Target("rounding", ROOT / "include", [], "rounding_killer.cpp", statements=ROUNDING),
         Target("matrices", ROOT / "include", [], "matrix_killer.cpp", flags=["-pthread"], statements=MATRIX_STATEMENTS,

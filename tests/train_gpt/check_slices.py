@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 
-POLICIES = ("no_shard", "shard_optimizer", "shard_grad_op", "full_shard", "hybrid_shard:2")
+POLICIES = ("no_shard", "shard_optimizer", "shard_grad_op", "full_shard", "hybrid_shard:2", "hybrid_optimizer:2", "secondary_shard:2")
 # The width is odd, and so is the number of layers: shards end within parameters, and have padding.
 ODD = ["--batch", "16", "--sequence", "9", "--layers", "3", "--width", "21", "--heads", "3", "--head", "untied"]
 EVEN = ["--batch", "16", "--sequence", "8", "--layers", "2", "--width", "16", "--heads", "2"]
@@ -65,7 +65,7 @@ def worlds(cut, mpi):
                                                         (4, "hybrid_shard:2"), (8, "shard_grad_op"))]
     else:
         places = [(ranks, policy) for ranks in (1, 2, 4, 8) for policy in POLICIES
-                  if (ranks, policy) != (1, "no_shard") and (ranks > 1 or policy != "hybrid_shard:2")]
+                  if (ranks, policy) != (1, "no_shard") and (ranks > 1 or not policy.endswith(":2"))]
     for ranks, policy in places:
         yield ranks, policy, "threads"
         if mpi and (not cut or ranks == 4):

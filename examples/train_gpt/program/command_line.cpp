@@ -40,8 +40,7 @@ void add_flags(program::Flags& flags) {
                      "print memory and traffic per rank for --mesh, of any size, and stop; files are "
                      "checked, none is written");
     flags.add("--mesh", "DPxTPxCP", "data x tensor x context parallel ranks [2x1x1; all processes with mpi]");
-    flags.add("--policy", "NAME",
-              "no_shard, shard_optimizer, shard_grad_op, full_shard or hybrid_shard:N [full_shard]");
+    flags.add("--policy", "NAME", std::string(program::policy_words) + " [full_shard]");
     flags.add("--engine", "NAME", "threads (ranks in this process) or mpi (processes of mpirun) [threads]");
     flags.add(
         "--ranks-per-host", "N",

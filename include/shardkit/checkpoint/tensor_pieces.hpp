@@ -66,11 +66,8 @@ class TensorPieces {
     template <class F>
     void for_each_piece(F&& f) const {
         const GroupGeometry& geometry = values_.geometry();
-        const std::size_t of_tp = parameter().split_over_tp() ? 1 : geometry.tp;
-        const bool shared = geometry.table.updated == Extent::full;
-        const std::size_t holders = geometry.replicas * of_tp * (shared ? geometry.shards : 1);
-        const std::size_t holder =
-            geometry.replica(tensor_.parameter, shared ? Placement::replicated : Placement::sharded);
+        const std::size_t holders = geometry.holders(tensor_.parameter, geometry.table.updated);
+        const std::size_t holder = geometry.replica(tensor_.parameter, geometry.table.updated);
         for_each_run(values_.saved, [&](FileRange run, std::size_t flat) {
             const FileRange piece = piece_of(run, holder, holders);
             if (!piece.empty()) { f(piece, flat + (piece.begin - run.begin) / size_of(tensor_.type)); }

@@ -15,7 +15,6 @@
 #include <shardkit/checkpoint/file_names.hpp>
 #include <shardkit/checkpoint/memory_copies.hpp>
 #include <shardkit/checkpoint/stored_as.hpp>
-#include <shardkit/comm/all_gather.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/list.hpp>
@@ -24,6 +23,7 @@
 #include <shardkit/optim/matrix_rule.hpp>
 #include <shardkit/param/tensor_part.hpp>
 #include <shardkit/sharded/blocks_of.hpp>
+#include <shardkit/sharded/gather_whole.hpp>
 #include <shardkit/sharded/group_buffer.hpp>
 #include <shardkit/sharded/group_communicators.hpp>
 #include <shardkit/sharded/group_geometry.hpp>
@@ -139,7 +139,7 @@ class SavedValuesOf : public SavedValues {
         if (full.size() != group_.buffer_numel) {
             gathered =
                 group_buffer<T>(context_, group_.path, "a group gathered for a checkpoint", group_.buffer_numel);
-            all_gather(communicators_.shards, full, gathered.span(), stream, where);
+            gather_whole(communicators_, group_, full, gathered.span(), stream, where);
             full = gathered.span();
         }
         std::vector<T> host;

@@ -141,9 +141,9 @@ class GroupOptimizer {
     }
 
     /// What this rank holds of every state, scales of blocks of 8 bits included.
-    void list(const GroupGeometry& group, Placement placement, std::vector<ShardInfo>& shards) const {
+    void list(const GroupGeometry& group, std::vector<ShardInfo>& shards) const {
         for (std::size_t s = 0; s < states_used_; ++s) {
-            states_[s].list(group, Rule::state_names[s], placement, shards, updated_);
+            states_[s].list(group, Rule::state_names[s], shards, updated_);
         }
     }
 

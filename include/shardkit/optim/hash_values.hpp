@@ -50,8 +50,9 @@ class HashSum {
                                  [&](const ValuesHash& one) { return one.path == group.path && one.kind == kind; });
         if (hash == hashes_.end()) { hash = hashes_.insert(hash, {group.path, kind, 0}); }
         for (HeldPiece& piece : pieces) {
-            piece.flat = intersect(piece.flat, group.own);
-            if (piece.flat.empty() || group.replica(piece.parameter, Placement::sharded) != 0) { continue; }
+            const Extent counted = values.extent == Extent::full ? Extent::shard : values.extent;
+            piece.flat = intersect(piece.flat, group.range(counted));
+            if (piece.flat.empty() || group.replica(piece.parameter, counted) != 0) { continue; }
             piece.seed = hash_seed(group.parameters[piece.parameter]);
             of_.push_back(static_cast<std::size_t>(hash - hashes_.begin()));
             pieces_.push_back(std::move(piece));

@@ -30,13 +30,16 @@ class GroupHolders {
   public:
     GroupHolders(const GroupGeometry& group, const AxisGrid& mesh)
         : group_(&group), split_(mesh, group.policy, group.experts, group.path, {}) {
-        const bool whole = group.table.updated == Extent::full;
-        copies_ = split_.axes(whole ? Over::data : Over::replicas);
+        const Extent updated = group.table.updated;
+        copies_ = split_.copies(updated);
         const AxisNames shards = split_.axes(Over::shards);
+        const AxisNames replicas = split_.axes(Over::replicas);
         for (std::size_t rank = 0; rank < mesh.size(); ++rank) {
             Holder holder{};  // member by member: nvcc 13.0 crashes over a choice in its initializer
             const std::size_t shard = split_.grid().group(shards.span(), rank).index();
-            holder.updated = whole ? IndexRange{0, group.buffer_numel} : group.shard(shard);
+            const std::size_t piece = split_.grid().group(replicas.span(), rank).index() % group.pieces();
+            holder.updated =
+                updated == Extent::full ? IndexRange{0, group.buffer_numel} : group.range_of({shard, piece});
             holder.copy = split_.grid().group(copies_.span(), rank).index();
             holder.tp = mesh.coordinate(Tp::name, rank);
             holder.ep = group.experts ? split_.grid().coordinate(Ep::name, rank) : 0;

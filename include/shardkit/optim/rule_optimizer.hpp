@@ -189,11 +189,8 @@ class RuleOptimizer : public Optimizer<EngineType> {
 
     std::vector<ShardInfo> shards() override {
         std::vector<ShardInfo> list;
-        for_each_group(
-            [&](auto& state, auto& group, auto& /*table*/) {
-                group.list(state.geometry(), state.geometry().policy.optimizer, list);
-            },
-            SourceLocation{});
+        for_each_group([&](auto& state, auto& group, auto& /*table*/) { group.list(state.geometry(), list); },
+                       SourceLocation{});
         return list;
     }
 

@@ -47,12 +47,12 @@ class StateMemory {
     std::span<const Element> elements() const noexcept { return elements_.span(); }
     /// Appends what the rank holds of it for the parameters of which `only` has not 0; of blocks the codes, and
     /// behind them the scales.
-    void list(const GroupGeometry& group, std::string_view name, Placement placement, std::vector<ShardInfo>& shards,
+    void list(const GroupGeometry& group, std::string_view name, std::vector<ShardInfo>& shards,
               const List<char>& only) const {
-        list_shards(group, name, placement, elements(), group.updated.begin, shards, &only);
+        list_shards(group, name, group.table.updated, elements(), group.updated.begin, shards, &only);
         if constexpr (coded) {
             const GroupGeometry blocks = blocks_of(group);
-            list_shards(blocks, concat(name, " scales"), placement, std::span<const float>(scales_.span()),
+            list_shards(blocks, concat(name, " scales"), group.table.updated, std::span<const float>(scales_.span()),
                         blocks.updated.begin, shards, &only);
         }
     }

@@ -113,7 +113,7 @@ class ReplicaComparison {
     /// Returns the number of the set of ranks that hold the same elements of a parameter as this one.
     std::size_t holders_of(const GroupGeometry& group, Extent extent, const PlacedParameter& parameter) {
         const GroupMesh ranks(context_.grid(), group.policy, group.experts, group.path, SourceLocation{});
-        const AxisNames data = ranks.axes(extent == Extent::full ? Over::data : Over::replicas);
+        const AxisNames data = ranks.copies(extent);
         std::vector<std::string_view> axes(data.begin(), data.end());
         if (!parameter.split_over_tp()) { axes.push_back(Tp::name); }
         return set_of(ranks.grid(), axes);

@@ -38,12 +38,13 @@ class CommunicatorCount {
     std::size_t sets_ = 0;
 };
 
-/// Returns whether the collective of a row, over that many ranks, has a communicator of its own beside the gathers or
-/// layers over the same ranks: see prepare_reductions.
+/// Returns whether the collective of a row has a communicator of its own beside the gathers or layers over the same
+/// ranks: see prepare_reductions.
 constexpr bool is_separate(const CollectiveRow& row, const GroupRows& rows, const GroupDescription& group,
-                           std::size_t ranks, std::size_t shards) {
+                           const GroupAxes& axes) {
     if (row.verb == Verb::all_gather || (row.extent == Extent::tp_sum && group.tp_sum.empty())) { return false; }
-    return row.over == Over::tp || (rows.gathers && row.over != Over::replicas && ranks == shards);
+    const auto size_of = [&](Over over) { return axes.ranks[static_cast<std::size_t>(over)]; };
+    return row.over == Over::tp || gathers_over(row.over, rows, size_of);
 }
 
 /// Returns the number of communicators of several ranks that a rank has for these groups, the world's among them.
@@ -66,9 +67,7 @@ constexpr std::size_t planned_communicators(std::span<const GroupDescription> gr
             const auto i = static_cast<std::size_t>(over);
             bool separate = false;
             for (const CollectiveRow& row : rows.collectives()) {
-                separate =
-                    separate || (row.over == over && is_separate(row, rows, group, axes.ranks[i],
-                                                                 axes.ranks[static_cast<std::size_t>(Over::shards)]));
+                separate = separate || (row.over == over && is_separate(row, rows, group, axes));
             }
             count.add(axes.axes[i].group(mesh, 0), separates && separate);
         }

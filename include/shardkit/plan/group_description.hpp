@@ -67,12 +67,21 @@ struct GroupDescription {
     }
     /// Returns the number of ranks whose tokens are in the sum of a gradient: those of dp x cp.
     constexpr std::size_t data_ranks() const noexcept { return shards * replicas * ep; }
+    /// Returns the number of pieces into which shards are cut across groups.
+    constexpr std::size_t pieces() const noexcept {
+        return policy.across_groups.states == Placement::sharded ? replicas : 1;
+    }
+    /// Returns the number of parts of that extent in the full buffer.
+    constexpr std::size_t parts_of(detail::Extent extent) const noexcept {
+        return extent == detail::Extent::piece ? shards * pieces() : extent == detail::Extent::shard ? shards : 1;
+    }
     /// Returns whether an optimizer's states and masters of the group lie in host memory.
     constexpr bool offloads() const noexcept { return trainable && offload != Offload::none; }
     /// Returns the number of elements that one rank holds of that extent.
     constexpr std::size_t numel_of(detail::Extent extent) const noexcept {
         return extent == detail::Extent::scales ? scale_bytes(detail::Extent::full) - parameter_scales * sizeof(float)
                : extent == detail::Extent::shard ? shard_numel
+               : extent == detail::Extent::piece ? shard_numel / pieces()
                                                  : buffer_numel;
     }
     /// Returns the bytes of the scales beside codes of that extent: of their blocks, or of each parameter, with the
@@ -165,6 +174,11 @@ constexpr void require_codable(const GroupDescription& group, Packing packing, S
             "': gathered codes, and a packing that puts elements of two parameters into one block; "
             "expected Packing::aligned");
     }
+    if (group.policy.across_groups.states == Placement::sharded) {
+        throw_invalid_argument(
+            where, "'", group.path, "': gathered codes under policy ", group.policy.name,
+            ", which shards masters across groups; expected one that replicates them, as HybridShard");
+    }
     if (group.offload != Offload::none) {
         throw_invalid_argument(where, "'", group.path,
                                "': gathered codes, and an Offload of the masters that they are made of; expected "
@@ -237,13 +251,14 @@ constexpr DescribedGroup describe_on_mesh(std::string_view path, std::span<Place
     group.ep = ranks.ep();
     require_slices(path, of.policy, of.sizes, mesh, group.ep, where);
     const layout::FlatLayout layout = place_parameters(
-        path, parameters, {group.tp, tp_index, group.ep, ep_index, group.shards, of.alignment, of.packing}, where);
+        path, parameters,
+        {group.tp, tp_index, group.ep, ep_index, group.parts_of(Extent::piece), of.alignment, of.packing}, where);
     if (of.policy.optimizer == Placement::sharded && of.packing == Packing::exact) {
         throw_invalid_argument(where, "'", path, "': Packing::exact given, but ", of.policy.name,
                                " shards; expected aligned or packed");
     }
     group.buffer_numel = layout.buffer_numel();
-    group.shard_numel = layout.shard_numel();
+    group.shard_numel = layout.shard_numel() * group.pieces();
     for (const PlacedParameter& p : parameters) {
         group.numel += p.shape.numel();
         if (p.leaves_unzeroed()) { group.overwritten_numel += p.range.size(); }

@@ -29,6 +29,8 @@ struct GroupRows : PlacementTable {
     bool codes = false;              ///< the full copy is codes, which are made from masters behind an update
     bool coded_by_update = false;    ///< an update makes them whole, and does not only begin them
     bool leases_full = false;        ///< the full copy is leased
+    bool keeps_shard = false;        ///< the rank's shard stays behind windows, and is stale behind an update
+    bool reduces_twice = false;      ///< every microbatch is reduced over two sets of ranks
     bool reduces_each = false;       ///< every microbatch is reduced; until then its gradients lie in a leased buffer
     bool releases = false;           ///< all gradients lie in leased buffers, until the group's update
     bool sums_in_gradients = false;  ///< reduced sums lie in the leased gradient buffer, until the update
@@ -66,7 +68,8 @@ struct GroupRows : PlacementTable {
         gather_ = at(collectives(When::each_window).empty() ? When::updated_window : When::each_window);
         codes = group.sizes.codes.gathered;
         coded_by_update = codes && group.sizes.codes.block > 0;
-        coded_ = at(When::coded_window);
+        keeps_shard = !collectives(When::stale_shard).empty();
+        coded_ = at(keeps_shard ? When::stale_shard : When::coded_window);
         coded_.count += gather_.count;  // the rows behind
         further_ = at(When::last_microbatch);
         Rows whole{further_.begin, 0};  // the rows that reduce full gradients
@@ -75,6 +78,7 @@ struct GroupRows : PlacementTable {
         }
         first_ = reduces_each ? at(When::first_microbatch) : whole;
         later_ = reduces_each ? at(When::later_microbatch) : whole;
+        reduces_twice = first_.count > 1 && reduces_each;
         leases_full = full_bytes > 0;
         gathers = codes || !called_by(Act::gather).empty();
         for (const CollectiveRow& row : called_by(Act::all_reduce)) {
@@ -84,7 +88,7 @@ struct GroupRows : PlacementTable {
     }
 
     /// Returns the collectives that an act calls. `first` selects those of the first reduction, or of a gather that
-    /// makes codes, or those of a later one.
+    /// makes codes or finds the rank's shard stale, or those of a later one.
     constexpr std::span<const CollectiveRow> called_by(Act act, bool first = true) const noexcept {
         const Rows rows = act == Act::gather       ? (first ? coded_ : gather_)
                           : act == Act::all_reduce ? further_
@@ -107,6 +111,17 @@ struct GroupRows : PlacementTable {
     Rows gather_, coded_, first_, later_, further_;  // ranges of `collectives()`
 };
 
+/// Returns whether gathers of a group run over the same ranks as collectives over `over`; size_of(Over) is a number
+/// of ranks.
+template <class SizeOf>
+constexpr bool gathers_over(Over over, const PlacementTable& rows, const SizeOf& size_of) {
+    for (const CollectiveRow& row : rows.collectives()) {
+        if (row.verb != Verb::all_gather) { continue; }
+        if (row.over == over || (over == Over::data && size_of(row.over) == size_of(over))) { return true; }
+    }
+    return false;
+}
+
 /// Returns the bytes of a group's largest reduction in the memory in which an engine widens or collects addends; 0
 /// where the reduction needs none.
 constexpr std::size_t staged_bytes(const GroupDescription& group, const engine::Traits& engine) {
@@ -115,7 +130,7 @@ constexpr std::size_t staged_bytes(const GroupDescription& group, const engine::
     const engine::Traits its =
         engine.of_sum(op_of(group.policy.summation), group.buffer_numel * sizes.gradient, sizes.gradient);
     if (its.adds_16_bits) {  // for the sums alone
-        const std::size_t parts = extent_of(group.policy.gradients) == Extent::shard ? group.shards : 1;
+        const std::size_t parts = group.policy.gradients == Placement::sharded ? group.shards : 1;
         return sizes.reduction == sizes.gradient ? 0 : group.buffer_numel / parts * sizes.gradient;
     }
     if (!its.sums_travel_widened) {

@@ -21,7 +21,7 @@ namespace shardkit::planner {
 
 /// The peak bytes of the library's buffers on one rank, by kind. They are equal on all ranks.
 struct MemoryPlan {
-    ByteCount parameters;        ///< at rest: the full buffers or the shards
+    ByteCount parameters;        ///< at rest: the full buffers or the shards, and second shards
     ByteCount master;            ///< master weights, where the master type differs
     ByteCount gradients;         ///< at rest: full gradients that microbatches add to, and reduced gradients
     ByteCount optimizer;         ///< optimizer states
@@ -50,6 +50,7 @@ constexpr auto kind_of(Role role, Held held) -> ByteCount planner::MemoryPlan::*
     const bool leased = held == Held::leased;
     switch (role) {
         case Role::parameters:
+        case Role::secondary:
             return &planner::MemoryPlan::parameters;
         case Role::gathered:
             return &planner::MemoryPlan::gather_buffers;

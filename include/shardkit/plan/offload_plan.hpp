@@ -57,7 +57,8 @@ constexpr HostLinkPlan plan_host_link(const GroupDescription& group, const PlanO
     const OptimizerStates& states = detail::states_of(group, options);
     const std::size_t piece = detail::offload_piece(group, states, options.offload_slot_bytes);
     if (piece == 0) { return {}; }
-    const std::size_t elements = group.numel_of(detail::extent_of(group.policy.optimizer));
+    const std::size_t elements =
+        group.numel_of(detail::extent_of(group.policy.optimizer, group.policy.across_groups.states));
     const std::size_t pieces = (elements + piece - 1) / piece;
     if (group.offload == Offload::update) {
         return {ByteCount(elements * group.sizes.gather), ByteCount(detail::fetched_bytes(group.sizes, elements)),

@@ -42,7 +42,7 @@ class BrokenRules {
 struct GroupStep {
     // Of its full copy:
     bool current = false;       ///< the full copy agrees with the shards
-    bool coded = false;         ///< the codes to be gathered were made of the masters as they are
+    bool coded = false;         ///< what windows gather is current: codes of the masters as they are, a kept shard
     bool begun = false;         ///< an update has begun them, and they are not made yet
     bool unused = false;        ///< the full copy was gathered, and no window has shown it
     std::uint32_t asked = 0;    ///< windows that were opened and show nothing yet
@@ -117,7 +117,7 @@ constexpr bool is_reduced(const GroupStep& its, const GroupRows& rows) noexcept 
             made.takes = rows.leases_full;
             made.makes_codes = rows.codes && !its.coded;
             made.begun = its.begun;
-            made.calls = rows.called_by(act, made.makes_codes);
+            made.calls = rows.called_by(act, !its.coded);
             next.current = next.unused = next.coded = true;
             next.begun = false;
             break;
@@ -173,7 +173,7 @@ constexpr bool is_reduced(const GroupStep& its, const GroupRows& rows) noexcept 
                 const std::size_t earlier = its.reductions > 0 ? 1 : 0;
                 made.carry = rows.slices > 0 ? slice_carry(its.reductions) : SliceCarry{earlier, earlier};
             }
-            made.takes_addend = rows.addend_bytes > 0 && made.carry.merges > 0;
+            made.takes_addend = rows.addend_bytes > 0 && (rows.reduces_twice || made.carry.merges > 0);
             made.works_in_sums = rows.reduced_bytes > 0;
             made.takes_sums = made.works_in_sums && its.reductions == 0;
             made.calls = rows.called_by(act, made.carry.merges == 0);
@@ -246,7 +246,8 @@ constexpr bool due_gather(const GroupStep& its, const GroupRows& rows) noexcept 
 }
 /// Returns the state in which a step begins, in steady state.
 constexpr GroupStep at_rest(const GroupRows& rows) noexcept {
-    return {.current = rows.rests_current(), .coded = rows.rests_coded(), .begun = rows.rests_begun()};
+    const bool coded = rows.rests_coded() || !rows.trainable;  // a kept shard that nothing updates stays current
+    return {.current = rows.rests_current(), .coded = coded, .begun = rows.rests_begun()};
 }
 /// Returns the state after a write of masters or parameters that is no update.
 constexpr GroupStep written(GroupStep its) noexcept {

@@ -199,11 +199,10 @@ struct TpSums {
 constexpr void add_tp_sums(TpSums& sums, const GroupDescription& g, const PlacementTable& table,
                            const CollectiveRow& row, std::size_t ranks, const HostSpread& hosts, std::uint64_t calls,
                            const engine::Traits& engine) {
-    const std::size_t holders = table.reduced == Extent::shard ? g.shards : 1;
+    const std::size_t holders = g.parts_of(table.reduced);
     const std::size_t each = g.sizes.of(table.find(row.target)->element);
     for (std::size_t shard = 0; shard < holders; ++shard) {
-        const IndexRange held =
-            holders == 1 ? IndexRange{0, g.buffer_numel} : shard_range(shard, g.shard_numel, g.buffer_numel);
+        const IndexRange held = shard_range(shard, g.numel_of(table.reduced), g.buffer_numel);
         const std::uint64_t bytes = intersect(held, g.tp_sum).size() * each;
         if (bytes == 0) { continue; }
         const auto share = static_cast<double>(calls) / static_cast<double>(holders);
@@ -284,7 +283,8 @@ namespace shardkit::planner {
 
 /// Returns the collectives of one training step in steady state.
 /// @post with n = shards, gather bytes G and reduce bytes R, times (n - 1) / n: NoShard 2 R; ShardOptimizer
-///       R + G; ShardGradOp M R + G; FullShard M (R + 2 G); hybrid as FullShard plus one all-reduce of R / n
+///       R + G; ShardGradOp M R + G; FullShard M (R + 2 G); hybrid as FullShard plus one all-reduce of R / n;
+///       HybridOptimizer with a reduce-scatter of R / n and an all-gather of G / n in its place
 /// Source:  ZeRO, arXiv 1910.02054, section 7; Chan et al. 2007 for the costs of collectives
 constexpr TrafficPlan plan_traffic(std::span<const GroupDescription> groups, const AxisGrid& mesh,
                                    const PlanOptions& options = {}) {

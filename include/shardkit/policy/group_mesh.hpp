@@ -39,6 +39,11 @@ class GroupMesh {
         }
         return Axes<Tp>{};
     }
+    /// Returns the data axes along which ranks hold the same elements in buffers of that extent.
+    constexpr AxisNames copies(Extent extent) const {
+        if (extent == Extent::piece) { return {}; }
+        return axes(extent == Extent::shard ? Over::replicas : Over::data);
+    }
     /// Returns the number of ranks that join a group's collectives over `over`.
     constexpr std::size_t ranks(Over over) const {
         std::size_t ranks = 1;

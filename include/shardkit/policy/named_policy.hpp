@@ -24,28 +24,38 @@ DynamicPolicy in_slices(const Policy& policy, std::optional<Slices> slices, Sour
 }  // namespace detail
 
 /// Returns the library's policy of a name, as a flag or a configuration file gives it: no_shard, shard_optimizer,
-/// shard_grad_op, full_shard, or hybrid_shard:N with the number of ranks that share one copy. With `slices`, its sums
-/// are made along a tree of that many.
+/// shard_grad_op, full_shard, or hybrid_shard:N, hybrid_optimizer:N or secondary_shard:N with the number of ranks of
+/// a shard group. With `slices`, its sums are made along a tree of that many.
 ///     Sharded<Block, DynamicPolicy, Engine> block{rank, "blocks.0", {}, {named_policy(argv[1])}};
 /// @throws std::invalid_argument for any other name, with what was given and what there is
 inline DynamicPolicy named_policy(std::string_view name, std::optional<Slices> slices,
                                   SourceLocation where = SourceLocation::current()) {
-    constexpr std::string_view hybrid = "hybrid_shard:";
     if (name == NoShard::name) { return detail::in_slices(NoShard{}, slices, where); }
     if (name == ShardOptimizer::name) { return detail::in_slices(ShardOptimizer{}, slices, where); }
     if (name == ShardGradOp::name) { return detail::in_slices(ShardGradOp{}, slices, where); }
     if (name == FullShard::name) { return detail::in_slices(FullShard{}, slices, where); }
-    if (name.starts_with(hybrid)) {
+    const std::size_t colon = name.find(':');
+    std::size_t ranks = 0;
+    if (colon != std::string_view::npos) {
         const char* const end = name.data() + name.size();
-        std::size_t ranks = 0;
-        const auto [stopped, error] = std::from_chars(name.data() + hybrid.size(), end, ranks);
-        if (error == std::errc{} && stopped == end && ranks > 0) {
+        const auto [stopped, error] = std::from_chars(name.data() + colon + 1, end, ranks);
+        if (error != std::errc{} || stopped != end) { ranks = 0; }
+    }
+    if (ranks > 0) {
+        const std::string_view kind = name.substr(0, colon);
+        if (kind == HybridShard<dynamic>::name) {
             return detail::in_slices(HybridShard<dynamic>{ranks}, slices, where);
+        }
+        if (kind == HybridOptimizer<dynamic>::name) {
+            return detail::in_slices(HybridOptimizer<dynamic>{ranks}, slices, where);
+        }
+        if (kind == SecondaryShard<dynamic>::name) {
+            return detail::in_slices(SecondaryShard<dynamic>{ranks}, slices, where);
         }
     }
     throw_invalid_argument(where, "named_policy: no policy is called '", name,
-                           "'; expected no_shard, shard_optimizer, shard_grad_op, full_shard, or hybrid_shard:N for "
-                           "N ranks, at least 1, that share one copy");
+                           "'; expected no_shard, shard_optimizer, shard_grad_op, full_shard, or hybrid_shard:N, "
+                           "hybrid_optimizer:N or secondary_shard:N for shard groups of N ranks, at least 1");
 }
 /// Returns that policy with sums in rank order.
 inline DynamicPolicy named_policy(std::string_view name, SourceLocation where = SourceLocation::current()) {

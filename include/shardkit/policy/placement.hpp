@@ -12,6 +12,20 @@ namespace shardkit {
 /// How a value lies over a set of ranks: whole on each, a piece on each, or as addends of a sum.
 enum class Placement : std::uint8_t { replicated, sharded, partial };
 
+/// How a group's values lie along one axis of its mesh, or along several that count as one. A policy has such a row
+/// for the ranks of a shard group and one for the ranks across shard groups.
+struct AxisPlacements {
+    Placement parameters = Placement::replicated;  ///< at rest
+    /// Sums of gradients. Sharded: in every microbatch. Else when all microbatches are added: partial becomes what
+    /// the states are, replicated is a sum on every rank.
+    Placement reduced = Placement::partial;
+    Placement states = Placement::replicated;  ///< of the optimizer, and master weights
+
+    /// Returns where the sums of all microbatches lie.
+    constexpr Placement summed() const noexcept { return reduced == Placement::partial ? states : reduced; }
+    friend constexpr bool operator==(const AxisPlacements&, const AxisPlacements&) noexcept = default;
+};
+
 }  // namespace shardkit
 
 namespace shardkit::rules {

@@ -17,6 +17,7 @@ namespace shardkit::detail {
 enum class Role : std::uint8_t {
     parameters,  ///< resting parameters: an update writes, a gather sends and a checkpoint reads them
     gathered,    ///< full copy of sharded parameters
+    secondary,   ///< the rank's shard of parameters that are sharded across groups too
     master,      ///< master weights, where their type differs from the gathered one
     states,      ///< one optimizer state
     gradients,   ///< full gradients that a backward pass adds to
@@ -27,7 +28,8 @@ enum class Role : std::uint8_t {
 /// Which elements of the group's flat order a buffer holds.
 enum class Extent : std::uint8_t {
     full,
-    shard,   ///< this rank's shard
+    shard,   ///< this rank's shard within its group
+    piece,   ///< this rank's piece of that shard, which is cut across groups
     tp_sum,  ///< the reduced gradients that are summed over tp
     scales   ///< of gathered codes, in bytes: see planner::GroupDescription::scale_bytes
 };
@@ -42,6 +44,7 @@ enum class ElementRole : std::uint8_t { gather, gradient, reduction, master, sta
 /// When in a step a collective runs.
 enum class When : std::uint8_t {
     coded_window,      ///< in the first window after an update, while codes are made from masters
+    stale_shard,       ///< in the first window after an update or another write, before the shard is gathered
     each_window,       ///< in the first of the windows that are open at a time
     updated_window,    ///< in the first window after an update
     first_microbatch,  ///< at the end of the first microbatch; with slices, of every second one
@@ -132,6 +135,11 @@ class PlacementTable {
         return {collectives_.data() + begin, end - begin};
     }
 
+    /// Returns what a rank holds of the sums of gradients while microbatches are added.
+    constexpr Extent summed() const noexcept {
+        const BufferRow* const sums = find(Role::reduced);
+        return sums != nullptr ? sums->extent : reduced == Extent::full ? Extent::full : Extent::shard;
+    }
     /// Leases the buffers that hold gradients.
     constexpr void lease_gradients() noexcept {
         for (BufferRow& row : buffers_) {
@@ -144,14 +152,16 @@ class PlacementTable {
     constexpr void add(const CollectiveRow& row) { collectives_.at(collective_count_++) = row; }
 
   private:
-    std::array<BufferRow, 8> buffers_{};
+    std::array<BufferRow, 9> buffers_{};
     std::array<CollectiveRow, most_collectives> collectives_{};
     std::size_t buffer_count_ = 0;
     std::size_t collective_count_ = 0;
 };
 
-constexpr Extent extent_of(Placement placement) noexcept {
-    return placement == Placement::sharded ? Extent::shard : Extent::full;
+/// Returns the extent of values that are placed so within a group, and across groups.
+constexpr Extent extent_of(Placement within, Placement across) noexcept {
+    if (within != Placement::sharded) { return Extent::full; }
+    return across == Placement::sharded ? Extent::piece : Extent::shard;
 }
 /// Returns the verb that makes the change.
 /// @throws std::logic_error when the change needs no communication, which no row of a valid policy has
@@ -178,27 +188,37 @@ constexpr PlacementTable placement_table(const rules::PolicyValues& policy, cons
         return CollectiveRow{when, verb_of(rules::transition(from, to)), over, source, target, extent};
     };
     PlacementTable table;
-    table.updated = extent_of(policy.optimizer);
-    table.reduced = extent_of(policy.gradients);
+    const AxisPlacements within = policy.within_groups();
+    const AxisPlacements across = policy.across_groups;
+    table.updated = extent_of(within.states, across.states);
+    table.reduced = extent_of(within.summed(), across.summed());
 
     // Parameters: a full copy that a window shows may need a gather.
     const bool leased = policy.release == Release::at_reshard;
-    table.add({Role::parameters, extent_of(policy.parameters), Held::always, ElementRole::gather});
-    if (elements.codes.gathered && policy.optimizer == sharded) {
+    table.add({Role::parameters, extent_of(within.parameters, across.parameters), Held::always, ElementRole::gather});
+    if (elements.codes.gathered && within.states == sharded) {
         const When when = elements.codes.block == 0 ? When::coded_window
                           : leased                  ? When::each_window
                                                     : When::updated_window;
-        const bool beside = elements.codes.block > 0 && policy.parameters == sharded;
+        const bool beside = elements.codes.block > 0 && within.parameters == sharded;
         table.add(collective(when, sharded, replicated, Over::shards, Role::parameters,
                              beside ? Role::gathered : Role::parameters, Extent::scales));
     }
-    if (policy.parameters == sharded) {
-        table.add({Role::gathered, Extent::full, leased ? Held::leased : Held::always, ElementRole::gather});
-        table.add(collective(leased ? When::each_window : When::updated_window, sharded, replicated, Over::shards,
-                             Role::parameters, Role::gathered, Extent::full));
-    } else if (policy.optimizer == sharded && trainable) {
-        table.add(collective(When::updated_window, sharded, replicated, Over::shards, Role::parameters,
-                             Role::parameters, Extent::full));
+    const Role full = within.parameters == sharded ? Role::gathered : Role::parameters;
+    if (full == Role::gathered) {
+        table.add({full, Extent::full, leased ? Held::leased : Held::always, ElementRole::gather});
+    }
+    const bool keeps = policy.keep == Keep::secondary;
+    if (keeps) { table.add({Role::secondary, Extent::shard, Held::always, ElementRole::gather}); }
+    if (full == Role::gathered || (within.states == sharded && trainable)) {
+        const When window = leased ? When::each_window : When::updated_window;
+        Role source = Role::parameters;
+        if (across.states == sharded) {  // the shard first: where it lies in the full copy, it goes with that
+            source = across.parameters != sharded ? Role::parameters : keeps ? Role::secondary : full;
+            table.add(collective(source == full ? window : When::stale_shard, sharded, replicated, Over::replicas,
+                                 Role::parameters, source, Extent::shard));
+        }
+        table.add(collective(window, sharded, replicated, Over::shards, source, full, Extent::full));
     }
     if (!trainable) { return table; }
 
@@ -207,30 +227,37 @@ constexpr PlacementTable placement_table(const rules::PolicyValues& policy, cons
     table.add({Role::states, table.updated, Held::always, ElementRole::state});
 
     // Gradients: reduced in place where the types and the policy allow it.
-    const bool each = policy.accumulate == Accumulate::reduced;
+    const bool each = within.reduced == sharded;
+    const bool each_across = across.reduced == sharded;
+    const Extent sums = extent_of(within.summed(), across.reduced);
     const Role result = each || !elements.reduces_in_place ? Role::reduced : Role::gradients;
     table.add({Role::gradients, Extent::full, each ? Held::leased : Held::always, ElementRole::gradient});
-    if (result == Role::reduced) { table.add({Role::reduced, table.reduced, Held::always, ElementRole::reduction}); }
+    if (result == Role::reduced) { table.add({Role::reduced, sums, Held::always, ElementRole::reduction}); }
     const std::size_t subtotals = subtotals_of(slices, each);
     if (subtotals > 0) {
-        table.add(
-            {Role::subtotals, each ? table.reduced : Extent::full, Held::always, ElementRole::reduction, subtotals});
+        table.add({Role::subtotals, each ? sums : Extent::full, Held::always, ElementRole::reduction, subtotals});
     }
     if (each) {
         const Role later = elements.reduces_in_place ? Role::gradients : Role::addend;
-        if (later == Role::addend) { table.add({later, table.reduced, Held::leased, ElementRole::reduction}); }
-        table.add(collective(When::first_microbatch, partial, policy.gradients, Over::shards, Role::gradients, result,
-                             Extent::full));
-        table.add(collective(When::later_microbatch, partial, policy.gradients, Over::shards, Role::gradients, later,
-                             Extent::full));
+        if (later == Role::addend) {
+            table.add({later, each_across ? Extent::shard : sums, Held::leased, ElementRole::reduction});
+        }
+        for (const When when : {When::first_microbatch, When::later_microbatch}) {
+            const Role into = when == When::first_microbatch ? result : later;
+            const Role shard = each_across ? later : into;
+            table.add(collective(when, partial, sharded, Over::shards, Role::gradients, shard, Extent::full));
+            if (each_across) {
+                table.add(collective(when, partial, sharded, Over::replicas, shard, into, Extent::shard));
+            }
+        }
     } else {
-        const Over over = policy.gradients == sharded ? Over::shards : Over::data;
+        const Over over = within.summed() == sharded ? Over::shards : Over::data;
         const Role source = subtotals > 0 && !elements.reduces_in_place ? Role::subtotals : Role::gradients;
-        table.add(collective(When::last_microbatch, partial, policy.gradients, over, source, result, Extent::full));
+        table.add(collective(When::last_microbatch, partial, within.summed(), over, source, result, Extent::full));
     }
-    if (policy.gradients == sharded) {
-        table.add(
-            collective(When::last_microbatch, partial, replicated, Over::replicas, result, result, Extent::shard));
+    if (within.summed() == sharded && !each_across) {
+        table.add(collective(When::last_microbatch, partial, across.summed(), Over::replicas, result, result,
+                             Extent::shard));
     }
     table.add(collective(When::last_microbatch, partial, replicated, Over::tp, result, result, Extent::tp_sum));
     return table;

@@ -70,15 +70,54 @@ struct HybridShard<dynamic> : FullShard {
 
     constexpr HybridShard() noexcept = default;
     constexpr explicit HybridShard(std::size_t ranks_per_group, SourceLocation where = SourceLocation::current())
+        : HybridShard("HybridShard", ranks_per_group, where) {}
+    constexpr std::size_t shard_group(std::size_t /*dp*/) const noexcept { return ranks_per_group_; }
+
+  protected:
+    constexpr HybridShard(std::string_view policy, std::size_t ranks_per_group, SourceLocation where)
         : ranks_per_group_(ranks_per_group) {
         if (ranks_per_group == 0) {
-            throw_invalid_argument(where, "HybridShard: group of 0 ranks, expected at least 1");
+            throw_invalid_argument(where, policy, ": group of 0 ranks, expected at least 1");
         }
     }
-    constexpr std::size_t shard_group(std::size_t /*dp*/) const noexcept { return ranks_per_group_; }
 
   private:
     std::size_t ranks_per_group_ = 1;
+};
+
+/// Shards as HybridShard<N> does, and optimizer states and master weights across the groups too: HFSDP. At the last
+/// microbatch the shards of gradients are reduce-scattered across groups instead of all-reduced. The first window
+/// after an update gathers what the other groups have updated, a rank's shard of the parameters; all other gathers
+/// stay within a group.
+/// Memory:  of a bf16 parameter with AdamW, M groups: 2 / N for it, 12 / (N M) for master and states, 4 / N for sums
+/// Source:  Megatron-FSDP's hybrid sharding with an outer strategy of optim
+template <std::size_t N>
+struct HybridOptimizer : HybridShard<N> {
+    static constexpr std::string_view name = "hybrid_optimizer";
+    static constexpr AxisPlacements across_groups{.states = Placement::sharded};
+
+    constexpr HybridOptimizer() noexcept = default;
+    constexpr explicit HybridOptimizer(std::size_t ranks_per_group,
+                                       SourceLocation where = SourceLocation::current()) requires(N == dynamic)
+        : HybridShard<N>("HybridOptimizer", ranks_per_group, where) {}
+};
+
+/// Shards parameters, gradients and optimizer states over all ranks, as FullShard does, and keeps a second shard of
+/// the parameters in groups of N neighbouring ranks: ZeRO++'s hpZ. The first window of a step fetches it from the
+/// other groups; the backward pass, and later microbatches, gather within a group. Every microbatch is reduced within
+/// the group, and then across the groups. The second shard is in the gathered type.
+/// Memory:  of a bf16 parameter with AdamW, M groups: 2 / (N M) + 2 / N for it, 16 / (N M) for all else
+/// Source:  ZeRO++, arXiv 2306.10209, section 4.2; PyTorch's fully_shard with reshard_after_forward = N
+template <std::size_t N>
+struct SecondaryShard : HybridShard<N> {
+    static constexpr std::string_view name = "secondary_shard";
+    static constexpr AxisPlacements across_groups{Placement::sharded, Placement::sharded, Placement::sharded};
+    static constexpr Keep keep = Keep::secondary;
+
+    constexpr SecondaryShard() noexcept = default;
+    constexpr explicit SecondaryShard(std::size_t ranks_per_group,
+                                      SourceLocation where = SourceLocation::current()) requires(N == dynamic)
+        : HybridShard<N>("SecondaryShard", ranks_per_group, where) {}
 };
 
 /// Shards as `Policy` does, but over other axes. ShardOver<FullShard, Axes<DpShard, Cp>> shards over the flattened dp

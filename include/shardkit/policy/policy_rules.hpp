@@ -29,6 +29,23 @@ namespace shardkit {
          "impossible policy: accumulating reduced gradients needs sharded gradients")                                \
     RULE((p.parameters == Placement::sharded) == (p.release != Release::never),                                      \
          "impossible policy: sharded parameters are released at_update or at_reshard, replicated ones never")        \
+    RULE(p.across_groups.parameters != Placement::partial && p.across_groups.states != Placement::partial,           \
+         "impossible policy: across groups, parameters and optimizer are replicated or sharded, never partial")      \
+    RULE(p.across_groups.states == Placement::sharded ||                                                             \
+             (p.across_groups.parameters != Placement::sharded && p.across_groups.reduced != Placement::sharded),    \
+         "impossible policy: parameters or gradients that are sharded across groups need an optimizer that is; a "   \
+         "replicated one would update what the rank does not hold")                                                  \
+    RULE((p.across_groups.parameters != Placement::sharded || p.parameters == Placement::sharded) &&                 \
+             (p.across_groups.states != Placement::sharded || p.optimizer == Placement::sharded),                    \
+         "impossible policy: what is sharded across groups must be sharded within them, as it is their shards that " \
+         "are cut")                                                                                                  \
+    RULE(p.across_groups.reduced != Placement::sharded || p.accumulate == Accumulate::reduced,                       \
+         "impossible policy: gradients that are sharded across groups in every microbatch must be reduced within "   \
+         "them in every microbatch")                                                                                 \
+    RULE(p.keep == Keep::none ||                                                                                     \
+             (p.across_groups.parameters == Placement::sharded && p.release == Release::at_reshard),                 \
+         "impossible policy: a secondary shard is kept of parameters that are sharded across groups and released "   \
+         "at_reshard")                                                                                               \
     RULE(p.slices == 0 || (p.summation == Summation::tree && std::has_single_bit(p.slices)),                         \
          "impossible policy: slices are a power of two and need Summation::tree")
 
@@ -50,6 +67,12 @@ constexpr std::string_view broken_rule(const PolicyValues& p) {
 namespace shardkit {
 
 namespace detail {
+/// Sets what a policy may state besides the members that each has.
+template <class Policy>
+constexpr void set_across_groups(rules::PolicyValues& values) {
+    if constexpr (requires { Policy::across_groups; }) { values.across_groups = Policy::across_groups; }
+    if constexpr (requires { Policy::keep; }) { values.keep = Policy::keep; }
+}
 /// Returns what the compiler knows of a policy; of one that is chosen at run time, at most its axes.
 template <class Policy>
 constexpr rules::PolicyValues static_values() {
@@ -60,6 +83,7 @@ constexpr rules::PolicyValues static_values() {
         known.optimizer = Policy::optimizer;
         known.accumulate = Policy::accumulate;
         known.release = Policy::release;
+        set_across_groups<Policy>(known);
     }
     known.shard_axes = shard_axes_of<Policy>(known.shard_axes);
     return known;
@@ -110,6 +134,7 @@ constexpr PolicyValues policy_values(const Policy& policy, std::size_t dp,
         values.release = policy.release;
         values.shard_group = static_cast<std::size_t>(policy.shard_group(dp));
     }
+    detail::set_across_groups<Policy>(values);
     if constexpr (requires { Policy::summation; }) { values.summation = Policy::summation; }
     if constexpr (requires { policy.slices; }) { values.slices = policy.slices; }
     values.shard_axes = detail::shard_axes_of<Policy>(values.shard_axes);

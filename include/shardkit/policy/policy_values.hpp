@@ -20,6 +20,14 @@ enum class Accumulate : std::uint8_t {
 /// When the full copy of parameters that are sharded at rest is released.
 enum class Release : std::uint8_t { never, at_update, at_reshard };
 
+/// What a rank keeps between windows of parameters that are sharded across shard groups too.
+enum class Keep : std::uint8_t {
+    none,
+    /// What its group holds of them, in the gathered type: the first window after an update, or after another write,
+    /// fetches it from the other groups, and later windows gather within the group alone.
+    secondary
+};
+
 /// In which order gradients are added over ranks. It is the same on every rank and in every run on the engines of the
 /// host; `tree` also on other engines, and on any number of ranks: see ReduceOp::tree_sum.
 enum class Summation : std::uint8_t { rank_order, tree };
@@ -47,7 +55,14 @@ struct PolicyValues {
     AxisNames shard_axes = Axes<DpShard>{};
     Summation summation = Summation::rank_order;
     std::size_t slices = 0;  ///< parts of the global batch, of which each is one leaf of the tree; 0: not cut
+    AxisPlacements across_groups{};
+    Keep keep = Keep::none;
 
+    /// Returns the row of the shard axes, which the other members state.
+    constexpr AxisPlacements within_groups() const noexcept {
+        const bool each = accumulate == Accumulate::reduced;
+        return {parameters, each || gradients != optimizer ? gradients : Placement::partial, optimizer};
+    }
     friend constexpr bool operator==(const PolicyValues&, const PolicyValues&) noexcept = default;
 };
 

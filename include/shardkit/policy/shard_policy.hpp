@@ -51,8 +51,9 @@ concept PolicyOfValues = requires(const P policy, std::size_t dp) {
 /// A policy decides how a group's parameters, gradients and optimizer states lie over the data ranks. It is a plain
 /// struct with the constant members of PolicyOfMembers; `FullShard` of policy/policies.hpp is an example to copy.
 /// `shard_group(dp)` is the number of data-parallel ranks that share one copy; it must divide dp. Optionally, `using
-/// shard_axes = Axes<DpShard, Cp>` shards over the context-parallel ranks as well. A policy that is chosen at run
-/// time returns its values for a given dp instead: DynamicPolicy.
+/// shard_axes = Axes<DpShard, Cp>` shards over the context-parallel ranks as well, and an AxisPlacements
+/// `across_groups` says how values lie across the groups that share a copy each; `keep` a Keep. A policy that is
+/// chosen at run time returns its values for a given dp instead: DynamicPolicy.
 template <class P>
 concept ShardPolicy = std::copyable<P> &&(detail::PolicyOfMembers<P> || detail::PolicyOfValues<P>);
 

@@ -52,7 +52,8 @@ constexpr std::size_t slice_of(const SliceOrder& order, std::size_t rank, std::s
 /// @pre the policy has slices, and `dp` divides them
 constexpr SliceOrder slice_order(const rules::PolicyValues& policy, std::size_t dp) noexcept {
     const bool each = policy.accumulate == Accumulate::reduced && policy.slices > dp;
-    return {policy.slices, dp, each ? policy.shard_group : 1};
+    const bool all = policy.across_groups.reduced == Placement::sharded;
+    return {policy.slices, dp, !each ? 1 : all ? dp : policy.shard_group};
 }
 
 /// Returns how many buffers of sums a rank holds while it adds `microbatches` slices along the tree: one for each

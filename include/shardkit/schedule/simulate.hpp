@@ -81,11 +81,10 @@ class CommunicationSeconds {
   private:
     /// The largest part counts: the other ranks wait for the one that sums most.
     static constexpr std::size_t largest_tp_part(const GroupDescription& group, const PlacementTable& table) {
-        if (table.reduced != Extent::shard) { return group.tp_sum.size(); }
+        const std::size_t part = group.numel_of(table.reduced);
         std::size_t largest = 0;
-        for (std::size_t s = 0; s < group.shards; ++s) {
-            largest = std::max(largest,
-                               intersect(shard_range(s, group.shard_numel, group.buffer_numel), group.tp_sum).size());
+        for (std::size_t s = 0; s < group.parts_of(table.reduced); ++s) {
+            largest = std::max(largest, intersect(shard_range(s, part, group.buffer_numel), group.tp_sum).size());
         }
         return largest;
     }

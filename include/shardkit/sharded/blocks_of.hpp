@@ -27,6 +27,7 @@ inline GroupGeometry blocks_of(const GroupGeometry& group) {
     g.tp_index = group.tp_index;
     g.ep_index = group.ep_index;
     g.own = blocks(group.own);
+    g.piece = blocks(group.piece);
     g.updated = blocks(group.updated);
     for (const PlacedParameter& p : group.parameters) {
         PlacedParameter& of = g.parameters.emplace_back(p);

@@ -41,6 +41,8 @@ struct HeldBuffer {
                 return "parameter";
             case Role::gathered:
                 return "full copy";
+            case Role::secondary:
+                return "secondary shard";
             case Role::master:
                 return "master";
             case Role::states:

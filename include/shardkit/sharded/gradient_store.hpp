@@ -1,11 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <bit>
 #include <cstddef>
-#include <cstdint>
-#include <cstring>
-#include <limits>
 #include <span>
 
 #include <shardkit/comm/all_reduce.hpp>
@@ -21,21 +17,9 @@
 #include <shardkit/sharded/group_communicators.hpp>
 #include <shardkit/sharded/group_geometry.hpp>
 #include <shardkit/sharded/group_statements.hpp>
+#include <shardkit/sharded/unwritten_gradients.hpp>
 
 namespace shardkit::detail {
-
-/// The NaN that a checked build writes where a backward pass must overwrite: a sum with it stays this NaN.
-template <FloatingElement T>
-T unwritten() noexcept {
-    return static_cast<T>(static_cast<Arithmetic<T>>(std::bit_cast<float>(std::uint32_t{0x7fe50000U})));
-}
-/// Whether T tells that NaN from the one that arithmetic makes.
-template <FloatingElement T>
-bool tells_unwritten() noexcept {
-    const T made = static_cast<T>(std::numeric_limits<Arithmetic<T>>::quiet_NaN());
-    const T mark = unwritten<T>();
-    return std::memcmp(&made, &mark, sizeof(T)) != 0;
-}
 
 /// The gradients of a group on one rank, from the full buffer that a backward pass adds to, to the reduced values.
 /// Makes the reductions that the placement table lists; the divisor is applied elsewhere.
@@ -134,22 +118,7 @@ class GradientStore {
     /// Checks, where the host reads the buffer, that the backward pass has overwritten what was not zeroed.
     /// @throws UsageError that names parameter and element
     void require_overwritten(SourceLocation where) {
-        if constexpr (host_reads<Engine>) {
-            if (!overwrites_ || !tells_unwritten<Gradient>()) { return; }
-            await_host_memory(*context_);
-            const Gradient mark = unwritten<Gradient>();
-            for (std::size_t p = 0; p < geometry_->parameters.size(); ++p) {
-                if (!overwrites(p)) { continue; }
-                const IndexRange range = geometry_->parameters[p].range;
-                for (std::size_t i = range.begin; i < range.end; ++i) {
-                    if (std::memcmp(&full()[i], &mark, sizeof mark) != 0) { continue; }
-                    throw_usage_error(where, "'", geometry_->path, "' parameter '", geometry_->parameters[p].name,
-                                      "': element ", i - range.begin,
-                                      " of its gradient was not overwritten, or was added to; expected all of them "
-                                      "to be overwritten where gradients.overwrites(parameter)");
-                }
-            }
-        }
+        if (overwrites_) { detail::require_overwritten<Engine>(*context_, *geometry_, constant(full()), where); }
     }
     /// Returns whether a schedule has chosen the memory of the leased buffers.
     bool placed() const noexcept { return placed_ != nullptr; }
@@ -200,13 +169,18 @@ class GradientStore {
     /// Returns the reduced gradients on this rank: elements `reduced_range` of the flat buffer, as sums that are not
     /// yet divided.
     std::span<Reduction> reduced() noexcept {
-        if constexpr (Precision::reduces_in_place) {
-            if (!reduces_beside_) { return full().subspan(reduced_range().begin, reduced_range().size()); }
-        }
-        if (geometry_->table.reduced_bytes == 0) { return reduced_memory_.span(); }
-        return {static_cast<Reduction*>(sums_.data()), reduced_range().size()};
+        return held_sums().subspan(reduced_range().begin - sums_range().begin, reduced_range().size());
     }
     IndexRange reduced_range() const noexcept { return geometry_->range(geometry_->table.reduced); }
+    /// Returns the sums of microbatches, of which `reduced` is a part where they are reduced further at last.
+    std::span<Reduction> held_sums() noexcept {
+        if constexpr (Precision::reduces_in_place) {
+            if (!reduces_beside_) { return full().subspan(sums_range().begin, sums_range().size()); }
+        }
+        if (geometry_->table.reduced_bytes == 0) { return reduced_memory_.span(); }
+        return {static_cast<Reduction*>(sums_.data()), sums_range().size()};
+    }
+    IndexRange sums_range() const noexcept { return geometry_->range(geometry_->table.summed()); }
 
     /// Returns the full buffer of the open microbatch, or of the step where microbatches accumulate in it.
     std::span<Gradient> full() noexcept {
@@ -243,27 +217,47 @@ class GradientStore {
         const Applied applied = apply_act(*step_, act, geometry_->table);
         const auto stream = context_->reduction_stream();
         stream.wait(written_);
+        bool borrows = false;
+        const CollectiveRow* last = nullptr;
         for (const CollectiveRow& row : applied.calls) {
-            if (!is_nothing(row)) { reduce(row, applied.carry, stream, where); }
+            if (is_nothing(row)) { continue; }
+            reduce(row, applied.carry, stream, where);
+            borrows = borrows || row.target == Role::addend;
+            last = &row;
         }
+        const bool adds = last != nullptr && last->when == When::later_microbatch;
+        if (adds) { accumulate(last->target, applied.carry, stream); }
+        if (borrows) { addend_.release(stream.record()); }
         reduced_ready_ = stream.record();
         if (applied.gives_back) { lease_.release(reduced_ready_); }
         *step_ = applied.next;
     }
     ReduceOp summed() const noexcept { return op_of(geometry_->policy.summation); }
-    /// Makes one collective of the table. A row with a partial extent sums reduced values in place. `carry` says how
-    /// a microbatch's sum joins those of the earlier ones.
+    /// Makes one collective of the table. `carry` says how a microbatch's sum joins those of the earlier ones.
     void reduce(const CollectiveRow& row, SliceCarry carry, typename Engine::Stream stream, SourceLocation where) {
         const engine::CallSite site{where, subject_, statements_->in_call(row.over)};
         if (row.extent == Extent::tp_sum) {
             const std::span<Reduction> part = reduced().subspan(tp_sum_.begin, tp_sum_.size());
             all_reduce_in_place(comms_[row.over], ReduceOp::sum, part, stream, site);
-        } else if (row.extent == Extent::shard) {
-            all_reduce_in_place(comms_[row.over], summed(), reduced(), stream, site);
-        } else if (!row.in_place()) {
+        } else if (row.in_place()) {
+            const auto add_up = [&](auto values) {
+                if (row.verb == Verb::all_reduce) {
+                    all_reduce_in_place(comms_[row.over], summed(), values, stream, site);
+                } else {
+                    reduce_scatter_in_place(comms_[row.over], summed(), values, stream, site);
+                }
+            };
+            if (row.target == Role::addend) {
+                add_up(addend());
+            } else if (row.target == Role::reduced) {
+                add_up(held_sums());
+            } else if constexpr (Precision::reduces_in_place) {
+                add_up(full_part(row.extent));
+            }
+        } else {
             const std::span<Reduction> target = row.target == Role::addend           ? borrowed_addend(where)
                                                 : row.when == When::first_microbatch ? sum(carry.depth)
-                                                                                     : reduced();
+                                                                                     : held_sums();
             const auto add_up = [&](auto source) {
                 if (row.verb == Verb::all_reduce) {
                     all_reduce(comms_[row.over], summed(), source, target, stream, site);
@@ -273,22 +267,21 @@ class GradientStore {
             };
             if (row.source == Role::subtotals) {
                 add_up(constant(subtotal(0)));
+            } else if (row.source == Role::addend) {
+                add_up(constant(addend()));
             } else {
-                add_up(constant(full()));
-            }
-        } else if constexpr (Precision::reduces_in_place) {
-            if (row.verb == Verb::all_reduce) {
-                all_reduce_in_place(comms_[row.over], summed(), full(), stream, site);
-            } else {
-                reduce_scatter_in_place(comms_[row.over], summed(), full(), stream, site);
+                add_up(constant(full_part(row.extent)));
             }
         }
-        if (row.when == When::later_microbatch) { accumulate(row.target, carry, stream); }
+    }
+    std::span<Gradient> full_part(Extent extent) noexcept {
+        const IndexRange range = geometry_->range(extent);
+        return full().subspan(range.begin, range.size());
     }
     std::span<Reduction> borrowed_addend(SourceLocation where) {
         if (placed_addend_ != nullptr) { return addend(); }
         if (!addend_joined_) {
-            addend_ = group_lease(*context_, *geometry_, SlotPurpose::reduce, reduced().size_bytes());
+            addend_ = group_lease(*context_, *geometry_, SlotPurpose::reduce, geometry_->table.addend_bytes);
             addend_joined_ = true;
         }
         addend_.acquire(geometry_->path, where);  // its last use was in this stream
@@ -296,16 +289,16 @@ class GradientStore {
     }
     std::span<Reduction> addend() const noexcept {
         auto* const memory = placed_addend_ != nullptr ? placed_addend_ : static_cast<Reduction*>(addend_.data());
-        return {memory, reduced_range().size()};
+        return {memory, addend_range().size()};
     }
+    IndexRange addend_range() const noexcept { return geometry_->range(geometry_->table.find(Role::addend)->extent); }
     /// Adds the reduction of a later microbatch to the sums of the earlier ones.
     void accumulate(Role reduced_into, SliceCarry carry, typename Engine::Stream stream) {
+        const IndexRange sums = sums_range();
         if (reduced_into == Role::addend) {
-            merge(constant(addend()), carry, stream);
-            addend_.release(stream.record());
+            merge(constant(addend().subspan(sums.begin - addend_range().begin, sums.size())), carry, stream);
         } else if constexpr (Precision::reduces_in_place) {
-            const IndexRange held = reduced_range();
-            merge(constant(full().subspan(held.begin, held.size())), carry, stream);
+            merge(constant(full().subspan(sums.begin, sums.size())), carry, stream);
         }
     }
     /// Adds a microbatch's sum to the last of the earlier sums, and that to the one before it, as `carry` says: two
@@ -328,7 +321,7 @@ class GradientStore {
     }
     /// Returns one of the sums of microbatches that wait for others, the oldest first.
     std::span<Reduction> sum(std::size_t number) noexcept {
-        if (geometry_->table.reduces_each) { return number == 0 ? reduced() : subtotal(number - 1); }
+        if (geometry_->table.reduces_each) { return number == 0 ? held_sums() : subtotal(number - 1); }
         if constexpr (Precision::reduces_in_place) {
             if (stacks_slices_) { return number == 0 ? bottom() : subtotal(number - 1); }
         }

@@ -376,14 +376,15 @@ void Group<Engine>::list_segments(std::size_t alignment) {
     for (const PlacedParameter& p : geometry_.parameters) {
         places.push_back(whole ? cut.append(p.part.numel()) : p.range);
     }
-    const IndexRange own = whole ? cut.shard(geometry_.shard_index) : geometry_.own;
-    const std::size_t origin = geometry_.range(geometry_.table.reduced).begin;
+    const IndexRange held = geometry_.range(geometry_.table.reduced);
+    const IndexRange own = whole ? cut.shard(geometry_.shard_index) : held;
+    const bool counts = geometry_.table.reduced == Extent::piece || geometry_.replica_index == 0;
     for (std::size_t p = 0; p < places.size(); ++p) {
         const IndexRange counted = intersect(places[p], own);
         const PlacedParameter& parameter = geometry_.parameters[p];
-        if (counted.empty() || parameter.frozen || geometry_.replica_index != 0) { continue; }
-        const std::size_t begin = counted.begin - places[p].begin + parameter.range.begin - origin;
-        const bool copied = geometry_.replica(p, Placement::sharded) != 0;
+        if (counted.empty() || parameter.frozen || !counts) { continue; }
+        const std::size_t begin = counted.begin - places[p].begin + parameter.range.begin - held.begin;
+        const bool copied = geometry_.replica(p, Extent::piece) != 0;
         // Norms add up blocks that begin with a segment. Under slices they must be the same for every ep, though an
         // expert begins anywhere in a rank's part: no segment goes over an expert's end or a shard's.
         std::size_t most = counted.size();
@@ -448,8 +449,10 @@ void Group<Engine>::check_whole(std::string_view verb, std::size_t parameter, st
 template <class Engine>
 std::array<bool, 4> Group<Engine>::replicas(const GroupGeometry& group,
                                             const GroupCommunicators<Engine>& ranks) noexcept {
-    const bool whole = group.table.find(Role::gathered) == nullptr;
-    return {whole && ranks.shards.size() > 1, ranks.replicas.size() > 1, whole && ranks.data.size() > 1, false};
+    const Extent at_rest = group.table.find(Role::parameters)->extent;
+    const bool whole = at_rest == Extent::full;
+    return {whole && ranks.shards.size() > 1, at_rest != Extent::piece && ranks.replicas.size() > 1,
+            whole && ranks.data.size() > 1, false};
 }
 
 }  // namespace shardkit::detail SHARDKIT_BUILD

@@ -20,6 +20,14 @@
 
 namespace shardkit::detail {
 
+/// Where a piece of a group lies: in which shard, and which of its pieces it is.
+struct PiecePlace {
+    std::size_t shard = 0;
+    std::size_t piece = 0;
+
+    friend bool operator==(const PiecePlace&, const PiecePlace&) noexcept = default;
+};
+
 /// The geometry of a group on one rank of a mesh: its description, its parameters and the rank's position. It has no
 /// template parameters, so that the code that uses it is compiled once for all groups.
 struct GroupGeometry : GroupDescription {
@@ -35,7 +43,8 @@ struct GroupGeometry : GroupDescription {
     std::size_t tp_index = 0;
     std::size_t ep_index = 0;  ///< number of this rank among those that share the group's experts
     IndexRange own;            ///< this rank's shard within the full buffer
-    IndexRange updated;  ///< elements that this rank's optimizer updates: `own`, or all where that is replicated
+    IndexRange piece;          ///< the piece of it that is this rank's across groups; all of it where it is not cut
+    IndexRange updated;        ///< elements that this rank's optimizer updates: all, its shard, or its piece
 
     GroupGeometry() = default;
     GroupGeometry(GroupGeometry&&) noexcept = default;  // no copy: it would refer to the names of the original
@@ -53,15 +62,26 @@ struct GroupGeometry : GroupDescription {
     bool splits_master() const noexcept { return table.find(Role::master) != nullptr && sizes.splits_master; }
     /// Returns the range of the full buffer that this rank holds in a buffer of that extent.
     IndexRange range(Extent extent) const noexcept {
-        return extent == Extent::shard ? own : IndexRange{0, buffer_numel};
+        return extent == Extent::shard ? own : extent == Extent::piece ? piece : IndexRange{0, buffer_numel};
     }
-    /// Returns 0 on exactly one of the ranks that hold the same elements of a parameter, in buffers placed as
-    /// `placement` says. Where the buffer is replicated, it is the rank with shard `owner`.
-    std::size_t replica(std::size_t parameter, Placement placement, std::size_t owner = 0) const noexcept {
+    /// Returns the place of this rank's piece.
+    PiecePlace place() const noexcept { return {shard_index, replica_index % pieces()}; }
+    /// Returns the range of a piece in the full buffer.
+    IndexRange range_of(PiecePlace at) const noexcept {
+        return shard_range(at.shard * pieces() + at.piece, numel_of(Extent::piece), buffer_numel);
+    }
+    /// Returns how many ranks hold the same elements of a parameter in buffers of that extent.
+    std::size_t holders(std::size_t parameter, Extent extent) const noexcept {
+        const std::size_t of_tp = parameters[parameter].split_over_tp() ? 1 : tp;
+        return of_tp * (extent == Extent::piece ? 1 : replicas) * (extent == Extent::full ? shards : 1);
+    }
+    /// Returns this rank's number among them, which is 0 on exactly one. Where the buffer holds several ranks'
+    /// pieces, it is one with piece `owner`.
+    std::size_t replica(std::size_t parameter, Extent extent, PiecePlace owner = {}) const noexcept {
         const std::size_t of_tp = parameters[parameter].split_over_tp() ? 0 : tp_index;
-        const std::size_t of_shard = replica_index + replicas * of_tp;
-        return placement == Placement::sharded ? of_shard
-                                               : (shard_index + shards - owner) % shards + shards * of_shard;
+        if (extent == Extent::piece) { return of_tp; }
+        const std::size_t of_shard = (replica_index + replicas - owner.piece) % replicas + replicas * of_tp;
+        return extent == Extent::shard ? of_shard : (shard_index + shards - owner.shard) % shards + shards * of_shard;
     }
     /// Returns this rank's number among the data ranks.
     std::size_t data_index() const noexcept { return (replica_index * shards + shard_index) * ep + ep_index; }

@@ -10,7 +10,6 @@
 #include <utility>
 #include <vector>
 
-#include <shardkit/comm/all_gather.hpp>
 #include <shardkit/detail/access.hpp>
 #include <shardkit/detail/end_program.hpp>
 #include <shardkit/detail/list.hpp>
@@ -18,6 +17,7 @@
 #include <shardkit/policy/policy_rules.hpp>
 #include <shardkit/policy/precision.hpp>
 #include <shardkit/sharded/coded_view.hpp>
+#include <shardkit/sharded/gather_whole.hpp>
 #include <shardkit/sharded/gradient_store.hpp>
 #include <shardkit/sharded/group.hpp>
 #include <shardkit/sharded/list_shards.hpp>
@@ -189,8 +189,8 @@ class GroupState : public Group<EngineType> {
         if (full.size() != geometry_.buffer_numel) {
             gathered = group_buffer<Reduction>(context_, path(), "gathered gradients", geometry_.buffer_numel);
             const std::string what = concat("'", path(), "' reduced gradients");
-            all_gather(comms_.shards, full, gathered.span(), stream,
-                       {where, subject_of(comms_.shards, what), statements_.in_call(Over::shards)});
+            gather_whole(comms_, geometry_, full, gathered.span(), stream,
+                         {where, subject_of(comms_.shards, what), statements_.in_call(Over::shards)});
             full = gathered.span();
         }
         const IndexRange range = geometry_.parameters[parameter].range;

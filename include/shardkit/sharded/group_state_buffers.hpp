@@ -30,8 +30,8 @@ List<HeldBuffer> GroupState<Engine, Precision>::held() {
             case Role::parameters:
                 if (Precision::gathers_codes) { break; }  // follow from the masters
                 if (parameters_.rests_with_copies() && !parameters_.copies_are_current()) {
-                    // The next gather replaces the other shards, which other ranks have updated.
-                    add(row.role, parameters_.gather_source(), geometry_.updated, Extent::shard);
+                    // The next gather replaces what other ranks have updated.
+                    add(row.role, parameters_.gather_source(), geometry_.updated, geometry_.table.updated);
                 } else {
                     add_row(row, parameters_.resting());
                 }
@@ -40,6 +40,9 @@ List<HeldBuffer> GroupState<Engine, Precision>::held() {
                 if (!Precision::gathers_codes && row.held == Held::always && parameters_.copies_are_current()) {
                     add_row(row, parameters_.full());
                 }
+                break;
+            case Role::secondary:
+                if (parameters_.shard_is_current()) { add_row(row, parameters_.secondary()); }
                 break;
             case Role::master:
                 if (geometry_.splits_master()) {

@@ -202,20 +202,25 @@ std::vector<ShardInfo> GroupState<Engine, Precision>::shards() {
         // Codes are no numbers without their scales, and follow from the masters.
     } else if (parameters_.rests_with_copies()) {
         parameters_.wait();  // a gather may still write the copies
-        // One shard at a time: replica 0 of a shard is its owner's, as only the owner updates it.
+        // One piece at a time: replica 0 of a piece is its owner's, as only the owner updates it.
+        const Extent extent = parameters_.resting_extent();
         for (std::size_t s = 0; s < geometry_.shards; ++s) {
-            const bool current = s == geometry_.shard_index || parameters_.copies_are_current();
-            list_shards(geometry_, "parameter", Placement::replicated, resting, 0,
-                        HeldRange{geometry_.shard(s), s, current}, list);
+            if (extent == Extent::shard && s != geometry_.shard_index) { continue; }
+            for (std::size_t p = 0; p < geometry_.pieces(); ++p) {
+                const PiecePlace place{s, p};
+                const bool current = place == geometry_.place() || parameters_.copies_are_current();
+                list_shards(geometry_, "parameter", extent, resting, parameters_.resting_range().begin,
+                            HeldRange{geometry_.range_of(place), place, current}, list);
+            }
         }
     } else {
-        list_shards(geometry_, "parameter", geometry_.policy.parameters, resting, parameters_.resting_range().begin,
+        list_shards(geometry_, "parameter", parameters_.resting_extent(), resting, parameters_.resting_range().begin,
                     list);
     }
     if constexpr (Precision::has_master) {
         if (geometry_.keeps_master()) {
-            list_shards(geometry_, "master", geometry_.policy.optimizer,
-                        std::span<const Master>(parameters_.master()), geometry_.updated.begin, list);
+            list_shards(geometry_, "master", geometry_.table.updated, std::span<const Master>(parameters_.master()),
+                        geometry_.updated.begin, list);
         }
     }
     return list;

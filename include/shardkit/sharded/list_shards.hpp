@@ -36,11 +36,11 @@ struct ShardInfo {
 
 namespace detail {
 
-/// A range `flat` of a group's flat order in a buffer of this rank. Where the buffer is replicated, replica 0 is on
-/// the rank with shard `owner`.
+/// A range `flat` of a group's flat order in a buffer of this rank. Where several ranks hold it, replica 0 is on a
+/// rank with piece `owner`.
 struct HeldRange {
     IndexRange flat;
-    std::size_t owner = 0;
+    PiecePlace owner{};
     bool current = true;
 };
 
@@ -60,11 +60,10 @@ struct ListedBuffer {
 };
 
 /// Appends one ShardInfo for each parameter with elements in `held`, a part of `buffer`, or of those of which `only`
-/// has not 0. The buffer begins with element `origin` of the group's flat order and is placed over the policy's shard
-/// ranks as `placement` says.
-inline void list_shards(const GroupGeometry& group, std::string_view kind, Placement placement,
-                        const ListedBuffer& buffer, std::size_t origin, const HeldRange& held,
-                        std::vector<ShardInfo>& list, const List<char>* only = nullptr) {
+/// has not 0. The buffer is one of that extent and begins with element `origin` of the group's flat order.
+inline void list_shards(const GroupGeometry& group, std::string_view kind, Extent extent, const ListedBuffer& buffer,
+                        std::size_t origin, const HeldRange& held, std::vector<ShardInfo>& list,
+                        const List<char>* only = nullptr) {
     for_each_segment(group.parameters.span(), held.flat, [&](Segment segment) {
         if (only != nullptr && (*only)[segment.parameter] == 0) { return; }
         ShardInfo& info = list.emplace_back();
@@ -79,7 +78,7 @@ inline void list_shards(const GroupGeometry& group, std::string_view kind, Place
         info.range = relative_to(segment.flat, parameter.range.begin);
         info.local = relative_to(segment.flat, origin);
         info.data = buffer.data + info.local.begin * buffer.element_bytes;
-        info.replica = group.replica(segment.parameter, placement, held.owner);
+        info.replica = group.replica(segment.parameter, extent, held.owner);
         info.current = held.current;
         layout::for_each_box(info.part, info.range, [&](const layout::Box& box) {
             info.boxes.push_back(box);
@@ -90,10 +89,9 @@ inline void list_shards(const GroupGeometry& group, std::string_view kind, Place
     });
 }
 /// Appends the ShardInfos of all of `buffer`.
-inline void list_shards(const GroupGeometry& group, std::string_view kind, Placement placement,
-                        const ListedBuffer& buffer, std::size_t origin, std::vector<ShardInfo>& list,
-                        const List<char>* only = nullptr) {
-    list_shards(group, kind, placement, buffer, origin, HeldRange{{origin, origin + buffer.size}}, list, only);
+inline void list_shards(const GroupGeometry& group, std::string_view kind, Extent extent, const ListedBuffer& buffer,
+                        std::size_t origin, std::vector<ShardInfo>& list, const List<char>* only = nullptr) {
+    list_shards(group, kind, extent, buffer, origin, HeldRange{{origin, origin + buffer.size}}, list, only);
 }
 
 }  // namespace detail

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <span>
 
-#include <shardkit/comm/all_gather.hpp>
 #include <shardkit/core/checked.hpp>
 #include <shardkit/core/codes.hpp>
 #include <shardkit/detail/concat.hpp>
@@ -13,6 +12,7 @@
 #include <shardkit/rank/context.hpp>
 #include <shardkit/sharded/coded_parameters.hpp>
 #include <shardkit/sharded/copy_captures.hpp>
+#include <shardkit/sharded/gather_whole.hpp>
 #include <shardkit/sharded/group_buffer.hpp>
 #include <shardkit/sharded/group_communicators.hpp>
 #include <shardkit/sharded/group_geometry.hpp>
@@ -21,16 +21,15 @@
 
 namespace shardkit::detail SHARDKIT_BUILD {
 
-/// The parameters of a group on one rank: full copy, resting shard, master weights, and whether the full copy is
-/// stale. The optimizer writes `gather_source` and the next all-gather sends it, without a copy in between. Codes are
-/// begun by the update, or by the first gather after any other write of the masters, which also finishes them: so
-/// their scales always belong to them.
+/// The parameters of a group on one rank: full copy, resting shard or piece of it, second shard, master weights, and
+/// whether the full copy is stale. The optimizer writes `gather_source` and the next all-gather sends it, without a
+/// copy in between. Codes are begun by the update, or by the first gather after any other write of the masters, which
+/// also finishes them: so their scales always belong to them.
 template <class Engine, class Precision>
 class ParameterStore {
   public:
     using Gather = typename Precision::Gather;
     using Master = typename Precision::Master;
-    using Communicator = typename Engine::Communicator;
     using Kernels = typename Engine::Kernels;
     template <class T>
     using Buffer = typename Engine::template Buffer<T>;
@@ -43,10 +42,8 @@ class ParameterStore {
           geometry_(&geometry),
           statements_(&statements),
           step_(&step),
-          gather_ranks_(communicators[geometry.table.called_by(Act::gather).empty()
-                                          ? Over::shards
-                                          : geometry.table.called_by(Act::gather).front().over]),
-          subject_(subject_of(gather_ranks_, concat("'", geometry.path, "' parameters"))),
+          comms_(communicators),
+          subject_(subject_of(comms_.data, concat("'", geometry.path, "' parameters"))),
           full_(adopted.data()) {
         gathers_beside_ = geometry.table.find(Role::gathered) != nullptr;
         if (leases_full()) {
@@ -57,6 +54,9 @@ class ParameterStore {
         }
         if (gathers_beside_) {
             shard_ = group_buffer<Gather>(context, geometry.path, "parameter shard", resting_range().size());
+        }
+        if (geometry.table.find(Role::secondary) != nullptr) {
+            secondary_ = group_buffer<Gather>(context, geometry.path, "secondary shard", geometry.own.size());
         }
         if constexpr (coded) {
             const Extent extent = gathers_beside_ ? Extent::shard : Extent::full;
@@ -194,9 +194,7 @@ class ParameterStore {
 
     /// Returns the elements `geometry.updated` in the gathered type, which an update writes.
     std::span<Gather> gather_source() noexcept {
-        if (gathers_beside_) { return shard_.span(); }
-        return std::span<Gather>(full_, geometry_->buffer_numel)
-            .subspan(geometry_->updated.begin, geometry_->updated.size());
+        return resting().subspan(geometry_->updated.begin - resting_range().begin, geometry_->updated.size());
     }
     /// Returns the scales of the blocks of these elements; those of all parameters where each has one.
     std::span<float> updated_scales() const noexcept {
@@ -218,9 +216,12 @@ class ParameterStore {
         if (gathers_beside_) { return shard_.span(); }
         return {full_, geometry_->buffer_numel};
     }
-    IndexRange resting_range() const noexcept {
-        return geometry_->range(gathers_beside_ ? Extent::shard : Extent::full);
-    }
+    Extent resting_extent() const noexcept { return geometry_->table.find(Role::parameters)->extent; }
+    IndexRange resting_range() const noexcept { return geometry_->range(resting_extent()); }
+    /// Returns this rank's shard, which stays in the gathered type beside its piece. Empty where none is kept.
+    std::span<Gather> secondary() noexcept { return secondary_.span(); }
+    /// Returns whether what windows gather within the group is current: a kept shard, or codes.
+    bool shard_is_current() const noexcept { return step_->coded && !captures_.hides(capture()); }
 
     /// Returns what a checkpoint writes to: elements `loaded_range` of the flat buffer. The next window gathers the
     /// rest from them.
@@ -233,11 +234,11 @@ class ParameterStore {
     }
     IndexRange loaded_range() const noexcept { return gathers() ? geometry_->updated : resting_range(); }
 
-    /// Returns whether copies of other ranks' shards rest here. Updates of those shards leave the copies stale until
-    /// a gather.
-    bool rests_with_copies() const noexcept { return gathers() && !gathers_beside_; }
+    /// Returns whether copies of what other ranks update rest here. Their updates leave the copies stale until a
+    /// gather.
+    bool rests_with_copies() const noexcept { return gathers() && resting_range() != geometry_->updated; }
     /// Returns whether these copies are current.
-    bool copies_are_current() const noexcept { return !is_stale(); }
+    bool copies_are_current() const noexcept { return gathers_beside_ ? shard_is_current() : !is_stale(); }
 
     /// Checks that no window is open, which would show a half-finished update. @throws UsageError when one is
     void begin_update(SourceLocation where) const {
@@ -321,19 +322,22 @@ class ParameterStore {
                 return call(row, std::span<const float>(scales_.span()), all, where);
             }
         }
-        call(row, std::span<const Gather>(shard_.span()), std::span<Gather>(full_, geometry_->buffer_numel), where);
+        const Extent part = row.over == Over::replicas ? Extent::piece : Extent::shard;
+        call(row, std::span<const Gather>(elements(row.source, part)), elements(row.target, row.extent), where);
+    }
+    /// Returns the elements of that extent in the buffer of a row.
+    std::span<Gather> elements(Role role, Extent extent) noexcept {
+        const IndexRange range = geometry_->range(extent);
+        if (role == Role::gathered) { return {full_ + range.begin, range.size()}; }
+        if (role == Role::secondary) { return secondary().subspan(range.begin - geometry_->own.begin, range.size()); }
+        return resting().subspan(range.begin - resting_range().begin, range.size());
     }
     template <class T>
     void call(const CollectiveRow& row, std::span<const T> shard, std::span<T> full, SourceLocation where) {
         joined_ = false;  // even of a gather that fails
         const auto stream = context_->communication_stream();
         stream.wait(updated_);
-        const engine::CallSite site{where, subject_, statements_->in_call(row.over)};
-        if (row.in_place()) {
-            all_gather_in_place(gather_ranks_, full, stream, site);
-        } else {
-            all_gather(gather_ranks_, shard, full, stream, site);
-        }
+        gather_row(comms_, row, shard, full, stream, {where, subject_, statements_->in_call(row.over)});
         gathered_ = stream.record();
     }
     void release() noexcept {
@@ -344,8 +348,10 @@ class ParameterStore {
                     Kernels::fill(stream, std::span<Gather>(full_, full_numel()), closed_value<Gather>());
                 }
             }
-            if (summoned_.size() > 0) {
-                give_back_summoned();
+            if (summoned_.size() > 0) {  // both streams have to be finished with it: its memory may be reused at once
+                settle(context_->communication_stream());
+                settle(stream);
+                summoned_ = {};
             } else {
                 lease_.release(stream.record());
             }
@@ -354,26 +360,20 @@ class ParameterStore {
         }
     }
 
-    /// Frees the summoned buffer after both streams have finished with it, as its memory may be reused at once.
-    void give_back_summoned() noexcept {
-        settle(context_->communication_stream());
-        settle(context_->compute_stream());
-        summoned_ = {};
-    }
-
     using Event = typename Engine::Stream::Event;
 
     Context<Engine>* context_;
     const GroupGeometry* geometry_;
     GroupStatements* statements_;
     GroupStep* step_;
-    Communicator gather_ranks_;
+    GroupCommunicators<Engine> comms_;
     const engine::CallSubject* subject_;  // subject of the gathers
     Gather* full_ = nullptr;
     Buffer<Gather> full_memory_;
     Buffer<Gather> summoned_;
     Buffer<Gather> shard_;
-    Buffer<float> scales_;  // of codes: of this rank's blocks, or of parameters
+    Buffer<Gather> secondary_;  // this rank's shard, where only a piece of it rests in `shard_`
+    Buffer<float> scales_;      // of codes: of this rank's blocks, or of parameters
     OffloadedBuffer<Engine, Master> master_;
     OffloadedBuffer<Engine, std::uint8_t> rest_;
     SlotLease<Engine> lease_;

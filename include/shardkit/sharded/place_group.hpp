@@ -85,7 +85,8 @@ PlacedGroup<Engine> place_group(Context<Engine>& context, const GroupValues& val
     }
     g.shard_index = communicators.shards.rank();
     g.replica_index = communicators.replicas.rank();
-    g.own = described.layout.shard(g.shard_index);
+    g.own = g.shard(g.shard_index);
+    g.piece = g.range_of(g.place());
     g.updated = g.range(g.table.updated);
     require_same_group(context, g, where);
     return {communicators, std::move(g), described.layout};

@@ -5,7 +5,6 @@
 
 #include <shardkit/comm/communicator.hpp>
 #include <shardkit/comm/verb.hpp>
-#include <shardkit/detail/range.hpp>
 #include <shardkit/plan/group_rows.hpp>
 #include <shardkit/sharded/group_communicators.hpp>
 #include <shardkit/sharded/group_geometry.hpp>
@@ -20,14 +19,12 @@ void prepare_reductions(const GroupGeometry& geometry, const GroupCommunicators<
                         SourceLocation where) {
     if constexpr (engine::SeparatesReductions<typename Engine::Communicator>) {
         const bool no_tp_sum = intersect(geometry.range(geometry.table.reduced), geometry.tp_sum).empty();
-        const auto all = geometry.table.collectives();
-        const bool gathers = any_that(all, [](const CollectiveRow& row) { return row.verb == Verb::all_gather; });
-        for (const CollectiveRow& row : all) {
+        const auto size_of = [&](Over over) { return comms[over].size(); };
+        for (const CollectiveRow& row : geometry.table.collectives()) {
             if (row.verb == Verb::all_gather || (row.extent == Extent::tp_sum && no_tp_sum)) { continue; }
-            const auto& over = comms[row.over];
-            // The gather runs over the shard group.
-            const bool gathered = gathers && row.over != Over::replicas && over.size() == comms.shards.size();
-            if (gathered || row.over == Over::tp) { over.separate_reductions(where); }
+            if (row.over == Over::tp || gathers_over(row.over, geometry.table, size_of)) {
+                comms[row.over].separate_reductions(where);
+            }
         }
     }
     if constexpr (engine::StagesReductions<typename Engine::Communicator>) {

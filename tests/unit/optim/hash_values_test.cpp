@@ -114,6 +114,9 @@ TEST_CASE("hashes of equal bits are equal on any mesh and under any policy") {
     check(3, 1, sk::DynamicPolicy(sk::ShardOptimizer{}));
     check(3, 2, sk::DynamicPolicy(sk::ShardGradOp{}));
     check(4, 1, sk::DynamicPolicy(sk::HybridShard<2>{}));
+    check(4, 1, sk::DynamicPolicy(sk::HybridOptimizer<2>{}));
+    check(4, 2, sk::DynamicPolicy(sk::HybridOptimizer<2>{}));
+    check(4, 1, sk::DynamicPolicy(sk::SecondaryShard<2>{}));
     const Hashed in8 = train<sk::StateFormat::block8>(1, 1, no_shard);
     REQUIRE(in8.states.size() == 8);
     CHECK(in8.states[1].kind == "exp_avg scales");
@@ -123,6 +126,7 @@ TEST_CASE("hashes of states in blocks of 8 bits do not depend on the mesh") {
     const Hashed alone = train<sk::StateFormat::block8>(1, 1, sk::DynamicPolicy(sk::NoShard{}));
     CHECK(train<sk::StateFormat::block8>(3, 1, sk::DynamicPolicy(sk::FullShard{})).states == alone.states);
     CHECK(train<sk::StateFormat::block8>(4, 1, sk::DynamicPolicy(sk::HybridShard<2>{})).states == alone.states);
+    CHECK(train<sk::StateFormat::block8>(4, 1, sk::DynamicPolicy(sk::HybridOptimizer<2>{})).states == alone.states);
 }
 
 TEST_CASE("a hash is the sum of its elements' digests, by their numbers in whole tensors") {

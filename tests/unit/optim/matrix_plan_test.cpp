@@ -93,6 +93,7 @@ TEST_CASE("a plan's bytes and traffic are those of an optimizer that exists") {
         check<sk::ShardOptimizer>(mesh);
         check<sk::FullShard>(mesh, {.tp = sk::TpMatrices::parts});
         if (mesh.dp() % 2 == 0) { check<sk::HybridShard<2>>(mesh); }
+        check<sk::HybridOptimizer<1>>(mesh);
         check<sk::HybridShard<1>>(mesh);
     }
 }

@@ -77,11 +77,14 @@ TEST_CASE("moving average: the recurrence in fp64 for every policy, on a mesh wi
         sk::DynamicPolicy policy;
         sk::DynamicPolicy of_average;
     };
-    const std::vector<Case> cases{{no_shard, no_shard},
-                                  {shard_optimizer, full_shard},
-                                  {sk::DynamicPolicy(sk::ShardGradOp{}), full_shard},
-                                  {full_shard, full_shard},
-                                  {sk::DynamicPolicy(sk::HybridShard<2>{}), sk::DynamicPolicy(sk::HybridShard<2>{})}};
+    const std::vector<Case> cases{
+        {no_shard, no_shard},
+        {shard_optimizer, full_shard},
+        {sk::DynamicPolicy(sk::ShardGradOp{}), full_shard},
+        {full_shard, full_shard},
+        {sk::DynamicPolicy(sk::HybridShard<2>{}), sk::DynamicPolicy(sk::HybridShard<2>{})},
+        {sk::DynamicPolicy(sk::HybridOptimizer<2>{}), sk::DynamicPolicy(sk::SecondaryShard<2>{})},
+        {sk::DynamicPolicy(sk::SecondaryShard<2>{}), sk::DynamicPolicy(sk::HybridOptimizer<2>{})}};
     for (const double decay : {0.75, 0.25, 1.0, 0.0}) {
         for (const Case& each : cases) {
             sk::threads::run(Mesh{4, 2}, [&](auto& rank) {

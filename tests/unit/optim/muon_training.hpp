@@ -29,8 +29,9 @@ namespace sk = shardkit;
 using Mesh = sk::DeviceMesh<sk::dynamic, sk::dynamic, sk::dynamic>;
 
 inline const sk::DynamicPolicy policies[] = {
-    sk::DynamicPolicy(sk::NoShard{}), sk::DynamicPolicy(sk::ShardOptimizer{}), sk::DynamicPolicy(sk::ShardGradOp{}),
-    sk::DynamicPolicy(sk::FullShard{}), sk::DynamicPolicy(sk::HybridShard<2>{})};
+    sk::DynamicPolicy(sk::NoShard{}),        sk::DynamicPolicy(sk::ShardOptimizer{}),
+    sk::DynamicPolicy(sk::ShardGradOp{}),    sk::DynamicPolicy(sk::FullShard{}),
+    sk::DynamicPolicy(sk::HybridShard<2>{}), sk::DynamicPolicy(sk::HybridOptimizer<2>{})};
 
 /// The user's kernel.
 struct GiveGradient {

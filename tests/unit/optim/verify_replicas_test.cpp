@@ -97,7 +97,8 @@ struct Trainer {
         auto& group = sk::detail::Access::state(layer);
         for (const sk::detail::HeldBuffer& values : group.held()) {
             const bool half = values.role == sk::detail::Role::master && values.bytes == 2;
-            const bool copy = values.role == sk::detail::Role::gathered;
+            const bool copy =
+                values.role == sk::detail::Role::gathered || values.role == sk::detail::Role::secondary;
             if (!half && !copy) { continue; }
             // Of the weight, as far as it lies here.
             const sk::IndexRange part = intersect(group.geometry().parameters[0].range, values.flat);
@@ -204,6 +205,9 @@ TEST_CASE("a flipped bit is found in whatever several ranks hold, and nothing el
     // Shards of hybrid replicas.
     CHECK(spoil_all({.dp = 4, .policy = DynamicPolicy(sk::HybridShard<2>{})}) >= 4 * 4);
     CHECK(spoil_all({.dp = 6, .policy = DynamicPolicy(sk::HybridShard<2>{})}) >= 6 * 4);
+    CHECK(spoil_all({.dp = 4, .policy = DynamicPolicy(sk::HybridOptimizer<2>{}), .gathered = true}) >= 4);
+    CHECK(spoil_all({.dp = 4, .policy = DynamicPolicy(sk::SecondaryShard<2>{}), .gathered = true}) >= 4);
+    CHECK(spoil_all({.dp = 4, .policy = DynamicPolicy(sk::HybridOptimizer<2>{})}) == 0);
     // Full copies, stale and current: only the latter count.
     CHECK(spoil_all({.dp = 3, .policy = DynamicPolicy(sk::ShardOptimizer{})}) == 0);
     CHECK(spoil_all({.dp = 3, .policy = DynamicPolicy(sk::ShardOptimizer{}), .gathered = true}) >= 3 * 3);

@@ -16,6 +16,7 @@
 #include <shardkit/shardkit.hpp>
 
 #include "unit/plan/planned_and_logged.hpp"
+#include "unit/sharded/custom_policies.hpp"
 #include "unit/thrown_message.hpp"
 
 namespace sk = shardkit;
@@ -163,6 +164,27 @@ TEST_CASE("memory per parameter is that of the ZeRO paper, 16-bit throughout") {
     }
 }
 
+/// Bytes per parameter times N M, and peak bytes, of a bf16 parameter with fp32 sums, masters and AdamW's states on
+/// M groups of 8 ranks.
+template <class Policy>
+constexpr std::uint64_t placed(std::size_t groups, std::size_t microbatches, bool peak) {
+    using P = sk::Precision<sk::bf16, float, float, float>;
+    constexpr std::size_t numel = std::size_t{1} << 30U;
+    const sk::planner::MemoryPlan m =
+        plan_of<Policy, P>(numel, 8 * groups, {.microbatches = microbatches, .norms_per_step = 0}).memory;
+    const std::uint64_t bytes = peak ? m.total().value : (m.parameters + m.master + m.gradients + m.optimizer).value;
+    return bytes / (numel / (8 * groups));
+}
+// With M groups: 2 / N + 12 / (N M) + 4 / N of HybridOptimizer, 18 / N of HybridShard, 2 / (N M) + 2 / N + 16 / (N
+// M).
+static_assert(placed<sk::HybridShard<8>>(4, 2, false) == 18 * 4);
+static_assert(placed<sk::HybridOptimizer<8>>(4, 2, false) == 2 * 4 + 12 + 4 * 4);
+static_assert(placed<sk::HybridOptimizer<8>>(1, 2, false) == 18);
+static_assert(placed<sk::SecondaryShard<8>>(4, 2, false) == 2 + 2 * 4 + 16);
+// While a window is open and a microbatch reduced: a full copy, full gradients in fp32.
+static_assert(placed<sk::HybridOptimizer<8>>(4, 2, true) == 2 * 4 + 12 + 4 * 4 + (2 + 4) * 32);
+static_assert(placed<sk::SecondaryShard<8>>(4, 2, true) == 2 + 2 * 4 + 16 + (2 + 4) * 32);
+
 // The paper's own table: 7.5 billion parameters on 64 ranks, in gigabytes; the last figure is 1.875 there too.
 template <class Policy>
 constexpr std::uint64_t tenths_of_a_gigabyte = [] {
@@ -214,6 +236,13 @@ TEST_CASE("traffic per step is the closed form of each policy") {
                 plan_of<sk::HybridShard<sk::dynamic>, P>(numel, n, options, sk::HybridShard<sk::dynamic>{half});
             const std::uint64_t inside = numel / half * (half - 1);
             CHECK(moved(hybrid) == m * inside * (4 + 2 * 2) + numel * 4 / half);
+            // The all-reduce in two halves, of which the second gathers parameters.
+            const auto placed = [&](auto policy) {
+                return moved(plan_of<decltype(policy), P>(numel, n, options, policy));
+            };
+            const std::uint64_t piece = numel / n;
+            CHECK(placed(sk::HybridOptimizer<sk::dynamic>{half}) == m * inside * (4 + 2 * 2) + piece * (4 + 2));
+            CHECK(placed(sk::SecondaryShard<sk::dynamic>{half}) == m * inside * (4 + 2 * 2) + piece * (m * 4 + 2));
         }
     }
 }
@@ -341,6 +370,12 @@ TEST_CASE("bytes between hosts per step, by hand: 8 ranks on hosts of 4, 2 and 1
     const sk::HybridShard<sk::dynamic> in_a_host{4};
     CHECK(between_hosts(dp8, 4, {}, in_a_host) == 2 * (reduce / 4) / 2);
     CHECK(between_hosts(dp8, 8, {}, in_a_host) == 0);
+    // The same in two halves, of which one is of gathered elements; a piece is an eighth.
+    CHECK(between_hosts(dp8, 4, {}, sk::HybridOptimizer<4>{}) == reduce / 8 + gather / 8);
+    CHECK(between_hosts(dp8, 4, {}, sk::SecondaryShard<4>{}) == reduce / 8 + gather / 8);
+    CHECK(between_hosts(dp8, 8, {}, sk::HybridOptimizer<4>{}) == 0);
+    // In a ring of two, each rank has one link, to the other host.
+    CHECK(between_hosts(dp8, 4, ring, sk::HybridOptimizer<4>{}) == reduce / 8 + gather / 8);
     // dp of 4 and tp of 2 beside each other in pairs: dp goes over every host, with one of its ranks on each.
     const sk::DeviceMesh with_tp{std::size_t{4}, std::size_t{2}, std::size_t{1}};
     CHECK(between_hosts<sk::FullShard>(with_tp, 2, {}) == (2 * gather + reduce) / 4 * 3);
@@ -548,6 +583,22 @@ TEST_CASE("a plan of a model and its optimizer counts the states that there are"
         CHECK(planned(of_part) == 8 * of_vector);
         CHECK(sk::describe_groups(model, of_part)[0].optimizer_states == sk::OptimizerStates(0));
     });
+}
+
+TEST_CASE("the traffic plan is what the engine counts under every legal pair of rows") {
+    const sk::DeviceMesh<sk::dynamic, sk::dynamic, sk::dynamic> mesh(6, 1, 1);
+    for (const std::size_t within : {2U, 3U, 6U}) {
+        toy::for_each_legal_row(within, [&](const sk::rules::PolicyValues& values) {
+            CAPTURE(toy::words(values));
+            const sk::DynamicPolicy policy(values);
+            for (const std::size_t microbatches : {1U, 3U}) {
+                CHECK(toy::difference(toy::planned_and_logged<sk::Precision<float>>(mesh, {policy}, microbatches),
+                                      6) == "");
+            }
+            using Half = sk::Precision<float, sk::bf16, float, float>;
+            CHECK(toy::difference(toy::planned_and_logged<Half>(mesh, {policy}, 2), 6) == "");
+        });
+    }
 }
 
 TEST_CASE("the traffic plan is what the engine counts") {

@@ -72,6 +72,22 @@ static_assert(is(traits<FullShard>(), stage3));
 static_assert(is(traits<HybridShard<4>>(), hybrid));
 static_assert(is(traits(HybridShard<dynamic>{4}), hybrid));
 
+// Each policy as its two rows of parameters, reduced gradients and states.
+constexpr bool has_rows(const rules::PolicyValues& values, AxisPlacements within, AxisPlacements across) {
+    return values.within_groups() == within && values.across_groups == across;
+}
+constexpr AxisPlacements replicas{replicated, partial, replicated};
+static_assert(has_rows(traits<NoShard>(), replicas, replicas));
+static_assert(has_rows(traits<ShardOptimizer>(), {replicated, partial, sharded}, replicas));
+static_assert(has_rows(traits<ShardGradOp>(), {replicated, sharded, sharded}, replicas));
+static_assert(has_rows(traits<FullShard>(), {sharded, sharded, sharded}, replicas));
+static_assert(has_rows(traits<HybridShard<4>>(), {sharded, sharded, sharded}, replicas));
+static_assert(has_rows(traits<HybridOptimizer<4>>(), {sharded, sharded, sharded}, {replicated, partial, sharded}));
+static_assert(has_rows(traits<SecondaryShard<4>>(), {sharded, sharded, sharded}, {sharded, sharded, sharded}));
+static_assert(traits<SecondaryShard<4>>().keep == Keep::secondary && traits<HybridOptimizer<4>>().keep == Keep::none);
+static_assert(has_rows(traits(TreeSums<HybridOptimizer<dynamic>>{HybridOptimizer<dynamic>{2}}),
+                       {sharded, sharded, sharded}, {replicated, partial, sharded}));
+
 // Who shares one copy: the whole data axis, or groups of N whatever the data axis is.
 static_assert(traits<NoShard>().shard_group == 8 && traits<ShardOptimizer>().shard_group == 8);
 static_assert(traits<ShardGradOp>().shard_group == 8 && traits<FullShard>().shard_group == 8);
@@ -111,6 +127,9 @@ static_assert(shards<ShardOver<ShardOptimizer, Axes<DpShard, Cp>>>() == 24);
 static_assert(rules::PolicyRules<NoShard>::hold && rules::PolicyRules<ShardOptimizer>::hold &&
               rules::PolicyRules<ShardGradOp>::hold);
 static_assert(rules::PolicyRules<FullShard>::hold && rules::PolicyRules<HybridShard<3>>::hold);
+static_assert(rules::PolicyRules<HybridOptimizer<3>>::hold && rules::PolicyRules<SecondaryShard<3>>::hold);
+static_assert(rules::PolicyRules<HybridOptimizer<dynamic>>::hold &&
+              rules::PolicyRules<SecondaryShard<dynamic>>::hold);
 static_assert(rules::PolicyRules<HybridShard<dynamic>>::hold && rules::PolicyRules<HybridOverBoth>::hold);
 
 /// Possible combinations that the library has no policy of its own for.
@@ -137,9 +156,12 @@ TEST_CASE("named_policy: each policy of the library by its name, and no other") 
     CHECK(named_policy("hybrid_shard:2").name() == "hybrid_shard");
     CHECK(named_policy("hybrid_shard:2").shard_group(6) == 2);
     CHECK(named_policy("hybrid_shard:12").shard_group(24) == 12);
-    for (const std::string_view name : {"", "fsdp", "full_shard ", "Full_shard", "hybrid_shard",
-                                        "hybrid_shard:", "hybrid_shard:0", "hybrid_shard:-2", "hybrid_shard:2x",
-                                        "hybrid_shard:+2", "hybrid_shard: 2", "hybrid_shard:99999999999999999999"}) {
+    CHECK(named_policy("hybrid_optimizer:2").values() == traits(HybridOptimizer<dynamic>{2}));
+    CHECK(named_policy("secondary_shard:3").values() == traits(SecondaryShard<dynamic>{3}));
+    for (const std::string_view name :
+         {"", "fsdp", "full_shard ", "Full_shard", "hybrid_shard", "hybrid_shard:", "hybrid_shard:0",
+          "hybrid_shard:-2", "hybrid_shard:2x", "hybrid_optimizer", "secondary_shard:", "full_shard:2",
+          "hybrid_shard:+2", "hybrid_shard: 2", "hybrid_shard:99999999999999999999"}) {
         CAPTURE(name);
         const std::string refused = thrown_message<std::invalid_argument>([&] {
             named_policy(name, {"user.cpp", 7});
@@ -160,6 +182,7 @@ TEST_CASE("DynamicPolicy: has the placements, name and groups of what it holds, 
             CHECK(chosen.shard_group(dp) == expected.shard_group);
             CHECK(given.shard_axes == expected.shard_axes);
             CHECK(chosen.name() == expected.name);
+            CHECK(given == expected);
             CHECK(is(given, {expected.name, expected.parameters, expected.accumulate, expected.gradients,
                              expected.optimizer, expected.release}));
         }
@@ -170,6 +193,8 @@ TEST_CASE("DynamicPolicy: has the placements, name and groups of what it holds, 
     same(FullShard{});
     same(HybridShard<4>{});
     same(HybridShard<dynamic>{3});
+    same(HybridOptimizer<dynamic>{3});
+    same(SecondaryShard<2>{});
     same(AllReduceThenShard{});
     same(HybridOverBoth{2});
     // Over cp as well, as any other policy.
@@ -185,6 +210,20 @@ constexpr const char* never_partial =
     "impossible policy: parameters, reduced gradients and optimizer are replicated or sharded, never partial";
 constexpr const char* released =
     "impossible policy: sharded parameters are released at_update or at_reshard, replicated ones never";
+constexpr const char* across_partial =
+    "impossible policy: across groups, parameters and optimizer are replicated or sharded, never partial";
+constexpr const char* across_updates =
+    "impossible policy: parameters or gradients that are sharded across groups need an optimizer that is; a "
+    "replicated one would update what the rank does not hold";
+constexpr const char* across_cuts =
+    "impossible policy: what is sharded across groups must be sharded within them, as it is their shards that are "
+    "cut";
+constexpr const char* across_each =
+    "impossible policy: gradients that are sharded across groups in every microbatch must be reduced within them in "
+    "every microbatch";
+constexpr const char* second =
+    "impossible policy: a secondary shard is kept of parameters that are sharded across "
+    "groups and released at_reshard";
 constexpr const char* over_data = "impossible policy: shard_axes must be Axes<DpShard> or Axes<DpShard, Cp>";
 
 struct Broken {
@@ -216,6 +255,21 @@ constexpr std::array impossible{
     broken<FullShard>(over_data, [](rules::PolicyValues& p) { p.shard_axes = Axes<DpReplicate>{}; }),
     broken<FullShard>(over_data, [](rules::PolicyValues& p) { p.shard_axes = Axes<Cp, DpShard>{}; }),
     broken<FullShard>(over_data, [](rules::PolicyValues& p) { p.shard_axes = Axes<>{}; }),
+    broken<HybridShard<2>>(across_partial, [](rules::PolicyValues& p) { p.across_groups.parameters = partial; }),
+    broken<HybridShard<2>>(across_partial, [](rules::PolicyValues& p) { p.across_groups.states = partial; }),
+    broken<HybridShard<2>>(across_updates, [](rules::PolicyValues& p) { p.across_groups.parameters = sharded; }),
+    broken<HybridShard<2>>(across_updates, [](rules::PolicyValues& p) { p.across_groups.reduced = sharded; }),
+    broken<NoShard>(across_cuts, [](rules::PolicyValues& p) { p.across_groups.states = sharded; }),
+    broken<ShardGradOp>(across_cuts,
+                        [](rules::PolicyValues& p) {
+                            p.across_groups = {sharded, partial, sharded};
+                        }),
+    broken<ShardOptimizer>(across_each,
+                           [](rules::PolicyValues& p) {
+                               p.across_groups = {replicated, sharded, sharded};
+                           }),
+    broken<HybridOptimizer<2>>(second, [](rules::PolicyValues& p) { p.keep = Keep::secondary; }),
+    broken<SecondaryShard<2>>(second, [](rules::PolicyValues& p) { p.release = Release::at_update; }),
 };
 static_assert(std::all_of(impossible.begin(), impossible.end(),
                           [](const Broken& b) { return rules::broken_rule(b.values) == b.sentence; }));
@@ -294,6 +348,8 @@ TEST_CASE("HybridShard: a group of no ranks is refused") {
     CHECK_INVALID_ARGUMENT(HybridShard<dynamic>{0}, "HybridShard: group of 0 ranks, expected at least 1");
     CHECK(HybridShard<dynamic>{5}.shard_group(10) == 5);
     CHECK(HybridShard<2>{}.shard_group(10) == 2);
+    CHECK_INVALID_ARGUMENT(HybridOptimizer<dynamic>{0}, "HybridOptimizer: group of 0 ranks, expected at least 1");
+    CHECK_INVALID_ARGUMENT(SecondaryShard<dynamic>{0}, "SecondaryShard: group of 0 ranks, expected at least 1");
 }
 
 }  // namespace policies_test

@@ -74,9 +74,10 @@ const std::array<Improve, 5> improvements{[](const sk::Schedule& s, Groups) { re
 
 /// The policies as values.
 std::vector<sk::DynamicPolicy> policies() {
-    return {sk::DynamicPolicy(sk::NoShard{}), sk::DynamicPolicy(sk::ShardOptimizer{}),
-            sk::DynamicPolicy(sk::ShardGradOp{}), sk::DynamicPolicy(sk::FullShard{}),
-            sk::DynamicPolicy(sk::HybridShard<2>{})};
+    return {sk::DynamicPolicy(sk::NoShard{}),          sk::DynamicPolicy(sk::ShardOptimizer{}),
+            sk::DynamicPolicy(sk::ShardGradOp{}),      sk::DynamicPolicy(sk::FullShard{}),
+            sk::DynamicPolicy(sk::HybridShard<2>{}),   sk::DynamicPolicy(sk::HybridOptimizer<2>{}),
+            sk::DynamicPolicy(sk::SecondaryShard<2>{})};
 }
 
 /// What each rank throws; empty where it does not.

@@ -46,6 +46,8 @@ void for_each_model(const F& f) {
     with(sk::ShardGradOp{});
     with(sk::FullShard{});
     with(sk::HybridShard<2>{});
+    with(sk::HybridOptimizer<2>{});
+    with(sk::SecondaryShard<2>{});
 }
 
 std::vector<sk::schedule::Op> program_of(const sk::Schedule& schedule) {

@@ -138,6 +138,9 @@ inline Plan random_plan(std::uint64_t seed, std::size_t most_ranks) {
         sk::DynamicPolicy(sk::ShardGradOp{}),
         sk::DynamicPolicy(sk::FullShard{}),
         plan.ranks % 2 == 0 ? sk::DynamicPolicy(sk::HybridShard<2>{}) : sk::DynamicPolicy(sk::HybridShard<1>{}),
+        plan.ranks % 2 == 0 ? sk::DynamicPolicy(sk::HybridOptimizer<2>{})
+                            : sk::DynamicPolicy(sk::HybridOptimizer<1>{}),
+        plan.ranks % 2 == 0 ? sk::DynamicPolicy(sk::SecondaryShard<2>{}) : sk::DynamicPolicy(sk::SecondaryShard<1>{}),
         unreduced(sk::FullShard{}, plan.ranks, "full, unreduced"),
         unreduced(sk::ShardGradOp{}, plan.ranks, "gradients, unreduced")};
     plan.policy = policies[random.below(policies.size())];

@@ -22,4 +22,41 @@ TEST_CASE("a user's policies train as one rank does, in fp64 to 1e-12") {
     SUBCASE("sharded gradients within pairs") { toy::check_in_fp64<toy::PairedGradOp>(); }
 }
 
+TEST_CASE("every legal pair of rows trains as one rank does, in fp64 to 1e-12, on each mesh of groups") {
+    // Groups of 1 to 4 ranks, 1 to 3 of them: meshes (n, 1) and (1, n) among them, and fewer elements than ranks.
+    std::size_t number = 0;
+    for (std::size_t within = 1; within <= 4; ++within) {
+        for (std::size_t across = 1; across <= 3; ++across) {
+            if (test_size::reduced() && within + across != 4) { continue; }
+            toy::for_each_legal_row(within, [&](const sk::rules::PolicyValues& values) {
+                CAPTURE(toy::words(values));
+                // Every number of microbatches with every row, every row on every mesh.
+                const toy::Training training{
+                    .microbatches = 1 + number++ % 4, .rule = toy::Rule::adamw, .learning_rate = 0.01, .clip = 1};
+                const toy::Mesh mesh(within * across, 1, 1);
+                toy::compare_with_oracle(values.name, {mesh.size()}, training,
+                                         toy::train<sk::Precision<double>>(mesh, sk::DynamicPolicy(values), training),
+                                         1e-12);
+            });
+        }
+    }
+}
+
+TEST_CASE("rows across groups that are cp too, and beside tp, train as one rank does") {
+    toy::for_each_legal_row(2, [&](sk::rules::PolicyValues values) {
+        CAPTURE(toy::words(values));
+        const toy::Training training{.microbatches = 2, .rule = toy::Rule::momentum, .learning_rate = 0.002};
+        const auto check = [&](toy::Extents e) {
+            const toy::Mesh mesh(e.dp, e.tp, e.cp);
+            toy::compare_with_oracle(values.name, e, training,
+                                     toy::train<sk::Precision<double>>(mesh, sk::DynamicPolicy(values), training),
+                                     1e-12);
+        };
+        check({2, 1, 2});
+        check({4, 2, 1});
+        values.shard_axes = sk::Axes<sk::DpShard, sk::Cp>{};
+        check({4, 1, 2});
+    });
+}
+
 }  // namespace custom_policies_test

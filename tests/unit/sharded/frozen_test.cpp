@@ -163,9 +163,11 @@ void check_mixed_plan(const Flat& mesh, const sk::DynamicPolicy& policy) {
 TEST_CASE("a group of which a part is frozen holds what is planned, under every policy") {
     for (const std::size_t ranks : {2U, 4U}) {
         CAPTURE(ranks);
-        const std::array policies{sk::DynamicPolicy(sk::NoShard{}), sk::DynamicPolicy(sk::ShardOptimizer{}),
-                                  sk::DynamicPolicy(sk::ShardGradOp{}), sk::DynamicPolicy(sk::FullShard{}),
-                                  sk::DynamicPolicy(sk::HybridShard<2>{})};
+        const std::array policies{
+            sk::DynamicPolicy(sk::NoShard{}),          sk::DynamicPolicy(sk::ShardOptimizer{}),
+            sk::DynamicPolicy(sk::ShardGradOp{}),      sk::DynamicPolicy(sk::FullShard{}),
+            sk::DynamicPolicy(sk::HybridShard<2>{}),   sk::DynamicPolicy(sk::HybridOptimizer<2>{}),
+            sk::DynamicPolicy(sk::SecondaryShard<2>{})};
         for (const sk::DynamicPolicy& policy : policies) {
             check_mixed_plan<sk::Precision<float>>(Flat{ranks}, policy);
             check_mixed_plan<sk::Precision<float, sk::bf16, float, double>>(Flat{ranks}, policy);

@@ -33,9 +33,10 @@ namespace {
 
 template <class F>
 void for_each_policy(const F& f) {
-    for (const sk::DynamicPolicy& policy : {sk::DynamicPolicy(sk::NoShard{}), sk::DynamicPolicy(sk::ShardOptimizer{}),
-                                            sk::DynamicPolicy(sk::ShardGradOp{}), sk::DynamicPolicy(sk::FullShard{}),
-                                            sk::DynamicPolicy(sk::HybridShard<2>{})}) {
+    for (const sk::DynamicPolicy& policy :
+         {sk::DynamicPolicy(sk::NoShard{}), sk::DynamicPolicy(sk::ShardOptimizer{}),
+          sk::DynamicPolicy(sk::ShardGradOp{}), sk::DynamicPolicy(sk::FullShard{}),
+          sk::DynamicPolicy(sk::HybridShard<2>{}), sk::DynamicPolicy(sk::HybridOptimizer<2>{})}) {
         CAPTURE(policy.name());
         f(policy);
     }

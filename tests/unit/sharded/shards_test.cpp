@@ -207,6 +207,9 @@ TEST_CASE("the same on meshes of more axes") {
     check<sk::Precision<double>>(2, 1, 2, sk::NoShard{}, true);
     check<sk::Precision<double>>(2, 1, 2, sk::FullShard{}, true);
     check<sk::Precision<double>>(4, 1, 1, sk::HybridShard<2>{}, true);
+    check<sk::Precision<double>>(4, 1, 1, sk::SecondaryShard<2>{}, true);
+    check<sk::Precision<double>>(4, 1, 1, sk::HybridOptimizer<2>{}, false);
+    check<sk::Precision<sk::bf16>>(4, 2, 1, sk::HybridOptimizer<2>{}, false);
     check<sk::Precision<double>>(2, 1, 2, sk::ShardOver<sk::FullShard, sk::Axes<sk::DpShard, sk::Cp>>{}, true);
     check<sk::Precision<sk::bf16>>(2, 2, 1, sk::ShardOptimizer{}, false);
 }

@@ -25,6 +25,7 @@
 #include <shardkit/step/slices.hpp>
 
 #include "unit/plan/planned_and_logged.hpp"
+#include "unit/sharded/custom_policies.hpp"
 
 namespace sk = shardkit;
 
@@ -160,7 +161,11 @@ void for_each_policy(std::size_t slices, std::size_t ranks, const F& f) {
     f(sk::DynamicPolicy(sk::TreeSums<sk::ShardOptimizer>{cut}));
     f(sk::DynamicPolicy(sk::TreeSums<sk::ShardGradOp>{cut}));
     f(sk::DynamicPolicy(sk::TreeSums<sk::FullShard>{cut}));
-    if (ranks > 2) { f(sk::DynamicPolicy(sk::TreeSums<sk::HybridShard<2>>{cut})); }
+    if (ranks > 2) {
+        f(sk::DynamicPolicy(sk::TreeSums<sk::HybridShard<2>>{cut}));
+        f(sk::DynamicPolicy(sk::TreeSums<sk::HybridOptimizer<2>>{cut}));
+        f(sk::DynamicPolicy(sk::TreeSums<sk::SecondaryShard<2>>{cut}));
+    }
 }
 
 }  // namespace
@@ -182,6 +187,25 @@ TEST_CASE_TEMPLATE("slices: one sum, norm and update on 1, 2, 4 and 8 ranks unde
     const Trained of_64 = expected_of<Gradient>(64);
     CHECK(train<P>(2, sk::DynamicPolicy(sk::TreeSums<sk::NoShard>{sk::Slices{64}})) == of_64);
     CHECK(train<P>(2, sk::DynamicPolicy(sk::TreeSums<sk::FullShard>{sk::Slices{64}})) == of_64);
+}
+
+TEST_CASE_TEMPLATE("slices: one sum, norm and update under every legal pair of rows", P, Plain, Half) {
+    const Trained expected = expected_of<typename P::Gradient>(16);
+    sk::rules::PolicyValues sums;
+    sums.summation = sk::Summation::tree;
+    sums.slices = 16;
+    for (const std::size_t within : {1U, 2U, 4U}) {
+        toy::for_each_legal_row(
+            within,
+            [&](const sk::rules::PolicyValues& values) {
+                CAPTURE(toy::words(values));
+                CHECK(train<P>(4, sk::DynamicPolicy(values)) == expected);
+                if (within == 2 && values.keep != sk::Keep::none) {
+                    CHECK(train<P>(4, sk::DynamicPolicy(values), Led::yes) == expected);
+                }
+            },
+            sums);
+    }
 }
 
 TEST_CASE("slices: gradients that are released at the update, or lie in the user's memory, have the same sums") {

@@ -167,7 +167,10 @@ class Driven {
                 }
                 call(false, [&] { accumulation_.emplace(model_, sk::until_reduced); });
                 begun_ = true;
-                its_ = {.current = its_.current, .unused = its_.unused, .windows = its_.windows};
+                its_ = {.current = its_.current,
+                        .coded = its_.coded,
+                        .unused = its_.unused,
+                        .windows = its_.windows};
                 gradients_ = false;
                 break;
             case 1:
@@ -323,6 +326,8 @@ TEST_CASE("random verbs: a group refuses, communicates and holds what the step m
                               sk::DynamicPolicy(sk::ShardGradOp{}),
                               sk::DynamicPolicy(sk::FullShard{}),
                               sk::DynamicPolicy(sk::HybridShard<1>{}),
+                              sk::DynamicPolicy(sk::HybridOptimizer<1>{}),
+                              sk::DynamicPolicy(sk::SecondaryShard<1>{}),
                               sk::DynamicPolicy(toy::KeepUntilUpdate{}),
                               sk::DynamicPolicy(toy::ReplicateGradients{}),
                               sk::DynamicPolicy(toy::ReduceOnce{}),

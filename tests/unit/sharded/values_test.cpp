@@ -87,6 +87,8 @@ void everywhere(Body body) {
             body(rank, sk::DynamicPolicy(sk::FullShard{}));
             body(rank, sk::DynamicPolicy(toy::KeepUntilUpdate{}));
             body(rank, sk::DynamicPolicy(sk::HybridShard<1>{}));
+            body(rank, sk::DynamicPolicy(sk::HybridOptimizer<1>{}));
+            body(rank, sk::DynamicPolicy(sk::SecondaryShard<1>{}));
         });
     }
 }
@@ -144,7 +146,8 @@ TEST_CASE("initialize by the engine's kernels: the bits that the host gives, und
         CAPTURE(dp);
         CAPTURE(tp);
         sk::threads::run(Mesh(dp, tp), [&](auto& rank) {
-            for (const char* policy : {"no_shard", "shard_optimizer", "full_shard", "hybrid_shard:1"}) {
+            for (const char* policy : {"no_shard", "shard_optimizer", "full_shard", "hybrid_shard:1",
+                                       "hybrid_optimizer:1", "secondary_shard:1"}) {
                 CAPTURE(policy);
                 check(rank, sk::named_policy(policy), sk::DefaultPrecision<double>{});
                 check(rank, sk::named_policy(policy), sk::Precision<sk::bf16, sk::bf16, float, float>{});

@@ -60,6 +60,9 @@ TEST_CASE("nccl: a plan counts as many communicators as ranks make") {
             check(mesh, DynamicPolicy(NoShard{}), separate);
             check(mesh, DynamicPolicy(ShardOptimizer{}), separate);
             check(mesh, DynamicPolicy(HybridShard<dynamic>{2}), separate);
+            check(mesh, DynamicPolicy(HybridOptimizer<dynamic>{2}), separate);
+            check(mesh, DynamicPolicy(HybridOptimizer<dynamic>{1}), separate);
+            check(mesh, DynamicPolicy(SecondaryShard<dynamic>{2}), separate);
         }
     }
 }

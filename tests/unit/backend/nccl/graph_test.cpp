@@ -87,7 +87,11 @@ void check_policies(std::size_t ranks, const Settings& settings, std::string_vie
     check<T>(ranks, sk::DynamicPolicy(sk::ShardOptimizer{}), settings, plan);
     check<T>(ranks, sk::DynamicPolicy(sk::ShardGradOp{}), settings, plan);
     check<T>(ranks, sk::DynamicPolicy(sk::FullShard{}), settings, plan);
-    if (ranks % 2 == 0) { check<T>(ranks, sk::DynamicPolicy(sk::HybridShard<2>{}), settings, plan); }
+    if (ranks % 2 == 0) {
+        check<T>(ranks, sk::DynamicPolicy(sk::HybridShard<2>{}), settings, plan);
+        check<T>(ranks, sk::DynamicPolicy(sk::HybridOptimizer<2>{}), settings, plan);
+        check<T>(ranks, sk::DynamicPolicy(sk::SecondaryShard<2>{}), settings, plan);
+    }
 }
 
 }  // namespace

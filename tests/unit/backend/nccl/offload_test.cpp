@@ -69,6 +69,7 @@ TEST_CASE("offload: every policy trains the bits of states on the device, at all
             check<sk::bf16>({.ranks = 3, .policy = policy}, way, policy.name() == sk::FullShard::name);
         }
         check<sk::bf16>({.ranks = 4, .policy = sk::DynamicPolicy(sk::HybridShard<2>{})}, way);
+        check<sk::bf16>({.ranks = 4, .policy = sk::DynamicPolicy(sk::HybridOptimizer<2>{})}, way);
         check<float>({.ranks = 1, .policy = sk::DynamicPolicy(sk::NoShard{})}, way);
         check<double>({}, way);
     }

@@ -40,7 +40,11 @@ void check_policies(const Mesh& mesh, const Training& training) {
     check<T, sk::ShardOptimizer>(mesh, training);
     check<T, sk::ShardGradOp>(mesh, training);
     check<T, sk::FullShard>(mesh, training);
-    if (mesh.dp() % 2 == 0) { check<T, sk::HybridShard<2>>(mesh, training); }
+    if (mesh.dp() % 2 == 0) {
+        check<T, sk::HybridShard<2>>(mesh, training);
+        check<T, sk::HybridOptimizer<2>>(mesh, training);
+        check<T, sk::SecondaryShard<2>>(mesh, training);
+    }
 }
 
 }  // namespace
@@ -137,7 +141,8 @@ TEST_CASE("nccl: slices have the bits of one rank on threads, on every number of
         for (const std::size_t ranks : {1U, 2U, 4U, 8U}) {
             for (const sk::DynamicPolicy& policy :
                  {sliced(sk::NoShard{}), sliced(sk::ShardOptimizer{}), sliced(sk::ShardGradOp{}),
-                  sliced(sk::FullShard{}), sliced(sk::HybridShard<2>{})}) {
+                  sliced(sk::FullShard{}), sliced(sk::HybridShard<2>{}), sliced(sk::HybridOptimizer<2>{}),
+                  sliced(sk::SecondaryShard<2>{})}) {
                 if (ranks == 1 && policy.shard_group(1) == 2) { continue; }
                 if (test_size::reduced() && ranks != 2) { continue; }
                 CAPTURE(ranks);
