@@ -18,7 +18,7 @@ endfunction()
 
 if(NOT TARGET shardkit_compiled)
   shardkit_add_compiled(shardkit_compiled STATIC cpp
-    compiled compiled_checkpoint compiled_states compiled_parts compiled_schedule)
+    compiled compiled_checkpoint compiled_states compiled_parts compiled_schedule compiled_reshard)
   target_compile_options(shardkit_compiled PRIVATE -ffp-contract=off)
   target_link_libraries(shardkit_compiled PUBLIC shardkit::shardkit)
   add_library(shardkit::compiled ALIAS shardkit_compiled)
@@ -32,7 +32,8 @@ if(CMAKE_CUDA_COMPILER AND NOT TARGET shardkit_compiled_nccl)
   find_library(SHARDKIT_NCCL_LIBRARY NAMES nccl libnccl.so.2 HINTS "${CUDAToolkit_LIBRARY_DIR}")
   if(CUDAToolkit_FOUND AND SHARDKIT_NCCL_INCLUDE AND SHARDKIT_NCCL_LIBRARY)
     shardkit_add_compiled(shardkit_compiled_nccl OBJECT cu
-      compiled_nccl compiled_nccl_checkpoint compiled_nccl_states compiled_nccl_parts compiled_nccl_schedule)
+      compiled_nccl compiled_nccl_checkpoint compiled_nccl_states compiled_nccl_parts compiled_nccl_schedule
+      compiled_nccl_reshard)
     target_compile_options(shardkit_compiled_nccl PRIVATE -Xcompiler=-ffp-contract=off)
     target_include_directories(shardkit_compiled_nccl PRIVATE "${SHARDKIT_NCCL_INCLUDE}")
     target_link_libraries(shardkit_compiled_nccl

@@ -3,6 +3,7 @@
 // g++ -std=c++20 -Iinclude examples/07_reshard.cpp -pthread -o example && ./example
 #include <shardkit/reshard.hpp>
 #include <shardkit/shardkit.hpp>
+#include <shardkit/verbs.hpp>
 
 #include <cmath>
 #include <cstdio>

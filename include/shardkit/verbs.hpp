@@ -14,6 +14,7 @@
 #include <shardkit/comm/list_verbs.hpp>
 #include <shardkit/comm/reduce_scatter.hpp>
 #include <shardkit/comm/send_receive.hpp>
+#include <shardkit/comm/split.hpp>
 #ifdef SHARDKIT_COMPILED
 #include <shardkit/backend/host/communicator.hpp>
 #endif

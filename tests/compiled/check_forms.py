@@ -15,7 +15,7 @@ LIMIT = 1.5
 STANDARD = "algorithm chrono functional map memory optional ranges string thread vector".split()
 ENTRIES = ("shardkit/shardkit.hpp", "shardkit/checkpoint.hpp", "shardkit/local_shards.hpp", "shardkit/moving_average.hpp",
            "shardkit/context_parallel.hpp", "shardkit/expert_parallel.hpp", "shardkit/tensor_parallel.hpp",
-           "shardkit/muon.hpp", "shardkit/nccl.hpp", "shardkit/plan.hpp", "shardkit/schedule.hpp", "shardkit/verbs.hpp", "shardkit/verify.hpp",
+           "shardkit/muon.hpp", "shardkit/nccl.hpp", "shardkit/plan.hpp", "shardkit/reshard.hpp", "shardkit/schedule.hpp", "shardkit/verbs.hpp", "shardkit/verify.hpp",
            "shardkit/backend/cub/kernels.hpp", "shardkit/optim/options.hpp", "shardkit/backend/threads/launch_options.hpp", "shardkit/sharded/list_shards.hpp")
 REFUSED = ("shardkit/optim/adamw.hpp", "shardkit/rank/gather_values.hpp", "shardkit/step/model.hpp",
            "shardkit/measure.hpp")

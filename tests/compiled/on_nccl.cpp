@@ -193,6 +193,15 @@ void refuse_products(sk::Context<>& rank) {
         {"Muon", "threads", "another engine's memory", "on_nccl.cpp"});
 }
 
+/// A rank over a communicator of NCCL's is its World's to make.
+void refuse_rank(sk::Context<>& rank) {
+    expect_refused<sk::UsageError>(
+        [&] {
+            const sk::Rank<Engine, sk::DeviceMesh<ranks>> other{sk::DeviceMesh<ranks>{}, rank.world()};
+        },
+        {"engine nccl", "nccl::make_rank", "on_nccl.cpp"});
+}
+
 void run_on_nccl(const auto& body) {
     const auto id = sk::nccl::UniqueId::create();
     std::vector<std::jthread> threads;
@@ -271,6 +280,7 @@ void train_everywhere() {
         train(rank, device);
         communicate(rank, device);
         refuse_parts(rank);
+        refuse_rank(rank);
         const auto memory = rank.buffer<float>(1);
         expect_refused<sk::UsageError>(
             [&] {

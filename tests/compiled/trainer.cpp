@@ -20,6 +20,7 @@
 #include <shardkit/moving_average.hpp>
 #include <shardkit/muon.hpp>
 #include <shardkit/plan.hpp>
+#include <shardkit/reshard.hpp>
 #include <shardkit/schedule.hpp>
 #include <shardkit/shardkit.hpp>
 #include <shardkit/verify.hpp>
@@ -398,6 +399,11 @@ void train_with_parts(const char* policy, Mesh mesh, const Place& place) {
         hash.add(static_cast<std::uint64_t>(following.schedules()));
         plain(8);
         for (const sk::ValuesHash& one : sk::hash_values(model)) { hash.add(one.hash); }
+        Layer twin{rank, "layer"};
+        const sk::Model other{twin};
+        sk::reshard(rank, sk::checkpoint::State{model}, other);
+        for (const sk::ValuesHash& one : sk::hash_values(other)) { hash.add(one.hash); }
+        hash.add(sk::ReshardSide<Engine>(other).version());
         hashes[rank.rank()] = hash.value();
         of_reports[rank.rank()] = reports.value();
     });

@@ -37,6 +37,13 @@ class State {
         add(loss_scale, {}, where);
     }
 
+    State(const State& other) : state_(other.state_->copy()) {}
+    State(State&&) noexcept = default;
+    State& operator=(State other) noexcept {
+        std::swap(state_, other.state_);
+        return *this;
+    }
+
     State& add(Optimizer<Engine>& optimizer, SourceLocation where = SourceLocation::current()) {
         state_->add(optimizer.core(where), where);
         return *this;

@@ -242,6 +242,12 @@ class Rank : public Context<EngineType> {
     using Mesh = MeshT;
 
     Rank(compiled::Context& core, const Mesh& mesh) noexcept : Context<EngineType>(core), mesh_(mesh) {}
+    /// Makes a rank over a communicator of its own, a part of another rank's world: see rank/rank.hpp. Who calls it
+    /// includes verbs.hpp.
+    template <std::same_as<host::Communicator> World>
+    Rank(const Mesh& mesh, const World& world, RankOptions options = {},
+         SourceLocation where = SourceLocation::current())
+        : Rank(compiled::make_rank(mesh.grid(where), world, options, where), mesh) {}
     /// Takes one that an engine made.
     Rank(compiled::Context* made, const Mesh& mesh) noexcept : Rank(*made, mesh) { made_ = compiled::Handle(made); }
     const Mesh& mesh() const noexcept { return mesh_; }

@@ -37,6 +37,7 @@ using AllPrecisions = SHARDKIT_COMPILED_PRECISIONS;
 
 class Checkpoints;
 class Parts;
+class Reshards;
 class Schedules;
 inline constexpr std::size_t state_formats = static_cast<std::size_t>(StateFormat::block8) + 1;
 
@@ -50,6 +51,7 @@ struct EngineCore {
     const Checkpoints* checkpoints = nullptr;
     const Parts* parts = nullptr;
     const Schedules* schedules = nullptr;
+    const Reshards* reshards = nullptr;
 };
 /// Returns an engine's; one source file of the core specialises it.
 template <class Engine>

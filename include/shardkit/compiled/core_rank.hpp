@@ -13,8 +13,10 @@
 
 #include <shardkit/backend/host/engine.hpp>
 #include <shardkit/compiled/core_group.hpp>
+#include <shardkit/compiled/grid_mesh.hpp>
 #include <shardkit/rank/all_reduce_value.hpp>
 #include <shardkit/rank/context.hpp>
+#include <shardkit/rank/rank.hpp>
 #include <shardkit/step/loss_scale.hpp>
 
 // A rank of the core.
@@ -226,5 +228,16 @@ class ContextOf : public Context {
 };
 
 extern template class ContextOf<host::Engine>;
+
+/// A rank that a trainer's file owns.
+template <class Engine>
+class OwnedContext final : private Owned<Rank<Engine, GridMesh>>, public ContextOf<Engine> {
+    using OwnRank = Owned<Rank<Engine, GridMesh>>;
+
+  public:
+    template <class... Arguments>
+    explicit OwnedContext(const AxisGrid& grid, Arguments&&... arguments)
+        : OwnRank(GridMesh{grid}, std::forward<Arguments>(arguments)...), ContextOf<Engine>(OwnRank::object) {}
+};
 
 }  // namespace SHARDKIT_CHECKED_BUILD

@@ -25,8 +25,11 @@ class SavedStateOf final : public SavedState {
   public:
     using Engine = EngineType;
     SavedStateOf(const Groups& model, SourceLocation where)
-        : SavedState(engine_core<Engine>()), core(on<const GroupsOf<Engine>>(model, where).model(), where) {}
+        : SavedStateOf(checkpoint::State<Engine>(on<const GroupsOf<Engine>>(model, where).model(), where)) {}
+    explicit SavedStateOf(checkpoint::State<Engine> state)
+        : SavedState(engine_core<Engine>()), core(std::move(state)) {}
 
+    SavedState* copy() const override { return new SavedStateOf(core); }
     void add(Optimizer& optimizer, SourceLocation where) override {
         core.add(core_as<Engine>(optimizer, where), where);
     }

@@ -41,6 +41,14 @@ void check_tensors(std::string_view path, std::span<const ParameterRecord> tenso
 
 namespace shardkit::compiled SHARDKIT_CHECKED_BUILD {
 
+Context* make_rank(const AxisGrid& grid, const host::Communicator& world, RankOptions options, SourceLocation where) {
+    if (world.engine_name() == "nccl") {
+        throw_usage_error(where,
+                          "a rank over a communicator of the engine nccl; expected nccl::make_rank, with its World");
+    }
+    return new OwnedContext<host::Engine>(grid, world, options, Streams<host::HostStream>{}, where);
+}
+
 void refuse_use(SourceLocation where, const char* text) { throw_usage_error(where, text); }
 void refuse_group(const Group& group, SourceLocation where, const char* text) {
     throw_usage_error(where, "'", *group.path, "': ", text);

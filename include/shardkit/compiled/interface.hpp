@@ -264,6 +264,8 @@ class Context : public Object {
   protected:
     using Object::Object;
 };
+/// Makes one rank of a mesh over a communicator of the host's engines.
+Context* make_rank(const AxisGrid& grid, const host::Communicator& world, RankOptions options, SourceLocation where);
 
 // Ranks of a launch.
 using Body = void (*)(const void* function, Context& rank);

@@ -57,13 +57,7 @@ class WorldOf final : public NcclWorld {
             options, where);
     }
     Context* make_rank(const AxisGrid& grid, RankOptions options, SourceLocation where) override {
-        struct Made final : private Owned<Rank<NcclEngine, GridMesh>>, public ContextOf<NcclEngine> {
-            using OwnRank = Owned<Rank<NcclEngine, GridMesh>>;
-            Made(const AxisGrid& of, nccl::World& world, RankOptions given, SourceLocation at)
-                : OwnRank(GridMesh{of}, NcclEngine::Communicator(world), given, world.streams(), at),
-                  ContextOf<NcclEngine>(OwnRank::object) {}
-        };
-        return new Made(grid, core_, options, where);
+        return new OwnedContext<NcclEngine>(grid, NcclEngine::Communicator(core_), options, core_.streams(), where);
     }
     void borrow(ncclComm* comm, std::string_view axes, void (*take)(void* to, const host::Communicator& made),
                 void* to, SourceLocation where) override {

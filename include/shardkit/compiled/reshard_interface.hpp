@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include <shardkit/compiled/checkpoint_interface.hpp>
+#include <shardkit/reshard/reshard_options.hpp>
+#include <shardkit/reshard/reshard_plan.hpp>
+
+// What a trainer's file calls to reshard in the compiled form; compiled_reshard.hpp defines it.
+
+namespace shardkit::compiled SHARDKIT_CHECKED_BUILD {
+
+/// Reshards on an engine. A null state: the rank has none on that side.
+class Reshards {
+  public:
+    virtual ReshardPlan plan(Context& rank, const SavedState* from, const SavedState* to,
+                             const ReshardOptions& options, SourceLocation where) const = 0;
+    /// Null `plan`: one is made for this call, with `options`.
+    virtual ReshardReport reshard(Context& rank, const ReshardPlan* plan, const SavedState* from,
+                                  const SavedState* to, const ReshardOptions& options,
+                                  SourceLocation where) const = 0;
+    virtual std::uint64_t version(const SavedState& state, SourceLocation where) const = 0;
+
+  protected:
+    ~Reshards() = default;
+};
+/// Returns those of an object's engine.
+/// @throws UsageError when the program has none
+const Reshards& reshards_of(const Object& object, SourceLocation where);
+
+}  // namespace SHARDKIT_CHECKED_BUILD

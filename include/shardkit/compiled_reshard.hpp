@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// Resharding, which reshard.hpp declares: see compiled.hpp.
+
+#ifdef SHARDKIT_COMPILED
+#undef SHARDKIT_COMPILED
+#endif
+
+#include <shardkit/detail/hide_macros.inc>
+
+#include <shardkit/compiled/define_reshard.hpp>
+
+namespace shardkit::compiled SHARDKIT_CHECKED_BUILD {
+
+const Reshards& reshards_of(const Object& object, SourceLocation where) {
+    static const ReshardsOf<host::Engine> of_host;
+    const EngineCore& core = object.engine();
+    if (&core == &engine_core<host::Engine>()) { return of_host; }
+    if (core.reshards == nullptr) { refuse_part(core, "resharding", "compiled_nccl_reshard.hpp", where); }
+    return *core.reshards;
+}
+
+}  // namespace SHARDKIT_CHECKED_BUILD
+
+#include <shardkit/detail/show_macros.inc>
