@@ -94,13 +94,13 @@ std::string verb_lines(const Row& row, int width) {
 std::string schedule_table(const std::vector<Row>& rows) {
     if (std::all_of(rows.begin(), rows.end(), [](const Row& row) { return row.schedule == "none"; })) { return ""; }
     const int width = width_of(rows, 15, [](const Row& row) { return row.schedule; });
-    std::string text = program::formatted("#\n#%17s %*s %9s %9s %9s %9s %7s\n#%17s %*s %9s %9s %9s %9s %7s\n",
+    std::string text = program::formatted("#\n#%19s %*s %9s %9s %9s %9s %7s\n#%19s %*s %9s %9s %9s %9s %7s\n",
                                           "policy", width, "schedule", "peak", "step", "exposed", "simulated",
                                           "error", "", width, "", "(MiB)", "(us)", "of comm", "(us)", "(%)");
     for (const Row& row : rows) {
         const auto error = row.simulation_error();
         text += program::formatted(
-            "#%17s %*s %9s %9s %9s %9s %7s\n", name_of(row.policy, row.shard_group).c_str(), width,
+            "#%19s %*s %9s %9s %9s %9s %7s\n", name_of(row.policy, row.shard_group).c_str(), width,
             row.schedule.c_str(), mib(static_cast<double>(row.peak_bytes)).c_str(), us(row.step.median).c_str(),
             program::formatted("%.2f", row.exposed_share()).c_str(), row.simulated ? us(*row.simulated).c_str() : "-",
             error ? program::formatted("%+.0f", 100 * *error).c_str() : "-");
@@ -163,13 +163,13 @@ std::string mesh_table(const std::vector<Row>& rows) {
 std::string prediction_table(const Options& o, const std::vector<PredictedRow>& rows) {
     std::string text = "# nodes:   of " + counted(o.links.ranks_per_node, "rank") + "\n";
     for (const std::string_view line : assumptions) { text += "# assumes: " + std::string(line) + "\n"; }
-    text += program::formatted("#\n# %12s %6s %18s %9s %7s %9s %11s %11s %11s %11s %13s\n", "mesh", "nodes", "policy",
+    text += program::formatted("#\n# %12s %6s %19s %9s %7s %9s %11s %11s %11s %11s %13s\n", "mesh", "nodes", "policy",
                                "memory", "calls", "moved", "comm", "compute", "step, full", "step, no", "exposed");
-    text += program::formatted("# %12s %6s %18s %9s %7s %9s %11s %11s %11s %11s %13s\n", "", "", "", "(MiB)", "",
+    text += program::formatted("# %12s %6s %19s %9s %7s %9s %11s %11s %11s %11s %13s\n", "", "", "", "(MiB)", "",
                                "(MiB)", "(us)", "(us)", "overlap", "overlap", "(%)");
     for (const PredictedRow& row : rows) {
         text += program::formatted(
-            "  %12s %6zu %18s %9s %7.0f %9s %11s %11s %11s %11s %13s\n", row.mesh.describe().c_str(), row.nodes,
+            "  %12s %6zu %19s %9s %7.0f %9s %11s %11s %11s %11s %13s\n", row.mesh.describe().c_str(), row.nodes,
             name_of(row.policy, row.shard_group).c_str(), mib(static_cast<double>(row.memory)).c_str(), row.calls,
             mib(row.bytes).c_str(), us(row.communication).c_str(), us(row.compute).c_str(),
             us(row.full_overlap()).c_str(), us(row.no_overlap()).c_str(),

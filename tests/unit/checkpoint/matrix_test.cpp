@@ -47,7 +47,7 @@ void check_all(std::size_t files) {
             }
         }
     }
-    CHECK(number == 87);
+    CHECK(number == 101);
 }
 
 }  // namespace
