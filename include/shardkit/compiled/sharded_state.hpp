@@ -15,8 +15,10 @@
 #include <shardkit/compiled/interface.hpp>
 #include <shardkit/param/initial_values.hpp>
 #include <shardkit/param/tensor_view.hpp>
-#include <shardkit/plan/group_description.hpp>
+#include <shardkit/policy/chosen_parameters.hpp>
+#include <shardkit/policy/policy_rules.hpp>
 #include <shardkit/policy/precision.hpp>
+#include <shardkit/policy/shard_policy.hpp>
 #include <shardkit/sharded/coded_view.hpp>
 #include <shardkit/sharded/window.hpp>
 

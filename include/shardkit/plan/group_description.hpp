@@ -14,8 +14,7 @@
 #include <shardkit/layout/placed_parameter.hpp>
 #include <shardkit/mesh/axes.hpp>
 #include <shardkit/mesh/axis_grid.hpp>
-#include <shardkit/param/shapes.hpp>
-#include <shardkit/param/tensor_list.hpp>
+#include <shardkit/policy/chosen_parameters.hpp>
 #include <shardkit/policy/group_mesh.hpp>
 #include <shardkit/policy/offload.hpp>
 #include <shardkit/policy/placement_table.hpp>
@@ -271,29 +270,6 @@ constexpr DescribedGroup describe_on_mesh(std::string_view path, std::span<Place
     require_codable(group, of.packing, where);
     group.alike = likeness(parameters, of.packing, of.policy, of.sizes);
     return {group, layout};
-}
-
-/// Refuses an overwritten gradient of a parameter with a second name: each use adds to it, and none is always first.
-constexpr void require_untied(std::string_view path, std::span<const PlacedParameter> parameters,
-                              std::span<const ParameterName> names, SourceLocation where) {
-    for (const ParameterName& each : names) {
-        const PlacedParameter& named = parameters[each.number];
-        if (!named.overwritten || each.name == named.name) { continue; }
-        throw_invalid_argument(where, "'", path, "' parameter '", named.name, "': an overwritten gradient, and '",
-                               each.name, "' is another name of it, expected one use that writes the gradient");
-    }
-}
-
-/// Returns the parameters of `tensors`, combined with the options. A TensorList is checked here; the extents of types
-/// are checked when they are placed.
-template <class Group, class Policy>
-constexpr auto chosen_parameters(std::string_view path, const TensorsOf<Group>& tensors,
-                                 const ShardedOptions<Group, Policy>& options, SourceLocation where) {
-    if constexpr (!requires { TensorsOf<Group>::count; }) { tensors.check(path, where); }
-    auto parameters = listed_parameters(tensors);
-    for (std::size_t p = 0; p < parameters.size(); ++p) { options.choose(p, parameters[p]); }
-    require_untied(path, parameters, Group::all_names, where);
-    return parameters;
 }
 
 }  // namespace detail

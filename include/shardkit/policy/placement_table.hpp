@@ -8,6 +8,7 @@
 #include <stdexcept>
 
 #include <shardkit/comm/verb.hpp>
+#include <shardkit/policy/element_sizes.hpp>
 #include <shardkit/policy/policy_values.hpp>
 #include <shardkit/policy/slice_order.hpp>
 
@@ -38,9 +39,6 @@ enum class Held : std::uint8_t {
     always,
     leased  ///< from a pool that groups share
 };
-/// Which of a precision's types the elements of a buffer have.
-enum class ElementRole : std::uint8_t { gather, gradient, reduction, master, state };
-
 /// When in a step a collective runs.
 enum class When : std::uint8_t {
     coded_window,      ///< in the first window after an update, while codes are made from masters
@@ -77,34 +75,6 @@ struct CollectiveRow {
     Extent extent{};  ///< of the larger buffer: what is gathered, or is to be reduced
 
     constexpr bool in_place() const noexcept { return source == target; }
-};
-
-/// Whether what is gathered are codes with scales, and how many elements share a scale; 0: those of a parameter.
-struct CodeSizes {
-    bool gathered = false;
-    std::size_t block = 0;
-
-    friend constexpr bool operator==(const CodeSizes&, const CodeSizes&) noexcept = default;
-};
-
-/// The sizes of a group's element types.
-struct ElementSizes {
-    std::size_t gather = 4;
-    std::size_t gradient = 4;
-    std::size_t reduction = 4;
-    std::size_t master = 4;
-    std::size_t state = 4;  ///< of one optimizer state
-    bool has_master = false;
-    bool reduces_in_place = true;
-    bool splits_master = false;  ///< masters are the lower halves of numbers whose upper ones are the parameters
-    bool rounds_sums = false;    ///< the reduction type is narrower than the arithmetic in which sums are made
-    CodeSizes codes{};
-
-    constexpr std::size_t of(ElementRole element) const noexcept {
-        const std::array sizes{gather, gradient, reduction, master, state};
-        return sizes[static_cast<std::size_t>(element)];
-    }
-    friend constexpr bool operator==(const ElementSizes&, const ElementSizes&) noexcept = default;
 };
 
 /// The buffers and collectives of a group. Its stores allocate and call them, and its plan adds them up.

@@ -8,7 +8,7 @@
 #include <shardkit/core/checked.hpp>
 #include <shardkit/core/codes.hpp>
 #include <shardkit/core/element.hpp>
-#include <shardkit/policy/placement_table.hpp>
+#include <shardkit/policy/element_sizes.hpp>
 #include <shardkit/policy/sharded_options.hpp>
 
 namespace shardkit {
