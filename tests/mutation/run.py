@@ -854,6 +854,30 @@ def results_of(target, command, pool):
     alone = [mutant for mutant in mutants if mutant.kind == "program"]
     yield from zip(alone, pool.map(lambda mutant: target.try_alone(command, mutant), alone))
 
+# What experts are made of: the mistakes that others made with them, by statements and by expressions.
+DESCRIBED = "shardkit/plan/group_description.hpp"
+GROUP = "shardkit/sharded/group.hpp"
+GEOMETRY = "shardkit/sharded/group_geometry.hpp"
+PART = "shardkit/param/tensor_part.hpp"
+MESHES = "shardkit/policy/group_mesh.hpp"
+ASSIGNMENT = "shardkit/expert_parallel/assignment.hpp"
+ROWS_OF_TOKENS = "shardkit/expert_parallel/token_rows.hpp"
+EXPERTS = [
+    (ROWS_OF_TOKENS, "padding left as it was", "rows[i] = T{};", "static_cast<void>(i);"),
+    (PART, "local numbers of experts that begin at 0", "part.begin_ = span() * index;", "part.begin_ = 0 * index;"),
+    ("shardkit/optim/matrix_placement.hpp", "a stack of all experts is one rank's unit",
+     "if (p.experts && !parts) { of_unit.extents[0] /= in.ep; }", "static_cast<void>(in);"),
+]
+EXPERT_EXPRESSIONS = [
+    (DESCRIBED, "a mean over ep_dp alone", "return [[shards * replicas * ep]];", "shards * replicas"),
+    (GEOMETRY, "slices that do not know ep", "(replica_index * shards + shard_index) * [[ep + ep_index]];", "1"),
+    (MESHES, "experts reduced over all data ranks", "data_([[experts ? AxisNames(ExpertDataAxes{}) : AxisNames(DataAxes{})]])",
+     "experts ? AxisNames(Axes<DpReplicate, EpDp, Ep>{}) : AxisNames(DataAxes{})"),
+    (GROUP, "blocks of a norm that go over an expert's end", "most = [[std::gcd(expert, alignment)]];", "counted.size()"),
+    (ASSIGNMENT, "a capacity that nobody keeps", "row_of_[c] = [[row < end]] ?", "true"),
+    ("shardkit/step/divisor.hpp", "a second loss's factor upside down", "return other_ == 0 ? 1 : [[n_ / other_]];", "other_ / n_"),
+]
+
 
 def report(targets, options):
     """Tries every mutant of the targets; the exit status."""
@@ -876,7 +900,7 @@ def main():
     parser.add_argument("--compiler", default="g++")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--target",
-                        help="library, optimizers, rounding, matrices, states, exact, tree, replicas, released, recorder, codes, slices, layers or trainer; all of them if not given")
+                        help="library, optimizers, rounding, matrices, states, exact, tree, replicas, released, recorder, codes, experts, slices, layers or trainer; all of them if not given")
     options = parser.parse_args()
     trainer = ([TRAINER / "allocation_counter.cpp", TRAINER / "model/blas.cpp"],
                [f"-I{EXAMPLES}", *package_flags("--cflags", "openblas"), *package_flags("--libs", "openblas")])
@@ -898,6 +922,9 @@ def main():
                statements=RECORDED, expressions=RECORDED_EXPRESSIONS),
         Target("codes", ROOT / "include", [], "codes_killer.cpp", flags=["-pthread", f"-I{ROOT / 'tests'}"], has_table="scales",
                statements=GATHERED_CODES, expressions=GATHERED_CODES_EXPRESSIONS),
+        Target("experts", ROOT / "include", [], "experts_killer.cpp",
+               flags=["-pthread", f"-I{ROOT / 'tests'}", f"-I{ROOT / 'subprojects/doctest'}"], statements=EXPERTS,
+               expressions=EXPERT_EXPRESSIONS),
         Target("faults", ROOT / "tests", [], "faults_killer.cpp", expressions=FAULTS),
         Target("slices", ROOT / "include", [], "slices_killer.cpp", flags=["-pthread"], statements=SLICES),
         Target("layers", ROOT / "include", ["shardkit/tensor_parallel", "shardkit/context_parallel"],

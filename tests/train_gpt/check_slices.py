@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """check_slices.py PROGRAM [--cut] [-- LAUNCHER...]: train_gpt --slices ends with one hash of its parameters, and the
 same losses and norms, on any number of ranks, under every policy and engine. Each configuration is compared with its run
-on one rank. A run whose checkpoints move from 8 ranks to 2 and to 4 ends as the one that stays on one. LAUNCHER starts processes, for
+on one rank. So it does with experts on any
+number of them. A run whose checkpoints move from 8 ranks to 2 and to 4 ends as the one that stays on one. LAUNCHER starts processes, for
 --engine mpi. --cut: a few of the configurations.
 """
 import argparse
@@ -103,6 +104,28 @@ def check_moves(program, cut):
                f"{optimizer}: 8, then 2, then 4 ranks end as 1 does", whole, parts)
 
 
+def check_experts(program, cut):
+    """One hash for every ep, and for a run that moves from one to another."""
+    steps = "6" if cut else "20"
+    for what, more in (("any number of rows", []), ("a capacity, in fp64", ["--capacity", "5", "--dtype", "fp64"])):
+        flags = [*EVEN, "--experts", "4", "--top", "2", *more]
+        expected = program.run(1, "--steps", steps, *flags, "--policy", "no_shard")
+        expect(isinstance(expected, dict) and expected["losses"][-1] < expected["losses"][0], f"experts, {what}: the loss falls",
+               expected)
+        places = [(8, 4, "no_shard"), (4, 2, "full_shard"), (8, 4, "hybrid_shard:4")]
+        if not cut:
+            places += [(8, ep, policy) for ep in (1, 2) for policy in ("no_shard", "shard_optimizer", "hybrid_shard:2")]
+            places += [(ranks, ep, policy) for ranks in (4, 8) for ep in (1, 2, 4) for policy in ("shard_grad_op", "full_shard")]
+        for ranks, ep, policy in places:
+            found = program.run(ranks, "--steps", steps, *flags, "--policy", policy, "--ep", str(ep))
+            expect(found == expected, f"experts, {what}: {ranks} ranks, {policy}, ep {ep}", expected, found)
+        saved = "saved-experts-" + str(len(more))
+        parts = [program.run(ranks, "--steps", str(until), *flags, "--policy", "full_shard", "--ep", str(ep), "--save", saved,
+                             "--resume", saved) for ranks, until, ep in ((4, 2, 4), (8, 4, 2), (1, steps, 1))]
+        expect(isinstance(parts[-1], dict) and parts[-1]["parameters_hash"] == expected["parameters_hash"],
+               f"experts, {what}: ep 4, then 2, then 1 ends as 1 does", expected, parts)
+
+
 def check_refusals(program):
     def refused(said, ranks, *flags):
         found = program.run(ranks, "--steps", "1", *flags)
@@ -134,6 +157,7 @@ def main():
         check_refusals(program)
         check_worlds(program, options.cut)
         check_moves(program, options.cut)
+        check_experts(program, options.cut)
     print(f"{len(wrong)} wrong")
     sys.exit(1 if wrong else 0)
 

@@ -22,9 +22,20 @@ struct ModelConfig {
     std::size_t width = 128;
     std::size_t heads = 4;
     HeadKind head = HeadKind::tied;
+    std::size_t experts = 0;   // of the layer behind each block; 0: there is none
+    std::size_t top = 2;       // experts of a token
+    std::size_t capacity = 0;  // rows of a pass for each expert; 0: as many as there are
 
     constexpr std::size_t head_width() const noexcept { return width / heads; }
 };
+
+/// The inner width of an expert.
+constexpr std::size_t expert_width(const ModelConfig& config) noexcept { return 2 * config.width; }
+
+/// The rows that a rank sends to experts in a pass of so many tokens, and gets if all get as many.
+constexpr std::size_t rows_of_experts(const ModelConfig& config, std::size_t tokens) noexcept {
+    return config.capacity > 0 ? config.experts * config.capacity : tokens * config.top;
+}
 
 /// How many tokens one pass works on: `batch` sequences of `sequence` tokens.
 struct BatchShape {

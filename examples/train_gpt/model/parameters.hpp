@@ -40,11 +40,18 @@ template <class T> struct DownWeight : sk::Param<"down_weight", T, sk::dynamic, 
 template <class T> struct NormWeight : sk::Param<"norm_weight", T, sk::dynamic>, sk::tp::PartialSum {};
 template <class T> struct NormBias : sk::Param<"norm_bias", T, sk::dynamic>, sk::tp::PartialSum {};
 template <class T> struct LogitsWeight : sk::Param<"weight", T, vocabulary, sk::dynamic>, sk::tp::Split<0>, sk::NoMatrix, sk::OverwrittenGradient {};
+
+template <class T> struct RouterNormWeight : sk::Param<"norm_weight", T, sk::dynamic> {};
+template <class T> struct RouterNormBias : sk::Param<"norm_bias", T, sk::dynamic> {};
+template <class T> struct RouterWeight : sk::Param<"router_weight", T, sk::dynamic, sk::dynamic>, sk::NoMatrix {};
+template <class T> struct ExpertUp : sk::Param<"up_weight", T, sk::dynamic, sk::dynamic, sk::dynamic>, sk::ep::Split {};
+template <class T> struct ExpertDown : sk::Param<"down_weight", T, sk::dynamic, sk::dynamic, sk::dynamic>, sk::ep::Split {};
 // clang-format on
 
 /// The flat-parameter groups: one for the embedding (path "embedding"), one for each block ("blocks.0", ...), one
 /// for the final norm ("head"), and one for the matrix of an untied head ("logits"); a tied head has none and reads
-/// the embedding's.
+/// the embedding's. With experts, behind these, for each block a router and its norm ("routers.0", ...) and a stack
+/// of experts ("experts.0", ...).
 template <class T>
 using EmbeddingGroup = sk::Params<Wte<T>, Wpe<T>>;
 template <class T>
@@ -55,6 +62,10 @@ template <class T>
 using HeadGroup = sk::Params<NormWeight<T>, NormBias<T>>;
 template <class T>
 using LogitsGroup = sk::Params<LogitsWeight<T>>;
+template <class T>
+using RouterGroup = sk::Params<RouterNormWeight<T>, RouterNormBias<T>, RouterWeight<T>>;
+template <class T>
+using ExpertGroup = sk::Params<ExpertUp<T>, ExpertDown<T>>;
 
 template <class T>
 constexpr auto embedding_shapes(const ModelConfig& config) {
@@ -77,6 +88,18 @@ constexpr auto head_shapes(const ModelConfig& config) {
 template <class T>
 constexpr auto logits_shapes(const ModelConfig& config) {
     return sk::Shapes<LogitsGroup<T>>{sk::shape<LogitsWeight<T>>(vocabulary, config.width)};
+}
+
+template <class T>
+constexpr auto router_shapes(const ModelConfig& config) {
+    return sk::Shapes<RouterGroup<T>>{sk::shape<RouterNormWeight<T>>(config.width),
+                                      sk::shape<RouterNormBias<T>>(config.width),
+                                      sk::shape<RouterWeight<T>>(config.experts, config.width)};
+}
+template <class T>
+constexpr auto expert_shapes(const ModelConfig& config) {
+    return sk::Shapes<ExpertGroup<T>>{sk::shape<ExpertUp<T>>(config.experts, expert_width(config), config.width),
+                                      sk::shape<ExpertDown<T>>(config.experts, config.width, expert_width(config))};
 }
 
 /// The block's raw pointers out of a window or a gradient handle: P is const T* or T*.

@@ -74,6 +74,11 @@ class Pass {
     }
 
     const A* logits() const noexcept { return head_.logits; }
+    /// What a layer behind block `layer` changes: the residual stream [outer, C] there, and in the backward pass the
+    /// gradient that travels down it.
+    A* behind(std::size_t layer) const noexcept { return residual(layer + 1); }
+    A* gradient() const noexcept { return scratch_.d_residual; }
+    std::size_t outer() const noexcept { return rank().outer(); }
     /// Writes what this rank has of the logits at `position` of the first sequence to their places in `row` [256].
     void copy_logits(std::size_t position, std::span<A> row) const {
         const auto chunks = split_.chunks(batch_.sequence * split_.cp);

@@ -57,6 +57,11 @@ void add_flags(program::Flags& flags) {
     flags.add("--width", "N", "width of the residual stream [128]");
     flags.add("--heads", "N", "attention heads [4]");
     flags.add("--head", "NAME", "tied (logits from the token embedding) or untied [tied]");
+    flags.add("--experts", "E", "experts of a layer behind each block, with a router; 0 for none [0]");
+    flags.add("--top", "K", "with --experts: how many a token uses [2]");
+    flags.add("--ep", "N", "with --experts: data-parallel ranks that share them [1]");
+    flags.add("--capacity", "N",
+              "with --experts: rows of a pass for each expert, past which a token goes without; 0 for no limit [0]");
     flags.add("--sequence-parallel", "on|off", "with tp: norms and residuals hold a part of the tokens [off]");
     flags.add("--context", "ring|gather", "with cp: how keys and values get to the queries [ring]");
     flags.add("--dtype", "NAME", "fp64, fp32 or bf16: type of parameters and gradients [fp32]");
@@ -286,6 +291,10 @@ std::optional<Options> parse_command_line(int count, const char* const* argument
     program::read_count(flags, "--width", o.model.width, 1);
     program::read_count(flags, "--heads", o.model.heads, 1);
     program::read_name(flags, "--head", head_names, o.model.head);
+    program::read_count(flags, "--experts", o.model.experts, 0);
+    program::read_count(flags, "--top", o.model.top, 1);
+    program::read_count(flags, "--ep", o.ep, 1);
+    program::read_count(flags, "--capacity", o.model.capacity, 0);
     program::read_name(flags, "--sequence-parallel", program::switch_names, o.sequence_parallel);
     program::read_name(flags, "--context", exchange_names, o.context);
     program::read_name(flags, "--dtype", dtype_names, o.dtype);
@@ -299,6 +308,7 @@ std::optional<Options> parse_command_line(int count, const char* const* argument
     program::read_not_negative(flags, "--lr", o.learning_rate);
     program::read_not_negative(flags, "--weight-decay", o.weight_decay);
     program::read_not_negative(flags, "--clip", o.clip);
+    if (o.model.experts > 0) { o.schedule = {}; }
     flags.use("--schedule", [&](const auto& flag, const auto& given) { o.schedule = parse_schedule(flag, given); });
     flags.use("--memory-limit",
               [&](const auto& flag, const auto& given) { o.memory_limit = program::parse_bytes(flag, given); });
@@ -360,10 +370,37 @@ void validate_split(const Options& o) {
     }
 }
 
+/// What a layer of experts needs of the rest.
+void validate_experts(const Options& o) {
+    const std::string experts = "--experts " + std::to_string(o.model.experts);
+    const std::string ep = "--ep " + std::to_string(o.ep);
+    if (o.model.experts == 0) {
+        if (o.ep > 1) { throw program::InputError(ep + ": expected --experts, whose ranks it counts"); }
+        return;
+    }
+    if (o.model.top > o.model.experts) {
+        throw program::InputError("--top " + std::to_string(o.model.top) + " of " + experts +
+                                  ": expected at most as many");
+    }
+    if (o.model.experts % o.ep != 0) { throw program::InputError(experts + ": expected a multiple of " + ep); }
+    if (o.mesh.dp % o.ep != 0) {
+        throw program::InputError(ep + " with --mesh " + o.mesh.describe() + ": expected a divisor of dp");
+    }
+    if (o.mesh.tp > 1) {
+        throw program::InputError(experts + " with --mesh " + o.mesh.describe() + ": expected tp = 1");
+    }
+    if (o.gather != GatherKind::full) { throw program::InputError(experts + ": expected --gather full"); }
+    if (o.names != NameKind::shardkit) { throw program::InputError(experts + ": expected --names shardkit"); }
+    if (o.schedule.kind != ScheduleChoice::Kind::none || !o.schedule_out.empty()) {
+        throw program::InputError(experts + ": expected --schedule none and no --schedule-out");
+    }
+}
+
 }  // namespace
 
 void validate(const Options& o) {
     const std::string mesh = o.mesh.describe();
+    validate_experts(o);
     if (o.states != shardkit::StateFormat::full && (o.dtype == Dtype::fp64 || o.optimizer != OptimizerKind::adamw)) {
         throw program::InputError("--states " + std::string(state_names[static_cast<std::size_t>(o.states)]) +
                                   ": expected --optimizer adamw, and --dtype fp32 or bf16");

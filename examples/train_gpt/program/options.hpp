@@ -43,6 +43,7 @@ inline constexpr std::array<std::string_view, 2> head_names{"tied", "untied"};
 /// What the command line says, checked: see validate(const Options&).
 struct Options {
     program::MeshExtents mesh{2, 1, 1};
+    std::size_t ep = 1;  // data ranks that share experts
     program::PolicyChoice policy;
     EngineKind engine = EngineKind::threads;
     std::size_t ranks_per_host = 0;  // in their order; 0: all on one

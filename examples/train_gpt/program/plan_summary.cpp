@@ -18,6 +18,7 @@
 #include <shardkit/core/exact_sum.hpp>
 #include <shardkit/mesh/axes_label.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
+#include <shardkit/mesh/expert_mesh.hpp>
 #include <shardkit/optim/matrix_plan.hpp>
 #include <shardkit/optim/muon.hpp>
 #include <shardkit/plan/moved_bytes.hpp>
@@ -30,6 +31,7 @@
 #include "choose_schedule.hpp"
 #include "decoded_block.hpp"
 #include "dry_run.hpp"
+#include "expert_layer.hpp"
 #include "group_options.hpp"
 #include "run_on_engine.hpp"
 #include "text_format.hpp"
@@ -39,13 +41,13 @@ namespace train_gpt {
 
 namespace {
 
-sk::DeviceMesh<sk::dynamic, sk::dynamic, sk::dynamic> mesh_of(const Options& options) {
-    return sk::DeviceMesh(options.mesh.dp, options.mesh.tp, options.mesh.cp);
+auto mesh_of(const Options& options) {
+    return sk::ExpertMesh(sk::DeviceMesh(options.mesh.dp, options.mesh.tp, options.mesh.cp), options.ep);
 }
 
 /// The model's groups, and the names that they refer to.
 struct PlannedGroups {
-    std::vector<std::string> blocks;
+    std::vector<std::string> blocks, routers, experts;
     std::vector<sk::planner::GroupDescription> all;
 };
 
@@ -73,13 +75,17 @@ PlannedGroups planned_groups(const Options& options) {
     const ModelConfig& config = options.model;
     const bool tied = config.head == HeadKind::tied;
     PlannedGroups groups;
-    for (std::size_t l = 0; l < config.layers; ++l) { groups.blocks.push_back("blocks." + std::to_string(l)); }
+    for (std::size_t l = 0; l < config.layers; ++l) {
+        groups.blocks.push_back("blocks." + std::to_string(l));
+        groups.routers.push_back("routers." + std::to_string(l));
+        groups.experts.push_back("experts." + std::to_string(l));
+    }
     const auto add = [&](sk::planner::GroupDescription group, std::size_t windows) {
         group.windows_per_microbatch = windows;
         group.offload = options.offload;
         if (options.optimizer == OptimizerKind::muon) {
             // AdamW's two in every group, and Muon's momentum where there are matrices.
-            group.optimizer_states = group.path.starts_with("blocks") ? 3 : 2;
+            group.optimizer_states = group.path.starts_with("blocks") || group.experts ? 3 : 2;
         }
         groups.all.push_back(group);
     };
@@ -92,6 +98,12 @@ PlannedGroups planned_groups(const Options& options) {
     }
     add(describe_group<sk::DefaultPrecision<T>>("head", head_shapes<T>(config), options), 1);
     if (!tied) { add(describe_group<sk::DefaultPrecision<T>>("logits", logits_shapes<T>(config), options), 1); }
+    for (std::size_t l = 0; config.experts > 0 && l < config.layers; ++l) {
+        add(describe_group<sk::DefaultPrecision<T>>(groups.routers[l], router_shapes<T>(config), options), 2);
+    }
+    for (std::size_t l = 0; config.experts > 0 && l < config.layers; ++l) {
+        add(describe_group<sk::DefaultPrecision<T>>(groups.experts[l], expert_shapes<T>(config), options), 2);
+    }
     return groups;
 }
 
@@ -111,8 +123,24 @@ void add_activations(sk::planner::TrafficPlan& plan, const Options& options, std
     const auto& [dp, tp, cp] = options.mesh;
     const std::size_t layers = options.model.layers;
     const Split split = options.split();
+    const sk::planner::PlannedAxes over_ep{sk::Axes<sk::Ep>{}, dp, true};
+    const auto sharing = over_ep.group(grid, 0);
     for (std::size_t m = 0; m < options.microbatches; ++m) {
         const std::size_t tokens = split.local({options.microbatch_sequences(m), options.model.sequence}).tokens();
+        if (options.model.experts > 0 && options.ep > 1) {
+            // There and back in both passes, as if each expert got as many tokens; and how many there are.
+            const std::size_t rows = rows_of_experts(options.model, tokens) / options.ep;
+            plan.add_uneven(
+                over_ep, 4 * layers, options.ep,
+                [&](std::size_t, std::size_t) { return rows * options.model.width * element; },
+                [&](std::size_t i) {
+                    return options.ranks_per_host == 0 ? 0 : sharing.member(i) / options.ranks_per_host;
+                });
+            const std::size_t numbers = sizeof(std::uint64_t) * options.model.experts;
+            if (options.model.capacity == 0) {
+                plan.add(Verb::all_to_all, over_ep, layers, numbers, {numbers / options.ep * (options.ep - 1), 0});
+            }
+        }
         const std::size_t wide = tokens * options.model.width * element;
         if (tp > 1) {
             // Four for a block, one behind the embedding and one at the head's backward pass.
@@ -203,6 +231,10 @@ sk::planner::MatrixPlan plan_matrices(const Options& options) {
         planner.template add<BlockGroup<T>>("blocks." + std::to_string(l), block_shapes<T>(options.model),
                                             options.chosen_policy());
     }
+    for (std::size_t l = 0; options.model.experts > 0 && l < options.model.layers; ++l) {
+        planner.template add<ExpertGroup<T>>("experts." + std::to_string(l), expert_shapes<T>(options.model),
+                                             options.chosen_policy());
+    }
     return planner.plan();
 }
 
@@ -244,6 +276,11 @@ PlanSummary plan_for(const Options& options) {
     const Split split = options.split();
     summary.workspace_bytes = Workspace<T>::bytes(options.model, split, split.local(options.pass_shape())) +
                               exchange_elements<Arithmetic<T>>(options) * sizeof(Arithmetic<T>);
+    if (options.model.experts > 0) {
+        const std::size_t tokens = split.local(options.pass_shape()).tokens();
+        summary.workspace_bytes += options.model.layers * ExpertLayer<sk::self::Engine, T>::expected_bytes(
+                                                              options.model, tokens, options.ep);
+    }
     if (options.gather != GatherKind::full) { summary.workspace_bytes += DecodedBlock<T>::bytes(options.model); }
     summary.library = sk::plan(groups, grid, assumed);
     sk::planner::MatrixPlan matrices;

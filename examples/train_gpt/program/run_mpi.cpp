@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <shardkit/backend/mpi/run.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
+#include <shardkit/mesh/expert_mesh.hpp>
 
 #include "run_on_engine.hpp"
 
@@ -14,7 +15,8 @@ void run_mpi(const Job& job, const RankFunction& on_rank) {
     // Ranks that follow a schedule have compared it, and what it does not say they compare in each step.
     if (job.chosen.schedule) { options.compare_calls = sk::CompareCalls::each_step; }
     set_deadline(job.options, options);
-    sk::mpi::run(sk::DeviceMesh(mesh.dp, mesh.tp, mesh.cp), on_rank, rank_options(job), options);
+    sk::mpi::run(sk::ExpertMesh(sk::DeviceMesh(mesh.dp, mesh.tp, mesh.cp), job.options.ep), on_rank,
+                 rank_options(job), options);
 }
 
 sk::engine::Traits mpi_traits() { return sk::mpi::traits_of(); }

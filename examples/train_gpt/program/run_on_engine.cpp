@@ -3,6 +3,7 @@
 
 #include <shardkit/backend/threads/run.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
+#include <shardkit/mesh/expert_mesh.hpp>
 
 namespace train_gpt {
 
@@ -13,7 +14,8 @@ void run_on_engine(const Job& job, const RankFunction& on_rank) {
     // Where ranks use all processors, threads that communicate would wait for one.
     if (job.chosen.ahead && job.options.spare_processor) { launch.overlap = sk::threads::Overlap::threads; }
     set_deadline(job.options, launch);
-    sk::threads::run(sk::DeviceMesh(mesh.dp, mesh.tp, mesh.cp), on_rank, rank_options(job), launch);
+    sk::threads::run(sk::ExpertMesh(sk::DeviceMesh(mesh.dp, mesh.tp, mesh.cp), job.options.ep), on_rank,
+                     rank_options(job), launch);
 }
 
 }  // namespace train_gpt

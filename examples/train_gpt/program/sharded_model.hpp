@@ -14,6 +14,7 @@
 
 #include "../model/parameters.hpp"
 #include "decoded_block.hpp"
+#include "expert_layer.hpp"
 #include "group_options.hpp"
 
 namespace train_gpt {
@@ -46,6 +47,16 @@ class ShardedModel {
             logits.emplace_back(context, "logits", logits_shapes<T>(config),
                                 group_options<LogitsGroup<T>>(policy, master, release));
         }
+        routers.reserve(config.layers);
+        experts.reserve(config.layers);
+        for (std::size_t l = 0; config.experts > 0 && l < config.layers; ++l) {
+            const std::string number = std::to_string(l);
+            routers.emplace_back(context, "routers." + number, router_shapes<T>(config),
+                                 group_options<RouterGroup<T>>(policy, master, release));
+            experts.emplace_back(context, "experts." + number, expert_shapes<T>(config),
+                                 group_options<ExpertGroup<T>>(policy, master, release));
+            expert_layers.emplace_back(context, config);
+        }
         if constexpr (decodes) { decoded_ = DecodedBlock<T>(context, config); }
     }
 
@@ -54,8 +65,13 @@ class ShardedModel {
     Layer<HeadGroup<T>> head;
     std::vector<Layer<LogitsGroup<T>>> logits;  // one where the head is untied, else none
 
+    std::vector<Layer<RouterGroup<T>>> routers;  // one for each block with experts
+    std::vector<Layer<ExpertGroup<T>>> experts;  // likewise
+    std::vector<ExpertLayer<Engine, T>> expert_layers;
+    double auxiliary = 0;  // what a pass multiplies its auxiliary loss by
+
     bool tied() const noexcept { return logits.empty(); }
-    auto groups() { return sk::Model{embedding, blocks, head, logits}; }
+    auto groups() { return sk::Model{embedding, blocks, head, logits, routers, experts}; }
     /// Returns the numbers in a block's window, whose codes are decoded where it has codes. One at a time.
     template <class Window>
     const auto& numbers(const Window& window) {
@@ -73,6 +89,8 @@ class ShardedModel {
         for (auto& block : blocks) { f(block); }
         f(head);
         for (auto& untied : logits) { f(untied); }
+        for (auto& router : routers) { f(router); }
+        for (auto& stack : experts) { f(stack); }
     }
 
   private:

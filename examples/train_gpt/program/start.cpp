@@ -221,7 +221,7 @@ Identity identity_of(const Options& options, std::span<const std::uint8_t> text)
     const auto named = [](const auto& names, auto value) {
         return std::string(names[static_cast<std::size_t>(value)]);
     };
-    return {
+    Identity identity{
         {"--layers", std::to_string(model.layers)},
         {"--width", std::to_string(model.width)},
         {"--heads", std::to_string(model.heads)},
@@ -240,6 +240,13 @@ Identity identity_of(const Options& options, std::span<const std::uint8_t> text)
         {"--seed", std::to_string(options.seed)},
         {"--text", text_of(text)},
     };
+    if (model.experts > 0) {
+        for (const auto& [flag, number] : {std::pair("--experts", model.experts), std::pair("--top", model.top),
+                                           std::pair("--capacity", model.capacity)}) {
+            identity.emplace_back(flag, std::to_string(number));
+        }
+    }
+    return identity;
 }
 
 Start find_start(const Options& options, const Identity& identity) {

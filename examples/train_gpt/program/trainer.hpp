@@ -93,7 +93,8 @@ class Trainer {
         sk::Accumulation accumulation{groups_, options_.microbatches};
         const auto all_tokens = static_cast<double>(options_.tokens_per_step());
         const bool releases = options_.release == sk::GradientRelease::at_update;
-        if (releases) { optimizer_->step_in_backward(accumulation, {.divisor = sk::divide_by(all_tokens)}); }
+        if (releases) { optimizer_->step_in_backward(accumulation, {.divisor = divisor()}); }
+        model_.auxiliary = auxiliary_coefficient * divisor().factor();
         losses_.clear();
         if (slice_hashes_) { slice_hashes_->begin_step(); }
         for (std::size_t m = 0; m < options_.microbatches; ++m) {
@@ -101,7 +102,7 @@ class Trainer {
                                   ? slice(accumulation, number, sk::slice_of(groups_, m))
                                   : pass(accumulation, number, first + options_.microbatch_begin(m), m));
         }
-        const sk::StepOptions<Engine> how{.divisor = sk::divide_by(all_tokens),
+        const sk::StepOptions<Engine> how{.divisor = divisor(),
                                           .max_norm = options_.clip > 0 ? options_.clip : sk::unlimited};
         const auto norm = options_.hashes.empty() || releases ? optimizer_->step(std::move(accumulation), how)
                                                               : hashed_step(std::move(accumulation), how);
@@ -218,6 +219,12 @@ class Trainer {
     }
 
   private:
+    /// Losses of tokens are divided by their number, and a router's by that of the passes that have one.
+    sk::Divisor divisor() const {
+        const sk::Divisor tokens = sk::divide_by(static_cast<double>(options_.tokens_per_step()));
+        const std::size_t passes = options_.mesh.dp * options_.mesh.cp * options_.microbatches;
+        return options_.model.experts > 0 ? tokens.beside(static_cast<double>(passes)) : tokens;
+    }
     /// One microbatch's sequences, from number `begin` of the global batch on. @returns the sum of its tokens' losses
     double pass(sk::Accumulation<Engine>& accumulation, std::size_t number, std::size_t begin, std::size_t m) {
         const BatchShape batch{options_.microbatch_sequences(m), part_.tokens()};

@@ -83,6 +83,21 @@ inline StoredAs stored_rows(const std::vector<std::pair<std::string, std::size_t
     }
     return made;
 }
+/// Stores a stack as a tensor for each of its parts, without the first dimension: each expert of an ep::Split
+/// parameter, as files of Hugging Face have them. `name_of(number)` is the name of one.
+///     stored_each([](std::size_t e) { return concat("experts.", e, ".w1.weight"); }, parameter.shape)
+/// @throws std::invalid_argument for a scalar
+template <class NameOf>
+StoredAs stored_each(const NameOf& name_of, const TensorShape& shape,
+                     SourceLocation where = SourceLocation::current()) {
+    if (shape.rank == 0) { throw_invalid_argument(where, "stored_each: a scalar is no stack"); }
+    StoredAs made;
+    for (std::size_t number = 0; number < shape.extents[0]; ++number) {
+        made.parts.push_back(
+            {std::string(name_of(number)), {shape.extents.begin() + 1, shape.extents.begin() + shape.rank}});
+    }
+    return made;
+}
 /// Stores a parameter as the rows from `first` on of a tensor with `rows` rows; other parameters, of any group, must
 /// fill the other rows.
 ///     stored_within("gate_up_proj.weight", 2 * 11008, 11008, parameter.shape)

@@ -199,6 +199,12 @@ constexpr void require_slices(std::string_view path, const rules::PolicyValues& 
         throw_invalid_argument(where, "'", path, "': policy '", policy.name, "' with ", policy.slices,
                                " slices and cp = ", cp, ", expected 1: ranks of cp add parts of one slice");
     }
+    if (ep > 1 && sizes.gradient < sizes.reduction) {
+        throw_invalid_argument(where, "'", path, "': policy '", policy.name, "' with ", policy.slices,
+                               " slices, gradients of ", sizes.gradient, " bytes and ep = ", ep,
+                               ", expected gradients of the sums' ", sizes.reduction,
+                               " bytes: one that has the slices of several ranks would be rounded once for all");
+    }
     if (ep > 1 && policy.accumulate == Accumulate::unreduced && policy.slices > ranks) {
         throw_invalid_argument(
             where, "'", path, "': policy '", policy.name, "' with ", policy.slices, " slices on ", ranks,

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -13,9 +14,11 @@
 #include <shardkit/checkpoint.hpp>
 #include <shardkit/core/bf16.hpp>
 #include <shardkit/optim/muon.hpp>
+#include <shardkit/param/tensor_list.hpp>
 #include <shardkit/reshard.hpp>
 #include <shardkit/step/plan_model.hpp>
 
+#include "../thrown_message.hpp"
 #include "experts_training.hpp"
 #include "temporary_folder.hpp"
 
@@ -225,6 +228,92 @@ TEST_CASE(
         });
         CHECK(planned == logged);
         if (on.ep > 1 && on.dp > on.ep) { CHECK(planned.size() >= 3); }
+    }
+}
+
+TEST_CASE(
+    "experts: files of Hugging Face with a tensor for each expert, as Mixtral's, saved on one ep and loaded on "
+    "another") {
+    const Folder folder;
+    // Names of MixtralForCausalLM: w1 and w3 are the gate and up projections, w2 the one down.
+    const auto mixtral = [](std::string_view path, const sk::ParameterRecord& parameter) {
+        const std::string before = "model.layers." + std::string(path.substr(std::string_view("layers.").size())) +
+                                   ".block_sparse_moe.experts.";
+        const std::string behind = "." + std::string(parameter.name) + ".weight";
+        return sk::checkpoint::stored_each([&](std::size_t e) { return before + std::to_string(e) + behind; },
+                                           parameter.shape);
+    };
+    const auto with_layer = [](std::size_t dp, std::size_t tp, std::size_t ep, const auto& f) {
+        sk::threads::run(Mesh{sk::DeviceMesh{dp, tp}, ep}, [&](auto& rank) {
+            sk::Sharded<sk::TensorList<float>, sk::FullShard, sk::EngineOf<decltype(rank)>> layer(
+                rank, "layers.3",
+                {{"w1", {4, 6, 2}, {.tp = sk::tp::Split<1>::placement, .experts = true}},
+                 {"w2", {4, 2, 6}, {.tp = sk::tp::Split<2>::placement, .experts = true}},
+                 {"w3", {4, 6, 2}, {.tp = sk::tp::Split<1>::placement, .experts = true}}});
+            f(rank, layer);
+        });
+    };
+    std::string first;
+    for (const auto& on : {std::array<std::size_t, 3>{1, 1, 1}, {4, 1, 2}, {2, 2, 2}, {4, 2, 4}}) {
+        const std::size_t dp = on[0], tp = on[1], ep = on[2];
+        const std::string file = folder.file("saved.safetensors");
+        with_layer(dp, tp, ep, [&](auto& rank, auto& layer) {
+            layer.initialize([](auto, auto name, std::uint64_t i) {
+                return static_cast<double>(i) + 100 * static_cast<double>(name[1] - '0');
+            });
+            sk::Model model{layer};
+            sk::checkpoint::save_model(rank, file, model, {.names = mixtral, .replace = true});
+        });
+        const sk::safetensors::File saved(file);
+        std::string all;
+        for (const auto& tensor : saved.tensors()) { all += tensor.name + tensor.shape.describe() + '\n'; }
+        if (first.empty()) { first = all; }
+        CHECK(all == first);
+        CHECK(has(all, "model.layers.3.block_sparse_moe.experts.2.w1.weight[6, 2]\n"));
+        std::vector<float> values(12);
+        saved.read("model.layers.3.block_sparse_moe.experts.3.w2.weight", std::span<float>(values));
+        for (std::size_t i = 0; i < values.size(); ++i) { CHECK(values[i] == static_cast<float>(36 + i + 200)); }
+        with_layer(8, 1, 4, [&](auto& rank, auto& layer) {
+            sk::Model model{layer};
+            sk::checkpoint::load_model(rank, file, model, {.names = mixtral});
+            std::vector<float> w3(48);
+            layer.read_full("w3", w3);
+            for (std::size_t i = 0; i < w3.size(); ++i) { CHECK(w3[i] == static_cast<float>(i + 300)); }
+        });
+    }
+}
+
+TEST_CASE("experts: shards() say where in the whole stack the elements of a rank are") {
+    std::map<std::string, std::vector<int>> seen;
+    std::mutex guard;
+    sk::threads::run(Mesh{sk::DeviceMesh{4, 2}, 2}, [&](auto& rank) {
+        const sk::DynamicPolicy policy(sk::FullShard{});
+        Training<sk::EngineOf<decltype(rank)>> training(rank, policy, policy);
+        training.experts.initialize([](auto, auto, std::uint64_t i) { return static_cast<double>(i); });
+        for (const sk::ShardInfo& info : training.experts.shards()) {
+            if (info.replica != 0) { continue; }
+            const std::scoped_lock lock(guard);
+            auto& of = seen[info.parameter];
+            of.resize(info.shape.numel());
+            for (const auto& box : info.boxes) {
+                const auto* values = static_cast<const float*>(info.data) + (box.range.begin - info.range.begin);
+                for (std::size_t i = 0; i < box.range.size(); ++i) {
+                    std::size_t whole = 0;  // of element i of the box, row-major
+                    std::size_t stride = 1, inner = 1;
+                    for (std::size_t d = box.rank; d > 0; --d) {
+                        whole += (box.offsets[d - 1] + i / inner % box.extents[d - 1]) * stride;
+                        inner *= box.extents[d - 1];
+                        stride *= info.shape.extents[d - 1];
+                    }
+                    CHECK(values[i] == static_cast<float>(whole));
+                    ++of.at(whole);
+                }
+            }
+        }
+    });
+    CHECK(seen.size() == 4);
+    for (const auto& [name, times] : seen) {
+        for (const int one : times) { CHECK(one == 1); }
     }
 }
 

@@ -10,6 +10,7 @@
 
 #include <doctest/doctest.h>
 
+#include <shardkit/core/bf16.hpp>
 #include <shardkit/optim/sgd.hpp>
 #include <shardkit/param/tensor_list.hpp>
 
@@ -60,15 +61,19 @@ Trained train(const Mesh& mesh, const sk::DynamicPolicy& dense, const sk::Dynami
     return all[0];
 }
 
-template <template <class> class Over = std::type_identity_t, class F>
+template <class F>
 void for_each_policy(const sk::Slices& cut, std::size_t dp, const F& f) {
     f(sk::DynamicPolicy(sk::TreeSums<sk::NoShard>{cut}));
     f(sk::DynamicPolicy(sk::TreeSums<sk::ShardOptimizer>{cut}));
     f(sk::DynamicPolicy(sk::TreeSums<sk::ShardGradOp>{cut}));
     f(sk::DynamicPolicy(sk::TreeSums<sk::FullShard>{cut}));
-    if (dp >= 4) {
-        f(sk::DynamicPolicy(sk::TreeSums<sk::HybridShard<sk::dynamic>>{cut, sk::HybridShard<sk::dynamic>{dp / 2}}));
-    }
+    if (dp < 4) { return; }
+    using Hybrid = sk::HybridShard<sk::dynamic>;
+    using HybridOptimizer = sk::HybridOptimizer<sk::dynamic>;
+    using SecondaryShard = sk::SecondaryShard<sk::dynamic>;
+    f(sk::DynamicPolicy(sk::TreeSums<Hybrid>{cut, Hybrid{dp / 2}}));
+    f(sk::DynamicPolicy(sk::TreeSums<HybridOptimizer>{cut, HybridOptimizer{dp / 2}}));
+    f(sk::DynamicPolicy(sk::TreeSums<SecondaryShard>{cut, SecondaryShard{dp / 2}}));
 }
 
 /// A policy of a user: sharded states of replicated parameters, whose gradients are all-reduced.
@@ -192,6 +197,15 @@ TEST_CASE("experts: what cannot be is refused, with both sides") {
         has(refused(Mesh{sk::DeviceMesh{2, 1}, 2}, sk::DynamicPolicy(sk::TreeSums<sk::NoShard>{sk::Slices{8}}), 4),
             "'moe': policy 'no_shard' with 8 slices on 2 data-parallel ranks, 2 of which share experts, expected as "
             "many slices as ranks"));
+    CHECK(has(thrown_message<std::invalid_argument>([&] {
+                  sk::threads::run(Mesh{sk::DeviceMesh{2, 1}, 2}, [&](auto& rank) {
+                      const sk::DynamicPolicy policy(sk::TreeSums<sk::FullShard>{sk::Slices{8}});
+                      sk::Sharded<sk::TensorList<sk::bf16>, sk::DynamicPolicy, sk::EngineOf<decltype(rank)>> layer(
+                          rank, "moe", {{"up", {4, 4}, {.experts = true}}}, {policy});
+                  });
+              }),
+              "'moe': policy 'full_shard' with 8 slices, gradients of 2 bytes and ep = 2, expected gradients of the "
+              "sums' 4 bytes"));
     sk::threads::run(sk::DeviceMesh<1>{}, [&](auto& rank) {
         using Layer = sk::Sharded<sk::TensorList<float>, sk::NoShard, sk::EngineOf<decltype(rank)>>;
         const auto made = [&](sk::TensorList<float> list) {
