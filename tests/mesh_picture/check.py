@@ -14,15 +14,16 @@ SVG = "{http://www.w3.org/2000/svg}"
 PARAMETERS = {"embedding": (64, 24, 0), "qkv": (72, 24, 0), "projection": (24, 24, 1), "bias": (1, 24, None),
               "norm": (1, 24, None)}
 KINDS = ("parameters", "gradients before reducing", "reduced gradients", "optimizer states")
-# How many neighbouring data ranks share out one copy of each kind; 0: all of dp.
+# How many neighbouring data ranks share out one copy of each kind; 0: all of dp; ALL: of dp and cp.
+ALL = -1
 SHARED_BY = {
     "no_shard": (1, 1, 1, 1),
     "shard_optimizer": (1, 1, 0, 0),
     "shard_grad_op": (1, 0, 0, 0),
     "full_shard": (0, 0, 0, 0),
     "hybrid_shard:2": (2, 2, 2, 2),
-    "hybrid_optimizer:2": (2, 2, 0, 0),
-    "secondary_shard:2": (0, 0, 0, 0),
+    "hybrid_optimizer:2": (2, 2, ALL, ALL),
+    "secondary_shard:2": (ALL, ALL, ALL, ALL),
 }
 MESHES = ((1, 1, 1), (4, 1, 1), (2, 2, 2), (4, 4, 1), (2, 1, 3), (16, 2, 1))
 # Bytes of a tp rank's buffer on mesh 2x2x2: 32x24 + 36x24 + 24x12 + 24 + 24 elements, vectors padded to 32.
@@ -157,12 +158,14 @@ def check_pieces(drawing, mesh, policy):
         yield f"{len(held)} pictures of a parameter on a rank"
         return
     for kind, shared_by in zip(KINDS, SHARED_BY[policy]):
-        size = shared_by or dp
+        size = dp if shared_by in (0, ALL) else shared_by
+        of_cp = cp if shared_by == ALL else 1
         for name in PARAMETERS:
-            for at in ((d, t, c) for d in range(0, dp, size) for t in range(tp) for c in range(cp)):
-                together = [cell for i in range(size) for cell in held[kind, name, (at[0] + i, *at[1:])]]
+            for at in ((d, t, c) for d in range(0, dp, size) for t in range(tp) for c in range(0, cp, of_cp)):
+                together = [cell for i in range(size) for k in range(of_cp)
+                            for cell in held[kind, name, (at[0] + i, at[1], at[2] + k)]]
                 if sorted(together) != part_of(name, tp, at[1]):
-                    yield f"{kind}, {name}: the {size} ranks from dp, tp, cp = {at} do not hold the part once"
+                    yield f"{kind}, {name}: the {size * of_cp} ranks from dp, tp, cp = {at} do not hold the part once"
 
 
 def check_names(program, folder):
