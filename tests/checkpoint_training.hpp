@@ -154,6 +154,8 @@ inline std::vector<Mesh> meshes(std::size_t world) {
     return all;
 }
 
+/// Of numbers in a Case: across_groups + N is over N ranks, each of whose shards is cut across the groups, and cp.
+inline constexpr std::size_t across_groups = 1000;
 /// A policy, and over how many consecutive ranks of dp it shards what it keeps between steps: of the parameters, and
 /// of masters and states. 0: over all.
 struct Case {
@@ -168,12 +170,15 @@ inline std::vector<Case> cases() {
         Case{sk::DynamicPolicy(sk::ShardGradOp{}), 0, 0},     //
         Case{sk::DynamicPolicy(sk::FullShard{}), 0, 0},       //
         Case{sk::DynamicPolicy(sk::HybridShard<2>{}), 2, 2},
+        Case{sk::DynamicPolicy(sk::HybridOptimizer<2>{}), across_groups + 2, across_groups + 2},
     };
 }
 inline std::vector<Case> cases(const Mesh& mesh) {
     std::vector<Case> all = cases();
     std::erase_if(all, [&](const Case& each) {
-        const auto divides = [&](std::size_t ranks) { return ranks == 0 || mesh.dp() % ranks == 0; };
+        const auto divides = [&](std::size_t ranks) {
+            return ranks == 0 || mesh.dp() % (ranks % across_groups) == 0;
+        };
         return !divides(each.parameters) || !divides(each.states);
     });
     return all;
@@ -181,10 +186,7 @@ inline std::vector<Case> cases(const Mesh& mesh) {
 inline std::vector<sk::DynamicPolicy> policies(const Mesh& mesh) {
     std::vector<sk::DynamicPolicy> all;
     for (const Case& each : cases(mesh)) { all.push_back(each.policy); }
-    if (mesh.dp() % 2 == 0) {  // whose pieces are not in the order of ranks, as those of a Case
-        all.emplace_back(sk::HybridOptimizer<2>{});
-        all.emplace_back(sk::SecondaryShard<2>{});
-    }
+    if (mesh.dp() % 2 == 0) { all.emplace_back(sk::SecondaryShard<2>{}); }
     return all;
 }
 

@@ -89,7 +89,10 @@ struct WithMuon {
     /// One that keeps at rest what the model's policy updates.
     static sk::DynamicPolicy average_policy(const sk::DynamicPolicy& policy) {
         const std::size_t over = case_of(policy).states;
-        return over == 0 ? sk::DynamicPolicy(sk::FullShard{}) : over == 1 ? sk::DynamicPolicy(sk::NoShard{}) : policy;
+        return over == 0                                   ? sk::DynamicPolicy(sk::FullShard{})
+               : over == 1                                 ? sk::DynamicPolicy(sk::NoShard{})
+               : over > checkpoint_training::across_groups ? sk::DynamicPolicy(sk::SecondaryShard<2>{})
+                                                           : policy;
     }
     /// One rank's: values that all differ, and a step of each part.
     void begin() {
@@ -174,16 +177,22 @@ auto part_of(Rank& rank, const Side& side) {
 
 /// By tensor, 1 for each element that a rank of a side keeps of it.
 using Kept = std::map<std::string, std::vector<unsigned char>>;
-/// By the documented rules alone: row-major ranks, shards over `over` consecutive ones of dp.
+/// By the documented rules alone: row-major ranks, shards over `over` consecutive ones of dp; a shard that is cut
+/// across groups has its pieces in the order of the groups, and of cp.
 template <class Training>
 Kept kept_elements(Training& training, const Side& side, std::size_t rank, std::size_t over) {
     const std::size_t dp_i = rank / (side.mesh.cp() * side.mesh.tp());
     Kept kept;
     const auto add = [&](auto& group) {
         const auto layout = group.layout();
-        const std::size_t shards = over == 0 ? side.mesh.dp() : over;
-        const std::size_t numel = layout.buffer_numel() / shards;
-        const sk::IndexRange own{dp_i % shards * numel, (dp_i % shards + 1) * numel};
+        const std::size_t cp = side.mesh.cp();
+        const bool cut = over > checkpoint_training::across_groups;
+        const std::size_t within = over == 0 ? side.mesh.dp() : over % checkpoint_training::across_groups;
+        const std::size_t pieces = cut ? side.mesh.dp() / within * cp : 1;
+        const std::size_t piece = cut ? dp_i / within * cp + rank % cp : 0;
+        const std::size_t numel = layout.buffer_numel() / (within * pieces);
+        const std::size_t number = dp_i % within * pieces + piece;
+        const sk::IndexRange own{number * numel, (number + 1) * numel};
         for (const sk::PlacedParameter& parameter : group.parameters()) {
             std::vector<unsigned char>& of = kept[group.path() + "." + std::string(parameter.name)];
             of.resize(parameter.shape.numel());
