@@ -22,18 +22,27 @@ struct alignas(Lanes * sizeof(T)) AlignedPack {
     T lane[Lanes];
 };
 
+/// Returns `pointer`, which is in device memory where a kernel runs, although the compiler may not know.
+template <class T>
+constexpr T* in_memory(T* pointer) noexcept {
+#ifdef __CUDA_ARCH__
+    __builtin_assume(__isGlobal(pointer));
+#endif
+    return pointer;
+}
+
 /// Loads `Lanes` adjacent elements from `from` with one access.
-/// @pre `from` is aligned as AlignedPack<T, Lanes> is
+/// @pre `from` is aligned as AlignedPack<T, Lanes> is, and in device memory where a kernel calls
 template <std::size_t Lanes, class T>
 constexpr AlignedPack<T, Lanes> load(const T* from) noexcept {
-    return *reinterpret_cast<const AlignedPack<T, Lanes>*>(from);
+    return *reinterpret_cast<const AlignedPack<T, Lanes>*>(in_memory(from));
 }
 
 /// Stores `Lanes` adjacent elements with one access.
-/// @pre `to` is aligned as AlignedPack<T, Lanes> is
+/// @pre `to` is aligned as AlignedPack<T, Lanes> is, and in device memory where a kernel calls
 template <std::size_t Lanes, class T>
 constexpr void store(const AlignedPack<T, Lanes>& pack, T* to) noexcept {
-    *reinterpret_cast<AlignedPack<T, Lanes>*>(to) = pack;
+    *reinterpret_cast<AlignedPack<T, Lanes>*>(in_memory(to)) = pack;
 }
 
 /// Returns the distance in elements from `at` down to the nearest address where a pack may begin.
@@ -51,9 +60,8 @@ constexpr T* from_table(T* pointer) noexcept {
     // A copy for each use: otherwise equal code of two branches with one pointer is merged, which splits the packs of
     // one branch.
     asm("" : "+l"(pointer));
-    __builtin_assume(__isGlobal(pointer));
 #endif
-    return pointer;
+    return in_memory(pointer);
 }
 
 }  // namespace shardkit::detail

@@ -79,6 +79,7 @@ template <class Code, class Master>
 struct EncodePiece {
     static constexpr std::size_t together = 16;
     static_assert(coded_together % together == 0);
+    static constexpr unsigned least_blocks = 6;
 
     const Master* masters;
     std::size_t count;

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include <shardkit/backend/cub/span_walk.hpp>
 
 namespace shardkit::gpu::detail {
 
-/// One pass of several equal ones in a table on the device. It has `works` works, rounded up to full warps, so that
-/// no warp has works of two passes. `end` is the end of its works, counted from the start of the table; in an entry
-/// that is not in a table yet, their number.
+/// One pass of several equal ones in a table on the device. It has `works` works, in full warps, so that no warp has
+/// works of two passes. `end` is the end of its works, counted from the start of the table; in an entry that is not
+/// in a table yet, their number.
 template <class Pass>
 struct BatchEntry {
     Pass pass;
@@ -20,18 +21,16 @@ struct BatchEntry {
 /// Makes an entry for a pass.
 template <class Pass>
 BatchEntry<Pass> batch_entry(const Pass& pass) noexcept {
-    const std::uint64_t works = (pass.tiling.indices() + warp - 1) / warp * warp;
-    return {pass, works, works};
+    return {pass, pass.tiling.indices(), pass.tiling.indices()};
 }
 
 /// Runs one work of a batch of passes, as the multi-tensor kernels of Apex and PyTorch do. The pass is found by the
-/// work's number, with the same search for all threads of a warp, and gets the rest of the number.
+/// work's number, with one search for all vectors of a work, the same for all threads of a warp, and gets the rest of
+/// the number.
 template <class Pass>
 struct BatchPass {
-    static constexpr unsigned least_blocks = [] {
-        if constexpr (requires { Pass::least_blocks; }) { return Pass::least_blocks; }
-        return 0U;
-    }();
+    static constexpr std::size_t vectors_in_turn = Pass::vectors_in_turn;
+    static constexpr unsigned least_blocks = Pass::least_blocks;
 
     const BatchEntry<Pass>* entries;
     std::uint32_t count;  ///< in 32 bits, so that the search leaves the update its registers
@@ -41,8 +40,7 @@ struct BatchPass {
         const std::uint64_t number = begin + work;
         const BatchEntry<Pass>& entry = entries[first_ending_after(entries, count, number)];
         // By the entry alone, not by the end of the one before: what the search begins with needs no register then.
-        const std::uint64_t own = number + entry.works - entry.end;
-        if (own < entry.pass.tiling.indices()) { entry.pass(own); }
+        entry.pass(number + entry.works - entry.end);
     }
 };
 

@@ -22,6 +22,7 @@ struct QuantizePass {
     static constexpr std::size_t group = std::gcd(Block / lanes, warp);
     static constexpr std::size_t vectors = Block / lanes / group;       ///< vectors of a thread in a block
     static constexpr std::size_t rows = vectors < 4 ? 4 / vectors : 1;  ///< blocks of a thread that are read together
+    static constexpr unsigned least_blocks = 5;
 
     const T* from;
     std::int8_t* codes;

@@ -15,36 +15,18 @@
 
 namespace shardkit::gpu::detail {
 
-/// How the blocks of a BlockUpdatePass are divided among indices: `sharers` adjacent ones share a block. `aligned`
-/// says that packs may be used, counted from the starts of the spans.
-struct BlockTiling {
-    static constexpr std::size_t lanes = 4;
-    static constexpr std::uint64_t sharers = Block8::block / lanes;
-
-    std::uint64_t count;
-    bool aligned;
-
-    /// Returns the number of indices, a multiple of the warp size, so that all sharers of a block run.
-    constexpr std::uint64_t indices() const noexcept {
-        return (Block8::blocks(count) * sharers + warp - 1) / warp * warp;
-    }
-};
-
-/// Makes one step of an optimizer whose states are blocks of 8 bits. Each thread keeps four elements of a block in
-/// registers while the block's threads find the largest magnitudes by shuffles. On the host the first thread does the
-/// work of all.
+/// Makes one step of an optimizer whose states are blocks of 8 bits. `sharers` adjacent threads share a block: each
+/// keeps a vector of it in registers while they find the largest magnitudes by shuffles. On the host the first thread
+/// does the work of all.
 /// @pre a block has elements of one range at most
 template <class Update, FloatingElement Master, FloatingElement Gather, FloatingElement Gradient,
           std::size_t StateCount, class Storage>
 struct BlockUpdatePass {
-    static constexpr std::size_t lanes = BlockTiling::lanes;
-    /// Of bf16 masters nvcc 13.0 otherwise keeps more of both of a thread's turns in registers, and an SM holds fewer
-    /// threads. For sm_90 it would spill for one block more.
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1000
+    static constexpr std::size_t lanes = 4;
+    static constexpr std::size_t vectors_in_turn = 2;
+    static constexpr std::uint64_t sharers = Block8::block / lanes;
+    static_assert(warp % sharers == 0);
     static constexpr unsigned least_blocks = sizeof(Master) == 2 ? 4 : 0;
-#else
-    static constexpr unsigned least_blocks = sizeof(Master) == 2 ? 3 : 0;
-#endif
 
     UpdatedParameters<Master, Gather> parameters;
     const Gradient* gradient;
@@ -52,7 +34,7 @@ struct BlockUpdatePass {
     std::array<float*, StateCount> scales;
     UpdateChoice<Update> choice;
     rules::UpdateDraws state_draws;
-    BlockTiling tiling;
+    Tiling<lanes, vectors_in_turn> tiling;  ///< packs are counted from the starts of the spans
 
     /// @pre the sizes agree
     static BlockUpdatePass of(const UpdateChoice<Update>& choice, const UpdatedParameters<Master, Gather>& parameters,
@@ -71,41 +53,46 @@ struct BlockUpdatePass {
                                    {spans.states[S].scales.data()...},
                                    choice,
                                    spans.state_draws,
-                                   {choice.range_count == 0 ? 0 : spans.master.size(), aligned}};
+                                   {choice.ranges.count == 0 ? 0 : spans.master.size(), 0, aligned}};
         }
         (std::make_index_sequence<StateCount>{});
     }
 
     constexpr void operator()(std::uint64_t index) const {
-        const std::uint64_t block = index / BlockTiling::sharers;
-        [[maybe_unused]] const std::uint64_t thread = index % BlockTiling::sharers;
-        const Range range = range_of(block);
+        if (choice.skipped()) { return; }
+        std::uint32_t at = choice.ranges.first_after(tiling.chunk(index).begin);
+        std::uint64_t place = tiling.first_place(index);
 #ifdef __CUDA_ARCH__
-        Share share = updated(range, block, thread);
-        std::array<float, StateCount> largest{};
-        for (std::size_t s = 0; s < StateCount; ++s) { largest[s] = largest_of_block(largest_of(share, s)); }
-        write(range, block, thread, share, largest);
-#else
-        if (thread != 0) { return; }
-        std::array<Share, BlockTiling::sharers> shares{};
-        std::array<float, StateCount> largest{};
-        for (std::size_t t = 0; t < shares.size(); ++t) {
-            shares[t] = updated(range, block, t);
-            for (std::size_t s = 0; s < StateCount; ++s) {
-                largest[s] = shardkit::detail::larger_magnitude(largest[s], largest_of(shares[t], s));
-            }
-        }
-        for (std::size_t t = 0; t < shares.size(); ++t) { write(range, block, t, shares[t], largest); }
+#pragma unroll 1
 #endif
+        do {
+            const std::uint64_t position = tiling.next_vector(place).begin;
+            rules::UpdateRange range;
+            // Without one too: all threads of a warp meet in the shuffles.
+            if (!choice.ranges.read_next(position / Block8::block * Block8::block, at, range)) { range = {}; }
+            update_block(range, position);
+        } while (tiling.has_next(place));
     }
 
   private:
-    /// The elements of a block that are updated; none where `end` is not above `begin`.
-    struct Range {
-        std::uint64_t begin;
-        std::uint64_t end;
-        std::uint64_t element;  ///< number of the element at position 0, even if that is outside
+    /// What a range updates of a thread's elements of a block, in few registers.
+    struct Updated {
+        std::uint32_t lanes_and_block = 0;  ///< a bit for each lane, and above them one for the block
         std::uint32_t update;
+        std::uint64_t element;  ///< number of the thread's first element, even if that is outside
+
+        constexpr Updated(const rules::UpdateRange& range, std::uint64_t position)
+            : update(range.update), element(range.element - range.begin + position) {
+            const std::uint64_t block = position / Block8::block * Block8::block;
+            if (range.begin >= block + Block8::block || range.end <= block) { return; }
+            lanes_and_block = 1U << lanes;
+            for (std::uint32_t i = 0; i < lanes; ++i) {
+                if (range.begin <= position + i && position + i < range.end) { lanes_and_block |= 1U << i; }
+            }
+        }
+        constexpr bool any_of_block() const { return lanes_and_block != 0; }
+        constexpr bool all() const { return lanes_and_block == (2U << lanes) - 1; }
+        constexpr bool has(std::size_t lane) const { return (lanes_and_block >> lane & 1U) != 0; }
     };
     /// A thread's elements of a block, with zeros for those that are not updated.
     struct Share {
@@ -114,54 +101,65 @@ struct BlockUpdatePass {
         std::array<std::array<float, lanes>, StateCount> states;
     };
 
-    constexpr Range range_of(std::uint64_t block) const {
-        const std::uint64_t begin = block * Block8::block;
-        const std::size_t at = first_ending_after(choice.ranges, choice.range_count, begin);
-        if (at == choice.range_count || begin >= tiling.count || choice.skipped()) { return {}; }
-        const rules::UpdateRange range = choice.ranges[at];
-        const std::uint64_t behind = begin + Block8::block;
-        return {range.begin > begin ? range.begin : begin, range.end < behind ? range.end : behind,
-                range.element - range.begin, range.update};
-    }
-    constexpr bool is_whole(const Range& range, std::uint64_t position) const {
-        return tiling.aligned && range.begin <= position && position + lanes <= range.end;
+    /// `position` is that of a thread's first element.
+    constexpr void update_block(const rules::UpdateRange& range, std::uint64_t position) const {
+#ifdef __CUDA_ARCH__
+        const Updated of(range, position);
+        Share share = updated(of, position);
+        std::array<float, StateCount> largest{};
+        for (std::size_t s = 0; s < StateCount; ++s) { largest[s] = largest_of_block(largest_of(share, s)); }
+        write(of, anew(position), share, largest);
+#else
+        if (position % Block8::block != 0) { return; }
+        std::array<Share, sharers> shares{};
+        std::array<float, StateCount> largest{};
+        for (std::size_t t = 0; t < shares.size(); ++t) {
+            const std::uint64_t at = position + t * lanes;
+            shares[t] = updated(Updated(range, at), at);
+            for (std::size_t s = 0; s < StateCount; ++s) {
+                largest[s] = shardkit::detail::larger_magnitude(largest[s], largest_of(shares[t], s));
+            }
+        }
+        for (std::size_t t = 0; t < shares.size(); ++t) {
+            const std::uint64_t at = position + t * lanes;
+            write(Updated(range, at), at, shares[t], largest);
+        }
+#endif
     }
     template <class T>
-    constexpr AlignedPack<T, lanes> read(const Range& range, const T* from, std::uint64_t position) const {
-        if (is_whole(range, position)) { return load<lanes>(from + position); }
+    constexpr AlignedPack<T, lanes> read(const Updated& of, const T* from) const {
+        if (tiling.aligned && of.all()) { return load<lanes>(from); }
         AlignedPack<T, lanes> pack{};
         for (std::size_t i = 0; i < lanes; ++i) {
-            if (range.begin <= position + i && position + i < range.end) { pack.lane[i] = from[position + i]; }
+            if (of.has(i)) { pack.lane[i] = in_memory(from)[i]; }
         }
         return pack;
     }
     template <class T>
-    constexpr void put(const Range& range, const AlignedPack<T, lanes>& pack, T* to, std::uint64_t position) const {
-        if (is_whole(range, position)) { return store<lanes>(pack, to + position); }
+    constexpr void put(const Updated& of, const AlignedPack<T, lanes>& pack, T* to) const {
+        if (tiling.aligned && of.all()) { return store<lanes>(pack, to); }
         for (std::size_t i = 0; i < lanes; ++i) {
-            if (range.begin <= position + i && position + i < range.end) { to[position + i] = pack.lane[i]; }
+            if (of.has(i)) { in_memory(to)[i] = pack.lane[i]; }
         }
     }
 
-    constexpr Share updated(const Range& range, std::uint64_t block, std::uint64_t thread) const {
-        return updated(range, block, thread, std::make_index_sequence<StateCount>{});
+    constexpr Share updated(const Updated& of, std::uint64_t position) const {
+        return updated(of, position, std::make_index_sequence<StateCount>{});
     }
     template <std::size_t... S>
-    constexpr Share updated(const Range& range, std::uint64_t block, std::uint64_t thread,
-                            std::index_sequence<S...>) const {
+    constexpr Share updated(const Updated& of, std::uint64_t position, std::index_sequence<S...>) const {
         Share share{};
-        const std::uint64_t position = block * Block8::block + thread * lanes;
-        if (range.begin >= range.end) { return share; }
-        const auto gradients = read(range, gradient, position);
-        share.master = read(range, parameters.master, position);
+        if (!of.any_of_block()) { return share; }
+        const auto gradients = read(of, gradient + position);
+        share.master = read(of, parameters.master + position);
         if constexpr (UpdatedParameters<Master, Gather>::may_draw) {
-            if (parameters.split()) { share.rest = read(range, parameters.halves.rest, position); }
+            if (parameters.split()) { share.rest = read(of, parameters.halves.rest + position); }
         }
-        const std::array<AlignedPack<std::uint8_t, lanes>, StateCount> code{read(range, codes[S], position)...};
-        const std::array<float, StateCount> scale{scales[S][block]...};
-        const Update update = choice.updates[range.update];
-        parameters.round(share.master, share.rest, range.element + position, [&](std::size_t i) {
-            if (position + i < range.begin || position + i >= range.end) { return 0.0F; }
+        const std::array<AlignedPack<std::uint8_t, lanes>, StateCount> code{read(of, codes[S] + position)...};
+        const std::array<float, StateCount> scale{in_memory(scales[S])[position / Block8::block]...};
+        const Update update = in_memory(choice.updates)[of.update];
+        parameters.round(share.master, share.rest, of.element, [&](std::size_t i) {
+            if (!of.has(i)) { return 0.0F; }
             float parameter = parameters.value(share.master.lane[i], share.rest.lane[i]);
             ((share.states[S][i] = Block8::decode<Storage::is_square(S)>(std::uint32_t{code[S].lane[i]}, scale[S])),
              ...);
@@ -173,41 +171,39 @@ struct BlockUpdatePass {
     static constexpr float largest_of(const Share& share, std::size_t state) {
         return shardkit::detail::largest_magnitude(share.states[state].data(), lanes);
     }
-    constexpr void write(const Range& range, std::uint64_t block, std::uint64_t thread, const Share& share,
+    constexpr void write(const Updated& of, std::uint64_t position, const Share& share,
                          const std::array<float, StateCount>& largest) const {
-        if (range.begin >= range.end) { return; }
-        const std::uint64_t position = block * Block8::block + thread * lanes;
-        put(range, share.master, parameters.master, position);
+        if (!of.any_of_block()) { return; }
+        put(of, share.master, parameters.master + position);
         if constexpr (UpdatedParameters<Master, Gather>::may_draw) {
-            if (parameters.split()) { put(range, share.rest, parameters.halves.rest, position); }
+            if (parameters.split()) { put(of, share.rest, parameters.halves.rest + position); }
         }
         if (parameters.gathered != nullptr) {
-            put(range, converted_pack<Gather>(share.master), parameters.gathered, position);
+            put(of, converted_pack<Gather>(share.master), parameters.gathered + position);
         }
-        write_states(range, block, thread, share, largest, std::make_index_sequence<StateCount>{});
+        write_states(of, position, share, largest, std::make_index_sequence<StateCount>{});
     }
     template <std::size_t... S>
-    constexpr void write_states(const Range& range, std::uint64_t block, std::uint64_t thread, const Share& share,
+    constexpr void write_states(const Updated& of, std::uint64_t position, const Share& share,
                                 const std::array<float, StateCount>& largest, std::index_sequence<S...>) const {
-        const std::uint64_t position = block * Block8::block + thread * lanes;
         std::array<AlignedPack<std::uint8_t, lanes>, StateCount> code{};
         const std::array<float, StateCount> scale{Block8::scale(largest[S])...};
         const std::array<float, StateCount> inverse{Block8::inverse(scale[S])...};
         const auto draws = detail::state_draws<StateCount>(state_draws);
         for (std::size_t i = 0; i < lanes; ++i) {
-            const std::array<std::uint32_t, draws.size()> drawn = drawn_for(draws, range.element + position + i);
+            const std::array<std::uint32_t, draws.size()> drawn = drawn_for(draws, of.element + i);
             ((code[S].lane[i] = static_cast<std::uint8_t>(Block8::encode<Storage::is_square(S)>(
                   share.states[S][i], inverse[S],
                   shardkit::detail::StateDraws::of_state(drawn[S / 2], S,
                                                          Block8::drawn_bits<Storage::is_square(S)>)))),
              ...);
         }
-        (put(range, code[S], codes[S], position), ...);
-        if (thread == 0) { ((scales[S][block] = scale[S]), ...); }
+        (put(of, code[S], codes[S] + position), ...);
+        if (position % Block8::block == 0) { ((in_memory(scales[S])[position / Block8::block] = scale[S]), ...); }
     }
 #ifdef __CUDA_ARCH__
     static __device__ float largest_of_block(float largest) {
-        for (unsigned distance = BlockTiling::sharers / 2; distance > 0; distance /= 2) {
+        for (unsigned distance = sharers / 2; distance > 0; distance /= 2) {
             largest = shardkit::detail::larger_magnitude(largest, __shfl_xor_sync(0xffffffffU, largest, distance));
         }
         return largest;

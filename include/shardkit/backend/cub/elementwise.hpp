@@ -71,13 +71,12 @@ struct ConvertRowsPass {
     std::uint32_t row_chunks;
 
     constexpr void operator()(std::uint64_t index) const {
-        constexpr std::uint64_t sharers = RowTiling::sharers;
         // In 32 bits: a division then takes a quarter of the instructions.
-        const auto chunk = static_cast<std::uint32_t>(index / sharers);
+        const auto chunk = static_cast<std::uint32_t>(index / warp);
         const std::uint32_t row = chunk / row_chunks;
         const Row of_row{from + row * stride, to + row * columns};
         for_each_pack(tile<lanes, vectors>(columns, of_row.from, of_row.to),
-                      (chunk - row * row_chunks) * sharers + index % sharers, of_row);
+                      (chunk - row * row_chunks) * warp + index % warp, of_row);
     }
 
   private:

@@ -12,9 +12,12 @@
 
 namespace shardkit::gpu::detail {
 
-/// A block's threads, and the indices of each.
+/// A block's threads, and the indices of each: one, where a work itself takes several vectors in turn.
 inline constexpr unsigned tile_threads = 256;
+template <class Work>
 inline constexpr unsigned tile_turns = 2;
+template <class Work>
+requires(Work::vectors_in_turn > 1) inline constexpr unsigned tile_turns<Work> = 1;
 
 /// The blocks that an SM must hold at once, where a work says how many: nvcc gives a thread no more registers than
 /// leave room for them. 0: it decides.
@@ -26,22 +29,16 @@ requires(Work::least_blocks > 0) inline constexpr unsigned least_blocks<Work> = 
 /// A block has a tile of adjacent indices, of which its threads take adjacent ones in each turn.
 template <class Work>
 __global__ void __launch_bounds__(tile_threads, least_blocks<Work>) for_each_kernel(std::uint64_t count, Work work) {
-    constexpr std::uint64_t tile = tile_threads * tile_turns;
+    constexpr std::uint64_t tile = tile_threads * tile_turns<Work>;
     const std::uint64_t begin = blockIdx.x * tile;
-    if (count - begin >= tile) {
-#pragma unroll
-        for (unsigned turn = 0; turn < tile_turns; ++turn) {
-            const std::uint64_t at = turn * tile_threads + threadIdx.x;
-            work(begin + at);
-        }
-    } else {
-        // From 64 bits nvcc 13.0 makes up to 7 % more instructions of whole tiles too.
-        const int left = static_cast<int>(count - begin);
-#pragma unroll
-        for (unsigned turn = 0; turn < tile_turns; ++turn) {
-            const std::uint64_t at = turn * tile_threads + threadIdx.x;
-            if (at < static_cast<std::uint64_t>(left)) { work(begin + at); }
-        }
+    // In 32 bits, which takes fewer instructions.
+    const auto left = static_cast<unsigned>(count - begin < tile ? count - begin : tile);
+    // The turns are a loop: unrolled, nvcc 13.0 needs more registers for a work or spills, and no turn's loads could
+    // come before the stores of the one before.
+#pragma unroll 1
+    for (unsigned at = threadIdx.x; at < left; at += tile_threads) {
+        work(begin + at);
+        if constexpr (tile_turns<Work> == 1) { return; }
     }
 }
 
@@ -49,7 +46,7 @@ template <class Work>
 void DeviceLaunch::operator()(std::uint64_t count, const Work& work, std::string_view kernel) const {
     if (count == 0) { return; }
     const DeviceGuard on_device(stream_.device());
-    const std::uint64_t tiles = (count - 1) / (tile_threads * tile_turns) + 1;
+    const std::uint64_t tiles = (count - 1) / (tile_threads * tile_turns<Work>)+1;
     constexpr std::uint64_t most = 0x7fff'ffff;  // blocks of a launch
     if (tiles > most) { check(cudaErrorInvalidConfiguration, kernel); }
     for_each_kernel<<<static_cast<unsigned>(tiles), tile_threads, 0, stream_.native()>>>(count, work);

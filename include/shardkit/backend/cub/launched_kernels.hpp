@@ -60,7 +60,7 @@ struct LaunchedKernels {
         // As many chunks as a row may need that does not begin at the start of a pack.
         const std::uint64_t chunks =
             (columns + Pass::lanes - 1 + RowTiling::chunk_elements - 1) / RowTiling::chunk_elements;
-        Launch{stream}(to.size() / columns * chunks * RowTiling::sharers,
+        Launch{stream}(to.size() / columns * chunks * warp,
                        Pass{from, stride, to.data(), columns, static_cast<std::uint32_t>(chunks)}, "convert_rows");
     }
     /// Adds total[i] += addend[i].

@@ -183,7 +183,7 @@ NormPass<T> norm_pass(std::span<const engine::NormPiece<T>> pieces, IndexRange p
             pieces.size(),
             scale,
             {positions.end, 0, true},
-            positions.begin / Tiles::chunk_elements * Tiles::sharers};
+            positions.begin / Tiles::chunk_elements * warp};
 }
 
 /// Adds (*scale * element)^2 over `pieces`, and a number > 0 if any of these elements is infinite or NaN, to the

@@ -26,18 +26,16 @@ struct PackPass {
     Tiling<lanes, vectors> tiling;
 
     constexpr void operator()(std::uint64_t index) const {
-        for_each_pack_in(tiling, index, pieces, piece_count, *this);
-    }
-
-    template <class Take>
-    constexpr void in(const engine::TensorPiece<T>& piece, const Take& take) const {
-        const auto apart =
-            reinterpret_cast<std::uintptr_t>(piece.tensor) - reinterpret_cast<std::uintptr_t>(flat + piece.begin);
-        if (apart % alignof(AlignedPack<T, lanes>) == 0) {
-            take(Copy<true>{flat, from_table(piece.tensor), piece.begin});
-        } else {
-            take(Copy<false>{flat, from_table(piece.tensor), piece.begin});
-        }
+        for_each_range_in(tiling.chunk(index), pieces, piece_count, [&](const engine::TensorPiece<T>& piece) {
+            const IndexRange in_piece{piece.begin, piece.end};
+            const auto apart =
+                reinterpret_cast<std::uintptr_t>(piece.tensor) - reinterpret_cast<std::uintptr_t>(flat + piece.begin);
+            if (apart % alignof(AlignedPack<T, lanes>) == 0) {
+                for_each_pack(tiling, index, in_piece, Copy<true>{flat, from_table(piece.tensor), piece.begin});
+            } else {
+                for_each_pack(tiling, index, in_piece, Copy<false>{flat, from_table(piece.tensor), piece.begin});
+            }
+        });
     }
 
   private:

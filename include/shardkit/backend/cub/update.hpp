@@ -32,12 +32,8 @@ struct UpdatePass {
     static constexpr bool rounds_states = Storage::format != StateFormat::full && StateCount > 0;
     using State = std::conditional_t<rounds_states, bf16, A>;
     static constexpr std::size_t lanes = lanes_for<Master, Gather, Gradient, State>;
-    /// For sm_100 nvcc 13.0 otherwise spills to make room for one block more.
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1000
-    static constexpr unsigned least_blocks = rounds_states && sizeof(Master) == 4 ? 4 : 0;
-#else
+    static constexpr std::size_t vectors_in_turn = 2;
     static constexpr unsigned least_blocks = 0;
-#endif
     struct NoDraws {};
     using StateDraws = std::conditional_t<rounds_states, rules::UpdateDraws, NoDraws>;
 
@@ -46,19 +42,20 @@ struct UpdatePass {
     std::array<State*, StateCount> states;
     UpdateChoice<Update> choice;
     [[no_unique_address]] StateDraws state_draws;
-    Tiling<lanes> tiling;
+    Tiling<lanes, vectors_in_turn> tiling;
 
     /// @pre the sizes agree
     static UpdatePass of(const UpdateChoice<Update>& choice, const UpdatedParameters<Master, Gather>& parameters,
                          const rules::UpdateSpans<Master, Gather, Gradient, StateCount, Storage>& spans) {
         return [&]<std::size_t... S>(std::index_sequence<S...>) {
-            UpdatePass pass{parameters,
-                            spans.gradient.data(),
-                            {spans.states[S].data()...},
-                            choice,
-                            {},
-                            tile<lanes>(choice.range_count == 0 ? 0 : spans.master.size(), spans.master.data(),
-                                        parameters.gathered, spans.gradient.data(), spans.states[S].data()...)};
+            UpdatePass pass{
+                parameters,
+                spans.gradient.data(),
+                {spans.states[S].data()...},
+                choice,
+                {},
+                tile<lanes, vectors_in_turn>(choice.ranges.count == 0 ? 0 : spans.master.size(), spans.master.data(),
+                                             parameters.gathered, spans.gradient.data(), spans.states[S].data()...)};
             if constexpr (rounds_states) { pass.state_draws = spans.state_draws; }
             if (parameters.split() && elements_past_pack<lanes>(spans.rest.data()) != pass.tiling.shift) {
                 pass.tiling = {pass.tiling.count, 0, false};
@@ -69,12 +66,9 @@ struct UpdatePass {
     }
 
     constexpr void operator()(std::uint64_t index) const {
-        for_each_pack_in(tiling, index, choice.ranges, choice.range_count, *this);
-    }
-
-    template <class Take>
-    constexpr void in(const rules::UpdateRange& range, const Take& take) const {
-        take(Step{*this, choice.updates + range.update, range.element - range.begin, choice.skipped()});
+        for_each_pack_in_turn(tiling, index, choice.ranges, [&](const rules::UpdateRange& range) {
+            return Step{*this, choice.updates + range.update, range.element - range.begin, choice.skipped()};
+        });
     }
 
   private:
@@ -112,7 +106,7 @@ struct UpdatePass {
         }
         template <std::size_t N, std::size_t... S>
         constexpr void apply(std::uint64_t position, Loaded<N>& of, std::index_sequence<S...>) const {
-            const Update update = *constants;
+            const Update update = *in_memory(constants);
             if constexpr (rounds_states) {
                 const auto draws = detail::state_draws<StateCount>(pass.state_draws);
                 const auto updated = [&](std::size_t i) {
@@ -134,8 +128,9 @@ struct UpdatePass {
                 };
                 pass.parameters.round(of.master, of.rest, element + position, updated);
             }
-            pass.parameters.write(of.master, of.rest, position);
-            (store<N>(of.states[S], pass.states[S] + position), ...);
+            const std::uint64_t to = anew(position);
+            pass.parameters.write(of.master, of.rest, to);
+            (store<N>(of.states[S], pass.states[S] + to), ...);
         }
     };
 };
@@ -183,7 +178,8 @@ auto update_pass(std::span<const rules::UpdateRange> ranges, const Update* updat
             }
             parameters.halves = {spans.draws, spans.rest.empty() ? nullptr : spans.rest.data()};
         }
-        return Pass::of({ranges.data(), ranges.size(), updates, skip}, parameters, spans);
+        return Pass::of({{ranges.data(), static_cast<std::uint32_t>(ranges.size())}, updates, skip}, parameters,
+                        spans);
     }
 }
 

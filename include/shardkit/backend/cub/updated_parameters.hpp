@@ -67,7 +67,7 @@ struct UpdatedParameters {
                 return;
             }
             if (const rules::UpdateDraws& draws = halves.draws; draws.steps != nullptr) {
-                const shardkit::detail::PackDraws<N> draw(draws.seed, *draws.steps, element);
+                const shardkit::detail::PackDraws<N> draw(draws.seed, *in_memory(draws.steps), element);
                 for (std::size_t i = 0; i < N; ++i) {
                     to.lane[i] = rules::round_stochastically<Master>(updated(i), draw[i]);
                 }
@@ -90,12 +90,11 @@ struct UpdatedParameters {
 /// Which updates a pass makes: of elements in `ranges`; `skip` is null if a step is never skipped.
 template <class Update>
 struct UpdateChoice {
-    const rules::UpdateRange* ranges;
-    std::size_t range_count;
+    RangeTable<rules::UpdateRange> ranges;
     const Update* updates;
     const std::uint32_t* skip;
 
-    constexpr bool skipped() const { return skip != nullptr && *skip != 0; }
+    constexpr bool skipped() const { return skip != nullptr && *in_memory(skip) != 0; }
 };
 
 /// Makes what decides the rounding of `States` states, a pair at a time.
@@ -103,7 +102,7 @@ template <std::size_t States>
 constexpr auto state_draws(const rules::UpdateDraws& draws) {
     std::array<shardkit::detail::StateDraws, (States + 1) / 2> all{};
     for (std::size_t pair = 0; pair < all.size(); ++pair) {
-        all[pair] = {draws.seed, *draws.steps, static_cast<std::uint32_t>(pair)};
+        all[pair] = {draws.seed, *in_memory(draws.steps), static_cast<std::uint32_t>(pair)};
     }
     return all;
 }

@@ -79,10 +79,7 @@ struct RecordIn {
             record.finish<N>(position, loaded);
         }
     };
-    template <class Take>
-    void in(const sk::rules::UpdateRange& range, const Take& take) const {
-        take(Step{{visits}, range});
-    }
+    Step operator()(const sk::rules::UpdateRange& range) const { return {{visits}, range}; }
 };
 
 template <std::size_t Lanes, std::size_t Vectors>
@@ -92,14 +89,43 @@ Visits visit(const gpu::detail::Tiling<Lanes, Vectors>& tiling) {
     return visits;
 }
 
+using Runs = std::vector<sk::rules::UpdateRange>;
+template <class Range>
+gpu::detail::RangeTable<Range> table(const std::vector<Range>& ranges) {
+    return {ranges.data(), static_cast<std::uint32_t>(ranges.size())};
+}
+
+/// What one index visits in ranges, all its vectors together, or one after the other.
 template <std::size_t Lanes, std::size_t Vectors>
-Visits visit(const gpu::detail::Tiling<Lanes, Vectors>& tiling, const std::vector<sk::rules::UpdateRange>& runs) {
-    Visits visits;
-    for (std::uint64_t i = 0; i < tiling.indices(); ++i) {
-        gpu::detail::for_each_pack_in(tiling, i, runs.data(), runs.size(), RecordIn{&visits});
+void visit_index(const gpu::detail::Tiling<Lanes, Vectors>& tiling, std::uint64_t index, const Runs& runs,
+                 bool in_turn, Visits& visits) {
+    if (in_turn) {
+        gpu::detail::for_each_pack_in_turn(tiling, index, table(runs), RecordIn{&visits});
+        return;
     }
+    gpu::detail::for_each_range_in(
+        tiling.chunk(index), runs.data(), runs.size(), [&](const sk::rules::UpdateRange& run) {
+            gpu::detail::for_each_pack(tiling, index, {run.begin, run.end}, RecordIn{&visits}(run));
+        });
+}
+template <std::size_t Lanes, std::size_t Vectors>
+Visits visit(const gpu::detail::Tiling<Lanes, Vectors>& tiling, const Runs& runs, bool in_turn) {
+    Visits visits;
+    for (std::uint64_t i = 0; i < tiling.indices(); ++i) { visit_index(tiling, i, runs, in_turn, visits); }
     return visits;
 }
+
+/// A range that counts how often its end is read.
+struct CountedRange {
+    struct End {
+        std::uint64_t value;
+        std::size_t* reads;
+
+        operator std::uint64_t() const { return ++*reads, value; }
+    };
+    std::uint64_t begin = 0;
+    End end{};
+};
 
 std::vector<std::uint64_t> numbers(std::uint64_t count) {
     std::vector<std::uint64_t> all;
@@ -140,18 +166,28 @@ TEST_CASE("a warp's accesses are neighbours, and all loads of an index come befo
             CHECK(visits.all[4 * v] == index / 32 * 384 + 4 * (index % 32 + 32 * v));
         }
     }
-    // Cut by a range's border, the whole vectors still are loaded together.
-    const std::vector<sk::rules::UpdateRange> runs{{0, 770, 0}};
+    // Cut by a range's border, the whole vectors still are loaded together; in turn, one is stored before the next.
+    const auto most_loaded = [&](std::uint64_t index, std::uint64_t end, bool in_turn) {
+        Visits visits;
+        visit_index(tiling, index, {{0, end, 0}}, in_turn, visits);
+        CHECK(visits.packs == (index == 31 && end == 300 ? 2 : 3));
+        return visits.most_loaded;
+    };
+    for (const std::uint64_t end : {770U, 300U}) { CHECK(most_loaded(0, end, false) == 3); }
+    CHECK(most_loaded(31, 300, false) == 2);
+    for (const std::uint64_t end : {770U, 300U}) { CHECK(most_loaded(0, end, true) == 1); }
+}
+
+TEST_CASE("the ranges of an index's vectors are searched once") {
+    std::size_t reads = 0;
+    std::vector<CountedRange> ranges;
+    for (std::uint64_t i = 0; i < 1000; ++i) { ranges.push_back({i * 1024, {(i + 1) * 1024, &reads}}); }
+    const gpu::detail::Tiling<4, 4> tiling{1000 * 1024, 0, true};
     Visits visits;
-    gpu::detail::for_each_pack_in(gpu::detail::Tiling<4, 3>{2 * 384, 0, true}, 0, runs.data(), 1, RecordIn{&visits});
-    CHECK(visits.most_loaded == 3);
-    const std::vector<sk::rules::UpdateRange> cut{{0, 300, 0}};
-    visits = {};
-    gpu::detail::for_each_pack_in(gpu::detail::Tiling<4, 3>{2 * 384, 0, true}, 0, cut.data(), 1, RecordIn{&visits});
-    CHECK(visits.most_loaded == 3);
-    visits = {};
-    gpu::detail::for_each_pack_in(gpu::detail::Tiling<4, 3>{2 * 384, 0, true}, 31, cut.data(), 1, RecordIn{&visits});
-    CHECK(visits.most_loaded == 2);
+    gpu::detail::for_each_pack_in_turn(tiling, tiling.indices() / 2, table(ranges),
+                                       [&](const CountedRange&) { return Record{&visits}; });
+    CHECK(visits.packs == 4);
+    CHECK(reads <= 10 + 2 * 4);  // a search, and two looks at the range of each vector
 }
 
 TEST_CASE("spans that agree in alignment are read in packs behind a head, others one by one") {
@@ -184,8 +220,8 @@ TEST_CASE("whole packs lie at aligned addresses") {
 TEST_CASE("positions beyond 2^32") {
     const std::uint64_t count = (std::uint64_t{1} << 40U) + 3;
     const gpu::detail::Tiling<4> tiling{count, 1, true};
-    CHECK(tiling.indices() == (std::uint64_t{1} << 38U) + 1);
-    CHECK(tiling.vector(tiling.indices() - 1, 0) == sk::IndexRange{count - 4, count});
+    CHECK(tiling.indices() == (std::uint64_t{1} << 38U) + 32);
+    CHECK(tiling.vector(tiling.indices() - 32, 0) == sk::IndexRange{count - 4, count});
     CHECK(tiling.vector(0, 0) == sk::IndexRange{0, 3});
     const gpu::detail::Tiling<4, 4> chunks{count, 1, true};
     CHECK(chunks.indices() == (std::uint64_t{1} << 36U) + 32);
@@ -208,14 +244,28 @@ TEST_CASE("exactly the positions in ranges are visited, whole vectors inside of 
     for (const auto& run : runs) {
         for (std::uint64_t i = run.begin; i < run.end; ++i) { inside.push_back(i); }
     }
-    for (std::uint32_t shift = 0; shift < 4; ++shift) {
-        CHECK(visit(gpu::detail::Tiling<4>{40, shift, true}, runs).all == inside);
-        CHECK(visit(gpu::detail::Tiling<4, 2>{40, shift, true}, runs).sorted() == inside);
-        CHECK(visit(gpu::detail::Tiling<4, 2>{40, shift, false}, runs).sorted() == inside);
-        CHECK(visit(gpu::detail::Tiling<4>{40, shift, false}, runs).packs == 0);
+    for (const bool in_turn : {false, true}) {
+        for (std::uint32_t shift = 0; shift < 4; ++shift) {
+            CHECK(visit(gpu::detail::Tiling<4>{40, shift, true}, runs, in_turn).sorted() == inside);
+            CHECK(visit(gpu::detail::Tiling<4, 2>{40, shift, true}, runs, in_turn).sorted() == inside);
+            CHECK(visit(gpu::detail::Tiling<4, 2>{40, shift, false}, runs, in_turn).sorted() == inside);
+            CHECK(visit(gpu::detail::Tiling<4>{40, shift, false}, runs, in_turn).packs == 0);
+        }
+        CHECK(visit(gpu::detail::Tiling<4>{40, 0, true}, runs, in_turn).packs == 3 + 4);
+        CHECK(visit(gpu::detail::Tiling<4, 2>{40, 0, true}, runs, in_turn).packs == 3 + 4);
+        CHECK(visit(gpu::detail::Tiling<4>{40, 0, true}, Runs(), in_turn).all.empty());
     }
-    CHECK(visit(gpu::detail::Tiling<4>{40, 0, true}, runs).packs == 3 + 4);
-    CHECK(visit(gpu::detail::Tiling<4>{40, 0, true}, std::vector<sk::rules::UpdateRange>()).all.empty());
+    // Ranges that end within a chunk and begin in later ones, and those with nothing between.
+    const Runs far{{1, 140, 0}, {260, 261, 1}, {300, 555, 2}, {1000, 1027, 0}};
+    std::vector<std::uint64_t> of_far;
+    for (const auto& run : far) {
+        for (std::uint64_t i = run.begin; i < run.end; ++i) { of_far.push_back(i); }
+    }
+    for (const bool in_turn : {false, true}) {
+        for (std::uint32_t shift = 0; shift < 4; ++shift) {
+            CHECK(visit(gpu::detail::Tiling<4, 2>{1030, shift, true}, far, in_turn).sorted() == of_far);
+        }
+    }
 }
 
 }  // namespace span_walk_test
