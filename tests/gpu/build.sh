@@ -2,7 +2,7 @@
 # shellcheck shell=bash
 # Builds the GPU test programs with nvcc and g++ alone; sourced by compile and run, which set:
 #   out        folder of objects and logs              architectures   "80 90"
-#   programs   folder of programs                      host_flags, device_flags, jobs
+#   programs   folder of programs                      host_flags, device_flags, link_flags (an array), jobs
 #   merges     whether kernels that include much the same are compiled as one: less work in all, and longer on many cores
 # Notes what became of it in $out/results: "passed|failed|skipped KIND NAME SECONDS [REASON]".
 
@@ -89,8 +89,8 @@ program() {
     local -a libraries=()
     if uses_nccl "$source"; then libraries=("${nccl_libraries[@]}"); fi
     if grep -q '^#include <cublas_v2.h>' "$source"; then libraries+=(-lcublas); fi
-    "$nvcc" -ccbin "$cxx" --no-device-link "$out/$name.o" "$out/main.o" "$out/libkernels.a" "${libraries[@]}" \
-        -o "$programs/$name"
+    "$nvcc" -ccbin "$cxx" --no-device-link "${link_flags[@]}" "$out/$name.o" "$out/main.o" "$out/libkernels.a" \
+        "${libraries[@]}" -o "$programs/$name"
 }
 
 # timed KIND NAME COMMAND...: runs it, keeps its output as a log, and notes the result, with what it says in lines
