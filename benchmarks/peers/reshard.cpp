@@ -32,7 +32,7 @@ namespace sk = shardkit;
 using Engine = sk::threads::Engine;
 
 constexpr std::size_t matrices = 12;
-constexpr std::size_t columns = 1024;
+constexpr std::size_t columns = 840;  // up to eight ranks share them out evenly
 
 struct Matrix : sk::Param<"matrix", float, sk::dynamic, columns>, sk::tp::Split<1> {};
 using Layer = sk::Sharded<Matrix, sk::DynamicPolicy, Engine>;

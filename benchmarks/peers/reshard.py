@@ -12,7 +12,7 @@ from worker import Worker, take_turns, torch_worker
 PART = "reshard"
 ELEMENTS = 24_000_000
 QUICK_ELEMENTS = 500_000
-MATRICES, COLUMNS = 12, 1024
+MATRICES, COLUMNS = 12, 840
 FORMS = {"whole": "rows to all of them", "columns": "rows to columns"}
 PEER = "DTensor.redistribute, gloo"
 

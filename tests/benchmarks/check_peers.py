@@ -540,11 +540,12 @@ def check_checkpoints_rows():
 def check_reshard():
     """The program moves what it says, each byte once; a side that moves other values gets no row."""
     with Worker("shardkit", [[BUILD / "benchmarks/peers/peer_reshard", 3, 2000]]) as ours:
-        numel = 12 * 3 * 1024
+        numel = 12 * 3 * 840
         expect((ours.facts["ranks"], ours.facts["bytes"]) == (3, 4 * numel), "ranks and bytes of the matrices")
         # Each rank has a third already; of its third of the columns, a third of the rows.
         expect(ours.facts["received_whole"] == 3 * 4 * numel * 2 // 3, "what no rank has already")
-        expect(abs(ours.facts["received_columns"] - 4 * numel * 2 // 3) < 4 * 12 * 3 * 3, "likewise, by columns")
+        # Shards end on cache lines, not quite where rows do.
+        expect(abs(ours.facts["received_columns"] - 4 * numel * 2 // 3) < 4 * numel // 50, "likewise, by columns")
         report = Report({}, io.StringIO())
         reshard.measure(ours, ours, 3, types.SimpleNamespace(rounds=2), report)
         expect([made["what"] for made in report.rows] == ["rows to all of them, 3 ranks", "rows to columns, 3 ranks"]

@@ -19,7 +19,7 @@ RANKS = 3
 MPICH = "mpich" in LAUNCHER[0]
 RECOVERING = [*LAUNCHER, "-disable-auto-cleanup" if MPICH else "--enable-recovery"]
 # A killed process is found out by its peers where the launcher lets them live for so long; MPICH's kills them at once.
-PATIENT = dict(os.environ, OMPI_MCA_odls_base_sigkill_timeout="1")
+PATIENT = dict(os.environ, OMPI_MCA_odls_base_sigkill_timeout="3")
 ENDED = [] if MPICH else ["the process of rank 1 has ended"]
 FOUND_OUT = [*ENDED, "all_gather over world"] if ENDED else []
 FOUND_OUT_REDUCING = [*ENDED, "reduce_scatter over world"] if ENDED else []
