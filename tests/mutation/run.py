@@ -501,8 +501,6 @@ GATHERED_CODES_EXPRESSIONS = [
 PLACED = [
     (STEP_MACHINE, "a kept shard that stays stale", "made.calls = rows.called_by(act, [[!its.coded]]);", "made.makes_codes"),
     (GRADIENTS, "the sum of one microbatch alone", "const bool adds = [[last != nullptr && last->when == When::later_microbatch]];", "false"),
-    ("shardkit/policy/placement_table.hpp", "sums of all that each rank updates alone", "partial, [[across.summed()]], Over::replicas",
-     "replicated"),
 ]
 
 
