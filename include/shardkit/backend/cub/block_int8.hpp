@@ -146,10 +146,4 @@ struct DequantizePass {
     }
 };
 
-/// Returns a tiling whose packs begin where the spans do, or one without packs.
-template <class Tiles>
-Tiles from_start(Tiles tiling) noexcept {
-    return {tiling.count, 0, tiling.aligned && tiling.shift == 0};
-}
-
 }  // namespace shardkit::gpu::detail

@@ -39,21 +39,17 @@ struct BlockUpdatePass {
     /// @pre the sizes agree
     static BlockUpdatePass of(const UpdateChoice<Update>& choice, const UpdatedParameters<Master, Gather>& parameters,
                               const rules::UpdateSpans<Master, Gather, Gradient, StateCount, Storage>& spans) {
-        bool aligned = elements_past_pack<lanes>(spans.master.data()) == 0 &&
-                       elements_past_pack<lanes>(spans.gradient.data()) == 0 &&
-                       (parameters.gathered == nullptr || elements_past_pack<lanes>(parameters.gathered) == 0);
-        aligned = aligned && (!parameters.split() || elements_past_pack<lanes>(spans.rest.data()) == 0);
-        for (const rules::Block8Span& state : spans.states) {
-            aligned = aligned && elements_past_pack<lanes>(state.codes.data()) == 0;
-        }
         return [&]<std::size_t... S>(std::index_sequence<S...>) {
-            return BlockUpdatePass{parameters,
-                                   spans.gradient.data(),
-                                   {spans.states[S].codes.data()...},
-                                   {spans.states[S].scales.data()...},
-                                   choice,
-                                   spans.state_draws,
-                                   {choice.ranges.count == 0 ? 0 : spans.master.size(), 0, aligned}};
+            return BlockUpdatePass{
+                parameters,
+                spans.gradient.data(),
+                {spans.states[S].codes.data()...},
+                {spans.states[S].scales.data()...},
+                choice,
+                spans.state_draws,
+                from_start(tile<lanes, vectors_in_turn>(
+                    choice.ranges.count == 0 ? 0 : spans.master.size(), spans.master.data(), spans.gradient.data(),
+                    parameters.gathered, parameters.rest(), spans.states[S].codes.data()...))};
         }
         (std::make_index_sequence<StateCount>{});
     }

@@ -35,14 +35,10 @@ struct CodedUpdatePass {
     template <class Spans>
     static CodedUpdatePass of(Update update, const Spans& spans) {
         // An index has the elements of its shares of blocks, wherever the spans begin.
-        if (update.tiling.shift != 0) { update.tiling = {update.tiling.count, 0, false}; }
-        return {update,
-                spans.master.data(),
-                spans.gathered.data(),
-                spans.scales.data(),
-                {spans.master.size(), 0,
-                 elements_past_pack<lanes>(spans.master.data()) == 0 &&
-                     elements_past_pack<lanes>(spans.gathered.data()) == 0}};
+        update.tiling = from_start(update.tiling);
+        return {update, spans.master.data(), spans.gathered.data(), spans.scales.data(),
+                from_start(
+                    tile<lanes, vectors_in_turn>(spans.master.size(), spans.master.data(), spans.gathered.data()))};
     }
 
     constexpr void operator()(std::uint64_t index) const {

@@ -112,6 +112,12 @@ constexpr Tiling<Lanes, Vectors> tile(std::uint64_t count, const First* first, c
     return {count, aligned ? shift : 0, aligned};
 }
 
+/// Returns a tiling whose packs begin where the spans do, or one without packs.
+template <class Tiles>
+Tiles from_start(Tiles tiling) noexcept {
+    return {tiling.count, 0, tiling.aligned && tiling.shift == 0};
+}
+
 /// Returns the first of `count` sorted, disjoint ranges that ends after `position`; `count` when none does.
 /// Cost:  ceil(log2(count + 1)) reads, the same for the threads of a warp where ranges are long.
 template <class Range, class Count>

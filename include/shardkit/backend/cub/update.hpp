@@ -55,11 +55,9 @@ struct UpdatePass {
                 choice,
                 {},
                 tile<lanes, vectors_in_turn>(choice.ranges.count == 0 ? 0 : spans.master.size(), spans.master.data(),
-                                             parameters.gathered, spans.gradient.data(), spans.states[S].data()...)};
+                                             parameters.gathered, spans.gradient.data(), parameters.rest(),
+                                             spans.states[S].data()...)};
             if constexpr (rounds_states) { pass.state_draws = spans.state_draws; }
-            if (parameters.split() && elements_past_pack<lanes>(spans.rest.data()) != pass.tiling.shift) {
-                pass.tiling = {pass.tiling.count, 0, false};
-            }
             return pass;
         }
         (std::make_index_sequence<StateCount>{});

@@ -32,10 +32,12 @@ struct UpdatedParameters {
     Gather* gathered;
     [[no_unique_address]] std::conditional_t<may_draw, Halves, NoHalves> halves;
 
-    constexpr bool split() const {
-        if constexpr (may_draw) { return halves.rest != nullptr; }
-        return false;
+    /// Returns the masters' lower halves, null where there are none.
+    constexpr std::uint16_t* rest() const {
+        if constexpr (may_draw) { return halves.rest; }
+        return nullptr;
     }
+    constexpr bool split() const { return rest() != nullptr; }
     /// Loads the rest of `N` masters, zeros where there is none.
     template <std::size_t N>
     constexpr AlignedPack<std::uint16_t, N> load_rest(std::uint64_t position) const {
