@@ -868,7 +868,8 @@ EXPERTS = [
 ]
 EXPERT_EXPRESSIONS = [
     (DESCRIBED, "a mean over ep_dp alone", "return [[shards * replicas * ep]];", "shards * replicas"),
-    (GEOMETRY, "slices that do not know ep", "(replica_index * shards + shard_index) * [[ep + ep_index]];", "1"),
+    (GEOMETRY, "slices that do not know ep", "return [[(replica_index * shards + shard_index) * ep + ep_index]];",
+     "replica_index * shards + shard_index"),
     (MESHES, "experts reduced over all data ranks", "data_([[experts ? AxisNames(ExpertDataAxes{}) : AxisNames(DataAxes{})]])",
      "experts ? AxisNames(Axes<DpReplicate, EpDp, Ep>{}) : AxisNames(DataAxes{})"),
     (GROUP, "blocks of a norm that go over an expert's end", "most = [[std::gcd(expert, alignment)]];", "counted.size()"),

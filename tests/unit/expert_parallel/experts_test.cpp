@@ -254,4 +254,34 @@ TEST_CASE("two losses with a divisor each in one backward pass, which ranks comp
                            "Divisor::beside: 0 given, expected a number from 1e-30 to 1e+30");
 }
 
+TEST_CASE("experts: a rank without tokens adds zeros, and a rank that forgets it is told of the group") {
+    const auto train = [](bool forgets) {
+        return thrown_message<sk::UsageError>([&] {
+            sk::threads::run(sk::ExpertMesh<sk::DeviceMesh<4>, 2>{}, [&](auto& rank) {
+                sk::Sharded<experts_training::Experts, sk::FullShard, sk::EngineOf<decltype(rank)>> layer(rank,
+                                                                                                          "moe");
+                sk::Model model{layer};
+                sk::SGD optimizer{model, {.learning_rate = 1}};
+                sk::Accumulation accumulation{model};
+                if (rank.rank() < 2) {  // the ranks of one copy of all experts
+                    auto gradients = accumulation.gradients(layer);
+                    for (float& g : gradients.view("up")) { g = 4; }
+                    accumulation.add(std::move(gradients));
+                } else if (!forgets) {
+                    accumulation.add_zero(layer);
+                } else {
+                    optimizer.step(std::move(accumulation));
+                    return;
+                }
+                optimizer.step(std::move(accumulation));
+                std::vector<float> up(4 * 6 * 5);
+                layer.read_full("up", up);
+                for (const float value : up) { CHECK(value == -1.0F); }  // the mean over four data ranks
+            });
+        });
+    };
+    CHECK(train(false) == "nothing was thrown");
+    CHECK(has(train(true), "'moe'"));
+}
+
 }  // namespace experts_test
