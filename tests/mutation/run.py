@@ -863,8 +863,6 @@ ROWS_OF_TOKENS = "shardkit/expert_parallel/token_rows.hpp"
 EXPERTS = [
     (ROWS_OF_TOKENS, "padding left as it was", "rows[i] = T{};", "static_cast<void>(i);"),
     (PART, "local numbers of experts that begin at 0", "part.begin_ = span() * index;", "part.begin_ = 0 * index;"),
-    ("shardkit/optim/matrix_placement.hpp", "a stack of all experts is one rank's unit",
-     "if (p.experts && !parts) { of_unit.extents[0] /= in.ep; }", "static_cast<void>(in);"),
 ]
 EXPERT_EXPRESSIONS = [
     (DESCRIBED, "a mean over ep_dp alone", "return [[shards * replicas * ep]];", "shards * replicas"),
@@ -873,6 +871,8 @@ EXPERT_EXPRESSIONS = [
     (MESHES, "experts reduced over all data ranks", "data_([[experts ? AxisNames(ExpertDataAxes{}) : AxisNames(DataAxes{})]])",
      "experts ? AxisNames(Axes<DpReplicate, EpDp, Ep>{}) : AxisNames(DataAxes{})"),
     (GROUP, "blocks of a norm that go over an expert's end", "most = [[std::gcd(expert, alignment)]];", "counted.size()"),
+    ("shardkit/optim/matrix_placement.hpp", "an expert's matrix taken from ranks that have another one",
+     "return [[of.ep == holders(of).ep(rank)]] &&", "true"),
     (ASSIGNMENT, "a capacity that nobody keeps", "row_of_[c] = [[row < end]] ?", "true"),
     ("shardkit/step/divisor.hpp", "a second loss's factor upside down", "return other_ == 0 ? 1 : [[n_ / other_]];", "other_ / n_"),
 ]
