@@ -24,6 +24,14 @@ if(NOT TARGET shardkit_compiled)
   add_library(shardkit::compiled ALIAS shardkit_compiled)
 endif()
 
+# The same over MPI, where the project has found one: find_package(MPI) before find_package(shardkit).
+if(TARGET MPI::MPI_CXX AND NOT TARGET shardkit_compiled_mpi)
+  shardkit_add_compiled(shardkit_compiled_mpi STATIC cpp compiled_mpi)
+  target_compile_options(shardkit_compiled_mpi PRIVATE -ffp-contract=off)
+  target_link_libraries(shardkit_compiled_mpi PUBLIC shardkit_compiled MPI::MPI_CXX)
+  add_library(shardkit::compiled_mpi ALIAS shardkit_compiled_mpi)
+endif()
+
 # The core over NCCL, which nvcc compiles, where the project has the language CUDA and NCCL is found. Its parts are objects:
 # one that is there says so when the program starts.
 if(CMAKE_CUDA_COMPILER AND NOT TARGET shardkit_compiled_nccl)

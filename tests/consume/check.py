@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """check.py WAY ROOT -- COMPILER...: builds and runs the program in this folder, outside the tree, with shardkit
-found in one way: meson (subproject), pkg_config, cmake, cmake_compiled, cmake_compiled_nccl, cmake_cuda,
-fetch_content, plain (-I), single_header, conan."""
+found in one way: meson (subproject), pkg_config, pkg_config_compiled, cmake, cmake_compiled, cmake_compiled_nccl, cmake_cuda,
+fetch_content, plain (-I), single_header, conan, conan_compiled."""
 import os
 import pathlib
 import re
@@ -42,16 +42,17 @@ def copy_library(root, folder):
     return folder
 
 
-def install(root, outside, environment):
-    """What README's commands install from a whole checkout, and the environment that they leave."""
+def install(root, outside, environment, *options):
+    """What README's commands install from a whole checkout, with Meson's `options`, and the environment that they leave."""
     checkout = outside / "checkout"
     shutil.copytree(root, checkout, ignore=shutil.ignore_patterns("build", ".*"))
     page = (root / "README.md").read_text(encoding="utf-8")
     commands = re.search(r"^Installing.*?\n```sh\n(.*?)```", page, re.MULTILINE | re.DOTALL)[1]
+    commands = commands.replace("meson setup build", shlex.join(["meson", "setup", "build", *options]))
     done = run("bash", "-ec", commands + "env -0", cwd=checkout, env=dict(environment, HOME=str(outside)),
                capture_output=True, text=True)
     compiled = [path for path in checkout.rglob("*") if path.suffix in (".o", ".a", ".so", ".gch")]
-    if compiled:
+    if compiled and not options:
         sys.exit(f"meson install compiles {len(compiled)} files, {compiled[0].name} for one")
     entries = done.stdout[done.stdout.rindex("\n") + 1:].split("\0")
     return dict(entry.split("=", 1) for entry in entries if "=" in entry)
@@ -69,11 +70,50 @@ def meson(root, outside, _compiler, environment):
 
 
 def pkg_config(root, outside, compiler, environment):
-    environment = install(root, outside, environment)
+    return pkg_config_found(outside, compiler, install(root, outside, environment))
+
+
+def pkg_config_found(outside, compiler, environment):
     found = run("pkg-config", "--print-errors", "--cflags", "--libs", "shardkit >= 0.1.0", capture_output=True,
                 text=True, env=environment).stdout.split()
     run(*compiler, "-std=c++20", outside / "main.cpp", outside / "other.cpp", *found, "-o", outside / "consumer")
     return outside / "consumer"
+
+
+def first_program(root, outside):
+    """Writes README's first program to a file. @return what it prints"""
+    page = (root / "README.md").read_text(encoding="utf-8")
+    program, output = re.search(r"```cpp program\n(.*?)```\n```text output\n(.*?)```", page, re.DOTALL).groups()
+    (outside / "first.cpp").write_text(program, encoding="utf-8")
+    return output
+
+
+def require_prints(program, output, **options):
+    printed = run(*program, capture_output=True, text=True, **options).stdout
+    if printed != output:
+        sys.exit(f"the first program printed\n{printed}expected\n{output}")
+
+
+def run_on_mpi(program, environment):
+    run("mpirun.openmpi", "--oversubscribe", "-n", 2, program,
+        env=dict(environment, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1"))
+
+
+def pkg_config_compiled(root, outside, compiler, environment):
+    """README's first program over the core that Meson builds and installs; and over MPI where there is one."""
+    environment = install(root, outside, environment, "-Dcompiled=true", "-Dbuildtype=plain")
+    output = first_program(root, outside)
+
+    def flags(module):
+        return run("pkg-config", "--print-errors", "--cflags", "--libs", module, capture_output=True, text=True,
+                   env=environment).stdout.split()
+    run(*compiler, "-std=c++20", outside / "first.cpp", *flags("shardkit-compiled >= 0.1.0"), "-o", outside / "first")
+    require_prints([outside / "first"], output)
+    if shutil.which("mpirun.openmpi"):
+        run(*compiler, "-std=c++20", root / "tests/compiled/on_mpi.cpp", *flags("shardkit-compiled-mpi"), "-o",
+            outside / "on_mpi")
+        run_on_mpi(outside / "on_mpi", environment)
+    return pkg_config_found(outside, compiler, environment)
 
 
 def cmake(root, outside, compiler, environment):
@@ -95,18 +135,14 @@ def cmake(root, outside, compiler, environment):
 def cmake_compiled(root, outside, compiler, environment):
     """README's first program over the core that CMake builds for it, found where it was installed."""
     environment = install(root, outside, environment)
-    page = (root / "README.md").read_text(encoding="utf-8")
-    program, output = re.search(r"```cpp program\n(.*?)```\n```text output\n(.*?)```", page, re.DOTALL).groups()
+    output = first_program(root, outside)
     shutil.copytree(HERE / "cmake", outside, dirs_exist_ok=True)
-    (outside / "first.cpp").write_text(program, encoding="utf-8")
     with open(outside / "CMakeLists.txt", "a", encoding="utf-8") as project:
         project.write("add_executable(first first.cpp)\ntarget_link_libraries(first PRIVATE shardkit::compiled)\n")
     build = outside / "build"
     run("cmake", "-S", outside, "-B", build, f"-DCMAKE_CXX_COMPILER={compiler[-1]}", env=environment)
     run("cmake", "--build", build, env=environment)
-    printed = run(build / "first", capture_output=True, text=True).stdout
-    if printed != output:
-        sys.exit(f"the first program printed\n{printed}expected\n{output}")
+    require_prints([build / "first"], output)
     return build / "consumer"
 
 
@@ -229,15 +265,32 @@ def find_conan(outside):
     return target / "bin/conan", {"PYTHONPATH": str(target)}
 
 
-def conan(root, outside, compiler, environment):
+def conan_with(root, outside, environment, *options):
+    """Creates the package with the recipe's `options`. @return what runs Conan with them, and its environment"""
     recipe = copy_library(root, outside / "recipe")
     shutil.copy(root / "conanfile.py", recipe)
     program, more = find_conan(outside)
     environment = dict(environment, CONAN_HOME=str(outside / "conan-home"), **more)
     environment.pop("CXX")  # what a compiler cache's name would be taken for
     run(program, "profile", "detect", env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    standard = ("-s", "compiler.cppstd=20", "--no-remote")
+    standard = ("-s", "compiler.cppstd=20", "--no-remote", *options)
     run(program, "create", recipe, *standard, env=environment)
+    return program, environment, standard, recipe
+
+
+def build_with_conan(root, outside, compiler, program, environment, standard, build_type="Release"):
+    version = re.search(r"\bversion: '([^']+)'", (root / "meson.build").read_text(encoding="utf-8"))[1]
+    run(program, "install", "--requires", f"shardkit/{version}", "-g", "CMakeDeps", "-g", "CMakeToolchain", "-of",
+        outside / "found", *standard, env=environment)
+    run("cmake", "-S", outside, "-B", outside / "build", f"-DCMAKE_CXX_COMPILER={compiler[-1]}",
+        f"-DCMAKE_TOOLCHAIN_FILE={outside / 'found/conan_toolchain.cmake'}", f"-DCMAKE_BUILD_TYPE={build_type}",
+        env=environment)
+    run("cmake", "--build", outside / "build", env=environment)
+    return outside / "build/consumer"
+
+
+def conan(root, outside, compiler, environment):
+    program, environment, standard, recipe = conan_with(root, outside, environment)
     # An older standard is refused by the recipe, not by thousands of errors.
     refused = subprocess.run([str(program), "create", str(recipe), "-s", "compiler.cppstd=17", "--no-remote"],
                              env=environment, capture_output=True, text=True)
@@ -245,21 +298,37 @@ def conan(root, outside, compiler, environment):
         sys.exit(f"the recipe takes C++17\n{refused.stdout}{refused.stderr}")
     shutil.rmtree(recipe)
     shutil.copytree(HERE / "cmake", outside, dirs_exist_ok=True)
-    version = re.search(r"\bversion: '([^']+)'", (root / "meson.build").read_text(encoding="utf-8"))[1]
-    run(program, "install", "--requires", f"shardkit/{version}", "-g", "CMakeDeps", "-g", "CMakeToolchain", "-of",
-        outside / "found", *standard, env=environment)
-    run("cmake", "-S", outside, "-B", outside / "build", f"-DCMAKE_CXX_COMPILER={compiler[-1]}",
-        f"-DCMAKE_TOOLCHAIN_FILE={outside / 'found/conan_toolchain.cmake'}", "-DCMAKE_BUILD_TYPE=Release",
-        env=environment)
-    run("cmake", "--build", outside / "build", env=environment)
-    return outside / "build/consumer"
+    return build_with_conan(root, outside, compiler, program, environment, standard)
+
+
+def conan_compiled(root, outside, compiler, environment):
+    """README's first program over the core that the recipe builds, and the header-only target beside it. Unoptimised, the
+    core compiles in a third of the time."""
+    mpi = shutil.which("mpirun.openmpi")
+    on_mpi = (root / "tests/compiled/on_mpi.cpp").resolve()
+    program, environment, standard, recipe = conan_with(
+        root, outside, environment, "-o", "shardkit/*:compiled=True", "-o", f"shardkit/*:mpi={bool(mpi)}", "-s",
+        "build_type=Debug")
+    shutil.rmtree(recipe)
+    output = first_program(root, outside)
+    shutil.copytree(HERE / "cmake", outside, dirs_exist_ok=True)
+    with open(outside / "CMakeLists.txt", "a", encoding="utf-8") as project:
+        project.write("add_executable(first first.cpp)\ntarget_link_libraries(first PRIVATE shardkit::compiled)\n")
+        if mpi:
+            project.write(f"find_package(MPI REQUIRED)\nadd_executable(on_mpi {on_mpi})\n"
+                          "target_link_libraries(on_mpi PRIVATE shardkit::compiled_mpi MPI::MPI_CXX)\n")
+    consumer = build_with_conan(root, outside, compiler, program, environment, standard, "Debug")
+    require_prints([outside / "build/first"], output)
+    if mpi:
+        run_on_mpi(outside / "build/on_mpi", environment)
+    return consumer
 
 
 def main():
     way, root, compiler = sys.argv[1], pathlib.Path(sys.argv[2]), sys.argv[4:]
-    ways = {"meson": meson, "pkg_config": pkg_config, "cmake": cmake, "cmake_compiled": cmake_compiled,
-            "cmake_compiled_nccl": cmake_compiled_nccl, "cmake_cuda": cmake_cuda, "fetch_content": fetch_content, "plain": plain, "single_header": single_header,
-            "conan": conan}
+    ways = {each.__name__: each for each in (
+        meson, pkg_config, pkg_config_compiled, cmake, cmake_compiled, cmake_compiled_nccl, cmake_cuda, fetch_content, plain,
+        single_header, conan, conan_compiled)}
     # Meson has ninja; a machine need not have make.
     environment = dict(os.environ, CXX=shlex.join(compiler), CMAKE_GENERATOR="Ninja")
     with tempfile.TemporaryDirectory(prefix="shardkit-consume-") as folder:
