@@ -73,10 +73,25 @@ void require_summation(const GroupCommunicators<Engine>& ranks, const rules::Pol
     }
 }
 
+/// Returns a policy's rows in one line.
+inline std::string placements_text(const rules::PolicyValues& policy) {
+    std::string text;
+    for (const AxisPlacements& row : {policy.within_groups(), policy.across_groups}) {
+        append(text, text.empty() ? "within groups of " : ", across groups ",
+               text.empty() ? concat(policy.shard_group, " ") : std::string(), name(row.parameters), "/",
+               name(row.reduced), "/", name(row.states));
+    }
+    constexpr std::string_view released[] = {"never", "at the update", "at reshard"};
+    append(text, ", released ", released[static_cast<std::size_t>(policy.release)],
+           policy.keep == Keep::secondary ? ", with a secondary shard" : "");
+    return text;
+}
+
 /// Returns what all ranks must give alike for a group.
 inline Statements statements_of(const GroupGeometry& group) {
     Statements all{{"path", group.path},
                    {"policy", std::string(group.policy.name)},
+                   {"placements", placements_text(group.policy)},
                    {"sums", group.policy.slices > 0 ? concat("along a tree of ", group.policy.slices, " slices")
                             : group.policy.summation == Summation::tree ? std::string("along a tree")
                                                                         : std::string("in rank order")},

@@ -1,10 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "unit/sharded/custom_policies.hpp"
 
+#include <stdexcept>
+
 #include <doctest/doctest.h>
+
+#include <shardkit/backend/threads/run.hpp>
+#include <shardkit/policy/dynamic_policy.hpp>
 
 #include "unit/sharded/instantiations.hpp"
 #include "unit/sharded/oracle_checks.hpp"
+#include "unit/thrown_message.hpp"
 
 namespace sk = shardkit;
 
@@ -40,6 +46,27 @@ TEST_CASE("every legal pair of rows trains as one rank does, in fp64 to 1e-12, o
             });
         }
     }
+}
+
+TEST_CASE("ranks that give one name to different rows are told which") {
+    const auto make = [](bool differs) {
+        sk::threads::run(sk::DeviceMesh<4>{}, [&](auto& rank) {
+            sk::rules::PolicyValues values{.name = "mine",
+                                           .parameters = sk::Placement::sharded,
+                                           .gradients = sk::Placement::sharded,
+                                           .optimizer = sk::Placement::sharded,
+                                           .release = sk::Release::at_reshard,
+                                           .shard_group = 2};
+            if (differs && rank.rank() == 3) { values.across_groups.states = sk::Placement::sharded; }
+            const sk::Sharded<sk::TensorList<float>, sk::DynamicPolicy> group{
+                rank, "g", sk::TensorList<float>{{"w", {64}}}, {sk::DynamicPolicy(values)}};
+        });
+    };
+    CHECK_NOTHROW(make(false));
+    CHECK(thrown_message<std::invalid_argument>([&] { make(true); })
+              .find("'g': rank 0 makes it with placements within groups of 2 sharded/partial/sharded, across groups "
+                    "replicated/partial/replicated, released at reshard, rank 3 with placements within groups of 2 "
+                    "sharded/partial/sharded, across groups replicated/partial/sharded") == 0);
 }
 
 TEST_CASE("rows across groups that are cp too, and beside tp, train as one rank does") {
