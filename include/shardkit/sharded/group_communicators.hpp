@@ -73,29 +73,26 @@ void require_summation(const GroupCommunicators<Engine>& ranks, const rules::Pol
     }
 }
 
-/// Returns a policy's rows in one line.
-inline std::string placements_text(const rules::PolicyValues& policy) {
-    std::string text;
-    for (const AxisPlacements& row : {policy.within_groups(), policy.across_groups}) {
-        append(text, text.empty() ? "within groups of " : ", across groups ",
-               text.empty() ? concat(policy.shard_group, " ") : std::string(), name(row.parameters), "/",
-               name(row.reduced), "/", name(row.states));
-    }
-    constexpr std::string_view released[] = {"never", "at the update", "at reshard"};
-    append(text, ", released ", released[static_cast<std::size_t>(policy.release)],
-           policy.keep == Keep::secondary ? ", with a secondary shard" : "");
-    return text;
+/// Returns a row in one line.
+inline std::string row_text(const AxisPlacements& row) {
+    return concat(name(row.parameters), "/", name(row.reduced), "/", name(row.states));
 }
 
 /// Returns what all ranks must give alike for a group.
 inline Statements statements_of(const GroupGeometry& group) {
-    Statements all{{"path", group.path},
-                   {"policy", std::string(group.policy.name)},
-                   {"placements", placements_text(group.policy)},
-                   {"sums", group.policy.slices > 0 ? concat("along a tree of ", group.policy.slices, " slices")
-                            : group.policy.summation == Summation::tree ? std::string("along a tree")
-                                                                        : std::string("in rank order")},
-                   {"parameters", concat(group.parameters.size(), " in number")}};
+    constexpr std::string_view released[] = {"never", "at the update", "at reshard"};
+    Statements all{
+        {"path", group.path},
+        {"policy", std::string(group.policy.name)},
+        {"placements within groups",
+         concat("of ", group.policy.shard_group, " as ", row_text(group.policy.within_groups()))},
+        {"placements across groups", concat("as ", row_text(group.policy.across_groups),
+                                            group.policy.keep == Keep::secondary ? ", a secondary shard kept" : "")},
+        {"full copies", concat("released ", released[static_cast<std::size_t>(group.policy.release)])},
+        {"sums", group.policy.slices > 0 ? concat("along a tree of ", group.policy.slices, " slices")
+                 : group.policy.summation == Summation::tree ? std::string("along a tree")
+                                                             : std::string("in rank order")},
+        {"parameters", concat(group.parameters.size(), " in number")}};
     std::size_t number = 0;
     for (const PlacedParameter& p : group.parameters) {
         std::string value =

@@ -63,10 +63,10 @@ TEST_CASE("ranks that give one name to different rows are told which") {
         });
     };
     CHECK_NOTHROW(make(false));
-    CHECK(thrown_message<std::invalid_argument>([&] { make(true); })
-              .find("'g': rank 0 makes it with placements within groups of 2 sharded/partial/sharded, across groups "
-                    "replicated/partial/replicated, released at reshard, rank 3 with placements within groups of 2 "
-                    "sharded/partial/sharded, across groups replicated/partial/sharded") == 0);
+    CHECK(
+        thrown_message<std::invalid_argument>([&] { make(true); })
+            .find("'g': rank 0 makes it with placements across groups as replicated/partial/replicated, rank 3 with "
+                  "placements across groups as replicated/partial/sharded") == 0);
 }
 
 TEST_CASE("rows across groups that are cp too, and beside tp, train as one rank does") {
