@@ -97,8 +97,7 @@ struct Trainer {
         auto& group = sk::detail::Access::state(layer);
         for (const sk::detail::HeldBuffer& values : group.held()) {
             const bool half = values.role == sk::detail::Role::master && values.bytes == 2;
-            const bool copy =
-                values.role == sk::detail::Role::gathered || values.role == sk::detail::Role::secondary;
+            const bool copy = values.role == sk::detail::Role::gathered || values.role == sk::detail::Role::secondary;
             if (!half && !copy) { continue; }
             // Of the weight, as far as it lies here.
             const sk::IndexRange part = intersect(group.geometry().parameters[0].range, values.flat);

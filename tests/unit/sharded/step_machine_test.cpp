@@ -167,10 +167,7 @@ class Driven {
                 }
                 call(false, [&] { accumulation_.emplace(model_, sk::until_reduced); });
                 begun_ = true;
-                its_ = {.current = its_.current,
-                        .coded = its_.coded,
-                        .unused = its_.unused,
-                        .windows = its_.windows};
+                its_ = {.current = its_.current, .coded = its_.coded, .unused = its_.unused, .windows = its_.windows};
                 gradients_ = false;
                 break;
             case 1:

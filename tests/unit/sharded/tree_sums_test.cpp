@@ -125,7 +125,7 @@ TEST_CASE("TreeSums: refused on ranks that are no power of two") {
 TEST_CASE("TreeSums: refused by name on an engine without them") {
     sk::threads::run(sk::DeviceMesh<2>{}, [](auto& rank) {
         const Plain::Communicator world(rank.world());
-        const sk::detail::GroupCommunicators<Plain> ranks{world, world, world, world};
+        const sk::detail::GroupCommunicators<Plain> ranks{world, world, world, world, world};
         const auto values = sk::rules::policy_values(sk::TreeSums<sk::FullShard>{}, 2);
         const sk::SourceLocation here = sk::SourceLocation::current();
         CHECK_THROWS_WITH_AS(
