@@ -14,11 +14,8 @@
 namespace shardkit::compiled SHARDKIT_CHECKED_BUILD {
 
 const Checkpoints& checkpoints_of(const Object& object, SourceLocation where) {
-    static const CheckpointsOf<host::Engine> of_host;
-    const EngineCore& core = object.engine();
-    if (&core == &engine_core<host::Engine>()) { return of_host; }
-    if (core.checkpoints == nullptr) { refuse_part(core, "checkpoints", "compiled_nccl_checkpoint.hpp", where); }
-    return *core.checkpoints;
+    return part_of<CheckpointsOf>(object, &EngineCore::checkpoints, "checkpoints", "compiled_nccl_checkpoint.hpp",
+                                  where);
 }
 
 }  // namespace SHARDKIT_CHECKED_BUILD

@@ -14,11 +14,7 @@
 
 namespace shardkit::compiled SHARDKIT_CHECKED_BUILD {
 namespace {
-const bool saves_over_nccl = [] {
-    static const CheckpointsOf<NcclEngine> checkpoints;
-    nccl_core().checkpoints = &checkpoints;
-    return true;
-}();
+const bool saves_over_nccl = add_nccl_part<CheckpointsOf>(&EngineCore::checkpoints);
 }  // namespace
 }  // namespace SHARDKIT_CHECKED_BUILD
 

@@ -14,11 +14,7 @@
 
 namespace shardkit::compiled SHARDKIT_CHECKED_BUILD {
 namespace {
-const bool has_parts_over_nccl = [] {
-    static const PartsOf<NcclEngine> parts;
-    nccl_core().parts = &parts;
-    return true;
-}();
+const bool has_parts_over_nccl = add_nccl_part<PartsOf>(&EngineCore::parts);
 }  // namespace
 }  // namespace SHARDKIT_CHECKED_BUILD
 

@@ -14,11 +14,7 @@
 
 namespace shardkit::compiled SHARDKIT_CHECKED_BUILD {
 namespace {
-const bool reshards_over_nccl = [] {
-    static const ReshardsOf<NcclEngine> reshards;
-    nccl_core().reshards = &reshards;
-    return true;
-}();
+const bool reshards_over_nccl = add_nccl_part<ReshardsOf>(&EngineCore::reshards);
 }  // namespace
 }  // namespace SHARDKIT_CHECKED_BUILD
 

@@ -14,11 +14,7 @@
 
 namespace shardkit::compiled SHARDKIT_CHECKED_BUILD {
 namespace {
-const bool follows_over_nccl = [] {
-    static const SchedulesOf<NcclEngine> schedules;
-    nccl_core().schedules = &schedules;
-    return true;
-}();
+const bool follows_over_nccl = add_nccl_part<SchedulesOf>(&EngineCore::schedules);
 }  // namespace
 }  // namespace SHARDKIT_CHECKED_BUILD
 

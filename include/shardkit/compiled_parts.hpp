@@ -14,13 +14,8 @@
 namespace shardkit::compiled SHARDKIT_CHECKED_BUILD {
 
 const Parts& parts_of(const Object& object, SourceLocation where) {
-    static const PartsOf<host::Engine> of_host;
-    const EngineCore& core = object.engine();
-    if (&core == &engine_core<host::Engine>()) { return of_host; }
-    if (core.parts == nullptr) {
-        refuse_part(core, "plans, checks, averages and Muon", "compiled_nccl_parts.hpp", where);
-    }
-    return *core.parts;
+    return part_of<PartsOf>(object, &EngineCore::parts, "plans, checks, averages and Muon", "compiled_nccl_parts.hpp",
+                            where);
 }
 std::uint64_t hash_of_part(const PlacedParameter& parameter, const void* part, std::size_t count, std::size_t bytes,
                            SourceLocation where) {

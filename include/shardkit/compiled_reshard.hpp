@@ -14,11 +14,7 @@
 namespace shardkit::compiled SHARDKIT_CHECKED_BUILD {
 
 const Reshards& reshards_of(const Object& object, SourceLocation where) {
-    static const ReshardsOf<host::Engine> of_host;
-    const EngineCore& core = object.engine();
-    if (&core == &engine_core<host::Engine>()) { return of_host; }
-    if (core.reshards == nullptr) { refuse_part(core, "resharding", "compiled_nccl_reshard.hpp", where); }
-    return *core.reshards;
+    return part_of<ReshardsOf>(object, &EngineCore::reshards, "resharding", "compiled_nccl_reshard.hpp", where);
 }
 
 }  // namespace SHARDKIT_CHECKED_BUILD

@@ -14,11 +14,7 @@
 namespace shardkit::compiled SHARDKIT_CHECKED_BUILD {
 
 const Schedules& schedules_of(const Object& object, SourceLocation where) {
-    static const SchedulesOf<host::Engine> of_host;
-    const EngineCore& core = object.engine();
-    if (&core == &engine_core<host::Engine>()) { return of_host; }
-    if (core.schedules == nullptr) { refuse_part(core, "schedules", "compiled_nccl_schedule.hpp", where); }
-    return *core.schedules;
+    return part_of<SchedulesOf>(object, &EngineCore::schedules, "schedules", "compiled_nccl_schedule.hpp", where);
 }
 
 }  // namespace SHARDKIT_CHECKED_BUILD

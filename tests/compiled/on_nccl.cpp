@@ -14,6 +14,7 @@
 #include <cstdlib>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -21,6 +22,7 @@
 #include <vector>
 
 #include <shardkit/checkpoint.hpp>
+#include <shardkit/expert_parallel.hpp>
 #include <shardkit/muon.hpp>
 #include <shardkit/nccl.hpp>
 #include <shardkit/schedule.hpp>
@@ -202,6 +204,25 @@ void refuse_rank(sk::Context<>& rank) {
         {"engine nccl", "nccl::make_rank", "on_nccl.cpp"});
 }
 
+/// Tokens of experts that two ranks share: on rank r one for expert 0, and two for expert 2, which the second one
+/// has.
+void exchange_tokens() {
+    sk::threads::run(sk::ExpertMesh<sk::DeviceMesh<4>, 2>{}, [](auto& rank) {
+        sk::ep::TokenExchange exchange{rank, sk::ep::ranks(rank), 4};
+        const auto routes = exchange.route(std::array<std::size_t, 4>{1, 0, 2, 0});
+        const bool second = rank.rank() % 2 == 1;
+        expect(exchange.ranks().size() == 2 && routes.rows_received() == (second ? 4U : 2U), "rows of two sources");
+        const std::vector<float> sent(3, static_cast<float>(rank.rank()));
+        std::vector<float> received(routes.rows_received());
+        std::vector<float> back(3);
+        exchange.dispatch(routes, 1, std::span(sent), std::span(received));
+        const auto first = static_cast<float>(rank.rank() - (second ? 1 : 0));
+        expect(received.front() == first && received.back() == first + 1, "tokens come source by source");
+        exchange.combine(routes, 1, std::span<const float>(received), std::span(back));
+        expect(back == sent, "and go back");
+    });
+}
+
 void run_on_nccl(const auto& body) {
     const auto id = sk::nccl::UniqueId::create();
     std::vector<std::jthread> threads;
@@ -297,6 +318,7 @@ void train_everywhere() {
     run_on_nccl(on_device);
     run_on_lent(on_device);
     run_one_by_one();
+    exchange_tokens();
 }
 
 /// Groups of two engines in one program, which belong to none of the other's models, steps and loss scales.

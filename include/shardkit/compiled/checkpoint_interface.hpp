@@ -19,6 +19,8 @@ namespace shardkit::compiled SHARDKIT_CHECKED_BUILD {
 class SavedState : public Object {
   public:
     virtual SavedState* copy() const = 0;
+    /// How many reshards and loads have given all parameters their values.
+    virtual std::uint64_t version(SourceLocation where) const = 0;
     virtual void add(Optimizer& optimizer, SourceLocation where) = 0;
     virtual void add(LossScale& loss_scale, std::string name, SourceLocation where) = 0;
     virtual void add(std::string name, std::vector<std::uint8_t>& blob, SourceLocation where) = 0;

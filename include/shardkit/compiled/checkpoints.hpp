@@ -61,6 +61,9 @@ class State {
     const compiled::SavedState& core() const noexcept { return *state_; }
 
   private:
+    friend detail::Access;
+    std::uint64_t version(SourceLocation where) const { return state_->version(where); }
+
     compiled::Handle<compiled::SavedState> state_;
 };
 template <class Engine, class Precision, class... Others>

@@ -154,9 +154,14 @@ class Context {
     const host::Communicator& world() const noexcept { return core_.world(); }
     template <class AxisSet, class Made = host::Communicator>
     Made sub_mesh(AxisSet axes = {}, SourceLocation where = SourceLocation::current()) {
+        return communicator<Made>(grid(), axes, where);
+    }
+    template <class Made = host::Communicator>
+    Made communicator(const AxisGrid& split, const AxisNames& axes,
+                      SourceLocation where = SourceLocation::current()) {
         std::optional<Made> made;
-        core_.sub_mesh(
-            axes,
+        core_.communicator(
+            split, axes,
             [](void* to, const host::Communicator& from) { static_cast<std::optional<Made>*>(to)->emplace(from); },
             &made, where);
         return *std::move(made);

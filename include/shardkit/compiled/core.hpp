@@ -61,6 +61,18 @@ const EngineCore& engine_core<host::Engine>() noexcept;
 
 [[noreturn]] void refuse_part(const EngineCore& core, std::string_view part, std::string_view header,
                               SourceLocation where);
+/// Returns a part of an object's engine: Of<Engine> on the host, and what is linked on others.
+/// @throws UsageError when the program has none, which names the header that has it
+template <template <class> class Of, class Part>
+const Part& part_of(const Object& object, const Part* EngineCore::*part, std::string_view what,
+                    std::string_view header, SourceLocation where) {
+    static const Of<host::Engine> of_host;
+    const EngineCore& core = object.engine();
+    if (&core == &engine_core<host::Engine>()) { return of_host; }
+    if (core.*part == nullptr) { refuse_part(core, what, header, where); }
+    return *(core.*part);
+}
+
 [[noreturn]] void refuse_engine(const EngineCore& given, const EngineCore& expected, SourceLocation where);
 /// @throws UsageError when an object is of another engine
 template <class Engine>

@@ -106,9 +106,10 @@ class ContextOf : public Context {
     const AxisGrid& grid() const noexcept override { return core.grid(); }
     const RankOptions& options() const noexcept override { return core.options(); }
     const host::Communicator& world() const noexcept override { return world_; }
-    void sub_mesh(const AxisNames& axes, void (*take)(void* to, const host::Communicator& made), void* to,
-                  SourceLocation where) override {
-        take(to, Value::to(core.communicator(core.grid(), axes, where)));
+    void communicator(const AxisGrid& grid, const AxisNames& axes,
+                      void (*take)(void* to, const host::Communicator& made), void* to,
+                      SourceLocation where) override {
+        take(to, Value::to(core.communicator(grid, axes, where)));
     }
     void adopt(const AxisNames& axes, const host::Communicator& adopted, std::size_t shard_group,
                SourceLocation where) override {

@@ -30,6 +30,9 @@ class SavedStateOf final : public SavedState {
         : SavedState(engine_core<Engine>()), core(std::move(state)) {}
 
     SavedState* copy() const override { return new SavedStateOf(core); }
+    std::uint64_t version(SourceLocation where) const override {
+        return shardkit::detail::Access::version(core, where);
+    }
     void add(Optimizer& optimizer, SourceLocation where) override {
         core.add(core_as<Engine>(optimizer, where), where);
     }

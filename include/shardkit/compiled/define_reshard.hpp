@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstdint>
-
 #include <shardkit/compiled/define_checkpoint.hpp>
 #include <shardkit/compiled/reshard_interface.hpp>
 #include <shardkit/reshard/reshard.hpp>
@@ -26,9 +24,6 @@ class ReshardsOf final : public Reshards {
         auto& core = on<ContextOf<Engine>>(rank, where).core;
         if (plan == nullptr) { return shardkit::reshard(core, side(from, where), side(to, where), options, where); }
         return shardkit::reshard(core, *plan, side(from, where), side(to, where), where);
-    }
-    std::uint64_t version(const SavedState& state, SourceLocation where) const override {
-        return side(&state, where).version(where);
     }
 
   private:

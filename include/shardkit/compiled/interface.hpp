@@ -227,9 +227,10 @@ class Context : public Object {
     virtual const AxisGrid& grid() const noexcept = 0;
     virtual const RankOptions& options() const noexcept = 0;
     virtual const host::Communicator& world() const noexcept = 0;
-    /// Calls take(to, the communicator over these axes).
-    virtual void sub_mesh(const AxisNames& axes, void (*take)(void* to, const host::Communicator& made), void* to,
-                          SourceLocation where) = 0;
+    /// Calls take(to, the communicator over these axes of this mesh, or of this mesh with an axis split).
+    virtual void communicator(const AxisGrid& grid, const AxisNames& axes,
+                              void (*take)(void* to, const host::Communicator& made), void* to,
+                              SourceLocation where) = 0;
     /// Uses a communicator of the user over these axes; `shard_group` 0: of the mesh itself.
     virtual void adopt(const AxisNames& axes, const host::Communicator& adopted, std::size_t shard_group,
                        SourceLocation where) = 0;

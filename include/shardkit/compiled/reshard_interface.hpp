@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstdint>
-
 #include <shardkit/compiled/checkpoint_interface.hpp>
 #include <shardkit/reshard/reshard_options.hpp>
 #include <shardkit/reshard/reshard_plan.hpp>
@@ -20,7 +18,6 @@ class Reshards {
     virtual ReshardReport reshard(Context& rank, const ReshardPlan* plan, const SavedState* from,
                                   const SavedState* to, const ReshardOptions& options,
                                   SourceLocation where) const = 0;
-    virtual std::uint64_t version(const SavedState& state, SourceLocation where) const = 0;
 
   protected:
     ~Reshards() = default;

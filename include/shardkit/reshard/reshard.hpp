@@ -3,11 +3,9 @@
 
 #include <shardkit/detail/not_compiled.inc>
 
-#include <optional>
 #include <type_traits>
 #include <utility>
 
-#include <shardkit/checkpoint/checkpoint_state.hpp>
 #include <shardkit/checkpoint/same_on_all_ranks.hpp>
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/detail/access.hpp>
@@ -15,38 +13,10 @@
 #include <shardkit/reshard/reshard_options.hpp>
 #include <shardkit/reshard/reshard_plan.hpp>
 #include <shardkit/reshard/reshard_run.hpp>
+#include <shardkit/reshard/reshard_side.hpp>
 #include <shardkit/reshard/reshard_wire.hpp>
-#include <shardkit/step/model.hpp>
 
 namespace shardkit {
-
-/// The state that a rank has on one side of a reshard: a checkpoint::State, a model alone, or nullptr for none. It
-/// refers to the state's parts.
-template <class Engine>
-class ReshardSide {
-  public:
-    // NOLINTBEGIN(google-explicit-constructor): it is what reshard is given
-    ReshardSide(const checkpoint::State<Engine>& state) : state_(state) {}
-    ReshardSide(const checkpoint::State<Engine>* state) {
-        if (state != nullptr) { state_ = *state; }
-    }
-    template <class Precision>
-    ReshardSide(const Model<Engine, Precision>& model, SourceLocation where = SourceLocation::current())
-        : state_(checkpoint::State<Engine>(model, where)) {}
-    // NOLINTEND(google-explicit-constructor)
-
-    /// Returns the state; null if there is none.
-    const checkpoint::State<Engine>* state() const noexcept { return state_ ? &*state_ : nullptr; }
-    /// Returns how many reshards and loads have ended that gave all of the state's parameters their values: which of
-    /// the weights that were sent to it a destination has. 0 if there is no state.
-    /// @throws UsageError when a group of the state has ended
-    std::uint64_t version(SourceLocation where = SourceLocation::current()) const {
-        return state_ ? detail::Access::version(*state_, where) : 0;
-    }
-
-  private:
-    std::optional<checkpoint::State<Engine>> state_;
-};
 
 namespace detail {
 

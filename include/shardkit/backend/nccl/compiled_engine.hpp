@@ -28,6 +28,13 @@ template <>
 const EngineCore& engine_core<NcclEngine>() noexcept;
 /// Returns the same, for the source files that have a part of it each.
 EngineCore& nccl_core() noexcept;
+/// Gives it a part, when the program starts.
+template <template <class> class Of, class Part>
+bool add_nccl_part(const Part* EngineCore::*part) noexcept {
+    static const Of<NcclEngine> of_nccl;
+    nccl_core().*part = &of_nccl;
+    return true;
+}
 
 template <>
 struct CommunicatorValue<NcclEngine::Communicator> {
