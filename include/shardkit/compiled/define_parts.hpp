@@ -94,12 +94,11 @@ class PartsOf final : public Parts {
     }
     Optimizer* combine(const Groups& groups, std::span<Optimizer* const> parts, SourceLocation where) const override {
         struct Made final : AnyOptimizer<Engine, Optimizer> {
-            using Core = CombinedOptimizer<Engine>;
             Made(const shardkit::Groups<Engine>& of,
                  std::vector<std::reference_wrapper<shardkit::Optimizer<Engine>>> listed, SourceLocation at)
                 : made(of, std::move(listed), at) {}
-            Core& core() noexcept override { return made; }
-            Core made;
+            CombinedOptimizer<Engine>& core() noexcept override { return made; }
+            CombinedOptimizer<Engine> made;
         };
         std::vector<std::reference_wrapper<shardkit::Optimizer<Engine>>> listed;
         for (Optimizer* const part : parts) { listed.emplace_back(core_as<Engine>(*part, where)); }
