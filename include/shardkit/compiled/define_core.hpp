@@ -2,10 +2,12 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
 
+#include <shardkit/backend/host/rank_order_reduction.hpp>
 #include <shardkit/backend/self/run.hpp>
 #include <shardkit/backend/threads/run.hpp>
 #include <shardkit/compiled/core_model.hpp>
@@ -37,6 +39,33 @@ void check_tensors(std::string_view path, std::span<const ParameterRecord> tenso
     shardkit::detail::check_tensors(path, tensors, where);
 }
 }  // namespace compiled_form
+}  // namespace SHARDKIT_CHECKED_BUILD
+
+namespace shardkit::host::detail SHARDKIT_CHECKED_BUILD {
+const Reducer& core_reducer(ElementType in, ElementType out) noexcept {
+    if (in != out) { return in == ElementType::bf16 ? reducer_of<bf16, float> : reducer_of<fp16, float>; }
+    switch (in) {
+        case ElementType::fp64:
+            return reducer_of<double, double>;
+        case ElementType::fp32:
+            return reducer_of<float, float>;
+        case ElementType::bf16:
+            return reducer_of<bf16, bf16>;
+        case ElementType::fp16:
+            return reducer_of<fp16, fp16>;
+        case ElementType::int64:
+            return reducer_of<std::int64_t, std::int64_t>;
+        case ElementType::int32:
+            return reducer_of<std::int32_t, std::int32_t>;
+        case ElementType::uint64:
+            return reducer_of<std::uint64_t, std::uint64_t>;
+        case ElementType::uint32:
+            return reducer_of<std::uint32_t, std::uint32_t>;
+        case ElementType::uint8:
+            break;
+    }
+    return reducer_of<std::uint8_t, std::uint8_t>;
+}
 }  // namespace SHARDKIT_CHECKED_BUILD
 
 namespace shardkit::compiled SHARDKIT_CHECKED_BUILD {

@@ -88,12 +88,12 @@ class Communicator {
     template <Element In, Element Out>
     std::uint64_t reduce_scatter(ReduceOp op, std::span<const In> full, std::span<Out> shard, const Stream& stream,
                                  const Call& call) const {
-        return verbs_->reduce_scatter(detail::reducer_of<In, Out>, op, full, shard, stream, call);
+        return verbs_->reduce_scatter(detail::reducer<In, Out>(), op, full, shard, stream, call);
     }
     template <Element In, Element Out>
     std::uint64_t all_reduce(ReduceOp op, std::span<const In> input, std::span<Out> output, const Stream& stream,
                              const Call& call) const {
-        return verbs_->all_reduce(detail::reducer_of<In, Out>, op, input, output, stream, call);
+        return verbs_->all_reduce(detail::reducer<In, Out>(), op, input, output, stream, call);
     }
     template <Element T>
     std::uint64_t broadcast(std::span<T> values, std::size_t root, const Stream& stream, const Call& call) const {

@@ -15,9 +15,10 @@
 #include <shardkit/backend/host/summands.hpp>
 #include <shardkit/backend/host/target.hpp>
 #include <shardkit/comm/reduce_op.hpp>
+#include <shardkit/core/checked.hpp>
 #include <shardkit/core/element.hpp>
 
-namespace shardkit::host::detail {
+namespace shardkit::host::detail SHARDKIT_HOST_TARGET {
 
 /// The type in which sums are made: for integers unsigned, as their overflow is defined.
 template <class T, bool = std::is_integral_v<T>>
@@ -47,10 +48,6 @@ template <class A>
 constexpr A smaller(A a, A b) noexcept {
     return b < a || b != b ? b : a;
 }
-
-}  // namespace shardkit::host::detail
-
-namespace shardkit::host::detail SHARDKIT_HOST_TARGET {
 
 /// Adds up elements [begin, end) in A, in rank order or along a tree of `Tree` ranks, and rounds once.
 /// @pre sums_in_lanes(); end - begin is a multiple of summed_elements<A>; streamed results begin a cache line at
@@ -209,5 +206,36 @@ inline constexpr Reducer reducer_of{sizeof(In), sizeof(Out), element_type_of<In>
                                     [](ReduceOp op, const Operands& operands, std::size_t count) noexcept {
                                         reduce_summands(op, Summands<In, Out>(operands), count);
                                     }};
+
+}  // namespace shardkit::host::detail SHARDKIT_HOST_TARGET
+
+namespace shardkit::host::detail SHARDKIT_CHECKED_BUILD {
+/// Returns the Reducer of two types that the core of the compiled form has.
+/// @pre core_reduces
+const Reducer& core_reducer(ElementType in, ElementType out) noexcept;
+}  // namespace SHARDKIT_CHECKED_BUILD
+
+namespace shardkit::host::detail SHARDKIT_HOST_TARGET {
+
+/// Whether the core has the Reducer of two types: of the library's own, a type's with itself and a 16-bit one's with
+/// fp32.
+template <class In, class Out>
+inline constexpr bool core_reduces =
+    (std::is_same_v<In, Out> && (std::is_arithmetic_v<In> || std::is_same_v<In, bf16> || std::is_same_v<In, fp16>)) ||
+    (std::is_same_v<Out, float> && (std::is_same_v<In, bf16> || std::is_same_v<In, fp16>));
+
+/// Returns the Reducer of two types for a verb: the core's, so that sums are the same whatever the file is compiled
+/// for.
+template <Element In, Element Out>
+const Reducer& reducer() noexcept {
+#ifdef SHARDKIT_COMPILED
+    if constexpr (core_reduces<In, Out>) {
+        return core_reducer(element_type_of<In>, element_type_of<Out>);
+    } else
+#endif
+    {
+        return reducer_of<In, Out>;
+    }
+}
 
 }  // namespace shardkit::host::detail SHARDKIT_HOST_TARGET

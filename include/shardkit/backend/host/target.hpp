@@ -4,7 +4,8 @@
 // What the translation unit is compiled for decides which lanes there are (see lanes.hpp) and which of them functions
 // choose. Files of one program may be compiled for unlike processors, and of the functions of one name the linker
 // keeps one: lanes of 16 bytes would be handed to loops on 32. So lanes and what chooses among them are in inline
-// namespaces that say all that decides.
+// namespaces that say all that decides. So does a file whose arithmetic is not IEEE's, in which a maximum is not
+// the NaN that it should be, and a trainer's file of the compiled form, as no macro says whether it contracts.
 
 #if defined(__AVX__)
 #define SHARDKIT_HOST_AVX ::inline with_avx
@@ -30,4 +31,17 @@
 #define SHARDKIT_HOST_WIDE
 #endif
 
-#define SHARDKIT_HOST_TARGET SHARDKIT_HOST_AVX SHARDKIT_HOST_AVX2 SHARDKIT_HOST_F16C SHARDKIT_HOST_WIDE
+#if defined(__FAST_MATH__) || __FINITE_MATH_ONLY__ || defined(__ASSOCIATIVE_MATH__) || \
+    defined(__RECIPROCAL_MATH__) || defined(__NO_SIGNED_ZEROS__)
+#define SHARDKIT_HOST_MATH ::inline with_fast_math
+#else
+#define SHARDKIT_HOST_MATH
+#endif
+#ifdef SHARDKIT_COMPILED
+#define SHARDKIT_HOST_FORM ::inline compiled_form
+#else
+#define SHARDKIT_HOST_FORM
+#endif
+
+#define SHARDKIT_HOST_TARGET \
+    SHARDKIT_HOST_FORM SHARDKIT_HOST_MATH SHARDKIT_HOST_AVX SHARDKIT_HOST_AVX2 SHARDKIT_HOST_F16C SHARDKIT_HOST_WIDE
