@@ -4,6 +4,8 @@
 #include <cublas_v2.h>
 #include <doctest/doctest.h>
 
+#include <shardkit/core/bf16.hpp>
+
 #include "cuda_fixture.hpp"
 
 namespace cublas_test {
@@ -94,6 +96,110 @@ TEST_CASE("cuBLAS: a workspace is memory of the device, at a multiple of 256 byt
     CHECK(cublasSetWorkspace(blas.handle, nullptr, 1) == CUBLAS_STATUS_INVALID_VALUE);
     CHECK(cublasSetWorkspace(blas.handle, workspace.data + 256, 512) == CUBLAS_STATUS_SUCCESS);
     CHECK(cublasSetWorkspace(blas.handle, nullptr, 0) == CUBLAS_STATUS_SUCCESS);
+}
+
+TEST_CASE("cuBLAS: a batch of products, one behind the other or beside each other, in each of the types") {
+    const Fresh fresh;
+    TestStream stream;
+    const Blas blas(stream);
+    const auto check = [&](auto in, auto out, auto scale, cudaDataType_t in_type, cudaDataType_t out_type,
+                           cublasComputeType_t compute) {
+        using In = decltype(in);
+        using Out = decltype(out);
+        using Scale = decltype(scale);
+        // Two products of 2 x 3 and 3 x 2, whose results lie beside each other in rows of 4.
+        DeviceArray<In> a(12);
+        DeviceArray<In> b(12);
+        DeviceArray<Out> c(8);
+        for (std::size_t i = 0; i < 12; ++i) {
+            a[i] = static_cast<In>(static_cast<float>(i) - 5.0F);
+            b[i] = static_cast<In>(0.5F * static_cast<float>(i % 5));
+        }
+        for (std::size_t i = 0; i < 8; ++i) { c[i] = static_cast<Out>(static_cast<float>(i)); }
+        const Scale alpha = 2;
+        const Scale beta = 1;
+        CHECK(cublasGemmStridedBatchedEx(blas.handle, CUBLAS_OP_T, CUBLAS_OP_N, 2, 2, 3, &alpha, a.data, in_type, 3,
+                                         6, b.data, in_type, 3, 6, &beta, c.data, out_type, 4, 2, 2, compute,
+                                         CUBLAS_GEMM_DEFAULT) == CUBLAS_STATUS_SUCCESS);
+        CHECK(cudaStreamSynchronize(stream) == cudaSuccess);
+        for (std::size_t number = 0; number < 2; ++number) {
+            for (std::size_t row = 0; row < 2; ++row) {
+                for (std::size_t column = 0; column < 2; ++column) {
+                    const std::size_t at = column * 4 + number * 2 + row;
+                    float expected = static_cast<float>(at);
+                    for (std::size_t i = 0; i < 3; ++i) {
+                        expected += 2 * (static_cast<float>(number * 6 + row * 3 + i) - 5.0F) * 0.5F *
+                                    static_cast<float>((number * 6 + column * 3 + i) % 5);
+                    }
+                    CHECK(static_cast<float>(c[at]) == expected);
+                }
+            }
+        }
+    };
+    using shardkit::bf16;
+    check(double{}, double{}, double{}, CUDA_R_64F, CUDA_R_64F, CUBLAS_COMPUTE_64F);
+    check(float{}, float{}, float{}, CUDA_R_32F, CUDA_R_32F, CUBLAS_COMPUTE_32F);
+    check(bf16{}, bf16{}, float{}, CUDA_R_16BF, CUDA_R_16BF, CUBLAS_COMPUTE_32F);
+    check(bf16{}, float{}, float{}, CUDA_R_16BF, CUDA_R_32F, CUBLAS_COMPUTE_32F);
+}
+
+TEST_CASE("cuBLAS: a batch is refused where cuBLAS or a GPU would refuse it") {
+    const Fresh fresh;
+    TestStream stream;
+    const Blas blas(stream);
+    DeviceArray<float> numbers(8);
+    float on_host[8] = {};
+    const float one = 1;
+    struct Call {
+        int m = 2, lda = 2, count = 2;
+        long long a_stride = 0, c_stride = 2;
+        cudaDataType_t type = CUDA_R_32F;
+        cublasComputeType_t compute = CUBLAS_COMPUTE_32F;
+    };
+    const auto status = [&](const Call& call, float* c, cublasHandle_t handle) {
+        return cublasGemmStridedBatchedEx(handle, CUBLAS_OP_N, CUBLAS_OP_N, call.m, 1, 1, &one, numbers.data,
+                                          call.type, call.lda, call.a_stride, numbers.data, call.type, 1, 0, &one, c,
+                                          call.type, 2, call.c_stride, call.count, call.compute, CUBLAS_GEMM_DEFAULT);
+    };
+    const auto of = [&](const Call& call) { return status(call, numbers.data + 2, blas.handle); };
+    CHECK(of({}) == CUBLAS_STATUS_SUCCESS);
+    CHECK(of({.count = 0}) == CUBLAS_STATUS_SUCCESS);
+    CHECK(status({}, numbers.data + 2, nullptr) == CUBLAS_STATUS_NOT_INITIALIZED);
+    CHECK(of({.m = -1}) == CUBLAS_STATUS_INVALID_VALUE);
+    CHECK(of({.count = -1}) == CUBLAS_STATUS_INVALID_VALUE);
+    CHECK(of({.lda = 1}) == CUBLAS_STATUS_INVALID_VALUE);
+    CHECK(of({.c_stride = 1}) == CUBLAS_STATUS_INVALID_VALUE);     // results overlap
+    CHECK(of({.c_stride = 1024}) == CUBLAS_STATUS_INVALID_VALUE);  // the second one lies behind the memory
+    CHECK(of({.a_stride = 1024}) == CUBLAS_STATUS_INVALID_VALUE);
+    CHECK(status({}, on_host, blas.handle) == CUBLAS_STATUS_INVALID_VALUE);
+    CHECK(of({.type = CUDA_R_64F}) == CUBLAS_STATUS_NOT_SUPPORTED);
+    CHECK(of({.compute = CUBLAS_COMPUTE_64F}) == CUBLAS_STATUS_NOT_SUPPORTED);
+    CHECK(of({.type = CUDA_R_16F}) == CUBLAS_STATUS_NOT_SUPPORTED);
+    CHECK(cudaStreamSynchronize(stream) == cudaSuccess);
+}
+
+TEST_CASE(
+    "cuBLAS: factors lie where the pointer mode says, on a device with what they hold when the product is made") {
+    const Fresh fresh;
+    TestStream stream;
+    const Blas blas(stream);
+    DeviceArray<double> numbers(5);  // a, b, c, alpha, beta
+    const double one = 1;
+    const auto product = [&](const double* alpha, const double* beta) {
+        return cublasDgemm(blas.handle, CUBLAS_OP_N, CUBLAS_OP_N, 1, 1, 1, alpha, numbers.data, 1, numbers.data + 1,
+                           1, beta, numbers.data + 2, 1);
+    };
+    cublasPointerMode_t mode = CUBLAS_POINTER_MODE_DEVICE;
+    CHECK(cublasGetPointerMode(blas.handle, &mode) == CUBLAS_STATUS_SUCCESS);
+    CHECK(mode == CUBLAS_POINTER_MODE_HOST);
+    CHECK(product(numbers.data + 3, numbers.data + 4) == CUBLAS_STATUS_INVALID_VALUE);
+    CHECK(cublasSetPointerMode(blas.handle, CUBLAS_POINTER_MODE_DEVICE) == CUBLAS_STATUS_SUCCESS);
+    CHECK(cublasSetStream(blas.handle, stream) == CUBLAS_STATUS_SUCCESS);  // which keeps the mode
+    CHECK(product(&one, &one) == CUBLAS_STATUS_INVALID_VALUE);
+    for (std::size_t i = 0; i < 5; ++i) { numbers[i] = static_cast<double>(i + 2); }
+    CHECK(product(numbers.data + 3, numbers.data + 4) == CUBLAS_STATUS_SUCCESS);
+    CHECK(cudaStreamSynchronize(stream) == cudaSuccess);
+    CHECK(numbers[2] == 5 * 2 * 3 + 6 * 4);
 }
 
 }  // namespace cublas_test
