@@ -9,6 +9,7 @@
 #include "../../examples/train_gpt/model/attention.hpp"
 #include "../../examples/train_gpt/model/exponential.hpp"
 #include "../../examples/train_gpt/model/gelu.hpp"
+#include "../../examples/train_gpt/model/host_place.hpp"
 #include "../../examples/train_gpt/model/initialise.hpp"
 #include "../../examples/train_gpt/model/lanes.hpp"
 #include "../../examples/train_gpt/model/layer_norm.hpp"

@@ -112,13 +112,23 @@ class OwnedPass {
     Pass<T> pass_;
 };
 
+/// A loss summed over the tokens of a pass.
+struct SummedLoss {
+    double sum;
+    std::size_t tokens;
+
+    double mean() const { return sum / static_cast<double>(tokens); }
+};
+
 template <class T>
 SummedLoss forward(Pass<T>& pass, const ModelConfig& config, BatchShape batch, Tensors<T>& weights,
                    const std::uint8_t* tokens, const std::uint8_t* targets, double scale = 1.0) {
     pass.embed(batch, weights.template embedding<const T*>(), tokens);
     for (std::size_t l = 0; l < config.layers; ++l) { pass.block(l, weights.template block<const T*>(l)); }
     pass.head(weights.template head<const T*>());
-    return pass.loss(targets, scale);
+    double loss = 0;
+    pass.loss(targets, scale, &loss);
+    return {loss, batch.tokens()};
 }
 
 /// Follows forward(); adds to `gradients`.

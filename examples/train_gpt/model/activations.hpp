@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "arena.hpp"
-#include "attention.hpp"
+#include "attention_shape.hpp"
 #include "config.hpp"
 #include "convert.hpp"
 #include "split.hpp"
@@ -41,7 +41,7 @@ struct Scratch {
     A* d_heads;     // [tokens, c]
     A* d_packed;    // [tokens, 3 c]
     A* d_up;        // [tokens, 4 c]
-    A* sums;        // [4 C]: column sums
+    A* sums;        // [column parts, 4 C]: column sums
     A* converted;   // the largest matrix, where parameters need conversion; else empty
     AttentionScratch<A> attention;
 };
@@ -56,10 +56,6 @@ struct HeadActivations {
     A* largest;         // [tokens]
     A* sums;            // [2 * tokens]
 };
-
-inline AttentionShape attention_shape(const ModelConfig& config, const Split& split, BatchShape batch) {
-    return {batch, split.heads(config), config.head_width()};
-}
 
 template <class A>
 BlockActivations<A> take_block(Arena& arena, const ModelConfig& config, const Split& split, BatchShape capacity) {
@@ -88,13 +84,14 @@ std::size_t converted_elements(const ModelConfig& config, const Split& split) {
     return config.width * std::max({4 * split.width(config), split.rows_of_vocabulary(), config.sequence});
 }
 
-template <class A>
+template <class A, class Place>
 AttentionScratch<A> take_attention(Arena& arena, const AttentionShape& shape, std::size_t chunk) {
-    return {arena.take<A>(shape.keys_values()), arena.take<A>(shape.keys_values()), arena.take<A>(chunk * chunk),
-            arena.take<A>(chunk * chunk)};
+    const std::size_t scores = Place::heads_at_once(shape.heads) * chunk * chunk;
+    return {arena.take<A>(shape.keys_values()), arena.take<A>(shape.keys_values()), arena.take<A>(scores),
+            arena.take<A>(scores)};
 }
 
-template <class T, class A = Arithmetic<T>>
+template <class T, class Place, class A = Arithmetic<T>>
 Scratch<A> take_scratch(Arena& arena, const ModelConfig& config, const Split& split, BatchShape capacity) {
     const std::size_t wide = split.outer_tokens(capacity) * config.width;
     const std::size_t all = split.splits_tokens() ? capacity.tokens() * config.width : 0;
@@ -107,9 +104,9 @@ Scratch<A> take_scratch(Arena& arena, const ModelConfig& config, const Split& sp
             arena.take<A>(part),
             arena.take<A>(3 * part),
             arena.take<A>(4 * part),
-            arena.take<A>(4 * config.width),
+            arena.take<A>(Place::column_parts * 4 * config.width),
             arena.take<A>(converted_elements<T>(config, split)),
-            take_attention<A>(arena, attention_shape(config, split, capacity), chunk)};
+            take_attention<A, Place>(arena, attention_shape(config, split, capacity), chunk)};
 }
 
 template <class A>

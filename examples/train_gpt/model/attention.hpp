@@ -1,107 +1,157 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <limits>
-#include <span>
+#include <type_traits>
 
 #include <shardkit/context_parallel/causal_chunks.hpp>
 
-#include "config.hpp"
+#include "attention_shape.hpp"
 #include "exponential.hpp"
-#include "lanes.hpp"
 #include "links.hpp"
-#include "matmul.hpp"
+#include "matrix.hpp"
+#include "place.hpp"
+#include "rank_pass.hpp"
 #include "split.hpp"
 
 namespace train_gpt {
 
-/// Extents of what one rank does of causal attention over packed queries, keys and values.
-/// A token's 3 * width values lie head by head: [head][query | key | value][head_width], not as contiguous
-/// thirds, so that a split of the heads over tensor-parallel ranks is one contiguous piece of the rows of the QKV
-/// weight. Keys and values travel between the ranks of cp as [key | value][batch, heads, sequence, head_width].
-struct AttentionShape {
-    BatchShape batch;  // of this rank
-    std::size_t heads;
-    std::size_t head_width;
-
-    constexpr std::size_t width() const noexcept { return heads * head_width; }
-    constexpr std::size_t packed() const noexcept { return 3 * width(); }
-    constexpr std::size_t rows() const noexcept { return batch.tokens() * heads; }
-    constexpr std::size_t keys_values() const noexcept { return 2 * rows() * head_width; }
-    /// Offset of the queries of (sequence b, head h); keys and values follow at head_width and 2 * head_width.
-    constexpr std::size_t packed_offset(std::size_t b, std::size_t h) const noexcept {
-        return b * batch.sequence * packed() + h * 3 * head_width;
-    }
-    constexpr std::size_t output_offset(std::size_t b, std::size_t h) const noexcept {
-        return b * batch.sequence * width() + h * head_width;
-    }
-    constexpr std::size_t row_offset(std::size_t b, std::size_t h) const noexcept {
-        return (b * heads + h) * batch.sequence;
-    }
-    /// Of the keys; the values lie half a block further.
-    constexpr std::size_t key_offset(std::size_t b, std::size_t h) const noexcept {
-        return row_offset(b, h) * head_width;
-    }
-};
-
-/// Work space of attention.
-template <class A>
-struct AttentionScratch {
-    A* keys_values;    // [key | value][batch, heads, sequence, head_width], of this rank
-    A* d_keys_values;  // their gradients
-    A* scores;         // [sequence, sequence]
-    A* d_scores;       // [sequence, sequence]
-};
-
-/// Row i of the scores becomes its part of the softmax over everything seen so far, and log_sum_exp that of all of
-/// it. Returns the factor for what was summed with earlier parts.
-template <class A>
-A merge_softmax(std::size_t seen, A* row, A& log_sum_exp) {
-    const A highest = lane_max(seen, [&](std::size_t j) { return row[j]; });
-    for (std::size_t j = 0; j < seen; ++j) { row[j] = exponential(row[j] - highest); }
-    const A part = highest + std::log(lane_sum<A>(seen, [&](std::size_t j) { return row[j]; }));
+/// A row of scores becomes its part of the softmax over everything seen so far, and log_sum_exp that of all of it.
+/// Returns the factor for what was summed with earlier parts.
+template <class A, class Row = WholeRow>
+constexpr A merge_softmax(std::size_t seen, A* scores, A& log_sum_exp, const Row& row = {}) {
+    const A highest = row.max(seen, [&](std::size_t j) { return scores[j]; });
+    row.each(seen, [&](std::size_t j) { scores[j] = exponential(scores[j] - highest); });
+    const A part = highest + std::log(row.template sum<A>(seen, [&](std::size_t j) { return scores[j]; }));
     const A before = log_sum_exp;
     const A most = before < part ? part : before;
-    log_sum_exp = most + std::log(std::exp(before - most) + std::exp(part - most));
-    const A factor = std::exp(highest - log_sum_exp);
-    for (std::size_t j = 0; j < seen; ++j) { row[j] *= factor; }
-    return std::exp(before - log_sum_exp);
+    const A all = most + std::log(std::exp(before - most) + std::exp(part - most));
+    row.once([&] { log_sum_exp = all; });
+    const A factor = std::exp(highest - all);
+    row.each(seen, [&](std::size_t j) { scores[j] *= factor; });
+    return std::exp(before - all);
 }
+
+/// Rows of queries, [heads, chunk]: where the values of one lie.
+struct QueryRows {
+    std::size_t chunk;
+    bool diagonal;         // a query sees the keys of its chunk up to its own
+    std::size_t sequence;  // rows from head to head in what is kept for each query
+    std::size_t head_width;
+    std::size_t width;  // from row to row of the outputs
+
+    constexpr std::size_t seen(std::size_t r) const { return diagonal ? r % chunk + 1 : chunk; }
+    constexpr std::size_t kept(std::size_t r) const { return r / chunk * sequence + r % chunk; }
+    constexpr std::size_t output(std::size_t r) const { return r / chunk * head_width + r % chunk * width; }
+};
+
+/// As rows: a query's scores become probabilities, and what was summed for it is scaled to them.
+template <class A>
+struct MergeScores {
+    QueryRows of;
+    A* scores;  // [heads, chunk, chunk]
+    A* log_sum_exp;
+    A* output;
+
+    template <class Row>
+    constexpr void operator()(const Row& row, std::size_t r) const {
+        A* const of_row = scores + r * of.chunk;
+        const std::size_t seen = of.seen(r);
+        const A kept = merge_softmax(seen, of_row, log_sum_exp[of.kept(r)], row);
+        row.each(of.chunk - seen, [&](std::size_t j) { of_row[seen + j] = A{0}; });
+        A* const sum = output + of.output(r);
+        row.each(of.head_width, [&](std::size_t c) { sum[c] *= kept; });
+    }
+};
+/// As rows: a query's scores become probabilities again, and the gradients at them those at the scores.
+template <class A>
+struct ScoresBackward {
+    QueryRows of;
+    A* scores;    // [heads, chunk, chunk]
+    A* d_scores;  // [heads, chunk, chunk]
+    const A* log_sum_exp;
+    const A* output;
+    const A* d_output;
+
+    template <class Row>
+    constexpr void operator()(const Row& row, std::size_t r) const {
+        const A* const o = output + of.output(r);
+        const A* const d_o = d_output + of.output(r);
+        const A dot = row.template sum<A>(of.head_width, [&](std::size_t c) { return o[c] * d_o[c]; });
+        A* const p = scores + r * of.chunk;
+        A* const d_p = d_scores + r * of.chunk;
+        const std::size_t seen = of.seen(r);
+        const A total = log_sum_exp[of.kept(r)];
+        row.each(seen, [&](std::size_t j) {
+            p[j] = exponential(p[j] - total);
+            d_p[j] = p[j] * (d_p[j] - dot);
+        });
+        row.each(of.chunk - seen, [&](std::size_t j) {
+            p[seen + j] = A{0};
+            d_p[seen + j] = A{0};
+        });
+    }
+};
+/// As rows [batch, heads, sequence]: copies a row of keys and values from where a token's values lie to a block, or
+/// back.
+template <class A>
+struct CopyKeysValues {
+    AttentionShape shape;
+    A* packed;
+    A* keys_values;
+    bool back;
+
+    template <class Row>
+    constexpr void operator()(const Row& row, std::size_t r) const {
+        const std::size_t head = r / shape.batch.sequence;
+        const std::size_t i = r % shape.batch.sequence;
+        A* const token = packed + shape.packed_offset(head / shape.heads, head % shape.heads) + i * shape.packed() +
+                         shape.head_width;
+        A* const key = keys_values + r * shape.head_width;
+        const std::size_t half = shape.keys_values() / 2;
+        row.each(shape.head_width, [&](std::size_t c) {
+            if (back) {
+                token[c] = key[c];
+                token[shape.head_width + c] = key[half + c];
+            } else {
+                key[c] = token[c];
+                key[half + c] = token[shape.head_width + c];
+            }
+        });
+    }
+};
 
 /// One rank's causal attention. Each query sees the keys of all cp ranks at its position and before; products of
 /// chunks that no query may see are not made. The probabilities of a block are made when it arrives, forward and
 /// backward, and never kept.
 /// Source: Dao et al., arXiv 2205.14135; Liu et al., arXiv 2310.01889
-template <class A>
+template <class A, class Place>
 class CausalAttention {
   public:
-    CausalAttention(const AttentionShape& shape, const Split& split, Links<A>& links,
-                    const AttentionScratch<A>& scratch)
-        : shape_(shape), split_(split), links_(links), scratch_(scratch), queries_(chunks(split.cp_index)) {}
+    explicit CausalAttention(const RankPass<A, Place>& pass)
+        : shape_(attention_shape(pass.config, pass.split, pass.batch)),
+          split_(pass.split),
+          links_(pass.links),
+          scratch_(pass.scratch.attention),
+          place_(pass.place),
+          queries_(chunks(split_.cp_index)) {}
 
     /// Shapes: qkv [tokens, 3 * width]; output [tokens, width]; log_sum_exp [batch, heads, sequence].
-    void forward(const A* qkv, A* output, A* log_sum_exp) const {
-        const CountsAttention counts;
+    void forward(A* qkv, A* output, A* log_sum_exp) const {
+        [[maybe_unused]] const typename Place::CountsAttention counts;
         pack(qkv);
-        std::fill_n(output, shape_.batch.tokens() * shape_.width(), A{0});
-        std::fill_n(log_sum_exp, shape_.rows(), -std::numeric_limits<A>::infinity());
+        place_.each(shape_.batch.tokens() * shape_.width(), Fill<A>{output, A{0}});
+        place_.each(shape_.rows(), Fill<A>{log_sum_exp, -std::numeric_limits<A>::infinity()});
         const auto attend = [&](std::size_t source, const A* block, A*) {
             for_each_pair(source, [&](const Pair& pair) {
                 const auto p = scores(scratch_.scores);
-                matmul<A>(queries(qkv, pair), transposed(keys(block, pair)), p, Into::overwrite, scale());
                 const auto out = outputs(output, pair);
-                for (std::size_t i = 0; i < p.rows; ++i) {
-                    A* row = p.data + i * p.stride;
-                    const std::size_t seen = pair.seen(i, p.columns);
-                    const A kept = merge_softmax(seen, row, log_sum_exp[pair.row + i]);
-                    std::fill(row + seen, row + p.columns, A{0});
-                    A* sum = out.data + i * out.stride;
-                    for (std::size_t c = 0; c < out.columns; ++c) { sum[c] *= kept; }
-                }
-                matmul<A>(p, values(block, pair), out, Into::add);
+                multiply(queries(qkv, pair), transposed(keys(block, pair)), p, Into::overwrite, scale());
+                place_.rows(heads_ * p.matrix.rows, MergeScores<A>{rows(pair), scratch_.scores,
+                                                                   log_sum_exp + pair.row, output + pair.output});
+                multiply(p, values(block, pair), out, Into::add);
             });
         };
         links_.each_block({scratch_.keys_values, shape_.keys_values()}, attend);
@@ -109,60 +159,52 @@ class CausalAttention {
 
     /// Overwrites d_qkv with the gradient at the packed input.
     /// Shapes: as forward; d_output [tokens, width], d_qkv [tokens, 3 * width].
-    void backward(const A* qkv, const A* output, const A* log_sum_exp, const A* d_output, A* d_qkv) const {
-        const CountsAttention counts;
+    void backward(A* qkv, const A* output, const A* log_sum_exp, const A* d_output, A* d_qkv) const {
+        [[maybe_unused]] const typename Place::CountsAttention counts;
         pack(qkv);
-        std::fill_n(scratch_.d_keys_values, shape_.keys_values(), A{0});
-        std::fill_n(d_qkv, shape_.batch.tokens() * shape_.packed(), A{0});
+        place_.each(shape_.keys_values(), Fill<A>{scratch_.d_keys_values, A{0}});
+        place_.each(shape_.batch.tokens() * shape_.packed(), Fill<A>{d_qkv, A{0}});
         const auto attend = [&](std::size_t source, const A* block, A* d_block) {
             for_each_pair(source, [&](const Pair& pair) {
                 const auto p = scores(scratch_.scores);
                 const auto d_p = scores(scratch_.d_scores);
-                const auto out = outputs(output, pair);
                 const auto upstream = outputs(d_output, pair);
-                matmul<A>(queries(qkv, pair), transposed(keys(block, pair)), p, Into::overwrite, scale());
-                matmul<A>(upstream, transposed(values(block, pair)), d_p, Into::overwrite);
-                for (std::size_t i = 0; i < p.rows; ++i) {
-                    const A* o = out.data + i * out.stride;
-                    const A* d_o = upstream.data + i * upstream.stride;
-                    const A dot = lane_sum<A>(out.columns, [&](std::size_t c) { return o[c] * d_o[c]; });
-                    A* row = p.data + i * p.stride;
-                    A* d_row = d_p.data + i * d_p.stride;
-                    const std::size_t seen = pair.seen(i, p.columns);
-                    const A total = log_sum_exp[pair.row + i];
-                    for (std::size_t j = 0; j < seen; ++j) {
-                        row[j] = exponential(row[j] - total);
-                        d_row[j] = row[j] * (d_row[j] - dot);
-                    }
-                    std::fill(row + seen, row + p.columns, A{0});
-                    std::fill(d_row + seen, d_row + p.columns, A{0});
-                }
-                matmul<A>(transposed<const A>(p), upstream, values(d_block, pair), Into::add);
-                matmul<A>(d_p, keys(block, pair), queries(d_qkv, pair), Into::add, scale());
-                matmul<A>(transposed<const A>(d_p), queries(qkv, pair), keys(d_block, pair), Into::add, scale());
+                multiply(queries(qkv, pair), transposed(keys(block, pair)), p, Into::overwrite, scale());
+                multiply(upstream, transposed(values(block, pair)), d_p, Into::overwrite);
+                place_.rows(heads_ * p.matrix.rows,
+                            ScoresBackward<A>{rows(pair), scratch_.scores, scratch_.d_scores, log_sum_exp + pair.row,
+                                              output + pair.output, d_output + pair.output});
+                multiply(transposed(p), upstream, values(d_block, pair), Into::add);
+                multiply(d_p, keys(block, pair), queries(d_qkv, pair), Into::add, scale());
+                multiply(transposed(d_p), queries(qkv, pair), keys(d_block, pair), Into::add, scale());
             });
         };
         links_.each_block_with_gradients({scratch_.keys_values, shape_.keys_values()},
                                          {scratch_.d_keys_values, shape_.keys_values()}, attend);
-        for_each_row([&](std::size_t packed, std::size_t key) {
-            for (std::size_t which = 0; which < 2; ++which) {
-                std::copy_n(scratch_.d_keys_values + which * half() + key, shape_.head_width,
-                            d_qkv + packed + (1 + which) * shape_.head_width);
-            }
-        });
+        place_.rows(shape_.rows(), CopyKeysValues<A>{shape_, d_qkv, scratch_.d_keys_values, true});
     }
 
   private:
-    /// A chunk of queries and one of keys that they see, of one sequence and head.
+    /// A chunk of queries and one of keys that they see, of one sequence and the first of some heads.
     struct Pair {
         std::size_t query;   // offset of the first row in the packed values
         std::size_t output;  // in the outputs
         std::size_t row;     // in what is kept for each query
         std::size_t key;     // in a block
         bool diagonal;
-
-        std::size_t seen(std::size_t i, std::size_t all) const noexcept { return diagonal ? i + 1 : all; }
     };
+    /// A head's matrix, and the distance to the next head's.
+    template <class P>
+    struct Heads {
+        Matrix<P> matrix;
+        std::size_t step;
+
+        operator Heads<const P>() const requires(!std::is_const_v<P>) { return {matrix, step}; }
+    };
+    template <class P>
+    static Heads<P> transposed(Heads<P> of) {
+        return {train_gpt::transposed(of.matrix), of.step};
+    }
 
     shardkit::cp::CausalChunks chunks(std::size_t rank) const {
         return split_.chunks(shape_.batch.sequence * split_.cp, rank);
@@ -175,7 +217,7 @@ class CausalAttention {
         const auto keys = chunks(source);
         const std::size_t n = queries_.chunk();
         for (std::size_t b = 0; b < shape_.batch.batch; ++b) {
-            for (std::size_t h = 0; h < shape_.heads; ++h) {
+            for (std::size_t h = 0; h < shape_.heads; h += heads_) {
                 for (std::size_t q = 0; q < queries_.count(); ++q) {
                     for (std::size_t k = 0; k < keys.count(); ++k) {
                         if (keys.number(k) > queries_.number(q)) { continue; }
@@ -188,50 +230,46 @@ class CausalAttention {
             }
         }
     }
-    /// f(offset in the packed values, offset in the keys) of every token and head.
-    template <class F>
-    void for_each_row(F f) const {
-        for (std::size_t b = 0; b < shape_.batch.batch; ++b) {
-            for (std::size_t h = 0; h < shape_.heads; ++h) {
-                for (std::size_t i = 0; i < shape_.batch.sequence; ++i) {
-                    f(shape_.packed_offset(b, h) + i * shape_.packed(),
-                      shape_.key_offset(b, h) + i * shape_.head_width);
-                }
-            }
-        }
+    void pack(A* qkv) const {
+        place_.rows(shape_.rows(), CopyKeysValues<A>{shape_, qkv, scratch_.keys_values, false});
     }
-    void pack(const A* qkv) const {
-        for_each_row([&](std::size_t packed, std::size_t key) {
-            for (std::size_t which = 0; which < 2; ++which) {
-                std::copy_n(qkv + packed + (1 + which) * shape_.head_width, shape_.head_width,
-                            scratch_.keys_values + which * half() + key);
-            }
-        });
+    void multiply(Heads<const A> a, Heads<const A> b, Heads<A> result, Into into, A scale = A{1}) const {
+        place_.template multiply<A>(a.matrix, b.matrix, result.matrix, into, scale,
+                                    {heads_, a.step, b.step, result.step});
     }
 
-    template <class P>
-    Matrix<P> queries(P* packed, const Pair& pair) const {
-        return matrix(packed + pair.query, queries_.chunk(), shape_.head_width, shape_.packed());
+    QueryRows rows(const Pair& pair) const {
+        return {queries_.chunk(), pair.diagonal, shape_.batch.sequence, shape_.head_width, shape_.width()};
     }
     template <class P>
-    Matrix<P> outputs(P* all, const Pair& pair) const {
-        return matrix(all + pair.output, queries_.chunk(), shape_.head_width, shape_.width());
+    Heads<P> queries(P* packed, const Pair& pair) const {
+        return {matrix(packed + pair.query, queries_.chunk(), shape_.head_width, shape_.packed()),
+                3 * shape_.head_width};
     }
     template <class P>
-    Matrix<P> keys(P* block, const Pair& pair) const {
-        return matrix(block + pair.key, queries_.chunk(), shape_.head_width);
+    Heads<P> outputs(P* all, const Pair& pair) const {
+        return {matrix(all + pair.output, queries_.chunk(), shape_.head_width, shape_.width()), shape_.head_width};
     }
     template <class P>
-    Matrix<P> values(P* block, const Pair& pair) const {
-        return matrix(block + half() + pair.key, queries_.chunk(), shape_.head_width);
+    Heads<P> keys(P* block, const Pair& pair) const {
+        return {matrix(block + pair.key, queries_.chunk(), shape_.head_width),
+                shape_.batch.sequence * shape_.head_width};
     }
-    Matrix<A> scores(A* memory) const { return matrix(memory, queries_.chunk(), queries_.chunk()); }
+    template <class P>
+    Heads<P> values(P* block, const Pair& pair) const {
+        return keys(block + half(), pair);
+    }
+    Heads<A> scores(A* memory) const {
+        return {matrix(memory, queries_.chunk(), queries_.chunk()), queries_.chunk() * queries_.chunk()};
+    }
 
     AttentionShape shape_;
     Split split_;
     Links<A>& links_;
     AttentionScratch<A> scratch_;
+    const Place& place_;
     shardkit::cp::CausalChunks queries_;
+    std::size_t heads_ = Place::heads_at_once(shape_.heads);
 };
 
 }  // namespace train_gpt

@@ -22,82 +22,83 @@ void add_into(std::size_t count, const A* addend, A* sum) {
 /// column-parallel over tp, projection and down row-parallel: their products are summed, then the bias is added once.
 /// Shapes: input, output [outer, width]. Cost: 12 width^2 + 2 width * sequence multiply-adds per token, over all tp
 /// ranks.
-template <class T, class A = Arithmetic<T>>
-void block_forward(const RankPass<A>& pass, const BlockWeights<const T*>& w, const A* input, A* output,
+template <class T, class Rank, class A = Arithmetic<T>>
+void block_forward(const Rank& pass, const BlockWeights<const T*>& w, const A* input, A* output,
                    const BlockActivations<A>& kept) {
     const auto& scratch = pass.scratch;
+    const auto& place = pass.place;
     const std::size_t tokens = pass.tokens();
     const std::size_t outer = pass.outer();
     const std::size_t c = pass.config.width;
     const std::size_t part = pass.split.width(pass.config);
-    const CausalAttention<A> attention(attention_shape(pass.config, pass.split, pass.batch), pass.split, pass.links,
-                                       scratch.attention);
+    const CausalAttention attention(pass);
+    const auto column_parallel = [&](std::size_t outputs, const T* weight, const T* bias, const A* norm, A* y) {
+        linear_forward({tokens, c, outputs}, weight, pass.gather(norm), y, scratch.converted, place);
+        place.rows(tokens, AddBias<T, A>{outputs, bias, nullptr, y});
+    };
+    const auto row_parallel = [&](std::size_t inputs, const T* weight, const T* bias, const A* x, const A* residual,
+                                  A* y) {
+        pass.sum(y, [&](A* partial) {
+            linear_forward({tokens, inputs, c}, weight, x, partial, scratch.converted, place);
+        });
+        place.rows(outer, AddBias<T, A>{c, bias, residual, y});
+    };
 
     layer_norm_forward(outer, c, w.norm1_weight, w.norm1_bias, input, kept.norm1, kept.norm1_mean,
-                       kept.norm1_deviation);
-    linear_forward({tokens, c, 3 * part}, w.qkv_weight, pass.gather(kept.norm1), kept.qkv, scratch.converted);
-    add_bias(tokens, 3 * part, w.qkv_bias, kept.qkv);
+                       kept.norm1_deviation, place);
+    column_parallel(3 * part, w.qkv_weight, w.qkv_bias, kept.norm1, kept.qkv);
     attention.forward(kept.qkv, kept.attention, kept.log_sum_exp);
-    pass.sum(kept.middle, [&](A* partial) {
-        linear_forward({tokens, part, c}, w.projection_weight, kept.attention, partial, scratch.converted);
-    });
-    add_bias(outer, c, w.projection_bias, kept.middle);
-    add_into(outer * c, input, kept.middle);
+    row_parallel(part, w.projection_weight, w.projection_bias, kept.attention, input, kept.middle);
 
     layer_norm_forward(outer, c, w.norm2_weight, w.norm2_bias, kept.middle, kept.norm2, kept.norm2_mean,
-                       kept.norm2_deviation);
-    linear_forward({tokens, c, 4 * part}, w.up_weight, pass.gather(kept.norm2), kept.up, scratch.converted);
-    add_bias(tokens, 4 * part, w.up_bias, kept.up);
-    gelu_forward(tokens * 4 * part, kept.up, kept.gelu);
-    pass.sum(output, [&](A* partial) {
-        linear_forward({tokens, 4 * part, c}, w.down_weight, kept.gelu, partial, scratch.converted);
-    });
-    add_bias(outer, c, w.down_bias, output);
-    add_into(outer * c, kept.middle, output);
+                       kept.norm2_deviation, place);
+    column_parallel(4 * part, w.up_weight, w.up_bias, kept.norm2, kept.up);
+    gelu_forward(tokens * 4 * part, kept.up, kept.gelu, place);
+    row_parallel(4 * part, w.down_weight, w.down_bias, kept.gelu, kept.middle, output);
 }
 
 /// scratch.d_residual holds the gradient at the block's output and becomes the gradient at its input; the
 /// parameters' gradients are added to, those of the four weights as `into` says. Cost: twice the forward pass, and
 /// the scores of attention once more.
-template <class T, class A = Arithmetic<T>>
-void block_backward(const RankPass<A>& pass, const BlockWeights<const T*>& w, const A* input,
+template <class T, class Rank, class A = Arithmetic<T>>
+void block_backward(const Rank& pass, const BlockWeights<const T*>& w, const A* input,
                     const BlockActivations<A>& kept, const BlockWeights<T*>& d, Into into) {
     const auto& scratch = pass.scratch;
+    const auto& place = pass.place;
     const std::size_t tokens = pass.tokens();
     const std::size_t outer = pass.outer();
     const std::size_t c = pass.config.width;
     const std::size_t part = pass.split.width(pass.config);
-    const CausalAttention<A> attention(attention_shape(pass.config, pass.split, pass.batch), pass.split, pass.links,
-                                       scratch.attention);
+    const CausalAttention attention(pass);
     A* const residual = scratch.d_residual;
     // A row-parallel layer, down to the gradient at its input.
     const auto row_parallel = [&](std::size_t inputs, const T* weight, const A* x, A* dx, T* d_weight, T* d_bias) {
-        bias_gradient(outer, c, residual, d_bias, scratch.sums);
+        bias_gradient(outer, c, residual, d_bias, scratch.sums, place);
         const A* const dy = pass.gather(residual);
-        input_gradient({tokens, inputs, c}, weight, dy, dx, scratch.converted);
-        weight_gradient({tokens, inputs, c}, x, dy, d_weight, into, scratch.converted);
+        input_gradient({tokens, inputs, c}, weight, dy, dx, scratch.converted, place);
+        weight_gradient({tokens, inputs, c}, x, dy, d_weight, into, scratch.converted, place);
     };
     // A column-parallel layer, down to the gradient at the norm before it, in scratch.d_width.
     const auto column_parallel = [&](std::size_t outputs, const T* weight, const A* norm, const A* dy, T* d_weight,
                                      T* d_bias) {
-        bias_gradient(tokens, outputs, dy, d_bias, scratch.sums);
-        weight_gradient({tokens, c, outputs}, pass.gather(norm), dy, d_weight, into, scratch.converted);
+        bias_gradient(tokens, outputs, dy, d_bias, scratch.sums, place);
+        weight_gradient({tokens, c, outputs}, pass.gather(norm), dy, d_weight, into, scratch.converted, place);
         pass.sum(scratch.d_width, [&](A* partial) {
-            input_gradient({tokens, c, outputs}, weight, dy, partial, scratch.converted);
+            input_gradient({tokens, c, outputs}, weight, dy, partial, scratch.converted, place);
         });
     };
 
     row_parallel(4 * part, w.down_weight, kept.gelu, scratch.d_up, d.down_weight, d.down_bias);
-    gelu_backward_in_place(tokens * 4 * part, kept.up, scratch.d_up);
+    gelu_backward_in_place(tokens * 4 * part, kept.up, scratch.d_up, place);
     column_parallel(4 * part, w.up_weight, kept.norm2, scratch.d_up, d.up_weight, d.up_bias);
     layer_norm_backward(outer, c, w.norm2_weight, kept.middle, kept.norm2_mean, kept.norm2_deviation, scratch.d_width,
-                        residual, d.norm2_weight, d.norm2_bias, scratch.sums);
+                        residual, d.norm2_weight, d.norm2_bias, scratch.sums, place);
 
     row_parallel(part, w.projection_weight, kept.attention, scratch.d_heads, d.projection_weight, d.projection_bias);
     attention.backward(kept.qkv, kept.attention, kept.log_sum_exp, scratch.d_heads, scratch.d_packed);
     column_parallel(3 * part, w.qkv_weight, kept.norm1, scratch.d_packed, d.qkv_weight, d.qkv_bias);
     layer_norm_backward(outer, c, w.norm1_weight, input, kept.norm1_mean, kept.norm1_deviation, scratch.d_width,
-                        residual, d.norm1_weight, d.norm1_bias, scratch.sums);
+                        residual, d.norm1_weight, d.norm1_bias, scratch.sums, place);
 }
 
 }  // namespace train_gpt

@@ -6,6 +6,8 @@
 
 #include <shardkit/core/element.hpp>
 
+#include "place.hpp"
+
 namespace train_gpt {
 
 template <class T>
@@ -15,22 +17,45 @@ using Arithmetic = shardkit::Arithmetic<T>;
 template <class T>
 inline constexpr bool needs_conversion = !std::same_as<T, Arithmetic<T>>;
 
+/// As each: to[i] = from[i], rounded.
+template <class From, class To>
+struct Convert {
+    const From* from;
+    To* to;
+
+    constexpr void operator()(std::size_t i) const { to[i] = static_cast<To>(from[i]); }
+};
+
+/// As each: sums[i] += the sum of the parts' addends, in their order; added in the arithmetic type and rounded once
+/// to T. Shapes: addends [parts, stride].
+template <class T, class A = Arithmetic<T>>
+struct AddRounded {
+    T* sums;
+    const A* addends;
+    std::size_t parts = 1;
+    std::size_t stride = 0;
+
+    constexpr void operator()(std::size_t i) const {
+        A sum = addends[i];
+        for (std::size_t part = 1; part < parts; ++part) { sum += addends[part * stride + i]; }
+        sums[i] = static_cast<T>(static_cast<A>(sums[i]) + sum);
+    }
+};
+
+template <class T, class A = Arithmetic<T>, class Place = HostPlace>
+void add_rounded(T* sums, const A* addends, std::size_t count, const Place& place = {}) {
+    place.each(count, AddRounded<T>{sums, addends});
+}
+
 /// `values` in the arithmetic type: the pointer itself where the types agree, else a copy in `scratch`.
-template <class T>
-const Arithmetic<T>* in_arithmetic(const T* values, std::size_t count, [[maybe_unused]] Arithmetic<T>* scratch) {
+template <class T, class Place>
+const Arithmetic<T>* in_arithmetic(const T* values, std::size_t count, [[maybe_unused]] Arithmetic<T>* scratch,
+                                   [[maybe_unused]] const Place& place) {
     if constexpr (needs_conversion<T>) {
-        for (std::size_t i = 0; i < count; ++i) { scratch[i] = static_cast<Arithmetic<T>>(values[i]); }
+        place.each(count, Convert<T, Arithmetic<T>>{values, scratch});
         return scratch;
     } else {
         return values;
-    }
-}
-
-/// sums[i] += addends[i]; added in the arithmetic type and rounded once to T.
-template <class T>
-void add_rounded(T* sums, const Arithmetic<T>* addends, std::size_t count) {
-    for (std::size_t i = 0; i < count; ++i) {
-        sums[i] = static_cast<T>(static_cast<Arithmetic<T>>(sums[i]) + addends[i]);
     }
 }
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 
 #include <shardkit/context_parallel/causal_chunks.hpp>
 
@@ -14,73 +14,128 @@
 namespace train_gpt {
 
 /// The position in its sequence of each of a rank's tokens of norms and residuals.
-template <class A>
-auto positions(const RankPass<A>& pass) {
-    const auto chunks = pass.split.chunks(pass.batch.sequence * pass.split.cp);
-    return [chunks, length = pass.batch.sequence, first = pass.split.first_outer_token(pass.batch)](std::size_t t) {
-        return chunks.position((first + t) % length);
-    };
+struct Positions {
+    shardkit::cp::CausalChunks chunks;
+    std::size_t length;
+    std::size_t first;
+
+    constexpr std::size_t operator()(std::size_t t) const { return chunks.position((first + t) % length); }
+};
+/// The row of the token embedding of each of a rank's tokens; of tokens before the first that a rank has, the
+/// difference wraps around and is large.
+struct TokenRows {
+    const std::uint8_t* tokens;
+    std::size_t first;
+
+    constexpr std::size_t operator()(std::size_t t) const { return tokens[t] - first; }
+};
+
+template <class Rank>
+Positions positions(const Rank& pass) {
+    return {pass.split.chunks(pass.batch.sequence * pass.split.cp), pass.batch.sequence,
+            pass.split.first_outer_token(pass.batch)};
 }
+
+/// As rows: output[t] = table[row_of(t)], or 0 where this rank does not have that row.
+template <class T, class A>
+struct TakeRow {
+    TokenRows row_of;
+    std::size_t rows;
+    std::size_t width;
+    const T* table;
+    A* output;
+
+    template <class Row>
+    constexpr void operator()(const Row& row, std::size_t t) const {
+        const std::size_t from = row_of(t);
+        A* const out = output + t * width;
+        row.each(width,
+                 [&](std::size_t i) { out[i] = from < rows ? static_cast<A>(table[from * width + i]) : A{0}; });
+    }
+};
+/// As rows: output[t] += table[position_of(t)].
+template <class T, class A>
+struct AddPosition {
+    Positions position_of;
+    std::size_t width;
+    const T* table;
+    A* output;
+
+    template <class Row>
+    constexpr void operator()(const Row& row, std::size_t t) const {
+        const T* const position = table + position_of(t) * width;
+        A* const out = output + t * width;
+        row.each(width, [&](std::size_t i) { out[i] += static_cast<A>(position[i]); });
+    }
+};
 
 /// output[t] = wte[tokens[t]] + wpe[position of t]; each tp rank has the rows of a part of the tokens' values.
 /// Shapes: tokens [batch, sequence], output [outer, width].
-template <class T, class A = Arithmetic<T>>
-void embedding_forward(const RankPass<A>& pass, const EmbeddingWeights<const T*>& w, const std::uint8_t* tokens,
-                       A* output) {
+template <class T, class Rank, class A = Arithmetic<T>>
+void embedding_forward(const Rank& pass, const EmbeddingWeights<const T*>& w, const std::uint8_t* tokens, A* output) {
     const std::size_t c = pass.config.width;
-    const std::size_t first = pass.split.first_of_vocabulary();
+    const TokenRows row_of{tokens, pass.split.first_of_vocabulary()};
     pass.sum(output, [&](A* partial) {
-        for (std::size_t t = 0; t < pass.tokens(); ++t) {
-            A* const row = partial + t * c;
-            // Of tokens before the first, the difference wraps around and is large.
-            if (const std::size_t held = tokens[t] - first; held < pass.split.rows_of_vocabulary()) {
-                for (std::size_t i = 0; i < c; ++i) { row[i] = static_cast<A>(w.wte[held * c + i]); }
-            } else {
-                std::fill_n(row, c, A{0});
-            }
-        }
+        pass.place.rows(pass.tokens(), TakeRow<T, A>{row_of, pass.split.rows_of_vocabulary(), c, w.wte, partial});
     });
-    const auto position_of = positions(pass);
-    for (std::size_t t = 0; t < pass.outer(); ++t) {
-        const T* position = w.wpe + position_of(t) * c;
-        for (std::size_t i = 0; i < c; ++i) { output[t * c + i] += static_cast<A>(position[i]); }
-    }
+    pass.place.rows(pass.outer(), AddPosition<T, A>{positions(pass), c, w.wpe, output});
 }
 
-/// Adds each row of d_output to the gradient row that it was read from: `row_of(t)` names the row for token t; rows
-/// beyond `rows` are another rank's. Parameters that need conversion are summed in `scratch` [rows, width] and
-/// rounded once.
-template <class T, class A, class RowOf>
-void scatter_rows(std::size_t tokens, std::size_t rows, std::size_t width, RowOf row_of, const A* d_output,
-                  T* gradient, [[maybe_unused]] A* scratch) {
-    const auto scatter = [&](A* sums) {
+/// As columns: adds each token's row of d_output to the row that it was read from, which row_of(t) names, in the
+/// order of the tokens; rows beyond `rows` are another rank's. Each part has every so-manyth row.
+template <class A, class RowOf>
+struct ScatterRows {
+    static constexpr std::size_t columns_at_once = std::numeric_limits<std::size_t>::max();
+
+    std::size_t tokens;
+    std::size_t rows;
+    std::size_t width;
+    RowOf row_of;
+    const A* d_output;
+    std::size_t parts;
+    A* sums;
+
+    template <class Columns>
+    constexpr void operator()(const Columns& columns, std::size_t part) const {
         for (std::size_t t = 0; t < tokens; ++t) {
             const std::size_t row = row_of(t);
-            if (row >= rows) { continue; }
-            A* sum = sums + row * width;
-            for (std::size_t i = 0; i < width; ++i) { sum[i] += d_output[t * width + i]; }
+            if (row >= rows || row % parts != part) { continue; }
+            A* const sum = sums + row * width + columns.first;
+            const A* const addend = d_output + t * width + columns.first;
+            for (std::size_t i = 0; i < columns.count; ++i) { sum[i] += addend[i]; }
         }
+    }
+};
+
+/// Adds each row of d_output to the gradient row that it was read from. Parameters that need conversion are summed in
+/// `scratch` [rows, width] and rounded once.
+template <class T, class A, class RowOf, class Place>
+void scatter_rows(std::size_t tokens, std::size_t rows, std::size_t width, RowOf row_of, const A* d_output,
+                  T* gradient, [[maybe_unused]] A* scratch, const Place& place) {
+    const auto scatter = [&](A* sums) {
+        place.columns(width, ScatterRows<A, RowOf>{tokens, rows, width, row_of, d_output, Place::column_parts, sums});
     };
     if constexpr (needs_conversion<T>) {
-        std::fill_n(scratch, rows * width, A{0});
+        place.each(rows * width, Fill<A>{scratch, A{0}});
         scatter(scratch);
-        add_rounded(gradient, scratch, rows * width);
+        add_rounded(gradient, scratch, rows * width, place);
     } else {
         scatter(gradient);
     }
 }
 
 /// Adds to both embeddings' gradients, given the gradient at the embedding's output in scratch.d_residual.
-template <class T, class A = Arithmetic<T>>
-void embedding_backward(const RankPass<A>& pass, const std::uint8_t* tokens, const EmbeddingWeights<T*>& d) {
+template <class T, class Rank, class A = Arithmetic<T>>
+void embedding_backward(const Rank& pass, const std::uint8_t* tokens, const EmbeddingWeights<T*>& d) {
     const std::size_t c = pass.config.width;
     A* const scratch = pass.scratch.converted;
     const A* const d_output = pass.scratch.d_residual;
     if (d.wpe != nullptr) {
-        scatter_rows(pass.outer(), pass.config.sequence, c, positions(pass), d_output, d.wpe, scratch);
+        scatter_rows(pass.outer(), pass.config.sequence, c, positions(pass), d_output, d.wpe, scratch, pass.place);
     }
-    const auto token_row = [&](std::size_t t) { return tokens[t] - pass.split.first_of_vocabulary(); };
-    scatter_rows(pass.tokens(), pass.split.rows_of_vocabulary(), c, token_row, pass.gather(d_output), d.wte, scratch);
+    const TokenRows row_of{tokens, pass.split.first_of_vocabulary()};
+    scatter_rows(pass.tokens(), pass.split.rows_of_vocabulary(), c, row_of, pass.gather(d_output), d.wte, scratch,
+                 pass.place);
 }
 
 }  // namespace train_gpt

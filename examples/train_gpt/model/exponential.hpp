@@ -15,7 +15,7 @@ namespace train_gpt {
 /// results: below it the smallest, above it the largest power of two times a mantissa; NaN stays NaN.
 /// Source: Cody and Waite's two-part reduction by ln 2, then Taylor's polynomial on [-ln 2 / 2, ln 2 / 2].
 template <std::floating_point A>
-inline A exponential(A x) noexcept {
+constexpr A exponential(A x) noexcept {
     constexpr bool wide = std::same_as<A, double>;
     using Bits = std::conditional_t<wide, std::uint64_t, std::uint32_t>;
     constexpr unsigned mantissa = wide ? 52 : 23;
@@ -54,7 +54,7 @@ inline A exponential(A x) noexcept {
 
 /// tanh(x) by way of the exponential; within a few ulp of 1 in absolute terms.
 template <std::floating_point A>
-inline A hyperbolic_tangent(A x) noexcept {
+constexpr A hyperbolic_tangent(A x) noexcept {
     return A(1) - A(2) / (exponential(A(2) * x) + A(1));
 }
 

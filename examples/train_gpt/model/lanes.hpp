@@ -10,7 +10,7 @@ namespace train_gpt {
 /// The sum of f(0) ... f(n - 1) over eight running sums in a fixed order: the same bits on every run, and
 /// independent chains that a compiler turns into vector instructions (a single chain may not be reordered).
 template <class A, class F>
-inline A lane_sum(std::size_t n, F f) {
+constexpr A lane_sum(std::size_t n, F f) {
     constexpr std::size_t lanes = 8;
     std::array<A, lanes> sums{};
     const std::size_t whole = n / lanes * lanes;
@@ -24,9 +24,9 @@ inline A lane_sum(std::size_t n, F f) {
 /// The largest of f(0) ... f(n - 1), likewise in eight chains. A NaN may be passed over.
 /// @pre n > 0
 template <class F>
-inline auto lane_max(std::size_t n, F f) {
+constexpr auto lane_max(std::size_t n, F f) {
     constexpr std::size_t lanes = 8;
-    std::array<decltype(f(n)), lanes> highest;
+    std::array<decltype(f(n)), lanes> highest{};
     highest.fill(f(0));
     const std::size_t whole = n / lanes * lanes;
     const auto take = [&](std::size_t lane, std::size_t i) {

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
+#include <array>
 #include <cstddef>
 
 #include "convert.hpp"
-#include "matmul.hpp"
+#include "matrix.hpp"
+#include "place.hpp"
 
 namespace train_gpt {
 
@@ -19,60 +20,95 @@ struct LinearShape {
 /// y = x W^T.
 /// Shapes: x [rows, inputs], W [outputs, inputs], y [rows, outputs]; scratch [outputs * inputs] where T needs
 /// conversion, else unused.
-template <class T, class A = Arithmetic<T>>
-void linear_forward(LinearShape shape, const T* weight, const A* x, A* y, A* scratch) {
-    const A* w = in_arithmetic(weight, shape.outputs * shape.inputs, scratch);
-    matmul<A>(matrix(x, shape.rows, shape.inputs), transposed(matrix(w, shape.outputs, shape.inputs)),
-              matrix(y, shape.rows, shape.outputs), Into::overwrite);
+template <class T, class A = Arithmetic<T>, class Place = HostPlace>
+void linear_forward(LinearShape shape, const T* weight, const A* x, A* y, A* scratch, const Place& place = {}) {
+    const A* w = in_arithmetic(weight, shape.outputs * shape.inputs, scratch, place);
+    place.template multiply<A>(matrix(x, shape.rows, shape.inputs),
+                               transposed(matrix(w, shape.outputs, shape.inputs)),
+                               matrix(y, shape.rows, shape.outputs), Into::overwrite);
 }
 
-/// y[row] += b. Shapes: b [width], y [rows, width].
-template <class T, class A = Arithmetic<T>>
-void add_bias(std::size_t rows, std::size_t width, const T* bias, A* y) {
-    for (std::size_t row = 0; row < rows; ++row) {
-        A* out = y + row * width;
-        for (std::size_t o = 0; o < width; ++o) { out[o] += static_cast<A>(bias[o]); }
+/// As rows: y += b, and then the input of the residual stream, where there is one.
+template <class T, class A>
+struct AddBias {
+    std::size_t width;
+    const T* bias;
+    const A* input;  // or null
+    A* y;
+
+    template <class Row>
+    constexpr void operator()(const Row& row, std::size_t r) const {
+        A* const out = y + r * width;
+        if (input == nullptr) {
+            row.each(width, [&](std::size_t o) { out[o] += static_cast<A>(bias[o]); });
+        } else {
+            const A* const in = input + r * width;
+            row.each(width, [&](std::size_t o) { out[o] = out[o] + static_cast<A>(bias[o]) + in[o]; });
+        }
     }
-}
+};
 
 /// dx = dy W. Shapes and scratch as linear_forward.
-template <class T, class A = Arithmetic<T>>
-void input_gradient(LinearShape shape, const T* weight, const A* dy, A* dx, A* scratch) {
-    const A* w = in_arithmetic(weight, shape.outputs * shape.inputs, scratch);
-    matmul<A>(matrix(dy, shape.rows, shape.outputs), matrix(w, shape.outputs, shape.inputs),
-              matrix(dx, shape.rows, shape.inputs), Into::overwrite);
+template <class T, class A = Arithmetic<T>, class Place = HostPlace>
+void input_gradient(LinearShape shape, const T* weight, const A* dy, A* dx, A* scratch, const Place& place = {}) {
+    const A* w = in_arithmetic(weight, shape.outputs * shape.inputs, scratch, place);
+    place.template multiply<A>(matrix(dy, shape.rows, shape.outputs), matrix(w, shape.outputs, shape.inputs),
+                               matrix(dx, shape.rows, shape.inputs), Into::overwrite);
 }
 
 /// dW += dy^T x, or dW = dy^T x, summed in the arithmetic type. Shapes and scratch as linear_forward.
-template <class T, class A = Arithmetic<T>>
-void weight_gradient(LinearShape shape, const A* x, const A* dy, T* d_weight, Into into,
-                     [[maybe_unused]] A* scratch) {
+template <class T, class A = Arithmetic<T>, class Place = HostPlace>
+void weight_gradient(LinearShape shape, const A* x, const A* dy, T* d_weight, Into into, [[maybe_unused]] A* scratch,
+                     const Place& place = {}) {
     const auto factor = transposed(matrix(dy, shape.rows, shape.outputs));
     const auto input = matrix(x, shape.rows, shape.inputs);
+    const auto multiply = [&](A* result, Into how) {
+        place.template multiply<A>(factor, input, matrix(result, shape.outputs, shape.inputs), how);
+    };
     if constexpr (needs_conversion<T>) {
-        matmul<A>(factor, input, matrix(scratch, shape.outputs, shape.inputs), Into::overwrite);
+        multiply(scratch, Into::overwrite);
         const std::size_t count = shape.outputs * shape.inputs;
         if (into == Into::overwrite) {
-            std::transform(scratch, scratch + count, d_weight, [](A value) { return static_cast<T>(value); });
+            place.each(count, Convert<A, T>{scratch, d_weight});
         } else {
-            add_rounded(d_weight, scratch, count);
+            add_rounded(d_weight, scratch, count, place);
         }
     } else {
-        matmul<A>(factor, input, matrix(d_weight, shape.outputs, shape.inputs), into);
+        multiply(d_weight, into);
     }
 }
 
-/// db += the sum over rows of dy. Shapes: dy [rows, width], db [width], or null where this rank adds nothing; sums
-/// [width].
-template <class T, class A = Arithmetic<T>>
-void bias_gradient(std::size_t rows, std::size_t width, const A* dy, T* d_bias, A* sums) {
-    if (d_bias == nullptr) { return; }
-    std::fill_n(sums, width, A{0});
-    for (std::size_t row = 0; row < rows; ++row) {
-        const A* in = dy + row * width;
-        for (std::size_t o = 0; o < width; ++o) { sums[o] += in[o]; }
+/// As columns: the sums over a part of the rows of dy. Shapes: dy [rows, width], sums [parts, width].
+template <class A>
+struct ColumnSums {
+    static constexpr std::size_t columns_at_once = 32;
+
+    std::size_t rows;
+    std::size_t width;
+    const A* dy;
+    std::size_t parts;
+    A* sums;
+
+    template <class Columns>
+    constexpr void operator()(const Columns& columns, std::size_t part) const {
+        std::array<A, Columns::most> sum{};
+        for (std::size_t r = part * rows / parts; r < (part + 1) * rows / parts; ++r) {
+            const A* const in = dy + r * width + columns.first;
+            for (std::size_t j = 0; j < columns.count; ++j) { sum[j] += in[j]; }
+        }
+        A* const to = sums + part * width + columns.first;
+        for (std::size_t j = 0; j < columns.count; ++j) { to[j] = sum[j]; }
     }
-    add_rounded(d_bias, sums, width);
+};
+
+/// db += the sum over rows of dy. Shapes: dy [rows, width], db [width], or null where this rank adds nothing; sums
+/// [column_parts, width].
+template <class T, class A, class Place>
+void bias_gradient(std::size_t rows, std::size_t width, const A* dy, T* d_bias, A* sums, const Place& place) {
+    if (d_bias == nullptr) { return; }
+    constexpr std::size_t parts = Place::column_parts;
+    place.columns(width, ColumnSums<A>{rows, width, dy, parts, sums});
+    place.each(width, AddRounded<T>{d_bias, sums, parts, width});
 }
 
 }  // namespace train_gpt

@@ -23,27 +23,31 @@ namespace train_gpt {
 /// just after. Order: embed, block 0 .. L-1, head, then head_backward, block_backward L-1 .. 0, embed_backward.
 /// No verb allocates. A pass may work on fewer or shorter sequences than `capacity` (sampling does). Where the model
 /// or the sequences are split, all ranks of tp and cp call the same verbs in the same order.
-template <class T>
+/// `Place` is where they are made.
+template <class T, class Place = HostPlace>
 class Pass {
   public:
     using A = Arithmetic<T>;
 
     /// Bytes of activations and scratch for passes of at most `capacity`; exactly what a Pass uses.
-    static std::size_t bytes(const ModelConfig& config, const Split& split, BatchShape capacity) {
+    static std::size_t bytes(const ModelConfig& config, const Split& split, BatchShape capacity,
+                             const Place& place = {}) {
         Arena counter;
         NoLinks<A> none;
-        Pass(config, split, capacity, none, counter);
+        Pass(config, split, capacity, none, counter, place);
         return counter.used();
     }
 
     /// Lays the activations out in `arena`, which must outlive the pass, as must `links`. `capacity`: on this rank.
-    Pass(const ModelConfig& config, const Split& split, BatchShape capacity, Links<A>& links, Arena& arena)
+    Pass(const ModelConfig& config, const Split& split, BatchShape capacity, Links<A>& links, Arena& arena,
+         const Place& place = {})
         : config_(config),
           split_(split),
           capacity_(capacity),
           batch_(capacity),
           links_(links),
-          scratch_(take_scratch<T>(arena, config, split, capacity)),
+          place_(place),
+          scratch_(take_scratch<T, Place>(arena, config, split, capacity)),
           head_(take_head<A>(arena, config, split, capacity)),
           residuals_(arena.take<A>((config.layers + 1) * split.outer_tokens(capacity) * config.width)),
           blocks_(take_layers(arena, config, split, capacity)) {}
@@ -59,9 +63,9 @@ class Pass {
     }
     /// Leaves the logits [tokens, 256 / tp] in logits().
     void head(const HeadWeights<const T*>& w) { head_forward<T>(rank(), w, residual(config_.layers), head_); }
-    /// The loss summed over this rank's tokens; logits() become the gradient of `scale` times that sum.
-    SummedLoss loss(const std::uint8_t* targets, double scale) {
-        return cross_entropy_in_place(rank(), targets, static_cast<A>(scale), head_);
+    /// *sum becomes the loss summed over this rank's tokens; logits() become the gradient of `scale` times that sum.
+    void loss(const std::uint8_t* targets, double scale, double* sum) {
+        cross_entropy_in_place(rank(), targets, static_cast<A>(scale), head_, sum);
     }
     void head_backward(const HeadWeights<const T*>& w, const HeadWeights<T*>& d, Into into) {
         train_gpt::head_backward<T>(rank(), w, residual(config_.layers), head_, added(d), into);
@@ -96,7 +100,7 @@ class Pass {
         std::size_t bytes;
     };
 
-    RankPass<A> rank() const { return {config_, split_, batch_, links_, scratch_}; }
+    RankPass<A, Place> rank() const { return {config_, split_, batch_, links_, scratch_, place_}; }
     template <class Gradients>
     Gradients added(const Gradients& d) const {
         return split_.adds_whole_gradients() ? d : without_whole(d);
@@ -119,6 +123,7 @@ class Pass {
     BatchShape capacity_;
     BatchShape batch_;
     Links<A>& links_;
+    Place place_;
     Scratch<A> scratch_;
     HeadActivations<A> head_;
     A* residuals_;  // [layers + 1, outer, C]

@@ -3,6 +3,7 @@
 
 #include <shardkit/core/bf16.hpp>
 
+#include "host_place.hpp"
 #include "pass.hpp"
 
 namespace train_gpt {

@@ -12,13 +12,14 @@
 namespace train_gpt {
 
 /// What every layer of one rank's pass refers to.
-template <class A>
+template <class A, class Place>
 struct RankPass {
     const ModelConfig& config;
     const Split& split;
     BatchShape batch;  // of this rank
     Links<A>& links;
     const Scratch<A>& scratch;
+    const Place& place;
 
     std::size_t tokens() const noexcept { return batch.tokens(); }
     /// Of norms and residuals.

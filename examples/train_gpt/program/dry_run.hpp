@@ -92,7 +92,7 @@ struct DryPass {
     void embed(BatchShape, const EmbeddingWeights<const T*>&, const std::uint8_t*) {}
     void block(std::size_t, const BlockWeights<const T*>&) {}
     void head(const HeadWeights<const T*>&) {}
-    SummedLoss loss(const std::uint8_t*, double) { return {}; }
+    void loss(const std::uint8_t*, double, double*) {}
     void head_backward(const HeadWeights<const T*>&, const HeadWeights<T*>&, Into) {}
     void block_backward(std::size_t, const BlockWeights<const T*>&, const BlockWeights<T*>&, Into) {}
     void embed_backward(const std::uint8_t*, const EmbeddingWeights<T*>&) {}
@@ -107,7 +107,7 @@ sk::Schedule dry_step(const Options& options, std::span<const sk::planner::Group
     DryAccumulation accumulation(step);
     DryPass<T> pass;
     for (std::size_t m = 0; m < options.microbatches; ++m) {
-        forward_backward(model, accumulation, pass, {}, nullptr, nullptr);
+        forward_backward(model, accumulation, pass, {}, nullptr, nullptr, nullptr);
     }
     return step.reduce().global_norm().matrices(batches).step().schedule();
 }

@@ -10,6 +10,7 @@
 
 #include "../model/block.hpp"
 #include "../model/gelu.hpp"
+#include "../model/host_place.hpp"
 #include "../model/layer_norm.hpp"
 #include "../model/linear.hpp"
 #include "../model/parameters.hpp"

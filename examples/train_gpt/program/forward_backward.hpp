@@ -80,11 +80,11 @@ Into overwritten(const Gradients& gradients, const P& parameter) {
 }
 
 /// Forward and backward pass of one microbatch. The gradients are those of the loss summed over its tokens;
-/// whoever reduces them divides by the tokens of all ranks and microbatches. `seen(layer, gradients)` is called for
-/// each group before its gradients are added.
+/// whoever reduces them divides by the tokens of all ranks and microbatches; *loss becomes that sum. `seen(layer,
+/// gradients)` is called for each group before its gradients are added.
 template <class Model, class Accumulation, class Pass, class Seen = NotSeen, class T = typename Model::T>
-SummedLoss forward_backward(Model& model, Accumulation& accumulation, Pass& pass, BatchShape batch,
-                            const std::uint8_t* tokens, const std::uint8_t* targets, const Seen& seen = {}) {
+void forward_backward(Model& model, Accumulation& accumulation, Pass& pass, BatchShape batch,
+                      const std::uint8_t* tokens, const std::uint8_t* targets, double* loss, const Seen& seen = {}) {
     const auto add = [&](auto& layer, auto&& gradients) {
         seen(layer, gradients);
         accumulation.add(std::forward<decltype(gradients)>(gradients));
@@ -94,14 +94,13 @@ SummedLoss forward_backward(Model& model, Accumulation& accumulation, Pass& pass
     // A tied head adds to the token embedding's gradient, so that handle stays from here to the embedding's
     // own backward pass; otherwise it is taken there.
     std::optional<decltype(accumulation.gradients(model.embedding))> d_embedding;
-    SummedLoss loss;
     auto d_head = accumulation.gradients(model.head);
     // Added once its window is closed: an update may follow.
     std::optional<decltype(accumulation.gradients(model.logits.front()))> d_logits;
     with_head(model, [&](const HeadWeights<const T*>& w) {
         const auto backward = [&](T* d_weights, Into into) {
             pass.head(w);
-            loss = pass.loss(targets, 1.0);
+            pass.loss(targets, 1.0, loss);
             pass.head_backward(w, {d_head[NormWeight<T>{}], d_head[NormBias<T>{}], d_weights}, into);
         };
         if (model.tied()) {
@@ -144,7 +143,6 @@ SummedLoss forward_backward(Model& model, Accumulation& accumulation, Pass& pass
     if (!d_embedding) { d_embedding.emplace(accumulation.gradients(model.embedding)); }
     pass.embed_backward(tokens, {(*d_embedding)[Wte<T>{}], (*d_embedding)[Wpe<T>{}]});
     add(model.embedding, std::move(*d_embedding));
-    return loss;
 }
 
 }  // namespace train_gpt

@@ -2,17 +2,15 @@
 #pragma once
 
 #include <memory>
-#include <string_view>
-#include <vector>
 
 #include <shardkit/backend/cblas/cblas_products.hpp>
-#include <shardkit/optim/adamw.hpp>
 #include <shardkit/optim/lion.hpp>
 #include <shardkit/optim/muon.hpp>
 #include <shardkit/optim/optimizer.hpp>
 #include <shardkit/optim/sgd.hpp>
 #include <shardkit/step/model.hpp>
 
+#include "adamw.hpp"
 #include "options.hpp"
 
 namespace train_gpt {
@@ -21,23 +19,6 @@ namespace sk = shardkit;
 
 /// Momentum of --optimizer sgd.
 inline constexpr double sgd_momentum = 0.9;
-
-/// Biases and norms are not decayed, as usual for GPTs: decay is for matrices.
-inline std::vector<sk::ParamGroup> without_decay_of_vectors() {
-    const auto vector = [](std::string_view /*path*/, std::string_view parameter) {
-        return parameter.ends_with("bias") || parameter.starts_with("norm");
-    };
-    return {{.matches = vector, .weight_decay = 0.0}};
-}
-
-/// AdamW with the command line's options, and its states in `Format`.
-template <sk::StateFormat Format, class Engine, class Precision>
-std::unique_ptr<sk::Optimizer<Engine>> make_adamw(const sk::Model<Engine, Precision>& model, const Options& options) {
-    sk::AdamWOptions adamw;
-    adamw.learning_rate = options.learning_rate;
-    adamw.weight_decay = options.weight_decay;
-    return std::make_unique<sk::AdamW<Engine, Precision, Format>>(model, adamw, without_decay_of_vectors());
-}
 
 /// The optimizer that the command line names.
 /// @pre --states is full with other optimizers than AdamW, and with fp64; see validate(const Options&)

@@ -229,11 +229,12 @@ class Trainer {
     double pass(sk::Accumulation<Engine>& accumulation, std::size_t number, std::size_t begin, std::size_t m) {
         const BatchShape batch{options_.microbatch_sequences(m), part_.tokens()};
         data_.fill(number, begin, batch.batch, part_, work_.tokens(), work_.targets());
-        return forward_backward(model_, accumulation, work_.pass(), batch, work_.tokens(), work_.targets(),
-                                [this](const auto& layer, const auto& gradients) {
-                                    if (slice_hashes_) { slice_hashes_->add(layer, gradients); }
-                                })
-            .sum;
+        double loss = 0;
+        forward_backward(model_, accumulation, work_.pass(), batch, work_.tokens(), work_.targets(), &loss,
+                         [this](const auto& layer, const auto& gradients) {
+                             if (slice_hashes_) { slice_hashes_->add(layer, gradients); }
+                         });
+        return loss;
     }
     double slice(sk::Accumulation<Engine>& accumulation, std::size_t number, std::size_t slice_number) {
         if (slice_hashes_) { slice_hashes_->begin_slice(slice_number); }

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+
+#include "lanes.hpp"
+
+namespace train_gpt {
+
+/// Where the model's arithmetic runs: HostPlace, or DevicePlace on a GPU. A place does, in order:
+///     each(n, work)         work(i) for every i below n
+///     rows(n, work)         work(row, r) for every r below n; `row` shares a row's loops out among its workers
+///     columns(n, work)      work(columns, part) for neighbouring columns of n, and every part below column_parts
+///     multiply(...)         products of matrices: see HostPlace
+///     column_parts          in how many parts the rows of a matrix are summed by columns
+///     CountsAttention       products that are made while one lives count as attention
+///     heads_at_once(heads)  how many heads of attention have their scores in memory
+/// A work is copied; its arithmetic is the same in all places, but for the order of sums.
+struct HostPlace;
+
+/// A row's one worker, with the order of sums of the host.
+struct WholeRow {
+    /// f(i) for every i below n.
+    template <class F>
+    static constexpr void each(std::size_t n, F f) {
+        for (std::size_t i = 0; i < n; ++i) { f(i); }
+    }
+    /// Does f() once, after all that came before and before all that comes next.
+    template <class F>
+    static constexpr void once(F f) {
+        f();
+    }
+    template <class A, class F>
+    static constexpr A sum(std::size_t n, F f) {
+        return lane_sum<A>(n, f);
+    }
+    /// The sum over a column of many rows: one running sum on hosts.
+    template <class A, class F>
+    static constexpr A total(std::size_t n, F f) {
+        A sum{0};
+        for (std::size_t i = 0; i < n; ++i) { sum += f(i); }
+        return sum;
+    }
+    /// @pre n > 0
+    template <class F>
+    static constexpr auto max(std::size_t n, F f) {
+        return lane_max(n, f);
+    }
+};
+
+/// Neighbouring columns of a matrix, at most so many.
+template <std::size_t Most>
+struct Columns {
+    static constexpr std::size_t most = Most;
+    std::size_t first;
+    std::size_t count;
+};
+template <>
+struct Columns<1> {
+    static constexpr std::size_t most = 1;
+    static constexpr std::size_t count = 1;
+    std::size_t first;
+};
+
+/// As each: to[i] = value.
+template <class A>
+struct Fill {
+    A* to;
+    A value;
+
+    constexpr void operator()(std::size_t i) const { to[i] = value; }
+};
+
+}  // namespace train_gpt

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include <shardkit/optim/adamw.hpp>
+#include <shardkit/optim/optimizer.hpp>
+#include <shardkit/step/model.hpp>
+
+#include "options.hpp"
+
+namespace train_gpt {
+
+namespace sk = shardkit;
+
+/// Biases and norms are not decayed, as usual for GPTs: decay is for matrices.
+inline std::vector<sk::ParamGroup> without_decay_of_vectors() {
+    const auto vector = [](std::string_view /*path*/, std::string_view parameter) {
+        return parameter.ends_with("bias") || parameter.starts_with("norm");
+    };
+    return {{.matches = vector, .weight_decay = 0.0}};
+}
+
+/// AdamW with the command line's options, and its states in `Format`.
+template <sk::StateFormat Format, class Engine, class Precision>
+std::unique_ptr<sk::Optimizer<Engine>> make_adamw(const sk::Model<Engine, Precision>& model, const Options& options) {
+    sk::AdamWOptions adamw;
+    adamw.learning_rate = options.learning_rate;
+    adamw.weight_decay = options.weight_decay;
+    return std::make_unique<sk::AdamW<Engine, Precision, Format>>(model, adamw, without_decay_of_vectors());
+}
+
+}  // namespace train_gpt
