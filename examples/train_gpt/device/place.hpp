@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+
+#include "../model/matrix.hpp"
+#include "../model/place.hpp"
+#include "products.hpp"
+
+namespace train_gpt {
+
+/// A row's 32 workers, the threads of a warp: each has every 32nd element.
+struct WarpRow {
+    static constexpr std::size_t workers = 32;
+    std::size_t lane;
+
+    template <class F>
+    constexpr void each(std::size_t n, F f) const {
+        for (std::size_t i = lane; i < n; i += workers) { f(i); }
+        meet();
+    }
+    template <class F>
+    constexpr void once(F f) const {
+        meet();
+        if (lane == 0) { f(); }
+        meet();
+    }
+    template <class A, class F>
+    constexpr A sum(std::size_t n, F f) const {
+        A own{0};
+        for (std::size_t i = lane; i < n; i += workers) { own += f(i); }
+        return over_workers(own, [](A a, A b) { return a + b; });
+    }
+    template <class A, class F>
+    constexpr A total(std::size_t n, F f) const {
+        return sum<A>(n, f);
+    }
+    template <class F>
+    constexpr auto max(std::size_t n, F f) const {
+        const auto larger = [](auto a, auto b) { return a < b ? b : a; };
+        auto own = f(lane < n ? lane : 0);
+        for (std::size_t i = lane + workers; i < n; i += workers) { own = larger(own, f(i)); }
+        return over_workers(own, larger);
+    }
+
+  private:
+    static constexpr void meet() {
+#ifdef __CUDA_ARCH__
+        __syncwarp();
+#endif
+    }
+    template <class A, class F>
+    static constexpr A over_workers(A value, [[maybe_unused]] F f) {
+#ifdef __CUDA_ARCH__
+        for (int distance = workers / 2; distance > 0; distance /= 2) {
+            value = f(value, __shfl_xor_sync(~0U, value, distance));
+        }
+#endif
+        return value;
+    }
+};
+
+/// What one index of a launch does for rows: it is one of a row's workers. On a host, as in tests, the first is all
+/// of them.
+template <class Work>
+struct EachRow {
+    Work work;
+
+    constexpr void operator()(std::uint64_t i) const {
+        const std::size_t lane = i % WarpRow::workers;
+#ifdef __CUDA_ARCH__
+        work(WarpRow{lane}, i / WarpRow::workers);
+#else
+        if (lane == 0) { work(WholeRow{}, i / WarpRow::workers); }
+#endif
+    }
+};
+
+/// What one index of a launch does for columns: one column, in one part.
+template <class Work>
+struct EachColumn {
+    Work work;
+    std::size_t columns;
+
+    constexpr void operator()(std::uint64_t i) const { work(Columns<1>{i % columns}, i / columns); }
+};
+
+/// A rank's device: launches in the order of its compute stream.
+template <class Engine>
+class DevicePlace {
+    using Kernels = typename Engine::Kernels;
+
+  public:
+    struct CountsAttention {};
+    /// So many threads for each column of a matrix: enough of them to keep a device busy.
+    static constexpr std::size_t column_parts = 64;
+    static constexpr std::size_t heads_at_once(std::size_t heads) { return heads; }
+
+    DevicePlace(const typename Engine::Stream& stream, const DeviceProducts<Engine>& products)
+        : stream_(stream), products_(&products) {}
+
+    template <class Work>
+    void each(std::size_t n, const Work& work) const {
+        Kernels::for_each_index(stream_, n, work);
+    }
+    template <class Work>
+    void rows(std::size_t n, const Work& work) const {
+        Kernels::for_each_index(stream_, n * WarpRow::workers, EachRow<Work>{work});
+    }
+    template <class Work>
+    void columns(std::size_t n, const Work& work) const {
+        Kernels::for_each_index(stream_, n * column_parts, EachColumn<Work>{work, n});
+    }
+    template <std::floating_point A>
+    void multiply(Matrix<const A> a, Matrix<const A> b, Matrix<A> result, Into into, A scale = A{1},
+                  Repeats repeats = {}) const {
+        products_->template multiply<A>(a, b, result, into, scale, repeats);
+    }
+
+  private:
+    typename Engine::Stream stream_;
+    const DeviceProducts<Engine>* products_;
+};
+
+}  // namespace train_gpt

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include <shardkit/comm/all_reduce.hpp>
+#include <shardkit/optim/optimizer.hpp>
+#include <shardkit/rank/context.hpp>
+#include <shardkit/step/accumulation.hpp>
+#include <shardkit/step/divisor.hpp>
+
+#include "../model/initialise.hpp"
+#include "../model/pass.hpp"
+#include "../program/adamw.hpp"
+#include "../program/data_order.hpp"
+#include "../program/engine_links.hpp"
+#include "../program/forward_backward.hpp"
+#include "../program/options.hpp"
+#include "model.hpp"
+#include "place.hpp"
+
+namespace train_gpt {
+
+/// One rank's training run on an engine whose memory is a device's: what Trainer does, but that nothing in a step
+/// waits for the device or reads its memory, so that a step can be captured into a graph.
+template <class Engine, class T>
+class DeviceTrainer {
+    using Place = DevicePlace<Engine>;
+    using DevicePass = Pass<T, Place>;
+    template <class X>
+    using Buffer = typename Engine::template Buffer<X>;
+
+  public:
+    /// Takes all memory of the run. Collective over the mesh.
+    DeviceTrainer(sk::Context<Engine>& context, const Options& options, std::span<const std::uint8_t> text,
+                  std::size_t workspace_bytes = DeviceProducts<Engine>::workspace_bytes)
+        : context_(context),
+          options_(options),
+          split_(options.split(context.grid().coordinate(sk::Tp::name, context.rank()),
+                               context.grid().coordinate(sk::Cp::name, context.rank()))),
+          part_(split_.chunks(options.model.sequence)),
+          capacity_(split_.local(options.pass_shape())),
+          data_ranks_(context.template sub_mesh<sk::Axes<sk::Dp, sk::Cp>>()),
+          data_(text, options.model.sequence, options.seed),
+          model_(context, options.model, options.chosen_policy()),
+          groups_(initialized()),
+          optimizer_(make_adamw<sk::StateFormat::full>(groups_, options)),
+          links_(context, split_, options.context, attention_shape(options.model, split_, capacity_).keys_values()),
+          products_(context, workspace_bytes),
+          memory_(
+              context.template buffer<std::uint8_t>(DevicePass::bytes(options.model, split_, capacity_, place()))),
+          arena_(reinterpret_cast<std::byte*>(memory_.data()), memory_.size()),
+          pass_(options.model, split_, capacity_, links_, arena_, place()),
+          host_tokens_(2 * options.microbatches * capacity_.tokens()),
+          tokens_(context.template local_buffer<std::uint8_t>(host_tokens_.size())),
+          losses_(context.template buffer<double>(options.microbatches)),
+          history_(context.template local_buffer<double>(options.microbatches * options.steps)) {}
+
+    /// Gives the device the tokens of step `number`, where every step reads them.
+    void load(std::size_t number) {
+        const std::size_t first =
+            context_.grid().coordinate(sk::Dp::name, context_.rank()) * options_.sequences_per_rank();
+        for (std::size_t m = 0; m < options_.microbatches; ++m) {
+            std::uint8_t* const to = host_tokens_.data() + tokens_at(m);
+            data_.fill(number, first + options_.microbatch_begin(m), options_.microbatch_sequences(m), part_, to,
+                       to + capacity_.tokens());
+        }
+        Engine::Kernels::copy_in(context_.compute_stream(), std::span<const std::uint8_t>(host_tokens_),
+                                 std::span<std::uint8_t>(tokens_.data(), host_tokens_.size()));
+    }
+
+    /// Gives the streams a step over the tokens that were loaded last.
+    void step() {
+        sk::Accumulation accumulation{groups_, options_.microbatches};
+        for (std::size_t m = 0; m < options_.microbatches; ++m) {
+            const std::uint8_t* const tokens = tokens_.data() + tokens_at(m);
+            forward_backward(model_, accumulation, pass_, {options_.microbatch_sequences(m), part_.tokens()}, tokens,
+                             tokens + capacity_.tokens(), losses_.data() + m);
+        }
+        optimizer_->step(std::move(accumulation),
+                         {.divisor = sk::divide_by(static_cast<double>(options_.tokens_per_step())),
+                          .max_norm = options_.clip > 0 ? options_.clip : sk::unlimited});
+        sk::all_reduce_in_place(data_ranks_, sk::ReduceOp::sum,
+                                std::span<double>(losses_.data(), options_.microbatches), context_.compute_stream());
+    }
+
+    /// Keeps the losses of the step that was given last, as number `number` of this run.
+    void keep_losses(std::size_t number) const {
+        place().each(options_.microbatches,
+                     Convert<double, double>{losses_.data(), history_.data() + number * options_.microbatches});
+    }
+    /// The losses of the first `steps` steps, each the mean over the global batch. Waits for the device.
+    std::vector<double> losses(std::size_t steps) const {
+        std::vector<double> parts(steps * options_.microbatches);
+        Engine::Kernels::copy_out(context_.compute_stream(), std::span<const double>(history_.data(), parts.size()),
+                                  std::span<double>(parts));
+        std::vector<double> means(steps);
+        for (std::size_t i = 0; i < parts.size(); ++i) {
+            means[i / options_.microbatches] += parts[i] / static_cast<double>(options_.tokens_per_step());
+        }
+        return means;
+    }
+
+    auto& groups() noexcept { return groups_; }
+    sk::Optimizer<Engine>& optimizer() noexcept { return *optimizer_; }
+    /// Of activations and scratch.
+    std::size_t activation_bytes() const noexcept { return memory_.size(); }
+
+  private:
+    Place place() const { return {context_.compute_stream(), products_}; }
+    std::size_t tokens_at(std::size_t microbatch) const { return 2 * microbatch * capacity_.tokens(); }
+    auto initialized() {
+        auto groups = model_.groups();
+        groups.initialize(Initialiser(options_.seed, options_.model.layers));
+        return groups;
+    }
+
+    sk::Context<Engine>& context_;
+    Options options_;
+    Split split_;
+    sk::cp::CausalChunks part_;
+    BatchShape capacity_;
+    typename Engine::Communicator data_ranks_;
+    DataOrder data_;
+    DeviceModel<Engine, T> model_;
+    decltype(model_.groups()) groups_;
+    std::unique_ptr<sk::Optimizer<Engine>> optimizer_;
+    EngineLinks<Engine, Arithmetic<T>> links_;
+    DeviceProducts<Engine> products_;
+    Buffer<std::uint8_t> memory_;
+    Arena arena_;
+    DevicePass pass_;
+    std::vector<std::uint8_t> host_tokens_;  // [microbatches, tokens | targets]
+    Buffer<std::uint8_t> tokens_;            // likewise
+    Buffer<double> losses_;                  // [microbatches]
+    Buffer<double> history_;                 // [steps, microbatches]
+};
+
+}  // namespace train_gpt

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// The GPT's device code, without a GPU: the stand-in runs what a GPU would be given, and the host's trainer says what
+// comes out.
+#include <cstddef>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "device_training.hpp"
+
+namespace training_test {
+
+using namespace device_training;
+
+namespace {
+
+Options twenty_steps(program::MeshExtents mesh, Dtype dtype) {
+    Options options = test::base();
+    options.mesh = mesh;
+    options.dtype = dtype;
+    options.batch = 8;
+    options.steps = 20;
+    return options;
+}
+
+template <class T>
+void check_policies(Options options, double bound) {
+    const std::vector<double> expected = test::run(options).losses;
+    CHECK(expected.back() < expected.front() - 0.05);
+    test::for_each_policy(options, [&](const Options& with) {
+        CAPTURE(with.policy.text());
+        CHECK(worst(train<T>(with), expected) <= bound);
+    });
+}
+
+}  // namespace
+
+TEST_SUITE("gpt.device") {
+    TEST_CASE("20 steps in fp64 have the host's losses, under every policy") {
+        check_policies<double>(twenty_steps({4, 1, 1}, Dtype::fp64), 1e-12);
+    }
+    TEST_CASE("20 steps in fp32 have the host's losses, under every policy") {
+        check_policies<float>(twenty_steps({4, 1, 1}, Dtype::fp32), 1e-5);
+    }
+    TEST_CASE("a model and sequences that are split have the host's losses too, in uneven microbatches") {
+        for (const program::MeshExtents mesh : {program::MeshExtents{2, 2, 1}, {1, 2, 2}, {1, 1, 2}}) {
+            Options options = twenty_steps(mesh, Dtype::fp64);
+            options.steps = 5;
+            options.batch = 6;
+            options.microbatches = 2;
+            options.policy = {program::PolicyKind::full_shard};
+            for (const auto head : {HeadKind::tied, HeadKind::untied}) {
+                options.model.head = head;
+                options.sequence_parallel = head == HeadKind::tied ? SequenceParallel::off : SequenceParallel::on;
+                CAPTURE(mesh.describe());
+                CHECK(worst(train<double>(options), test::run(options).losses) <= 1e-12);
+            }
+        }
+    }
+    TEST_CASE("captured steps have the bits of plain ones, at whatever pace the streams work") {
+        Options options = twenty_steps({2, 1, 1}, Dtype::fp32);
+        options.steps = 6;
+        options.microbatches = 2;
+        for (const auto policy : {program::PolicyKind::no_shard, program::PolicyKind::full_shard}) {
+            options.policy = {policy};
+            const std::vector<double> plain = train<float>(options);
+            for (const Paces paces : paced_ranks::one_lazy) {
+                CHECK(train<float>(options, Steps::plain, paces) == plain);
+                CHECK(train<float>(options, Steps::captured, paces) == plain);
+            }
+        }
+    }
+}
+
+}  // namespace training_test
