@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <shardkit/backend/nccl/kernels_for.cuh>
 #include <shardkit/core/codes.hpp>
+#include <shardkit/optim/adafactor.hpp>
 #include <shardkit/optim/adamw.hpp>
 #include <shardkit/optim/muon.hpp>
 #include <shardkit/optim/sgd.hpp>
@@ -29,6 +30,8 @@ template struct sk::nccl::KernelsFor<sk::Precision<sk::block_int8, float>, sk::r
 // Muon's matrices.
 template struct sk::nccl::KernelsFor<sk::DefaultPrecision<float>, sk::rules::MuonRule>;
 template struct sk::nccl::KernelsFor<sk::DefaultPrecision<sk::bf16>, sk::rules::MuonRule>;
+// Sums over whole parameters.
+template struct sk::nccl::KernelsFor<sk::DefaultPrecision<sk::bf16>, sk::rules::AdafactorRule>;
 
 void preload_trainers() {
     OfCodes<sk::e4m3>::preload();

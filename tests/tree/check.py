@@ -93,7 +93,7 @@ UMBRELLAS = {"shardkit/shardkit.hpp": None, "shardkit/checkpoint.hpp": "checkpoi
              "shardkit/context_parallel.hpp": "context_parallel", "shardkit/quantize.hpp": "quantize",
              "shardkit/tensor_parallel.hpp": "tensor_parallel", "shardkit/expert_parallel.hpp": "expert_parallel",
              "shardkit/mpi.hpp": "mpi", "shardkit/nccl.hpp": "nccl"}
-PARTS = ("shardkit/local_shards.hpp", "shardkit/moving_average.hpp", "shardkit/muon.hpp", "shardkit/plan.hpp",
+PARTS = ("shardkit/adafactor.hpp", "shardkit/local_shards.hpp", "shardkit/moving_average.hpp", "shardkit/muon.hpp", "shardkit/plan.hpp",
          "shardkit/verify.hpp")
 
 

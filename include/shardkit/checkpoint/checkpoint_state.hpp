@@ -16,6 +16,7 @@
 #include <vector>
 
 #include <shardkit/checkpoint/converted_states.hpp>
+#include <shardkit/checkpoint/saved_kept.hpp>
 #include <shardkit/checkpoint/state_to_save_or_load.hpp>
 #include <shardkit/checkpoint/values_by_kind.hpp>
 #include <shardkit/core/error.hpp>
@@ -53,15 +54,15 @@ class CaptureStates final : public StateVisitor<Engine> {
         keep(std::make_unique<SavedScales<Engine>>(group_->context(), group_->geometry(), group_->communicators(),
                                                    codes.kind, values.scales, codes.of));
     }
-    void kept(const KeptOfMatrices<float>& kept) override { add_kept(kept); }
-    void kept(const KeptOfMatrices<double>& kept) override { add_kept(kept); }
+    void kept(const KeptValues<float>& kept) override { add_kept(kept); }
+    void kept(const KeptValues<double>& kept) override { add_kept(kept); }
     typename StateVisitor<Engine>::Purpose purpose() const noexcept override {
         return StateVisitor<Engine>::Purpose::capture;
     }
 
   private:
     template <class A>
-    void add_kept(const KeptOfMatrices<A>& kept) {
+    void add_kept(const KeptValues<A>& kept) {
         keep(std::make_unique<SavedKept<Engine, A>>(group_->context(), group_->geometry(), group_->communicators(),
                                                     kept));
     }

@@ -20,7 +20,6 @@
 #include <shardkit/detail/list.hpp>
 #include <shardkit/detail/not_copied.hpp>
 #include <shardkit/memory/host_buffer.hpp>
-#include <shardkit/optim/matrix_rule.hpp>
 #include <shardkit/param/tensor_part.hpp>
 #include <shardkit/sharded/blocks_of.hpp>
 #include <shardkit/sharded/gather_whole.hpp>
@@ -178,46 +177,6 @@ class SavedScales final : private GroupGeometry, public SavedValuesOf<Engine, fl
           SavedValuesOf<Engine, float>(context, *this, communicators, {codes.role, codes.state, true}, scales,
                                        GroupGeometry::updated, saved_ones) {
         this->name_as(group);
-    }
-};
-
-/// What is kept of one parameter's matrices: all of it on the rank that owns them, and nothing on the others.
-template <class Engine, class A>
-class SavedKept final : private GroupGeometry, public SavedValuesOf<Engine, A> {
-  public:
-    SavedKept(Context<Engine>& context, const GroupGeometry& group, const GroupCommunicators<Engine>& communicators,
-              const KeptOfMatrices<A>& kept)
-        : GroupGeometry(of_matrices(group, kept)),
-          SavedValuesOf<Engine, A>(context, *this, communicators, {Role::states, "kept"}, kept.values,
-                                   GroupGeometry::updated, only(group, kept.parameter)) {
-        this->name_as(group, kept.parts > 1 ? concat(" of tp ", kept.tp, "/", kept.parts) : "");
-    }
-
-  private:
-    static List<char> only(const GroupGeometry& group, std::size_t parameter) {
-        List<char> of(group.parameters.size());
-        of[parameter] = 1;
-        return of;
-    }
-    /// A geometry in which the owner is alone.
-    static GroupGeometry of_matrices(const GroupGeometry& group, const KeptOfMatrices<A>& kept) {
-        GroupGeometry g;
-        static_cast<GroupDescription&>(g) = group;
-        g.path = group.path;
-        g.shards = g.replicas = g.tp = 1;
-        g.ep_index = group.ep_index;
-        g.buffer_numel = g.shard_numel = kept.matrices * kept.of_each;
-        g.own = g.updated = {0, kept.owned ? g.buffer_numel : 0};
-        g.parameters = group.parameters;
-        PlacedParameter& p = g.parameters[kept.parameter];
-        p.shape = {};
-        p.shape.rank = 2;
-        p.shape.extents[0] = kept.matrices * g.ep;
-        p.shape.extents[1] = kept.of_each;
-        p.tp = {};
-        p.part = part_of(p, p.shape, {1, 0, g.ep, g.ep_index});
-        p.range = {0, g.buffer_numel};
-        return g;
     }
 };
 

@@ -19,6 +19,7 @@
 #include <shardkit/detail/range.hpp>
 #include <shardkit/detail/to_size.hpp>
 #include <shardkit/layout/segments.hpp>
+#include <shardkit/optim/factored_rule.hpp>
 #include <shardkit/optim/group_progress.hpp>
 #include <shardkit/optim/matrix_rule.hpp>
 #include <shardkit/optim/offload_pieces.hpp>
@@ -245,11 +246,11 @@ GroupOptimizer<Rule, Engine, ElementType>::GroupOptimizer(Context<Engine>& conte
     }
     if constexpr (engine::Offloads<typename Engine::Communicator>) {
         if (!group.offloads()) { return; }
-        if constexpr (rules::MatrixRule<Rule>) {
-            throw_invalid_argument(
-                where, "optimizer: '", group.path,
-                "' has an Offload, and matrices are brought together from masters and states in the "
-                "engine's memory; expected Offload::none");
+        if constexpr (!updates_alone<Rule>) {
+            throw_invalid_argument(where, "optimizer: '", group.path, "' has an Offload, and ",
+                                   rules::MatrixRule<Rule> ? "matrices are brought together from masters and states"
+                                                           : "sums over parameters are added from masters",
+                                   " in the engine's memory; expected Offload::none");
         }
         offloaded_.piece =
             offload_piece(group, {states_used_, Storage::format}, context.options().offload_slot_bytes);

@@ -13,6 +13,7 @@
 #include <shardkit/comm/broadcast.hpp>
 #include <shardkit/detail/list.hpp>
 #include <shardkit/optim/group_optimizer.hpp>
+#include <shardkit/optim/kept_values.hpp>
 #include <shardkit/optim/listed_group.hpp>
 #include <shardkit/optim/matrix_exchange.hpp>
 #include <shardkit/optim/matrix_placement.hpp>
@@ -128,7 +129,7 @@ class MatrixLaunches {
     }
 
     const MatrixPlacement& placement() const noexcept { return placement_; }
-    /// Calls f(KeptOfMatrices) for each parameter of the group of which something is kept, of experts for this
+    /// Calls f(KeptValues) for each parameter of the group of which something is kept, of experts for this
     /// rank's; the same on every rank but for who owns it.
     template <class F>
     void for_each_kept(const GroupGeometry& group, std::size_t rank, const F& f) {
@@ -137,8 +138,8 @@ class MatrixLaunches {
             const std::size_t of_each = Rule::kept(of.block());
             if (&placement_.holders(of).group() != &group || of_each == 0 || of.ep != group.ep_index) { continue; }
             const bool whole = of.tp == MatrixUnit::all;
-            f(KeptOfMatrices<A>{of.parameter, whole ? 0 : of.tp, whole ? 1 : group.tp, of.blocks(), of_each,
-                                of.owner == rank, kept_[u].span()});
+            f(KeptValues<A>{"kept", of.parameter, whole ? 0 : of.tp, whole ? 1 : group.tp, of.blocks(), of_each,
+                            false, of.owner == rank, kept_[u].span()});
         }
     }
     /// The bytes of this rank's buffers.

@@ -11,11 +11,22 @@
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/detail/access.hpp>
 #include <shardkit/layout/placed_parameter.hpp>
+#include <shardkit/optim/matrix_launches.hpp>
 #include <shardkit/optim/matrix_placement.hpp>
 #include <shardkit/optim/matrix_rule.hpp>
+#include <shardkit/optim/optimizer_groups.hpp>
 #include <shardkit/optim/param_group.hpp>
 #include <shardkit/optim/rule_optimizer.hpp>
 #include <shardkit/step/model.hpp>
+
+namespace shardkit::detail SHARDKIT_BUILD {
+
+template <rules::MatrixRule Rule, class Engine, class Precision, class Updated>
+struct LaunchesOf<Rule, Engine, Precision, Updated> {
+    using type = MatrixLaunches<Rule, Engine, Precision, Updated>;
+};
+
+}  // namespace shardkit::detail SHARDKIT_BUILD
 
 namespace shardkit::rules SHARDKIT_BUILD {
 

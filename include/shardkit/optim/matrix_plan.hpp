@@ -20,6 +20,7 @@
 #include <shardkit/mesh/axis_grid.hpp>
 #include <shardkit/optim/matrix_placement.hpp>
 #include <shardkit/optim/matrix_rule.hpp>
+#include <shardkit/optim/planned_geometry.hpp>
 #include <shardkit/plan/group_description.hpp>
 #include <shardkit/plan/planned_axes.hpp>
 #include <shardkit/plan/traffic_plan.hpp>
@@ -102,21 +103,8 @@ class MatrixPlanner {
     void add(std::string_view path, const TensorsOf<ParamOrGroup>& tensors,
              const ShardedOptions<GroupOf<ParamOrGroup>, Policy>& options,
              SourceLocation where = SourceLocation::current()) {
-        tensors.check(path, where);
-        const auto chosen = detail::chosen_parameters<GroupOf<ParamOrGroup>, Policy>(path, tensors, options, where);
         detail::GroupGeometry& group = groups_.emplace_back();
-        group.parameters.append(chosen.data(), chosen.data() + chosen.size());
-        for (const PlacedParameter& p : group.parameters) { group.owned_names.emplace_back(p.name); }
-        for (std::size_t p = 0; p < group.parameters.size(); ++p) { group.parameters[p].name = group.owned_names[p]; }
-        group.path = path;
-        static_cast<GroupDescription&>(group) =
-            detail::describe_on_mesh(group.path, group.parameters, mesh_, 0, 0,
-                                     {rules::policy_values(options.policy, mesh_.extent(Dp::name), where),
-                                      detail::element_sizes<Precision>(options.master),
-                                      layout::alignment_for(Precision::narrowest), options.packing},
-                                     where)
-                .group;
-        group.table = detail::GroupRows(group);
+        detail::plan_geometry<ParamOrGroup, Policy, Precision>(group, path, tensors, options, mesh_, where);
         for (const PlacedParameter& p : group.parameters) {
             taken_.push_back(detail::is_matrix(matrices_, path, p) && group.trainable && !p.frozen);
         }

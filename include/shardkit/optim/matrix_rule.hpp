@@ -75,18 +75,6 @@ struct Matrices {
 
 namespace detail {
 
-/// What is kept of a parameter's matrices between steps, as a checkpoint has it: `of_each` elements of each matrix.
-template <std::floating_point A>
-struct KeptOfMatrices {
-    std::size_t parameter = 0;
-    std::size_t tp = 0;        ///< whose part of the parameter they are
-    std::size_t parts = 1;     ///< of how many
-    std::size_t matrices = 0;  ///< how many there are
-    std::size_t of_each = 0;
-    bool owned = false;     ///< whether this rank has them
-    std::span<A> values{};  ///< in the engine's memory; empty on other ranks
-};
-
 /// What a MatrixRule's optimizer is made with beside its rule.
 template <class Engine>
 struct MatrixSetup {

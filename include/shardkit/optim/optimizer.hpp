@@ -17,7 +17,7 @@
 #include <shardkit/optim/begin_step.hpp>
 #include <shardkit/optim/clip.hpp>
 #include <shardkit/optim/group_progress.hpp>
-#include <shardkit/optim/matrix_rule.hpp>
+#include <shardkit/optim/kept_values.hpp>
 #include <shardkit/optim/norm.hpp>
 #include <shardkit/optim/state_storage.hpp>
 #include <shardkit/policy/state_format.hpp>
@@ -62,9 +62,9 @@ class StateVisitor {
     virtual void state(std::string_view /*name*/, std::span<double> /*values*/, bool /*square*/) {}
     virtual void state(std::string_view /*name*/, std::span<bf16> /*values*/, bool /*square*/) {}
     virtual void state(std::string_view /*name*/, rules::Block8Span /*values*/, bool /*square*/) {}
-    /// What the owners of a MatrixRule's matrices keep of them.
-    virtual void kept(const KeptOfMatrices<float>& /*kept*/) {}
-    virtual void kept(const KeptOfMatrices<double>& /*kept*/) {}
+    /// A state of another shape than its parameter.
+    virtual void kept(const KeptValues<float>& /*kept*/) {}
+    virtual void kept(const KeptValues<double>& /*kept*/) {}
     /// The hash of an optimizer's hyper-parameters in the engine's memory, behind its groups; for a comparison alone.
     virtual void hyper_parameters(StatementHash /*hash*/) {}
 

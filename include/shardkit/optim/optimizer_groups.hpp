@@ -14,11 +14,10 @@
 #include <shardkit/detail/list.hpp>
 #include <shardkit/detail/maybe.hpp>
 #include <shardkit/optim/begin_step.hpp>
+#include <shardkit/optim/factored_rule.hpp>
 #include <shardkit/optim/group_optimizer.hpp>
 #include <shardkit/optim/host_updates.hpp>
 #include <shardkit/optim/listed_group.hpp>
-#include <shardkit/optim/matrix_launches.hpp>
-#include <shardkit/optim/matrix_rule.hpp>
 #include <shardkit/optim/offloaded_updates.hpp>
 #include <shardkit/optim/param_group.hpp>
 #include <shardkit/optim/update.hpp>
@@ -198,13 +197,14 @@ class UpdateLaunches {
     decltype(tables_of(std::make_index_sequence<state_count + 1>{})) tables_;  // by number of states; one is in use
 };
 
+/// What runs the updates of a rule. Rules that do not update each group alone have theirs in
+/// optim/matrix_optimizer.hpp and optim/factored_optimizer.hpp.
 template <class Rule, class Engine, class Precision, class Updated>
 struct LaunchesOf {
+    static_assert(
+        updates_alone<Rule>,
+        "RuleOptimizer of a MatrixRule or a FactoredRule: derive from MatrixOptimizer or FactoredOptimizer");
     using type = UpdateLaunches<Rule, Engine, Precision, Updated>;
-};
-template <rules::MatrixRule Rule, class Engine, class Precision, class Updated>
-struct LaunchesOf<Rule, Engine, Precision, Updated> {
-    using type = MatrixLaunches<Rule, Engine, Precision, Updated>;
 };
 
 /// What an optimizer keeps of its groups of one precision, and their updates: of those that keep its master and of
@@ -239,7 +239,7 @@ class OptimizerGroups {
     void start() noexcept;
     void list(State& state);
     /// One step of those that take part in it, on the compute stream, behind `first` if it is still there. Collective
-    /// over the world for a MatrixRule.
+    /// over the world unless groups are updated by themselves.
     void run(Context<Engine>& context, const StepScalars* scalars, const ChosenOptions<Options>* options,
              Maybe<BeginStep>& first, SourceLocation where);
     /// What a MatrixRule's whole matrices need, before `prepare`.
@@ -251,7 +251,7 @@ class OptimizerGroups {
         return batches.own_.bytes();
     }
 
-    /// Calls f(KeptOfMatrices) for what a MatrixRule keeps of a group's matrices.
+    /// Calls f(KeptValues) for each state of another shape than its parameter.
     void for_each_kept(const State& state, const auto& f) {
         with_launches(state,
                       [&](auto& launches) { launches.for_each_kept(state.geometry(), state.context().rank(), f); });
@@ -259,7 +259,7 @@ class OptimizerGroups {
 
     /// One step of one group alone, on the compute stream.
     void run_alone(State& state, const StepScalars* scalars,
-                   const ChosenOptions<Options>* options) requires(!rules::MatrixRule<Rule>);
+                   const ChosenOptions<Options>* options) requires(updates_alone<Rule>);
     /// What it keeps of one of its groups.
     Group& group_of(const State& state) { return groups_[entry_of(numbers_, state.identity()).value]; }
 
@@ -362,8 +362,7 @@ void OptimizerGroups<Rule, Engine, Precision>::list(State& state) {
 
 template <class Rule, class Engine, class Precision>
 void OptimizerGroups<Rule, Engine, Precision>::run_alone(
-    State& state, const StepScalars* scalars,
-    const ChosenOptions<Options>* options) requires(!rules::MatrixRule<Rule>) {
+    State& state, const StepScalars* scalars, const ChosenOptions<Options>* options) requires(updates_alone<Rule>) {
     Group& group = group_of(state);
     if (!group.number()) { return; }
     captured_ = captured_ || capture_of(state.context().compute_stream()) != 0;

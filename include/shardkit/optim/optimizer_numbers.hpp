@@ -21,6 +21,7 @@
 #include <shardkit/detail/maybe.hpp>
 #include <shardkit/detail/name_table.hpp>
 #include <shardkit/detail/number_text.hpp>
+#include <shardkit/detail/range.hpp>
 #include <shardkit/optim/begin_step.hpp>
 #include <shardkit/optim/clip.hpp>
 #include <shardkit/optim/norm.hpp>
@@ -47,7 +48,7 @@ std::string name_of_rule() {
 }
 
 /// Returns what an optimizer states beside each step's learning rate: what it is, and its other hyper-parameters as
-/// far as they have the names of a ParamGroup's.
+/// far as they have the names of a ParamGroup's, or ranges.
 template <class Rule>
 Statements optimizer_statements(const typename Rule::Options& options, SourceLocation where) {
     Statements stated{{"optimizer", name_of_rule<Rule>(), where}};
@@ -63,6 +64,13 @@ Statements optimizer_statements(const typename Rule::Options& options, SourceLoc
         }
     });
     stated.push_back({"weight_decay", number_text(options.weight_decay), where});
+    if constexpr (rules::StatesRanges<Rule>) {
+        for (const auto& option : Rule::ranges) {
+            const auto is_it = [&](const Statement& one) { return one.name == option.name; };
+            if (option.name == "learning_rate" || any_that(stated, is_it)) { continue; }
+            stated.push_back({std::string(option.name), number_text(options.*option.member), where});
+        }
+    }
     return stated;
 }
 

@@ -17,6 +17,7 @@
 #include <shardkit/detail/list.hpp>
 #include <shardkit/detail/range.hpp>
 #include <shardkit/optim/begin_step.hpp>
+#include <shardkit/optim/factored_rule.hpp>
 #include <shardkit/optim/group_optimizer.hpp>
 #include <shardkit/optim/group_progress.hpp>
 #include <shardkit/optim/matrix_rule.hpp>
@@ -254,18 +255,21 @@ class RuleOptimizer : public Optimizer<EngineType> {
         return stated;
     }
     detail::StatementHash begin_backward(const detail::StatedStep& step, SourceLocation where) override {
-        if constexpr (MatrixRule<Rule>) {
-            detail::Group<Engine>::refuse_use(where,
-                                              "optimizer step_in_backward: this optimizer's ranks exchange the "
-                                              "matrices of all groups at once; expected "
-                                              "one that updates elements, or a step without step_in_backward");
+        if constexpr (!detail::updates_alone<Rule>) {
+            detail::Group<Engine>::refuse_use(
+                where,
+                MatrixRule<Rule>
+                    ? "optimizer step_in_backward: this optimizer's ranks exchange the matrices of all groups "
+                      "at once; expected one that updates elements, or a step without step_in_backward"
+                    : "optimizer step_in_backward: this optimizer adds numbers of all groups over the ranks at "
+                      "once; expected one that updates elements, or a step without step_in_backward");
         }
         const detail::StatementHash stated = numbers_.begin_step(step, nullptr, {}, {}, where);
         numbers_.run_first();
         return stated;
     }
     void run_alone(detail::Group<Engine>& group) override {
-        if constexpr (!MatrixRule<Rule>) {
+        if constexpr (detail::updates_alone<Rule>) {
             model_.with_state(group, [this](auto& state) {
                 batches_of(state).run_alone(state, numbers_.scalars(), numbers_.engine_options());
             });
@@ -335,7 +339,7 @@ class RuleOptimizer : public Optimizer<EngineType> {
                 for (std::size_t s = 0; s < group.states_used(); ++s) {
                     visitor.state(Rule::state_names[s], group.state(s), (detail::squares_of<Rule>() >> s & 1U) != 0);
                 }
-                if constexpr (MatrixRule<Rule>) {
+                if constexpr (!detail::updates_alone<Rule>) {
                     if (purpose == Purpose::capture) {
                         batches_of(state).for_each_kept(state, [&](const auto& kept) { visitor.kept(kept); });
                     }

@@ -17,6 +17,8 @@
 #include <shardkit/core/split_float.hpp>
 #include <shardkit/matrix/products.hpp>
 #include <shardkit/optim/begin_step.hpp>
+#include <shardkit/optim/factored_rule.hpp>
+#include <shardkit/optim/factored_works.hpp>
 #include <shardkit/optim/matrix_exchange.hpp>
 #include <shardkit/optim/matrix_rule.hpp>
 #include <shardkit/optim/moving_average.hpp>
@@ -32,20 +34,20 @@ namespace shardkit::nccl {
 
 namespace detail {
 
-/// Lists the launches of a rule's update for elements of type `Updated`, in groups with precision P, with every
-/// number of states that it takes.
-template <class Rule, class P, class Updated, std::size_t StateCount = 0, class... Passes>
+/// Lists the launches of a rule's update for elements of type `Updated`, in groups with precision P, by values of
+/// type `Gradient`, with every number of states that it takes.
+template <class Rule, class P, class Updated, class Gradient, std::size_t StateCount = 0, class... Passes>
 constexpr auto update_launches() {
     using Update = typename Rule::template Update<Arithmetic<typename P::Master>>;
-    using Pass =
-        typename gpu::detail::UpdatePassOf<Update, Updated, typename P::Gather, typename P::Reduction, StateCount,
-                                           typename shardkit::detail::StorageOf<Rule>::type>::type;
+    using Pass = typename gpu::detail::UpdatePassOf<Update, Updated, typename P::Gather, Gradient, StateCount,
+                                                    typename shardkit::detail::StorageOf<Rule>::type>::type;
     if constexpr (StateCount > Rule::state_names.size()) {
         return std::type_identity<gpu::Launches<Passes...>>{};
     } else if constexpr (rules::UpdateOf<Update, Arithmetic<typename P::Master>, StateCount>) {
-        return update_launches<Rule, P, Updated, StateCount + 1, Passes..., Pass, gpu::detail::BatchPass<Pass>>();
+        return update_launches<Rule, P, Updated, Gradient, StateCount + 1, Passes..., Pass,
+                               gpu::detail::BatchPass<Pass>>();
     } else {
-        return update_launches<Rule, P, Updated, StateCount + 1, Passes...>();
+        return update_launches<Rule, P, Updated, Gradient, StateCount + 1, Passes...>();
     }
 }
 /// Lists the launches of a work that the core gives to Kernels::for_each_index, or to run_once where it has no index.
@@ -77,13 +79,24 @@ constexpr auto matrix_launches() {
     return std::type_identity<gpu::Launches<Directions, of::BeginApply<Update, Apply>, of::MovePiece<A, false>,
                                             of::MovePiece<A, true>, Moves, gpu::detail::ConvertPass<A, A>>>{};
 }
+/// Lists the launches of a rule with sums over whole parameters: those of each pass, the directions, and the updates.
+template <class Rule, class P, class Updated, std::size_t... Pass>
+constexpr auto factored_launches(std::index_sequence<Pass...> /*passes*/) {
+    namespace of = shardkit::detail;
+    using A = Arithmetic<typename P::Master>;
+    using Part = of::FactoredPart<Rule, A, Updated, typename P::Reduction>;
+    return update_launches<Rule, P, Updated, A, 0, of::AddTerms<Part, Rule, Pass>...,
+                           gpu::detail::RunOnce<of::Settle<Part, Pass>>..., of::WriteDirections<Part>>();
+}
 /// Lists the launches of any rule's updates.
 template <class Rule, class P, class Updated>
 constexpr auto rule_launches() {
     if constexpr (rules::MatrixRule<Rule>) {
         return matrix_launches<Rule, P, Updated, Rule::state_names.size()>();
+    } else if constexpr (rules::FactoredRule<Rule>) {
+        return factored_launches<Rule, P, Updated>(std::make_index_sequence<shardkit::detail::passes_of<Rule>>{});
     } else {
-        return update_launches<Rule, P, Updated>();
+        return update_launches<Rule, P, Updated, typename P::Reduction>();
     }
 }
 /// The other type that groups with precision P may update: the gathered type if they can do without master weights,

@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <shardkit/detail/hide_macros.inc>
+
+// Adafactor, and other optimizers with states of another shape than their parameters.
+
+#include <shardkit/optim/adafactor.hpp>
+#include <shardkit/optim/factored_plan.hpp>
+
+#include <shardkit/detail/show_macros.inc>

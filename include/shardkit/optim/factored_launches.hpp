@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <utility>
+
+#include <shardkit/comm/all_reduce.hpp>
+#include <shardkit/comm/journal.hpp>
+#include <shardkit/core/error.hpp>
+#include <shardkit/detail/concat.hpp>
+#include <shardkit/detail/list.hpp>
+#include <shardkit/layout/index_range.hpp>
+#include <shardkit/optim/factored_rule.hpp>
+#include <shardkit/optim/factored_works.hpp>
+#include <shardkit/optim/kept_values.hpp>
+#include <shardkit/optim/listed_group.hpp>
+#include <shardkit/optim/update.hpp>
+#include <shardkit/rank/context.hpp>
+#include <shardkit/rank/launches.hpp>
+#include <shardkit/sharded/copy_captures.hpp>
+#include <shardkit/sharded/group_state.hpp>
+
+namespace shardkit::detail {
+
+/// The steps of a FactoredRule's groups of one precision that update elements of type `Updated`. They are its passes,
+/// each with one sum over the world for all parameters, and behind them one update of each group.
+/// Memory:  what is kept and the sums of all parameters, on every rank, and the directions of the largest group
+template <class Rule, class Engine, class Precision, class Updated>
+class FactoredLaunches {
+    using Kernels = typename Engine::Kernels;
+    using Stream = typename Engine::Stream;
+    using A = Arithmetic<typename Precision::Master>;
+    using Group = GroupOptimizer<Rule, Engine, A>;
+    using State = GroupState<Engine, Precision>;
+    using Listed = ListedGroup<Rule, Engine, Precision, Updated>;
+    using Table = UpdateTable<Rule, Engine, A>;
+    using Update = typename Rule::template Update<A>;
+    using Part = FactoredPart<Rule, A, Updated, typename Precision::Reduction>;
+    static_assert(
+        [] {
+            for (std::size_t s = 0; s < Rule::sums.size(); ++s) {
+                const std::size_t least = s == 0 ? 0 : Rule::sums[s - 1].pass;
+                const std::size_t pass = Rule::sums[s].pass;
+                if (Rule::sums[s].over == rules::Over::whole || pass < least || pass > (s == 0 ? 0 : least + 1)) {
+                    return false;
+                }
+            }
+            return true;
+        }(),
+        "FactoredRule: sums are over rows or columns, sorted by pass, and no pass is without one");
+
+  public:
+    void start() noexcept { listed_.clear(); }
+    void list(Group& group, State& state, const std::uint64_t* steps, bool taken) {
+        listed_.push_back({&group, &state, steps, taken});
+    }
+
+    /// @throws std::invalid_argument for rows that took other numbers of steps than the rest
+    void prepare(Context<Engine>& context, const Table& /*table*/, const std::uint32_t* /*skip*/,
+                 SourceLocation where) {
+        parameters_.clear();
+        std::size_t kept = 0;
+        std::array<std::size_t, passes> sums{};
+        std::size_t largest = 0;
+        for (std::size_t g = 0; g < listed_.size(); ++g) {
+            const GroupGeometry& group = listed_[g].state->geometry();
+            if (listed_[g].group->uneven()) {
+                throw_invalid_argument(where, "'", group.path,
+                                       "': some rows of a parameter have taken other numbers of steps than the rest, "
+                                       "for which a rule with sums over whole parameters has no step");
+            }
+            largest = std::max(largest, group.updated.size());
+            for (std::size_t p = 0; p < group.parameters.size(); ++p) {
+                if (!listed_[g].group->updates(p)) { continue; }
+                Parameter& each = parameters_.emplace_back(
+                    Parameter{g, p, rules::FactoredExtents(group.parameters[p].shape), kept, sums});
+                kept += kept_of<Rule>(each.extents);
+                for (std::size_t pass = 0; pass < passes; ++pass) { sums[pass] += sums_in<Rule>(pass, each.extents); }
+            }
+        }
+        std::size_t all = 0;
+        for (std::size_t pass = 0; pass < passes; ++pass) {
+            first_[pass] = all;
+            all += sums[pass];
+        }
+        first_[passes] = all;
+        if (kept_.size() != kept) { kept_ = context.template local_buffer<A>(kept); }  // once, and never again
+        if (sums_.size() != all) { sums_ = context.template buffer<double>(all); }
+        if (directions_.size() != largest) { directions_ = context.template local_buffer<A>(largest); }
+        subject_ = subject_of(context.world(), concat("sums of ", std::string_view(Rule::name)));
+    }
+
+    /// One step of the groups that were listed. Order: stream-ordered; collective over the world.
+    void run(Context<Engine>& context, const Table& table, const std::uint32_t* skip, SourceLocation where) {
+        if (!any_that(listed_, [](const Listed& each) { return each.taken; })) { return; }
+        const Stream stream = context.compute_stream();
+        for (const Listed& each : listed_) {
+            if (each.taken) { each.state->gradients().wait(); }
+        }
+        const auto capture = capture_of(stream);
+        listed_.front().group->with_states([&](auto n) {
+            run_passes<n, 0>(context, table, skip, where);
+            for (std::size_t g = 0; g < listed_.size(); ++g) {
+                if (!listed_[g].taken) { continue; }
+                update<n>(g, stream, table, skip);
+                listed_[g].state->parameters().end_update(stream.record(), capture);
+            }
+        });
+    }
+
+    /// Calls f(KeptValues) for each state that is kept of a parameter of the group.
+    template <class F>
+    void for_each_kept(const GroupGeometry& group, std::size_t /*rank*/, const F& f) {
+        for (const Parameter& each : parameters_) {
+            if (&listed_[each.group].state->geometry() != &group) { continue; }
+            std::size_t at = each.kept;
+            for (const rules::KeptState& kept : Rule::kept) {
+                const std::size_t count = rules::numbers_over(kept.over, each.extents);
+                if (count == 0) { continue; }
+                const bool renamed = each.extents.is_vector && !kept.of_vectors.empty();
+                KeptValues<A> values;
+                values.name = renamed ? kept.of_vectors : kept.name;
+                values.parameter = each.parameter;
+                values.rows = kept.over == rules::Over::whole ? 1 : each.extents.matrices;
+                values.of_each = count / values.rows;
+                values.everywhere = values.owned = true;
+                values.values = kept_.span().subspan(at, count);
+                f(values);
+                at += count;
+            }
+        }
+    }
+    /// The bytes of this rank's buffers.
+    std::size_t bytes() const noexcept {
+        return (kept_.size() + directions_.size()) * sizeof(A) + sums_.size() * sizeof(double);
+    }
+
+  private:
+    static constexpr std::size_t passes = passes_of<Rule>;
+
+    /// A parameter that is updated, on every rank; where its numbers begin.
+    struct Parameter {
+        std::size_t group;
+        std::size_t parameter;
+        rules::FactoredExtents extents;
+        std::size_t kept;
+        std::array<std::size_t, passes> sums;  // in each pass
+    };
+
+    template <std::size_t N>
+    Part part(const Parameter& each, const Table& table) {
+        const Listed& in = listed_[each.group];
+        const GroupGeometry& group = in.state->geometry();
+        const PlacedParameter& parameter = group.parameters[each.parameter];
+        Part of;
+        of.numbers.extents = each.extents;
+        std::size_t at = each.kept;
+        for (std::size_t k = 0; k < Rule::kept.size(); ++k) {
+            of.numbers.kept[k] = kept_.data() + at;
+            at += rules::numbers_over(Rule::kept[k].over, each.extents);
+        }
+        std::array<std::size_t, passes> behind = each.sums;
+        for (std::size_t s = 0; s < Rule::sums.size(); ++s) {
+            const auto [pass, over] = Rule::sums[s];
+            of.numbers.sums[s] = sums_.data() + first_[pass] + behind[pass];
+            behind[pass] += rules::numbers_over(over, each.extents);
+        }
+        of.update = table.updates() + in.group->update_of(each.parameter);
+        of.part = parameter.part;
+        const IndexRange held = intersect(parameter.range, group.updated);
+        if (held.empty()) { return of; }
+        of.elements = relative_to(held, parameter.range.begin);
+        const auto spans = in.template spans<N>();
+        const std::size_t first = held.begin - group.updated.begin;
+        of.master = spans.master.data() + first;
+        of.rest = spans.rest.empty() ? nullptr : spans.rest.data() + first;
+        of.gradient = spans.gradient.data() + first;
+        of.direction = directions_.data() + first;
+        return of;
+    }
+    template <std::size_t N, std::size_t Pass>
+    void run_passes(Context<Engine>& context, const Table& table, const std::uint32_t* skip, SourceLocation where) {
+        if constexpr (Pass < passes) {
+            const Stream compute = context.compute_stream();
+            const Stream reduction = context.reduction_stream();
+            const auto for_each_taken = [&](const auto& f) {
+                for (const Parameter& each : parameters_) {
+                    if (listed_[each.group].taken) { f(each, part<N>(each, table)); }
+                }
+            };
+            for_each_taken([&](const Parameter& each, const Part& of) {
+                const GroupGeometry& group = listed_[each.group].state->geometry();
+                const bool counts = !of.elements.empty() && group.replica(each.parameter, group.table.updated) == 0;
+                run_each<Engine>(compute, sums_in<Rule>(Pass, each.extents), AddTerms<Part, Rule, Pass>{of, counts});
+            });
+            reduction.wait(compute.record());
+            all_reduce_in_place(context.world(), ReduceOp::sum,
+                                sums_.span().subspan(first_[Pass], first_[Pass + 1] - first_[Pass]), reduction,
+                                {where, subject_});
+            compute.wait(reduction.record());
+            for_each_taken([&](const Parameter& /*each*/, const Part& of) {
+                Kernels::run_once(compute, Settle<Part, Pass>{of.numbers, of.update, skip});
+            });
+            run_passes<N, Pass + 1>(context, table, skip, where);
+        }
+    }
+    template <std::size_t N>
+    void update(std::size_t g, const Stream& stream, const Table& table, const std::uint32_t* skip) {
+        const Listed& in = listed_[g];
+        for (const Parameter& each : parameters_) {
+            if (each.group != g) { continue; }
+            const Part of = part<N>(each, table);
+            if (!of.elements.empty()) { run_each<Engine>(stream, of.elements.size(), WriteDirections<Part>{of}); }
+        }
+        const auto from = in.template spans<N>();
+        rules::UpdateSpans<Updated, typename Precision::Gather, A, N, typename Group::Storage> spans;
+        spans.master = from.master;
+        spans.gathered = from.gathered;
+        spans.gradient = directions_.span().first(from.master.size());
+        spans.states = from.states;
+        spans.draws = from.draws;
+        spans.state_draws = from.state_draws;
+        spans.rest = from.rest;
+        spans.scales = from.scales;
+        Kernels::update(stream, in.group->ranges(), table.updates(), skip, spans);
+    }
+
+    List<Listed> listed_;
+    List<Parameter> parameters_;
+    std::array<std::size_t, passes + 1> first_{};  // of each pass's sums
+    typename Engine::template Buffer<A> kept_;
+    typename Engine::template Buffer<double> sums_;
+    typename Engine::template Buffer<A> directions_;
+    const engine::CallSubject* subject_ = nullptr;
+};
+
+}  // namespace shardkit::detail

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <utility>
+#include <vector>
+
+#include <shardkit/core/source_location.hpp>
+#include <shardkit/optim/factored_launches.hpp>
+#include <shardkit/optim/factored_rule.hpp>
+#include <shardkit/optim/optimizer_groups.hpp>
+#include <shardkit/optim/param_group.hpp>
+#include <shardkit/optim/rule_optimizer.hpp>
+#include <shardkit/step/model.hpp>
+
+namespace shardkit::detail SHARDKIT_BUILD {
+
+template <rules::FactoredRule Rule, class Engine, class Precision, class Updated>
+struct LaunchesOf<Rule, Engine, Precision, Updated> {
+    using type = FactoredLaunches<Rule, Engine, Precision, Updated>;
+};
+
+}  // namespace shardkit::detail SHARDKIT_BUILD
+
+namespace shardkit::rules SHARDKIT_BUILD {
+
+/// An optimizer of a FactoredRule: Adafactor, or one with a rule of your own.
+/// Order:   a step is collective over the world, with one sum of all parameters' numbers for each pass
+/// Memory:  what the rule keeps and its sums on every rank, the directions of the largest group, and the rule's
+/// states
+///          for the elements that this rank updates; `bytes_of_passes` says how much beside those
+template <class Rule, class Engine, class Precision = DefaultPrecision<float>>
+class FactoredOptimizer : public RuleOptimizer<Rule, Engine, Precision> {
+    static_assert(FactoredRule<Rule>,
+                  "FactoredOptimizer<Rule, ...>: Rule must satisfy FactoredRule; see optim/factored_rule.hpp");
+
+  public:
+    /// @throws std::invalid_argument for hyper-parameters out of range, or two groups with one path
+    explicit FactoredOptimizer(const Model<Engine, Precision>& model, const typename Rule::Options& options = {},
+                               std::vector<ParamGroup> param_groups = {},
+                               SourceLocation where = SourceLocation::current())
+        : RuleOptimizer<Rule, Engine, Precision>(model, options, std::move(param_groups), where) {}
+
+    /// The bytes of this rank's buffers for what is kept, the sums and the directions. They come on top of a
+    /// planner::MemoryPlan, as planner::FactoredPlan says.
+    std::size_t bytes_of_passes() {
+        std::size_t bytes = 0;
+        this->for_each_batches([&](auto& batches) { bytes += batches.exchange_bytes(batches); });
+        return bytes;
+    }
+};
+
+}  // namespace shardkit::rules SHARDKIT_BUILD
