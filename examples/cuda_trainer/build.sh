@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Compiles and links both trainers with nvcc; needs no GPU.
+# Compiles and links both trainers, and train_gpt's for GPUs, with nvcc; needs no GPU.
 #   examples/cuda_trainer/build.sh [--out FOLDER] [--arch "80 90"]
 # Without --arch: for the GPUs of this machine, or for sm_80 and sm_90 where there are none.
 # Environment: NVCC; CXX, the host's compiler; NCCL_HOME, the folder above include/nccl.h, to take that NCCL and not the
@@ -36,9 +36,10 @@ find_nccl
 if [ -z "$nccl_home" ]; then echo "build.sh: $(nccl_taken)" >&2 && exit 1; fi
 echo "with $(nccl_taken)"
 mkdir -p "$out"
+# compile OBJECT SOURCE
 compile() {
     # shellcheck disable=SC2086
-    "$nvcc" "${flags[@]}" ${NVCC_FLAGS:-} "${nccl_flags[@]}" -c "$here/$1.cu" -o "$out/$1.o"
+    "$nvcc" "${flags[@]}" ${NVCC_FLAGS:-} "${nccl_flags[@]}" -c "$2" -o "$out/$1.o"
 }
 # link PROGRAM OBJECT...
 link() {
@@ -46,11 +47,15 @@ link() {
     shift
     "$nvcc" "${flags[@]}" "${@/#/$out/}" -o "$out/$program" -lcublas "${nccl_libraries[@]}"
 }
+flags+=(-DTRAIN_GPT_REPOSITORY="\"$root\"")
+gpt=$root/examples/train_gpt
 jobs=()
-for source in before after kernels; do
-    compile "$source" &
+for source in "$here"/{before,after,kernels}.cu "$gpt"/device/{gpt,gpt_kernels}.cu "$gpt"/program/text.cpp; do
+    name=$(basename "${source%.*}")
+    compile "$name" "$source" &
     jobs+=($!)
 done
 for job in "${jobs[@]}"; do wait "$job"; done
 link before before.o
 link after after.o kernels.o
+link gpt gpt.o gpt_kernels.o kernels.o text.o

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cmath>
 #include <cstddef>
-#include <optional>
+#include <cstdint>
 #include <string>
 #include <vector>
 
 #include <shardkit/mesh/device_mesh.hpp>
 
-#include "../../examples/train_gpt/device/trainer.hpp"
+#include "../../examples/train_gpt/device/train.hpp"
 #include "../gpt/trainings.hpp"
-#include "../unit/backend/nccl/captured_step.hpp"
 #include "../unit/backend/nccl/paced_ranks.hpp"
 
 /// The GPT on ranks that are threads, each with a GPU of the stand-in.
@@ -21,33 +21,33 @@ using gpu_ranks::Engine;
 using paced_ranks::Pace;
 using paced_ranks::Paces;
 
-inline constexpr std::size_t workspace_bytes = 4096;
 enum class Steps : std::uint8_t { plain, captured };
 
-/// options.steps steps; the losses of every rank are the same.
+/// options.steps steps on one rank, as a program for GPUs makes them.
+template <class T, class Report>
+std::vector<double> train_on(sk::Context<Engine>& rank, const Options& options, Steps how, const Report& report) {
+    constexpr std::size_t workspace_bytes = 4096;
+    return train_on_device<T>(rank, {.training = options, .every = 1, .graph = how == Steps::captured},
+                              test::corpus(), workspace_bytes, report, [] {});
+}
+/// The same on a World.
+template <class T, class Report>
+std::vector<double> train_in(sk::nccl::World& world, const Options& options, Steps how, const Report& report) {
+    using Mesh = sk::DeviceMesh<sk::dynamic, sk::dynamic, sk::dynamic>;
+    sk::Rank<Engine, Mesh> rank(Mesh(options.mesh.dp, options.mesh.tp, options.mesh.cp), gpu_ranks::Comm(world), {},
+                                world.streams());
+    return train_on<T>(rank, options, how, report);
+}
+
+/// On all ranks of the options' mesh, whose losses are the same.
 template <class T>
 std::vector<double> train(const Options& options, Steps how = Steps::plain,
                           Paces paces = {Pace::lazy, Pace::eager, Pace::lazy}) {
     const sk::DeviceMesh mesh(options.mesh.dp, options.mesh.tp, options.mesh.cp);
     std::vector<std::vector<double>> losses(mesh.grid().size());
-    const std::string error = paced_ranks::run(mesh, paces, {}, [&](auto& rank, const auto& streams) {
-        DeviceTrainer<Engine, T> trainer(rank, options, test::corpus(), workspace_bytes);
-        std::optional<step_trainer::CapturedStep> graph;
-        for (std::size_t step = 0; step < options.steps; ++step) {
-            trainer.load(step);
-            if (how == Steps::plain || step == 0) {
-                trainer.step();
-            } else {
-                if (!graph) {
-                    graph.emplace(streams, [&] { trainer.step(); });
-                }
-                graph->launch();
-            }
-            trainer.keep_losses(step);
-        }
-        losses[rank.rank()] = trainer.losses(options.steps);
-    });
-    CHECK(error == "");
+    CHECK(paced_ranks::run(mesh, paces, {}, [&](auto& rank, const auto& /*streams*/) {
+              losses[rank.rank()] = train_on<T>(rank, options, how, [](std::size_t, double) {});
+          }) == "");
     for (const auto& of_rank : losses) { CHECK(of_rank == losses.front()); }
     return losses.front();
 }

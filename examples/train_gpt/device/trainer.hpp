@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -54,22 +56,19 @@ class DeviceTrainer {
               context.template buffer<std::uint8_t>(DevicePass::bytes(options.model, split_, capacity_, place()))),
           arena_(reinterpret_cast<std::byte*>(memory_.data()), memory_.size()),
           pass_(options.model, split_, capacity_, links_, arena_, place()),
-          host_tokens_(2 * options.microbatches * capacity_.tokens()),
-          tokens_(context.template local_buffer<std::uint8_t>(host_tokens_.size())),
+          steps_ahead_(std::clamp<std::size_t>(ahead_bytes / tokens_of_step(), 1, options.steps)),
+          ahead_on_device_(context.template local_buffer<std::uint8_t>(steps_ahead_ * tokens_of_step())),
+          tokens_(context.template local_buffer<std::uint8_t>(tokens_of_step())),
           losses_(context.template buffer<double>(options.microbatches)),
           history_(context.template local_buffer<double>(options.microbatches * options.steps)) {}
 
-    /// Gives the device the tokens of step `number`, where every step reads them.
+    /// Gives the device the tokens of step `number`, where every step reads them. Waits for the device only where
+    /// those of the next steps have to be copied there.
     void load(std::size_t number) {
-        const std::size_t first =
-            context_.grid().coordinate(sk::Dp::name, context_.rank()) * options_.sequences_per_rank();
-        for (std::size_t m = 0; m < options_.microbatches; ++m) {
-            std::uint8_t* const to = host_tokens_.data() + tokens_at(m);
-            data_.fill(number, first + options_.microbatch_begin(m), options_.microbatch_sequences(m), part_, to,
-                       to + capacity_.tokens());
-        }
-        Engine::Kernels::copy_in(context_.compute_stream(), std::span<const std::uint8_t>(host_tokens_),
-                                 std::span<std::uint8_t>(tokens_.data(), host_tokens_.size()));
+        if (number < ahead_first_ || number >= ahead_first_ + steps_ahead_ || ahead_.empty()) { copy_ahead(number); }
+        place().each(tokens_of_step(),
+                     Convert<std::uint8_t, std::uint8_t>{
+                         ahead_on_device_.data() + (number - ahead_first_) * tokens_of_step(), tokens_.data()});
     }
 
     /// Gives the streams a step over the tokens that were loaded last.
@@ -92,11 +91,13 @@ class DeviceTrainer {
         place().each(options_.microbatches,
                      Convert<double, double>{losses_.data(), history_.data() + number * options_.microbatches});
     }
-    /// The losses of the first `steps` steps, each the mean over the global batch. Waits for the device.
-    std::vector<double> losses(std::size_t steps) const {
+    /// The losses of `steps` steps from `first` on, each the mean over the global batch. Waits for the device.
+    std::vector<double> losses(std::size_t first, std::size_t steps) const {
         std::vector<double> parts(steps * options_.microbatches);
-        Engine::Kernels::copy_out(context_.compute_stream(), std::span<const double>(history_.data(), parts.size()),
-                                  std::span<double>(parts));
+        Engine::Kernels::copy_out(
+            context_.compute_stream(),
+            std::span<const double>(history_.data() + first * options_.microbatches, parts.size()),
+            std::span<double>(parts));
         std::vector<double> means(steps);
         for (std::size_t i = 0; i < parts.size(); ++i) {
             means[i / options_.microbatches] += parts[i] / static_cast<double>(options_.tokens_per_step());
@@ -110,8 +111,27 @@ class DeviceTrainer {
     std::size_t activation_bytes() const noexcept { return memory_.size(); }
 
   private:
+    static constexpr std::size_t ahead_bytes = std::size_t{4} << 20U;
+
     Place place() const { return {context_.compute_stream(), products_}; }
     std::size_t tokens_at(std::size_t microbatch) const { return 2 * microbatch * capacity_.tokens(); }
+    std::size_t tokens_of_step() const { return tokens_at(options_.microbatches); }
+    /// Copies the tokens of the steps from `number` on.
+    void copy_ahead(std::size_t number) {
+        const std::size_t first =
+            context_.grid().coordinate(sk::Dp::name, context_.rank()) * options_.sequences_per_rank();
+        ahead_.resize(steps_ahead_ * tokens_of_step());
+        for (std::size_t step = 0; step < steps_ahead_; ++step) {
+            for (std::size_t m = 0; m < options_.microbatches; ++m) {
+                std::uint8_t* const to = ahead_.data() + step * tokens_of_step() + tokens_at(m);
+                data_.fill(number + step, first + options_.microbatch_begin(m), options_.microbatch_sequences(m),
+                           part_, to, to + capacity_.tokens());
+            }
+        }
+        Engine::Kernels::copy_in(context_.compute_stream(), std::span<const std::uint8_t>(ahead_),
+                                 std::span<std::uint8_t>(ahead_on_device_.data(), ahead_.size()));
+        ahead_first_ = number;
+    }
     auto initialized() {
         auto groups = model_.groups();
         groups.initialize(Initialiser(options_.seed, options_.model.layers));
@@ -133,10 +153,13 @@ class DeviceTrainer {
     Buffer<std::uint8_t> memory_;
     Arena arena_;
     DevicePass pass_;
-    std::vector<std::uint8_t> host_tokens_;  // [microbatches, tokens | targets]
-    Buffer<std::uint8_t> tokens_;            // likewise
-    Buffer<double> losses_;                  // [microbatches]
-    Buffer<double> history_;                 // [steps, microbatches]
+    std::size_t ahead_first_ = 0;  // the step whose tokens `ahead_` begins with
+    std::size_t steps_ahead_;
+    std::vector<std::uint8_t> ahead_;       // [steps_ahead, microbatches, tokens | targets]
+    Buffer<std::uint8_t> ahead_on_device_;  // likewise
+    Buffer<std::uint8_t> tokens_;           // of one step
+    Buffer<double> losses_;                 // [microbatches]
+    Buffer<double> history_;                // [steps, microbatches]
 };
 
 }  // namespace train_gpt

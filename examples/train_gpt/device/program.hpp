@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include <shardkit/backend/nccl/run.hpp>
+#include <shardkit/mesh/device_mesh.hpp>
+
+#include "../program/text.hpp"
+#include "train.hpp"
+
+namespace train_gpt {
+
+/// The program, on an engine for GPUs. Rank 0 writes to `out`, every rank its errors to `errors`. Returns the exit
+/// status.
+template <class Engine>
+int device_program(std::span<const char* const> words, std::FILE* out, std::FILE* errors) {
+    try {
+        const bool alone = std::getenv("RANK") == nullptr && std::getenv("WORLD_SIZE") == nullptr;
+        const std::optional<sk::nccl::Launcher> launcher =
+            alone ? std::nullopt : std::optional(sk::nccl::Launcher::from_environment());
+        const DeviceOptions options = parse_device_options(words, launcher ? launcher->world_size() : 1);
+        if (options.help) {
+            std::fputs(device_usage, out);
+            return EXIT_SUCCESS;
+        }
+        const Text text = read_text(options.training.text, options.training.model.sequence);
+        sk::nccl::World world =
+            launcher ? sk::nccl::World(*launcher) : sk::nccl::World(sk::nccl::UniqueId::create(), 1, 0);
+        const auto& mesh = options.training.mesh;
+        sk::nccl::run<Engine>(sk::DeviceMesh(mesh.dp, mesh.tp, mesh.cp), world, [&](auto& rank) {
+            using Clock = std::chrono::steady_clock;
+            const bool prints = rank.rank() == 0;
+            std::size_t before = 0;
+            Clock::time_point since;
+            const auto report = [&](std::size_t step, double loss) {
+                const double seconds = std::chrono::duration<double>(Clock::now() - since).count();
+                if (!prints) { return; }
+                std::fprintf(out, "step %zu/%zu  loss %.4f", step + 1, options.training.steps, loss);
+                // The first step takes memory, and is not timed.
+                if (step > 0) {
+                    std::fprintf(out, "  %.0f tokens/s",
+                                 static_cast<double>((step - before) * options.training.tokens_per_step()) / seconds);
+                }
+                std::fputs("\n", out);
+                std::fflush(out);
+                before = step;
+                since = Clock::now();
+            };
+            const std::vector<double> losses =
+                train_on_device<float>(rank, options, text.bytes, DeviceProducts<Engine>::workspace_bytes, report,
+                                       [&] { world.keep_pace(rank.compute_stream()); });
+            if (prints) { std::fprintf(out, "loss: %.4f first, %.4f last\n", losses.front(), losses.back()); }
+        });
+        return EXIT_SUCCESS;
+    } catch (const std::exception& error) {
+        std::fprintf(errors, "train_gpt: error: %s\n", error.what());
+        return EXIT_FAILURE;
+    }
+}
+
+}  // namespace train_gpt

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "../../examples/train_gpt/device/program.hpp"
+#include "device_training.hpp"
+
+namespace program_test {
+
+using namespace device_training;
+
+namespace {
+
+struct CloseFile {
+    void operator()(std::FILE* file) const { std::fclose(file); }
+};
+using File = std::unique_ptr<std::FILE, CloseFile>;
+
+std::string contents(std::FILE* file) {
+    std::string text(static_cast<std::size_t>(std::ftell(file)), '\0');
+    std::rewind(file);
+    return text.substr(0, std::fread(text.data(), 1, text.size(), file));
+}
+
+struct Ended {
+    int status;
+    std::string out, errors;
+};
+Ended started(const std::vector<const char*>& words) {
+    gpu_ranks::restart();
+    const File out(std::tmpfile());
+    const File errors(std::tmpfile());
+    const int status = device_program<Engine>(words, out.get(), errors.get());
+    return {status, contents(out.get()), contents(errors.get())};
+}
+
+/// What is refused, and that nothing was printed.
+std::string refused(std::vector<const char*> words, std::size_t ranks) {
+    try {
+        static_cast<void>(parse_device_options(words, ranks));
+    } catch (const program::InputError& error) { return error.what(); }
+    return "nothing";
+}
+
+const std::string licence = std::string(SHARDKIT_GOLDEN_DIR) + "/../../LICENSE";
+
+}  // namespace
+
+TEST_CASE("gpt.device: the program trains and prints, the same with a graph but for the speed") {
+    std::vector<std::string> losses;
+    for (const char* const graph : {"off", "on"}) {
+        const Ended ended =
+            started({"--text", licence.c_str(), "--steps", "5", "--batch", "4", "--sequence", "16", "--layers", "1",
+                     "--width", "16", "--heads", "2", "--every", "2", "--graph", graph});
+        CHECK(ended.errors == "");
+        CHECK(ended.status == EXIT_SUCCESS);
+        CHECK(ended.out.find("step 1/5  loss 5.5") == 0);
+        CHECK(ended.out.find("\nstep 5/5  loss ") != std::string::npos);
+        const std::size_t last = ended.out.find("\nloss: 5.5");
+        REQUIRE(last != std::string::npos);
+        losses.push_back(ended.out.substr(last));
+    }
+    CHECK(losses[0] == losses[1]);
+}
+
+TEST_CASE("gpt.device: the program names what it cannot use, and what it expected") {
+    const Ended ended = started({"--text", "no-such-file"});
+    CHECK(ended.status == EXIT_FAILURE);
+    CHECK(ended.out == "");
+    CHECK(ended.errors.find("--text 'no-such-file': expected a file that can be read") != std::string::npos);
+    CHECK(started({"--help"}).out == device_usage);
+    CHECK(refused({"--widht", "4"}, 1) == "unknown flag --widht: expected one that --help lists");
+    CHECK(refused({"--width"}, 1) == "--width: expected a value behind it");
+    CHECK(refused({"--mesh", "2x1x1"}, 4) == "--mesh 2x1x1: expected as many ranks as there are processes, 4");
+    CHECK(refused({"--policy", "hybrid_shard:3"}, 4) ==
+          "--policy 'hybrid_shard:3': expected a group that divides the 4 data-parallel ranks of --mesh 4x1x1");
+    CHECK(
+        refused({"--batch", "6"}, 4) ==
+        "--batch 6: expected a multiple of the 4 data-parallel ranks, with a sequence for each of --microbatches 1");
+    CHECK(refused({"--mesh", "1x3x1", "--batch", "6"}, 3) ==
+          "--mesh 1x3x1: expected tensor-parallel ranks that divide --heads 4 and the vocabulary of 256");
+    CHECK(refused({"--mesh", "1x1x2", "--sequence", "6"}, 2) ==
+          "--sequence 6: expected a multiple of 4, which --mesh 1x1x2 can split");
+    CHECK(refused({"--heads", "3"}, 1) == "--heads 3: expected a divisor of --width 128");
+}
+
+}  // namespace program_test
