@@ -9,7 +9,18 @@
 #include <utility>
 #include <vector>
 
+#ifdef SHARDKIT_COMPILED
+#include <shardkit/nccl.hpp>
+#include <shardkit/plan.hpp>
+#include <shardkit/policy/dynamic_policy.hpp>
+#include <shardkit/policy/named_policy.hpp>
+#include <shardkit/schedule.hpp>
+#include <shardkit/shardkit.hpp>
+#include <shardkit/verbs.hpp>
+#else  // which compiles the core here: not more of it than is used
 #include <shardkit/backend/nccl/engine.hpp>
+#include <shardkit/backend/nccl/native.hpp>
+#include <shardkit/backend/nccl/run.hpp>
 #include <shardkit/backend/nccl/world.hpp>
 #include <shardkit/comm/all_reduce.hpp>
 #include <shardkit/follow/follow.hpp>
@@ -25,6 +36,7 @@
 #include <shardkit/step/accumulation.hpp>
 #include <shardkit/step/plan_model.hpp>
 #include <shardkit/step/reduce.hpp>
+#endif
 
 #include "graph.hpp"
 #include "inputs.hpp"
@@ -141,7 +153,7 @@ std::vector<float> train(const Options& options, const std::vector<std::uint8_t>
     // After the memory, whose release waits for what is under way; before the first collective, which makes
     // communicators.
     const AbortOnError guard(world, job);
-    sk::Rank<Engine, Mesh> rank{Mesh(job.ranks), typename Engine::Communicator(world), {}, world.streams()};
+    sk::Rank<Engine, Mesh> rank = sk::nccl::make_rank<Engine>(Mesh(job.ranks), world);
     ShardedModel<Engine> parts(rank, shape, policy, offload_of(options));
     sk::Model model{parts.embedding, parts.blocks, parts.head};
     model.initialize([&](auto path, auto parameter, std::uint64_t i) {
@@ -153,7 +165,8 @@ std::vector<float> train(const Options& options, const std::vector<std::uint8_t>
     const sk::planner::MemoryPlan planned = sk::plan(model, steps).memory;
     if (!options.schedule) { report.model_bytes(planned.total().value - planned.staging.value); }
     std::optional<sk::schedule::Following<Engine>> following;
-    std::optional<StepGraph> graph;  // after the guard: NCCL's abort waits for graphs that use the communicator
+    std::optional<StepGraph<typename Engine::Stream>>
+        graph;  // after the guard: NCCL's abort waits for graphs that use the communicator
 
     const auto train_step = [&] {
         check(cudaMemsetAsync(loss.data(), 0, loss.bytes(), gpu.stream), "cudaMemsetAsync");
@@ -193,7 +206,11 @@ std::vector<float> train(const Options& options, const std::vector<std::uint8_t>
         inputs.load(step);
         // The first step is a plain one: it takes memory, which a capture refuses.
         if (options.graph && step > 0) {
-            if (!graph) { graph.emplace(world.streams(), train_step); }
+            if (!graph) {
+                const sk::Streams<typename Engine::Stream> streams{rank.compute_stream(), rank.communication_stream(),
+                                                                   rank.reduction_stream()};
+                graph.emplace(streams, sk::nccl::stream(rank), train_step);
+            }
             graph->launch();
             world.keep_pace(rank.compute_stream());  // looks after the peers, as verbs outside of graphs do
         } else if (options.schedule && step == 0) {

@@ -4,14 +4,11 @@
 #include <memory>
 #include <type_traits>
 
-#include <shardkit/backend/cuda/timeline.hpp>
 #include <shardkit/rank/streams.hpp>
 
 #include "check.hpp"
 
 namespace cuda_trainer::after {
-
-using Streams = shardkit::Streams<shardkit::gpu::TimelineRef>;
 
 struct DestroyGraph {
     void operator()(cudaGraph_t graph) const { static_cast<void>(cudaGraphDestroy(graph)); }
@@ -20,12 +17,13 @@ struct DestroyGraph {
 using Graph = std::unique_ptr<std::remove_pointer_t<cudaGraph_t>, DestroyGraph>;
 using ExecutableGraph = std::unique_ptr<std::remove_pointer_t<cudaGraphExec_t>, DestroyGraph>;
 
-/// While it lives, the work that all streams are given goes into a graph and is not done.
+/// While it lives, the work that all streams are given goes into a graph and is not done. `compute` is CUDA's own
+/// compute stream.
+template <class Stream>
 class Capture {
   public:
-    explicit Capture(const Streams& streams) : streams_(streams) {
-        check(cudaStreamBeginCapture(streams_.compute.native(), cudaStreamCaptureModeThreadLocal),
-              "cudaStreamBeginCapture");
+    Capture(const shardkit::Streams<Stream>& streams, cudaStream_t compute) : streams_(streams), compute_(compute) {
+        check(cudaStreamBeginCapture(compute_, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
         streams_.fork();
     }
     Capture(const Capture&) = delete;
@@ -33,9 +31,7 @@ class Capture {
     /// Nobody waits for the events of a capture afterwards: what comes next is ordered behind what was before it.
     ~Capture() {
         cudaGraph_t graph = nullptr;
-        if (!ended_ && cudaStreamEndCapture(streams_.compute.native(), &graph) == cudaSuccess) {
-            DestroyGraph{}(graph);
-        }
+        if (!ended_ && cudaStreamEndCapture(compute_, &graph) == cudaSuccess) { DestroyGraph{}(graph); }
         streams_.join();
         streams_.fork();
     }
@@ -44,23 +40,26 @@ class Capture {
         streams_.join();
         ended_ = true;
         cudaGraph_t graph = nullptr;
-        check(cudaStreamEndCapture(streams_.compute.native(), &graph), "cudaStreamEndCapture");
+        check(cudaStreamEndCapture(compute_, &graph), "cudaStreamEndCapture");
         return Graph(graph);
     }
 
   private:
-    Streams streams_;
+    shardkit::Streams<Stream> streams_;
+    cudaStream_t compute_;
     bool ended_ = false;
 };
 
 /// A step of training, captured once and launched for every further step. It reads its inputs where they lay in the
 /// step that was captured, and leaves its results there.
+template <class Stream>
 class StepGraph {
   public:
     /// @pre  a plain step came before: it took the memory that every step needs, which a capture must not
     template <class Step>
-    StepGraph(const Streams& streams, const Step& step) : streams_(streams) {
-        Capture capture(streams);
+    StepGraph(const shardkit::Streams<Stream>& streams, cudaStream_t compute, const Step& step)
+        : streams_(streams), compute_(compute) {
+        Capture capture(streams, compute);
         step();
         const Graph graph = capture.end();
         cudaGraphExec_t executable = nullptr;
@@ -70,12 +69,13 @@ class StepGraph {
 
     void launch() const {
         streams_.join();
-        check(cudaGraphLaunch(executable_.get(), streams_.compute.native()), "cudaGraphLaunch");
+        check(cudaGraphLaunch(executable_.get(), compute_), "cudaGraphLaunch");
         streams_.fork();
     }
 
   private:
-    Streams streams_;
+    shardkit::Streams<Stream> streams_;
+    cudaStream_t compute_;
     ExecutableGraph executable_;
 };
 

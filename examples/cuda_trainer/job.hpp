@@ -6,10 +6,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <optional>
 #include <string>
 #include <system_error>
 #include <utility>
+
+#include <nccl.h>
 
 #include <shardkit/backend/nccl/rendezvous.hpp>
 
@@ -111,9 +114,11 @@ struct Job {
   private:
     /// Rank 0 makes an id, and sends it to the others.
     static ncclUniqueId meet(const Place& place) {
-        return shardkit::nccl::meet({place.address, place.port, place.rank, place.ranks, {}},
-                                    std::chrono::minutes(10))
-            .native();
+        const auto shared =
+            shardkit::nccl::meet({place.address, place.port, place.rank, place.ranks, {}}, std::chrono::minutes(10));
+        ncclUniqueId id;
+        std::memcpy(&id, shared.bytes().data(), sizeof id);
+        return id;
     }
 };
 

@@ -2,7 +2,8 @@
 """check_forms.py ROOT -- COMPILER [flags]: what a file of the compiled form reads, refuses and links with.
 
 README's first program compiles in at most LIMIT times ten standard headers, each entry header alone compiles, every other
-one is refused with one sentence, and files of forms that do not match are refused by the linker."""
+one is refused with one sentence, and files of forms that do not match are refused by the linker. The trainer after.cu of
+examples/cuda_trainer is not much more for a compiler than before.cu."""
 import pathlib
 import re
 import resource
@@ -12,10 +13,14 @@ import tempfile
 
 # Times the processor time of a file that includes ten of the standard library's headers; at rest it takes 1.2.
 LIMIT = 1.5
+# Functions that after.cu's file has, and lines that it reads, times those of before.cu: 2.2 and 1.2. nvcc takes 1.4 times as
+# long for it, and with 5 times the functions it took 2.5 times as long.
+MOST_FUNCTIONS = 3
+MOST_LINES = 1.5
 STANDARD = "algorithm chrono functional map memory optional ranges string thread vector".split()
 ENTRIES = ("shardkit/shardkit.hpp", "shardkit/checkpoint.hpp", "shardkit/local_shards.hpp", "shardkit/moving_average.hpp",
            "shardkit/context_parallel.hpp", "shardkit/expert_parallel.hpp", "shardkit/tensor_parallel.hpp",
-           "shardkit/muon.hpp", "shardkit/nccl.hpp", "shardkit/plan.hpp", "shardkit/reshard.hpp", "shardkit/schedule.hpp", "shardkit/verbs.hpp", "shardkit/verify.hpp",
+           "shardkit/muon.hpp", "shardkit/nccl.hpp", "shardkit/plan.hpp", "shardkit/reshard.hpp", "shardkit/rules.hpp", "shardkit/schedule.hpp", "shardkit/verbs.hpp", "shardkit/verify.hpp",
            "shardkit/backend/cub/kernels.hpp", "shardkit/optim/options.hpp", "shardkit/backend/threads/launch_options.hpp", "shardkit/sharded/list_shards.hpp")
 REFUSED = ("shardkit/optim/adamw.hpp", "shardkit/rank/gather_values.hpp", "shardkit/step/model.hpp",
            "shardkit/measure.hpp")
@@ -61,6 +66,23 @@ def check_time(compiler, program):
         sys.exit(f"{ratio:.2f} times ten standard headers, expected at most {LIMIT}")
 
 
+def check_trainer(root, compiler):
+    """Without device code: that of before.cu is compiled with it, and that of after.cu in a file of its own."""
+    example = root / "examples/cuda_trainer"
+    before = compiler.write("before.cu", (example / "before.cu").read_text(encoding="utf-8").replace('#include "launch.cuh"\n', ""))
+    flags = ("-x", "c++", "-O2", "-I", example, "-I", root / "tests/standin/include")
+    functions, lines = [], []
+    for source, form in ((before, ()), (example / "after.cu", ("-DSHARDKIT_COMPILED",))):
+        out = compiler.folder / "trainer.o"
+        compiler.run(*flags, *form, "-c", source, "-o", out)
+        names = subprocess.run(["nm", out], stdout=subprocess.PIPE, text=True, check=True).stdout
+        functions.append(len(re.findall(r" [tTW] ", names)))
+        lines.append(compiler.run(*flags, *form, "-E", "-P", source).count("\n"))
+    print(f"after.cu: {functions[1]} functions and {lines[1]} lines, before.cu: {functions[0]} and {lines[0]}")
+    if functions[1] > MOST_FUNCTIONS * functions[0] or lines[1] > MOST_LINES * lines[0]:
+        sys.exit(f"expected at most {MOST_FUNCTIONS} times the functions and {MOST_LINES} times the lines")
+
+
 def check_headers(root, compiler):
     parts = sorted(path.relative_to(root / "include").as_posix() for path in (root / "include/shardkit/compiled").glob("*.hpp"))
     read_by_trainers = [part for part in parts if not re.search(r"/(core\w*|define_\w+)\.hpp$", part)]
@@ -102,6 +124,7 @@ def main():
         check_headers(root, compiler)
         check_links(compiler, program)
         check_links(compiler, compiler.write("over_nccl.cpp", OVER_NCCL))
+        check_trainer(root, compiler)
         check_time(compiler, program)
 
 

@@ -17,7 +17,9 @@
 #include "../../examples/cuda_trainer/after.hpp"
 #include "../../examples/cuda_trainer/before.hpp"
 #include "../../examples/cuda_trainer/text.hpp"
+#ifndef SHARDKIT_COMPILED
 #include "../unit/backend/nccl/host_functions.hpp"
+#endif
 #include "launch_loop.hpp"
 #include "standin.hpp"
 
@@ -25,7 +27,13 @@
 namespace trainer_ranks {
 
 using namespace cuda_trainer;
+#ifdef SHARDKIT_COMPILED
+using Engine = shardkit::DefaultEngine;
+inline void forget_launches() {}  // the core has them
+#else
 using Engine = shardkit::nccl::Engine<host_functions::Kernels>;
+inline void forget_launches() { host_functions::Kept::all().forget(); }
+#endif
 using Losses = std::vector<float>;
 using Train = std::function<Losses(const Options&, const std::vector<std::uint8_t>&, Gpu&, Job&, const Report&)>;
 
@@ -137,7 +145,7 @@ inline Run run(
         });
     }
     for (std::thread& thread : threads) { thread.join(); }
-    if (standin::live().queued == 0) { host_functions::Kept::all().forget(); }
+    if (standin::live().queued == 0) { forget_launches(); }
     return result;
 }
 

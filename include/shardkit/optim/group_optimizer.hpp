@@ -79,6 +79,7 @@ class GroupOptimizer {
     const List<char>& updated() const noexcept { return updated_; }
 
     std::size_t states_used() const noexcept { return states_used_; }
+    std::string_view state_name(std::size_t s) const noexcept { return names_[s]; }
     /// f(std::integral_constant) of the number of states that the rule has with its options; compiled for N states
     /// and more. Not called where the rule's update takes no such number.
     template <std::size_t N = 0, class F>
@@ -143,9 +144,7 @@ class GroupOptimizer {
 
     /// What this rank holds of every state, scales of blocks of 8 bits included.
     void list(const GroupGeometry& group, std::vector<ShardInfo>& shards) const {
-        for (std::size_t s = 0; s < states_used_; ++s) {
-            states_[s].list(group, Rule::state_names[s], shards, updated_);
-        }
+        for (std::size_t s = 0; s < states_used_; ++s) { states_[s].list(group, state_name(s), shards, updated_); }
     }
 
     /// State number s of the elements that this rank updates.
@@ -204,6 +203,7 @@ class GroupOptimizer {
 
     // Buffers first: the table ends before them, and waits for the kernels that use both.
     std::array<State, state_count> states_{};
+    std::array<std::string_view, state_count> names_{};
     std::size_t states_used_ = 0;
     std::uint64_t state_seed_ = 0;  // of how states are rounded
     OffloadedGroup offloaded_;
@@ -242,7 +242,12 @@ GroupOptimizer<Rule, Engine, ElementType>::GroupOptimizer(Context<Engine>& conte
     seed.add(group.path);
     state_seed_ = seed.hash;
     for (std::size_t s = 0; s < states_used_; ++s) {
-        states_[s] = State(context, group.offloads(), group.path, Rule::state_names[s], group.updated.size());
+        if constexpr (requires { Rule::state_name(options, s); }) {
+            names_[s] = Rule::state_name(options, s);
+        } else {
+            names_[s] = Rule::state_names[s];
+        }
+        states_[s] = State(context, group.offloads(), group.path, names_[s], group.updated.size());
     }
     if constexpr (engine::Offloads<typename Engine::Communicator>) {
         if (!group.offloads()) { return; }

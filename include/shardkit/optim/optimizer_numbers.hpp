@@ -35,15 +35,21 @@
 
 namespace shardkit::detail {
 
-/// Returns a rule's own name; without one, those of its states.
+/// Returns a rule's name; without one, a text of those of its states.
+inline std::string rule_name(std::string_view name, std::span<const std::string_view> states) {
+    if (!name.empty()) { return std::string(name); }
+    std::string text = "one with";
+    for (const std::string_view state : states) { append(text, " ", state); }
+    return states.empty() ? "one without states" : text;
+}
 template <class Rule>
-std::string name_of_rule() {
-    if constexpr (requires { std::string_view(Rule::name); }) {
+std::string name_of_rule(const typename Rule::Options& options) {
+    if constexpr (requires { Rule::name_of(options); }) {
+        return Rule::name_of(options);
+    } else if constexpr (requires { std::string_view(Rule::name); }) {
         return std::string(Rule::name);
     } else {
-        std::string text = "one with";
-        for (const std::string_view state : Rule::state_names) { text += concat(" ", state); }
-        return Rule::state_names.empty() ? "one without states" : text;
+        return rule_name({}, Rule::state_names);
     }
 }
 
@@ -51,7 +57,7 @@ std::string name_of_rule() {
 /// far as they have the names of a ParamGroup's, or ranges.
 template <class Rule>
 Statements optimizer_statements(const typename Rule::Options& options, SourceLocation where) {
-    Statements stated{{"optimizer", name_of_rule<Rule>(), where}};
+    Statements stated{{"optimizer", name_of_rule<Rule>(options), where}};
     if constexpr (requires { static_cast<unsigned>(options.rule); }) {
         stated.push_back({"momentum rule", concat("number ", static_cast<unsigned>(options.rule)), where});
     }
@@ -308,7 +314,7 @@ void OptimizerNumbers<Rule, Engine>::set_options(const Options& options, SourceL
     require_options(options, param_groups(), where);
     const std::size_t states = Rule::state_count(options);
     if (states != Rule::state_count(options_)) {
-        throw_invalid_argument(where, name_of_rule<Rule>(), ": set_options for an optimizer with ", states,
+        throw_invalid_argument(where, name_of_rule<Rule>(options), ": set_options for an optimizer with ", states,
                                " states, expected as many as it was made with, ", Rule::state_count(options_));
     }
     const auto chosen = chosen_options(options, param_groups(), where);

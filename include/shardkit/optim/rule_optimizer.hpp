@@ -283,7 +283,7 @@ class RuleOptimizer : public Optimizer<EngineType> {
                 using detail::TornValues;
                 state.torn().begin(p, TornValues::parameters, verb, where);
                 for (std::size_t s = 0; s < group.states_used(); ++s) {
-                    state.torn().begin(p, Rule::state_names[s], verb, where);
+                    state.torn().begin(p, group.state_name(s), verb, where);
                 }
             }
         });
@@ -321,7 +321,7 @@ class RuleOptimizer : public Optimizer<EngineType> {
         const Purpose purpose = visitor.purpose();
         detail::List<detail::GroupProgress> all;
         bool as_chosen = true;
-        const std::string rule = detail::name_of_rule<Rule>();
+        const std::string rule = detail::name_of_rule<Rule>(options());
         for_each_group(
             [&](auto& state, auto& group, auto& table) {
                 detail::GroupProgress& progress = all.emplace_back();
@@ -337,7 +337,7 @@ class RuleOptimizer : public Optimizer<EngineType> {
                         "StateFormat::bf16 or full");
                 }
                 for (std::size_t s = 0; s < group.states_used(); ++s) {
-                    visitor.state(Rule::state_names[s], group.state(s), (detail::squares_of<Rule>() >> s & 1U) != 0);
+                    visitor.state(group.state_name(s), group.state(s), (detail::squares_of<Rule>() >> s & 1U) != 0);
                 }
                 if constexpr (!detail::updates_alone<Rule>) {
                     if (purpose == Purpose::capture) {

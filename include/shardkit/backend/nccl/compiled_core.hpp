@@ -10,6 +10,7 @@
 #include <shardkit/backend/nccl/compiled_interface.hpp>
 #include <shardkit/backend/nccl/compiled_optimizers.hpp>
 #include <shardkit/backend/nccl/launcher.hpp>
+#include <shardkit/backend/nccl/rendezvous.hpp>
 #include <shardkit/backend/nccl/run.hpp>
 #include <shardkit/backend/nccl/unique_id.hpp>
 #include <shardkit/backend/nccl/world.hpp>
@@ -85,6 +86,9 @@ const EngineCore& engine_core<NcclEngine>() noexcept {
 }
 
 NcclIdBytes make_nccl_id(SourceLocation where) { return to_bytes(nccl::UniqueId::create(where)); }
+NcclIdBytes meet_over_tcp(const nccl::Meeting& meeting, std::chrono::milliseconds timeout, SourceLocation where) {
+    return to_bytes(nccl::meet(meeting, timeout, where));
+}
 NcclLauncher* read_nccl_launcher(SourceLocation where) {
     return new LauncherOf(nccl::Launcher::from_environment(where));
 }

@@ -15,11 +15,15 @@ struct ncclComm;
 namespace shardkit::nccl SHARDKIT_CHECKED_BUILD {
 struct Options;
 }
+namespace shardkit::nccl {
+struct Meeting;
+}
 
 namespace shardkit::compiled SHARDKIT_CHECKED_BUILD {
 
 using NcclIdBytes = std::array<std::byte, 128>;
 NcclIdBytes make_nccl_id(SourceLocation where);
+NcclIdBytes meet_over_tcp(const nccl::Meeting& meeting, std::chrono::milliseconds timeout, SourceLocation where);
 
 /// An nccl::Launcher.
 class NcclLauncher {

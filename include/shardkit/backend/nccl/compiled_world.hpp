@@ -10,6 +10,7 @@
 #include <utility>
 
 #include <shardkit/backend/nccl/compiled_interface.hpp>
+#include <shardkit/backend/nccl/meeting.hpp>
 #include <shardkit/backend/nccl/world_options.hpp>
 #include <shardkit/compiled/context.hpp>
 
@@ -47,6 +48,12 @@ class UniqueId {
   private:
     compiled::NcclIdBytes id_;
 };
+
+/// Distributes the id that rank 0 creates to every rank of the job: see backend/nccl/rendezvous.hpp.
+inline UniqueId meet(const Meeting& meeting, std::chrono::milliseconds timeout,
+                     SourceLocation where = SourceLocation::current()) {
+    return UniqueId(compiled::meet_over_tcp(meeting, timeout, where));
+}
 
 /// One process's place in a job, read from the environment that launchers such as torchrun set: see
 /// backend/nccl/launcher.hpp.
@@ -102,6 +109,9 @@ class World {
 
     int device() const noexcept { return world_->device(); }
     /// Counts the launch of a CUDA graph with verbs on the compute stream.
+    void keep_pace(const compiled::Stream& /*compute*/, SourceLocation where = SourceLocation::current()) {
+        world_->keep_pace(where);
+    }
     void keep_pace(SourceLocation where = SourceLocation::current()) { world_->keep_pace(where); }
     void abort() noexcept { world_->abort(); }
     void finish(SourceLocation where = SourceLocation::current()) { world_->finish(where); }

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#ifdef SHARDKIT_COMPILED
+#include <shardkit/backend/nccl/compiled_world.hpp>
+#else
 #include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
@@ -24,6 +27,7 @@
 #include <utility>
 #include <vector>
 
+#include <shardkit/backend/nccl/meeting.hpp>
 #include <shardkit/backend/nccl/unique_id.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/bounded_wait.hpp>
@@ -150,16 +154,6 @@ inline Socket connect_to(const addrinfo& address, const Deadline& deadline, std:
 }  // namespace shardkit::nccl::detail
 
 namespace shardkit::nccl {
-
-/// Where the processes of a job meet before NCCL connects them, and how rank 0 recognizes them.
-struct Meeting {
-    std::string host;  ///< rank 0's machine, as the others name it
-    std::uint16_t port = 0;
-    std::size_t rank = 0;
-    std::size_t size = 1;
-    /// A word of at most 64 bytes that the job's processes share. Rank 0 answers only processes that send it.
-    std::string token;
-};
 
 namespace detail {
 
@@ -365,3 +359,4 @@ inline UniqueId meet(const Meeting& meeting, std::chrono::milliseconds timeout,
 }
 
 }  // namespace shardkit::nccl
+#endif

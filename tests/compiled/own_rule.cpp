@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+// An optimizer of the trainer's own, with no state, one or two as its options say, in both forms: the same bits for
+// each precision and with parameter groups, and the same refusals.
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <exception>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <shardkit/rules.hpp>
+#include <shardkit/shardkit.hpp>
+
+namespace sk = shardkit;
+
+namespace {
+
+struct OwnOptions {
+    double learning_rate = 0.125;
+    double weight_decay = 0;
+    double momentum = 0.5;
+    int states = 2;
+};
+
+template <class A>
+struct OwnUpdate {
+    sk::rules::Factor<A> gradient_scale;
+    A learning_rate, weight_decay, momentum;
+
+    template <class V>
+    constexpr void operator()(V& parameter, V gradient) const {
+        parameter = parameter - learning_rate * (gradient_scale * gradient + weight_decay * parameter);
+    }
+    template <class V>
+    constexpr void operator()(V& parameter, V& mean, V gradient) const {
+        mean = momentum * mean + gradient_scale * gradient;
+        parameter = parameter - learning_rate * (mean + weight_decay * parameter);
+    }
+    template <class V>
+    constexpr void operator()(V& parameter, V& mean, V& sum, V gradient) const {
+        using sk::rules::select;
+        using sk::rules::square_root;
+        const V g = gradient_scale * gradient;
+        mean = momentum * mean + g;
+        sum = sum + g * g;
+        const V step = mean / (square_root(sum) + A(1));
+        parameter = parameter - learning_rate * select(step > A(0), step, weight_decay * parameter);
+    }
+};
+
+struct OwnRule : sk::rules::CountsSteps {
+    using Options = OwnOptions;
+    static constexpr std::string_view name = "Own";
+    static constexpr std::array<sk::rules::OptionRange<Options>, 2> ranges{
+        {{"learning_rate", &Options::learning_rate, sk::rules::not_negative},
+         {"momentum", &Options::momentum, sk::rules::fraction}}};
+    static constexpr std::array<std::string_view, 2> state_names{"mean", "sum"};
+    static constexpr std::size_t state_count(const Options& options) {
+        return static_cast<std::size_t>(options.states);
+    }
+    template <class A>
+    using Update = OwnUpdate<A>;
+    template <class A>
+    static constexpr Update<A> update(const Progress& progress, const Options& o, double scale) {
+        return {sk::rules::Factor<A>(scale), A(o.learning_rate) / static_cast<A>(progress.steps), A(o.weight_decay),
+                A(o.momentum)};
+    }
+};
+
+template <class Engine, class Precision>
+struct Own : sk::rules::RuleOptimizer<OwnRule, Engine, Precision> {
+    explicit Own(const sk::Model<Engine, Precision>& model, OwnOptions options = {},
+                 std::vector<sk::ParamGroup> param_groups = {},
+                 sk::SourceLocation where = sk::SourceLocation::current())
+        : sk::rules::RuleOptimizer<OwnRule, Engine, Precision>(model, options, std::move(param_groups), where) {}
+};
+
+template <class E>
+struct Weight : sk::Param<"weight", E, 13, 7> {};
+template <class E>
+struct Bias : sk::Param<"bias", E, 13> {};
+
+/// A number from -1 to 1 that any element type has.
+double number(std::size_t i, std::size_t salt) {
+    return static_cast<double>((i * 37 + salt * 101 + 11) % 257) / 128 - 1;
+}
+
+template <class E>
+void train(std::string_view name, int states, sk::MasterWeights masters = sk::MasterWeights::kept) {
+    sk::threads::run(sk::DeviceMesh<3>{}, [&](auto& rank) {
+        using Group = sk::Params<Weight<E>, Bias<E>>;
+        sk::Sharded<Group, sk::FullShard> layer{rank, "layer", {}, {.master = masters}};
+        layer.initialize([](auto, auto parameter, std::uint64_t i) { return number(i, parameter.size()); });
+        sk::Model model{layer};
+        const auto is_bias = [](auto, auto parameter) { return parameter == "bias"; };
+        Own optimizer{model,
+                      {.weight_decay = 0.25, .states = states},
+                      {{.matches = is_bias, .learning_rate_scale = 0.5, .weight_decay = 0, .momentum = 0.25}}};
+        for (std::size_t step = 0; step < 4; ++step) {
+            sk::Accumulation accumulation{model};
+            auto gradients = accumulation.gradients(layer);
+            std::size_t i = 0;
+            const auto add = [&](auto values) {
+                for (auto& value : values) {
+                    value = static_cast<E>(static_cast<float>(number(i++, 10 * step + rank.rank())));
+                }
+            };
+            add(gradients[Weight<E>{}]);
+            add(gradients[Bias<E>{}]);
+            accumulation.add(std::move(gradients));
+            if (step == 2) {
+                auto options = optimizer.options();
+                options.momentum = 0.75;
+                optimizer.set_options(options);
+                optimizer.set_learning_rate(0.25);
+            }
+            optimizer.step(std::move(accumulation), {.max_norm = 2.0});
+        }
+        std::vector<double> values(13 * 7);
+        layer.read_full(Weight<E>{}, values);
+        std::uint64_t hash = 0xcbf29ce484222325ULL;
+        for (const double value : values) { hash = (hash ^ std::bit_cast<std::uint64_t>(value)) * 0x100000001b3ULL; }
+        if (rank.rank() == 0) {
+            std::printf("%s, %d states: %016llx after %llu steps, %zu shards, learning rate %g\n", name.data(),
+                        states, static_cast<unsigned long long>(hash),
+                        static_cast<unsigned long long>(optimizer.steps(layer)), optimizer.shards().size(),
+                        optimizer.learning_rate());
+        }
+    });
+}
+
+void refuse(const char* what, OwnOptions options, std::vector<sk::ParamGroup> groups) {
+    try {
+        sk::threads::run(sk::DeviceMesh<2>{}, [&](auto& rank) {
+            sk::Sharded<Weight<float>, sk::FullShard> layer{rank, "layer"};
+            sk::Model model{layer};
+            Own optimizer{model, options, groups, sk::SourceLocation{}};
+        });
+        std::printf("%s: taken\n", what);
+    } catch (const std::exception& error) { std::printf("%s: %s\n", what, error.what()); }
+}
+
+}  // namespace
+
+int main() {
+    for (const int states : {0, 1, 2}) {
+        train<float>("fp32", states);
+        train<double>("fp64", states);
+        train<sk::bf16>("bf16", states);
+        train<sk::bf16>("bf16 without masters", states, sk::MasterWeights::none);
+    }
+    refuse("a rate below zero", {.learning_rate = -1}, {});
+    refuse("a group's momentum", {}, {{.matches = [](auto, auto) { return true; }, .momentum = 2.0}});
+    refuse("a group's beta", {}, {{.matches = [](auto, auto) { return true; }, .beta1 = 0.5}});
+}
