@@ -165,8 +165,8 @@ std::vector<float> train(const Options& options, const std::vector<std::uint8_t>
     const sk::planner::MemoryPlan planned = sk::plan(model, steps).memory;
     if (!options.schedule) { report.model_bytes(planned.total().value - planned.staging.value); }
     std::optional<sk::schedule::Following<Engine>> following;
-    std::optional<StepGraph<typename Engine::Stream>>
-        graph;  // after the guard: NCCL's abort waits for graphs that use the communicator
+    // After the guard: NCCL's abort waits for graphs that use the communicator.
+    std::optional<GraphOf<typename Engine::Stream>> graph;
 
     const auto train_step = [&] {
         check(cudaMemsetAsync(loss.data(), 0, loss.bytes(), gpu.stream), "cudaMemsetAsync");

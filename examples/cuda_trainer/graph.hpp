@@ -4,6 +4,9 @@
 #include <memory>
 #include <type_traits>
 
+#ifndef SHARDKIT_COMPILED
+#include <shardkit/backend/cuda/timeline.hpp>
+#endif
 #include <shardkit/rank/streams.hpp>
 
 #include "check.hpp"
@@ -53,11 +56,11 @@ class Capture {
 /// A step of training, captured once and launched for every further step. It reads its inputs where they lay in the
 /// step that was captured, and leaves its results there.
 template <class Stream>
-class StepGraph {
+class GraphOf {
   public:
     /// @pre  a plain step came before: it took the memory that every step needs, which a capture must not
     template <class Step>
-    StepGraph(const shardkit::Streams<Stream>& streams, cudaStream_t compute, const Step& step)
+    GraphOf(const shardkit::Streams<Stream>& streams, cudaStream_t compute, const Step& step)
         : streams_(streams), compute_(compute) {
         Capture capture(streams, compute);
         step();
@@ -66,6 +69,10 @@ class StepGraph {
         check(cudaGraphInstantiate(&executable, graph.get(), 0), "cudaGraphInstantiate");
         executable_.reset(executable);
     }
+    /// The same where the streams say which ones of CUDA's they are.
+    template <class Step>
+    GraphOf(const shardkit::Streams<Stream>& streams, const Step& step)
+        : GraphOf(streams, streams.compute.native(), step) {}
 
     void launch() const {
         streams_.join();
@@ -78,5 +85,8 @@ class StepGraph {
     cudaStream_t compute_;
     ExecutableGraph executable_;
 };
+#ifndef SHARDKIT_COMPILED
+using StepGraph = GraphOf<shardkit::gpu::TimelineRef>;
+#endif
 
 }  // namespace cuda_trainer::after

@@ -52,7 +52,7 @@ TEST_CASE("StepGraph: what each stream is given in the step is done at every lau
     int gathers = 0;
     int sums = 0;
     int products = 0;
-    const StepGraph graph(rank.streams, rank.streams.compute.native(), [&] {
+    const StepGraph graph(rank.streams, [&] {
         rank.work.enqueue(communication, [&] { ++gathers; });
         rank.work.enqueue(reduction, [&] { ++sums; });
         rank.work.enqueue(compute, [&] { ++products; });
@@ -87,10 +87,9 @@ TEST_CASE("StepGraph: work before and after a capture and its launches is ordere
                 });
             };
             at(communication, 0);
-            const StepGraph graph(rank.streams, rank.streams.compute.native(),
-                                  [&] { rank.work.enqueue(compute, [&] { ++clock; }); });
+            const StepGraph graph(rank.streams, [&] { rank.work.enqueue(compute, [&] { ++clock; }); });
             at(compute, 1);
-            const StepGraph another(rank.streams, rank.streams.compute.native(), [] {});
+            const StepGraph another(rank.streams, [] {});
             at(communication, 2);
             graph.launch();
             at(communication, 4);
@@ -113,7 +112,7 @@ TEST_CASE("StepGraph: a step that throws is not captured, and the streams go on"
     int clock = 0;
     rank.work.enqueue(communication, [&] { clock = 1; });
     const auto capture = [&] {
-        const StepGraph graph(rank.streams, rank.streams.compute.native(), [&] {
+        const StepGraph graph(rank.streams, [&] {
             rank.work.enqueue(compute, [&] { clock = -1; });
             throw std::runtime_error("planted");
         });
