@@ -13,6 +13,7 @@ import torch.nn.functional as functional
 
 MASK = (1 << 64) - 1
 VOCABULARY = 256
+AUXILIARY = 0.01  # what routers' auxiliary losses count beside the loss of tokens
 
 
 def mix(x):
@@ -60,13 +61,42 @@ def make_parameters(config):
     shapes.update({("head", "norm_weight"): (c,), ("head", "norm_bias"): (c,)})
     if config["head"] == "untied":
         shapes[("logits", "weight")] = (VOCABULARY, c)
+    experts = config.get("experts", 0)
+    for layer in range(layers if experts else 0):
+        shapes.update({(f"routers.{layer}", "norm_weight"): (c,), (f"routers.{layer}", "norm_bias"): (c,),
+                       (f"routers.{layer}", "router_weight"): (experts, c),
+                       (f"experts.{layer}", "up_weight"): (experts, 2 * c, c),
+                       (f"experts.{layer}", "down_weight"): (experts, c, 2 * c)})
     return {key: first_values(config["seed"], layers, *key, shape).requires_grad_() for key, shape in shapes.items()}
 
 
+def expert_layer(config, p, layer, x):
+    """x + the weighted sum over the chosen experts of each token, and the auxiliary loss, a mean over passes. Every
+    expert computes every token here; a pass's choices past the capacity count for nothing."""
+    c, experts, top, passes = (config[name] for name in ("width", "experts", "top", "passes"))
+    router = {name: value for (path, name), value in p.items() if path == f"routers.{layer}"}
+    normal = functional.layer_norm(x, (c,), router["norm_weight"], router["norm_bias"], eps=1e-5).reshape(passes, -1, c)
+    probabilities = functional.linear(normal, router["router_weight"]).softmax(dim=-1)
+    share, chosen = probabilities.topk(top, dim=-1)
+    weights = share / share.sum(dim=-1, keepdim=True)
+    choices = functional.one_hot(chosen, experts)  # [passes, tokens, top, experts]
+    if config["capacity"]:
+        in_order = choices.flatten(1, 2)
+        place = (in_order.cumsum(dim=1) - in_order).mul(in_order).sum(dim=-1).reshape(chosen.shape)
+        weights = weights * (place < config["capacity"])
+    auxiliary = experts * (choices.double().mean(dim=(1, 2)) * probabilities.mean(dim=1)).sum(dim=-1).mean()
+    up = torch.einsum("ptc,ehc->pteh", normal, p[f"experts.{layer}", "up_weight"])
+    made = torch.einsum("pteh,ech->ptec", functional.gelu(up, approximate="tanh"), p[f"experts.{layer}", "down_weight"])
+    of_choices = made.gather(2, chosen.unsqueeze(-1).expand(-1, -1, -1, c))
+    return x + (weights.unsqueeze(-1) * of_choices).sum(dim=2).reshape(x.shape), auxiliary
+
+
 def mean_loss(config, p, tokens, targets):
+    """The mean over all tokens; with experts, also what their routers add to it."""
     heads, c, s = config["heads"], config["width"], config["sequence"]
     batch, d = tokens.shape[0], c // heads
     x = p["embedding", "wte"][tokens] + p["embedding", "wpe"]
+    auxiliary = 0.0
     mask = torch.ones(s, s, dtype=torch.bool).tril()
     for layer in range(config["layers"]):
         w = {name: value for (path, name), value in p.items() if path == f"blocks.{layer}"}
@@ -80,6 +110,10 @@ def mean_loss(config, p, tokens, targets):
         normal = functional.layer_norm(x, (c,), w["norm2_weight"], w["norm2_bias"], eps=1e-5)
         up = functional.linear(normal, w["up_weight"], w["up_bias"])
         x = x + functional.linear(functional.gelu(up, approximate="tanh"), w["down_weight"], w["down_bias"])
+        if config.get("experts", 0):
+            x, added = expert_layer(config, p, layer, x)
+            auxiliary = auxiliary + added
     x = functional.layer_norm(x, (c,), p["head", "norm_weight"], p["head", "norm_bias"], eps=1e-5)
     logits = x @ (p["logits", "weight"] if config["head"] == "untied" else p["embedding", "wte"]).T
-    return functional.cross_entropy(logits.reshape(-1, VOCABULARY), targets.reshape(-1))
+    loss = functional.cross_entropy(logits.reshape(-1, VOCABULARY), targets.reshape(-1))
+    return (loss, AUXILIARY * auxiliary) if config.get("experts", 0) else loss

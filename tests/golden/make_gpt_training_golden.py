@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes gpt_training.json: losses and gradient norms of whole training runs of the example's GPT, by PyTorch in
-one process and double precision.
+"""Writes gpt_training.json and, with the argument `experts`, gpt_experts_training.json: losses and gradient norms of
+whole training runs of the example's GPT, without and with layers of experts, by PyTorch in one process and double
+precision.
 
-Needs python3-torch (1.12 or later) and numpy; run without arguments from any directory. The model is in gpt_model.py;
+Needs python3-torch (1.12 or later) and numpy; run from any directory. The model is in gpt_model.py;
 optimizers and clipping are PyTorch's own. The order of the data and the text are written here a second time, from
 their descriptions.
 """
@@ -11,6 +12,7 @@ their descriptions.
 import json
 import math
 import pathlib
+import sys
 
 import torch
 
@@ -56,8 +58,10 @@ def train(config):
         tokens = torch.tensor([text[begin:begin + sequence] for begin in begins])
         targets = torch.tensor([text[begin + 1:begin + 1 + sequence] for begin in begins])
         optimizer.zero_grad()
-        loss = mean_loss(config, p, tokens, targets)
-        loss.backward()
+        loss, auxiliary = mean_loss(config, p, tokens, targets), 0.0
+        if config.get("experts", 0):
+            loss, auxiliary = loss
+        (loss + auxiliary).backward()
         # No clipping is a bound that no norm reaches.
         norm = torch.nn.utils.clip_grad_norm_(p.values(), config["clip"] or math.inf)
         optimizer.step()
@@ -66,21 +70,36 @@ def train(config):
     return {"config": config, "losses": losses, "grad_norms": norms}
 
 
-def main():
+def cases():
     common = {"sequence": 16, "layers": 2, "width": 16, "heads": 4, "batch": 12, "seed": 11, "steps": 10,
               "text_bytes": 500, "weight_decay": 0.1}
     adamw = {"optimizer": "adamw", "learning_rate": 1e-3}
     sgd = {"optimizer": "sgd", "learning_rate": 0.1}
     # Clipping at every step, at some, and at none.
-    cases = [train({**common, **adamw, "head": "tied", "clip": 0.0}),
-             train({**common, **adamw, "head": "untied", "clip": 1.0}),
-             train({**common, **sgd, "head": "tied", "clip": 0.5}),
-             train({**common, **sgd, "head": "untied", "clip": 0.0})]
-    target = pathlib.Path(__file__).resolve().parent / "gpt_training.json"
-    text = json.dumps({"torch": torch.__version__, "cases": cases}, separators=(",", ":"))
+    yield {**common, **adamw, "head": "tied", "clip": 0.0}
+    yield {**common, **adamw, "head": "untied", "clip": 1.0}
+    yield {**common, **sgd, "head": "tied", "clip": 0.5}
+    yield {**common, **sgd, "head": "untied", "clip": 0.0}
+
+
+def cases_with_experts():
+    """`passes`: into how many the batch is cut, over all ranks; each has an auxiliary loss and a capacity of its own."""
+    common = {"sequence": 16, "layers": 2, "width": 16, "heads": 4, "batch": 8, "seed": 11, "steps": 20,
+              "text_bytes": 500, "weight_decay": 0.1, "passes": 4}
+    yield {**common, "optimizer": "adamw", "learning_rate": 1e-3, "head": "tied", "clip": 1.0, "experts": 4, "top": 2,
+           "capacity": 0}
+    yield {**common, "optimizer": "sgd", "learning_rate": 0.1, "head": "untied", "clip": 0.0, "experts": 8, "top": 3,
+           "capacity": 10}
+
+
+def main():
+    with_experts = sys.argv[1:] == ["experts"]
+    trained = [train(case) for case in (cases_with_experts() if with_experts else cases())]
+    target = pathlib.Path(__file__).resolve().with_name("gpt_experts_training.json" if with_experts else "gpt_training.json")
+    text = json.dumps({"torch": torch.__version__, "cases": trained}, separators=(",", ":"))
     target.write_text(text.replace('{"config"', '\n{"config"') + "\n")
     print(f"{target.name}: {target.stat().st_size} bytes")
-    for case in cases:
+    for case in trained:
         print(case["config"]["optimizer"], case["config"]["head"], case["losses"], case["grad_norms"])
 
 

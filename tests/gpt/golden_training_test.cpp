@@ -24,19 +24,27 @@ namespace {
 
 struct Ranks {
     program::MeshExtents mesh;
-    program::PolicyKind policy;
+    program::PolicyChoice policy;
+    std::size_t ep = 1;
 };
 
 /// The meshes that have to agree with PyTorch's one process; each is trained with every case of the file.
 constexpr Ranks all_ranks[] = {
-    {{1, 1, 1}, program::PolicyKind::no_shard},        {{2, 1, 1}, program::PolicyKind::full_shard},
-    {{3, 1, 1}, program::PolicyKind::shard_optimizer}, {{1, 2, 1}, program::PolicyKind::no_shard},
-    {{1, 1, 2}, program::PolicyKind::shard_grad_op},   {{2, 2, 2}, program::PolicyKind::full_shard},
-    {{1, 4, 2}, program::PolicyKind::full_shard},
+    {{1, 1, 1}, {program::PolicyKind::no_shard}},        {{2, 1, 1}, {program::PolicyKind::full_shard}},
+    {{3, 1, 1}, {program::PolicyKind::shard_optimizer}}, {{1, 2, 1}, {program::PolicyKind::no_shard}},
+    {{1, 1, 2}, {program::PolicyKind::shard_grad_op}},   {{2, 2, 2}, {program::PolicyKind::full_shard}},
+    {{1, 4, 2}, {program::PolicyKind::full_shard}},
+};
+/// Likewise with experts; the batch is cut into as many passes on each.
+constexpr Ranks ranks_with_experts[] = {
+    {{1, 1, 1}, {program::PolicyKind::no_shard}},           {{2, 1, 1}, {program::PolicyKind::shard_optimizer}, 2},
+    {{4, 1, 1}, {program::PolicyKind::full_shard}, 1},      {{4, 1, 1}, {program::PolicyKind::shard_grad_op}, 2},
+    {{4, 1, 1}, {program::PolicyKind::hybrid_shard, 2}, 2}, {{4, 1, 1}, {program::PolicyKind::full_shard}, 4},
+    {{2, 2, 1}, {program::PolicyKind::full_shard}, 2},      {{1, 4, 1}, {program::PolicyKind::no_shard}, 1},
 };
 
-nlohmann::json golden_training() {
-    const std::string path = std::string(SHARDKIT_GOLDEN_DIR) + "/gpt_training.json";
+nlohmann::json golden_training(const std::string& name = "gpt_training.json") {
+    const std::string path = std::string(SHARDKIT_GOLDEN_DIR) + "/" + name;
     std::ifstream file(path);
     if (!file) { FAIL("no file '", path, "': tests/golden/make_gpt_training_golden.py writes it"); }
     return nlohmann::json::parse(file);
@@ -53,8 +61,37 @@ Options options_of(const nlohmann::json& given) {
     options.learning_rate = given.at("learning_rate");
     options.weight_decay = given.at("weight_decay");
     options.clip = given.at("clip");
+    options.model.experts = given.value("experts", 0U);
+    options.model.top = given.value("top", 2U);
+    options.model.capacity = given.value("capacity", 0U);
     options.seed = given.at("seed");
     return options;
+}
+
+/// Trains with the options, whose losses and norms are those of `expected` to 1e-12.
+void check(const Options& options, const nlohmann::json& expected) {
+    const std::vector<double> losses = expected.at("losses");
+    const std::vector<double> norms = expected.at("grad_norms");
+    REQUIRE(losses.size() == options.steps);
+    REQUIRE(norms.size() == options.steps);
+    validate(options);
+    const std::vector<std::uint8_t> text = test::make_text(expected.at("config").at("text_bytes"));
+    const Results results = train({options, text, {}, KeepParameters::no});
+    REQUIRE(results.losses.size() == options.steps);
+    REQUIRE(results.grad_norms.size() == options.steps);
+    double loss = 0;
+    double norm = 0;
+    for (std::size_t s = 0; s < options.steps; ++s) {
+        loss = larger(loss, std::abs(results.losses[s] - losses[s]));
+        norm = larger(norm, std::abs(results.grad_norms[s] - norms[s]) / norms[s]);
+    }
+    CAPTURE(expected.at("config").dump());
+    CAPTURE(options.mesh.describe());
+    CAPTURE(options.policy.text());
+    CAPTURE(options.microbatches);
+    CAPTURE(options.ep);
+    CHECK(loss <= 1e-12);
+    CHECK(norm <= 1e-12);
 }
 
 }  // namespace
@@ -81,35 +118,31 @@ TEST_SUITE("gpt.golden_training") {
         const auto file = golden_training();
         for (const auto& expected : file.at("cases")) {
             Options options = options_of(expected.at("config"));
-            const std::vector<double> losses = expected.at("losses");
-            const std::vector<double> norms = expected.at("grad_norms");
-            REQUIRE(losses.size() == options.steps);
-            REQUIRE(norms.size() == options.steps);
-            const std::vector<std::uint8_t> text = test::make_text(expected.at("config").at("text_bytes"));
             for (const Ranks& ranks : all_ranks) {
                 if (test_size::reduced() && ranks.mesh.tp * ranks.mesh.cp == 1) { continue; }
                 options.mesh = ranks.mesh;
-                options.policy = {ranks.policy};
+                options.policy = ranks.policy;
                 for (const std::size_t microbatches : {1U, 2U}) {
                     if (test_size::reduced() && microbatches == 1) { continue; }
                     options.microbatches = microbatches;
-                    validate(options);
-                    const Results results = train({options, text, {}, KeepParameters::no});
-                    REQUIRE(results.losses.size() == options.steps);
-                    REQUIRE(results.grad_norms.size() == options.steps);
-                    double loss = 0;
-                    double norm = 0;
-                    for (std::size_t s = 0; s < options.steps; ++s) {
-                        loss = larger(loss, std::abs(results.losses[s] - losses[s]));
-                        norm = larger(norm, std::abs(results.grad_norms[s] - norms[s]) / norms[s]);
-                    }
-                    CAPTURE(expected.at("config").dump());
-                    CAPTURE(options.mesh.describe());
-                    CAPTURE(options.policy.text());
-                    CAPTURE(microbatches);
-                    CHECK(loss <= 1e-12);
-                    CHECK(norm <= 1e-12);
+                    check(options, expected);
                 }
+            }
+        }
+    }
+
+    TEST_CASE("with experts on any number of ranks, losses and gradient norms of whole runs agree with PyTorch") {
+        const auto file = golden_training("gpt_experts_training.json");
+        REQUIRE(file.at("cases").size() == 2);
+        for (const auto& expected : file.at("cases")) {
+            CHECK(expected.at("losses").front().get<double>() - expected.at("losses").back().get<double>() > 0.4);
+            Options options = options_of(expected.at("config"));
+            for (const Ranks& ranks : ranks_with_experts) {
+                options.mesh = ranks.mesh;
+                options.policy = ranks.policy;
+                options.ep = ranks.ep;
+                options.microbatches = expected.at("config").at("passes").get<std::size_t>() / ranks.mesh.dp;
+                check(options, expected);
             }
         }
     }

@@ -37,7 +37,35 @@ TEST_SUITE("gpt.plan") {
         options.model.sequence = 16;
         for (const GatherKind gather : {GatherKind::e4m3, GatherKind::int8}) {
             options.gather = gather;
-            for_each_policy(options, check_plan);
+            for_each_policy(options, [](const Options& each) {
+                using enum program::PolicyKind;
+                if (each.policy.kind != hybrid_optimizer && each.policy.kind != secondary_shard) { check_plan(each); }
+            });
+        }
+    }
+
+    TEST_CASE("memory and traffic of experts are the plan's for every ep, with tp and cp, and under a schedule") {
+        using enum program::PolicyKind;
+        struct On {
+            program::MeshExtents mesh;
+            std::size_t ep, capacity;
+            program::PolicyChoice policy;
+            ScheduleChoice schedule{};
+        };
+        const ScheduleChoice ahead{ScheduleChoice::Kind::prefetch, 1};
+        for (const On& on : {On{{4, 1, 1}, 4, 0, {full_shard}}, On{{4, 1, 1}, 2, 24, {hybrid_shard, 2}},
+                             On{{4, 1, 1}, 2, 0, {shard_optimizer}, ahead}, On{{2, 2, 2}, 4, 16, {full_shard}, ahead},
+                             On{{2, 2, 1}, 1, 24, {no_shard}}, On{{1, 1, 1}, 1, 0, {no_shard}}}) {
+            Options options = few_steps(1, 8);
+            options.mesh = on.mesh;
+            options.model.sequence = 16;
+            options.model.experts = 4;
+            options.model.capacity = on.capacity;
+            options.ep = on.ep;
+            options.policy = on.policy;
+            options.schedule = on.schedule;
+            options.dtype = on.capacity == 0 ? Dtype::fp32 : Dtype::bf16;
+            check_plan(options);
         }
     }
 

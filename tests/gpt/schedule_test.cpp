@@ -64,6 +64,24 @@ void check_same_bits(const Results& one, const Results& other) {
 }  // namespace
 
 TEST_SUITE("gpt.schedule") {
+    TEST_CASE("every schedule trains the bits of none with experts, whose tokens travel beside gathers") {
+        Options options = few_steps();
+        options.mesh = {2, 2, 1};
+        options.microbatches = 2;
+        options.model.experts = 4;
+        options.ep = 2;
+        options.sample = 3;
+        using enum program::PolicyKind;
+        for (const program::PolicyKind policy : {no_shard, shard_grad_op, full_shard}) {
+            options.policy = {policy};
+            CAPTURE(options.policy.text());
+            const Results none = run(with(options, {Kind::none, 0}));
+            for (const ScheduleChoice schedule : {automatic, ScheduleChoice{Kind::prefetch, 2}}) {
+                check_same_bits(run(with(options, schedule)), none);
+            }
+        }
+    }
+
     TEST_CASE("every schedule trains the bits of none, for every policy, and samples them") {
         for (const std::size_t microbatches : {1U, 3U}) {
             Options options = few_steps();

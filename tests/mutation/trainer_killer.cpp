@@ -13,6 +13,7 @@
 
 #include <shardkit/backend/threads/run.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
+#include <shardkit/mesh/expert_mesh.hpp>
 #include <shardkit/policy/policies.hpp>
 #include <shardkit/tensor_parallel/cross_entropy.hpp>
 
@@ -22,7 +23,8 @@ using namespace train_gpt;
 
 namespace {
 
-Results train_on(const program::MeshExtents& mesh, SequenceParallel sequence_parallel, ContextExchange context) {
+Results train_on(const program::MeshExtents& mesh, SequenceParallel sequence_parallel, ContextExchange context,
+                 std::size_t experts = 0, std::size_t ep = 1) {
     std::vector<std::uint8_t> text;
     for (std::size_t i = 0; i < 500; ++i) { text.push_back(static_cast<std::uint8_t>(11 * (i * i % 23))); }
     Options options;
@@ -38,9 +40,11 @@ Results train_on(const program::MeshExtents& mesh, SequenceParallel sequence_par
     options.learning_rate = 0.1;
     options.clip = 0;
     options.sample = 12;
+    options.model.experts = experts;
+    options.ep = ep;
     const Job job{options, text, {}, KeepParameters::no};
     Results results(options.steps);
-    sk::threads::run(sk::DeviceMesh(mesh.dp, mesh.tp, mesh.cp), [&](auto& rank) {
+    sk::threads::run(sk::ExpertMesh(sk::DeviceMesh(mesh.dp, mesh.tp, mesh.cp), ep), [&](auto& rank) {
         sk::Context<sk::threads::Engine>& context_of_rank = rank;
         train_on_rank<double>(context_of_rank, job, results);
     });
@@ -49,7 +53,7 @@ Results train_on(const program::MeshExtents& mesh, SequenceParallel sequence_par
 
 bool agree(const char* what, std::size_t step, double given, double expected) {
     if (std::abs(given - expected) < 1e-11) { return true; }
-    std::printf("%s of step %zu on 2x2x2 is %.17g, expected %.17g\n", what, step, given, expected);
+    std::printf("%s of step %zu on split ranks is %.17g, expected %.17g\n", what, step, given, expected);
     return false;
 }
 
@@ -75,6 +79,20 @@ bool trains_as_one_rank() {
                         static_cast<unsigned long long>(norms));
             return false;
         }
+    }
+    return true;
+}
+
+/// Experts that ep and tp cut, against whole ones on as many data ranks, whose routers count the same passes.
+bool trains_experts_as_whole_ones() {
+    const auto train_experts = [](std::size_t tp, std::size_t ep) {
+        return train_on({2, tp, 1}, SequenceParallel::off, ContextExchange::ring, 4, ep);
+    };
+    const Results whole = train_experts(1, 1);
+    const Results cut = train_experts(2, 2);
+    for (std::size_t s = 0; s < whole.losses.size(); ++s) {
+        if (!agree("loss with experts", s, cut.losses[s], whole.losses[s])) { return false; }
+        if (!agree("gradient norm with experts", s, cut.grad_norms[s], whole.grad_norms[s])) { return false; }
     }
     return true;
 }
@@ -128,7 +146,10 @@ bool stops_together() {
 }  // namespace
 
 int main() {
-    if (!stops_together() || !trains_as_one_rank() || !cross_entropy_is_closed_form()) { return 1; }
+    if (!stops_together() || !trains_as_one_rank() || !trains_experts_as_whole_ones() ||
+        !cross_entropy_is_closed_form()) {
+        return 1;
+    }
     std::puts("2x2x2 agrees with one rank");
     return 0;
 }

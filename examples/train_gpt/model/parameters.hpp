@@ -44,8 +44,8 @@ template <class T> struct LogitsWeight : sk::Param<"weight", T, vocabulary, sk::
 template <class T> struct RouterNormWeight : sk::Param<"norm_weight", T, sk::dynamic> {};
 template <class T> struct RouterNormBias : sk::Param<"norm_bias", T, sk::dynamic> {};
 template <class T> struct RouterWeight : sk::Param<"router_weight", T, sk::dynamic, sk::dynamic>, sk::NoMatrix {};
-template <class T> struct ExpertUp : sk::Param<"up_weight", T, sk::dynamic, sk::dynamic, sk::dynamic>, sk::ep::Split {};
-template <class T> struct ExpertDown : sk::Param<"down_weight", T, sk::dynamic, sk::dynamic, sk::dynamic>, sk::ep::Split {};
+template <class T> struct ExpertUp : sk::Param<"up_weight", T, sk::dynamic, sk::dynamic, sk::dynamic>, sk::ep::Split, sk::tp::Split<1> {};
+template <class T> struct ExpertDown : sk::Param<"down_weight", T, sk::dynamic, sk::dynamic, sk::dynamic>, sk::ep::Split, sk::tp::Split<2> {};
 // clang-format on
 
 /// The flat-parameter groups: one for the embedding (path "embedding"), one for each block ("blocks.0", ...), one

@@ -19,16 +19,26 @@ inline constexpr double auxiliary_coefficient = 0.01;
 template <class A>
 class Router {
   public:
-    Router(std::size_t experts, std::size_t top) : experts_(experts), top_(top) {}
+    /// Bytes of a router for passes of so many tokens.
+    static std::size_t bytes(std::size_t experts, std::size_t top, std::size_t tokens) {
+        return (tokens * (experts + top) + experts) * sizeof(A) + tokens * top * sizeof(std::uint32_t);
+    }
+
+    /// Takes memory for passes of at most so many tokens.
+    Router(std::size_t experts, std::size_t top, std::size_t tokens) : experts_(experts), top_(top) {
+        probabilities_.reserve(tokens * experts);
+        chosen_.reserve(tokens * top);
+        weights_.reserve(tokens * top);
+    }
 
     /// Shapes: logits [tokens, experts]
-    void choose(std::size_t tokens, const std::vector<A>& logits) {
+    void choose(std::size_t tokens, const A* logits) {
         probabilities_.resize(tokens * experts_);
         chosen_.resize(tokens * top_);
         weights_.resize(tokens * top_);
         shares_.assign(experts_, A{0});
         for (std::size_t t = 0; t < tokens; ++t) {
-            const A* const of = logits.data() + t * experts_;
+            const A* const of = logits + t * experts_;
             A* const p = probabilities_.data() + t * experts_;
             const A largest = *std::max_element(of, of + experts_);
             A sum{0};
@@ -52,13 +62,12 @@ class Router {
     }
     /// Makes the gradient at the logits of the choices' weights, whose gradients are given, and of the auxiliary loss
     /// times `factor`. Shapes: d_weights [tokens, top]; d_logits [tokens, experts]
-    void backward(const std::vector<A>& d_weights, A factor, std::vector<A>& d_logits) const {
+    void backward(const A* d_weights, A factor, A* d_logits) const {
         const std::size_t tokens = chosen_.size() / top_;
-        d_logits.assign(tokens * experts_, A{0});
         const A of_share = factor * static_cast<A>(experts_) / static_cast<A>(tokens);
         for (std::size_t t = 0; t < tokens; ++t) {
             const A* const p = probabilities_.data() + t * experts_;
-            A* const d = d_logits.data() + t * experts_;
+            A* const d = d_logits + t * experts_;
             A mean{0};
             for (std::size_t e = 0; e < experts_; ++e) { mean += p[e] * of_share * shares_[e]; }
             for (std::size_t e = 0; e < experts_; ++e) { d[e] = p[e] * (of_share * shares_[e] - mean); }

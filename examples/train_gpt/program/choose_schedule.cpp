@@ -72,7 +72,11 @@ ChosenSchedule automatic(const Options& options, const sk::Schedule& step,
     const auto tokens = static_cast<double>(options.split().local(options.pass_shape()).tokens());
     std::vector<sk::schedule::GroupSeconds> seconds;
     for (const sk::planner::GroupDescription& group : groups) {
-        const double forward = 2 * tokens * static_cast<double>(group.buffer_numel) / operations_per_second;
+        // Of experts a token uses a few.
+        const double used = group.experts ? static_cast<double>(options.model.top * options.ep) /
+                                                static_cast<double>(options.model.experts)
+                                          : 1;
+        const double forward = 2 * tokens * used * static_cast<double>(group.buffer_numel) / operations_per_second;
         seconds.push_back({forward, 2 * forward, 0});
     }
     const sk::planner::TimeModel links{sk::planner::TimeModel::links(link)};

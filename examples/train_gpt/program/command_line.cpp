@@ -59,7 +59,7 @@ void add_flags(program::Flags& flags) {
     flags.add("--head", "NAME", "tied (logits from the token embedding) or untied [tied]");
     flags.add("--experts", "E", "experts of a layer behind each block, with a router; 0 for none [0]");
     flags.add("--top", "K", "with --experts: how many a token uses [2]");
-    flags.add("--ep", "N", "with --experts: data-parallel ranks that share them [1]");
+    flags.add("--ep", "N", "with --experts: ranks of dp x cp that share them [1]");
     flags.add("--capacity", "N",
               "with --experts: rows of a pass for each expert, past which a token goes without; 0 for no limit [0]");
     flags.add("--sequence-parallel", "on|off", "with tp: norms and residuals hold a part of the tokens [off]");
@@ -308,7 +308,6 @@ std::optional<Options> parse_command_line(int count, const char* const* argument
     program::read_not_negative(flags, "--lr", o.learning_rate);
     program::read_not_negative(flags, "--weight-decay", o.weight_decay);
     program::read_not_negative(flags, "--clip", o.clip);
-    if (o.model.experts > 0) { o.schedule = {}; }
     flags.use("--schedule", [&](const auto& flag, const auto& given) { o.schedule = parse_schedule(flag, given); });
     flags.use("--memory-limit",
               [&](const auto& flag, const auto& given) { o.memory_limit = program::parse_bytes(flag, given); });
@@ -383,17 +382,34 @@ void validate_experts(const Options& o) {
                                   ": expected at most as many");
     }
     if (o.model.experts % o.ep != 0) { throw program::InputError(experts + ": expected a multiple of " + ep); }
-    if (o.mesh.dp % o.ep != 0) {
-        throw program::InputError(ep + " with --mesh " + o.mesh.describe() + ": expected a divisor of dp");
+    const std::string mesh = " with --mesh " + o.mesh.describe();
+    if (o.mesh.dp * o.mesh.cp % o.ep != 0 || (o.ep % o.mesh.cp != 0 && o.mesh.cp % o.ep != 0)) {
+        throw program::InputError(ep + mesh + ": expected a divisor of dp x cp that is a factor or a multiple of cp");
     }
-    if (o.mesh.tp > 1) {
-        throw program::InputError(experts + " with --mesh " + o.mesh.describe() + ": expected tp = 1");
+    const std::string policy = " with --policy " + o.policy.text();
+    if (program::has_groups(o.policy.kind) && o.policy.group * o.mesh.cp % o.ep != 0) {
+        throw program::InputError(ep + mesh + policy + ": expected a divisor of a group's " +
+                                  std::to_string(o.policy.group * o.mesh.cp) + " data ranks");
+    }
+    if (o.slices > 0 && o.ep > 1) {
+        const std::string slices = "--slices " + std::to_string(o.slices) + " with " + ep;
+        const bool adds_first =
+            o.policy.kind == program::PolicyKind::no_shard || o.policy.kind == program::PolicyKind::shard_optimizer;
+        if (adds_first && o.slices != o.mesh.dp) {
+            throw program::InputError(slices + mesh + policy + ", which adds a rank's slices before those of the " +
+                                      "ranks that share experts: expected as many slices as ranks");
+        }
+        if (o.dtype == Dtype::bf16) {
+            throw program::InputError(slices + " and --dtype bf16, whose gradients would be rounded once for " +
+                                      "several ranks: expected fp32 or fp64");
+        }
+    }
+    if (o.split().splits_tokens()) {
+        throw program::InputError(experts + mesh + " and --sequence-parallel on: expected off, as each rank of tp " +
+                                  "sends all of its tokens to its part of the experts");
     }
     if (o.gather != GatherKind::full) { throw program::InputError(experts + ": expected --gather full"); }
     if (o.names != NameKind::shardkit) { throw program::InputError(experts + ": expected --names shardkit"); }
-    if (o.schedule.kind != ScheduleChoice::Kind::none || !o.schedule_out.empty()) {
-        throw program::InputError(experts + ": expected --schedule none and no --schedule-out");
-    }
 }
 
 }  // namespace
@@ -411,6 +427,12 @@ void validate(const Options& o) {
         throw program::InputError("--gather " + std::string(gather_names[static_cast<std::size_t>(o.gather)]) +
                                   ": this program has it with --dtype fp32, --optimizer adamw and --states full "
                                   "alone, and masters of codes are not offloaded");
+    }
+    if (o.gather != GatherKind::full && (o.policy.kind == program::PolicyKind::hybrid_optimizer ||
+                                         o.policy.kind == program::PolicyKind::secondary_shard)) {
+        throw program::InputError("--gather " + std::string(gather_names[static_cast<std::size_t>(o.gather)]) +
+                                  " with --policy " + o.policy.text() +
+                                  ": expected one that has all masters in each group, as hybrid_shard:N");
     }
     if (o.master != shardkit::MasterWeights::kept && o.dtype != Dtype::bf16) {
         throw program::InputError("--master " + std::string(master_names[static_cast<std::size_t>(o.master)]) +

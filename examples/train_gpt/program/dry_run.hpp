@@ -52,6 +52,16 @@ class DryLayer {
     std::size_t group_;
 };
 
+/// Stands where experts would compute.
+struct DryExperts {
+    template <class... Given>
+    void forward(const Given&...) const noexcept {}
+    template <class... Given>
+    void backward(const Given&...) const noexcept {}
+
+    const DryExperts* operator->() const noexcept { return this; }
+};
+
 /// In the order of ShardedModel::groups().
 template <class ElementType>
 class DryModel {
@@ -61,13 +71,22 @@ class DryModel {
     DryModel(sk::schedule::DryStep& step, const ModelConfig& config)
         : embedding(step, 0), head(step, 1 + config.layers) {
         for (std::size_t l = 0; l < config.layers; ++l) { blocks.emplace_back(step, 1 + l); }
-        if (config.head == HeadKind::untied) { logits.emplace_back(step, 2 + config.layers); }
+        std::size_t next = 2 + config.layers;
+        if (config.head == HeadKind::untied) { logits.emplace_back(step, next++); }
+        for (std::size_t l = 0; config.experts > 0 && l < config.layers; ++l) {
+            routers.emplace_back(step, next + l);
+            experts.emplace_back(step, next + config.layers + l);
+        }
     }
 
     DryLayer embedding;
     std::vector<DryLayer> blocks;
     DryLayer head;
     std::vector<DryLayer> logits;
+    std::vector<DryLayer> routers;
+    std::vector<DryLayer> experts;
+    DryExperts expert_layers;
+    double auxiliary = 0;
 
     bool tied() const noexcept { return logits.empty(); }
 };
@@ -96,6 +115,9 @@ struct DryPass {
     void head_backward(const HeadWeights<const T*>&, const HeadWeights<T*>&, Into) {}
     void block_backward(std::size_t, const BlockWeights<const T*>&, const BlockWeights<T*>&, Into) {}
     void embed_backward(const std::uint8_t*, const EmbeddingWeights<T*>&) {}
+    std::size_t outer() const noexcept { return 0; }
+    std::nullptr_t behind(std::size_t) const noexcept { return nullptr; }
+    std::nullptr_t gradient() const noexcept { return nullptr; }
 };
 
 /// The step that the trainer makes, of groups in the order of ShardedModel::groups(); `batches`: of whole matrices.

@@ -41,7 +41,7 @@ void forward_blocks(Model& model, Pass& pass, BatchShape batch, const std::uint8
             if (model.experts.empty()) { continue; }
             auto router = model.routers[l].unshard();
             auto experts = model.experts[l].unshard();
-            model.expert_layers[l].forward(pass.outer(), router, experts, pass.behind(l));
+            model.expert_layers->forward(l, pass.outer(), router, experts, pass.behind(l));
             model.experts[l].reshard(std::move(experts));
             model.routers[l].reshard(std::move(router));
         }
@@ -122,8 +122,8 @@ void forward_backward(Model& model, Accumulation& accumulation, Pass& pass, Batc
                 auto experts = model.experts[l - 1].unshard();
                 auto d_router = accumulation.gradients(model.routers[l - 1]);
                 auto d_experts = accumulation.gradients(model.experts[l - 1]);
-                model.expert_layers[l - 1].backward(static_cast<Arithmetic<T>>(model.auxiliary), router, experts,
-                                                    d_router, d_experts, pass.gradient());
+                model.expert_layers->backward(l - 1, static_cast<Arithmetic<T>>(model.auxiliary), router, experts,
+                                              d_router, d_experts, pass.gradient());
                 model.experts[l - 1].reshard(std::move(experts));
                 model.routers[l - 1].reshard(std::move(router));
                 // Not seen: of the slices of all ranks that share them.

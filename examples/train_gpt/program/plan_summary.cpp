@@ -31,7 +31,7 @@
 #include "choose_schedule.hpp"
 #include "decoded_block.hpp"
 #include "dry_run.hpp"
-#include "expert_layer.hpp"
+#include "expert_layers.hpp"
 #include "group_options.hpp"
 #include "run_on_engine.hpp"
 #include "text_format.hpp"
@@ -155,6 +155,14 @@ void add_activations(sk::planner::TrafficPlan& plan, const Options& options, std
                 plan.add(Verb::all_reduce, over_tp, sums, wide,
                          sk::detail::all_reduce_moved(wide, wide, tp, engine, tp_hosts));
             }
+            if (options.model.experts > 0) {
+                // What comes of the experts, and the gradients at what goes to them and of the choices' weights.
+                const std::size_t weights = tokens * options.model.top * element;
+                plan.add(Verb::all_reduce, over_tp, 2 * layers, wide,
+                         sk::detail::all_reduce_moved(wide, wide, tp, engine, tp_hosts));
+                plan.add(Verb::all_reduce, over_tp, layers, weights,
+                         sk::detail::all_reduce_moved(weights, weights, tp, engine, tp_hosts));
+            }
             // The loss: a token's largest logit; the sum of its exponentials and the target's logit.
             for (const std::size_t numbers : {tokens, 2 * tokens}) {
                 const std::size_t bytes = numbers * element;
@@ -203,12 +211,16 @@ std::size_t exchange_elements(const Options& options) {
                : sk::cp::GatherExchange<sk::self::Engine, A>::elements(block, options.mesh.cp);
 }
 
-/// A plan's rows as they are measured.
+/// A plan's rows as they are measured: those of experts are logged with others over axes of the same names.
 std::vector<CollectiveCount> collectives_of(const sk::planner::TrafficPlan& plan) {
     std::vector<CollectiveCount> counts;
-    for (const auto& [verb, axes, traffic] : plan.rows()) {
-        counts.push_back({std::string(name(verb)), axes.label(), traffic.calls, traffic.moved.value,
-                          traffic.payload.value, traffic.between_hosts.value});
+    for (const sk::planner::PlannedRow& row : plan.rows()) {
+        const std::string verb(name(row.verb)), axes = row.axes.label();
+        const auto same = [&](const CollectiveCount& c) { return c.verb == verb && c.axes == axes; };
+        if (std::any_of(counts.begin(), counts.end(), same)) { continue; }
+        const sk::planner::PlannedTraffic traffic = plan(row.verb, axes);
+        counts.push_back(
+            {verb, axes, traffic.calls, traffic.moved.value, traffic.payload.value, traffic.between_hosts.value});
     }
     std::sort(counts.begin(), counts.end());
     return counts;
@@ -278,8 +290,7 @@ PlanSummary plan_for(const Options& options) {
                               exchange_elements<Arithmetic<T>>(options) * sizeof(Arithmetic<T>);
     if (options.model.experts > 0) {
         const std::size_t tokens = split.local(options.pass_shape()).tokens();
-        summary.workspace_bytes += options.model.layers * ExpertLayer<sk::self::Engine, T>::expected_bytes(
-                                                              options.model, tokens, options.ep);
+        summary.workspace_bytes += ExpertLayers<sk::self::Engine, T>::bytes(options.model, split, tokens, options.ep);
     }
     if (options.gather != GatherKind::full) { summary.workspace_bytes += DecodedBlock<T>::bytes(options.model); }
     summary.library = sk::plan(groups, grid, assumed);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -14,7 +15,7 @@
 
 #include "../model/parameters.hpp"
 #include "decoded_block.hpp"
-#include "expert_layer.hpp"
+#include "expert_layers.hpp"
 #include "group_options.hpp"
 
 namespace train_gpt {
@@ -30,9 +31,10 @@ class ShardedModel {
     using Layer = sk::Sharded<Group, sk::DynamicPolicy, Engine>;
     using Block = sk::Sharded<BlockGroup<T>, sk::DynamicPolicy, Engine, sk::Precision<Gather, T>>;
 
-    /// Collective over the mesh. Parameters are zero until `groups()` are initialized.
-    ShardedModel(sk::Context<Engine>& context, const ModelConfig& config, const sk::DynamicPolicy& policy,
-                 sk::MasterWeights master = sk::MasterWeights::kept,
+    /// Collective over the mesh. Parameters are zero until `groups()` are initialized. `tokens`: of this rank's
+    /// largest pass, which experts have memory for.
+    ShardedModel(sk::Context<Engine>& context, const ModelConfig& config, const Split& split, std::size_t tokens,
+                 const sk::DynamicPolicy& policy, sk::MasterWeights master = sk::MasterWeights::kept,
                  sk::GradientRelease release = sk::GradientRelease::never)
         : embedding(context, "embedding", embedding_shapes<T>(config),
                     group_options<EmbeddingGroup<T>>(policy, master, release)),
@@ -55,8 +57,8 @@ class ShardedModel {
                                  group_options<RouterGroup<T>>(policy, master, release));
             experts.emplace_back(context, "experts." + number, expert_shapes<T>(config),
                                  group_options<ExpertGroup<T>>(policy, master, release));
-            expert_layers.emplace_back(context, config);
         }
+        if (config.experts > 0) { expert_layers.emplace(context, config, split, tokens); }
         if constexpr (decodes) { decoded_ = DecodedBlock<T>(context, config); }
     }
 
@@ -65,10 +67,10 @@ class ShardedModel {
     Layer<HeadGroup<T>> head;
     std::vector<Layer<LogitsGroup<T>>> logits;  // one where the head is untied, else none
 
-    std::vector<Layer<RouterGroup<T>>> routers;  // one for each block with experts
-    std::vector<Layer<ExpertGroup<T>>> experts;  // likewise
-    std::vector<ExpertLayer<Engine, T>> expert_layers;
-    double auxiliary = 0;  // what a pass multiplies its auxiliary loss by
+    std::vector<Layer<RouterGroup<T>>> routers;            // one for each block with experts
+    std::vector<Layer<ExpertGroup<T>>> experts;            // likewise
+    std::optional<ExpertLayers<Engine, T>> expert_layers;  // of them all
+    double auxiliary = 0;                                  // what a pass multiplies its auxiliary loss by
 
     bool tied() const noexcept { return logits.empty(); }
     auto groups() { return sk::Model{embedding, blocks, head, logits, routers, experts}; }

@@ -28,7 +28,9 @@ inline void require_blocks(const GroupGeometry& group, std::span<const char> of,
         if (p.part.numel() == p.shape.numel()) { continue; }
         const bool whole_rows = p.shape.extents[p.shape.rank - 1] % Block8::block == 0;
         if (p.part.block() % Block8::block != 0 || !(whole_rows || p.tp.dimension == 0)) {
-            refuse(p, "is split over tp into rows of ", p.part.block(), " elements");
+            const bool by_tp = p.tp.kind == TpPlacement::Kind::split;
+            refuse(p, "is split over ", by_tp ? "tp into rows of " : "ep into experts' parts of ", p.part.block(),
+                   " elements");
         }
     }
 }

@@ -60,12 +60,14 @@ class TrafficPlan {
 
     /// Returns the rows, one for each verb and set of axes.
     constexpr std::span<const PlannedRow> rows() const noexcept { return {rows_.data(), count_}; }
-    /// Returns what a rank's log would report for the axes with this label: "dp_shard x cp".
+    /// Returns what a rank's log would report for the axes with this label: "dp_shard x cp". Those of experts and of
+    /// other groups may have the same.
     PlannedTraffic operator()(Verb verb, std::string_view label) const {
+        PlannedTraffic all;
         for (const PlannedRow& row : rows()) {
-            if (row.verb == verb && row.axes.label() == label) { return row.traffic; }
+            if (row.verb == verb && row.axes.label() == label) { all += row.traffic; }
         }
-        return {};
+        return all;
     }
     /// Returns the sum over all axes.
     constexpr PlannedTraffic total(Verb verb) const noexcept {
@@ -128,9 +130,9 @@ class TrafficPlan {
     }
 
     /// The verbs that a plan may have rows of.
-    static constexpr std::array<Verb, 7> verbs{
-        Verb::all_gather, Verb::reduce_scatter, Verb::all_reduce, Verb::all_to_all_uneven,
-        Verb::broadcast,  Verb::send,           Verb::receive};
+    static constexpr std::array<Verb, 8> verbs{
+        Verb::all_gather,        Verb::reduce_scatter, Verb::all_reduce, Verb::all_to_all,
+        Verb::all_to_all_uneven, Verb::broadcast,      Verb::send,       Verb::receive};
 
   private:
     constexpr void add_all(Verb verb, const PlannedAxes& axes, std::uint64_t calls, std::uint64_t payload,

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "experts_training.hpp"
 
+#include <cmath>
 #include <cstddef>
+#include <cstdint>
 #include <stdexcept>
 #include <string>
 #include <type_traits>
@@ -22,59 +24,10 @@ namespace experts_test {
 
 namespace {
 
-using experts_training::Training;
-
-struct Trained {
-    std::vector<double> norms;
-    std::vector<sk::ValuesHash> hashes;
-    std::vector<float> values;
-    bool operator==(const Trained&) const = default;
-};
-std::ostream& operator<<(std::ostream& out, const Trained& trained) {
-    out.precision(17);
-    for (const double norm : trained.norms) { out << norm << ' '; }
-    for (const auto& hash : trained.hashes) { out << hash.path << ' ' << hash.kind << ' ' << hash.hash << ' '; }
-    return out;
-}
-
-/// What each rank finds at the end, which is the same on all.
-using Mesh = sk::ExpertMesh<sk::DeviceMesh<sk::dynamic, sk::dynamic, 1>>;
-
-Trained train(const Mesh& mesh, const sk::DynamicPolicy& dense, const sk::DynamicPolicy& experts) {
-    std::vector<Trained> all(mesh.size());
-    sk::threads::run(mesh, [&](auto& rank) {
-        Training<sk::EngineOf<decltype(rank)>> training(rank, dense, experts);
-        Trained& mine = all[rank.rank()];
-        for (std::size_t step = 0; step < experts_training::steps; ++step) {
-            mine.norms.push_back(training.step(step));
-            sk::verify_replicas(training.model, training.optimizer);
-        }
-        mine.hashes = sk::hash_values(training.model);
-        for (auto& hash : sk::hash_values(training.optimizer)) { mine.hashes.push_back(hash); }
-        for (const auto& parameter : training.experts.parameters()) {
-            std::vector<float> values(parameter.shape.numel());
-            training.experts.read_full(parameter.name, values);
-            mine.values.insert(mine.values.end(), values.begin(), values.end());
-        }
-    });
-    for (const Trained& each : all) { CHECK(each == all[0]); }
-    return all[0];
-}
-
-template <class F>
-void for_each_policy(const sk::Slices& cut, std::size_t dp, const F& f) {
-    f(sk::DynamicPolicy(sk::TreeSums<sk::NoShard>{cut}));
-    f(sk::DynamicPolicy(sk::TreeSums<sk::ShardOptimizer>{cut}));
-    f(sk::DynamicPolicy(sk::TreeSums<sk::ShardGradOp>{cut}));
-    f(sk::DynamicPolicy(sk::TreeSums<sk::FullShard>{cut}));
-    if (dp < 4) { return; }
-    using Hybrid = sk::HybridShard<sk::dynamic>;
-    using HybridOptimizer = sk::HybridOptimizer<sk::dynamic>;
-    using SecondaryShard = sk::SecondaryShard<sk::dynamic>;
-    f(sk::DynamicPolicy(sk::TreeSums<Hybrid>{cut, Hybrid{dp / 2}}));
-    f(sk::DynamicPolicy(sk::TreeSums<HybridOptimizer>{cut, HybridOptimizer{dp / 2}}));
-    f(sk::DynamicPolicy(sk::TreeSums<SecondaryShard>{cut, SecondaryShard{dp / 2}}));
-}
+using experts_training::for_each_policy;
+using experts_training::Mesh;
+using experts_training::train;
+using experts_training::Trained;
 
 /// A policy of a user: sharded states of replicated parameters, whose gradients are all-reduced.
 struct Mine : sk::NoShard {
@@ -163,12 +116,52 @@ TEST_CASE("experts: the mean is over dp x cp, not over ep_dp, whatever ep, cp an
         check_mean(sk::ExpertMesh{Dynamic{4, 1, 1}, 2}, policy, 1);
         check_mean(sk::ExpertMesh{Dynamic{4, 1, 1}, 2}, policy, 3);
         check_mean(sk::ExpertMesh{Dynamic{2, 1, 2}, 2}, policy, 2);
+        // One rank has each expert: nothing is reduced, and the divisor stays.
+        if (policy.shard_group(4) == 4) { check_mean(sk::ExpertMesh{Dynamic{4, 1, 1}, 4}, policy, 3); }
         check_mean(sk::ExpertMesh{Dynamic{2, 1, 2}, 4}, policy, 1);
         check_mean(sk::ExpertMesh{Dynamic{2, 2, 2}, 2}, policy, 1);
         check_mean(sk::ExpertMesh{sk::DeviceMesh<4, 1, 2, sk::RankOrder<sk::Cp, sk::Tp, sk::Dp>>{}, 4}, policy, 2);
     }
     // More ranks than elements of a rank's experts.
     check_mean(sk::ExpertMesh{Dynamic{6, 1, 1}, 2}, policies[2], 1);
+}
+
+TEST_CASE("experts: two of them on six ranks, fewer than ep times edp, also in replicas") {
+    struct Case {
+        std::size_t ep;
+        sk::DynamicPolicy policy;
+    };
+    for (const Case& each :
+         {Case{2, sk::DynamicPolicy(sk::NoShard{})}, Case{2, sk::DynamicPolicy(sk::FullShard{})},
+          Case{2, sk::DynamicPolicy(sk::ShardOptimizer{})}, Case{2, sk::DynamicPolicy(sk::HybridShard<2>{})},
+          Case{1, sk::DynamicPolicy(sk::HybridOptimizer<2>{})}}) {
+        CAPTURE(each.policy.name());
+        sk::threads::run(Mesh{sk::DeviceMesh{6, 1}, each.ep}, [&](auto& rank) {
+            sk::Sharded<sk::TensorList<float>, sk::DynamicPolicy, sk::EngineOf<decltype(rank)>> layer(
+                rank, "moe", {{"up", {2, 3}, {.experts = true}}, {"bias", {2}, {.experts = true}}}, {each.policy});
+            layer.initialize([](auto, auto, std::uint64_t i) { return static_cast<double>(100 * i); });
+            sk::Model model{layer};
+            sk::SGD optimizer{model, {.learning_rate = 1}};
+            sk::Accumulation accumulation{model};
+            auto gradients = accumulation.gradients(layer);
+            const std::size_t expert = rank.rank() % each.ep;  // the first that it has
+            for (std::size_t i = 0; i < 6 / each.ep; ++i) {
+                gradients.view("up").data()[i] = static_cast<float>(6 * (3 * expert + i) + rank.rank() / each.ep);
+            }
+            accumulation.add(std::move(gradients));
+            const double norm = optimizer.step(std::move(accumulation), {.divisor = sk::divide_by(1)}).value();
+            std::vector<float> up(6);
+            layer.read_full("up", up);
+            const auto copies = 6 / each.ep;
+            double squares = 0;
+            for (std::size_t i = 0; i < 6; ++i) {
+                const auto sum = static_cast<double>(copies * 6 * i + copies * (copies - 1) / 2);
+                CHECK(up[i] == static_cast<float>(100 * i) - static_cast<float>(sum));
+                squares += sum * sum;
+            }
+            CHECK(norm == std::sqrt(squares));
+        });
+    }
 }
 
 TEST_CASE("experts: what cannot be is refused, with both sides") {
@@ -206,6 +199,15 @@ TEST_CASE("experts: what cannot be is refused, with both sides") {
               }),
               "'moe': policy 'full_shard' with 8 slices, gradients of 2 bytes and ep = 2, expected gradients of the "
               "sums' 4 bytes"));
+    CHECK(has(thrown_message<std::invalid_argument>([&] {
+                  sk::threads::run(Mesh{sk::DeviceMesh{2, 1}, 2}, [&](auto& rank) {
+                      sk::Sharded<sk::TensorList<float>, sk::NoShard, sk::EngineOf<decltype(rank)>> layer(
+                          rank, "moe", {{"up", {4, 5, 3}, {.experts = true}}});
+                      sk::Model model{layer};
+                      sk::AdamW optimizer{model, sk::states_in<sk::StateFormat::block8>};
+                  });
+              }),
+              "'moe.up' is split over ep into experts' parts of 30 elements"));
     sk::threads::run(sk::DeviceMesh<1>{}, [&](auto& rank) {
         using Layer = sk::Sharded<sk::TensorList<float>, sk::NoShard, sk::EngineOf<decltype(rank)>>;
         const auto made = [&](sk::TensorList<float> list) {

@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <ostream>
 #include <string>
 #include <string_view>
 #include <type_traits>
 #include <utility>
 #include <vector>
+
+#include <doctest/doctest.h>
 
 #include <shardkit/backend/threads/run.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
@@ -16,6 +20,7 @@
 #include <shardkit/optim/clip.hpp>
 #include <shardkit/optim/hash_values.hpp>
 #include <shardkit/optim/verify_replicas.hpp>
+#include <shardkit/param/tensor_part.hpp>
 #include <shardkit/policy/dynamic_policy.hpp>
 #include <shardkit/policy/policies.hpp>
 #include <shardkit/sharded/sharded.hpp>
@@ -41,18 +46,30 @@ inline constexpr std::size_t steps = 2;
 
 /// The gradient of one slice, over many magnitudes: in another order sums have other bits. An expert that none of a
 /// slice's tokens goes to has none.
-inline float given(std::size_t slice, std::size_t step, std::size_t parameter, std::size_t i) {
+constexpr float given(std::size_t slice, std::size_t step, std::size_t parameter, std::size_t i) {
     std::uint64_t x = ((slice * 8 + step) * 8 + parameter) * 4096 + i + 1;
     for (int round = 0; round < 3; ++round) { x = (x ^ x >> 29U) * 0xbf58476d1ce4e5b9ULL; }
     return (static_cast<float>(x >> 40U) / 16777216.0F - 0.5F) * static_cast<float>(1U << (x & 15U));
 }
-/// The sum of given(slices[0]), ... along a tree.
-inline float tree(const std::vector<std::size_t>& slices, std::size_t first, std::size_t count, std::size_t step,
-                  std::size_t parameter, std::size_t i) {
-    if (count == 1) { return given(slices[first], step, parameter, i); }
-    return tree(slices, first, count / 2, step, parameter, i) +
-           tree(slices, first + count / 2, count / 2, step, parameter, i);
-}
+/// Adds the sum of given(slices[0]), ... along a tree to a tensor that may lie in a device's memory.
+struct AddSlices {
+    static constexpr std::size_t most = 8;
+
+    float* to;
+    sk::TensorPart part;
+    std::size_t parameter;
+    std::size_t step;
+    std::array<std::size_t, most> slices{};
+    std::size_t count = 0;
+
+    constexpr float tree(std::size_t first, std::size_t slice_count, std::size_t i) const {
+        if (slice_count == 1) { return given(slices[first], step, parameter, i); }
+        return tree(first, slice_count / 2, i) + tree(first + slice_count / 2, slice_count / 2, i);
+    }
+    constexpr void operator()() const {
+        for (std::size_t i = 0; i < part.numel(); ++i) { to[i] += tree(0, count, part.whole_index(i)); }
+    }
+};
 
 template <class Engine>
 struct Training {
@@ -74,14 +91,14 @@ struct Training {
 
     /// Writes what the given slices add to a layer's gradient.
     template <class Gradients>
-    static void write(const Gradients& gradients, const auto& geometry, std::size_t first_number,
-                      const std::vector<std::size_t>& slices, std::size_t step) {
+    void write(const Gradients& gradients, const auto& geometry, std::size_t first_number,
+               const std::vector<std::size_t>& slices, std::size_t step) {
         for (std::size_t p = 0; p < geometry.parameters.size(); ++p) {
             const auto view = gradients.view(p);
-            const sk::TensorPart& part = geometry.parameters[p].part;
-            for (std::size_t i = 0; i < view.size(); ++i) {
-                view.data()[i] += tree(slices, 0, slices.size(), step, first_number + p, part.whole_index(i));
-            }
+            if (view.size() == 0) { continue; }
+            AddSlices add{view.data(), geometry.parameters[p].part, first_number + p, step};
+            for (const std::size_t slice : slices) { add.slices.at(add.count++) = slice; }
+            Engine::Kernels::run_once(context.compute_stream(), add);
         }
     }
     double step(std::size_t number) {
@@ -115,5 +132,62 @@ struct Training {
     decltype(sk::Model{std::declval<DenseLayer&>(), std::declval<ExpertLayer&>()}) model;
     decltype(sk::AdamW{model}) optimizer;
 };
+
+/// What a rank finds at the end, which is the same on all.
+struct Trained {
+    std::vector<double> norms;
+    std::vector<sk::ValuesHash> hashes;
+    std::vector<float> values;
+    bool operator==(const Trained&) const = default;
+};
+inline std::ostream& operator<<(std::ostream& out, const Trained& trained) {
+    out.precision(17);
+    for (const double norm : trained.norms) { out << norm << ' '; }
+    for (const auto& hash : trained.hashes) { out << hash.path << ' ' << hash.kind << ' ' << hash.hash << ' '; }
+    return out;
+}
+
+template <class Engine>
+Trained train_on(sk::Context<Engine>& rank, const sk::DynamicPolicy& dense, const sk::DynamicPolicy& experts) {
+    Training<Engine> training(rank, dense, experts);
+    Trained mine;
+    for (std::size_t step = 0; step < steps; ++step) {
+        mine.norms.push_back(training.step(step));
+        sk::verify_replicas(training.model, training.optimizer);
+    }
+    mine.hashes = sk::hash_values(training.model);
+    for (auto& hash : sk::hash_values(training.optimizer)) { mine.hashes.push_back(hash); }
+    for (const auto& parameter : training.experts.parameters()) {
+        std::vector<float> values(parameter.shape.numel());
+        training.experts.read_full(parameter.name, values);
+        mine.values.insert(mine.values.end(), values.begin(), values.end());
+    }
+    return mine;
+}
+
+using Mesh = sk::ExpertMesh<sk::DeviceMesh<sk::dynamic, sk::dynamic, 1>>;
+
+inline Trained train(const Mesh& mesh, const sk::DynamicPolicy& dense, const sk::DynamicPolicy& experts) {
+    std::vector<Trained> all(mesh.size());
+    sk::threads::run(mesh, [&](auto& rank) { all[rank.rank()] = train_on(rank, dense, experts); });
+    for (const Trained& each : all) { CHECK(each == all[0]); }
+    return all[0];
+}
+
+/// f(policy) for each that dp ranks take, with slices.
+template <class F>
+void for_each_policy(const sk::Slices& cut, std::size_t dp, const F& f) {
+    f(sk::DynamicPolicy(sk::TreeSums<sk::NoShard>{cut}));
+    f(sk::DynamicPolicy(sk::TreeSums<sk::ShardOptimizer>{cut}));
+    f(sk::DynamicPolicy(sk::TreeSums<sk::ShardGradOp>{cut}));
+    f(sk::DynamicPolicy(sk::TreeSums<sk::FullShard>{cut}));
+    if (dp < 4) { return; }
+    using Hybrid = sk::HybridShard<sk::dynamic>;
+    using HybridOptimizer = sk::HybridOptimizer<sk::dynamic>;
+    using SecondaryShard = sk::SecondaryShard<sk::dynamic>;
+    f(sk::DynamicPolicy(sk::TreeSums<Hybrid>{cut, Hybrid{dp / 2}}));
+    f(sk::DynamicPolicy(sk::TreeSums<HybridOptimizer>{cut, HybridOptimizer{dp / 2}}));
+    f(sk::DynamicPolicy(sk::TreeSums<SecondaryShard>{cut, SecondaryShard{dp / 2}}));
+}
 
 }  // namespace experts_training

@@ -185,6 +185,27 @@ static_assert(placed<sk::SecondaryShard<8>>(4, 2, false) == 2 + 2 * 4 + 16);
 static_assert(placed<sk::HybridOptimizer<8>>(4, 2, true) == 2 * 4 + 12 + 4 * 4 + (2 + 4) * 32);
 static_assert(placed<sk::SecondaryShard<8>>(4, 2, true) == 2 + 2 * 4 + 16 + (2 + 4) * 32);
 
+struct Stack : sk::Param<"stack", sk::bf16, 16, 64, 32>, sk::ep::Split {};
+/// Eight times the peak bytes per element of a rank's experts, likewise, on 8 data ranks of which `ep` share them.
+template <class Policy, std::size_t ep>
+constexpr std::uint64_t peak_of_experts = [] {
+    using P = sk::Precision<sk::bf16, float, float, float>;
+    const auto grid = sk::ExpertMesh<sk::DeviceMesh<8>, ep>{}.grid();
+    const std::array group{sk::describe_group<Stack, Policy, P>("experts", {}, grid)};
+    const auto memory = sk::plan(group, grid, {.microbatches = 2, .norms_per_step = 0}).memory;
+    return 8 * memory.total().value / (std::uint64_t{16} * 64 * 32 / ep);
+}();
+// 18 over the 8 / ep ranks with the same experts, as far as a policy cuts them, and a full copy and full gradients.
+static_assert(peak_of_experts<sk::NoShard, 4> == 8 * 18);
+static_assert(peak_of_experts<sk::ShardOptimizer, 4> == 8 * (2 + 4) + 4 * 12);
+static_assert(peak_of_experts<sk::ShardGradOp, 4> == 8 * (2 + 4) + 4 * (4 + 12));
+static_assert(peak_of_experts<sk::FullShard, 4> == 4 * 18 + 8 * (2 + 4));
+static_assert(peak_of_experts<sk::FullShard, 8> == 8 * 18 + 8 * (2 + 4));
+static_assert(peak_of_experts<sk::FullShard, 1> == 18 + 8 * (2 + 4));
+static_assert(peak_of_experts<sk::HybridShard<4>, 2> == 4 * 18 + 8 * (2 + 4));
+static_assert(peak_of_experts<sk::HybridOptimizer<4>, 2> == 4 * (2 + 4) + 2 * 12 + 8 * (2 + 4));
+static_assert(peak_of_experts<sk::SecondaryShard<4>, 2> == 2 * 2 + 4 * 2 + 2 * 16 + 8 * (2 + 4));
+
 // The paper's own table: 7.5 billion parameters on 64 ranks, in gigabytes; the last figure is 1.875 there too.
 template <class Policy>
 constexpr std::uint64_t tenths_of_a_gigabyte = [] {

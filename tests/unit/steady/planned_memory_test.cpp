@@ -14,6 +14,7 @@
 #include <shardkit/core/codes.hpp>
 #include <shardkit/memory/host_buffer.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
+#include <shardkit/mesh/expert_mesh.hpp>
 #include <shardkit/optim/adamw.hpp>
 #include <shardkit/param/tensor_list.hpp>
 #include <shardkit/plan/memory_plan.hpp>
@@ -31,7 +32,7 @@ namespace {
 
 namespace sk = shardkit;
 using List = sk::TensorList<sk::bf16>;
-using Mesh = sk::DeviceMesh<sk::dynamic>;
+using Mesh = sk::ExpertMesh<sk::DeviceMesh<sk::dynamic>>;
 
 /// The ranks of `threads`, with an account of buffers that has neither the small tables of launches nor what splits
 /// take: no plan counts them.
@@ -55,10 +56,15 @@ struct Engine : sk::threads::Engine {
     using Communicator = planned_memory_test::Communicator;
 };
 
-/// Three groups that are alike, one with another size, and one with fewer elements than ranks.
+/// Three groups that are alike, one with another size, one with fewer elements than ranks, and one of experts.
 const std::vector<List>& groups() {
     static const List block{{"weight", {67, 13}}, {"bias", {33}}, {"one", {1}}};
-    static const std::vector<List> all{{{"table", {211, 7}}}, block, block, block, {{"one", {1}}}};
+    static const std::vector<List> all{{{"table", {211, 7}}},
+                                       block,
+                                       block,
+                                       block,
+                                       {{"one", {1}}},
+                                       {{"up", {4, 16, 6}, {.experts = true}}, {"down", {4, 32}, {.experts = true}}}};
     return all;
 }
 
@@ -135,7 +141,8 @@ void check_choices(std::size_t ranks, const sk::DynamicPolicy& policy) {
     using enum sk::MasterWeights;
     const std::vector<sk::MasterWeights> masters =
         sk::Precision<Gather, sk::bf16>::gathers_codes ? std::vector{kept} : std::vector{kept, split, none};
-    sk::threads::run(Mesh{ranks}, [&](auto& its) {
+    // Two ranks of each pair share the experts.
+    sk::threads::run(Mesh{sk::DeviceMesh{ranks}, ranks % 2 == 0 ? 2U : 1U}, [&](auto& its) {
         bool first = true;  // in which the World's log of traffic gets its memory
         for (const sk::MasterWeights master : masters) {
             for (const auto release : {sk::GradientRelease::never, sk::GradientRelease::at_update}) {

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// Experts on a mesh of their own, on the NCCL engine: the bits of one rank on threads, and tokens that come to their
+// experts and back, whenever each stream runs.
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include <shardkit/mesh/device_mesh.hpp>
+#include <shardkit/mesh/expert_mesh.hpp>
+#include <shardkit/policy/policies.hpp>
+
+#include "paced_ranks.hpp"
+#include "test_size.hpp"
+#include "unit/expert_parallel/experts_training.hpp"
+#include "unit/expert_parallel/token_layer.hpp"
+
+namespace experts_test {
+
+namespace sk = shardkit;
+using experts_training::Mesh;
+using experts_training::Trained;
+
+TEST_CASE("nccl: experts have the bits of one rank on threads, for every ep, policy and pace") {
+    const sk::DynamicPolicy whole(sk::TreeSums<sk::NoShard>{sk::Slices{4}});
+    const Trained expected = experts_training::train(Mesh{sk::DeviceMesh{1, 1}, 1}, whole, whole);
+    for (const std::size_t ep : {1U, 2U, 4U}) {
+        const Mesh mesh{sk::DeviceMesh{4, 1}, ep};
+        experts_training::for_each_policy(sk::Slices{4}, 4, [&](const sk::DynamicPolicy& policy) {
+            if (policy.values(4).shard_group % ep != 0) { return; }
+            CAPTURE(ep);
+            CAPTURE(std::string(policy.name()));
+            for (const paced_ranks::Paces paces : paced_ranks::one_lazy) {
+                std::vector<Trained> all(mesh.size());
+                CHECK(paced_ranks::run(mesh, paces, {}, [&](auto& rank, const auto&) {
+                          all[rank.rank()] = experts_training::train_on(rank, policy, policy);
+                      }) == "");
+                for (const Trained& each : all) { CHECK(each == expected); }
+            }
+        });
+    }
+}
+
+TEST_CASE("nccl: tokens travel to their experts and back, with and without a capacity, at every pace") {
+    for (const std::size_t ep : {1U, 2U, 4U}) {
+        for (const std::size_t capacity : {0U, 3U}) {
+            CAPTURE(ep);
+            CAPTURE(capacity);
+            for (const paced_ranks::Paces paces : paced_ranks::some_paces()) {
+                CHECK(paced_ranks::run(Mesh{sk::DeviceMesh{4, 1}, ep}, paces, {}, [&](auto& rank, const auto&) {
+                          token_layer::check_layer(rank, capacity);
+                      }) == "");
+            }
+        }
+    }
+}
+
+}  // namespace experts_test
