@@ -24,6 +24,8 @@
 #include <shardkit/optim/update_table.hpp>
 #include <shardkit/rank/context.hpp>
 #include <shardkit/rank/engine.hpp>
+#include <shardkit/rank/engine_table.hpp>
+#include <shardkit/rank/launch_batch.hpp>
 #include <shardkit/rank/launches.hpp>
 #include <shardkit/sharded/group_state.hpp>
 
@@ -141,11 +143,13 @@ class UpdateLaunches {
     template <std::size_t N>
     void make_table(Context<Engine>& context, const Update* updates, const std::uint32_t* skip) {
         List<Entry<N>> entries;
+        ends_.assign(1, 0);
         for (const std::size_t number : order_) {
             const Listed& each = listed_[number];
             entries.push_back(Kernels::update_entry(each.group->ranges(), updates, skip, each.template spans<N>()));
+            ends_.push_back(entries.back().end += ends_.back());
         }
-        std::get<N>(tables_) = LaunchTable<Engine, Entry<N>>(context, std::move(entries));
+        std::get<N>(tables_) = {context, entries.data(), entries.size()};
     }
 
     template <std::size_t N>
@@ -159,7 +163,9 @@ class UpdateLaunches {
             if (end - begin == 1) {
                 run_alone<N>(listed_[order_[begin]], stream, updates, skip);
             } else {
-                Kernels::update_batch(stream, std::get<N>(tables_).batch(begin, end));
+                const std::span<const Entry<N>> entries = std::get<N>(tables_).span();
+                Kernels::update_batch(stream, engine::LaunchBatch<Entry<N>>{entries.subspan(begin, end - begin),
+                                                                            ends_[begin], ends_[end]});
             }
         });
         const auto updated = stream.record();
@@ -189,12 +195,13 @@ class UpdateLaunches {
     template <std::size_t N>
     using Entry = typename decltype(entry_of<N>())::type;
     template <std::size_t... N>
-    static auto tables_of(std::index_sequence<N...>) -> std::tuple<LaunchTable<Engine, Entry<N>>...>;
+    static auto tables_of(std::index_sequence<N...>) -> std::tuple<EngineTable<Engine, Entry<N>>...>;
 
     List<Listed> listed_;
     std::vector<std::size_t> order_;  // of the table's entries among them
     List<Batch> batches_;
     decltype(tables_of(std::make_index_sequence<state_count + 1>{})) tables_;  // by number of states; one is in use
+    std::vector<std::uint64_t> ends_;  // number of works before each entry of the table, and of all
 };
 
 /// What runs the updates of a rule. Rules that do not update each group alone have theirs in
@@ -218,11 +225,6 @@ class OptimizerGroups {
     using Group = GroupOptimizer<Rule, Engine, A>;
     using Table = UpdateTable<Rule, Engine, A>;
     using State = GroupState<Engine, Precision>;
-
-    OptimizerGroups();
-    OptimizerGroups(OptimizerGroups&&) noexcept;
-    OptimizerGroups& operator=(OptimizerGroups&&) noexcept;
-    ~OptimizerGroups();
 
     /// One more group, in the model's order.
     void add(State& state, const Options& options, std::span<const ParamGroup> param_groups, SourceLocation where);
@@ -296,16 +298,6 @@ class OptimizerGroups {
 };
 
 // Out of the class, so that `extern template` keeps them out of a file.
-
-template <class Rule, class Engine, class Precision>
-OptimizerGroups<Rule, Engine, Precision>::OptimizerGroups() = default;
-template <class Rule, class Engine, class Precision>
-OptimizerGroups<Rule, Engine, Precision>::OptimizerGroups(OptimizerGroups&&) noexcept = default;
-template <class Rule, class Engine, class Precision>
-OptimizerGroups<Rule, Engine, Precision>& OptimizerGroups<Rule, Engine, Precision>::operator=(
-    OptimizerGroups&&) noexcept = default;
-template <class Rule, class Engine, class Precision>
-OptimizerGroups<Rule, Engine, Precision>::~OptimizerGroups() = default;
 
 template <class Rule, class Engine, class Precision>
 void OptimizerGroups<Rule, Engine, Precision>::add(State& state, const Options& options,

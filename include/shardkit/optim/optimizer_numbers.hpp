@@ -149,9 +149,6 @@ class OptimizerNumbers {
     /// @throws std::invalid_argument for hyper-parameters out of range
     OptimizerNumbers(const Options& options, std::vector<ParamGroup> param_groups, ElementType arithmetic,
                      SourceLocation where);
-    OptimizerNumbers(OptimizerNumbers&&) noexcept;
-    OptimizerNumbers& operator=(OptimizerNumbers&&) noexcept;
-    ~OptimizerNumbers();
 
     /// Adds one more group. @throws std::invalid_argument when another has its path
     void add_group(Context<Engine>& context, const GroupGeometry& group, SourceLocation where);
@@ -267,13 +264,6 @@ OptimizerNumbers<Rule, Engine>::OptimizerNumbers(const Options& options, std::ve
     for (const ParamGroup& group : param_groups_) { validate(group, where); }
     require_options(options, this->param_groups(), where);
 }
-
-template <class Rule, class Engine>
-OptimizerNumbers<Rule, Engine>::OptimizerNumbers(OptimizerNumbers&&) noexcept = default;
-template <class Rule, class Engine>
-OptimizerNumbers<Rule, Engine>& OptimizerNumbers<Rule, Engine>::operator=(OptimizerNumbers&&) noexcept = default;
-template <class Rule, class Engine>
-OptimizerNumbers<Rule, Engine>::~OptimizerNumbers() = default;
 
 template <class Rule, class Engine>
 void OptimizerNumbers<Rule, Engine>::add_group(Context<Engine>& context, const GroupGeometry& group,

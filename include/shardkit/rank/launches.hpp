@@ -4,47 +4,14 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
-#include <span>
-#include <vector>
 
 #include <shardkit/core/divided.hpp>
-#include <shardkit/detail/list.hpp>
 #include <shardkit/memory/host_buffer.hpp>
-#include <shardkit/rank/context.hpp>
 #include <shardkit/rank/engine.hpp>
-#include <shardkit/rank/engine_table.hpp>
-#include <shardkit/rank/launch_batch.hpp>
 
-// Work on many groups in few launches.
+// Works by index, and by element, in one launch.
 
 namespace shardkit::detail {
-
-/// The entries of many groups, once in the engine's memory, for launches of adjacent ones.
-template <class Engine, class Entry>
-class LaunchTable {
-  public:
-    LaunchTable() noexcept = default;
-    /// Copies `entries` to the engine's memory; in each, `end` is the number of its own works.
-    /// Cost:  waits for the compute stream
-    LaunchTable(Context<Engine>& context, List<Entry> entries) {
-        std::uint64_t works = 0;
-        ends_.push_back(works);
-        for (Entry& entry : entries) {
-            works += entry.end;
-            entry.end = works;
-            ends_.push_back(works);
-        }
-        entries_ = {context, entries.data(), entries.size()};
-    }
-    /// Returns the batch of entries [begin, end).
-    engine::LaunchBatch<Entry> batch(std::size_t begin, std::size_t end) const noexcept {
-        return {std::span<const Entry>(entries_.span()).subspan(begin, end - begin), ends_[begin], ends_[end]};
-    }
-
-  private:
-    EngineTable<Engine, Entry> entries_;
-    std::vector<std::uint64_t> ends_;  // number of works before each entry, and of all
-};
 
 /// Calls f(begin, end) for each maximal run of [first, last) in which taken(i) is true.
 template <class Taken, class F>
