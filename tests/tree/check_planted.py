@@ -58,6 +58,8 @@ PLANTS = [
      "but backend/host/ stands above backend/self/"),
     ("floors", "include/shardkit/plan/planted.hpp", "#include <shardkit/shardkit.hpp>\n",
      "but plan/ stands above the umbrella"),
+    ("floors", "include/shardkit/optim/adafactor.hpp", "#include <shardkit/detail/access.hpp>\n",
+     "optim/adafactor.hpp uses what is internal"),
     ("floors", "include/shardkit/attic/planted.hpp", HEADER, "does not list the room attic/"),
     ("floors", "docs/architecture.md", "| `cellar/` | nothing | |\n", "lists the room cellar/, which does not exist"),
     ("errors", "include/shardkit/core/planted.hpp", "throw UsageError(text, {});\n",

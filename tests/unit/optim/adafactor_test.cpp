@@ -17,7 +17,9 @@
 #include <shardkit/adafactor.hpp>
 #include <shardkit/checkpoint.hpp>
 #include <shardkit/local_shards.hpp>
+#include <shardkit/reshard.hpp>
 #include <shardkit/shardkit.hpp>
+#include <shardkit/verbs.hpp>
 
 #include "temporary_folder.hpp"
 #include "unit/thrown_message.hpp"
@@ -218,6 +220,31 @@ TEST_CASE("Adafactor follows its formula under every policy, skips a step, and r
             for (const double each : after) { CHECK(each < 1e-14); }
         }
     }
+}
+
+TEST_CASE("what is kept comes to a mesh of other ranks without a file") {
+    std::vector<double> off(7);
+    sk::threads::run(sk::DeviceMesh<7>{}, [&](auto& rank) {
+        const bool trains = rank.rank() < 4;
+        const Place place = places()[trains ? 4 : 2];
+        const auto part = sk::split(rank.world(), trains ? 0 : 1, rank.rank(), trains ? "from" : "to");
+        sk::Rank<Engine, Mesh> own{place.mesh, part};
+        Training training(own, place.policy);
+        if (trains) {
+            training.step(0);
+            training.step(1);
+        } else {
+            training.step(5, 100);  // what it has kept before is gone
+        }
+        using Side = sk::ReshardSide<Engine>;
+        const Side from = trains ? Side(training.state) : nullptr;
+        const Side to = trains ? Side(nullptr) : Side(training.state);
+        sk::reshard(rank, sk::plan_reshard(rank, from, to), from, to);
+        training.step(2);
+        training.step(3);
+        off[rank.rank()] = training.off(4);
+    });
+    for (const double each : off) { CHECK(each < 1e-14); }
 }
 
 TEST_CASE(
