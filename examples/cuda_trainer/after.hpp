@@ -120,12 +120,13 @@ class AbortOnError {
 
 /// The policy that the options name.
 inline sk::DynamicPolicy policy_of(const Options& options, std::size_t ranks) {
-    if (options.policy != "hybrid_shard") { return sk::named_policy(options.policy); }
+    if (!has_groups(options.policy)) { return sk::named_policy(options.policy); }
+    const std::string name = options.policy + ":" + std::to_string(options.hybrid_group);
     if (ranks % options.hybrid_group != 0) {
-        throw InputError("--policy hybrid_shard:" + std::to_string(options.hybrid_group) +
-                         ": expected a number that divides the " + std::to_string(ranks) + " ranks");
+        throw InputError("--policy " + name + ": expected a number that divides the " + std::to_string(ranks) +
+                         " ranks");
     }
-    return sk::DynamicPolicy(sk::HybridShard<sk::dynamic>{options.hybrid_group});
+    return sk::named_policy(name);
 }
 
 /// What of the optimizer lies in host memory.

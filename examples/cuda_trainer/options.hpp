@@ -31,7 +31,7 @@ struct Options {
     std::uint64_t seed = 1;
     std::string text;
     std::string policy = "no_shard";
-    std::size_t hybrid_group = 1;  ///< N of hybrid_shard:N
+    std::size_t hybrid_group = 1;  ///< N of hybrid_shard:N, hybrid_optimizer:N and secondary_shard:N
     bool schedule = false;         ///< all steps but the first follow the first one's schedule
     bool graph = false;            ///< all steps but the first are launches of one CUDA graph
     std::string offload = "none";  ///< what of the optimizer lies in host memory: none, states or update
@@ -48,7 +48,9 @@ inline constexpr const char* usage =
     "  --layers N        2\n"
     "  --lr X            0.001\n"
     "  --clip X          0: greatest norm of the gradients, 0 for any\n"
-    "  --policy NAME     no_shard, shard_optimizer, shard_grad_op, full_shard or hybrid_shard:N\n"
+    "  --policy NAME     no_shard, shard_optimizer, shard_grad_op, full_shard, hybrid_shard:N, hybrid_optimizer:N "
+    "or\n"
+    "                    secondary_shard:N\n"
     "  --schedule on|off off: on makes all steps but the first gather a window ahead, and reduce beside the next\n"
     "                    backward pass, as a schedule says\n"
     "  --graph on|off    off: on makes all steps but the first launches of one CUDA graph\n"
@@ -104,20 +106,26 @@ class FlagReader {
     std::string_view value_;
 };
 
+/// Returns whether a policy of this name is one of groups of N ranks.
+inline bool has_groups(std::string_view policy) {
+    return policy == "hybrid_shard" || policy == "hybrid_optimizer" || policy == "secondary_shard";
+}
+
 inline void read_policy(FlagReader& read, Options& options) {
-    constexpr std::string_view hybrid = "hybrid_shard:";
     const std::string given(read.text());
-    options.policy = given;
-    if (given.starts_with(hybrid)) {
-        const char* const number = given.c_str() + hybrid.size();
-        const char* const words[] = {"--policy hybrid_shard:", number};
+    const std::size_t colon = given.find(':');
+    options.policy = given.substr(0, colon);
+    if (has_groups(options.policy) && colon != std::string::npos) {
+        const std::string flag = "--policy " + given.substr(0, colon + 1);
+        const char* const words[] = {flag.c_str(), given.c_str() + colon + 1};
         FlagReader group(words);
         group.next();
         options.hybrid_group = group.count();
-        options.policy = "hybrid_shard";
     } else if (given != "no_shard" && given != "shard_optimizer" && given != "shard_grad_op" &&
                given != "full_shard") {
-        read.refuse("no_shard, shard_optimizer, shard_grad_op, full_shard or hybrid_shard:N");
+        read.refuse(
+            "no_shard, shard_optimizer, shard_grad_op, full_shard, hybrid_shard:N, hybrid_optimizer:N or "
+            "secondary_shard:N");
     }
 }
 

@@ -66,7 +66,8 @@ Place place(std::map<std::string, std::string> variables) {
 TEST_CASE("cuda_trainer: the program trains and prints") {
     standin::reset();
     const char* const text = real_text.c_str();
-    for (const char* const policy : {"no_shard", "full_shard", "hybrid_shard:1"}) {
+    for (const char* const policy :
+         {"no_shard", "full_shard", "hybrid_shard:1", "hybrid_optimizer:1", "secondary_shard:1"}) {
         std::string plain;
         for (const char* const graph : {"off", "on"}) {
             const Ended ended =
