@@ -29,8 +29,9 @@ inline bool is_split(const Facts& facts, std::size_t parameter) {
 }
 
 /// Of a rank's part of a parameter.
-inline std::string_view colour_of(const Facts& facts, std::size_t parameter, std::size_t tp) {
-    return facts.grid.extent("tp") == 1 || is_split(facts, parameter) ? colour_of_tp(tp) : neutral;
+inline std::string_view colour_of(const Facts& facts, std::size_t parameter, std::size_t part) {
+    const bool cut = facts.grid.extent("tp") == 1 || facts.of_experts() || is_split(facts, parameter);
+    return cut ? colour_of_tp(part) : neutral;
 }
 
 inline std::string fill(std::string_view colour, std::string_view opacity = "1") {

@@ -20,6 +20,7 @@ std::optional<Options> parse_command_line(int count, const char* const* argument
         "mesh_picture");
     flags.add("--mesh", "DPxTPxCP", "data x tensor x context parallel ranks, at most " + std::to_string(most_ranks));
     flags.add("--policy", "NAME", std::string(program::policy_words) + " [full_shard]");
+    flags.add("--ep", "N", "draw a group of experts, which N data ranks share; cp = 1");
     flags.add("--microbatches", "N", "forward and backward passes in the step [1]");
     flags.add("--out", "FILE.svg", "the picture");
     if (!flags.parse(count, arguments, help)) { return std::nullopt; }
@@ -34,6 +35,10 @@ std::optional<Options> parse_command_line(int count, const char* const* argument
     });
     flags.use("--policy",
               [&](const auto& flag, const auto& given) { options.policy = program::parse_policy(flag, given); });
+    program::read_count(flags, "--ep", options.ep, 1, most_ranks);
+    if (options.ep > 0 && options.mesh.cp > 1) {
+        throw program::bad_flag("--ep", std::to_string(options.ep), "a mesh with cp = 1");
+    }
     program::read_count(flags, "--microbatches", options.microbatches, 1, most_microbatches);
     program::read_file(flags, "--out", options.out);
     if (!options.out.ends_with(".svg")) { throw program::bad_flag("--out", options.out, "a name that ends in .svg"); }

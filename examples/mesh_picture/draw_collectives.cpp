@@ -87,11 +87,11 @@ std::vector<std::size_t> lines_of(const std::vector<std::vector<std::size_t>>& g
     return lines;
 }
 
-/// A group within one rank of tp has its colour.
+/// A group of ranks with the same part has its colour.
 std::string_view colour_of_group(const Facts& facts, const std::vector<std::size_t>& group) {
     const bool one = std::all_of(group.begin(), group.end(),
-                                 [&](std::size_t r) { return facts.tp_of(r) == facts.tp_of(group.front()); });
-    return one ? colour_of_tp(facts.tp_of(group.front())) : neutral;
+                                 [&](std::size_t r) { return facts.part_of(r) == facts.part_of(group.front()); });
+    return one ? colour_of_tp(facts.part_of(group.front())) : neutral;
 }
 
 std::string moved_text(const Collective& c) {

@@ -26,22 +26,23 @@ std::array<std::string, 2> placement_text(shardkit::TpPlacement tp) {
     return {};
 }
 
-/// Every rank of tp with the others' coordinates 0.
-std::vector<std::size_t> tp_ranks(const Facts& facts) {
+/// For each part that tp and ep make, its first rank.
+std::vector<std::size_t> ranks_of_parts(const Facts& facts) {
     std::vector<std::size_t> ranks;
     for (std::size_t r = 0; r < facts.ranks.size(); ++r) {
-        if (facts.dp_of(r) == 0 && facts.cp_of(r) == 0) { ranks.push_back(r); }
+        const bool known = std::any_of(ranks.begin(), ranks.end(),
+                                       [&](std::size_t one) { return facts.part_of(one) == facts.part_of(r); });
+        if (!known) { ranks.push_back(r); }
     }
     return ranks;
 }
 
 void draw_parameter(Svg& svg, const Facts& facts, std::size_t p, double x, double y) {
     const ParameterFacts& parameter = facts.parameters[p];
-    for (const std::size_t rank : tp_ranks(facts)) {
-        const std::size_t tp = facts.tp_of(rank);
+    for (const std::size_t rank : ranks_of_parts(facts)) {
         svg.rectangle(place(x, y, parameter.shape, facts.ranks[rank].parts[p]),
-                      fill(colour_of(facts, p, tp)) + " stroke=\"#ffffff\" stroke-width=\"0.8\"");
-        if (!is_split(facts, p)) { break; }
+                      fill(colour_of(facts, p, facts.part_of(rank))) + " stroke=\"#ffffff\" stroke-width=\"0.8\"");
+        if (!is_split(facts, p) && !facts.of_experts()) { break; }
     }
     const double beside = x + 58;
     svg.text(beside, y + 10, std::string(parameter.name), {13, ink, "start", true});
@@ -108,9 +109,13 @@ double draw_group(Svg& svg, const Facts& facts, double y, double width) {
         }
     }
     y += tallest + 28;
-    const bool tp = facts.grid.extent("tp") > 1;
-    svg.text(margin, y + 5, tp ? "The flat buffer" : "Their flat", {12, ink});
-    svg.text(margin, y + 20, tp ? "of each tp rank" : "buffer", {12, ink});
+    const bool parts = facts.grid.extent("tp") > 1 || facts.of_experts();
+    svg.text(margin, y + 5, parts ? "The flat buffer" : "Their flat", {12, ink});
+    svg.text(margin, y + 20,
+             !parts               ? "buffer"
+             : facts.of_experts() ? "of a rank's experts"
+                                  : "of each tp rank",
+             {12, ink});
     const double begin = margin + 122;
     draw_buffer(svg, facts, begin, y - 6, width - margin - begin);
     return y + (facts.shards == 1 ? 20 : 36);

@@ -105,7 +105,7 @@ void draw_tensor(Svg& svg, const Facts& facts, std::size_t rank, std::size_t kin
                  double y) {
     const ParameterFacts& parameter = facts.parameters[p];
     const shardkit::TensorPart& part = facts.ranks[rank].parts[p];
-    const std::string_view colour = colour_of(facts, p, facts.tp_of(rank));
+    const std::string_view colour = colour_of(facts, p, facts.part_of(rank));
     const Unit unit = unit_of(parameter.shape);
     svg.text(x, y - 4, std::string(parameter.name), {11, grey});
     svg.open(attribute("class", "tensor") + " " + attribute("data-parameter", parameter.name) + " " +
@@ -135,7 +135,7 @@ void draw_strip(Svg& svg, const Facts& facts, std::size_t rank, std::size_t kind
     svg.rectangle(strip, fill(shade));
     for (std::size_t p = 0; p < facts.parameters.size(); ++p) {
         const ParameterFacts& parameter = facts.parameters[p];
-        const std::string_view colour = colour_of(facts, p, facts.tp_of(rank));
+        const std::string_view colour = colour_of(facts, p, facts.part_of(rank));
         svg.rectangle(place_flat(parameter.flat.begin, parameter.flat.end), fill(colour, "0.16"));
         for (const shardkit::ShardInfo& info : facts.ranks[rank].held[kind]) {
             if (info.parameter != parameter.name) { continue; }
@@ -172,6 +172,7 @@ std::string coordinates_text(const Facts& facts, std::size_t rank) {
         if (extent > 1) { text += (text.empty() ? "" : ", ") + std::string(axis) + " " + std::to_string(coordinate); }
     };
     add("dp", facts.dp_of(rank), Arrangement(facts).dp);
+    add("ep", facts.ep_of(rank), facts.ep());
     add("tp", facts.tp_of(rank), facts.grid.extent("tp"));
     add("cp", facts.cp_of(rank), facts.grid.extent("cp"));
     return text;

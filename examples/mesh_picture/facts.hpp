@@ -38,7 +38,8 @@ struct RankFacts {
 
 /// What the ranks of a mesh said about themselves.
 struct Facts {
-    shardkit::AxisGrid grid{};  ///< the mesh, with dp as dp_replicate and dp_shard
+    /// The mesh, with dp as dp_replicate and dp_shard, or as groups of experts see it.
+    shardkit::AxisGrid grid{};
     std::vector<ParameterFacts> parameters;
     std::size_t buffer_numel = 0;  ///< flat elements of one tp rank, padding included
     std::size_t shards = 1;        ///< into which the policy cuts the buffer
@@ -47,8 +48,15 @@ struct Facts {
     std::size_t tp_of(std::size_t rank) const { return grid.coordinate("tp", rank); }
     std::size_t cp_of(std::size_t rank) const { return grid.coordinate("cp", rank); }
     std::size_t dp_of(std::size_t rank) const {
-        return grid.coordinate("dp_replicate", rank) * grid.extent("dp_shard") + grid.coordinate("dp_shard", rank);
+        const char* const axis = of_experts() ? "ep_dp" : "dp_shard";
+        const std::size_t copy = grid.coordinate("dp_replicate", rank) * grid.extent(axis);
+        return (copy + grid.coordinate(axis, rank)) * ep() + ep_of(rank);
     }
+    bool of_experts() const { return grid.has("ep"); }
+    std::size_t ep() const { return of_experts() ? grid.extent("ep") : 1; }
+    std::size_t ep_of(std::size_t rank) const { return of_experts() ? grid.coordinate("ep", rank) : 0; }
+    /// The number of the part of the parameters that tp and ep give a rank.
+    std::size_t part_of(std::size_t rank) const { return ep_of(rank) * grid.extent("tp") + tp_of(rank); }
 };
 
 }  // namespace mesh_picture

@@ -13,6 +13,7 @@ namespace mesh_picture {
 struct Options {
     program::MeshExtents mesh;
     program::PolicyChoice policy;
+    std::size_t ep = 0;  // data ranks that share the group, which is one of experts; 0: it is another one
     std::size_t microbatches = 1;
     std::string out;
 };

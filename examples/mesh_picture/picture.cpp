@@ -11,7 +11,8 @@ namespace mesh_picture {
 std::string picture(const Options& o, const Facts& facts) {
     constexpr double least_width = 1000;
     const double width = std::max(least_width, width_of_ranks(facts));
-    const std::string title = "Mesh " + o.mesh.describe() + ", policy " + o.policy.text();
+    const std::string shared = o.ep > 0 ? ", experts shared by " + std::to_string(o.ep) + " ranks" : "";
+    const std::string title = "Mesh " + o.mesh.describe() + shared + ", policy " + o.policy.text();
     const std::string passes =
         std::to_string(o.microbatches) + (o.microbatches == 1 ? " microbatch" : " microbatches");
     Svg svg;
@@ -28,7 +29,8 @@ std::string picture(const Options& o, const Facts& facts) {
     y = draw_collectives(svg, facts, y + 36, width);
     svg.text(margin, y + 34,
              "Recorded from the containers' shards and the traffic log by mesh_picture --mesh " + o.mesh.describe() +
-                 " --policy " + o.policy.text() + " --microbatches " + std::to_string(o.microbatches),
+                 (o.ep > 0 ? " --ep " + std::to_string(o.ep) : "") + " --policy " + o.policy.text() +
+                 " --microbatches " + std::to_string(o.microbatches),
              {11, grey});
     return svg.finish(width, y + 54, title);
 }

@@ -9,6 +9,7 @@
 
 #include <shardkit/backend/threads/run.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
+#include <shardkit/mesh/expert_mesh.hpp>
 #include <shardkit/optim/adamw.hpp>
 #include <shardkit/optim/norm.hpp>
 #include <shardkit/policy/dynamic_policy.hpp>
@@ -23,7 +24,7 @@ namespace sk = shardkit;
 
 namespace {
 
-using Mesh = sk::DeviceMesh<sk::dynamic, sk::dynamic, sk::dynamic>;
+using Mesh = sk::ExpertMesh<sk::DeviceMesh<sk::dynamic, sk::dynamic, sk::dynamic>>;
 using Traffic = std::vector<sk::TrafficLog::Entry>;
 
 /// Moves what the log has since the last call into `traffic`, one entry for each verb and set of axes.
@@ -56,7 +57,8 @@ void train(Layer& layer, Optimizer& optimizer, std::size_t microbatches, RankFac
         auto window = layer.unshard();
         took(1);
         auto gradients = accumulation.gradients(layer);
-        for (std::size_t i = 0; i < window[Qkv{}].size(); ++i) { gradients[Qkv{}][i] += window[Qkv{}][i]; }
+        const auto values = window.view(0);
+        for (std::size_t i = 0; i < values.size(); ++i) { gradients.view(0).data()[i] += values.data()[i]; }
         layer.reshard(std::move(window));
         accumulation.add(std::move(gradients));
         took(2);
@@ -91,13 +93,15 @@ void list_held(const Layer& layer, Optimizer& optimizer, RankFacts& facts) {
     }
 }
 
-}  // namespace
-
-Facts record(const Options& options) {
+template <class Group>
+Facts record_group(const Options& options) {
     const sk::DynamicPolicy policy = options.policy.policy();
-    const Mesh mesh(options.mesh.dp, options.mesh.tp, options.mesh.cp);
+    const Mesh mesh(sk::DeviceMesh(options.mesh.dp, options.mesh.tp, options.mesh.cp),
+                    std::max<std::size_t>(options.ep, 1));
+    const std::size_t shard_group = policy.shard_group(options.mesh.dp);
     Facts facts;
-    facts.grid = mesh.grid().split_axis("dp", policy.shard_group(options.mesh.dp), "dp_replicate", "dp_shard");
+    facts.grid = options.ep > 0 ? sk::detail::expert_axes(mesh.grid(), shard_group, sk::SourceLocation::current())
+                                : mesh.grid().split_axis("dp", shard_group, "dp_replicate", "dp_shard");
     facts.ranks.resize(mesh.size());
     sk::threads::run(mesh, [&](auto& rank) {
         using Layer = sk::Sharded<Group, sk::DynamicPolicy>;
@@ -120,6 +124,12 @@ Facts record(const Options& options) {
         }
     });
     return facts;
+}
+
+}  // namespace
+
+Facts record(const Options& options) {
+    return options.ep > 0 ? record_group<Experts>(options) : record_group<Group>(options);
 }
 
 }  // namespace mesh_picture

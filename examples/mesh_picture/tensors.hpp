@@ -32,6 +32,7 @@ inline Rectangle place(double x, double y, const shardkit::TensorShape& shape) {
 inline Rectangle place(double x, double y, const shardkit::TensorShape& shape, const shardkit::TensorPart& part) {
     shardkit::layout::Box box{shape.rank, {}, part.shape().extents, {}};
     box.offsets[part.dimension()] = part.first();
+    box.offsets[0] += part.first_row();  // of its stack of experts
     return place(x, y, shape, box);
 }
 

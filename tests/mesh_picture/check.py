@@ -13,6 +13,8 @@ SVG = "{http://www.w3.org/2000/svg}"
 # Rows, columns, and the dimension that tp splits.
 PARAMETERS = {"embedding": (64, 24, 0), "qkv": (72, 24, 0), "projection": (24, 24, 1), "bias": (1, 24, None),
               "norm": (1, 24, None)}
+# Stacks of 16 experts, a row each; of a vector each column is one.
+EXPERTS = {"up": (16, 24, 1), "down": (16, 24, 1), "scale": (1, 16, None)}
 KINDS = ("parameters", "gradients before reducing", "reduced gradients", "optimizer states")
 # How many neighbouring data ranks share out one copy of each kind; 0: all of dp; ALL: of dp and cp.
 ALL = -1
@@ -25,6 +27,7 @@ SHARED_BY = {
     "hybrid_optimizer:2": (2, 2, ALL, ALL),
     "secondary_shard:2": (ALL, ALL, ALL, ALL),
 }
+MESHES_OF_EXPERTS = (((4, 1, 1), 4), ((4, 2, 1), 2), ((8, 1, 1), 2), ((2, 1, 1), 1))
 MESHES = ((1, 1, 1), (4, 1, 1), (2, 2, 2), (4, 4, 1), (2, 1, 3), (16, 2, 1))
 # Bytes of a tp rank's buffer on mesh 2x2x2: 32x24 + 36x24 + 24x12 + 24 + 24 elements, vectors padded to 32.
 BUFFER = 4 * (768 + 864 + 288 + 32 + 32)
@@ -53,6 +56,8 @@ REFUSED = [
     (["--mesh", "2x1x1", "--policy", "hybrid_shard:0", "--out", "a.svg"], "secondary_shard:N with N ranks in a group"),
     (["--mesh", "4x1x1", "--policy", "hybrid_shard:3", "--out", "a.svg"],
      "--policy 'hybrid_shard:3': expected a group that divides the 4 data-parallel ranks of --mesh 4x1x1"),
+    (["--mesh", "2x1x2", "--ep", "2", "--out", "a.svg"], "--ep '2': expected a mesh with cp = 1"),
+    (["--mesh", "4x1x1", "--ep", "3", "--out", "a.svg"], "ExpertMesh: ep = 3 on dp = 4 x cp = 1, expected a number that divides 4"),
     (["--mesh", "2x1x1", "--microbatches", "0", "--out", "a.svg"], "--microbatches '0': expected a whole number from 1"),
     (["--mesh", "2x1x1", "--out", "a.png"], "--out 'a.png': expected a name that ends in .svg"),
     (["--mesh", "2x1x1", "--out", "no/such/folder.svg"], "--out 'no/such/folder.svg': expected a file that can be"),
@@ -67,10 +72,10 @@ def run(program, arguments, folder):
     return subprocess.run([program, *arguments], cwd=folder, capture_output=True, text=True, check=False, timeout=60)
 
 
-def draw(program, folder, mesh, policy, microbatches=1):
+def draw(program, folder, mesh, policy, microbatches=1, ep=None):
     name = pathlib.Path(folder, "drawn.svg")
     done = run(program, ["--mesh", "x".join(map(str, mesh)), "--policy", policy, "--microbatches", str(microbatches),
-                         "--out", name], folder)
+                         "--out", name, *(["--ep", str(ep)] if ep else [])], folder)
     if done.returncode != 0:
         raise SystemExit(f"mesh {mesh}, {policy}: exited with {done.returncode}: {done.stderr}")
     return name.read_bytes()
@@ -83,14 +88,14 @@ def check_documentation(program, pictures, folder):
         yield f"no pictures in {pictures}"
     for path in found:
         shown = path.read_bytes()
-        command = re.search(rb"mesh_picture --mesh (\d+)x(\d+)x(\d+) --policy (\S+) --microbatches (\d+)<", shown)
+        command = re.search(rb"mesh_picture --mesh (\d+)x(\d+)x(\d+)(?: --ep (\d+))? --policy (\S+) --microbatches (\d+)<", shown)
         if command is None:
             yield f"{path.name}: does not say which command drew it"
             continue
-        *mesh, policy, microbatches = (part.decode() for part in command.groups())
-        if draw(program, folder, mesh, policy, microbatches) != shown:
+        *mesh, ep, policy, microbatches = (part and part.decode() for part in command.groups())
+        if draw(program, folder, mesh, policy, microbatches, ep) != shown:
             yield f"{path.name}: another picture is drawn now; draw it anew: examples/mesh_picture/run --mesh " \
-                  f"{'x'.join(mesh)} --policy {policy} --microbatches {microbatches} --out docs/pictures/{path.name}"
+                  f"{'x'.join(mesh)}{' --ep ' + ep if ep else ''} --policy {policy} --microbatches {microbatches} --out docs/pictures/{path.name}"
 
 
 def groups(element, name):
@@ -107,10 +112,14 @@ def cells(rectangle, whole, unit):
     return [(top + row, left + column) for row in range(height) for column in range(width)]
 
 
-def part_of(name, tp, index):
-    """The elements that rank `index` of `tp` has of a parameter, row-major."""
-    rows, columns, split = PARAMETERS[name]
+def part_of(name, tp, index, ep=1, ep_index=0):
+    """The elements that rank `index` of `tp` has of a parameter, row-major; of experts those of rank `ep_index` of `ep`."""
+    rows, columns, split = {**PARAMETERS, **EXPERTS}[name]
     extents = [(0, rows), (0, columns)]
+    if name in EXPERTS:
+        stack = 0 if rows > 1 else 1
+        size = extents[stack][1] // ep
+        extents[stack] = (ep_index * size, (ep_index + 1) * size)
     if split is not None:
         size = extents[split][1] // tp
         extents[split] = (index * size, (index + 1) * size)
@@ -124,7 +133,7 @@ def read_tensor(tensor, part):
     for rectangle in tensor.iter(SVG + "rect"):
         by_class.setdefault(rectangle.get("class"), []).append(rectangle)
     whole = by_class["whole"][0]
-    rows, columns, _ = PARAMETERS[tensor.get("data-parameter")]
+    rows, columns, _ = {**PARAMETERS, **EXPERTS}[tensor.get("data-parameter")]
     if len(cells(whole, whole, unit)) != rows * columns or cells(by_class["part"][0], whole, unit) != part:
         raise ValueError("the outline or the part of tp is drawn wrongly")
     held = []
@@ -137,8 +146,10 @@ def read_tensor(tensor, part):
     return held
 
 
-def check_pieces(drawing, mesh, policy):
+def check_pieces(drawing, mesh, policy, ep=None):
+    """`ep`: neighbouring data ranks have other experts, so that ranks with the same are so far apart."""
     dp, tp, cp = mesh
+    apart, parameters = (ep, EXPERTS) if ep else (1, PARAMETERS)
     held = {}
     for card in groups(drawing, "rank"):
         rank, at = int(card.get("data-rank")), tuple(int(card.get("data-" + axis)) for axis in ("dp", "tp", "cp"))
@@ -148,23 +159,24 @@ def check_pieces(drawing, mesh, policy):
             for tensor in groups(lane, "tensor"):
                 name = tensor.get("data-parameter")
                 try:
-                    pieces = read_tensor(tensor, part_of(name, tp, at[1]))
+                    pieces = read_tensor(tensor, part_of(name, tp, at[1], apart, at[0] % apart))
                 except ValueError as wrong:
                     yield f"rank {rank}, {name}: {wrong}"
                     continue
                 for kind in lane.get("data-kinds").split(", "):
                     held[kind, name, at] = pieces
-    if len(held) != len(KINDS) * len(PARAMETERS) * dp * tp * cp:
+    if len(held) != len(KINDS) * len(parameters) * dp * tp * cp:
         yield f"{len(held)} pictures of a parameter on a rank"
         return
     for kind, shared_by in zip(KINDS, SHARED_BY[policy]):
-        size = dp if shared_by in (0, ALL) else shared_by
+        size = dp if shared_by in (0, ALL) else max(shared_by, apart)
         of_cp = cp if shared_by == ALL else 1
-        for name in PARAMETERS:
-            for at in ((d, t, c) for d in range(0, dp, size) for t in range(tp) for c in range(0, cp, of_cp)):
-                together = [cell for i in range(size) for k in range(of_cp)
+        for name in parameters:
+            for at in ((d + e, t, c) for d in range(0, dp, size) for e in range(apart) for t in range(tp)
+                       for c in range(0, cp, of_cp)):
+                together = [cell for i in range(0, size, apart) for k in range(of_cp)
                             for cell in held[kind, name, (at[0] + i, at[1], at[2] + k)]]
-                if sorted(together) != part_of(name, tp, at[1]):
+                if sorted(together) != part_of(name, tp, at[1], apart, at[0] % apart):
                     yield f"{kind}, {name}: the {size * of_cp} ranks from dp, tp, cp = {at} do not hold the part once"
 
 
@@ -266,6 +278,12 @@ def main():
                     continue
                 drawing = xml.etree.ElementTree.fromstring(draw(program, folder, mesh, policy))
                 wrong += [f"mesh {mesh}, {policy}: {each}" for each in check_pieces(drawing, mesh, policy)]
+        for mesh, ep in MESHES_OF_EXPERTS:
+            for policy in SHARED_BY:
+                if policy.endswith(":2") and 2 % ep != 0:
+                    continue
+                drawing = xml.etree.ElementTree.fromstring(draw(program, folder, mesh, policy, ep=ep))
+                wrong += [f"mesh {mesh}, ep {ep}, {policy}: {each}" for each in check_pieces(drawing, mesh, policy, ep)]
         wrong += check_names(program, folder)
         wrong += check_collectives(program, folder)
         wrong += check_refused(program, folder)
