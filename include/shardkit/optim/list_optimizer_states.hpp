@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -12,7 +13,9 @@
 #include <shardkit/comm/agreement.hpp>
 #include <shardkit/core/block8.hpp>
 #include <shardkit/detail/concat.hpp>
+#include <shardkit/detail/fnv.hpp>
 #include <shardkit/detail/list.hpp>
+#include <shardkit/optim/kept_values.hpp>
 #include <shardkit/optim/optimizer.hpp>
 #include <shardkit/sharded/buffer_digests.hpp>
 #include <shardkit/sharded/group.hpp>
@@ -58,6 +61,8 @@ class ListStates final : public StateVisitor<Engine> {
         add(name, values.codes, 1);
         add(name, values.scales, Block8::block);
     }
+    void kept(const KeptValues<float>& kept) override { add_kept(kept); }
+    void kept(const KeptValues<double>& kept) override { add_kept(kept); }
     void hyper_parameters(StatementHash hash) override {
         numbers.push_back({"the optimizer's set of hyper-parameters", hash});
     }
@@ -66,6 +71,19 @@ class ListStates final : public StateVisitor<Engine> {
     }
 
   private:
+    /// Of what every rank has a hash. Waits for the compute stream.
+    template <class A>
+    void add_kept(const KeptValues<A>& kept) {
+        if (!kept.everywhere) { return; }
+        std::vector<A> values(kept.values.size());
+        Engine::Kernels::copy_out(group_->context().compute_stream(), std::span<const A>(kept.values),
+                                  std::span<A>(values));
+        Fnv fnv;
+        for (const A value : values) { fnv.add(std::bit_cast<std::uint64_t>(static_cast<double>(value))); }
+        numbers.push_back({concat("'", group_->path(), "' ", kept.name, " of '",
+                                  group_->geometry().parameters[kept.parameter].name, "'"),
+                           fnv.hash});
+    }
     template <class T>
     void add(std::string_view name, std::span<T> values, std::size_t unit) {
         const GroupGeometry& geometry = group_->geometry();

@@ -340,7 +340,7 @@ class RuleOptimizer : public Optimizer<EngineType> {
                     visitor.state(group.state_name(s), group.state(s), (detail::squares_of<Rule>() >> s & 1U) != 0);
                 }
                 if constexpr (!detail::updates_alone<Rule>) {
-                    if (purpose == Purpose::capture) {
+                    if (purpose == Purpose::capture || purpose == Purpose::compare) {
                         batches_of(state).for_each_kept(state, [&](const auto& kept) { visitor.kept(kept); });
                     }
                 }

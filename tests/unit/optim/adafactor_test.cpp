@@ -20,6 +20,7 @@
 #include <shardkit/reshard.hpp>
 #include <shardkit/shardkit.hpp>
 #include <shardkit/verbs.hpp>
+#include <shardkit/verify.hpp>
 
 #include "temporary_folder.hpp"
 #include "unit/thrown_message.hpp"
@@ -330,6 +331,53 @@ TEST_CASE("the plan of the passes has the bytes and the traffic of an optimizer 
         const std::uint64_t ranks = logs.size();
         CHECK(planned.moved.value * ranks <= moved);
         CHECK(moved < (planned.moved.value + planned.calls + 1) * ranks);
+    }
+}
+
+namespace {
+
+thread_local bool drifts = false;
+/// Adafactor on ranks of which some add to what they keep.
+template <class A>
+struct DriftingUpdate : sk::rules::AdafactorUpdate<A> {
+    template <std::size_t Pass, class Numbers>
+    void settle(const Numbers& numbers) const {
+        sk::rules::AdafactorUpdate<A>::template settle<Pass>(numbers);
+        if (drifts) { numbers.kept[0][0] += A(1) / 1024; }
+    }
+};
+struct DriftingRule : sk::rules::AdafactorRule {
+    template <class A>
+    using Update = DriftingUpdate<A>;
+    template <class A>
+    static Update<A> update(const Progress& progress, const Options& given, double scale) {
+        return {sk::rules::AdafactorRule::update<A>(progress, given, scale)};
+    }
+};
+
+}  // namespace
+
+TEST_CASE("a rank whose kept numbers are others than the rest's is found") {
+    for (const bool drifting : {false, true}) {
+        const std::string message = thrown_message<sk::ReplicaError>([&] {
+            sk::threads::run(sk::DeviceMesh<3>{}, [&](auto& rank) {
+                drifts = drifting && rank.rank() == 1;
+                sk::Sharded<List, sk::FullShard, Engine> layer{rank, "layer", {{"weight", {4, 3}}}};
+                layer.initialize([](auto, auto, auto i) { return first_of("weight", i); });
+                sk::Model model{layer};
+                sk::rules::FactoredOptimizer<DriftingRule, Engine, sk::DefaultPrecision<double>> optimizer{model};
+                sk::Accumulation accumulation{model};
+                auto gradients = accumulation.gradients(layer);
+                for (std::size_t i = 0; i < 12; ++i) { gradients.view(0).data()[i] = gradient_of("weight", 0, i); }
+                accumulation.add(std::move(gradients));
+                optimizer.step(std::move(accumulation));
+                sk::verify_replicas(model, optimizer);
+                if (!drifting) { throw sk::ReplicaError({}, "equal"); }
+            });
+        });
+        CAPTURE(message);
+        CHECK((drifting ? message.find("'layer' row_var of 'weight' differs on rank 1 from the majority")
+                        : message.find("equal")) != std::string::npos);
     }
 }
 
