@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <csignal>
 #include <cstddef>
@@ -42,6 +43,16 @@ namespace sk = shardkit;
 using sk::mpi::ThreadLevel;
 
 constexpr std::size_t culprit = 1;
+// The first only bounds a hang. The others are such that no rank but the culprit needs them, on a busy machine
+// either.
+constexpr std::chrono::milliseconds patient(60000);
+constexpr std::chrono::milliseconds of_a_world(2000);
+constexpr std::chrono::milliseconds brief(1000);
+/// Whether what goes wrong is found by the time that a rank waits, once all are there.
+bool waits_briefly(std::string_view how) {
+    return how == "late_to_message" || how == "late_to_split" || how == "too_late" || how == "brief_phase" ||
+           how == "loop" || how == "order" || how == "kill_in_split";
+}
 bool dies_in_split = false;
 
 /// In every lane that there is.
@@ -58,14 +69,15 @@ void reduce(Rank& rank) {
 }
 
 /// Gathers buffers that every rank reads from its peers, or reduces them in the lane of reductions, for ever or until
-/// `culprit` kills itself in the middle of it.
+/// `culprit` kills itself in the middle of it, when all ranks are at it.
 template <class Rank>
 void read_for_ever(Rank& rank, bool reduces, bool kills) {
-    std::signal(SIGTERM, SIG_IGN);  // which a launcher sends, and would hide what the others find out themselves
     auto shard = rank.template buffer<float>(std::size_t{4} << 20U);
     auto full = rank.template buffer<float>(shard.size() * rank.world_size());
+    static std::atomic<bool> all_do = false;
     std::thread killer([kills = kills && rank.rank() == culprit] {
-        std::this_thread::sleep_for(std::chrono::milliseconds(300));
+        all_do.wait(false);
+        std::this_thread::sleep_for(std::chrono::milliseconds(100));
         if (kills) { std::raise(SIGKILL); }
     });
     killer.detach();
@@ -79,6 +91,8 @@ void read_for_ever(Rank& rank, bool reduces, bool kills) {
         } else {
             sk::all_gather(rank.world(), std::span<const float>(shard.span()), full.span(), rank.compute_stream());
         }
+        all_do.store(true);
+        all_do.notify_one();
     }
 }
 
@@ -103,7 +117,6 @@ class KilledInMessage final : public sk::host::DecoratedVerbs {
 /// Brings a layer from one mesh of all ranks to another; `culprit` is killed between two messages.
 template <class Rank>
 void reshard_and_die(Rank& plain) {
-    std::signal(SIGTERM, SIG_IGN);  // as in read_for_ever
     sk::Rank<sk::host::Engine, sk::DeviceMesh<sk::dynamic>> rank{
         sk::DeviceMesh(plain.world_size()),
         sk::host::Communicator(std::make_shared<const KilledInMessage>(plain.world().verbs()))};
@@ -176,7 +189,11 @@ void leave_schedule(Rank& rank) {
 
 template <class Rank>
 void go_wrong(Rank& rank, std::string_view how) {
-    for (int i = 0; i < 3; ++i) { reduce(rank); }
+    {
+        const auto until_all_are_here = rank.deadline(patient);
+        for (int i = 0; i < 3; ++i) { reduce(rank); }
+    }
+    const auto phase = rank.deadline(waits_briefly(how) ? brief : patient);
     const bool mine = rank.rank() == culprit;
     if (mine) {
         std::puts("so far so good");
@@ -188,7 +205,7 @@ void go_wrong(Rank& rank, std::string_view how) {
     if (how == "kill" && mine) { std::raise(SIGKILL); }
     if (how == "kill_behind_the_last_call" || how == "late_to_finish") {
         if (mine && how != "late_to_finish") { std::raise(SIGKILL); }
-        std::this_thread::sleep_for(std::chrono::seconds(mine ? 3 : 0));
+        std::this_thread::sleep_for(std::chrono::seconds(mine ? 6 : 0));
         return;
     }
     if (how == "late_to_split" || how == "kill_in_split") {
@@ -197,8 +214,7 @@ void go_wrong(Rank& rank, std::string_view how) {
         static_cast<void>(sk::split(rank.world(), 0, rank.rank(), "tp"));
     }
     if (how == "evaluation" || how == "brief_phase") {
-        const auto phase = rank.deadline(std::chrono::milliseconds(how == "evaluation" ? 20000 : 300));
-        std::this_thread::sleep_for(std::chrono::seconds(mine ? 1 : 0));
+        std::this_thread::sleep_for(std::chrono::seconds(!mine ? 0 : how == "evaluation" ? 4 : 3));
         for (int i = 0; i < 2; ++i) { reduce(rank); }
     }
     if (how == "exit" && mine) { std::_Exit(3); }
@@ -312,8 +328,7 @@ int main(int count, char** arguments) {
     for (int i = 2; i < count; ++i) {
         if (std::string_view(arguments[i]).starts_with("record=")) { record = arguments[i] + 7; }
     }
-    const bool brief =
-        how.starts_with("late_to") || how == "too_late" || how == "loop" || how == "order" || how == "evaluation";
+    const bool in_short = how == "late_to_world" || how == "late_to_finish" || how == "evaluation";
     try {
         const auto run = [&](std::size_t ranks) {
             sk::mpi::run(
@@ -322,9 +337,7 @@ int main(int count, char** arguments) {
                  .shared_memory = !given("messages"),
                  .ranks_per_host = how == "hide" ? std::size_t{2} : std::size_t{given("hosts") ? 1U : 0U},
                  .compare_calls = given("each_step") ? sk::CompareCalls::each_step : sk::CompareCalls::each_call,
-                 .timeout = std::chrono::milliseconds(brief                    ? 300
-                                                      : how == "kill_in_split" ? 1000
-                                                                               : 20000),
+                 .timeout = in_short ? of_a_world : patient,
                  .on_late = [](const std::string& text) { std::fprintf(stderr, "%s\n", text.c_str()); },
                  .record = record});
         };
@@ -343,11 +356,11 @@ int main(int count, char** arguments) {
         const sk::mpi::Environment mpi(how == "low_level"  ? ThreadLevel::single
                                        : given("multiple") ? ThreadLevel::multiple
                                                            : ThreadLevel::serialized,
-                                       std::chrono::milliseconds(how == "kill_at_mpis_end" ? 500 : 20000));
+                                       how == "kill_at_mpis_end" ? std::chrono::milliseconds(500) : patient);
         try {
             if (how == "second_environment") { const sk::mpi::Environment again; }
             if (how == "late_to_world" && mpi.rank() == culprit) {
-                std::this_thread::sleep_for(std::chrono::seconds(3));
+                std::this_thread::sleep_for(std::chrono::seconds(6));
             }
             run(mpi.size() + (how == "mesh" ? 1 : 0));
             if (how == "kill_at_mpis_end" && mpi.rank() == culprit) { std::raise(SIGKILL); }
