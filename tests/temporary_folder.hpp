@@ -3,7 +3,7 @@
 
 #include <filesystem>
 #include <fstream>
-#include <iterator>
+#include <ios>
 #include <map>
 #include <random>
 #include <string>
@@ -34,7 +34,9 @@ inline std::map<std::string, std::string> contents(const std::string& folder) {
     for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
         if (!entry.is_regular_file()) { continue; }
         std::ifstream in(entry.path(), std::ios::binary);
-        files[std::filesystem::relative(entry.path(), folder).string()] = {std::istreambuf_iterator<char>(in), {}};
+        std::string& bytes = files[std::filesystem::relative(entry.path(), folder).string()];
+        bytes.resize(entry.file_size());
+        in.read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
     }
     return files;
 }

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <string_view>
@@ -12,6 +13,7 @@
 #include <doctest/doctest.h>
 
 #include <shardkit/checkpoint.hpp>
+#include <shardkit/comm/split.hpp>
 #include <shardkit/core/bf16.hpp>
 #include <shardkit/optim/muon.hpp>
 #include <shardkit/param/tensor_list.hpp>
@@ -21,6 +23,7 @@
 #include "../thrown_message.hpp"
 #include "experts_training.hpp"
 #include "temporary_folder.hpp"
+#include "test_size.hpp"
 
 namespace sk = shardkit;
 
@@ -207,6 +210,93 @@ TEST_CASE("experts: a state goes to another ep without a file") {
         sk::reshard(rank, source, target);
         CHECK(sk::hash_values(from.model) == sk::hash_values(to.model));
     });
+}
+
+namespace {
+
+/// Meshes of up to 8 ranks and policies, with experts on one and on two ranks.
+std::vector<On> all_sides() {
+    std::vector<On> all;
+    for (std::size_t tp = 1; tp <= 2; ++tp) {
+        for (std::size_t dp = 1; dp * tp <= 8; ++dp) {
+            for (std::size_t ep = 1; ep <= 2 && dp % ep == 0; ++ep) {
+                for (const auto& policy :
+                     {sk::DynamicPolicy(sk::NoShard{}), sk::DynamicPolicy(sk::ShardOptimizer{}),
+                      sk::DynamicPolicy(sk::ShardGradOp{}), sk::DynamicPolicy(sk::FullShard{})}) {
+                    all.push_back({dp, tp, ep, policy});
+                }
+                if (dp / ep % 2 != 0) { continue; }
+                all.push_back({dp, tp, ep, sk::DynamicPolicy(sk::HybridShard<2>{})});
+                all.push_back({dp, tp, ep, sk::DynamicPolicy(sk::HybridOptimizer<2>{})});
+            }
+        }
+    }
+    return all;
+}
+
+}  // namespace
+
+TEST_CASE("experts: a state goes to any mesh, ep and policy without a file, with the values that were saved") {
+    using Engine = sk::DefaultEngine;
+    struct Rank {
+        sk::Rank<Engine, Mesh> rank;
+        Training<Engine> training;
+        sk::checkpoint::State<Engine> state;
+
+        Rank(const On& on, const sk::host::Communicator& world)
+            : rank(on.mesh(), world),
+              training(rank, on.policy, on.policy),
+              state(training.model, training.optimizer) {}
+        auto hashes() { return std::pair(sk::hash_values(training.model), sk::hash_values(training.optimizer)); }
+    };
+    const Folder folder;
+    decltype(std::declval<Rank&>().hashes()) saved, begun;
+    sk::threads::run(sk::DeviceMesh<1>{}, [&](auto& rank) {
+        Rank alone({1, 1, 1, all_kinds()[0].policy}, rank.world());
+        begun = alone.hashes();
+        alone.training.step(0);
+        saved = alone.hashes();
+        sk::checkpoint::save(alone.rank, folder.file("first"), 1, alone.state);
+    });
+    CHECK(begun.first != saved.first);
+    CHECK(begun.second != saved.second);
+    const std::vector<On> sides = all_sides();
+    const std::size_t sources = test_size::complete() ? 1 : 11;
+    const std::size_t destinations = test_size::complete() ? 1 : 23;
+    std::size_t pairs = 0;
+    for (std::size_t i = 0; i < sides.size(); i += sources) {
+        const On& from = sides[i];
+        CAPTURE(from.mesh().describe());
+        CAPTURE(from.policy.name());
+        std::string wrong;
+        std::size_t number = 0;
+        sk::threads::run(sk::DeviceMesh<8>{}, [&](auto& rank) {
+            const auto part = [&](const On& on, std::size_t first) {
+                const bool is_in = rank.rank() >= first && rank.rank() - first < on.dp * on.tp;
+                const auto ranks = sk::split(rank.world(), is_in ? 0 : 1, rank.rank(), "part");
+                return is_in ? std::make_unique<Rank>(on, ranks) : nullptr;
+            };
+            const auto source = part(from, 0);
+            if (source != nullptr) {
+                sk::checkpoint::load(source->rank, folder.file("first/step-00000001"), source->state);
+            }
+            for (std::size_t j = i % destinations; j < sides.size(); j += destinations) {
+                const On& to = sides[j];
+                const std::size_t first = j % 2 == 0 ? 0 : 8 - to.dp * to.tp;
+                const auto destination = part(to, first);
+                sk::reshard(rank, source == nullptr ? nullptr : &source->state,
+                            destination == nullptr ? nullptr : &destination->state);
+                if (destination != nullptr && destination->hashes() != saved && rank.rank() == first) {
+                    wrong += to.mesh().describe() + " " + std::string(to.policy.name()) + "; ";
+                }
+                if (rank.rank() == 0) { ++number; }
+            }
+        });
+        CHECK(wrong == "");
+        pairs += number;
+    }
+    CHECK((!test_size::complete() || pairs == sides.size() * sides.size()));
+    CHECK(pairs >= sides.size() / 5);
 }
 
 TEST_CASE(

@@ -46,13 +46,15 @@ void check_pairs(std::size_t files_saved, std::size_t sources, std::size_t desti
     const Folder folder;
     files_in_cache::InCache files;
     reshard_training::save_first<From>(folder.file("first"), files);
+    reshard_training::Loaded loaded;
     // What a load makes of it on one rank.
     const reshard_training::Reshards what{
         folder.file("first"),
         reshard_training::load_and_save<To>(folder.file("first"), folder.file("expected"), files),
-        folder.file("saved"), files};
+        folder.file("saved"), files, &loaded};
     CHECK(what.expected.size() == files_saved);
     const std::vector<Side> all = reshard_training::sides(8);
+    for (const Side& each : all) { loaded[each.kind()]; }
     std::size_t number = 0;
     for (std::size_t i = 0; i < all.size(); i += sources) {
         Side from = all[i];
@@ -86,12 +88,13 @@ TEST_CASE("every mesh of up to 8 ranks and every policy gives and takes the bits
                                                                         : every,
                                                   least);
     };
-    check(WithAdamW<float>{}, WithAdamW<float>{}, 5, 5);
-    check(WithAdamW<sk::bf16>{}, WithAdamW<sk::bf16>{}, 6, 19);
-    check(WithAdamW<float>{}, WithAdamW<sk::bf16>{}, 6, 29);
-    check(WithAdamW<sk::bf16>{}, WithAdamW<float>{}, 5, 31);
-    check(WithMuonOf<float>{}, WithMuonOf<float>{}, 7, 17);
-    check(WithMuonOf<sk::bf16>{}, WithMuonOf<sk::bf16>{}, 8, 37);
+    // Named, so that all of them can be run beside each other.
+    SUBCASE("AdamW fp32") { check(WithAdamW<float>{}, WithAdamW<float>{}, 5, 5); }
+    SUBCASE("AdamW bf16") { check(WithAdamW<sk::bf16>{}, WithAdamW<sk::bf16>{}, 6, 19); }
+    SUBCASE("AdamW fp32 to bf16") { check(WithAdamW<float>{}, WithAdamW<sk::bf16>{}, 6, 29); }
+    SUBCASE("AdamW bf16 to fp32") { check(WithAdamW<sk::bf16>{}, WithAdamW<float>{}, 5, 31); }
+    SUBCASE("Muon fp32") { check(WithMuonOf<float>{}, WithMuonOf<float>{}, 7, 17); }
+    SUBCASE("Muon bf16") { check(WithMuonOf<sk::bf16>{}, WithMuonOf<sk::bf16>{}, 8, 37); }
 }
 
 template <class T>
