@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// Times a reshard between two meshes of threads, beside a plain copy of as many bytes, and beside a save and a load
-// through files, all in turns.
+// Times a reshard between two meshes of threads or of processes, beside a plain copy of as many bytes, and beside a
+// save and a load through files, all in turns.
 #include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
-#include <memory>
 #include <optional>
 #include <random>
+#include <span>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -19,14 +20,16 @@
 
 #include <shardkit/backend/threads/run.hpp>
 #include <shardkit/checkpoint.hpp>
+#include <shardkit/comm/broadcast.hpp>
 #include <shardkit/comm/split.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/policy/policies.hpp>
 #include <shardkit/rank/all_reduce_value.hpp>
 #include <shardkit/reshard.hpp>
 
-#include "../../examples/common/attempt.hpp"
+#include "../../examples/common/processes.hpp"
 #include "../../examples/common/read_flag.hpp"
+#include "../../examples/common/run_together.hpp"
 #include "../checkpoints/files.hpp"
 #include "../checkpoints/model.hpp"
 #include "../common/json_text.hpp"
@@ -34,16 +37,21 @@
 #include "../common/measure.hpp"
 #include "../common/result_files.hpp"
 #include "../common/table_text.hpp"
+#include "run_on_mpi.hpp"
 
 namespace {
 
 using namespace benchmarks;
 namespace sk = shardkit;
 namespace fs = std::filesystem;
-using Engine = sk::threads::Engine;
+using Engine = sk::host::Engine;
 using Model = checkpoints::Model<Engine>;
 
+constexpr std::array<std::string_view, 2> engine_names{"threads", "mpi"};
+enum class EngineKind : std::uint8_t { threads, mpi };
+
 struct Options {
+    EngineKind engine = EngineKind::threads;
     std::size_t from = 2;
     std::size_t to = 1;
     std::uint64_t elements = 20'000'000;
@@ -53,11 +61,12 @@ struct Options {
     std::string json;
 };
 
-std::optional<Options> parse(int count, char** arguments, std::string& help) {
+std::optional<Options> parse(int count, const char* const* arguments, std::string& help, std::size_t processes) {
     program::Flags flags("Times a reshard of a state, from FullShard on some ranks to ShardOptimizer on others.",
                          "reshard");
-    flags.add("--from", "N", "threads of the source [2]");
-    flags.add("--to", "N", "threads of the destination, others [1]");
+    flags.add("--engine", "NAME", "threads (ranks in this process) or mpi (processes) [threads]");
+    flags.add("--from", "N", "ranks of the source [2]");
+    flags.add("--to", "N", "ranks of the destination, others [1]");
     flags.add("--elements", "N", "parameters of the model, in fp32 with AdamW: 12 bytes of state each [20000000]");
     flags.add("--rounds", "N", "rounds in which everything has its turn; the median is reported [15]");
     flags.add("--staging", "N", "ReshardOptions::staging_bytes [16777216]");
@@ -65,8 +74,14 @@ std::optional<Options> parse(int count, char** arguments, std::string& help) {
     flags.add("--json", "FILE", "write the results as one JSON object");
     if (!flags.parse(count, arguments, help)) { return std::nullopt; }
     Options o;
+    program::read_name(flags, "--engine", engine_names, o.engine);
     program::read_count(flags, "--from", o.from, 1, 64);
     program::read_count(flags, "--to", o.to, 1, 64);
+    if (const std::size_t ranks = o.from + o.to; o.engine == EngineKind::mpi && ranks != processes) {
+        throw program::bad_flag(
+            "--engine", "mpi",
+            std::to_string(ranks) + " processes, as --from and --to say, not " + std::to_string(processes));
+    }
     program::read_count(flags, "--elements", o.elements, 1000, 100'000'000'000);
     program::read_count(flags, "--rounds", o.rounds, 1, 10'000);
     program::read_count(flags, "--staging", o.staging, 4096, std::size_t{1} << 40U);
@@ -95,12 +110,20 @@ std::vector<std::byte> bytes_of(Model& model) {
     return all;
 }
 
+/// A number that all ranks have.
+std::uint64_t number_of_run(sk::Context<Engine>& rank) {
+    std::array<std::uint32_t, 1> number{std::random_device{}()};
+    sk::broadcast(rank.world(), std::span<std::uint32_t>(number), 0, rank.compute_stream());
+    return number[0];
+}
+
+/// What rank 0 has measured, on that rank's process.
 Measured run(const Options& o) {
     Measured measured;
     checkpoints::CountedFiles files(false);
-    const std::string folder =
-        (fs::path(o.folder) / ("shardkit_reshard_" + std::to_string(std::random_device{}()))).string();
-    sk::threads::run(sk::DeviceMesh(o.from + o.to), [&](auto& rank) {
+    const auto time = [&](sk::Context<Engine>& rank) {
+        const std::string folder =
+            (fs::path(o.folder) / ("shardkit_reshard_" + std::to_string(number_of_run(rank)))).string();
         using Part = sk::Rank<Engine, sk::DeviceMesh<sk::dynamic>>;
         const bool sends = rank.rank() < o.from;
         const auto ranks = sk::split(rank.world(), sends ? 0 : 1, rank.rank(), sends ? "source" : "destination");
@@ -113,9 +136,9 @@ Measured run(const Options& o) {
         const Side to = sends ? nullptr : Side(model.state());
         const sk::ReshardOptions options{.staging_bytes = o.staging};
         const sk::ReshardPlan plan = sk::plan_reshard(rank, from, to, options);
-        // What a rank copies lies in memory that another thread has made and touched.
+        // What a rank copies lies in memory that another thread has made and touched; a process's own on mpi.
         static std::vector<std::vector<std::byte>> sources;
-        if (rank.rank() == 0) {
+        if (rank.rank() == 0 || o.engine == EngineKind::mpi) {
             sources.clear();
             for (std::size_t r = 0; r < rank.world_size(); ++r) {
                 sources.emplace_back(static_cast<std::size_t>(plan.received(r)), std::byte{1});
@@ -167,27 +190,47 @@ Measured run(const Options& o) {
             measured.rounds = plan.rounds();
             measured.wrong = static_cast<std::uint64_t>(all_wrong);
         }
-    });
+    };
+    if (o.engine == EngineKind::mpi) {
+        reshard::run_on_mpi(o.from + o.to, time);
+    } else {
+        sk::threads::run(sk::DeviceMesh(o.from + o.to), time);
+    }
     return measured;
 }
 
-void measure_and_report(int count, char** arguments) {
+std::optional<Options> prepare(int count, const char* const* arguments, const program::Processes& processes) {
     std::string help;
-    const auto options = parse(count, arguments, help);
+    const auto options = parse(count, arguments, help, processes.count());
     if (!options) {
-        print(help);
-        return;
+        if (processes.reports()) { print(help); }
+        return std::nullopt;
     }
-    const Machine machine = read_machine();
     // The source, full copies, what is copied plainly, and the files.
     require_memory((12.0 * 4 + 4.0 * static_cast<double>(options->to)) * static_cast<double>(options->elements),
                    "--elements");
-    const ResultFiles files(options->json, "");
-    print("# shardkit reshard: " + counted(options->from, "thread") + " to " + counted(options->to, "other thread") +
-          "\n" + machine_head(machine, false, options->from + options->to) + "# method:  " +
-          counted(options->rounds, "round") + ", in each of which everything has its turn; medians\n#\n" +
+    return options;
+}
+
+void measure_and_report(const Options& options, const program::Processes& processes) {
+    if (!processes.reports()) {
+        static_cast<void>(run(options));
+        return;
+    }
+    const Machine machine = read_machine();
+    const bool threads = options.engine == EngineKind::threads;
+    const std::string mpi = processes.mpi_version();
+    const ResultFiles files(options.json, "");
+    const std::string_view ranks = threads ? "thread" : "process";
+    const auto counted_ranks = [&](std::size_t n, const std::string& which) {
+        return std::to_string(n) + " " + which + std::string(ranks) + (n == 1 ? "" : threads ? "s" : "es");
+    };
+    print("# shardkit reshard: " + counted_ranks(options.from, "") + " to " + counted_ranks(options.to, "other ") +
+          (mpi.empty() ? "" : ", " + mpi) + "\n" + machine_head(machine, false, options.from + options.to) +
+          "# method:  " + counted(options.rounds, "round") +
+          ", in each of which everything has its turn; medians\n#\n" +
           program::formatted("# %20s %11s %9s %15s\n", "what", "time (ms)", "GB/s", "of plain copy"));
-    const Measured measured = run(*options);
+    const Measured measured = run(options);
     nlohmann::json rows = nlohmann::json::array();
     for (std::size_t which = 0; which < names.size(); ++which) {
         const double seconds = measured.seconds[which].median;
@@ -200,16 +243,18 @@ void measure_and_report(int count, char** arguments) {
     }
     print("# received " + program::bytes_text(measured.bytes) + " in " + counted(measured.rounds, "exchange") + "; " +
           std::to_string(measured.wrong) + " wrong\n");
-    files.write(result_text("reshard", machine,
-                            {{"from", options->from},
-                             {"to", options->to},
-                             {"elements", options->elements},
-                             {"rounds", options->rounds},
-                             {"staging_bytes", options->staging},
-                             {"bytes", measured.bytes},
-                             {"exchanges", measured.rounds},
-                             {"wrong", measured.wrong},
-                             {"rows", std::move(rows)}}));
+    nlohmann::json settings{{"engine", engine_names[static_cast<std::size_t>(options.engine)]},
+                            {"from", options.from},
+                            {"to", options.to},
+                            {"elements", options.elements},
+                            {"rounds", options.rounds},
+                            {"staging_bytes", options.staging},
+                            {"bytes", measured.bytes},
+                            {"exchanges", measured.rounds},
+                            {"wrong", measured.wrong},
+                            {"rows", std::move(rows)}};
+    if (!mpi.empty()) { settings["mpi"] = mpi; }
+    files.write(result_text("reshard", machine, std::move(settings)));
     if (measured.wrong > 0) {
         throw std::runtime_error("wrong data: " + std::to_string(measured.wrong) + " bytes differ from a load's");
     }
@@ -218,5 +263,8 @@ void measure_and_report(int count, char** arguments) {
 }  // namespace
 
 int main(int count, char** arguments) {
-    return program::run_program("reshard", [&] { measure_and_report(count, arguments); });
+    return program::run_together(
+        "reshard", count, arguments,
+        [&](const program::Processes& processes) { return prepare(count, arguments, processes); },
+        measure_and_report);
 }

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <functional>
+
+#include <shardkit/backend/host/engine.hpp>
+#include <shardkit/rank/context.hpp>
+
+namespace benchmarks::reshard {
+
+/// Calls `time` on this process's rank of an MPI job of so many.
+void run_on_mpi(std::size_t ranks, const std::function<void(shardkit::Context<shardkit::host::Engine>&)>& time);
+
+}  // namespace benchmarks::reshard
