@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Compiles and links both trainers, and train_gpt's for GPUs, with nvcc; needs no GPU.
-#   examples/cuda_trainer/build.sh [--out FOLDER] [--arch "80 90"]
+#   examples/cuda_trainer/build.sh [--out FOLDER] [--arch "80 90"] [--jobs N]
 # Without --arch: for the GPUs of this machine, or for sm_80 and sm_90 where there are none.
 # Environment: NVCC; CXX, the host's compiler; NCCL_HOME, the folder above include/nccl.h, to take that NCCL and not the
 # newest of the toolkit's, the system's and PyTorch's; NVCC_FLAGS, further flags.
@@ -11,12 +11,14 @@ root=$(cd "$here/../.." && pwd)
 . "$root/scripts/nccl.sh"
 out=$root/build/cuda_trainer
 architectures=
+at_once=$(nproc)
 while [ $# -gt 0 ]; do
     case $1 in
         -h | --help) exec "$(dirname "${BASH_SOURCE[0]}")/../../scripts/help" "${BASH_SOURCE[0]}" ;;
         --out) out=$2 && shift 2 ;;
         --arch) architectures=$2 && shift 2 ;;
-        *) echo "usage: examples/cuda_trainer/build.sh [--out FOLDER] [--arch \"80 90\"]" >&2 && exit 2 ;;
+        --jobs) at_once=$2 && shift 2 ;;
+        *) echo "usage: examples/cuda_trainer/build.sh [--out FOLDER] [--arch \"80 90\"] [--jobs N]" >&2 && exit 2 ;;
     esac
 done
 nvcc=${NVCC:-$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)}
@@ -49,13 +51,19 @@ link() {
 }
 flags+=(-DTRAIN_GPT_REPOSITORY="\"$root\"")
 gpt=$root/examples/train_gpt
-jobs=()
+running=0
 for source in "$here"/{before,after,kernels}.cu "$gpt"/device/{gpt,gpt_kernels}.cu "$gpt"/program/text.cpp; do
-    name=$(basename "${source%.*}")
-    compile "$name" "$source" &
-    jobs+=($!)
+    if [ "$running" -ge "$at_once" ]; then
+        wait -n
+        running=$((running - 1))
+    fi
+    compile "$(basename "${source%.*}")" "$source" &
+    running=$((running + 1))
 done
-for job in "${jobs[@]}"; do wait "$job"; done
+while [ "$running" -gt 0 ]; do
+    wait -n
+    running=$((running - 1))
+done
 link before before.o
 link after after.o kernels.o
 link gpt gpt.o gpt_kernels.o kernels.o text.o
