@@ -25,8 +25,9 @@ class CommunicatorCount {
         if (at == sets_) { known_[sets_++] = ranks; }
         separate_[at] = separate_[at] || separate;
     }
-    constexpr std::size_t count() const noexcept {
-        std::size_t all = sets_;
+    /// @param for_sums  whether each set of ranks has one more, for sums of 16-bit elements
+    constexpr std::size_t count(bool for_sums) const noexcept {
+        std::size_t all = for_sums ? 2 * sets_ : sets_;
         for (std::size_t i = 0; i < sets_; ++i) { all += separate_[i] ? 1U : 0U; }
         return all;
     }
@@ -48,9 +49,8 @@ constexpr bool is_separate(const CollectiveRow& row, const GroupRows& rows, cons
 }
 
 /// Returns the number of communicators of several ranks that a rank has for these groups, the world's among them.
-/// With `separates`, those that reduce beside gathers count twice.
 constexpr std::size_t planned_communicators(std::span<const GroupDescription> groups, const AxisGrid& mesh,
-                                            bool separates) {
+                                            const engine::Traits& engine) {
     CommunicatorCount count;
     AxisNames all;
     for (std::size_t a = 0; a < mesh.axis_count(); ++a) { all.add(mesh.axis(a).name); }
@@ -69,18 +69,17 @@ constexpr std::size_t planned_communicators(std::span<const GroupDescription> gr
             for (const CollectiveRow& row : rows.collectives()) {
                 separate = separate || (row.over == over && is_separate(row, rows, group, axes));
             }
-            count.add(axes.axes[i].group(mesh, 0), separates && separate);
+            count.add(axes.axes[i].group(mesh, 0), engine.separates_reductions && separate);
         }
     }
-    return count.count();
+    return count.count(engine.adds_16_bits);
 }
 
 /// Returns an estimate of the device's memory that the engine's library takes for these communicators.
 constexpr ByteCount communicator_memory(std::span<const GroupDescription> groups, const AxisGrid& mesh,
                                         const engine::Traits& engine) {
     if (engine.communicator_bytes == 0 || mesh.size() == 1) { return {}; }
-    const std::size_t count =
-        engine.shares_communicators ? 1 : planned_communicators(groups, mesh, engine.separates_reductions);
+    const std::size_t count = engine.shares_communicators ? 1 : planned_communicators(groups, mesh, engine);
     return ByteCount(count * engine.communicator_bytes);
 }
 

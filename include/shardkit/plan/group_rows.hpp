@@ -122,6 +122,9 @@ constexpr bool gathers_over(Over over, const PlacementTable& rows, const SizeOf&
     return false;
 }
 
+/// Returns the size of an element in which sums of floating-point elements of `each` bytes are made.
+constexpr std::size_t arithmetic_size(std::size_t each) noexcept { return std::max(each, sizeof(float)); }
+
 /// Returns the bytes of a group's largest reduction in the memory in which an engine widens or collects addends; 0
 /// where the reduction needs none.
 constexpr std::size_t staged_bytes(const GroupDescription& group, const engine::Traits& engine) {
@@ -137,7 +140,7 @@ constexpr std::size_t staged_bytes(const GroupDescription& group, const engine::
         constexpr std::size_t row_alignment = 16;  // elements by which a rank's row may be longer than its part
         return (group.buffer_numel + row_alignment * group.shards * group.replicas) * sizes.gradient;
     }
-    const std::size_t arithmetic = std::max(sizes.reduction, sizeof(float));
+    const std::size_t arithmetic = arithmetic_size(sizes.reduction);
     const bool widens = sizes.gradient != sizes.reduction || sizes.reduction != arithmetic;
     return widens ? group.buffer_numel * arithmetic : 0;
 }

@@ -210,8 +210,9 @@ constexpr void add_tp_sums(TpSums& sums, const GroupDescription& g, const Placem
         const auto share = static_cast<double>(calls) / static_cast<double>(holders);
         sums.calls += share;
         sums.payload += share * static_cast<double>(bytes);
-        const planner::MovedBytes moved =
-            all_reduce_moved(bytes, bytes, ranks, engine.of_sum(ReduceOp::sum, bytes, each), hosts);
+        const engine::Traits its = engine.of_sum(ReduceOp::sum, bytes, each);
+        const std::uint64_t sent = its.sums_travel_widened ? bytes / each * arithmetic_size(each) : bytes;
+        const planner::MovedBytes moved = all_reduce_moved(sent, sent, ranks, its, hosts);
         sums.moved += share * static_cast<double>(moved.bytes);
         sums.between_hosts += share * static_cast<double>(moved.between_hosts);
     }
@@ -226,8 +227,9 @@ constexpr planner::MovedBytes moved_by_row(const GroupDescription& g, const Plac
     const std::size_t target = g.sizes.of(table.find(row.target)->element);
     if (row.verb == Verb::all_gather) { return gather_moved(numel * source, ranks, engine, hosts); }
     const engine::Traits its = engine.of_sum(op_of(g.policy.summation), numel * source, source);
-    const std::uint64_t addends = numel * (its.sums_travel_widened ? std::max(source, target) : source);
-    const std::uint64_t sums = numel * (its.adds_16_bits ? source : target);
+    const std::size_t arithmetic = arithmetic_size(target);
+    const std::uint64_t addends = numel * (its.sums_travel_widened ? std::max(source, arithmetic) : source);
+    const std::uint64_t sums = numel * (its.adds_16_bits ? source : its.sums_travel_widened ? arithmetic : target);
     return row.verb == Verb::all_reduce ? all_reduce_moved(addends, sums, ranks, its, hosts)
                                         : scatter_moved(addends, ranks, its, hosts);
 }

@@ -358,6 +358,11 @@ TEST_CASE("sums along a tree are sent as they are, where others are widened") {
     const auto moved = [&](const sk::Plan& plan) { return plan.traffic.total(sk::Verb::reduce_scatter); };
     using P = sk::Precision<sk::bf16>;
     CHECK(moved(plan_of<sk::FullShard, P>(1U << 20U, 8, options)).moved.value == (4U << 20U) / 8 * 7);
+    // Into 16 bits too, and an all-reduce both ways.
+    using Narrow = sk::Precision<sk::bf16, sk::bf16>;
+    CHECK(moved(plan_of<sk::FullShard, Narrow>(1U << 20U, 8, options)).moved.value == (4U << 20U) / 8 * 7);
+    const sk::Plan whole = plan_of<sk::NoShard, Narrow>(1U << 20U, 8, options);
+    CHECK(whole.traffic.total(sk::Verb::all_reduce).moved.value == 2 * ((4U << 20U) / 8 * 7));
     const auto tree = moved(plan_of<sk::TreeSums<sk::FullShard>, P>(1U << 20U, 8, options));
     CHECK(tree.moved.value == (2U << 20U) / 8 * 7);
     CHECK(tree.between_hosts.value == (2U << 20U) / 8 * 4);

@@ -29,7 +29,7 @@ using Mesh = DeviceMesh<dynamic, dynamic, dynamic>;
 using Layer = Sharded<TensorList<bf16>, DynamicPolicy, gpu_ranks::Engine>;
 
 /// Every rank makes two groups, and each communicator of the stand-in is one of a rank's.
-void check(const Mesh& mesh, const DynamicPolicy& policy, bool separate) {
+void check(const Mesh& mesh, const DynamicPolicy& policy, bool separate, nccl::Sums sums = nccl::Sums::widened) {
     CAPTURE(mesh.describe());
     CAPTURE(separate);
     gpu_ranks::restart();
@@ -38,6 +38,11 @@ void check(const Mesh& mesh, const DynamicPolicy& policy, bool separate) {
     options.compare_calls = CompareCalls::off;
     options.separate_reductions = separate;
     options.max_ctas = 4;
+    options.sums = sums;
+    if (sums == nccl::Sums::by_nccl) {
+        options.registration = nccl::Registration::windows;
+        standin::set_nccl_version(nccl::configured_calls_version);
+    }
     Alone alone(ranks);
     const auto outcomes = gpu_ranks::with_world(ranks, options, [&](const gpu_ranks::Comm& comm, nccl::World& world) {
         Rank<gpu_ranks::Engine, Mesh> rank(mesh, comm, {}, world.streams());
@@ -63,6 +68,8 @@ TEST_CASE("nccl: a plan counts as many communicators as ranks make") {
             check(mesh, DynamicPolicy(HybridOptimizer<dynamic>{2}), separate);
             check(mesh, DynamicPolicy(HybridOptimizer<dynamic>{1}), separate);
             check(mesh, DynamicPolicy(SecondaryShard<dynamic>{2}), separate);
+            check(mesh, DynamicPolicy(FullShard{}), separate, nccl::Sums::by_nccl);
+            check(mesh, DynamicPolicy(HybridShard<dynamic>{2}), separate, nccl::Sums::by_nccl);
         }
     }
 }
