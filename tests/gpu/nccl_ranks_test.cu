@@ -325,12 +325,12 @@ TEST_CASE(
 
 TEST_CASE("16-bit sums by NCCL are those of fp64, rounded once, to the last place") {
 #ifdef SHARDKIT_TEST_ON_STANDIN
-    standin::set_nccl_version(sk::nccl::configured_sums_version);
+    standin::set_nccl_version(sk::nccl::configured_calls_version);
 #endif
     constexpr const char* needs = "16-bit sums by NCCL need ";
-    if (NCCL_VERSION_CODE < sk::nccl::configured_sums_version ||
-        sk::nccl::library_version() < sk::nccl::configured_sums_version) {
-        return skip(needs + sk::nccl::version_text(sk::nccl::configured_sums_version) + " of it");
+    if (NCCL_VERSION_CODE < sk::nccl::configured_calls_version ||
+        sk::nccl::library_version() < sk::nccl::configured_calls_version) {
+        return skip(needs + sk::nccl::version_text(sk::nccl::configured_calls_version) + " of it");
     }
     if (rank_processes::shares(2)) { return skip(std::string(needs) + "a GPU for each rank, for its windows"); }
     on_ranks("sums of 16 bits");

@@ -30,6 +30,13 @@ int main() {
     std::printf("\nncclCollConfig_t %zu algSelection %zu forceAlgSelection %zu userProfilerTag %zu",
                 sizeof(ncclCollConfig_t), offsetof(ncclCollConfig_t, algSelection),
                 offsetof(ncclCollConfig_t, forceAlgSelection), offsetof(ncclCollConfig_t, userProfilerTag));
+#if NCCL_VERSION_CODE >= 23200
+    std::printf(" launchCompletionEvent %zu graphStreamOrdering %zu nvlsHostMode %zu of %d %d %d",
+                offsetof(ncclCollConfig_t, launchCompletionEvent), offsetof(ncclConfig_t, graphStreamOrdering),
+                offsetof(ncclConfig_t, nvlsHostMode), static_cast<int>(ncclNvlsHostModeDisableTransport),
+                static_cast<int>(ncclNvlsHostModeDisableSymmetricMultimem),
+                static_cast<int>(ncclNvlsHostModeDisable));
+#endif
     const ncclCollConfig_t config = NCCL_COLLCONFIG_INITIALIZER;
     std::printf(" is %zu %x %u %d", config.size, config.magic, config.version, config.forceAlgSelection);
 #endif

@@ -87,6 +87,25 @@ int main() {
     options.survivable = true;
     options.registration = nccl::Registration::none;
     try_world(options, nccl::revoke_version, "a survivable World");
+    nccl::Options numbered;
+    numbered.each_call.numbered = true;
+    try_world(numbered, nccl::configured_calls_version, "numbered calls");
+    nccl::Options resident;
+    resident.each_call.resident_gathers = true;
+    try_world(resident,
+              NCCL_VERSION_CODE < nccl::configured_calls_version ? nccl::configured_calls_version
+                                                                 : nccl::launch_event_version,
+              "resident gathers");
+    nccl::Options sharp;
+    sharp.nvls = nccl::Nvls::off;
+    try_world(sharp, nccl::nvls_mode_version, "NVLink SHARP");
+    nccl::Options captured;
+    captured.graph_usage = nccl::GraphUsage::one;
+    captured.graph_stream_ordering = false;
+    try_world(
+        captured,
+        NCCL_VERSION_CODE < nccl::graph_usage_version ? nccl::graph_usage_version : nccl::graph_ordering_version,
+        "the order of captures");
     expect(standin::live() == standin::Live{}, "something is left behind");
     return failures == 0 ? 0 : 1;
 }

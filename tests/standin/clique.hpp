@@ -135,6 +135,7 @@ struct Request {
     const void* send;
     void* receive;
     WindowPlaces places{};
+    CUevent_st* started = nullptr;  // recorded when the kernel has started
 };
 
 /// A communicator's kernel that has started on a device and waits for its peers there.

@@ -176,6 +176,9 @@ std::vector<std::string> uneven_windows() {
 std::vector<std::string> crowded() {
     return with_state([](State& s) { return s.crowded; });
 }
+std::vector<SaidOfCall> said_of_calls() {
+    return with_state([](State& s) { return s.said_of_calls; });
+}
 void set_multiprocessors(int count) {
     with_state([&](State& s) { s.multiprocessors = count; });
 }

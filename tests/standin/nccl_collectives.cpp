@@ -74,9 +74,12 @@ WindowPlaces places_of(const ncclComm& comm, Kind kind, const void* send, const 
 
 /// Whether NCCL makes a collective by copy engines, on one node whose GPUs reach each other: taskAppend in
 /// enqueue.cc, and from 2.29 on ncclCeAvailable in ce_coll.cc.
-bool takes_copy_engines(const State& s, const ncclComm& comm, const Request& request) {
+bool takes_copy_engines(const State& s, const ncclComm& comm, const Request& request,
+                        const ncclCollConfig_t* config) {
     const bool gathers = request.signature.kind == Kind::all_gather && request.clique->members.size() > 1;
-    return gathers && comm.config.CTAPolicy == NCCL_CTA_POLICY_ZERO && request.places.written &&
+    const bool says = config != nullptr && config->CTAPolicy != NCCL_CONFIG_UNDEF_INT;
+    const int policy = says ? config->CTAPolicy : comm.config.CTAPolicy;
+    return gathers && policy == NCCL_CTA_POLICY_ZERO && request.places.written &&
            (s.nccl_version >= 22900 || place_of(comm, request.send));
 }
 
@@ -86,14 +89,29 @@ struct Asked {
     bool symmetric = false;
     bool forced = false;
 };
-Asked asked_by(const ncclCollConfig_t* config) {
+Asked asked_by(const ncclComm& comm, const ncclCollConfig_t* config) {
     if (config == nullptr) { return {}; }
     const std::string algorithms = config->algSelection == nullptr ? "" : config->algSelection;
+    const auto is_set = [](int value) { return value != NCCL_CONFIG_UNDEF_INT; };
+    const bool wrong_ctas =
+        (is_set(config->minCTAs) && config->minCTAs < 1) || (is_set(config->maxCTAs) && config->maxCTAs < 1) ||
+        (is_set(config->minCTAs) && is_set(config->maxCTAs) && config->minCTAs > config->maxCTAs) ||
+        (is_set(comm.config.maxCTAs) && config->maxCTAs > comm.config.maxCTAs);
     if (config->magic != 0xcafebeef || config->forceAlgSelection < 0 || config->forceAlgSelection > 1 ||
-        (!algorithms.empty() && algorithms != "SYMK")) {
+        (!algorithms.empty() && algorithms != "SYMK") || wrong_ctas || config->userProfilerTag >> 63U != 0 ||
+        (is_set(config->CTAPolicy) && (config->CTAPolicy < 1 || config->CTAPolicy > NCCL_CTA_POLICY_ZERO))) {
         return {ncclInvalidArgument, false, false};
     }
     return {ncclSuccess, !algorithms.empty(), config->forceAlgSelection == 1};
+}
+/// The event that NCCL records when the call's kernel has started; null for none, and `wrong` set for a bad one.
+CUevent_st* event_of(const State& s, const ncclComm& comm, const ncclCollConfig_t* config, const CUstream_st& in,
+                     const ThreadState& thread, std::string& wrong) {
+    if (config == nullptr || config->launchCompletionEvent == nullptr) { return nullptr; }
+    CUevent_st* const event = s.events.find(config->launchCompletionEvent);
+    if (event == nullptr || event->device != comm.member().device) { wrong = "not an event of the device"; }
+    if (thread.group_depth > 0 || in.capture) { wrong = "an event in a group or a capture, which is not modelled"; }
+    return event;
 }
 /// Whether NCCL has a kernel for symmetric windows for a sum, other than for a few bytes in any memory:
 /// ncclSymkImplemented and ncclSymkPickKernel in sym_kernels.cc.
@@ -133,8 +151,13 @@ ncclResult_t communicate(Signature signature, int peer, const void* send, void* 
         if (const std::string wrong = check(s, request, device); !wrong.empty()) {
             return refuse(ncclInvalidArgument, wrong);
         }
-        const Asked asked = asked_by(config);
+        const Asked asked = asked_by(*comm, config);
         if (asked.wrong != ncclSuccess) { return refuse(asked.wrong, "a configuration with an invalid member"); }
+        if (config != nullptr && s.nccl_version < 23102) { return refuse(ncclInternalError, "not in this NCCL"); }
+        if (config != nullptr) { s.said_of_calls.push_back({name(signature.kind), signature.count, *config}); }
+        std::string wrong_event;
+        request.started = event_of(s, *comm, config, *in, thread, wrong_event);
+        if (!wrong_event.empty()) { return refuse(ncclInvalidArgument, wrong_event); }
         std::string refusal;
         if (asked.symmetric) {
             request.signature.symmetric = has_symmetric_kernel(s, request, *comm);
@@ -143,7 +166,7 @@ ncclResult_t communicate(Signature signature, int peer, const void* send, void* 
                 if (comm->blocking) { return refuse(ncclInvalidArgument, refusal); }
             }
         }
-        if (takes_copy_engines(s, *comm, request)) { ++s.calls["gathers by copy engines"]; }
+        if (takes_copy_engines(s, *comm, request, config)) { ++s.calls["gathers by copy engines"]; }
         const bool collective = signature.kind != Kind::send && signature.kind != Kind::receive;
         if (collective && signature.count == 0) { return ncclSuccess; }
         ++thread.group_depth;
@@ -172,6 +195,14 @@ ncclResult_t ncclReduceScatter(const void* send, void* receive, std::size_t coun
 ncclResult_t ncclAllReduce(const void* send, void* receive, std::size_t count, ncclDataType_t type, ncclRedOp_t op,
                            ncclComm_t comm, cudaStream_t stream) {
     return communicate({Kind::all_reduce, count, type, op, 0}, 0, send, receive, comm, stream);
+}
+ncclResult_t ncclAllGatherConfig(const void* send, void* receive, std::size_t count, ncclDataType_t type,
+                                 ncclComm_t comm, cudaStream_t stream, const ncclCollConfig_t* config) {
+    return communicate({Kind::all_gather, count, type, ncclSum, 0}, 0, send, receive, comm, stream, config);
+}
+ncclResult_t ncclBroadcastConfig(const void* send, void* receive, std::size_t count, ncclDataType_t type, int root,
+                                 ncclComm_t comm, cudaStream_t stream, const ncclCollConfig_t* config) {
+    return communicate({Kind::broadcast, count, type, ncclSum, root}, 0, send, receive, comm, stream, config);
 }
 ncclResult_t ncclReduceScatterConfig(const void* send, void* receive, std::size_t count, ncclDataType_t type,
                                      ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream,

@@ -25,7 +25,22 @@ LaunchOrder::Entry entry_of(const Batch::Part& part) {
     return entry;
 }
 
+/// Records the request's event behind what its stream and its communicator have been given before.
+void record_start(State& s, CUstream_st& stream, const Request& request) {
+    CUevent_st* const event = s.events.find(request.started);
+    if (event == nullptr) { return; }
+    for (const auto& comm : s.comms.all()) {
+        if (comm->clique != request.clique || comm->rank != request.rank) { continue; }
+        for (const auto& before : comm->outstanding) {
+            if (!before->done) { push(s, stream, std::make_unique<WaitForMark>(before)); }
+        }
+    }
+    event->polls_left = s.query_delay;
+    event->record = {push(s, stream, std::make_unique<Work>(nullptr)), nullptr, {}};
+}
+
 void queue_batch(State& s, CUstream_st& stream, const std::vector<Request>& requests, Launched& launched) {
+    for (const Request& request : requests) { record_start(s, stream, request); }
     auto made = std::make_unique<Batch>();
     Batch& batch = *made;
     const auto mark = push(s, stream, std::move(made));

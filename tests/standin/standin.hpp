@@ -115,6 +115,17 @@ void break_device(int device, cudaError_t code);
 /// What the communicator was made with.
 ncclConfig_t configuration(ncclComm_t comm);
 
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 31, 0)
+/// A collective that was called with a configuration of its own.
+struct SaidOfCall {
+    std::string name;
+    std::size_t count;
+    ncclCollConfig_t config;
+};
+/// All of them since reset().
+std::vector<SaidOfCall> said_of_calls();
+#endif
+
 /// From now on ncclCommGetAsyncError(comm) answers `code`, calls on comm return it, and comm's operations, queued
 /// or later ones, never complete: its streams stand still until ncclCommAbort. Peers see a rank that is missing.
 void set_async_error(ncclComm_t comm, ncclResult_t code);

@@ -68,6 +68,7 @@ struct Model {
     std::vector<std::string> frees_in_use;
     std::vector<std::string> uneven_windows;
     std::vector<std::string> crowded;
+    std::vector<SaidOfCall> said_of_calls;
     std::vector<Resident> resident;  // in the order of their starts
     std::size_t windows_left = 0;
 

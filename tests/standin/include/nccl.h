@@ -46,6 +46,16 @@ typedef enum {
 #define NCCL_SPLIT_NOCOLOR -1
 #define NCCL_CTA_POLICY_ZERO 0x02
 
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 32, 0)
+typedef enum {
+    ncclNvlsHostModeDefault = NCCL_CONFIG_UNDEF_INT,
+    ncclNvlsHostModeEnable = 0,
+    ncclNvlsHostModeDisableTransport = 1 << 0,
+    ncclNvlsHostModeDisableSymmetricMultimem = 1 << 1,
+    ncclNvlsHostModeDisable = INT_MAX,
+} ncclNvlsHostMode_t;
+#endif
+
 typedef struct {
     std::size_t size;
     unsigned int magic;
@@ -267,6 +277,10 @@ typedef struct {
             NCCL_CONFIG_UNDEF_INT, 0 STANDIN_NCCL_COLL_FIELDS_32                                               \
     }
 
+ncclResult_t ncclAllGatherConfig(const void* send, void* receive, std::size_t count, ncclDataType_t type,
+                                 ncclComm_t comm, cudaStream_t stream, const ncclCollConfig_t* config);
+ncclResult_t ncclBroadcastConfig(const void* send, void* receive, std::size_t count, ncclDataType_t type, int root,
+                                 ncclComm_t comm, cudaStream_t stream, const ncclCollConfig_t* config);
 ncclResult_t ncclReduceScatterConfig(const void* send, void* receive, std::size_t count, ncclDataType_t type,
                                      ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream,
                                      const ncclCollConfig_t* config);

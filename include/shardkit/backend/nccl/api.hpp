@@ -41,8 +41,10 @@ extern "C" [[gnu::weak]] decltype(ncclCommRevoke) ncclCommRevoke;
 extern "C" [[gnu::weak]] decltype(ncclCommMemStats) ncclCommMemStats;
 #endif
 #if NCCL_VERSION_CODE >= 23102
+extern "C" [[gnu::weak]] decltype(ncclAllGatherConfig) ncclAllGatherConfig;
 extern "C" [[gnu::weak]] decltype(ncclReduceScatterConfig) ncclReduceScatterConfig;
 extern "C" [[gnu::weak]] decltype(ncclAllReduceConfig) ncclAllReduceConfig;
+extern "C" [[gnu::weak]] decltype(ncclBroadcastConfig) ncclBroadcastConfig;
 #endif
 
 namespace shardkit::nccl::detail {

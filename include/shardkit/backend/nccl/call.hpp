@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -30,6 +31,7 @@ struct Call {
     std::string_view axes;
     Verb verb;
     SourceLocation where;
+    std::uint64_t number = 0;  ///< in the flight recorder; 0 also where that keeps none
 
     std::string doing() const { return shardkit::detail::concat(name(verb), " over ", axes); }
 };

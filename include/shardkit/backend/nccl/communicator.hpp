@@ -16,8 +16,10 @@
 #include <shardkit/backend/nccl/api.hpp>
 #include <shardkit/backend/nccl/borrowed_communicator.hpp>
 #include <shardkit/backend/nccl/call.hpp>
+#include <shardkit/backend/nccl/collectives.hpp>
 #include <shardkit/backend/nccl/group_guard.hpp>
 #include <shardkit/backend/nccl/reductions.hpp>
+#include <shardkit/backend/nccl/said_of_call.hpp>
 #include <shardkit/backend/nccl/split.hpp>
 #include <shardkit/backend/nccl/verb_order.hpp>
 #include <shardkit/backend/nccl/world.hpp>
@@ -156,7 +158,8 @@ class Communicator {
             if (size() == 1) { return; }
             void* const word = world_->staging(stream).data();
             world_->complete(call, "ncclAllReduce", [&](ncclComm_t comm) {
-                return ncclAllReduce(word, word, 1, ncclUint32, ncclMax, comm, stream.native());
+                return detail::all_reduce(detail::said_of(call, sizeof(std::uint32_t)), word, word, 1, ncclUint32,
+                                          ncclMax, comm, stream.native());
             });
         });
     }
@@ -170,9 +173,12 @@ class Communicator {
             const std::size_t k = shard.size();
             if (size() == 1) { return detail::copy_alone(call, shard.data(), k, full.data(), stream); }
             if (k > 0) {
+                const detail::SaidOfCall said = detail::said_of_gather(call, full.size_bytes(), stream);
                 world_->complete(call, "ncclAllGather", [&](ncclComm_t comm) {
-                    return ncclAllGather(shard.data(), full.data(), k, detail::datatype<T>(), comm, stream.native());
+                    return detail::all_gather(said, shard.data(), full.data(), k, detail::datatype<T>(), comm,
+                                              stream.native());
                 });
+                detail::let_compute_wait(call, said);
             }
         });
     }
@@ -207,8 +213,9 @@ class Communicator {
         run(what, stream, [&](const detail::Call& call) {
             if (!values.empty() && size() > 1) {
                 world_->complete(call, "ncclBroadcast", [&](ncclComm_t comm) {
-                    return ncclBroadcast(values.data(), values.data(), values.size(), detail::datatype<T>(),
-                                         static_cast<int>(root), comm, stream.native());
+                    return detail::broadcast(detail::said_of(call, values.size_bytes()), values.data(), values.data(),
+                                             values.size(), detail::datatype<T>(), static_cast<int>(root), comm,
+                                             stream.native());
                 });
             }
         });
@@ -329,8 +336,9 @@ class Communicator {
     std::invoke_result_t<const Body&, const detail::Call&> run(
         const shardkit::Call& what, const Stream& stream, const Body& body,
         const shardkit::detail::UnevenCounts& counts = {}) const {
-        const detail::Call call{*world_, detail::lane(*world_, *group_, stream), label_->axes, what.signature.verb,
-                                what.where};
+        const detail::Call call{*world_,      detail::lane(*world_, *group_, stream),
+                                label_->axes, what.signature.verb,
+                                what.where,   what.number == shardkit::Call::no_number ? 0 : what.number};
         const gpu::detail::DeviceGuard guard(world_->device(), what.where);
         if (group_->trace && what.signature.verb != Verb::send && what.signature.verb != Verb::receive) {
             world_->note(*group_, what, counts, stream);

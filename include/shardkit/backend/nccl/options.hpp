@@ -24,10 +24,16 @@ inline constexpr int revoke_version = 22807;
 inline constexpr int zero_cta_version = 22803;
 /// The first NCCL with ncclConfig_t::launchOrderImplicit.
 inline constexpr int configured_order_version = 23102;
-/// The first NCCL with ncclReduceScatterConfig, for Sums::by_nccl.
-inline constexpr int configured_sums_version = 23102;
+/// The first NCCL with ncclCollConfig_t, for CallOptions and Sums::by_nccl.
+inline constexpr int configured_calls_version = 23102;
+/// The first NCCL with ncclCollConfig_t::launchCompletionEvent, for CallOptions::resident_gathers.
+inline constexpr int launch_event_version = 23200;
 /// The first NCCL with GraphUsage.
 inline constexpr int graph_usage_version = 22900;
+/// The first NCCL with ncclConfig_t::graphStreamOrdering.
+inline constexpr int graph_ordering_version = 23000;
+/// The first NCCL with ncclConfig_t::nvlsHostMode.
+inline constexpr int nvls_mode_version = 23200;
 
 namespace detail {
 
@@ -88,11 +94,28 @@ inline void require_possible(const Options& options, std::string_view making, So
     }
     require_registration(options.registration, where);
     if (options.survivable) { require_version(revoke_version, "a survivable World", where); }
-    if (options.sums == Sums::by_nccl) { require_version(configured_sums_version, "Sums::by_nccl", where); }
+    if (options.sums == Sums::by_nccl) { require_version(configured_calls_version, "Sums::by_nccl", where); }
     if (options.nvls_ctas > 0) { require_version(windows_version, "nvls_ctas", where); }
     if (options.cta_policy == CtaPolicy::efficiency) { require_version(windows_version, "cta_policy", where); }
     if (options.cta_policy == CtaPolicy::zero) { require_version(zero_cta_version, "CtaPolicy::zero", where); }
     if (options.graph_usage != GraphUsage::by_default) { require_version(graph_usage_version, "graph_usage", where); }
+    if (!options.graph_stream_ordering) { require_version(graph_ordering_version, "graph_stream_ordering", where); }
+    if (options.nvls != Nvls::by_default) { require_version(nvls_mode_version, "nvls", where); }
+    const CallOptions& each = options.each_call;
+    if (each != CallOptions{}) { require_version(configured_calls_version, "each_call", where); }
+    if (each.resident_gathers) { require_version(launch_event_version, "each_call.resident_gathers", where); }
+    if (!options.graph_stream_ordering && options.graph_usage != GraphUsage::one) {
+        throw_invalid_argument(
+            where,
+            "nccl::Options: graph_stream_ordering off, but NCCL then takes verbs in one graph at a "
+            "time alone; expected GraphUsage::one");
+    }
+    if (each.resident_gathers && (each.copy_engine_gathers || options.cta_policy == CtaPolicy::zero)) {
+        throw_invalid_argument(
+            where,
+            "nccl::Options: each_call.resident_gathers with gathers by copy engines, which have no "
+            "kernel that could start");
+    }
     if (options.survivable && options.split_share) {
         throw_invalid_argument(where,
                                "nccl::Options: split_share with survivable, but communicators that share "
@@ -105,12 +128,20 @@ inline void require_possible(const Options& options, std::string_view making, So
                                " windows; expected Registration::windows");
     };
     require_windows(options.cta_policy == CtaPolicy::zero, "CtaPolicy::zero", "gathers by copy engines only into");
+    require_windows(each.copy_engine_gathers, "each_call.copy_engine_gathers", "gathers by copy engines only into");
     require_windows(options.sums == Sums::by_nccl, "Sums::by_nccl", "adds 16-bit elements in fp32 only out of");
 }
 
 /// MAXCHANNELS in NCCL's device.h. parseCommConfig refuses a minimum without a maximum.
 inline constexpr int most_ctas = 64;
 
+#if NCCL_VERSION_CODE >= 23200
+inline int nvls_host_mode(Nvls nvls) noexcept {
+    return nvls == Nvls::without_multimem    ? ncclNvlsHostModeDisableSymmetricMultimem
+           : nvls == Nvls::without_transport ? ncclNvlsHostModeDisableTransport
+                                             : ncclNvlsHostModeDisable;
+}
+#endif
 /// Returns NCCL's configuration for each communicator that a World makes. It does not block, even if it is made from
 /// one that does, so that the wait for peers can end. Other settings are NCCL's defaults, unless the options set
 /// them.
@@ -130,6 +161,12 @@ inline ncclConfig_t config_of(const Options& options) {
 #endif
 #if NCCL_VERSION_CODE >= 23102
     config.launchOrderImplicit = 1;  // the user's environment variable has the last word
+#endif
+#if NCCL_VERSION_CODE >= 23000
+    if (!options.graph_stream_ordering) { config.graphStreamOrdering = 0; }
+#endif
+#if NCCL_VERSION_CODE >= 23200
+    if (options.nvls != Nvls::by_default) { config.nvlsHostMode = nvls_host_mode(options.nvls); }
 #endif
 #if NCCL_VERSION_CODE >= 22900
     if (options.graph_usage != GraphUsage::by_default) {

@@ -10,10 +10,11 @@
 #include <shardkit/backend/cuda/timeline.hpp>
 #include <shardkit/backend/nccl/api.hpp>
 #include <shardkit/backend/nccl/call.hpp>
+#include <shardkit/backend/nccl/collectives.hpp>
 #include <shardkit/backend/nccl/combined.hpp>
 #include <shardkit/backend/nccl/group_guard.hpp>
+#include <shardkit/backend/nccl/said_of_call.hpp>
 #include <shardkit/backend/nccl/staged_pieces.hpp>
-#include <shardkit/backend/nccl/symmetric_sums.hpp>
 #include <shardkit/backend/nccl/world.hpp>
 #include <shardkit/comm/engine_traits.hpp>
 #include <shardkit/comm/reduce_op.hpp>
@@ -125,7 +126,8 @@ struct Reductions {
         const Call narrow = over_sums(call);
         const auto add = [&](In* sums) {
             call.world.complete(narrow, "ncclReduceScatterConfig", [&](ncclComm_t comm) {
-                return scatter_symmetric_sum(full, sums, k, datatype<In>(), comm, stream.native());
+                return detail::reduce_scatter(said(narrow, call.group.size * k * sizeof(In)), full, sums, k,
+                                              datatype<In>(), ncclSum, comm, stream.native());
             });
         };
         if constexpr (std::is_same_v<In, Out>) {
@@ -150,7 +152,12 @@ struct Reductions {
     }
     /// Returns the call over the communicator on which NCCL adds 16-bit elements.
     static Call over_sums(const Call& call) noexcept {
-        return {call.world, *call.group.sums, call.axes, call.verb, call.where};
+        return {call.world, *call.group.sums, call.axes, call.verb, call.where, call.number};
+    }
+    static SaidOfCall said(const Call& narrow, std::size_t bytes) {
+        SaidOfCall said = said_of(narrow, bytes);
+        said.symmetric = true;
+        return said;
     }
 
     /// Copies or converts: a reduction over one rank.
@@ -232,7 +239,8 @@ struct Reductions {
                    std::size_t /*size*/) const {}
         void add(const gpu::TimelineRef& stream, In* staging, std::size_t at, std::size_t size) const {
             call.world.complete(call, "ncclAllReduceConfig", [&](ncclComm_t comm) {
-                return symmetric_sum(input + at, staging, size, datatype<In>(), comm, stream.native());
+                return detail::all_reduce(said(call, size * sizeof(In)), input + at, staging, size, datatype<In>(),
+                                          ncclSum, comm, stream.native());
             });
         }
         void narrow(const gpu::TimelineRef& stream, In* staging, std::size_t at, std::size_t size) const {
@@ -296,7 +304,8 @@ struct Reductions {
         const std::size_t ranks = call.group.size;
         StagedPieces<In>(call, stream, ranks).one_after_the_other(count, [&](In* staging, auto at, auto size) {
             call.world.complete(call, "ncclAllGather", [&](ncclComm_t comm) {
-                return ncclAllGather(input + at, staging, size, datatype<In>(), comm, stream.native());
+                return all_gather(said_of(call, size * sizeof(In)), input + at, staging, size, datatype<In>(), comm,
+                                  stream.native());
             });
             Kernels::for_each_index(stream, size, Extremes<In, Out>{op, staging, ranks, size, output + at});
         });
@@ -329,14 +338,16 @@ struct Reductions {
     static void scatter(const Call& call, const gpu::TimelineRef& stream, ReduceOp op, const T* from, T* to,
                         std::size_t k) {
         call.world.complete(call, "ncclReduceScatter", [&](ncclComm_t comm) {
-            return ncclReduceScatter(from, to, k, datatype<T>(), native(op), comm, stream.native());
+            return detail::reduce_scatter(said_of(call, call.group.size * k * sizeof(T)), from, to, k, datatype<T>(),
+                                          native(op), comm, stream.native());
         });
     }
     template <class T>
     static void reduce(const Call& call, const gpu::TimelineRef& stream, ReduceOp op, const T* from, T* to,
                        std::size_t count) {
         call.world.complete(call, "ncclAllReduce", [&](ncclComm_t comm) {
-            return ncclAllReduce(from, to, count, datatype<T>(), native(op), comm, stream.native());
+            return detail::all_reduce(said_of(call, count * sizeof(T)), from, to, count, datatype<T>(), native(op),
+                                      comm, stream.native());
         });
     }
     template <class From, class To>

@@ -15,6 +15,7 @@
 
 #include <shardkit/backend/cuda/arena.hpp>
 #include <shardkit/backend/cuda/arena_buffer.hpp>
+#include <shardkit/backend/cuda/event.hpp>
 #include <shardkit/backend/cuda/pinned_buffer.hpp>
 #include <shardkit/backend/cuda/relaxed_capture.hpp>
 #include <shardkit/backend/cuda/stream.hpp>
@@ -64,6 +65,7 @@ struct Resources {
           local_arena(local_chunks, std::min(options.arena_chunk_bytes, local_chunk_bytes), where),
           staging(arena, staging_size(options, ranks), communication.ref(), where),
           host_records(ranks * record_bytes, where) {
+        if (options.each_call.resident_gathers) { gather_started.emplace(where); }
         if (!separates_reductions(options, ranks)) { return; }
         reduction.emplace(nullptr, gpu::Priority::greatest, gpu::TimelineOptions{.device = device, .watch = &watch},
                           where);
@@ -118,6 +120,8 @@ struct Resources {
     OwnTimeline host_calls;
     /// Of the greatest priority too, for reductions that run beside other verbs.
     std::optional<OwnTimeline> reduction;
+    /// Of the last gather's kernel, for CallOptions::resident_gathers.
+    std::optional<gpu::Event> gather_started;
     std::unique_ptr<gpu::detail::ChunkSource> chunks;
     gpu::detail::Arena arena;  ///< for verbs: the same pieces in the same order on every rank
     gpu::detail::DeviceChunks local_chunks;

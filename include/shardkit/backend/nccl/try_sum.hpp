@@ -11,10 +11,10 @@
 
 #include <shardkit/backend/cuda/timeline.hpp>
 #include <shardkit/backend/nccl/api.hpp>
+#include <shardkit/backend/nccl/collectives.hpp>
 #include <shardkit/backend/nccl/comparison.hpp>
 #include <shardkit/backend/nccl/connections.hpp>
 #include <shardkit/backend/nccl/group.hpp>
-#include <shardkit/backend/nccl/symmetric_sums.hpp>
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/detail/concat.hpp>
 
@@ -43,8 +43,8 @@ inline std::string try_sum(Connections& connections, const Group& group, Group& 
     std::byte* const addends = with.device.data() + group.size * sizeof(std::uint64_t);
     const ncclResult_t code = [&] {
         const Connections::Lock lock = connections.calls(making_sums, where);
-        return scatter_symmetric_sum(addends, addends + group.size * each * sizeof(std::uint16_t), each, ncclBfloat16,
-                                     sums.comm, with.aside.native());
+        return reduce_scatter({.symmetric = true}, addends, addends + group.size * each * sizeof(std::uint16_t), each,
+                              ncclBfloat16, ncclSum, sums.comm, with.aside.native());
     }();
     const bool begun = code == ncclSuccess || code == ncclInProgress;
     const ncclResult_t state = begun ? connections.state_after(sums, nccl_call, making_sums, where) : code;

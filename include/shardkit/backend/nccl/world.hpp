@@ -193,6 +193,11 @@ class World final : public detail::Connections {
         return ByteCount{all};
     }
 
+    /// Returns the event of the last gather's start, for CallOptions::resident_gathers; null without it.
+    cudaEvent_t gather_started() const noexcept {
+        return resources_->gather_started ? resources_->gather_started->ref().native() : nullptr;
+    }
+
     /// Returns whether verbs on that stream run beside all others.
     bool runs_beside(const gpu::TimelineRef& stream) const noexcept { return resources_->runs_beside(stream); }
     /// Returns scratch memory of the device for verbs on that stream, used in the order in which they are given.

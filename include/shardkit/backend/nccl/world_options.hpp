@@ -42,6 +42,35 @@ enum class GraphUsage : std::uint8_t {
     one,         ///< all verbs are captured, in one graph at a time
 };
 
+/// Which parts of NVLink SHARP NCCL uses: see NCCL's nvlsHostMode. Needs NCCL 2.32.
+enum class Nvls : std::uint8_t {
+    by_default,         ///< NCCL decides
+    without_multimem,   ///< none in kernels for symmetric windows and in gathers by copy engines
+    without_transport,  ///< none in its algorithm for other memory
+    off,                ///< none at all
+};
+
+/// What NCCL is told of each collective alone (ncclCollConfig_t), where the environment says nothing else. Needs NCCL
+/// 2.31.2. None of it changes bits.
+struct CallOptions {
+    /// The largest buffer, in bytes of all ranks' parts together, whose collective takes one CTA; 0: NCCL decides for
+    /// all.
+    std::size_t one_cta_up_to = 0;
+    /// Lets gathers of containers and of `all_gather` be made by copy engines as with CtaPolicy::zero, and all else
+    /// as Options::cta_policy says, for example with `efficiency`, which a communicator cannot have both. Needs
+    /// Registration::windows.
+    bool copy_engine_gathers = false;
+    /// Gives NCCL's profiler plugins the number that the call has in the flight recorder (userProfilerTag).
+    bool numbered = false;
+    /// Lets work that is given to the compute stream behind a gather on another stream begin when that gather's
+    /// kernel has all its CTAs on the GPU, or the gather before it is over: for gathers ahead of their layer, which
+    /// products that fill the GPU would keep out. Not in captures, and not for several gathers that start together.
+    /// Needs NCCL 2.32.
+    bool resident_gathers = false;
+
+    friend bool operator==(const CallOptions&, const CallOptions&) noexcept = default;
+};
+
 /// How a World adds floating-point elements of several ranks.
 class Sums {
   public:
@@ -89,8 +118,8 @@ class Sums {
 // Checked builds compare calls by default: see core/checked.hpp.
 namespace shardkit::nccl SHARDKIT_CHECKED_BUILD {
 
-/// How a World communicates. Sizes, timeout, registration, separate_reductions, compare_calls, sums and survivable
-/// must be the same on every rank.
+/// How a World communicates. Sizes, timeout, registration, separate_reductions, compare_calls, sums, each_call and
+/// survivable must be the same on every rank.
 struct Options {
     /// The user's streams (cudaStream_t is this pointer), which must outlive the World; null: the World makes its
     /// own. Default streams are refused.
@@ -130,6 +159,13 @@ struct Options {
     CtaPolicy cta_policy = CtaPolicy::by_default;
     /// How verbs are captured in CUDA graphs.
     GraphUsage graph_usage = GraphUsage::by_default;
+    /// Whether NCCL orders captured verbs by a stream of its own, beside the World's order: see NCCL's
+    /// graphStreamOrdering. Off: a captured step has fewer nodes. Needs GraphUsage::one and NCCL 2.30.
+    bool graph_stream_ordering = true;
+    /// What NCCL uses of NVLink SHARP, which adds in an order of its own.
+    Nvls nvls = Nvls::by_default;
+    /// What NCCL is told of each collective.
+    CallOptions each_call{};
 
     /// The name of the communicators in NCCL's logs and profiles, from NCCL 2.27 on: a string that outlives the
     /// process's communicators, for example a literal. Null: none.

@@ -65,7 +65,7 @@ sk::nccl::Options exchanging(std::size_t from = 0) { return summing(sk::nccl::Su
 /// The stand-in with an NCCL that has the kernels for symmetric windows, unless a test says otherwise.
 void restart_for_windows(standin::Pace pace = standin::Pace::lazy) {
     gpu_ranks::restart(pace);
-    standin::set_nccl_version(sk::nccl::configured_sums_version);
+    standin::set_nccl_version(sk::nccl::configured_calls_version);
 }
 
 template <class F>

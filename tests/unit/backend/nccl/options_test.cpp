@@ -1,16 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 // What NCCL and CUDA are told of a World's communicators and streams.
+#include <algorithm>
+#include <array>
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdlib>
+#include <exception>
+#include <map>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <doctest/doctest.h>
 
 #include <shardkit/comm/all_gather.hpp>
 #include <shardkit/comm/all_reduce.hpp>
+#include <shardkit/comm/barrier.hpp>
+#include <shardkit/comm/broadcast.hpp>
+#include <shardkit/comm/reduce_scatter.hpp>
 #include <shardkit/comm/split.hpp>
 
 #include "../../thrown_message.hpp"
@@ -194,6 +203,172 @@ TEST_CASE("nccl: 16-bit sums by NCCL need windows and NCCL 2.31.2, and are refus
     options.registration = nccl::Registration::windows;
     make();
     CHECK(standin::live() == standin::Live{});
+}
+
+TEST_CASE("nccl: each collective says what the options ask for, and nothing where they ask for nothing") {
+    for (const bool asks : {true, false}) {
+        gpu_ranks::restart();
+        standin::set_nccl_version(nccl::configured_calls_version);
+        nccl::Options options = gpu_ranks::patient();
+        options.registration = nccl::Registration::windows;
+        options.cta_policy = nccl::CtaPolicy::efficiency;
+        options.min_ctas = 2;
+        if (asks) { options.each_call = {.one_cta_up_to = 4096, .copy_engine_gathers = true, .numbered = true}; }
+        std::vector<recorder::RecentCall> recorded;
+        std::array<int, 2> right{};
+        const auto outcomes = gpu_ranks::with_world(2, options, [&](const Comm& comm, nccl::World& world) {
+            const auto stream = world.streams().communication;
+            for (const std::size_t count : {std::size_t{1024}, std::size_t{1026}}) {
+                auto values = world.buffer<float>(count);
+                all_gather_in_place(comm, values.span(), stream);
+                all_reduce_in_place(comm, ReduceOp::sum, values.span(), stream);
+                reduce_scatter_in_place(comm, ReduceOp::sum, values.span(), stream);
+                broadcast(comm, values.span(), 0, stream);
+            }
+            barrier(comm, stream);
+            stream.synchronize();
+            verb_checks::check_copies<float>(comm, 10, 1);
+            ++right[comm.rank()];
+            if (comm.rank() == 0) { recorded = comm.label().journal.recent_calls(); }
+        });
+        CHECK(gpu_ranks::first_error(outcomes) == "");
+        CHECK(right == std::array{1, 1});
+        CHECK(standin::uneven_windows().empty());
+        const auto said = standin::said_of_calls();
+        if (!asks) {
+            CHECK(said.empty());
+            CHECK(standin::calls("gathers by copy engines") == 0);
+            continue;
+        }
+        std::map<std::string, std::size_t> calls;
+        for (const standin::SaidOfCall& each : said) {
+            const bool gathers = each.name == "ncclAllGather";
+            const bool parts = gathers || each.name == "ncclReduceScatter";
+            const std::size_t bytes = each.count * (each.count == 1 ? 4 : parts ? 8 : 4);
+            CAPTURE(each.name);
+            CAPTURE(bytes);
+            CHECK(each.config.maxCTAs == (bytes <= 4096 ? 1 : NCCL_CONFIG_UNDEF_INT));
+            CHECK(each.config.minCTAs == each.config.maxCTAs);
+            CHECK(each.config.CTAPolicy == (gathers ? NCCL_CTA_POLICY_ZERO : NCCL_CONFIG_UNDEF_INT));
+            CHECK(each.config.launchCompletionEvent == nullptr);
+            const auto found = std::ranges::find_if(
+                recorded, [&](const auto& call) { return call.number == each.config.userProfilerTag; });
+            REQUIRE(found != recorded.end());
+            const std::map<Verb, std::string> names{{Verb::all_gather, "ncclAllGather"},
+                                                    {Verb::all_reduce, "ncclAllReduce"},
+                                                    {Verb::barrier, "ncclAllReduce"},
+                                                    {Verb::broadcast, "ncclBroadcast"},
+                                                    {Verb::reduce_scatter, "ncclReduceScatter"}};
+            CHECK(names.at(found->signature.verb) == each.name);
+            ++calls[each.name];
+        }
+        CHECK(calls.size() == 4);
+        CHECK(calls["ncclReduceScatter"] == 4);
+        CHECK(standin::calls("gathers by copy engines") == calls["ncclAllGather"]);
+    }
+}
+
+TEST_CASE("nccl: a gather ahead keeps out later work of the compute stream until it has started, and no longer") {
+    for (const bool asks : {true, false}) {
+        gpu_ranks::restart();
+        standin::set_nccl_version(nccl::launch_event_version);
+        nccl::Options options = gpu_ranks::patient();
+        options.each_call.resident_gathers = asks;
+        std::atomic<bool> checked = false;
+        const auto outcomes = gpu_ranks::with_world(2, options, [&](const Comm& comm, nccl::World& world) {
+            const auto streams = world.streams();
+            auto values = world.buffer<float>(64);
+            auto later = world.buffer<float>(1);
+            streams.compute.synchronize();
+            if (comm.rank() == 1) { checked.wait(false); }
+            if (comm.rank() == 0) { standin::hold(streams.communication.native()); }
+            all_gather_in_place(comm, values.span(), streams.communication);
+            if (comm.rank() == 0) {
+                gpu::detail::check(cudaMemsetAsync(later.data(), 0, sizeof(float), streams.compute.native()),
+                                   "cudaMemsetAsync");
+                const auto ready = [&] { return cudaStreamQuery(streams.compute.native()) == cudaSuccess; };
+                const bool runs_before = ready();
+                standin::release(streams.communication.native());
+                const bool runs_then = ready();
+                const bool is_over = cudaStreamQuery(streams.communication.native()) == cudaSuccess;
+                checked = true;
+                checked.notify_all();
+                rank_checks::expect(runs_before != asks, "the compute stream before the gather has started");
+                rank_checks::expect(runs_then, "the compute stream when it has started");
+                rank_checks::expect(!is_over, "the gather, whose peer has not come");
+            }
+            streams.communication.synchronize();
+        });
+        CHECK(gpu_ranks::first_error(outcomes) == "");
+        CHECK(standin::live() == standin::Live{});
+    }
+}
+
+TEST_CASE("nccl: NVLink SHARP and the order of captures are what the options say, where NCCL knows them") {
+    gpu_ranks::restart();
+    standin::set_nccl_version(nccl::nvls_mode_version);
+    const auto configuration = [](const nccl::Options& options) {
+        const nccl::World world(nccl::UniqueId::create(), 1, 0, options);
+        return standin::configuration(world.world_group().comm);
+    };
+    nccl::Options options = gpu_ranks::patient();
+    CHECK(configuration(options).nvlsHostMode == NCCL_CONFIG_UNDEF_INT);
+    CHECK(configuration(options).graphStreamOrdering == NCCL_CONFIG_UNDEF_INT);
+    options.graph_usage = nccl::GraphUsage::one;
+    options.graph_stream_ordering = false;
+    CHECK(configuration(options).graphStreamOrdering == 0);
+    for (const auto& [nvls, mode] :
+         {std::pair{nccl::Nvls::without_multimem, ncclNvlsHostModeDisableSymmetricMultimem},
+          std::pair{nccl::Nvls::without_transport, ncclNvlsHostModeDisableTransport},
+          std::pair{nccl::Nvls::off, ncclNvlsHostModeDisable}}) {
+        options.nvls = nvls;
+        CHECK(configuration(options).nvlsHostMode == mode);
+    }
+}
+
+TEST_CASE(
+    "nccl: what an older NCCL does not know of calls, SHARP and captures is refused, and what contradicts itself") {
+    gpu_ranks::restart();
+    struct Case {
+        int version;
+        const char* text;
+        void (*set)(nccl::Options&);
+    };
+    const Case refused[] = {
+        {22809, "each_call", [](nccl::Options& o) { o.each_call.numbered = true; }},
+        {22809, "each_call", [](nccl::Options& o) { o.each_call.one_cta_up_to = 1; }},
+        {23102, "each_call.resident_gathers", [](nccl::Options& o) { o.each_call.resident_gathers = true; }},
+        {23102, "nvls", [](nccl::Options& o) { o.nvls = nccl::Nvls::off; }},
+        {22907, "graph_stream_ordering",
+         [](nccl::Options& o) {
+             o.graph_usage = nccl::GraphUsage::one;
+             o.graph_stream_ordering = false;
+         }},
+        {23203,
+         "graph_stream_ordering off, but NCCL then takes verbs in one graph at a time alone; expected "
+         "GraphUsage::one",
+         [](nccl::Options& o) { o.graph_stream_ordering = false; }},
+        {23203,
+         "each_call.copy_engine_gathers with Registration::none, but NCCL gathers by copy engines only into windows",
+         [](nccl::Options& o) { o.each_call.copy_engine_gathers = true; }},
+        {23203, "each_call.resident_gathers with gathers by copy engines, which have no kernel",
+         [](nccl::Options& o) {
+             o.registration = nccl::Registration::windows;
+             o.cta_policy = nccl::CtaPolicy::zero;
+             o.each_call.resident_gathers = true;
+         }},
+    };
+    for (const Case& each : refused) {
+        CAPTURE(each.text);
+        standin::set_nccl_version(each.version);
+        nccl::Options options = gpu_ranks::patient();
+        each.set(options);
+        std::string text;
+        try {
+            const nccl::World world(nccl::UniqueId::create(), 1, 0, options);
+        } catch (const std::exception& error) { text = error.what(); }
+        CHECK(contains(text, each.text));
+    }
 }
 
 TEST_CASE("nccl: the World's communication stream comes before its compute stream; the user's stay as they are") {

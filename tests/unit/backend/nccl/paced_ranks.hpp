@@ -44,7 +44,7 @@ template <class Mesh, class F>
 std::string run(const Mesh& mesh, Paces paces, const sk::RankOptions& options, const F& f,
                 const sk::nccl::Options& of_world = {}) {
     gpu_ranks::restart();
-    if (of_world.sums == sk::nccl::Sums::by_nccl) { standin::set_nccl_version(sk::nccl::configured_sums_version); }
+    if (of_world.sums == sk::nccl::Sums::by_nccl) { standin::set_nccl_version(sk::nccl::configured_calls_version); }
     std::string error = gpu_ranks::first_error(gpu_ranks::with_world(
         mesh.grid().size(), gpu_ranks::patient(of_world), [&](const gpu_ranks::Comm& comm, sk::nccl::World& world) {
             const auto streams = world.streams();
