@@ -44,10 +44,9 @@ struct GiveGradient {
     }
 };
 
-/// `submit(stream, work)`: how the user's kernels run on this engine.
-template <class Rank, class Products, class Submit>
-std::vector<float> train(Rank& rank, const sk::DynamicPolicy& policy, const Products& products,
-                         const Submit& submit) {
+/// `make(model)`: an optimizer; `submit(stream, work)`: how the user's kernels run on this engine.
+template <class Rank, class Make, class Submit>
+std::vector<float> train_with(Rank& rank, const sk::DynamicPolicy& policy, const Make& make, const Submit& submit) {
     using Engine = sk::EngineOf<Rank>;
     using List = sk::TensorList<float>;
     using Layer = sk::Sharded<List, sk::DynamicPolicy, Engine>;
@@ -59,7 +58,7 @@ std::vector<float> train(Rank& rank, const sk::DynamicPolicy& policy, const Prod
     }
     sk::Model model{layers};
     model.initialize([](auto, auto, auto i) { return 1.0 / static_cast<double>(i + 2); });
-    sk::Muon optimizer{model, products, sk::MuonOptions{.learning_rate = 0.1}};
+    auto optimizer = make(model);
     for (int step = 0; step < 3; ++step) {
         sk::Accumulation accumulation{model};
         for (std::size_t l = 0; l < layers.size(); ++l) {
@@ -82,6 +81,13 @@ std::vector<float> train(Rank& rank, const sk::DynamicPolicy& policy, const Prod
         }
     }
     return values;
+}
+
+template <class Rank, class Products, class Submit>
+std::vector<float> train(Rank& rank, const sk::DynamicPolicy& policy, const Products& products,
+                         const Submit& submit) {
+    const auto muon = [&](auto& model) { return sk::Muon{model, products, sk::MuonOptions{.learning_rate = 0.1}}; };
+    return train_with(rank, policy, muon, submit);
 }
 
 /// Steps of thin matrices that travel in four batches: the acts on batches as recorded, and in the order that is

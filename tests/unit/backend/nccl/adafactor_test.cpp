@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// Adafactor on the NCCL engine: the numbers of one thread, whenever each stream runs; and what it refuses there.
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include <shardkit/adafactor.hpp>
+
+#include "check_paced_training.hpp"
+#include "paced_ranks.hpp"
+#include "unit/optim/muon_training.hpp"
+#include "unit/thrown_message.hpp"
+
+namespace adafactor_test {
+
+namespace {
+
+namespace sk = shardkit;
+using muon_training::Mesh;
+
+}  // namespace
+
+TEST_CASE("nccl: Adafactor's steps are one thread's, on every policy and pace") {
+    const auto make = [](auto& model) { return sk::Adafactor{model, {.learning_rate = 0.1}}; };
+    std::vector<float> expected;
+    sk::threads::run(Mesh(1, 1, 1), [&](auto& rank) {
+        expected = muon_training::train_with(rank, muon_training::policies[3], make,
+                                             [](const auto& stream, const auto& work) { stream.submit(work); });
+    });
+    paced_ranks::check_training(expected, muon_training::policies, [&](auto& rank, const auto& policy) {
+        return muon_training::train_with(rank, policy, make, paced_ranks::submit);
+    });
+}
+
+TEST_CASE("nccl: Adafactor refuses a group that is offloaded, by its path") {
+    CHECK(paced_ranks::run(Mesh(1, 1, 1), paced_ranks::all_paces[3], {}, [&](auto& rank, const auto&) {
+              using List = sk::TensorList<float>;
+              using Layer = sk::Sharded<List, sk::FullShard, gpu_ranks::Engine>;
+              typename Layer::Options options{};
+              options.offload = sk::Offload::states;
+              Layer layer(rank, "layer", List{{"wide", {3, 8}}}, options);
+              sk::Model model{layer};
+              CHECK(has(thrown_message<std::invalid_argument>([&] { const sk::Adafactor adafactor{model}; }),
+                        "'layer' has an Offload, and sums over parameters are added from masters"));
+          }) == "");
+}
+
+}  // namespace adafactor_test
