@@ -43,15 +43,17 @@ namespace sk = shardkit;
 using sk::mpi::ThreadLevel;
 
 constexpr std::size_t culprit = 1;
-// The first only bounds a hang. The others are such that no rank but the culprit needs them, on a busy machine
-// either.
+// The first only bounds a hang. No rank but the culprit needs the others, on a busy machine either; the culprit comes
+// when the job has long been ended, or is the only one that waits.
 constexpr std::chrono::milliseconds patient(60000);
-constexpr std::chrono::milliseconds of_a_world(2000);
+constexpr std::chrono::milliseconds of_a_world(5000);
 constexpr std::chrono::milliseconds brief(1000);
+constexpr std::chrono::seconds never(40);
+constexpr std::chrono::seconds after_a_world(8);
 /// Whether what goes wrong is found by the time that a rank waits, once all are there.
 bool waits_briefly(std::string_view how) {
     return how == "late_to_message" || how == "late_to_split" || how == "too_late" || how == "brief_phase" ||
-           how == "loop" || how == "order" || how == "kill_in_split";
+           how == "loop" || how == "order";
 }
 bool dies_in_split = false;
 
@@ -193,8 +195,11 @@ void go_wrong(Rank& rank, std::string_view how) {
         const auto until_all_are_here = rank.deadline(patient);
         for (int i = 0; i < 3; ++i) { reduce(rank); }
     }
-    const auto phase = rank.deadline(waits_briefly(how) ? brief : patient);
     const bool mine = rank.rank() == culprit;
+    const bool has_no_message = how == "late_to_message" && rank.rank() > 1;
+    const auto phase = rank.deadline(how == "kill_in_split"                  ? of_a_world
+                                     : waits_briefly(how) && !has_no_message ? brief
+                                                                             : patient);
     if (mine) {
         std::puts("so far so good");
         std::fflush(stdout);
@@ -205,16 +210,16 @@ void go_wrong(Rank& rank, std::string_view how) {
     if (how == "kill" && mine) { std::raise(SIGKILL); }
     if (how == "kill_behind_the_last_call" || how == "late_to_finish") {
         if (mine && how != "late_to_finish") { std::raise(SIGKILL); }
-        std::this_thread::sleep_for(std::chrono::seconds(mine ? 6 : 0));
+        std::this_thread::sleep_for(mine ? never : never * 0);
         return;
     }
     if (how == "late_to_split" || how == "kill_in_split") {
-        std::this_thread::sleep_for(std::chrono::seconds(mine && how == "late_to_split" ? 3 : 0));
+        std::this_thread::sleep_for(mine && how == "late_to_split" ? never : never * 0);
         dies_in_split = mine && how == "kill_in_split";
         static_cast<void>(sk::split(rank.world(), 0, rank.rank(), "tp"));
     }
     if (how == "evaluation" || how == "brief_phase") {
-        std::this_thread::sleep_for(std::chrono::seconds(!mine ? 0 : how == "evaluation" ? 4 : 3));
+        std::this_thread::sleep_for(!mine ? never * 0 : how == "evaluation" ? after_a_world : never);
         for (int i = 0; i < 2; ++i) { reduce(rank); }
     }
     if (how == "exit" && mine) { std::_Exit(3); }
@@ -231,10 +236,10 @@ void go_wrong(Rank& rank, std::string_view how) {
     if (how == "late_to_message" && rank.rank() < 2) {
         double value = 0;
         const std::span<double> one(&value, 1);
-        std::this_thread::sleep_for(std::chrono::seconds(mine ? 3 : 0));
+        std::this_thread::sleep_for(mine ? never : never * 0);
         mine ? sk::send(rank.world(), one, 0, {}) : sk::receive(rank.world(), one, culprit, {});
     }
-    if (how == "too_late") { std::this_thread::sleep_for(std::chrono::seconds(mine ? 3 : 0)); }
+    if (how == "too_late") { std::this_thread::sleep_for(mine ? never : never * 0); }
     if (how == "loop" && mine) {
         for (volatile bool on = true; on;) {}
     }
@@ -359,9 +364,7 @@ int main(int count, char** arguments) {
                                        how == "kill_at_mpis_end" ? std::chrono::milliseconds(500) : patient);
         try {
             if (how == "second_environment") { const sk::mpi::Environment again; }
-            if (how == "late_to_world" && mpi.rank() == culprit) {
-                std::this_thread::sleep_for(std::chrono::seconds(6));
-            }
+            if (how == "late_to_world" && mpi.rank() == culprit) { std::this_thread::sleep_for(after_a_world); }
             run(mpi.size() + (how == "mesh" ? 1 : 0));
             if (how == "kill_at_mpis_end" && mpi.rank() == culprit) { std::raise(SIGKILL); }
             return EXIT_SUCCESS;
