@@ -15,17 +15,18 @@
 namespace train_gpt {
 
 /// Makes, for nvcc, the launches of a Pass<T> on a device, when it is explicitly instantiated.
-template <class T, class A = Arithmetic<T>>
+template <class T>
 struct PassKernels {
-    using Elements = shardkit::gpu::Launches<Fill<A>, Gelu<A>, GeluBackward<A>, AddRounded<T, A>>;
+    using A = Arithmetic<T>;
+    using Elements = shardkit::gpu::Launches<Fill<T>, Fill<A>, Gelu<T>, GeluBackward<T>, AddRounded<T>>;
     using Rows =
-        shardkit::gpu::Launches<EachRow<TakeRow<T, A>>, EachRow<AddPosition<T, A>>, EachRow<LayerNorm<T, A>>,
-                                EachRow<LayerNormBackward<T, A>>, EachRow<AddBias<T, A>>, EachRow<CopyKeysValues<A>>,
-                                EachRow<MergeScores<A>>, EachRow<ScoresBackward<A>>, EachRow<LargestLogit<A>>,
-                                EachRow<Exponentials<A>>, EachRow<LogitsGradient<A>>, EachRow<SumLosses<A>>>;
+        shardkit::gpu::Launches<EachRow<TakeRow<T, T>>, EachRow<AddPosition<T, T>>, EachRow<LayerNorm<T, T>>,
+                                EachRow<LayerNormBackward<T, T>>, EachRow<AddBias<T, T>>, EachRow<CopyKeysValues<T>>,
+                                EachRow<MergeScores<T>>, EachRow<ScoresBackward<T>>, EachRow<LargestLogit<T>>,
+                                EachRow<Exponentials<T>>, EachRow<LogitsGradient<T>>, EachRow<SumLosses<A>>>;
     using OfColumns =
-        shardkit::gpu::Launches<EachColumn<LayerNormSums<A>>, EachColumn<ColumnSums<A>>,
-                                EachColumn<ScatterRows<A, Positions>>, EachColumn<ScatterRows<A, TokenRows>>>;
+        shardkit::gpu::Launches<EachColumn<LayerNormSums<T>>, EachColumn<ColumnSums<T>>,
+                                EachColumn<ScatterRows<T, Positions>>, EachColumn<ScatterRows<T, TokenRows>>>;
 
     static auto calls() { return std::tuple_cat(Elements::calls(), Rows::calls(), OfColumns::calls()); }
 };

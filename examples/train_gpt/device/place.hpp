@@ -93,6 +93,8 @@ class DevicePlace {
     using Kernels = typename Engine::Kernels;
 
   public:
+    template <class T>
+    using Storage = T;
     struct CountsAttention {};
     /// So many threads for each column of a matrix: enough of them to keep a device busy.
     static constexpr std::size_t column_parts = 64;
@@ -113,10 +115,10 @@ class DevicePlace {
     void columns(std::size_t n, const Work& work) const {
         Kernels::for_each_index(stream_, n * column_parts, EachColumn<Work>{work, n});
     }
-    template <std::floating_point A>
-    void multiply(Matrix<const A> a, Matrix<const A> b, Matrix<A> result, Into into, A scale = A{1},
+    template <class S, class A = shardkit::Arithmetic<S>>
+    void multiply(Matrix<const S> a, Matrix<const S> b, Matrix<S> result, Into into, A scale = A{1},
                   Repeats repeats = {}) const {
-        products_->template multiply<A>(a, b, result, into, scale, repeats);
+        products_->template multiply<S>(a, b, result, into, scale, repeats);
     }
 
   private:

@@ -9,6 +9,8 @@
 
 #include <cublas_v2.h>
 
+#include <shardkit/core/bf16.hpp>
+#include <shardkit/core/element.hpp>
 #include <shardkit/rank/context.hpp>
 
 #include "../model/matrix.hpp"
@@ -37,11 +39,12 @@ class DeviceProducts {
     DeviceProducts& operator=(const DeviceProducts&) = delete;
     ~DeviceProducts() { static_cast<void>(cublasDestroy(handle_)); }
 
-    /// As HostPlace::multiply, in the order of the stream.
-    template <std::floating_point A>
-    void multiply(Matrix<const A> a, Matrix<const A> b, Matrix<A> result, Into into, A scale, Repeats repeats) const {
-        constexpr bool wide = std::same_as<A, double>;
-        constexpr cudaDataType_t type = wide ? CUDA_R_64F : CUDA_R_32F;
+    /// As HostPlace::multiply, in the order of the stream; sums of bf16 are made in fp32, and rounded once.
+    template <class S, class A = shardkit::Arithmetic<S>>
+    void multiply(Matrix<const S> a, Matrix<const S> b, Matrix<S> result, Into into, A scale, Repeats repeats) const {
+        constexpr bool wide = std::same_as<S, double>;
+        static_assert(wide || std::same_as<S, float> || std::same_as<S, shardkit::bf16>);
+        constexpr cudaDataType_t type = wide ? CUDA_R_64F : std::same_as<S, float> ? CUDA_R_32F : CUDA_R_16BF;
         constexpr cublasComputeType_t sums = wide ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F;
         const A beta = into == Into::add ? A{1} : A{0};
         // Row-major matrices are the transposes of those that cuBLAS sees.

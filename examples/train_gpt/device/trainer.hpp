@@ -148,7 +148,7 @@ class DeviceTrainer {
     DeviceModel<Engine, T> model_;
     decltype(model_.groups()) groups_;
     std::unique_ptr<sk::Optimizer<Engine>> optimizer_;
-    EngineLinks<Engine, Arithmetic<T>> links_;
+    EngineLinks<Engine, typename DevicePass::S> links_;
     DeviceProducts<Engine> products_;
     Buffer<std::uint8_t> memory_;
     Arena arena_;

@@ -9,6 +9,7 @@
 #include <shardkit/context_parallel/causal_chunks.hpp>
 
 #include "attention_shape.hpp"
+#include "convert.hpp"
 #include "exponential.hpp"
 #include "links.hpp"
 #include "matrix.hpp"
@@ -20,17 +21,18 @@ namespace train_gpt {
 
 /// A row of scores becomes its part of the softmax over everything seen so far, and log_sum_exp that of all of it.
 /// Returns the factor for what was summed with earlier parts.
-template <class A, class Row = WholeRow>
-constexpr A merge_softmax(std::size_t seen, A* scores, A& log_sum_exp, const Row& row = {}) {
-    const A highest = row.max(seen, [&](std::size_t j) { return scores[j]; });
-    row.each(seen, [&](std::size_t j) { scores[j] = exponential(scores[j] - highest); });
-    const A part = highest + std::log(row.template sum<A>(seen, [&](std::size_t j) { return scores[j]; }));
+template <class S, class A = Arithmetic<S>, class Row = WholeRow>
+constexpr A merge_softmax(std::size_t seen, S* scores, A& log_sum_exp, const Row& row = {}) {
+    const auto score = [&](std::size_t j) { return static_cast<A>(scores[j]); };
+    const A highest = row.max(seen, score);
+    row.each(seen, [&](std::size_t j) { scores[j] = static_cast<S>(exponential(score(j) - highest)); });
+    const A part = highest + std::log(row.template sum<A>(seen, score));
     const A before = log_sum_exp;
     const A most = before < part ? part : before;
     const A all = most + std::log(std::exp(before - most) + std::exp(part - most));
     row.once([&] { log_sum_exp = all; });
     const A factor = std::exp(highest - all);
-    row.each(seen, [&](std::size_t j) { scores[j] *= factor; });
+    row.each(seen, [&](std::size_t j) { scores[j] = static_cast<S>(score(j) * factor); });
     return std::exp(before - all);
 }
 
@@ -48,68 +50,74 @@ struct QueryRows {
 };
 
 /// As rows: a query's scores become probabilities, and what was summed for it is scaled to them.
-template <class A>
+template <class S>
 struct MergeScores {
+    using A = Arithmetic<S>;
+
     QueryRows of;
-    A* scores;  // [heads, chunk, chunk]
+    S* scores;  // [heads, chunk, chunk]
     A* log_sum_exp;
-    A* output;
+    S* output;
 
     template <class Row>
     constexpr void operator()(const Row& row, std::size_t r) const {
-        A* const of_row = scores + r * of.chunk;
+        S* const of_row = scores + r * of.chunk;
         const std::size_t seen = of.seen(r);
         const A kept = merge_softmax(seen, of_row, log_sum_exp[of.kept(r)], row);
-        row.each(of.chunk - seen, [&](std::size_t j) { of_row[seen + j] = A{0}; });
-        A* const sum = output + of.output(r);
-        row.each(of.head_width, [&](std::size_t c) { sum[c] *= kept; });
+        row.each(of.chunk - seen, [&](std::size_t j) { of_row[seen + j] = S{}; });
+        S* const sum = output + of.output(r);
+        row.each(of.head_width, [&](std::size_t c) { sum[c] = static_cast<S>(static_cast<A>(sum[c]) * kept); });
     }
 };
 /// As rows: a query's scores become probabilities again, and the gradients at them those at the scores.
-template <class A>
+template <class S>
 struct ScoresBackward {
+    using A = Arithmetic<S>;
+
     QueryRows of;
-    A* scores;    // [heads, chunk, chunk]
-    A* d_scores;  // [heads, chunk, chunk]
+    S* scores;    // [heads, chunk, chunk]
+    S* d_scores;  // [heads, chunk, chunk]
     const A* log_sum_exp;
-    const A* output;
-    const A* d_output;
+    const S* output;
+    const S* d_output;
 
     template <class Row>
     constexpr void operator()(const Row& row, std::size_t r) const {
-        const A* const o = output + of.output(r);
-        const A* const d_o = d_output + of.output(r);
-        const A dot = row.template sum<A>(of.head_width, [&](std::size_t c) { return o[c] * d_o[c]; });
-        A* const p = scores + r * of.chunk;
-        A* const d_p = d_scores + r * of.chunk;
+        const S* const o = output + of.output(r);
+        const S* const d_o = d_output + of.output(r);
+        const A dot = row.template sum<A>(
+            of.head_width, [&](std::size_t c) { return static_cast<A>(o[c]) * static_cast<A>(d_o[c]); });
+        S* const p = scores + r * of.chunk;
+        S* const d_p = d_scores + r * of.chunk;
         const std::size_t seen = of.seen(r);
         const A total = log_sum_exp[of.kept(r)];
         row.each(seen, [&](std::size_t j) {
-            p[j] = exponential(p[j] - total);
-            d_p[j] = p[j] * (d_p[j] - dot);
+            const A probability = exponential(static_cast<A>(p[j]) - total);
+            p[j] = static_cast<S>(probability);
+            d_p[j] = static_cast<S>(probability * (static_cast<A>(d_p[j]) - dot));
         });
         row.each(of.chunk - seen, [&](std::size_t j) {
-            p[seen + j] = A{0};
-            d_p[seen + j] = A{0};
+            p[seen + j] = S{};
+            d_p[seen + j] = S{};
         });
     }
 };
 /// As rows [batch, heads, sequence]: copies a row of keys and values from where a token's values lie to a block, or
 /// back.
-template <class A>
+template <class S>
 struct CopyKeysValues {
     AttentionShape shape;
-    A* packed;
-    A* keys_values;
+    S* packed;
+    S* keys_values;
     bool back;
 
     template <class Row>
     constexpr void operator()(const Row& row, std::size_t r) const {
         const std::size_t head = r / shape.batch.sequence;
         const std::size_t i = r % shape.batch.sequence;
-        A* const token = packed + shape.packed_offset(head / shape.heads, head % shape.heads) + i * shape.packed() +
+        S* const token = packed + shape.packed_offset(head / shape.heads, head % shape.heads) + i * shape.packed() +
                          shape.head_width;
-        A* const key = keys_values + r * shape.head_width;
+        S* const key = keys_values + r * shape.head_width;
         const std::size_t half = shape.keys_values() / 2;
         row.each(shape.head_width, [&](std::size_t c) {
             if (back) {
@@ -127,10 +135,12 @@ struct CopyKeysValues {
 /// chunks that no query may see are not made. The probabilities of a block are made when it arrives, forward and
 /// backward, and never kept.
 /// Source: Dao et al., arXiv 2205.14135; Liu et al., arXiv 2310.01889
-template <class A, class Place>
+template <class S, class Place>
 class CausalAttention {
+    using A = Arithmetic<S>;
+
   public:
-    explicit CausalAttention(const RankPass<A, Place>& pass)
+    explicit CausalAttention(const RankPass<S, Place>& pass)
         : shape_(attention_shape(pass.config, pass.split, pass.batch)),
           split_(pass.split),
           links_(pass.links),
@@ -139,17 +149,17 @@ class CausalAttention {
           queries_(chunks(split_.cp_index)) {}
 
     /// Shapes: qkv [tokens, 3 * width]; output [tokens, width]; log_sum_exp [batch, heads, sequence].
-    void forward(A* qkv, A* output, A* log_sum_exp) const {
+    void forward(S* qkv, S* output, A* log_sum_exp) const {
         [[maybe_unused]] const typename Place::CountsAttention counts;
         pack(qkv);
-        place_.each(shape_.batch.tokens() * shape_.width(), Fill<A>{output, A{0}});
+        place_.each(shape_.batch.tokens() * shape_.width(), Fill<S>{output, S{}});
         place_.each(shape_.rows(), Fill<A>{log_sum_exp, -std::numeric_limits<A>::infinity()});
-        const auto attend = [&](std::size_t source, const A* block, A*) {
+        const auto attend = [&](std::size_t source, const S* block, S*) {
             for_each_pair(source, [&](const Pair& pair) {
                 const auto p = scores(scratch_.scores);
                 const auto out = outputs(output, pair);
                 multiply(queries(qkv, pair), transposed(keys(block, pair)), p, Into::overwrite, scale());
-                place_.rows(heads_ * p.matrix.rows, MergeScores<A>{rows(pair), scratch_.scores,
+                place_.rows(heads_ * p.matrix.rows, MergeScores<S>{rows(pair), scratch_.scores,
                                                                    log_sum_exp + pair.row, output + pair.output});
                 multiply(p, values(block, pair), out, Into::add);
             });
@@ -159,12 +169,12 @@ class CausalAttention {
 
     /// Overwrites d_qkv with the gradient at the packed input.
     /// Shapes: as forward; d_output [tokens, width], d_qkv [tokens, 3 * width].
-    void backward(A* qkv, const A* output, const A* log_sum_exp, const A* d_output, A* d_qkv) const {
+    void backward(S* qkv, const S* output, const A* log_sum_exp, const S* d_output, S* d_qkv) const {
         [[maybe_unused]] const typename Place::CountsAttention counts;
         pack(qkv);
-        place_.each(shape_.keys_values(), Fill<A>{scratch_.d_keys_values, A{0}});
-        place_.each(shape_.batch.tokens() * shape_.packed(), Fill<A>{d_qkv, A{0}});
-        const auto attend = [&](std::size_t source, const A* block, A* d_block) {
+        place_.each(shape_.keys_values(), Fill<S>{scratch_.d_keys_values, S{}});
+        place_.each(shape_.batch.tokens() * shape_.packed(), Fill<S>{d_qkv, S{}});
+        const auto attend = [&](std::size_t source, const S* block, S* d_block) {
             for_each_pair(source, [&](const Pair& pair) {
                 const auto p = scores(scratch_.scores);
                 const auto d_p = scores(scratch_.d_scores);
@@ -172,7 +182,7 @@ class CausalAttention {
                 multiply(queries(qkv, pair), transposed(keys(block, pair)), p, Into::overwrite, scale());
                 multiply(upstream, transposed(values(block, pair)), d_p, Into::overwrite);
                 place_.rows(heads_ * p.matrix.rows,
-                            ScoresBackward<A>{rows(pair), scratch_.scores, scratch_.d_scores, log_sum_exp + pair.row,
+                            ScoresBackward<S>{rows(pair), scratch_.scores, scratch_.d_scores, log_sum_exp + pair.row,
                                               output + pair.output, d_output + pair.output});
                 multiply(transposed(p), upstream, values(d_block, pair), Into::add);
                 multiply(d_p, keys(block, pair), queries(d_qkv, pair), Into::add, scale());
@@ -181,7 +191,7 @@ class CausalAttention {
         };
         links_.each_block_with_gradients({scratch_.keys_values, shape_.keys_values()},
                                          {scratch_.d_keys_values, shape_.keys_values()}, attend);
-        place_.rows(shape_.rows(), CopyKeysValues<A>{shape_, d_qkv, scratch_.d_keys_values, true});
+        place_.rows(shape_.rows(), CopyKeysValues<S>{shape_, d_qkv, scratch_.d_keys_values, true});
     }
 
   private:
@@ -230,11 +240,11 @@ class CausalAttention {
             }
         }
     }
-    void pack(A* qkv) const {
-        place_.rows(shape_.rows(), CopyKeysValues<A>{shape_, qkv, scratch_.keys_values, false});
+    void pack(S* qkv) const {
+        place_.rows(shape_.rows(), CopyKeysValues<S>{shape_, qkv, scratch_.keys_values, false});
     }
-    void multiply(Heads<const A> a, Heads<const A> b, Heads<A> result, Into into, A scale = A{1}) const {
-        place_.template multiply<A>(a.matrix, b.matrix, result.matrix, into, scale,
+    void multiply(Heads<const S> a, Heads<const S> b, Heads<S> result, Into into, A scale = A{1}) const {
+        place_.template multiply<S>(a.matrix, b.matrix, result.matrix, into, scale,
                                     {heads_, a.step, b.step, result.step});
     }
 
@@ -259,14 +269,14 @@ class CausalAttention {
     Heads<P> values(P* block, const Pair& pair) const {
         return keys(block + half(), pair);
     }
-    Heads<A> scores(A* memory) const {
+    Heads<S> scores(S* memory) const {
         return {matrix(memory, queries_.chunk(), queries_.chunk()), queries_.chunk() * queries_.chunk()};
     }
 
     AttentionShape shape_;
     Split split_;
-    Links<A>& links_;
-    AttentionScratch<A> scratch_;
+    Links<S>& links_;
+    AttentionScratch<S> scratch_;
     const Place& place_;
     shardkit::cp::CausalChunks queries_;
     std::size_t heads_ = Place::heads_at_once(shape_.heads);

@@ -22,9 +22,9 @@ void add_into(std::size_t count, const A* addend, A* sum) {
 /// column-parallel over tp, projection and down row-parallel: their products are summed, then the bias is added once.
 /// Shapes: input, output [outer, width]. Cost: 12 width^2 + 2 width * sequence multiply-adds per token, over all tp
 /// ranks.
-template <class T, class Rank, class A = Arithmetic<T>>
-void block_forward(const Rank& pass, const BlockWeights<const T*>& w, const A* input, A* output,
-                   const BlockActivations<A>& kept) {
+template <class T, class Rank, class S>
+void block_forward(const Rank& pass, const BlockWeights<const T*>& w, const S* input, S* output,
+                   const BlockActivations<S>& kept) {
     const auto& scratch = pass.scratch;
     const auto& place = pass.place;
     const std::size_t tokens = pass.tokens();
@@ -32,16 +32,16 @@ void block_forward(const Rank& pass, const BlockWeights<const T*>& w, const A* i
     const std::size_t c = pass.config.width;
     const std::size_t part = pass.split.width(pass.config);
     const CausalAttention attention(pass);
-    const auto column_parallel = [&](std::size_t outputs, const T* weight, const T* bias, const A* norm, A* y) {
+    const auto column_parallel = [&](std::size_t outputs, const T* weight, const T* bias, const S* norm, S* y) {
         linear_forward({tokens, c, outputs}, weight, pass.gather(norm), y, scratch.converted, place);
-        place.rows(tokens, AddBias<T, A>{outputs, bias, nullptr, y});
+        place.rows(tokens, AddBias<T, S>{outputs, bias, nullptr, y});
     };
-    const auto row_parallel = [&](std::size_t inputs, const T* weight, const T* bias, const A* x, const A* residual,
-                                  A* y) {
-        pass.sum(y, [&](A* partial) {
+    const auto row_parallel = [&](std::size_t inputs, const T* weight, const T* bias, const S* x, const S* residual,
+                                  S* y) {
+        pass.sum(y, [&](S* partial) {
             linear_forward({tokens, inputs, c}, weight, x, partial, scratch.converted, place);
         });
-        place.rows(outer, AddBias<T, A>{c, bias, residual, y});
+        place.rows(outer, AddBias<T, S>{c, bias, residual, y});
     };
 
     layer_norm_forward(outer, c, w.norm1_weight, w.norm1_bias, input, kept.norm1, kept.norm1_mean,
@@ -60,9 +60,9 @@ void block_forward(const Rank& pass, const BlockWeights<const T*>& w, const A* i
 /// scratch.d_residual holds the gradient at the block's output and becomes the gradient at its input; the
 /// parameters' gradients are added to, those of the four weights as `into` says. Cost: twice the forward pass, and
 /// the scores of attention once more.
-template <class T, class Rank, class A = Arithmetic<T>>
-void block_backward(const Rank& pass, const BlockWeights<const T*>& w, const A* input,
-                    const BlockActivations<A>& kept, const BlockWeights<T*>& d, Into into) {
+template <class T, class Rank, class S>
+void block_backward(const Rank& pass, const BlockWeights<const T*>& w, const S* input,
+                    const BlockActivations<S>& kept, const BlockWeights<T*>& d, Into into) {
     const auto& scratch = pass.scratch;
     const auto& place = pass.place;
     const std::size_t tokens = pass.tokens();
@@ -70,20 +70,20 @@ void block_backward(const Rank& pass, const BlockWeights<const T*>& w, const A* 
     const std::size_t c = pass.config.width;
     const std::size_t part = pass.split.width(pass.config);
     const CausalAttention attention(pass);
-    A* const residual = scratch.d_residual;
+    S* const residual = scratch.d_residual;
     // A row-parallel layer, down to the gradient at its input.
-    const auto row_parallel = [&](std::size_t inputs, const T* weight, const A* x, A* dx, T* d_weight, T* d_bias) {
+    const auto row_parallel = [&](std::size_t inputs, const T* weight, const S* x, S* dx, T* d_weight, T* d_bias) {
         bias_gradient(outer, c, residual, d_bias, scratch.sums, place);
-        const A* const dy = pass.gather(residual);
+        const S* const dy = pass.gather(residual);
         input_gradient({tokens, inputs, c}, weight, dy, dx, scratch.converted, place);
         weight_gradient({tokens, inputs, c}, x, dy, d_weight, into, scratch.converted, place);
     };
     // A column-parallel layer, down to the gradient at the norm before it, in scratch.d_width.
-    const auto column_parallel = [&](std::size_t outputs, const T* weight, const A* norm, const A* dy, T* d_weight,
+    const auto column_parallel = [&](std::size_t outputs, const T* weight, const S* norm, const S* dy, T* d_weight,
                                      T* d_bias) {
         bias_gradient(tokens, outputs, dy, d_bias, scratch.sums, place);
         weight_gradient({tokens, c, outputs}, pass.gather(norm), dy, d_weight, into, scratch.converted, place);
-        pass.sum(scratch.d_width, [&](A* partial) {
+        pass.sum(scratch.d_width, [&](S* partial) {
             input_gradient({tokens, c, outputs}, weight, dy, partial, scratch.converted, place);
         });
     };

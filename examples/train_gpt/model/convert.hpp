@@ -47,15 +47,15 @@ void add_rounded(T* sums, const A* addends, std::size_t count, const Place& plac
     place.each(count, AddRounded<T>{sums, addends});
 }
 
-/// `values` in the arithmetic type: the pointer itself where the types agree, else a copy in `scratch`.
-template <class T, class Place>
-const Arithmetic<T>* in_arithmetic(const T* values, std::size_t count, [[maybe_unused]] Arithmetic<T>* scratch,
-                                   [[maybe_unused]] const Place& place) {
-    if constexpr (needs_conversion<T>) {
-        place.each(count, Convert<T, Arithmetic<T>>{values, scratch});
-        return scratch;
-    } else {
+/// `values` as activations are stored: the pointer itself where the types agree, else a copy in `scratch`.
+template <class S, class T, class Place>
+const S* as_stored(const T* values, std::size_t count, [[maybe_unused]] Arithmetic<T>* scratch,
+                   [[maybe_unused]] const Place& place) {
+    if constexpr (std::same_as<S, T>) {
         return values;
+    } else {
+        place.each(count, Convert<T, S>{values, scratch});
+        return scratch;
     }
 }
 

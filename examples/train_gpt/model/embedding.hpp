@@ -37,61 +37,70 @@ Positions positions(const Rank& pass) {
 }
 
 /// As rows: output[t] = table[row_of(t)], or 0 where this rank does not have that row.
-template <class T, class A>
+template <class T, class S>
 struct TakeRow {
+    using A = Arithmetic<S>;
+
     TokenRows row_of;
     std::size_t rows;
     std::size_t width;
     const T* table;
-    A* output;
+    S* output;
 
     template <class Row>
     constexpr void operator()(const Row& row, std::size_t t) const {
         const std::size_t from = row_of(t);
-        A* const out = output + t * width;
-        row.each(width,
-                 [&](std::size_t i) { out[i] = from < rows ? static_cast<A>(table[from * width + i]) : A{0}; });
+        S* const out = output + t * width;
+        row.each(width, [&](std::size_t i) {
+            out[i] = static_cast<S>(from < rows ? static_cast<A>(table[from * width + i]) : A{0});
+        });
     }
 };
 /// As rows: output[t] += table[position_of(t)].
-template <class T, class A>
+template <class T, class S>
 struct AddPosition {
+    using A = Arithmetic<S>;
+
     Positions position_of;
     std::size_t width;
     const T* table;
-    A* output;
+    S* output;
 
     template <class Row>
     constexpr void operator()(const Row& row, std::size_t t) const {
         const T* const position = table + position_of(t) * width;
-        A* const out = output + t * width;
-        row.each(width, [&](std::size_t i) { out[i] += static_cast<A>(position[i]); });
+        S* const out = output + t * width;
+        row.each(width, [&](std::size_t i) {
+            out[i] = static_cast<S>(static_cast<A>(out[i]) + static_cast<A>(position[i]));
+        });
     }
 };
 
 /// output[t] = wte[tokens[t]] + wpe[position of t]; each tp rank has the rows of a part of the tokens' values.
 /// Shapes: tokens [batch, sequence], output [outer, width].
-template <class T, class Rank, class A = Arithmetic<T>>
-void embedding_forward(const Rank& pass, const EmbeddingWeights<const T*>& w, const std::uint8_t* tokens, A* output) {
+template <class T, class Rank, class S>
+void embedding_forward(const Rank& pass, const EmbeddingWeights<const T*>& w, const std::uint8_t* tokens, S* output) {
     const std::size_t c = pass.config.width;
     const TokenRows row_of{tokens, pass.split.first_of_vocabulary()};
-    pass.sum(output, [&](A* partial) {
-        pass.place.rows(pass.tokens(), TakeRow<T, A>{row_of, pass.split.rows_of_vocabulary(), c, w.wte, partial});
+    pass.sum(output, [&](S* partial) {
+        pass.place.rows(pass.tokens(), TakeRow<T, S>{row_of, pass.split.rows_of_vocabulary(), c, w.wte, partial});
     });
-    pass.place.rows(pass.outer(), AddPosition<T, A>{positions(pass), c, w.wpe, output});
+    pass.place.rows(pass.outer(), AddPosition<T, S>{positions(pass), c, w.wpe, output});
 }
 
 /// As columns: adds each token's row of d_output to the row that it was read from, which row_of(t) names, in the
 /// order of the tokens; rows beyond `rows` are another rank's. Each part has every so-manyth row.
-template <class A, class RowOf>
+template <class S, class RowOf>
 struct ScatterRows {
+    using A = Arithmetic<S>;
+
     static constexpr std::size_t columns_at_once = std::numeric_limits<std::size_t>::max();
 
     std::size_t tokens;
     std::size_t rows;
     std::size_t width;
     RowOf row_of;
-    const A* d_output;
+    const S* d_output;
     std::size_t parts;
     A* sums;
 
@@ -101,19 +110,19 @@ struct ScatterRows {
             const std::size_t row = row_of(t);
             if (row >= rows || row % parts != part) { continue; }
             A* const sum = sums + row * width + columns.first;
-            const A* const addend = d_output + t * width + columns.first;
-            for (std::size_t i = 0; i < columns.count; ++i) { sum[i] += addend[i]; }
+            const S* const addend = d_output + t * width + columns.first;
+            for (std::size_t i = 0; i < columns.count; ++i) { sum[i] += static_cast<A>(addend[i]); }
         }
     }
 };
 
 /// Adds each row of d_output to the gradient row that it was read from. Parameters that need conversion are summed in
 /// `scratch` [rows, width] and rounded once.
-template <class T, class A, class RowOf, class Place>
-void scatter_rows(std::size_t tokens, std::size_t rows, std::size_t width, RowOf row_of, const A* d_output,
+template <class T, class S, class RowOf, class Place, class A = Arithmetic<T>>
+void scatter_rows(std::size_t tokens, std::size_t rows, std::size_t width, RowOf row_of, const S* d_output,
                   T* gradient, [[maybe_unused]] A* scratch, const Place& place) {
     const auto scatter = [&](A* sums) {
-        place.columns(width, ScatterRows<A, RowOf>{tokens, rows, width, row_of, d_output, Place::column_parts, sums});
+        place.columns(width, ScatterRows<S, RowOf>{tokens, rows, width, row_of, d_output, Place::column_parts, sums});
     };
     if constexpr (needs_conversion<T>) {
         place.each(rows * width, Fill<A>{scratch, A{0}});
@@ -125,11 +134,11 @@ void scatter_rows(std::size_t tokens, std::size_t rows, std::size_t width, RowOf
 }
 
 /// Adds to both embeddings' gradients, given the gradient at the embedding's output in scratch.d_residual.
-template <class T, class Rank, class A = Arithmetic<T>>
+template <class T, class Rank>
 void embedding_backward(const Rank& pass, const std::uint8_t* tokens, const EmbeddingWeights<T*>& d) {
     const std::size_t c = pass.config.width;
-    A* const scratch = pass.scratch.converted;
-    const A* const d_output = pass.scratch.d_residual;
+    auto* const scratch = pass.scratch.converted;
+    const auto* const d_output = pass.scratch.d_residual;
     if (d.wpe != nullptr) {
         scatter_rows(pass.outer(), pass.config.sequence, c, positions(pass), d_output, d.wpe, scratch, pass.place);
     }

@@ -16,8 +16,8 @@ namespace train_gpt {
 
 /// logits = norm(input) W^T, of this rank's part of the vocabulary. Shapes: input [outer, width]; kept.logits
 /// [tokens, 256 / tp].
-template <class T, class Rank, class A = Arithmetic<T>>
-void head_forward(const Rank& pass, const HeadWeights<const T*>& w, const A* input, const HeadActivations<A>& kept) {
+template <class T, class Rank, class S>
+void head_forward(const Rank& pass, const HeadWeights<const T*>& w, const S* input, const HeadActivations<S>& kept) {
     const std::size_t c = pass.config.width;
     layer_norm_forward(pass.outer(), c, w.norm_weight, w.norm_bias, input, kept.norm, kept.norm_mean,
                        kept.norm_deviation, pass.place);
@@ -27,63 +27,71 @@ void head_forward(const Rank& pass, const HeadWeights<const T*>& w, const A* inp
 
 /// This rank's part of the logits, and the columns of their targets; of targets before the first column that it has,
 /// the difference wraps around and is large.
-template <class A>
+template <class S>
 struct TargetLogits {
-    A* logits;
+    S* logits;
     std::size_t columns;
     const std::uint8_t* targets;
     std::size_t first;
 
-    constexpr A* row(std::size_t t) const { return logits + t * columns; }
+    constexpr S* row(std::size_t t) const { return logits + t * columns; }
     constexpr std::size_t column(std::size_t t) const { return targets[t] - first; }
 };
 
 /// As rows: the largest of a token's logits.
-template <class A>
+template <class S>
 struct LargestLogit {
-    TargetLogits<A> of;
+    using A = Arithmetic<S>;
+
+    TargetLogits<S> of;
     A* largest;
 
     template <class Row>
     constexpr void operator()(const Row& row, std::size_t t) const {
-        const A* const from = of.row(t);
-        const A found = row.max(of.columns, [&](std::size_t v) { return from[v]; });
+        const S* const from = of.row(t);
+        const A found = row.max(of.columns, [&](std::size_t v) { return static_cast<A>(from[v]); });
         row.once([&] { largest[t] = found; });
     }
 };
 /// As rows: logits become their exponentials, less the largest; their sum, and the target's logit likewise.
-template <class A>
+template <class S>
 struct Exponentials {
-    TargetLogits<A> of;
+    using A = Arithmetic<S>;
+
+    TargetLogits<S> of;
     const A* largest;
     A* totals;
     A* chosen;
 
     template <class Row>
     constexpr void operator()(const Row& row, std::size_t t) const {
-        A* const to = of.row(t);
+        S* const to = of.row(t);
+        const auto value = [&](std::size_t v) { return static_cast<A>(to[v]); };
         const A highest = largest[t];
         const std::size_t target = of.column(t);
-        row.once([&] { chosen[t] = target < of.columns ? to[target] - highest : A{0}; });
-        row.each(of.columns, [&](std::size_t v) { to[v] = exponential(to[v] - highest); });
-        const A total = row.template sum<A>(of.columns, [&](std::size_t v) { return to[v]; });
+        row.once([&] { chosen[t] = target < of.columns ? value(target) - highest : A{0}; });
+        row.each(of.columns, [&](std::size_t v) { to[v] = static_cast<S>(exponential(value(v) - highest)); });
+        const A total = row.template sum<A>(of.columns, value);
         row.once([&] { totals[t] = total; });
     }
 };
 /// As rows: exponentials become scale * (softmax - onehot).
-template <class A>
+template <class S>
 struct LogitsGradient {
-    TargetLogits<A> of;
+    using A = Arithmetic<S>;
+
+    TargetLogits<S> of;
     const A* totals;
     A scale;
 
     template <class Row>
     constexpr void operator()(const Row& row, std::size_t t) const {
-        A* const to = of.row(t);
+        S* const to = of.row(t);
+        const auto value = [&](std::size_t v) { return static_cast<A>(to[v]); };
         const A factor = scale / totals[t];
-        row.each(of.columns, [&](std::size_t v) { to[v] *= factor; });
+        row.each(of.columns, [&](std::size_t v) { to[v] = static_cast<S>(value(v) * factor); });
         row.once([&] {
-            if (of.column(t) < of.columns) { to[of.column(t)] -= scale; }
+            if (of.column(t) < of.columns) { to[of.column(t)] = static_cast<S>(value(of.column(t)) - scale); }
         });
     }
 };
@@ -106,36 +114,36 @@ struct SumLosses {
 /// *sum becomes the sum of the tokens' cross-entropies; logits become scale * (softmax - onehot), the gradient of
 /// scale times that sum. No rank holds a token's whole row: its largest logit, the sum of its exponentials and the
 /// target's logit go over tp. The same on every tp rank.
-template <class Rank, class A>
-void cross_entropy_in_place(const Rank& pass, const std::uint8_t* targets, A scale, const HeadActivations<A>& kept,
+template <class Rank, class S, class A = Arithmetic<S>>
+void cross_entropy_in_place(const Rank& pass, const std::uint8_t* targets, A scale, const HeadActivations<S>& kept,
                             double* sum) {
     const std::size_t tokens = pass.tokens();
-    const TargetLogits<A> of{kept.logits, pass.split.rows_of_vocabulary(), targets, pass.split.first_of_vocabulary()};
+    const TargetLogits<S> of{kept.logits, pass.split.rows_of_vocabulary(), targets, pass.split.first_of_vocabulary()};
     A* const totals = kept.sums;
     A* const chosen = kept.sums + tokens;
-    pass.place.rows(tokens, LargestLogit<A>{of, kept.largest});
+    pass.place.rows(tokens, LargestLogit<S>{of, kept.largest});
     pass.links.max_over_tp({kept.largest, tokens});
-    pass.place.rows(tokens, Exponentials<A>{of, kept.largest, totals, chosen});
+    pass.place.rows(tokens, Exponentials<S>{of, kept.largest, totals, chosen});
     pass.links.sum_over_tp({kept.sums, 2 * tokens});
     pass.place.rows(1, SumLosses<A>{tokens, totals, chosen, sum});
-    pass.place.rows(tokens, LogitsGradient<A>{of, totals, scale});
+    pass.place.rows(tokens, LogitsGradient<S>{of, totals, scale});
 }
 
 /// Expects the logits' gradient in kept.logits, and in scratch.gathered what head_forward left there; leaves the
 /// gradient at the head's input in scratch.d_residual and adds to the parameters' gradients, to d.logits as `into`
 /// says (where the head is tied, it is the token embedding's).
-template <class T, class Rank, class A = Arithmetic<T>>
-void head_backward(const Rank& pass, const HeadWeights<const T*>& w, const A* input, const HeadActivations<A>& kept,
+template <class T, class Rank, class S>
+void head_backward(const Rank& pass, const HeadWeights<const T*>& w, const S* input, const HeadActivations<S>& kept,
                    const HeadWeights<T*>& d, Into into) {
     const auto& scratch = pass.scratch;
     const std::size_t c = pass.config.width;
     const LinearShape shape{pass.tokens(), c, pass.split.rows_of_vocabulary()};
-    const A* const normed = pass.split.splits_tokens() ? scratch.gathered : kept.norm;
+    const S* const normed = pass.split.splits_tokens() ? scratch.gathered : kept.norm;
     weight_gradient<T>(shape, normed, kept.logits, d.logits, into, scratch.converted, pass.place);
-    pass.sum(scratch.d_width, [&](A* partial) {
+    pass.sum(scratch.d_width, [&](S* partial) {
         input_gradient(shape, w.logits, kept.logits, partial, scratch.converted, pass.place);
     });
-    pass.place.each(pass.outer() * c, Fill<A>{scratch.d_residual, A{0}});
+    pass.place.each(pass.outer() * c, Fill<S>{scratch.d_residual, S{}});
     layer_norm_backward(pass.outer(), c, w.norm_weight, input, kept.norm_mean, kept.norm_deviation, scratch.d_width,
                         scratch.d_residual, d.norm_weight, d.norm_bias, scratch.sums, pass.place);
 }

@@ -5,6 +5,8 @@
 #include <concepts>
 #include <cstddef>
 
+#include <shardkit/core/element.hpp>
+
 #include "matmul.hpp"
 #include "place.hpp"
 
@@ -12,6 +14,8 @@ namespace train_gpt {
 
 /// Loops of the calling thread, and the products of a CBLAS; all is done when a call returns.
 struct HostPlace {
+    template <class T>
+    using Storage = shardkit::Arithmetic<T>;
     using CountsAttention = train_gpt::CountsAttention;
     static constexpr std::size_t column_parts = 1;
     static constexpr std::size_t heads_at_once(std::size_t /*heads*/) { return 1; }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <concepts>
 #include <cstddef>
 
 #include "convert.hpp"
@@ -20,56 +21,61 @@ struct LinearShape {
 /// y = x W^T.
 /// Shapes: x [rows, inputs], W [outputs, inputs], y [rows, outputs]; scratch [outputs * inputs] where T needs
 /// conversion, else unused.
-template <class T, class A = Arithmetic<T>, class Place = HostPlace>
-void linear_forward(LinearShape shape, const T* weight, const A* x, A* y, A* scratch, const Place& place = {}) {
-    const A* w = in_arithmetic(weight, shape.outputs * shape.inputs, scratch, place);
-    place.template multiply<A>(matrix(x, shape.rows, shape.inputs),
+template <class T, class S, class Place = HostPlace>
+void linear_forward(LinearShape shape, const T* weight, const S* x, S* y, Arithmetic<T>* scratch,
+                    const Place& place = {}) {
+    const S* w = as_stored<S>(weight, shape.outputs * shape.inputs, scratch, place);
+    place.template multiply<S>(matrix(x, shape.rows, shape.inputs),
                                transposed(matrix(w, shape.outputs, shape.inputs)),
                                matrix(y, shape.rows, shape.outputs), Into::overwrite);
 }
 
 /// As rows: y += b, and then the input of the residual stream, where there is one.
-template <class T, class A>
+template <class T, class S>
 struct AddBias {
+    using A = Arithmetic<S>;
+
     std::size_t width;
     const T* bias;
-    const A* input;  // or null
-    A* y;
+    const S* input;  // or null
+    S* y;
 
     template <class Row>
     constexpr void operator()(const Row& row, std::size_t r) const {
-        A* const out = y + r * width;
+        S* const out = y + r * width;
+        const auto biased = [&](std::size_t o) { return static_cast<A>(out[o]) + static_cast<A>(bias[o]); };
         if (input == nullptr) {
-            row.each(width, [&](std::size_t o) { out[o] += static_cast<A>(bias[o]); });
+            row.each(width, [&](std::size_t o) { out[o] = static_cast<S>(biased(o)); });
         } else {
-            const A* const in = input + r * width;
-            row.each(width, [&](std::size_t o) { out[o] = out[o] + static_cast<A>(bias[o]) + in[o]; });
+            const S* const in = input + r * width;
+            row.each(width, [&](std::size_t o) { out[o] = static_cast<S>(biased(o) + static_cast<A>(in[o])); });
         }
     }
 };
 
 /// dx = dy W. Shapes and scratch as linear_forward.
-template <class T, class A = Arithmetic<T>, class Place = HostPlace>
-void input_gradient(LinearShape shape, const T* weight, const A* dy, A* dx, A* scratch, const Place& place = {}) {
-    const A* w = in_arithmetic(weight, shape.outputs * shape.inputs, scratch, place);
-    place.template multiply<A>(matrix(dy, shape.rows, shape.outputs), matrix(w, shape.outputs, shape.inputs),
+template <class T, class S, class Place = HostPlace>
+void input_gradient(LinearShape shape, const T* weight, const S* dy, S* dx, Arithmetic<T>* scratch,
+                    const Place& place = {}) {
+    const S* w = as_stored<S>(weight, shape.outputs * shape.inputs, scratch, place);
+    place.template multiply<S>(matrix(dy, shape.rows, shape.outputs), matrix(w, shape.outputs, shape.inputs),
                                matrix(dx, shape.rows, shape.inputs), Into::overwrite);
 }
 
 /// dW += dy^T x, or dW = dy^T x, summed in the arithmetic type. Shapes and scratch as linear_forward.
-template <class T, class A = Arithmetic<T>, class Place = HostPlace>
-void weight_gradient(LinearShape shape, const A* x, const A* dy, T* d_weight, Into into, [[maybe_unused]] A* scratch,
-                     const Place& place = {}) {
+template <class T, class S, class Place = HostPlace>
+void weight_gradient(LinearShape shape, const S* x, const S* dy, T* d_weight, Into into,
+                     [[maybe_unused]] Arithmetic<T>* scratch, const Place& place = {}) {
     const auto factor = transposed(matrix(dy, shape.rows, shape.outputs));
     const auto input = matrix(x, shape.rows, shape.inputs);
-    const auto multiply = [&](A* result, Into how) {
-        place.template multiply<A>(factor, input, matrix(result, shape.outputs, shape.inputs), how);
+    const auto multiply = [&](S* result, Into how) {
+        place.template multiply<S>(factor, input, matrix(result, shape.outputs, shape.inputs), how);
     };
-    if constexpr (needs_conversion<T>) {
+    if constexpr (!std::same_as<S, T>) {
         multiply(scratch, Into::overwrite);
         const std::size_t count = shape.outputs * shape.inputs;
         if (into == Into::overwrite) {
-            place.each(count, Convert<A, T>{scratch, d_weight});
+            place.each(count, Convert<S, T>{scratch, d_weight});
         } else {
             add_rounded(d_weight, scratch, count, place);
         }
@@ -79,13 +85,15 @@ void weight_gradient(LinearShape shape, const A* x, const A* dy, T* d_weight, In
 }
 
 /// As columns: the sums over a part of the rows of dy. Shapes: dy [rows, width], sums [parts, width].
-template <class A>
+template <class S>
 struct ColumnSums {
+    using A = Arithmetic<S>;
+
     static constexpr std::size_t columns_at_once = 32;
 
     std::size_t rows;
     std::size_t width;
-    const A* dy;
+    const S* dy;
     std::size_t parts;
     A* sums;
 
@@ -93,8 +101,8 @@ struct ColumnSums {
     constexpr void operator()(const Columns& columns, std::size_t part) const {
         std::array<A, Columns::most> sum{};
         for (std::size_t r = part * rows / parts; r < (part + 1) * rows / parts; ++r) {
-            const A* const in = dy + r * width + columns.first;
-            for (std::size_t j = 0; j < columns.count; ++j) { sum[j] += in[j]; }
+            const S* const in = dy + r * width + columns.first;
+            for (std::size_t j = 0; j < columns.count; ++j) { sum[j] += static_cast<A>(in[j]); }
         }
         A* const to = sums + part * width + columns.first;
         for (std::size_t j = 0; j < columns.count; ++j) { to[j] = sum[j]; }
@@ -103,11 +111,12 @@ struct ColumnSums {
 
 /// db += the sum over rows of dy. Shapes: dy [rows, width], db [width], or null where this rank adds nothing; sums
 /// [column_parts, width].
-template <class T, class A, class Place>
-void bias_gradient(std::size_t rows, std::size_t width, const A* dy, T* d_bias, A* sums, const Place& place) {
+template <class T, class S, class Place>
+void bias_gradient(std::size_t rows, std::size_t width, const S* dy, T* d_bias, Arithmetic<S>* sums,
+                   const Place& place) {
     if (d_bias == nullptr) { return; }
     constexpr std::size_t parts = Place::column_parts;
-    place.columns(width, ColumnSums<A>{rows, width, dy, parts, sums});
+    place.columns(width, ColumnSums<S>{rows, width, dy, parts, sums});
     place.each(width, AddRounded<T>{d_bias, sums, parts, width});
 }
 

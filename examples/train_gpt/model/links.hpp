@@ -5,12 +5,13 @@
 #include <span>
 
 #include "block_use.hpp"
+#include "convert.hpp"
 
 namespace train_gpt {
 
 /// What a pass needs of the ranks that it shares the model (tp) and the sequence (cp) with. One rank alone needs
-/// nothing: its own values are all there is.
-template <class A>
+/// nothing: its own values are all there is. S: as activations are stored.
+template <class S>
 class Links {
   public:
     Links() = default;
@@ -19,29 +20,29 @@ class Links {
     virtual ~Links() = default;
 
     /// The tokens of all tp ranks, from each rank's part; `part` itself where every rank has all of them.
-    virtual const A* gather_tokens(std::span<const A> part, std::span<A> gathered) = 0;
+    virtual const S* gather_tokens(std::span<const S> part, std::span<S> gathered) = 0;
     /// The sum over tp of `partial`: in place, or where norms hold a part of the tokens that part of it in `sum`.
-    virtual void sum_tokens(std::span<A> partial, std::span<A> sum) = 0;
-    virtual void max_over_tp(std::span<A> values) = 0;
-    virtual void sum_over_tp(std::span<A> values) = 0;
+    virtual void sum_tokens(std::span<S> partial, std::span<S> sum) = 0;
+    virtual void max_over_tp(std::span<Arithmetic<S>> values) = 0;
+    virtual void sum_over_tp(std::span<Arithmetic<S>> values) = 0;
 
     /// use(source, block, nullptr) for the keys and values of every cp rank, this one's first or in order.
-    virtual void each_block(std::span<const A> own, BlockUse<A> use) = 0;
+    virtual void each_block(std::span<const S> own, BlockUse<S> use) = 0;
     /// use(source, block, gradients) likewise; what all ranks add to the gradients of this rank's keys and values is
     /// added to `d_own`.
-    virtual void each_block_with_gradients(std::span<const A> own, std::span<A> d_own, BlockUse<A> use) = 0;
+    virtual void each_block_with_gradients(std::span<const S> own, std::span<S> d_own, BlockUse<S> use) = 0;
 };
 
 /// One rank, which holds everything.
-template <class A>
-class NoLinks final : public Links<A> {
+template <class S>
+class NoLinks final : public Links<S> {
   public:
-    const A* gather_tokens(std::span<const A> part, std::span<A>) override { return part.data(); }
-    void sum_tokens(std::span<A>, std::span<A>) override {}
-    void max_over_tp(std::span<A>) override {}
-    void sum_over_tp(std::span<A>) override {}
-    void each_block(std::span<const A> own, BlockUse<A> use) override { use(0, own.data(), nullptr); }
-    void each_block_with_gradients(std::span<const A> own, std::span<A> d_own, BlockUse<A> use) override {
+    const S* gather_tokens(std::span<const S> part, std::span<S>) override { return part.data(); }
+    void sum_tokens(std::span<S>, std::span<S>) override {}
+    void max_over_tp(std::span<Arithmetic<S>>) override {}
+    void sum_over_tp(std::span<Arithmetic<S>>) override {}
+    void each_block(std::span<const S> own, BlockUse<S> use) override { use(0, own.data(), nullptr); }
+    void each_block_with_gradients(std::span<const S> own, std::span<S> d_own, BlockUse<S> use) override {
         use(0, own.data(), d_own.data());
     }
 };

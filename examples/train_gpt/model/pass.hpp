@@ -27,19 +27,20 @@ namespace train_gpt {
 template <class T, class Place = HostPlace>
 class Pass {
   public:
-    using A = Arithmetic<T>;
+    using S = typename Place::template Storage<T>;  // activations
+    using A = Arithmetic<S>;
 
     /// Bytes of activations and scratch for passes of at most `capacity`; exactly what a Pass uses.
     static std::size_t bytes(const ModelConfig& config, const Split& split, BatchShape capacity,
                              const Place& place = {}) {
         Arena counter;
-        NoLinks<A> none;
+        NoLinks<S> none;
         Pass(config, split, capacity, none, counter, place);
         return counter.used();
     }
 
     /// Lays the activations out in `arena`, which must outlive the pass, as must `links`. `capacity`: on this rank.
-    Pass(const ModelConfig& config, const Split& split, BatchShape capacity, Links<A>& links, Arena& arena,
+    Pass(const ModelConfig& config, const Split& split, BatchShape capacity, Links<S>& links, Arena& arena,
          const Place& place = {})
         : config_(config),
           split_(split),
@@ -48,8 +49,8 @@ class Pass {
           links_(links),
           place_(place),
           scratch_(take_scratch<T, Place>(arena, config, split, capacity)),
-          head_(take_head<A>(arena, config, split, capacity)),
-          residuals_(arena.take<A>((config.layers + 1) * split.outer_tokens(capacity) * config.width)),
+          head_(take_head<S>(arena, config, split, capacity)),
+          residuals_(arena.take<S>((config.layers + 1) * split.outer_tokens(capacity) * config.width)),
           blocks_(take_layers(arena, config, split, capacity)) {}
 
     /// The input is this rank's part of the first `batch.batch` sequences: tokens [batch, sequence].
@@ -77,14 +78,14 @@ class Pass {
         embedding_backward<T>(rank(), tokens, added(d));
     }
 
-    const A* logits() const noexcept { return head_.logits; }
+    const S* logits() const noexcept { return head_.logits; }
     /// What a layer behind block `layer` changes: the residual stream [outer, C] there, and in the backward pass the
     /// gradient that travels down it.
-    A* behind(std::size_t layer) const noexcept { return residual(layer + 1); }
-    A* gradient() const noexcept { return scratch_.d_residual; }
+    S* behind(std::size_t layer) const noexcept { return residual(layer + 1); }
+    S* gradient() const noexcept { return scratch_.d_residual; }
     std::size_t outer() const noexcept { return rank().outer(); }
     /// Writes what this rank has of the logits at `position` of the first sequence to their places in `row` [256].
-    void copy_logits(std::size_t position, std::span<A> row) const {
+    void copy_logits(std::size_t position, std::span<S> row) const {
         const auto chunks = split_.chunks(batch_.sequence * split_.cp);
         for (std::size_t i = 0; i < batch_.sequence; ++i) {
             if (chunks.position(i) != position) { continue; }
@@ -100,33 +101,33 @@ class Pass {
         std::size_t bytes;
     };
 
-    RankPass<A, Place> rank() const { return {config_, split_, batch_, links_, scratch_, place_}; }
+    RankPass<S, Place> rank() const { return {config_, split_, batch_, links_, scratch_, place_}; }
     template <class Gradients>
     Gradients added(const Gradients& d) const {
         return split_.adds_whole_gradients() ? d : without_whole(d);
     }
     static Layers take_layers(Arena& arena, const ModelConfig& config, const Split& split, BatchShape capacity) {
         Arena counter;
-        take_block<A>(counter, config, split, capacity);
+        take_block<S>(counter, config, split, capacity);
         return {arena.take<std::byte>(config.layers * counter.used()), counter.used()};
     }
-    A* residual(std::size_t layer) const noexcept {
+    S* residual(std::size_t layer) const noexcept {
         return residuals_ + layer * split_.outer_tokens(capacity_) * config_.width;
     }
-    BlockActivations<A> kept(std::size_t layer) const {
+    BlockActivations<S> kept(std::size_t layer) const {
         Arena arena(blocks_.first + layer * blocks_.bytes, blocks_.bytes);
-        return take_block<A>(arena, config_, split_, capacity_);
+        return take_block<S>(arena, config_, split_, capacity_);
     }
 
     ModelConfig config_;
     Split split_;
     BatchShape capacity_;
     BatchShape batch_;
-    Links<A>& links_;
+    Links<S>& links_;
     Place place_;
-    Scratch<A> scratch_;
-    HeadActivations<A> head_;
-    A* residuals_;  // [layers + 1, outer, C]
+    Scratch<S> scratch_;
+    HeadActivations<S> head_;
+    S* residuals_;  // [layers + 1, outer, C]
     Layers blocks_;
 };
 

@@ -13,6 +13,7 @@ namespace train_gpt {
 ///     columns(n, work)      work(columns, part) for neighbouring columns of n, and every part below column_parts
 ///     multiply(...)         products of matrices: see HostPlace
 ///     column_parts          in how many parts the rows of a matrix are summed by columns
+///     Storage<T>            the type of activations where parameters are T; sums are made in Arithmetic<T>
 ///     CountsAttention       products that are made while one lives count as attention
 ///     heads_at_once(heads)  how many heads of attention have their scores in memory
 /// A work is copied; its arithmetic is the same in all places, but for the order of sums.

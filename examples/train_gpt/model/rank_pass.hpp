@@ -12,13 +12,13 @@
 namespace train_gpt {
 
 /// What every layer of one rank's pass refers to.
-template <class A, class Place>
+template <class S, class Place>
 struct RankPass {
     const ModelConfig& config;
     const Split& split;
     BatchShape batch;  // of this rank
-    Links<A>& links;
-    const Scratch<A>& scratch;
+    Links<S>& links;
+    const Scratch<S>& scratch;
     const Place& place;
 
     std::size_t tokens() const noexcept { return batch.tokens(); }
@@ -26,15 +26,15 @@ struct RankPass {
     std::size_t outer() const noexcept { return split.outer_tokens(batch); }
 
     /// All tokens [tokens, C], from the part that a norm gives [outer, C].
-    const A* gather(const A* part) const {
+    const S* gather(const S* part) const {
         return links.gather_tokens({part, outer() * config.width},
                                    {scratch.gathered, split.splits_tokens() ? tokens() * config.width : 0});
     }
     /// make(partial [tokens, C]), a rank's addend, summed over tp into `sum` [outer, C].
     template <class Make>
-    void sum(A* sum, const Make& make) const {
+    void sum(S* sum, const Make& make) const {
         const std::size_t all = tokens() * config.width;
-        A* const partial = split.splits_tokens() ? scratch.partial : sum;
+        S* const partial = split.splits_tokens() ? scratch.partial : sum;
         make(partial);
         links.sum_tokens({partial, all}, {sum, outer() * config.width});
     }

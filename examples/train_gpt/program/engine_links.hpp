@@ -20,8 +20,8 @@ namespace train_gpt {
 namespace sk = shardkit;
 
 /// The links of a rank to those that it shares the model and the sequences with, over an engine's communicators.
-template <class Engine, class A>
-class EngineLinks final : public Links<A> {
+template <class Engine, class S>
+class EngineLinks final : public Links<S> {
   public:
     /// `block`: elements of the keys and values of this rank's largest pass. Collective over the mesh.
     EngineLinks(sk::Context<Engine>& context, const Split& split, ContextExchange exchange, std::size_t block)
@@ -36,28 +36,28 @@ class EngineLinks final : public Links<A> {
         }
     }
 
-    const A* gather_tokens(std::span<const A> part, std::span<A> gathered) override {
+    const S* gather_tokens(std::span<const S> part, std::span<S> gathered) override {
         return sk::tp::gather_tokens(tp_, sequence_parallel_, part, gathered, context_.compute_stream()).data();
     }
-    void sum_tokens(std::span<A> partial, std::span<A> sum) override {
+    void sum_tokens(std::span<S> partial, std::span<S> sum) override {
         sk::tp::sum_tokens(tp_, sequence_parallel_, partial, sum, context_.compute_stream());
     }
-    void max_over_tp(std::span<A> values) override {
+    void max_over_tp(std::span<Arithmetic<S>> values) override {
         sk::all_reduce_in_place(tp_, sk::ReduceOp::max, values, context_.compute_stream());
     }
-    void sum_over_tp(std::span<A> values) override {
+    void sum_over_tp(std::span<Arithmetic<S>> values) override {
         sk::all_reduce_in_place(tp_, sk::ReduceOp::sum, values, context_.compute_stream());
     }
-    void each_block(std::span<const A> own, BlockUse<A> use) override {
+    void each_block(std::span<const S> own, BlockUse<S> use) override {
         with_exchange([&](auto& exchange) {
             exchange.each(own,
-                          [&](std::size_t source, std::span<const A> block) { use(source, block.data(), nullptr); });
+                          [&](std::size_t source, std::span<const S> block) { use(source, block.data(), nullptr); });
         });
     }
-    void each_block_with_gradients(std::span<const A> own, std::span<A> d_own, BlockUse<A> use) override {
+    void each_block_with_gradients(std::span<const S> own, std::span<S> d_own, BlockUse<S> use) override {
         with_exchange([&](auto& exchange) {
             exchange.each_with_gradients(own, d_own,
-                                         [&](std::size_t source, std::span<const A> block, std::span<A> d_block) {
+                                         [&](std::size_t source, std::span<const S> block, std::span<S> d_block) {
                                              use(source, block.data(), d_block.data());
                                          });
         });
@@ -76,8 +76,8 @@ class EngineLinks final : public Links<A> {
     sk::Context<Engine>& context_;
     typename Engine::Communicator tp_;
     sk::tp::SequenceParallel sequence_parallel_;
-    std::optional<sk::cp::RingExchange<Engine, A>> ring_;
-    std::optional<sk::cp::GatherExchange<Engine, A>> gather_;
+    std::optional<sk::cp::RingExchange<Engine, S>> ring_;
+    std::optional<sk::cp::GatherExchange<Engine, S>> gather_;
 };
 
 }  // namespace train_gpt

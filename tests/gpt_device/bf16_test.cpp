@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include <shardkit/backend/self/run.hpp>
+#include <shardkit/core/bf16.hpp>
+
+#include "../../examples/train_gpt/model/host_place.hpp"
+#include "device_training.hpp"
+
+namespace bf16_test {
+
+using namespace device_training;
+using shardkit::bf16;
+
+namespace {
+
+/// A host that stores activations in bf16, with the order of sums of a device on the stand-in: products with one fp32
+/// sum for each element, and columns in parts.
+struct EmulatedPlace : HostPlace {
+    template <class T>
+    using Storage = T;
+    static constexpr std::size_t column_parts = DevicePlace<Engine>::column_parts;
+
+    template <class Work>
+    static void columns(std::size_t n, Work work) {
+        for (std::size_t part = 0; part < column_parts; ++part) {
+            for (std::size_t c = 0; c < n; ++c) { work(Columns<1>{c}, part); }
+        }
+    }
+    template <class S>
+    static void multiply(Matrix<const bf16> a, Matrix<const bf16> b, Matrix<bf16> result, Into into, float scale = 1,
+                         Repeats repeats = {}) {
+        const auto at = [](const auto& m, std::size_t row, std::size_t column) {
+            return m.order == Order::transposed ? column * m.stride + row : row * m.stride + column;
+        };
+        for (std::size_t r = 0; r < repeats.count; ++r) {
+            for (std::size_t i = 0; i < result.rows; ++i) {
+                for (std::size_t j = 0; j < result.columns; ++j) {
+                    float sum = 0;
+                    for (std::size_t k = 0; k < a.columns; ++k) {
+                        sum += static_cast<float>(a.data[r * repeats.left + at(a, i, k)]) *
+                               static_cast<float>(b.data[r * repeats.right + at(b, k, j)]);
+                    }
+                    bf16& to = result.data[r * repeats.result + at(result, i, j)];
+                    to = static_cast<bf16>(into == Into::add ? scale * sum + static_cast<float>(to) : scale * sum);
+                }
+            }
+        }
+    }
+};
+
+/// The losses of one rank's steps in host memory.
+std::vector<double> emulate(const Options& options) {
+    std::vector<double> losses;
+    sk::self::run(sk::DeviceMesh(1, 1, 1), [&](auto& rank) {
+        using OfHost = sk::EngineOf<std::remove_cvref_t<decltype(rank)>>;
+        const BatchShape batch = options.pass_shape();
+        DeviceModel<OfHost, bf16> model(rank, options.model, options.chosen_policy());
+        auto groups = model.groups();
+        groups.initialize(Initialiser(options.seed, options.model.layers));
+        const auto optimizer = make_adamw<sk::StateFormat::full>(groups, options);
+        NoLinks<bf16> links;
+        std::vector<std::byte> memory(Pass<bf16, EmulatedPlace>::bytes(options.model, {}, batch));
+        Arena arena(memory.data(), memory.size());
+        Pass<bf16, EmulatedPlace> pass(options.model, {}, batch, links, arena);
+        const DataOrder data(test::corpus(), options.model.sequence, options.seed);
+        std::vector<std::uint8_t> tokens(2 * batch.tokens());
+        for (std::size_t step = 0; step < options.steps; ++step) {
+            sk::Accumulation accumulation{groups, options.microbatches};
+            double sum = 0;
+            for (std::size_t m = 0; m < options.microbatches; ++m) {
+                data.fill(step, options.microbatch_begin(m), options.microbatch_sequences(m),
+                          sk::cp::CausalChunks::of(options.model.sequence, 1, 0), tokens.data(),
+                          tokens.data() + batch.tokens());
+                double loss = 0;
+                forward_backward(model, accumulation, pass, {options.microbatch_sequences(m), batch.sequence},
+                                 tokens.data(), tokens.data() + batch.tokens(), &loss);
+                sum += loss / static_cast<double>(options.tokens_per_step());
+            }
+            optimizer->step(
+                std::move(accumulation),
+                {.divisor = sk::divide_by(static_cast<double>(options.tokens_per_step())), .max_norm = options.clip});
+            losses.push_back(sum);
+        }
+    });
+    return losses;
+}
+
+}  // namespace
+
+TEST_CASE("gpt.device: activations in bf16 with sums in fp32 have the losses of a host with the same roundings") {
+    Options options = test::base();
+    options.dtype = Dtype::bf16;
+    options.batch = 8;
+    options.steps = 20;
+    options.microbatches = 2;
+    for (const HeadKind head : {HeadKind::tied, HeadKind::untied}) {
+        options.model.head = head;
+        const std::vector<double> emulated = emulate(options);
+        CHECK(worst(train<bf16>(options), emulated) == 0);
+        // Beside the rounding of activations it is the training of fp32.
+        Options full = options;
+        full.dtype = Dtype::fp32;
+        const double distance = worst(emulated, test::run(full).losses);
+        CHECK(distance > 1e-4);
+        CHECK(distance < 2e-2);
+    }
+    // Ranks round the gradients of their own sequences.
+    options.model.head = HeadKind::tied;
+    options.steps = 5;
+    const std::vector<double> emulated = emulate(options);
+    options.mesh = {4, 1, 1};
+    options.microbatches = 1;
+    test::for_each_policy(options, [&](const Options& with) {
+        CAPTURE(with.policy.text());
+        CHECK(worst(train<bf16>(with), emulated) < 1e-2);
+    });
+}
+
+}  // namespace bf16_test
