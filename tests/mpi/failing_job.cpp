@@ -361,7 +361,7 @@ int main(int count, char** arguments) {
         const sk::mpi::Environment mpi(how == "low_level"  ? ThreadLevel::single
                                        : given("multiple") ? ThreadLevel::multiple
                                                            : ThreadLevel::serialized,
-                                       how == "kill_at_mpis_end" ? std::chrono::milliseconds(500) : patient);
+                                       how == "kill_at_mpis_end" ? of_a_world : patient);
         try {
             if (how == "second_environment") { const sk::mpi::Environment again; }
             if (how == "late_to_world" && mpi.rank() == culprit) { std::this_thread::sleep_for(after_a_world); }
