@@ -449,5 +449,7 @@ int main(int count, char** given) {
     train_with_parts<sk::FullShard>("full_shard", sk::DeviceMesh<1>{}, place);
     train_with_parts<sk::FullShard>("full_shard", sk::DeviceMesh<3>{}, place);
     train_with_parts<sk::HybridShard<2>>("hybrid_shard", sk::DeviceMesh<4>{}, place);
+    train<float, sk::HybridOptimizer<2>>("fp32", "hybrid_optimizer", sk::DeviceMesh<4>{}, {adamw, 2, clipped}, place);
+    train<float, sk::SecondaryShard<2>>("fp32", "secondary_shard", sk::DeviceMesh<4>{}, {adamw, 2, clipped}, place);
     return EXIT_SUCCESS;
 }
