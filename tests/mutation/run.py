@@ -54,7 +54,7 @@ AXES = {
     "tp": [],
     "tp_": [],
     "cp_": [],
-    "data_ranks_": [],
+    "data_ranks": [],
 }
 # The same for one file, where another communicator is at hand.
 AXES_IN = {

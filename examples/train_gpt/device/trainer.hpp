@@ -8,7 +8,6 @@
 #include <span>
 #include <vector>
 
-#include <shardkit/comm/all_reduce.hpp>
 #include <shardkit/optim/optimizer.hpp>
 #include <shardkit/rank/context.hpp>
 #include <shardkit/step/accumulation.hpp>
@@ -82,8 +81,7 @@ class DeviceTrainer {
         optimizer_->step(std::move(accumulation),
                          {.divisor = sk::divide_by(static_cast<double>(options_.tokens_per_step())),
                           .max_norm = options_.clip > 0 ? options_.clip : sk::unlimited});
-        sk::all_reduce_in_place(data_ranks_, sk::ReduceOp::sum,
-                                std::span<double>(losses_.data(), options_.microbatches), context_.compute_stream());
+        add_losses(data_ranks_, std::span<double>(losses_.data(), options_.microbatches), context_.compute_stream());
     }
 
     /// Keeps the losses of the step that was given last, as number `number` of this run.

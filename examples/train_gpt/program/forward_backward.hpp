@@ -4,8 +4,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <utility>
 
+#include <shardkit/comm/all_reduce.hpp>
 #include <shardkit/step/accumulation.hpp>
 
 #include "../model/block_weights.hpp"
@@ -143,6 +145,12 @@ void forward_backward(Model& model, Accumulation& accumulation, Pass& pass, Batc
     if (!d_embedding) { d_embedding.emplace(accumulation.gradients(model.embedding)); }
     pass.embed_backward(tokens, {(*d_embedding)[Wte<T>{}], (*d_embedding)[Wpe<T>{}]});
     add(model.embedding, std::move(*d_embedding));
+}
+
+/// Makes losses of this rank's tokens those of all data ranks'. Collective over them.
+template <class Communicator, class Stream>
+void add_losses(const Communicator& data_ranks, std::span<double> losses, const Stream& stream) {
+    sk::all_reduce_in_place(data_ranks, sk::ReduceOp::sum, losses, stream);
 }
 
 }  // namespace train_gpt

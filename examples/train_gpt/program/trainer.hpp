@@ -15,7 +15,6 @@
 #include <shardkit/checkpoint/load.hpp>
 #include <shardkit/checkpoint/save.hpp>
 #include <shardkit/comm/all_gather.hpp>
-#include <shardkit/comm/all_reduce.hpp>
 #include <shardkit/follow/follow.hpp>
 #include <shardkit/follow/measured_step.hpp>
 #include <shardkit/follow/trace.hpp>
@@ -258,7 +257,7 @@ class Trainer {
         if (options_.slices > 0) { return sk::exact_sum(context_, data_ranks_, std::span<const double>(losses_)); }
         double sum = 0;
         for (const double loss : losses_) { sum += loss; }
-        sk::all_reduce_in_place(data_ranks_, sk::ReduceOp::sum, std::span<double>(&sum, 1));
+        add_losses(data_ranks_, std::span<double>(&sum, 1), context_.compute_stream());
         return sum;
     }
     /// Gives the model its first values, and lets its steps follow their schedule: before the optimizer takes memory,
