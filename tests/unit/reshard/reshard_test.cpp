@@ -4,17 +4,20 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -328,62 +331,97 @@ TEST_CASE(
     CHECK(healed == 2);
 }
 
-/// Fails in the first message that a rank sends.
+/// What becomes of a rank that meets the first message that it sends.
+using Mishap = std::function<void()>;
 class FailsToSend final : public sk::host::DecoratedVerbs {
   public:
-    FailsToSend(std::shared_ptr<const sk::host::Verbs> verbs, const std::size_t& culprit)
-        : DecoratedVerbs(std::move(verbs)), culprit_(culprit) {}
+    FailsToSend(std::shared_ptr<const sk::host::Verbs> verbs, std::size_t culprit, const Mishap& mishap)
+        : DecoratedVerbs(std::move(verbs)), culprit_(culprit), mishap_(mishap) {}
 
   private:
     void around(const sk::Call& call, sk::host::Memory, const sk::host::HostStream&,
                 const Inner& inner) const override {
-        if (rank() == culprit_ && call.signature.verb == sk::Verb::send) { throw std::runtime_error("planted"); }
+        if (rank() == culprit_ && call.signature.verb == sk::Verb::send) { mishap_(); }
         inner();
     }
     std::shared_ptr<const sk::host::Verbs> decorate(std::shared_ptr<const sk::host::Verbs> verbs) const override {
-        return std::make_shared<const FailsToSend>(std::move(verbs), culprit_);
+        return std::make_shared<const FailsToSend>(std::move(verbs), culprit_, mishap_);
     }
 
-    const std::size_t& culprit_;
+    std::size_t culprit_;
+    const Mishap& mishap_;
 };
+
+/// A reshard in which a rank of the source meets a mishap between two messages.
+struct Ended {
+    std::array<std::string, all_ranks> told;    // what ended it
+    std::array<std::string, all_ranks> window;  // what the destination says to who uses it then
+    std::array<bool, all_ranks> same{};         // whether the source is as it was
+    std::string launched;                       // what the launcher throws
+};
+template <class Error>
+Ended end_reshard(std::size_t culprit, std::chrono::milliseconds deadline, const Mishap& mishap,
+                  const std::function<void()>& has_ended) {
+    Ended ended;
+    ended.launched = thrown_message<Error>([&] {
+        sk::threads::run(sk::DeviceMesh<all_ranks>{}, [&](auto& plain) {
+            const sk::host::Communicator world(
+                std::make_shared<const FailsToSend>(plain.world().verbs(), culprit, mishap));
+            sk::Rank<sk::host::Engine, sk::DeviceMesh<all_ranks>> rank{{}, world};
+            Both both(rank);
+            if (both.from) { fill(*both.from); }
+            const auto before = both.from ? bytes_of(*both.from) : std::vector<std::byte>();
+            try {
+                sk::reshard(rank, both.source(), both.destination(), {.deadline = deadline});
+            } catch (const std::exception& error) {
+                const std::size_t own = rank.rank();
+                ended.told[own] = error.what();
+                ended.same[own] = both.from && bytes_of(*both.from) == before;
+                if (both.to) {
+                    ended.window[own] =
+                        thrown_message<sk::UsageError>([&] { const auto opened = both.to->unshard(); });
+                }
+                has_ended();
+                throw;
+            }
+        });
+    });
+    for (std::size_t rank = 0; rank < all_ranks; ++rank) {
+        CAPTURE(rank);
+        CHECK(ended.same[rank] == (rank < 4));
+    }
+    for (const std::size_t rank : {4U, 5U}) {
+        CHECK(ended.window[rank].find("'layer': unshard, but the reshard at ") == 0);
+    }
+    return ended;
+}
 
 TEST_CASE(
     "a rank that fails between two messages ends it on all others: the destination is refused, the source is as "
     "it was") {
     const std::size_t culprit = 2;
-    std::array<std::string, all_ranks> told;
-    std::array<std::string, all_ranks> window;
-    std::array<bool, all_ranks> same{};
-    CHECK_THROWS_WITH(
-        sk::threads::run(
-            sk::DeviceMesh<all_ranks>{},
-            [&](auto& plain) {
-                const sk::host::Communicator world(
-                    std::make_shared<const FailsToSend>(plain.world().verbs(), culprit));
-                sk::Rank<sk::host::Engine, sk::DeviceMesh<all_ranks>> rank{{}, world};
-                Both both(rank);
-                if (both.from) { fill(*both.from); }
-                const auto before = both.from ? bytes_of(*both.from) : std::vector<std::byte>();
-                try {
-                    sk::reshard(rank, both.source(), both.destination(), {.deadline = std::chrono::seconds(20)});
-                } catch (const std::exception& error) {
-                    const std::size_t own = rank.rank();
-                    told[own] = error.what();
-                    same[own] = both.from && bytes_of(*both.from) == before;
-                    if (both.to) {
-                        window[own] = thrown_message<sk::UsageError>([&] { const auto opened = both.to->unshard(); });
-                    }
-                    throw;
-                }
-            }),
-        "planted");
+    const Ended ended = end_reshard<std::runtime_error>(
+        culprit, std::chrono::seconds(20), [] { throw std::runtime_error("planted"); }, [] {});
+    CHECK(ended.launched == "planted");
     for (std::size_t rank = 0; rank < all_ranks; ++rank) {
         CAPTURE(rank);
-        CHECK(told[rank].find(rank == culprit ? "planted" : "rank 2 failed: planted") != std::string::npos);
-        CHECK(same[rank] == (rank < 4));
+        CHECK(ended.told[rank].find(rank == culprit ? "planted" : "rank 2 failed: planted") != std::string::npos);
     }
-    for (const std::size_t rank : {4U, 5U}) {
-        CHECK(window[rank].find("'layer': unshard, but the reshard at ") == 0);
+}
+TEST_CASE(
+    "a rank that is late for longer than the deadline ends it on all, itself too: the destination is refused, the "
+    "source is as it was") {
+    const std::size_t culprit = 2;
+    std::atomic<std::size_t> have_ended{0};
+    const Ended ended = end_reshard<sk::CommError>(
+        culprit, std::chrono::seconds(1),
+        [&] {
+            while (have_ended < all_ranks - 1) { std::this_thread::sleep_for(std::chrono::milliseconds(1)); }
+        },
+        [&] { ++have_ended; });
+    for (std::size_t rank = 0; rank < all_ranks; ++rank) {
+        CAPTURE(rank);
+        CHECK(ended.told[rank].find("1000 ms") != std::string::npos);
     }
 }
 
