@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include <shardkit/adafactor.hpp>
 #include <shardkit/shardkit.hpp>
 #include <shardkit/verify.hpp>
 
@@ -214,10 +215,42 @@ void check_policies(const char* precision, double bound) {
     check<sk::HybridShard<sk::dynamic>, Precision>(precision, {2, 1, 2, 2}, bound, sk::HybridShard<sk::dynamic>{1});
 }
 
+struct Table : sk::Param<"table", double, 6, 5> {};
+
+/// Sums over whole parameters before an update: Adafactor has one rank's values on every rank.
+template <class Policy>
+void check_factored(std::size_t dp, std::size_t tp, std::vector<double>& expected) {
+    using Mesh = sk::DeviceMesh<sk::dynamic, sk::dynamic, sk::dynamic>;
+    const std::size_t world = dp * tp;
+    std::vector<std::vector<double>> values(world, std::vector<double>(30));
+    sk::threads::run(Mesh(dp, tp, 1), [&](auto& rank) {
+        sk::Sharded<Table, Policy, sk::threads::Engine, sk::Precision<double>> layer{rank, "layer"};
+        layer.initialize([](auto, auto, std::uint64_t i) { return initial(0, 0, i); });
+        sk::Model model{layer};
+        sk::Adafactor optimizer{model, {.learning_rate = 0.25}};
+        for (std::size_t step = 0; step < steps; ++step) {
+            sk::Accumulation accumulation{model};
+            auto gradients = accumulation.gradients(layer);
+            std::size_t i = 0;
+            for (double& gradient : gradients[Table{}]) { gradient = initial(step, 1, i++); }
+            accumulation.add(std::move(gradients));
+            optimizer.step(sk::reduce(std::move(accumulation), sk::mean));
+        }
+        layer.read_full(0, std::span(values[rank.rank()]));
+    });
+    if (expected.empty()) { expected = values[0]; }
+    for (const std::vector<double>& of_rank : values) {
+        if (!close(of_rank, expected, 1e-12, "parameter", "Adafactor")) { std::exit(1); }
+    }
+}
+
 }  // namespace
 
 int main() {
     try {
+        std::vector<double> of_one_rank;
+        check_factored<sk::NoShard>(1, 1, of_one_rank);
+        check_factored<sk::FullShard>(2, 2, of_one_rank);
         check_policies<sk::Precision<double>>("fp64", 1e-12);
         // Gradients in fp32 take the reductions that are not in place.
         check_policies<sk::Precision<double, float, double, double>>("fp64 with fp32 gradients", 1e-5);
