@@ -101,28 +101,36 @@ template <class... P>
 constexpr bool computes_in_fp32(Precisions<P...> /*list*/) noexcept {
     return (std::is_same_v<Arithmetic<typename P::Master>, float> && ...);
 }
-/// An optimizer of one rule, with its options.
-template <class OptionsType, class Engine>
-class RuleOptimizer : public Optimizer<Engine> {
+/// What an optimizer of one rule has whatever its options are, a rule of the core or a trainer's own.
+template <class Engine>
+class RuleVerbs : public Optimizer<Engine> {
   public:
-    using Options = OptionsType;
-
-    RuleOptimizer(const Groups<Engine>& model, compiled::RuleOptimizer* made) : Optimizer<Engine>(model, made) {}
-
-    const Options& options() const { return *static_cast<const Options*>(rule({}).options()); }
     double given_learning_rate() const { return rule({}).given_learning_rate(); }
-    void set_options(const Options& options, SourceLocation where = SourceLocation::current()) {
-        rule(where).set_options(&options, where);
-    }
     std::span<const ParamGroup> param_groups() const { return rule({}).param_groups(); }
     void set_param_groups(const std::vector<ParamGroup>& param_groups,
                           SourceLocation where = SourceLocation::current()) {
         rule(where).set_param_groups(param_groups, where);
     }
 
-  private:
+  protected:
+    RuleVerbs(const Groups<Engine>& model, compiled::RuleOptimizer* made) : Optimizer<Engine>(model, made) {}
+
     compiled::RuleOptimizer& rule(SourceLocation where) const {
         return static_cast<compiled::RuleOptimizer&>(this->core(where));
+    }
+};
+
+/// An optimizer of one rule of the core, with its options.
+template <class OptionsType, class Engine>
+class RuleOptimizer : public RuleVerbs<Engine> {
+  public:
+    using Options = OptionsType;
+
+    RuleOptimizer(const Groups<Engine>& model, compiled::RuleOptimizer* made) : RuleVerbs<Engine>(model, made) {}
+
+    const Options& options() const { return *static_cast<const Options*>(this->rule({}).options()); }
+    void set_options(const Options& options, SourceLocation where = SourceLocation::current()) {
+        this->rule(where).set_options(&options, where);
     }
 };
 

@@ -172,7 +172,8 @@ namespace shardkit::rules SHARDKIT_BUILD {
 
 /// An optimizer made of a rule: see optim/rule_optimizer.hpp. The program links compiled_parts.hpp's core.
 template <class Rule, class Engine, class Precision>
-class RuleOptimizer : public Optimizer<Engine> {
+class RuleOptimizer : public shardkit::detail::RuleVerbs<Engine> {
+    using Verbs = shardkit::detail::RuleVerbs<Engine>;
     using Own = typename host::detail::OwnRuleOver<Rule, shardkit::detail::PrecisionsOf<Precision>>::type;
 
   public:
@@ -180,24 +181,13 @@ class RuleOptimizer : public Optimizer<Engine> {
 
     RuleOptimizer(const Model<Engine, Precision>& model, const Options& options, std::vector<ParamGroup> param_groups,
                   SourceLocation where)
-        : Optimizer<Engine>(model, compiled::make_own_optimizer(model.core(where), Own::to_own(options),
-                                                                std::move(param_groups), where)) {}
+        : Verbs(model, compiled::make_own_optimizer(model.core(where), Own::to_own(options), std::move(param_groups),
+                                                    where)) {}
 
-    Options options() const { return Own::from(*static_cast<const compiled::OwnOptions*>(rule({}).options())); }
-    double given_learning_rate() const { return rule({}).given_learning_rate(); }
+    Options options() const { return Own::from(*static_cast<const compiled::OwnOptions*>(this->rule({}).options())); }
     void set_options(const Options& options, SourceLocation where = SourceLocation::current()) {
         const compiled::OwnOptions own = Own::to_own(options);
-        rule(where).set_options(&own, where);
-    }
-    std::span<const ParamGroup> param_groups() const { return rule({}).param_groups(); }
-    void set_param_groups(const std::vector<ParamGroup>& param_groups,
-                          SourceLocation where = SourceLocation::current()) {
-        rule(where).set_param_groups(param_groups, where);
-    }
-
-  private:
-    compiled::RuleOptimizer& rule(SourceLocation where) const {
-        return static_cast<compiled::RuleOptimizer&>(this->core(where));
+        this->rule(where).set_options(&own, where);
     }
 };
 
