@@ -195,8 +195,8 @@ REFERENCE = "docs/reference.md"
 REFERENCE_HEAD = """# Reference
 
 Every public name, with the header that has it: what stands in namespace `shardkit` and the namespaces in it, but for
-those called `detail`. A name's namespace says who needs it. Rooms are in the order of
-[architecture](architecture.md#rooms); `shardkit::` is left out. The docstring in the header says the rest.
+those called `detail`. A name's namespace says who needs it. Headers are in the order of the
+[rooms](architecture.md#rooms); `shardkit::` is left out. The docstring in the header says the rest.
 `tests/tree/check.py write-reference .` makes this page out of the headers, and a test compares.
 """
 
@@ -219,16 +219,14 @@ def reader_of(name):
 
 def reference_of(root, names):
     text = REFERENCE_HEAD
+    place = {room: number for number, room in enumerate(listed_rooms(root))}
     for reader in dict.fromkeys([TRAINER, *READERS.values()]):
-        rooms = {}
-        for name in (name for name in names if reader_of(name) == reader):
-            rooms.setdefault(room_of(name.header), []).append(name)
-        text += f"\n## {reader}\n" if rooms else ""
-        for room in [room for room in listed_rooms(root) if room in rooms]:
-            text += f"\n### {room}\n\n| name | | header |\n| --- | --- | --- |\n"
-            for name in sorted(rooms[room], key=lambda name: (name.header, name.line)):
-                sentence = name.sentence.replace("|", "\\|")
-                text += f"| `{name.name}` | {sentence} | `{name.header.removeprefix('shardkit/')}` |\n"
+        told = sorted((name for name in names if reader_of(name) == reader and room_of(name.header) in place),
+                      key=lambda name: (place[room_of(name.header)], name.header, name.line))
+        text += f"\n## {reader}\n\n| name | | header |\n| --- | --- | --- |\n" if told else ""
+        for name in told:
+            sentence = name.sentence.replace("|", "\\|")
+            text += f"| `{name.name}` | {sentence} | `{name.header.removeprefix('shardkit/')}` |\n"
     return text
 
 
