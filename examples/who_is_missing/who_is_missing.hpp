@@ -28,6 +28,143 @@ struct MissingRanks {
     std::uint64_t finishing = 0;     ///< nanoseconds of the longest wait in a call that all have entered
 };
 
+/// Finds out from the records of ranks, of which some may lack, who waits for whom.
+class LateRanks {
+  public:
+    /// A call in which ranks wait.
+    struct Wait {
+        const sk::recorder::RecentCall* call;
+        std::vector<std::size_t> ranks;  ///< that wait in it
+        std::vector<std::size_t> needs;  ///< ranks that have not entered it
+        std::uint64_t since;             ///< nanoseconds of the longest
+    };
+
+    /// The records must outlive it.
+    explicit LateRanks(const std::vector<sk::recorder::RankRecord>& records) {
+        for (const sk::recorder::RankRecord& record : records) {
+            ranks_ = std::max({ranks_, record.ranks, record.rank + 1});
+        }
+        for (const sk::recorder::RankRecord& record : records) {
+            for (const sk::recorder::RecentCall& call : record.calls) {
+                if (sk::detail::is_message(call.signature.verb) || call.begun == 0) {
+                    continue;
+                }  // 0: behind others, on a stream
+                std::uint64_t& entered = groups_[group_of(call)].entered[record.rank];
+                entered = std::max(entered, call.sequence + 1);
+            }
+        }
+        for (const sk::recorder::RankRecord& record : records) {
+            for (const sk::recorder::RecentCall& call : record.calls) {
+                // The call in which a rank ended with an exception is where it waited.
+                const bool ended_in = record.ended && &call == &record.calls.back();
+                if (call.done == 0 && call.begun != 0 && (!call.failed || ended_in)) { add_wait(record, call); }
+            }
+        }
+        for (const Wait& wait : waits_) {
+            for (const std::size_t rank : wait.needs) {
+                if (!waits(rank)) { add(missing_, rank); }
+            }
+        }
+        // First come the waits for ranks that wait for nobody: they are the reason of the others.
+        std::stable_sort(waits_.begin(), waits_.end(), [&](const Wait& a, const Wait& b) {
+            const bool reason = is_for_missing(a);
+            return reason == is_for_missing(b) ? a.since < b.since : reason;
+        });
+    }
+
+    const std::vector<Wait>& waits() const noexcept { return waits_; }
+    /// Returns the ranks that others wait for, and that wait for nobody themselves.
+    const std::vector<std::size_t>& missing() const noexcept { return missing_; }
+
+    /// Returns the ranks that others wait for and that wait for nobody themselves, or else all that wait.
+    std::vector<std::size_t> ranks() const {
+        std::vector<std::size_t> ranks = missing_;
+        for (std::size_t i = 0; missing_.empty() && i < waits_.size(); ++i) {
+            for (const std::size_t rank : waits_[i].ranks) { add(ranks, rank); }
+        }
+        std::sort(ranks.begin(), ranks.end());
+        return ranks;
+    }
+    /// Says in a line who has not come; "" where nobody waits.
+    std::string headline() const {
+        if (waits_.empty()) { return {}; }
+        const auto needs = [](const Wait& wait) { return !wait.needs.empty(); };
+        if (missing_.empty()) {
+            return std::any_of(waits_.begin(), waits_.end(), needs)
+                       ? "no rank can go on: each waits for another one"
+                       : "all ranks have entered, and not all have finished";
+        }
+        const Wait& first = waits_.front();
+        std::vector<std::size_t> needed;
+        for (const std::size_t rank : first.needs) {
+            if (!waits(rank)) { needed.push_back(rank); }
+        }
+        return sk::detail::concat(sk::detail::ranks_text(needed), needed.size() == 1 ? " has" : " have",
+                                  " not entered ", sk::detail::text_of(*first.call));
+    }
+
+  private:
+    struct Group {
+        std::string axes;
+        std::vector<std::size_t> members;
+        std::vector<std::uint64_t> entered;  // by rank: the last call, plus 1
+    };
+
+    static bool has(const std::vector<std::size_t>& all, std::size_t one) {
+        return std::find(all.begin(), all.end(), one) != all.end();
+    }
+    static void add(std::vector<std::size_t>& all, std::size_t one) {
+        if (!has(all, one)) { all.push_back(one); }
+    }
+    bool waits(std::size_t rank) const {
+        return std::any_of(waits_.begin(), waits_.end(), [&](const Wait& wait) { return has(wait.ranks, rank); });
+    }
+    bool is_for_missing(const Wait& wait) const {
+        return std::any_of(wait.needs.begin(), wait.needs.end(),
+                           [&](std::size_t rank) { return has(missing_, rank); });
+    }
+    std::size_t group_of(const sk::recorder::RecentCall& call) {
+        const std::vector<std::size_t>& members = call.members ? *call.members : nobody_;
+        const auto found = std::find_if(groups_.begin(), groups_.end(), [&](const Group& group) {
+            return group.axes == call.axes && group.members == members;
+        });
+        if (found != groups_.end()) { return static_cast<std::size_t>(found - groups_.begin()); }
+        groups_.push_back({call.axes, members, std::vector<std::uint64_t>(ranks_)});
+        return groups_.size() - 1;
+    }
+    void add_wait(const sk::recorder::RankRecord& record, const sk::recorder::RecentCall& call) {
+        const std::uint64_t since = record.taken - std::min(record.taken, call.given);
+        std::vector<std::size_t> needs;
+        if (sk::detail::is_message(call.signature.verb)) {
+            if (call.members && call.signature.argument < call.members->size()) {
+                needs.push_back((*call.members)[call.signature.argument]);
+            }
+            waits_.push_back({&call, {record.rank}, needs, since});
+            return;
+        }
+        const std::size_t group = group_of(call);
+        for (Wait& known : waits_) {
+            if (!sk::detail::is_message(known.call->signature.verb) && known.call->sequence == call.sequence &&
+                group_of(*known.call) == group && known.call->signature == call.signature) {
+                known.ranks.push_back(record.rank);
+                known.since = std::max(known.since, since);
+                return;
+            }
+        }
+        for (const std::size_t member : groups_[group].members) {
+            const std::vector<std::uint64_t>& entered = groups_[group].entered;
+            if (member >= entered.size() || entered[member] <= call.sequence) { needs.push_back(member); }
+        }
+        waits_.push_back({&call, {record.rank}, needs, since});
+    }
+
+    std::size_t ranks_ = 0;
+    std::vector<Group> groups_;
+    const std::vector<std::size_t> nobody_;
+    std::vector<Wait> waits_;
+    std::vector<std::size_t> missing_;
+};
+
 /// Finds out from the records of ranks, of which some may lack, who waits for whom, and who did what instead.
 class Diagnosis {
   public:
@@ -41,18 +178,17 @@ class Diagnosis {
     }
 
     MissingRanks find() const {
-        const sk::detail::MissingRanks late = late_.find();
-        MissingRanks found{late.ranks, {}};
+        MissingRanks found{late_.ranks(), {}};
         const std::vector<Wait>& waits = late_.waits();
         add_order(found.text);
-        const std::string first = late.text.substr(0, late.text.find('\n'));
+        const std::string first = late_.headline();
         const bool all_entered = late_.missing().empty() && !waits.empty() && waits.front().needs.empty();
         if (!first.empty() && (!all_entered || found.text.empty())) { add_line(found.text, first); }
         for (std::size_t i = 0; i < std::min(waits.size(), most_lines); ++i) {
             const Wait& wait = waits[i];
             add_line(found.text, "  ", sk::detail::ranks_text(wait.ranks),
-                     wait.ranks.size() == 1 ? " waits in " : " wait in ", sk::detail::LateRanks::text_of(*wait.call),
-                     " since ", seconds(wait.since),
+                     wait.ranks.size() == 1 ? " waits in " : " wait in ", sk::detail::text_of(*wait.call), " since ",
+                     seconds(wait.since),
                      wait.needs.empty() ? "" : sk::detail::concat(", for ", sk::detail::ranks_text(wait.needs)));
         }
         if (waits.size() > most_lines) { add_line(found.text, "  and others wait in other calls"); }
@@ -70,7 +206,7 @@ class Diagnosis {
 
   private:
     using Call = sk::recorder::RecentCall;
-    using Wait = sk::detail::LateRanks::Wait;
+    using Wait = LateRanks::Wait;
     using Group = std::pair<std::string, std::vector<std::size_t>>;  // axes and members
     /// What each rank called as one collective.
     using Made = std::vector<std::pair<std::size_t, const Call*>>;
@@ -99,8 +235,7 @@ class Diagnosis {
         const Call& last = record->calls.back();
         const std::uint64_t at = std::max(last.given, last.done);
         return sk::detail::concat("makes no call since ", seconds(record->taken - std::min(record->taken, at)),
-                                  ": it computes, or is in a loop; its last one was ",
-                                  sk::detail::LateRanks::text_of(last));
+                                  ": it computes, or is in a loop; its last one was ", sk::detail::text_of(last));
     }
     /// Whether two ranks' calls are one collective.
     static bool same(const Call& a, const Call& b) {
@@ -137,7 +272,7 @@ class Diagnosis {
             add_line(text, "the ranks differ in the order of calls over ", axes);
         }
         for (const auto& [call, ranks] : sides) {
-            add_line(text, "  ", sk::detail::ranks_text(ranks), " called ", sk::detail::LateRanks::text_of(*call));
+            add_line(text, "  ", sk::detail::ranks_text(ranks), " called ", sk::detail::text_of(*call));
         }
     }
     /// Adds the last call that all members had finished, over the ranks of `call`.
@@ -149,12 +284,12 @@ class Diagnosis {
             if (std::none_of(made.begin(), made.end(), is_open)) { last = made.front().second; }
         }
         if (last != nullptr) {
-            add_line(text, "  the last call that all have finished there: ", sk::detail::LateRanks::text_of(*last));
+            add_line(text, "  the last call that all have finished there: ", sk::detail::text_of(*last));
         }
     }
 
     const std::vector<sk::recorder::RankRecord>& records_;
-    sk::detail::LateRanks late_;
+    LateRanks late_;
     std::map<std::pair<Group, std::uint64_t>, Made> made_;
 };
 

@@ -405,7 +405,6 @@ RELEASED_EXPRESSIONS = [
 # What the flight recorder, its files, deadlines on threads are made of, likewise.
 RECORDER = "shardkit/comm/recorder.hpp"
 RECORD_FILES = "shardkit/comm/record_files.hpp"
-LATE_RANKS = "shardkit/comm/late_ranks.hpp"
 STRAGGLERS = "shardkit/measure/stragglers.hpp"
 LATE = "shardkit/backend/threads/late_watch.hpp"
 NO_MORE = "static_cast<void>(0);"
@@ -416,7 +415,8 @@ RECORDED = [
     (RECORDER, "a call that fails stays open", "slot->done.store(failed, std::memory_order_relaxed);", NO_MORE),
     (RECORD_FILES, "an earlier run's trouble stays", "if (rank_ == 0) { std::remove(trouble().c_str()); }", NO_MORE),
     (RECORD_FILES, "an earlier run's record stays", "std::remove(recorder::record_file(prefix_, rank_).c_str());", NO_MORE),
-    (LATE_RANKS, "who waits is missing", "if (!waits(rank)) { add(missing_, rank); }", "add(missing_, rank);"),
+    (LATE, "who waits is missing", "if (all || !shardkit::detail::any_that(waits_, is_of)) { late.push_back(rank); }",
+     "late.push_back(rank);"),
     (LATE, "no word when the time is over", "if (options_.on_late) { options_.on_late(found.text); }", NO_MORE),
     (LATE, "no record on request", "if (std::exchange(asked_, asked) != asked) { write_all(states_.size(), \"asked for\"); }", NO_MORE),
     (LATE, "an earlier launch's record stays", "std::remove(recorder::record_file(options.record, rank).c_str());", NO_MORE),
@@ -430,10 +430,10 @@ RECORDED_EXPRESSIONS = [
     (RECORDER, "calls that have left the ring are changed",
      "return [[number != none && slot.number.load(std::memory_order_acquire) == number]] ? &slot", "true"),
     (RECORDER, "a call that was just given waits too long", "[[slot.given.load(std::memory_order_relaxed) <= when]]", "true"),
-    (LATE_RANKS, "a call behind others is entered", "is_message(call.signature.verb) || [[call.begun == 0]]", "false"),
+    (LATE, "a call behind others is entered", "return [[call.begun != 0]] &&", "true"),
     (RECORD_FILES, "the trouble of another run", "return read && [[run == run_]];", "true"),
-    (LATE_RANKS, "a call is entered by who had made the one before", "std::max(entered, [[call.sequence + 1]]);", "call.sequence + 2"),
-    (LATE_RANKS, "no rank waits where it ended", "const bool ended_in = [[record.ended && &call == &record.calls.back()]];", "false"),
+    (LATE, "a call is entered by who had made the one before", "[[call.sequence >= collective.sequence]] &&",
+     "call.sequence + 1 >= collective.sequence"),
     (LATE, "no warning", "[[!std::exchange(warned_, true)]]", "false"),
     (LATE, "a deadline that never passes in calls that all have entered", "over = [[passed(entering, 1)]];",
      "entering ? passed(true, 1) : 0"),

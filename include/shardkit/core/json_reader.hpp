@@ -66,7 +66,7 @@ class JsonReader {
             } else if (c < 0x80) {
                 value += static_cast<char>(c);
             } else {
-                append_sequence(value, c);
+                append_sequence(value);
             }
         }
     }
@@ -223,37 +223,16 @@ class JsonReader {
             continuation(0);
         }
     }
-    /// Reads the rest of a UTF-8 sequence (RFC 3629): no overlong form, no surrogate, nothing above U+10FFFF.
-    void append_sequence(std::string& value, unsigned char lead) {
+    void append_sequence(std::string& value) {
         const std::size_t begin = at_ - 1;
-        const std::size_t length = lead >= 0xC2 && lead < 0xE0   ? 2
-                                   : lead >= 0xE0 && lead < 0xF0 ? 3
-                                   : lead >= 0xF0 && lead < 0xF5 ? 4
-                                                                 : 0;
+        const std::size_t length = utf8_sequence(text_.substr(begin));
         if (length == 0) { fail_at(begin, "invalid UTF-8"); }
-        std::uint32_t point = lead & (0x7FU >> length);
-        for (std::size_t i = 1; i < length; ++i) {
-            const unsigned char c = next();
-            if ((c & 0xC0U) != 0x80U) { fail_at(begin, "invalid UTF-8"); }
-            point = (point << 6U) | (c & 0x3FU);
-        }
-        constexpr std::uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
-        if (point < least[length] || (point >= 0xD800 && point < 0xE000) || point > 0x10FFFF) {
-            fail_at(begin, "invalid UTF-8");
-        }
         value += text_.substr(begin, length);
+        at_ = begin + length;
     }
 
     std::string_view text_;
     std::size_t at_ = 0;
 };
-
-/// Returns whether a text can be in a file that JsonReader reads.
-inline bool is_utf8(std::string_view text) {
-    try {
-        const std::string json = json_string(text);
-        return JsonReader(json).string() == text;
-    } catch (const JsonError&) { return false; }
-}
 
 }  // namespace shardkit::detail

@@ -35,7 +35,6 @@ void check_deadlock(std::size_t ranks, const std::vector<std::string>& parts, F 
             CAPTURE(seen.text);
             CHECK(seen.kind == Kind::peer);
             CHECK(contains(seen.text, ": deadlock: no rank can go on"));
-            CHECK(contains(seen.text, " since 0."));
             for (const std::string& part : parts) { CHECK(contains(seen.text, part)); }
             CHECK(contains(seen.text, "threads_deadlock_test.cpp:"));
         }
@@ -46,8 +45,8 @@ void check_deadlock(std::size_t ranks, const std::vector<std::string>& parts, F 
 
 TEST_CASE("threads: ranks that use two communicators in different orders are told what each waits for") {
     check_deadlock(2,
-                   {"rank 0 waits in all_gather of 4 fp32 at ", "(call 1 over tp) since ",
-                    "rank 1 waits in barrier at ", "(call 0 over dp) since ", ", for rank 1", ", for rank 0"},
+                   {"rank 1 has not entered all_gather of 4 fp32 at ", "(call 1 over tp), ",
+                    "rank 0 has not entered barrier at ", "(call 0 over dp)"},
                    [](const Comm& world) {
                        const Comm tp = split(world, 0, 0, "tp");
                        const Comm dp = split(world, 0, 0, "dp");
@@ -60,8 +59,8 @@ TEST_CASE("threads: ranks that use two communicators in different orders are tol
 
 TEST_CASE("threads: a ring of ranks that each wait in the next one's communicator is found") {
     check_deadlock(3,
-                   {"rank 0 waits in barrier at ", "(call 0 over a)", "rank 1 waits in barrier at ",
-                    "(call 0 over b)", "rank 2 waits in barrier at ", "(call 0 over c)"},
+                   {"rank 1 has not entered barrier at ", "(call 0 over a)", "rank 2 has not entered barrier at ",
+                    "(call 0 over b)", "rank 0 has not entered barrier at ", "(call 0 over c)"},
                    [](const Comm& world) {
                        const Comm a = split(world, world.rank() == 2 ? 1 : 0, 0, "a");  // 0 1
                        const Comm b = split(world, world.rank() == 0 ? 1 : 0, 0, "b");  // 1 2
@@ -75,16 +74,17 @@ TEST_CASE("threads: a ring of ranks that each wait in the next one's communicato
 
 TEST_CASE("threads: messages that nobody takes or sends are found") {
     const std::vector<float> values(4);
-    check_deadlock(2,
-                   {"rank 0 waits in send of 4 fp32 at ", "rank 1 waits in send of 4 fp32 at ", "(over world) since ",
-                    ", for rank 1", ", for rank 0"},
-                   [&](const Comm& world) { send(world, std::span<const float>(values), 1 - world.rank(), {}); });
-    check_deadlock(2, {"rank 0 waits in receive of 4 fp32", "rank 1 waits in barrier at "}, [&](const Comm& world) {
-        std::vector<float> received(4);
-        if (world.rank() == 0) { receive(world, std::span<float>(received), 1, {}); }
-        barrier(world, {});
-    });
-    check_deadlock(1, {"rank 0 waits in receive of 4 fp32 at ", ", for rank 0"}, [](const Comm& world) {
+    check_deadlock(
+        2,
+        {"rank 0 has not answered send of 4 fp32 at ", "rank 1 has not answered send of 4 fp32 at ", "(over world)"},
+        [&](const Comm& world) { send(world, std::span<const float>(values), 1 - world.rank(), {}); });
+    check_deadlock(2, {"rank 1 has not answered receive of 4 fp32", "rank 0 has not entered barrier at "},
+                   [&](const Comm& world) {
+                       std::vector<float> received(4);
+                       if (world.rank() == 0) { receive(world, std::span<float>(received), 1, {}); }
+                       barrier(world, {});
+                   });
+    check_deadlock(1, {"rank 0 has not answered receive of 4 fp32 at "}, [](const Comm& world) {
         std::vector<float> received(4);
         receive(world, std::span<float>(received), 0, {});
     });
@@ -99,8 +99,8 @@ TEST_CASE("threads: a deadlock among the ranks that still run is found when othe
         barrier(pair, {});
     });
     CHECK(outcome(errors[2]).kind == Kind::none);
-    CHECK(contains(outcome(errors[0]).text, "rank 1 waits in barrier"));
-    CHECK(contains(outcome(errors[1]).text, "rank 0 waits in receive"));
+    CHECK(contains(outcome(errors[0]).text, "rank 0 has not entered barrier"));
+    CHECK(contains(outcome(errors[1]).text, "rank 1 has not answered receive"));
 }
 
 TEST_CASE("threads: a rank that computes for long is no deadlock") {

@@ -21,6 +21,7 @@
 #include <shardkit/comm/barrier.hpp>
 #include <shardkit/comm/call.hpp>
 #include <shardkit/comm/record_files.hpp>
+#include <shardkit/comm/send_receive.hpp>
 #include <shardkit/comm/split.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 
@@ -138,7 +139,7 @@ TEST_CASE("threads: a call that all have entered, and nobody finishes, misses it
     for (const std::exception_ptr& error : errors) {
         CHECK(contains(outcome(error).text,
                        "not every rank has finished a call within 200 ms: all ranks have entered, "
-                       "and not all have finished"));
+                       "and not all have finished: barrier at "));
     }
 }
 
@@ -165,15 +166,16 @@ TEST_CASE("threads: ranks in another order, in another group or that nobody take
             barrier(world.rank() == 0 ? tp : dp, {});
             barrier(world.rank() == 0 ? dp : tp, {});
         });
-        check(all, {"no rank can go on: each waits for another one", "rank 0 waits in barrier at ",
-                    "(call 0 over tp)", "(call 0 over dp)"});
+        check(all, {"no rank can go on: each waits for another one", "(call 0 over tp)", "(call 0 over dp)"},
+              {"rank 0 waits in barrier at "});
         CHECK(contains(all.outcomes[0].text, "deadlock"));
+        CHECK(contains(all.outcomes[0].text, "rank 0 has not entered barrier at "));
         all = told(ranks, [](const Comm& world) {
             const Comm pair = split(world, world.rank() / 2, world.rank(), "pair");
             barrier(world.rank() == 0 ? pair : world, {});
         });
-        CHECK(contains(all.outcomes[0].text, "for rank 1"));
-        CHECK(contains(all.outcomes[1].text, "for rank 0"));
+        CHECK(contains(all.outcomes[0].text, "rank 1 has not entered barrier at "));
+        CHECK(contains(all.outcomes[1].text, "rank 0 has not entered barrier at "));
     }
 }
 
@@ -281,6 +283,17 @@ TEST_CASE("threads: deadlines hold for streams, where calls wait behind others")
             if (rank == 1) { continue; }
             CHECK(contains(outcome(errors[rank]).text, "rank 1 has not entered barrier at "));
         }
+    }
+    const auto behind = [](const Comm& world) {
+        const auto stream = world.communication_stream();
+        float value = 0;
+        if (world.rank() == 1) { receive(world, std::span<float>(&value, 1), 0, stream); }
+        barrier(world, stream);
+        stream.synchronize();
+    };
+    for (const std::exception_ptr& error : launch_and_collect(2, behind, {.overlap = threads::Overlap::threads})) {
+        CHECK(contains(outcome(error).text, "rank 1 has not entered barrier at "));
+        CHECK(contains(outcome(error).text, "rank 0 has not answered receive of 1 fp32 at "));
     }
 }
 

@@ -9,12 +9,15 @@
 #include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <shardkit/backend/threads/launch_options.hpp>
 #include <shardkit/backend/threads/rank_state.hpp>
+#include <shardkit/comm/journal.hpp>
 #include <shardkit/comm/late_ranks.hpp>
 #include <shardkit/comm/rank_record.hpp>
 #include <shardkit/comm/record_files.hpp>
+#include <shardkit/comm/verb.hpp>
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/list.hpp>
 #include <shardkit/detail/maybe.hpp>
@@ -56,13 +59,7 @@ class LateWatch {
             warned_ = false;
             return {};
         }
-        const shardkit::detail::LateRanks who = take();
-        shardkit::detail::MissingRanks found = who.find();
-        // The first limit that a rank's wait has passed, or half of it.
-        const auto passed = [&](bool entering, std::uint64_t part) {
-            return who.passed(entering,
-                              [&](std::size_t rank) { return nanoseconds(limit(states_[rank], entering)) / part; });
-        };
+        shardkit::detail::MissingRanks found = missing();
         for (const bool entering : {true, false}) {
             const std::uint64_t over = passed(entering, 1);
             if (over == 0) { continue; }
@@ -77,18 +74,41 @@ class LateWatch {
         return {};
     }
 
-    shardkit::detail::MissingRanks missing() { return take().find(); }
-    /// Writes what `missing` looked at last: before the ranks are told, and go on.
-    void write_missing(const std::string& why) noexcept {
-        if (options_.record.empty() || std::exchange(written_, true)) { return; }
-        try {
-            for (recorder::RankRecord& record : taken_) {
-                if (record.why.empty()) { record.why = why; }
-                recorder::write_record(options_.record, record);
+    /// Says which ranks have not entered the calls in which others wait: those that wait for nobody themselves, or
+    /// all where each waits for another one.
+    shardkit::detail::MissingRanks missing() {
+        find_waits();
+        shardkit::detail::MissingRanks found;
+        for (const bool all : {false, true}) {
+            for (const Wait& wait : waits_) {
+                std::vector<std::size_t> late;
+                for (const std::size_t rank : wait.needs) {
+                    const auto is_of = [rank](const Wait& other) { return other.rank == rank; };
+                    if (all || !shardkit::detail::any_that(waits_, is_of)) { late.push_back(rank); }
+                }
+                if (late.empty()) { continue; }
+                const bool message = shardkit::detail::is_message(wait.call.signature.verb);
+                const std::string line = shardkit::detail::concat(
+                    shardkit::detail::ranks_text(late), late.size() == 1 ? " has" : " have",
+                    message ? " not answered " : " not entered ", shardkit::detail::text_of(wait.call));
+                if (found.text.find(line) != std::string::npos) { continue; }
+                found.text += (found.text.empty() ? "" : ", ") + line;
+                found.ranks.insert(found.ranks.end(), late.begin(), late.end());
             }
-        } catch (...) {}  // NOLINT(bugprone-empty-catch): the error that is told has another reason
+            if (!found.ranks.empty()) {
+                if (all) { found.text.insert(0, "no rank can go on: each waits for another one: "); }
+                return found;
+            }
+        }
+        for (const Wait& wait : waits_) {
+            const std::string call = shardkit::detail::text_of(wait.call);
+            found.ranks.push_back(wait.rank);
+            if (found.text.find(call) != std::string::npos) { continue; }
+            found.text += (found.text.empty() ? "all ranks have entered, and not all have finished: " : ", ") + call;
+        }
+        return found;
     }
-    /// Writes the records once, after the failure of rank `rank`.
+    /// Writes the records once, because of rank `rank`, or of all that have not ended.
     void write(std::size_t rank, const std::string& why) noexcept {
         if (!std::exchange(written_, true)) { write_all(rank, why); }
     }
@@ -101,30 +121,65 @@ class LateWatch {
     std::chrono::milliseconds limit(const RankState& state, bool entering) const noexcept {
         return state.journal.limit(entering ? options_.timeout : options_.finish_timeout);
     }
-    /// Looks at what the ranks have called.
-    shardkit::detail::LateRanks take() {
-        taken_ = records(states_.size(), {});
-        return shardkit::detail::LateRanks(taken_.span());
+    /// A call in which a rank waits, and the ranks that it waits for: those that have not entered it.
+    struct Wait {
+        std::size_t rank;
+        recorder::RecentCall call;
+        std::uint64_t since;  ///< nanoseconds
+        std::vector<std::size_t> needs;
+    };
+    /// Returns whether a rank that made these calls has entered another one's collective. Those that stand behind
+    /// others on a stream are not entered.
+    static bool have_entered(const std::vector<recorder::RecentCall>& calls, const recorder::RecentCall& collective) {
+        return shardkit::detail::any_that(calls, [&](const recorder::RecentCall& call) {
+            return call.begun != 0 && call.sequence >= collective.sequence &&
+                   !shardkit::detail::is_message(call.signature.verb) && call.axes == collective.axes &&
+                   *call.members == *collective.members;
+        });
     }
-    shardkit::detail::List<recorder::RankRecord> records(std::size_t of, const std::string& why) const {
-        shardkit::detail::List<recorder::RankRecord> all;
-        for (std::size_t rank = 0; rank < states_.size(); ++rank) {
-            const RankState& state = states_[rank];
-            const char* const fate = state.fate == Fate::running    ? ""
-                                     : state.fate == Fate::returned ? "its function has returned"
-                                                                    : "its function has failed";
-            all.push_back({"threads", rank, states_.size(), rank == of || *fate == '\0' ? why : fate,
-                           state.fate != Fate::running, shardkit::detail::TickClock::since_1970(),
-                           state.journal.recent_calls(), run_});
+    void find_waits() {
+        const std::uint64_t now = shardkit::detail::TickClock::since_1970();
+        shardkit::detail::List<std::vector<recorder::RecentCall>> calls;
+        for (const RankState& state : states_) { calls.push_back(state.journal.recent_calls()); }
+        waits_.clear();
+        for (std::size_t rank = 0; rank < calls.size(); ++rank) {
+            for (const recorder::RecentCall& call : calls[rank]) {
+                if (call.begun == 0 || call.done != 0 || call.failed) { continue; }
+                std::vector<std::size_t> needs;
+                if (shardkit::detail::is_message(call.signature.verb)) {
+                    needs.push_back((*call.members)[call.signature.argument]);
+                } else {
+                    for (const std::size_t member : *call.members) {
+                        if (!have_entered(calls[member], call)) { needs.push_back(member); }
+                    }
+                }
+                waits_.push_back({rank, call, now - std::min(now, call.given), needs});
+            }
         }
-        return all;
+    }
+    /// Returns a part of the first limit that a wait has passed: for ranks that have not entered the call, or where
+    /// all have; 0 if there is none.
+    std::uint64_t passed(bool entering, std::uint64_t part) const noexcept {
+        const Wait* const wait = shardkit::detail::first_that(waits_, [&](const Wait& each) {
+            return each.needs.empty() != entering &&
+                   each.since > nanoseconds(limit(states_[each.rank], entering)) / part;
+        });
+        return wait == nullptr ? 0 : nanoseconds(limit(states_[wait->rank], entering)) / part;
     }
     void write_all(std::size_t of, const std::string& why) noexcept {
         if (options_.record.empty()) { return; }
         try {
-            for (const recorder::RankRecord& record : records(of, why)) {
-                recorder::write_record(options_.record, record);
+            shardkit::detail::List<recorder::RankRecord> records;  // of one time, as far as may be
+            for (const RankState& state : states_) {
+                const std::size_t rank = records.size();
+                const char* const fate = state.fate == Fate::running    ? ""
+                                         : state.fate == Fate::returned ? "its function has returned"
+                                                                        : "its function has failed";
+                records.push_back({"threads", rank, states_.size(), rank == of || *fate == '\0' ? why : fate,
+                                   state.fate != Fate::running, shardkit::detail::TickClock::since_1970(),
+                                   state.journal.recent_calls(), run_});
             }
+            for (const recorder::RankRecord& record : records) { recorder::write_record(options_.record, record); }
         } catch (...) {}  // NOLINT(bugprone-empty-catch): the error that is told has another reason
     }
 
@@ -132,7 +187,7 @@ class LateWatch {
     const LaunchOptions& options_;
     shardkit::detail::Maybe<shardkit::detail::RecordSignal> signal_;
     std::uint32_t asked_ = shardkit::detail::record_requests.load(std::memory_order_relaxed);
-    shardkit::detail::List<recorder::RankRecord> taken_;
+    shardkit::detail::List<Wait> waits_;
     std::uint64_t run_ = shardkit::detail::new_run();
     bool warned_ = false;
     bool written_ = false;

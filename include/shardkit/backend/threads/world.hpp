@@ -213,7 +213,7 @@ class World : shardkit::detail::NotCopied {
         if (!failure_) {
             failure_.emplace(Failure{missing.ranks.empty() ? 0 : missing.ranks.front(),
                                      shardkit::detail::concat(what, *what == '\0' ? "" : ": ", missing.text)});
-            late_.write_missing(failure_->text);
+            late_.write(ranks_, failure_->text);  // before the ranks are told, and go on
         }
         poison_all();
     }
