@@ -169,10 +169,12 @@ void reduce_blocks(ReduceOp op, const Summands<In, Out>& summands, std::size_t b
 }
 
 /// Adds up elements from `begin` on side by side, if they are floating-point ones and the processor has sum_lanes.
-/// Returns the end of the finished part.
+/// Returns the end of the finished part. Sums in fp64, which every program has for norms and which none of these adds
+/// along a tree, have no loops for trees: they would be 8 KB of each program.
 template <std::size_t Tree, class In, class Out>
 std::size_t sum_side_by_side(const Summands<In, Out>& summands, std::size_t begin, std::size_t count) noexcept {
-    if constexpr (FloatingElement<In> && FloatingElement<Out>) {
+    constexpr bool has_loop = Tree == 0 || !std::is_same_v<Arithmetic<Out>, double>;
+    if constexpr (FloatingElement<In> && FloatingElement<Out> && has_loop) {
         if (!sums_in_lanes()) { return begin; }
         using A = Arithmetic<Out>;
         const std::size_t rest = (count - begin) % summed_elements<A>;
