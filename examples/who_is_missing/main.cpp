@@ -16,9 +16,9 @@
 
 #include <shardkit/comm/rank_record.hpp>
 #include <shardkit/core/error.hpp>
-#include <shardkit/measure/stragglers.hpp>
 
 #include "read_record.hpp"
+#include "stragglers.hpp"
 #include "who_is_missing.hpp"
 
 namespace {
@@ -156,7 +156,7 @@ int main(int count, char** arguments) {
         const double waited = static_cast<double>(std::max(found.entering, found.finishing)) * 1e-9;
         const double shown = std::max(2 * waited, 0.001);
         std::printf("%s", lanes(records, shown).c_str());
-        const sk::measure::Stragglers late = sk::measure::find_stragglers(records);
+        const flight_records::Stragglers late = flight_records::find_stragglers(records);
         if (!late.ranks.empty()) { std::printf("%s\n", late.text.c_str()); }
         if (svg.empty()) { return EXIT_SUCCESS; }
         std::ofstream file(svg);

@@ -3,15 +3,13 @@
 
 #include <shardkit/detail/hide_macros.inc>
 
-// Patterns of communication timed as the library's benchmarks are, and who lets the others wait: beside shardkit.hpp,
-// for programs that measure.
+// Patterns of communication timed as the library's benchmarks are: beside shardkit.hpp, for programs that measure.
 
 #include <shardkit/measure/figure.hpp>
 #include <shardkit/measure/in_turns.hpp>
 #include <shardkit/measure/machine.hpp>
 #include <shardkit/measure/pattern.hpp>
 #include <shardkit/measure/pattern_report.hpp>
-#include <shardkit/measure/stragglers.hpp>
 #include <shardkit/measure/verbs.hpp>
 
 #include <shardkit/detail/show_macros.inc>

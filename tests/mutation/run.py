@@ -405,7 +405,7 @@ RELEASED_EXPRESSIONS = [
 # What the flight recorder, its files, deadlines on threads are made of, likewise.
 RECORDER = "shardkit/comm/recorder.hpp"
 RECORD_FILES = "shardkit/comm/record_files.hpp"
-STRAGGLERS = "shardkit/measure/stragglers.hpp"
+STRAGGLERS = "who_is_missing/stragglers.hpp"
 LATE = "shardkit/backend/threads/late_watch.hpp"
 NO_MORE = "static_cast<void>(0);"
 RECORDED = [
@@ -420,9 +420,6 @@ RECORDED = [
     (LATE, "no word when the time is over", "if (options_.on_late) { options_.on_late(found.text); }", NO_MORE),
     (LATE, "no record on request", "if (std::exchange(asked_, asked) != asked) { write_all(states_.size(), \"asked for\"); }", NO_MORE),
     (LATE, "an earlier launch's record stays", "std::remove(recorder::record_file(options.record, rank).c_str());", NO_MORE),
-    (STRAGGLERS, "the step before lost calls is whole", "if (i > 0) { left_out_.insert(step); }", NO_MORE),
-    (STRAGGLERS, "the step behind lost calls is whole", "left_out_.insert(call.step);", NO_MORE),
-    (STRAGGLERS, "clocks by broadcasts", "if (a->signature.verb == Verb::broadcast) { continue; }", NO_MORE),
 ]
 RECORDED_EXPRESSIONS = [
     (RECORDER, "a send_receive's receive is not ended with it", "i < [[call.entries]];", "1U"),
@@ -437,6 +434,16 @@ RECORDED_EXPRESSIONS = [
     (LATE, "no warning", "[[!std::exchange(warned_, true)]]", "false"),
     (LATE, "a deadline that never passes in calls that all have entered", "over = [[passed(entering, 1)]];",
      "entering ? passed(true, 1) : 0"),
+]
+
+
+# What finds who lets the others wait, likewise.
+SLOW = [
+    (STRAGGLERS, "the step before lost calls is whole", "if (i > 0) { left_out_.insert(step); }", NO_MORE),
+    (STRAGGLERS, "the step behind lost calls is whole", "left_out_.insert(call.step);", NO_MORE),
+    (STRAGGLERS, "clocks by broadcasts", "if (a->signature.verb == sk::Verb::broadcast) { continue; }", NO_MORE),
+]
+SLOW_EXPRESSIONS = [
     (STRAGGLERS, "clocks of groups that do not meet rank 0", "[[offsets_[*base]]] + apart.second", "0.0"),
     (STRAGGLERS, "clocks as they are", "at - [[offsets_[key.members[m]]]]", "0.0"),
     (STRAGGLERS, "clocks of threads corrected", "one_clock_ && [[record.engine == \"threads\"]]", "false"),
@@ -707,7 +714,7 @@ class Target:
                     where = f"{source.relative_to(ROOT)}:{site.line}"
                     for name, replacement in mutants_of(site):
                         yield Mutant(where, name, source.relative_to(self.root), site.begin, site.end, replacement, "statement")
-        if self.root == EXAMPLES:
+        if self.root == EXAMPLES and self.folders:
             yield from self.made_mutants()
         yield from self.text_mutants()
         yield from self.statement_mutants()
@@ -899,7 +906,7 @@ def main():
     parser.add_argument("--compiler", default="g++")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--target",
-                        help="library, optimizers, rounding, matrices, states, exact, tree, replicas, released, recorder, codes, experts, slices, layers or trainer; all of them if not given")
+                        help="library, optimizers, rounding, matrices, states, exact, tree, replicas, released, recorder, slow, codes, experts, slices, layers or trainer; all of them if not given")
     options = parser.parse_args()
     trainer = ([TRAINER / "allocation_counter.cpp", TRAINER / "model/blas.cpp"],
                [f"-I{EXAMPLES}", *package_flags("--cflags", "openblas"), *package_flags("--libs", "openblas")])
@@ -919,6 +926,8 @@ def main():
                expressions=RELEASED_EXPRESSIONS),
         Target("recorder", ROOT / "include", [], "recorder_killer.cpp", flags=["-pthread", f"-I{ROOT / 'tests'}", f"-I{ROOT / 'subprojects/doctest'}"],
                statements=RECORDED, expressions=RECORDED_EXPRESSIONS),
+        Target("slow", EXAMPLES, [], "slow_killer.cpp", flags=[f"-I{ROOT / 'tests'}", f"-I{ROOT / 'subprojects/doctest'}"],
+               statements=SLOW, expressions=SLOW_EXPRESSIONS),
         Target("codes", ROOT / "include", [], "codes_killer.cpp", flags=["-pthread", f"-I{ROOT / 'tests'}"], has_table="scales",
                statements=GATHERED_CODES, expressions=GATHERED_CODES_EXPRESSIONS),
         Target("experts", ROOT / "include", [], "experts_killer.cpp",

@@ -27,9 +27,9 @@ std::string plot_losses(const std::string& file, const std::string& title, const
 }
 
 std::string plot_stragglers(const std::string& file, const std::string& title,
-                            const shardkit::measure::Stragglers& stragglers, std::size_t ranks) {
+                            const flight_records::Stragglers& stragglers, std::size_t ranks) {
     std::map<std::uint32_t, std::vector<double>> waited;  // by step and rank
-    for (const shardkit::measure::RankWait& wait : stragglers.waits) {
+    for (const flight_records::RankWait& wait : stragglers.waits) {
         std::vector<double>& by_rank = waited[wait.step];
         by_rank.resize(ranks);
         by_rank[wait.rank] += 1e3 * wait.seconds;

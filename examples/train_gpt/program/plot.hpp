@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include <shardkit/measure/stragglers.hpp>
+#include "../../who_is_missing/stragglers.hpp"
 
 namespace train_gpt {
 
@@ -17,6 +17,6 @@ std::string plot_losses(const std::string& file, const std::string& title, const
 
 /// A picture of how long the others waited for each of so many ranks in each step, likewise.
 std::string plot_stragglers(const std::string& file, const std::string& title,
-                            const shardkit::measure::Stragglers& stragglers, std::size_t ranks);
+                            const flight_records::Stragglers& stragglers, std::size_t ranks);
 
 }  // namespace train_gpt

@@ -97,9 +97,9 @@ std::string table(const std::vector<CollectiveCount>& measured, const std::vecto
     return text.empty() ? "  none: one rank\n" : text;
 }
 
-nlohmann::json to_json(const shardkit::measure::Stragglers& stragglers) {
+nlohmann::json to_json(const flight_records::Stragglers& stragglers) {
     auto waits = nlohmann::json::array();
-    for (const shardkit::measure::RankWait& wait : stragglers.waits) {
+    for (const flight_records::RankWait& wait : stragglers.waits) {
         waits.push_back({{"step", wait.step},
                          {"rank", wait.rank},
                          {"group", wait.group},
@@ -114,13 +114,13 @@ nlohmann::json to_json(const shardkit::measure::Stragglers& stragglers) {
 }
 
 /// A line for each of the longest waits.
-std::string stragglers_table(const shardkit::measure::Stragglers& stragglers) {
+std::string stragglers_table(const flight_records::Stragglers& stragglers) {
     constexpr std::size_t most = 12;
     std::string text = stragglers.text + "\n";
     if (stragglers.waits.empty()) { return text; }
     text += "  rank    step    waited for it   of the step   in calls of\n";
     for (std::size_t i = 0; i < std::min(most, stragglers.waits.size()); ++i) {
-        const shardkit::measure::RankWait& wait = stragglers.waits[i];
+        const flight_records::RankWait& wait = stragglers.waits[i];
         text += program::formatted("  %4zu  %6u  %13.6f s  %10.1f %%   %s\n", wait.rank, wait.step, wait.seconds,
                                    100 * wait.share, wait.group.c_str());
     }

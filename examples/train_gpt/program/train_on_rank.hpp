@@ -196,7 +196,7 @@ class RankSteps {
     /// Finds out who let the others wait. Collective over the world.
     void results_of_calls() {
         const auto records = gather_records(context_, calls_.kept());
-        if (reports()) { results_.stragglers = sk::measure::find_stragglers(records); }
+        if (reports()) { results_.stragglers = flight_records::find_stragglers(records); }
     }
 
     /// Computes one slice of the step behind so many alone.

@@ -127,7 +127,7 @@ class Context : shardkit::detail::NotCopied {
     }
 
     /// Says that the calls from now on belong to that step of the program, by which the flight recorder's reader
-    /// tells them apart (find_stragglers). Every rank must say the same. Without it all calls belong to step 0.
+    /// tells them apart (who_is_missing). Every rank must say the same. Without it all calls belong to step 0.
     void set_step(std::uint32_t step) noexcept {
         if constexpr (engine::KeepsJournal<Communicator>) { world_.label().journal.recorder().set_step(step); }
     }

@@ -18,11 +18,11 @@
 #include <shardkit/comm/barrier.hpp>
 #include <shardkit/comm/record_files.hpp>
 #include <shardkit/comm/split.hpp>
-#include <shardkit/measure/stragglers.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/rank/rank.hpp>
 
 #include "../../../../examples/who_is_missing/read_record.hpp"
+#include "../../../../examples/who_is_missing/stragglers.hpp"
 #include "../../../../examples/who_is_missing/who_is_missing.hpp"
 #include "../phase_checks.hpp"
 #include "gpu_ranks.hpp"
@@ -199,7 +199,7 @@ TEST_CASE("nccl: a rank whose host is slow in each step is named from the files 
     for (std::size_t rank = 0; rank < ranks; ++rank) {
         records.push_back(flight_records::read_record(recorder::record_file(options.record, rank)));
     }
-    const measure::Stragglers found = measure::find_stragglers(records);
+    const flight_records::Stragglers found = flight_records::find_stragglers(records);
     CAPTURE(found.text);
     CHECK(found.ranks == std::vector<std::size_t>{1});
     CHECK(found.steps == 6);

@@ -20,7 +20,10 @@
 #include <shardkit/comm/verb.hpp>
 #include <shardkit/detail/concat.hpp>
 
-namespace shardkit::measure {
+/// Who lets the others wait, from the flight records of ranks.
+namespace flight_records {
+
+namespace sk = shardkit;
 
 /// How long the other ranks waited for one rank, in a step's calls for one purpose.
 struct RankWait {
@@ -41,17 +44,15 @@ struct Stragglers {
     std::string text;                     ///< a few lines for a person
 };
 
-namespace detail {
-
 /// Finds out from the records of ranks how long they waited for each other.
 class FindStragglers {
   public:
-    explicit FindStragglers(const std::vector<recorder::RankRecord>& records) : records_(records) {
-        for (const recorder::RankRecord& record : records) {
+    explicit FindStragglers(const std::vector<sk::recorder::RankRecord>& records) : records_(records) {
+        for (const sk::recorder::RankRecord& record : records) {
             ranks_ = std::max({ranks_, record.ranks, record.rank + 1});
             one_clock_ = one_clock_ && record.engine == "threads";
         }
-        for (const recorder::RankRecord& record : records) { add_calls(record); }
+        for (const sk::recorder::RankRecord& record : records) { add_calls(record); }
         offsets_.resize(ranks_);
         if (!one_clock_) { find_offsets(); }
     }
@@ -98,15 +99,15 @@ class FindStragglers {
         }
     };
     /// A call on each of its ranks, in the order of the members; null where it is not known.
-    using Made = std::vector<const recorder::RecentCall*>;
+    using Made = std::vector<const sk::recorder::RecentCall*>;
     using Calls = std::map<std::pair<std::uint32_t, std::uint64_t>, Made>;  // by step and number
 
-    void add_calls(const recorder::RankRecord& record) {
+    void add_calls(const sk::recorder::RankRecord& record) {
         std::map<std::tuple<Key, bool, std::uint32_t>, std::uint64_t> messages;  // sent or received in a step, so far
         std::uint64_t next = 0;
         std::uint32_t step = 0;
         for (std::size_t i = 0; i < record.calls.size(); ++i) {
-            const recorder::RecentCall& call = record.calls[i];
+            const sk::recorder::RecentCall& call = record.calls[i];
             if (call.number != next) {
                 left_out_.insert(call.step);
                 if (i > 0) { left_out_.insert(step); }
@@ -114,12 +115,12 @@ class FindStragglers {
             next = call.number + 1;
             step = call.step;
             if (!call.members || call.begun == 0) { continue; }
-            Key key{call.axes, *call.members, shardkit::detail::is_message(call.signature.verb)};
+            Key key{call.axes, *call.members, sk::detail::is_message(call.signature.verb)};
             std::uint64_t number = call.sequence;
             if (key.messages) {
                 if (call.signature.argument >= key.members.size()) { continue; }
                 const std::size_t peer = key.members[call.signature.argument];
-                const bool sends = call.signature.verb == Verb::send;
+                const bool sends = call.signature.verb == sk::Verb::send;
                 key.members = {sends ? record.rank : peer, sends ? peer : record.rank};
                 number = messages[{key, sends, call.step}]++;
                 if (peer == record.rank) { continue; }
@@ -160,10 +161,10 @@ class FindStragglers {
     static std::pair<bool, double> median_apart(const Calls& calls, std::size_t one, std::size_t other) {
         std::vector<double> apart;
         for (const auto& each : calls) {
-            const recorder::RecentCall* const a = each.second[one];
-            const recorder::RecentCall* const b = each.second[other];
+            const sk::recorder::RecentCall* const a = each.second[one];
+            const sk::recorder::RecentCall* const b = each.second[other];
             if (a == nullptr || b == nullptr || a->done == 0 || b->done == 0) { continue; }
-            if (a->signature.verb == Verb::broadcast) { continue; }
+            if (a->signature.verb == sk::Verb::broadcast) { continue; }
             apart.push_back(a->done > b->done ? static_cast<double>(a->done - b->done)
                                               : -static_cast<double>(b->done - a->done));
         }
@@ -185,9 +186,9 @@ class FindStragglers {
             came.emplace_back(at - offsets_[key.members[m]], key.members[m]);
         }
         std::sort(came.begin(), came.end());
-        const recorder::RecentCall& call = *made.front();
+        const sk::recorder::RecentCall& call = *made.front();
         const std::string purpose = call.subject.empty() ? std::string(name(call.signature.verb)) : call.subject;
-        const std::string text = shardkit::detail::concat(purpose, " over ", call.axes);
+        const std::string text = sk::detail::concat(purpose, " over ", call.axes);
         const auto others = static_cast<double>(came.size() - 1);
         double each = 0;  // what each of the ranks that have not come is charged by now
         for (std::size_t i = 1; i < came.size(); ++i) {
@@ -203,9 +204,9 @@ class FindStragglers {
     /// before to that of this one.
     std::map<std::uint32_t, double> step_lengths() const {
         std::map<std::uint32_t, double> lengths;
-        for (const recorder::RankRecord& record : records_) {
+        for (const sk::recorder::RankRecord& record : records_) {
             std::map<std::uint32_t, std::pair<std::uint64_t, std::uint64_t>> spans;  // first given, last done
-            for (const recorder::RecentCall& call : record.calls) {
+            for (const sk::recorder::RecentCall& call : record.calls) {
                 auto& span = spans.try_emplace(call.step, call.given, call.given).first->second;
                 span.second = std::max(span.second, call.done);
             }
@@ -245,22 +246,20 @@ class FindStragglers {
             char digits[80];
             std::snprintf(digits, sizeof digits, "%.3f s in %zu steps, %.0f %% of them", seconds, shares.size(),
                           100 * share);
-            shardkit::detail::append(found.text, "the others waited for rank ", rank, " for ", digits, "\n");
+            sk::detail::append(found.text, "the others waited for rank ", rank, " for ", digits, "\n");
         }
         if (found.ranks.empty()) {
-            found.text +=
-                shares.size() < least_steps
-                    ? shardkit::detail::concat(shares.size(), " whole steps are too few to name a late rank\n")
-                    : shardkit::detail::concat("no rank is late in most of ", shares.size(), " steps\n");
+            found.text += shares.size() < least_steps
+                              ? sk::detail::concat(shares.size(), " whole steps are too few to name a late rank\n")
+                              : sk::detail::concat("no rank is late in most of ", shares.size(), " steps\n");
         }
         if (!left_out_.empty()) {
-            shardkit::detail::append(found.text, "not counted, as a rank's record no longer has all of their calls: ",
-                                     shardkit::detail::ranks_text({left_out_.begin(), left_out_.end()}, "step"),
-                                     "\n");
+            sk::detail::append(found.text, "not counted, as a rank's record no longer has all of their calls: ",
+                               sk::detail::ranks_text({left_out_.begin(), left_out_.end()}, "step"), "\n");
         }
     }
 
-    const std::vector<recorder::RankRecord>& records_;
+    const std::vector<sk::recorder::RankRecord>& records_;
     std::size_t ranks_ = 0;
     bool one_clock_ = true;
     std::map<Key, Calls> groups_;
@@ -269,16 +268,14 @@ class FindStragglers {
     std::map<std::tuple<std::uint32_t, std::size_t, std::string>, RankWait> waits_;
 };
 
-}  // namespace detail
-
 /// Finds out how long each rank let the others wait in the calls of each step (Context::set_step) and purpose, and
 /// which ranks do so in three of four steps for a twentieth of the step or more; fewer than four steps name nobody.
 /// Records are those of a run, of any engine: in memory, or read from files. A call counts if all of its ranks have
 /// left a record of it, in a step of which no record lacks a call. The clocks of processes are made comparable by the
 /// common ends of calls; they should keep their distance. On `nccl` a rank comes to a call when its host makes it.
 /// Cost:    a tenth of a second for 64 records
-inline Stragglers find_stragglers(const std::vector<recorder::RankRecord>& records) {
-    return detail::FindStragglers(records).find();
+inline Stragglers find_stragglers(const std::vector<sk::recorder::RankRecord>& records) {
+    return FindStragglers(records).find();
 }
 
-}  // namespace shardkit::measure
+}  // namespace flight_records

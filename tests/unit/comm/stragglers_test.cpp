@@ -12,7 +12,8 @@
 #include <shardkit/comm/journal.hpp>
 #include <shardkit/comm/rank_record.hpp>
 #include <shardkit/comm/verb.hpp>
-#include <shardkit/measure/stragglers.hpp>
+
+#include "who_is_missing/stragglers.hpp"
 
 namespace stragglers_test {
 
@@ -121,13 +122,13 @@ TEST_CASE("find_stragglers: a slow rank is named, whatever the clocks of the ran
         for (const std::size_t ranks : {2U, 3U, 64U}) {
             const Job job = job_of(
                 ranks, 8, [](auto, std::size_t rank) { return rank == 1 ? 40 : 0; }, clock);
-            const measure::Stragglers found = measure::find_stragglers(job.records);
+            const flight_records::Stragglers found = flight_records::find_stragglers(job.records);
             CAPTURE(found.text);
             CHECK(found.ranks == std::vector<std::size_t>{1});
             CHECK(found.steps == 8);
             CHECK(found.left_out.empty());
             for (std::size_t i = 0; i < 8; ++i) {
-                const measure::RankWait& wait = found.waits[i];
+                const flight_records::RankWait& wait = found.waits[i];
                 CHECK(wait.rank == 1);
                 CHECK(wait.group == "'blocks.0' parameters over world");
                 CHECK(wait.calls == 1);
@@ -141,24 +142,24 @@ TEST_CASE("find_stragglers: a slow rank is named, whatever the clocks of the ran
 
 TEST_CASE("find_stragglers: without a slow rank nobody is named, nor for one late step") {
     for (const std::size_t ranks : {1U, 2U, 3U, 64U}) {
-        const measure::Stragglers found = measure::find_stragglers(
+        const flight_records::Stragglers found = flight_records::find_stragglers(
             job_of(ranks, 9, nobody, [](std::size_t rank) { return rank % 2 == 0 ? 0 : -5 * ms; }).records);
         CAPTURE(found.text);
         CHECK(found.ranks.empty());
         CHECK(found.text == "no rank is late in most of 9 steps");
         CHECK(found.steps == 9);
     }
-    const measure::Stragglers found = measure::find_stragglers(
+    const flight_records::Stragglers found = flight_records::find_stragglers(
         job_of(3, 9, [](auto step, std::size_t rank) { return step == 4 && rank == 2 ? 60 : 0; }).records);
     CHECK(found.ranks.empty());
     CHECK(found.waits[0].rank == 2);
     CHECK(found.waits[0].step == 4);
     CHECK(found.waits[0].seconds == doctest::Approx(0.060).epsilon(0.04));
     const auto slow = [](auto, std::size_t rank) { return rank == 1 ? 40 : 0; };
-    CHECK(measure::find_stragglers(job_of(3, 3, slow).records).text ==
+    CHECK(flight_records::find_stragglers(job_of(3, 3, slow).records).text ==
           "3 whole steps are too few to name a late rank");
-    CHECK(measure::find_stragglers(job_of(3, 4, slow).records).ranks == std::vector<std::size_t>{1});
-    CHECK(measure::find_stragglers({}).ranks.empty());
+    CHECK(flight_records::find_stragglers(job_of(3, 4, slow).records).ranks == std::vector<std::size_t>{1});
+    CHECK(flight_records::find_stragglers({}).ranks.empty());
 }
 
 TEST_CASE("find_stragglers: the time that ranks wait is charged to those that have not come, and to nobody else") {
@@ -166,7 +167,7 @@ TEST_CASE("find_stragglers: the time that ranks wait is charged to those that ha
     job.call(1, Verb::all_gather, {0, 1, 2}, {0, 9 * ms, 10 * ms});
     std::vector<recorder::RankRecord> on_threads = job.records;
     for (recorder::RankRecord& record : on_threads) { record.engine = "threads"; }
-    const measure::Stragglers found = measure::find_stragglers(on_threads);
+    const flight_records::Stragglers found = flight_records::find_stragglers(on_threads);
     REQUIRE(found.waits.size() == 2);
     // For 9 ms rank 0 waits for two ranks, then two ranks for 1 ms for one.
     CHECK(found.waits[0].rank == 2);
@@ -180,15 +181,17 @@ TEST_CASE("find_stragglers: a step of which a record lacks calls is said to be l
     std::vector<recorder::RecentCall>& calls = job.records[2].calls;
     calls.erase(calls.begin());                         // of step 0
     calls.erase(calls.begin() + 6, calls.begin() + 8);  // the barrier of step 3 and the gather of step 4
-    measure::Stragglers found = measure::find_stragglers(job.records);
+    flight_records::Stragglers found = flight_records::find_stragglers(job.records);
     CHECK(found.ranks == std::vector<std::size_t>{1});
     CHECK(found.left_out == std::vector<std::uint32_t>{0, 3, 4});
     CHECK(found.steps == 5);
     CHECK(has(found.text, "\nnot counted, as a rank's record no longer has all of their calls: steps 0, 3-4"));
-    for (const measure::RankWait& wait : found.waits) { CHECK((wait.step != 0 && wait.step != 3 && wait.step != 4)); }
+    for (const flight_records::RankWait& wait : found.waits) {
+        CHECK((wait.step != 0 && wait.step != 3 && wait.step != 4));
+    }
     // Without a rank's record nothing is known of its calls.
     job.records.erase(job.records.begin());
-    found = measure::find_stragglers(job.records);
+    found = flight_records::find_stragglers(job.records);
     CHECK(found.waits.empty());
     CHECK(found.ranks.empty());
 }
@@ -209,11 +212,11 @@ TEST_CASE("find_stragglers: clocks of ranks that meet in groups, in messages, an
         // Some ranks see its end later.
         for (std::size_t rank = 2; rank < 4; ++rank) { job.records[rank].calls.back().done += 30 * ms; }
     }
-    const measure::Stragglers found = measure::find_stragglers(job.records);
+    const flight_records::Stragglers found = flight_records::find_stragglers(job.records);
     CAPTURE(found.text);
     CHECK(found.ranks == std::vector<std::size_t>{3});
     for (std::size_t i = 0; i < 6; ++i) {
-        const measure::RankWait& wait = found.waits[i];
+        const flight_records::RankWait& wait = found.waits[i];
         CHECK(wait.rank == 3);
         CHECK(has(wait.group, " over world"));
         CHECK(wait.seconds == doctest::Approx(0.020).epsilon(0.01));
