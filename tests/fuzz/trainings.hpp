@@ -32,8 +32,10 @@
 #include <shardkit/optim/lion.hpp>
 #include <shardkit/optim/sgd.hpp>
 #include <shardkit/param/tensor_list.hpp>
+#include <shardkit/plan.hpp>
 #include <shardkit/policy/named_policy.hpp>
 #include <shardkit/reshard.hpp>
+#include <shardkit/schedule.hpp>
 #include <shardkit/sharded/sharded.hpp>
 #include <shardkit/step/accumulation.hpp>
 #include <shardkit/step/loss_scale.hpp>
@@ -66,6 +68,8 @@ struct Group {
 struct Side {
     std::size_t dp = 1, tp = 1, cp = 1, ep = 1;
     std::vector<std::string> policies;  ///< by group
+    std::vector<char> releases;         ///< by group: gradients, at its update
+    std::vector<std::size_t> passes;    ///< over its schedule
 
     std::size_t data() const { return dp * cp; }
     std::size_t ranks() const { return dp * tp * cp; }
@@ -88,6 +92,7 @@ struct Step {
     bool initializes = false;  ///< other values, before it
     bool fails = false;        ///< a step that is begun and dropped, before it
     bool overflows = false;    ///< on one rank
+    bool must_add = false;     ///< every rank, in each microbatch
 };
 struct Case {
     std::vector<Group> groups;
@@ -97,8 +102,10 @@ struct Case {
     sk::MasterWeights masters = sk::MasterWeights::kept;
     bool rounds = false;
     bool in_files = false;
-    bool scales = false;     ///< the loss
-    std::size_t slices = 0;  ///< 0: exact sums
+    bool scales = false;       ///< the loss
+    bool in_backward = false;  ///< groups are updated by their last add
+    bool follows = false;      ///< a schedule, which the first step of a side is recorded for; steps are alike
+    std::size_t slices = 0;    ///< 0: exact sums
     std::vector<Step> steps;
     std::size_t moved_before = 1;  ///< the step before which the state moves
 };
@@ -144,6 +151,9 @@ class Maker {
             made.rounds = made.masters == none && below(2) == 0;
         }
         made.in_files = below(2) == 0;
+        const std::size_t way = below(4);
+        made.follows = way == 0;
+        made.in_backward = way == 1 && made.rule != Rule::adafactor && made.rule != Rule::muon && !made.scales;
         made.steps.resize(2 + below(4));
         made.moved_before = 1 + below(made.steps.size() - 1);
         for (Step& step : made.steps) {
@@ -161,6 +171,30 @@ class Maker {
             step.initializes = below(6) == 0;
             step.fails = below(6) == 0;
             step.overflows = made.scales && below(4) == 0;
+            if (made.follows) {
+                step.skipped = made.steps[0].skipped;
+                step.microbatches = made.steps[0].microbatches;
+                step.max_norm = made.steps[0].max_norm;
+                step.norm = made.steps[0].norm;
+                step.initializes = false;
+                step.fails = false;
+            }
+            step.must_add = step.overflows || made.follows;
+            if (made.in_backward) {
+                step.max_norm = sk::unlimited;
+                step.fails = false;
+            }
+        }
+        for (Side& side : made.sides) {
+            const bool releases = made.in_backward && made.slices == 0 && below(2) == 0;
+            for (std::size_t g = 0; g < made.groups.size(); ++g) {
+                side.releases.push_back(releases && below(3) != 0);
+            }
+            for (std::size_t i = below(4); i > 0; --i) { side.passes.push_back(below(4)); }
+        }
+        const auto releases = [](const Side& side) { return std::ranges::count(side.releases, 1) > 0; };
+        if (std::ranges::any_of(made.sides, releases)) {
+            for (Step& step : made.steps) { step.microbatches = 1; }
         }
         return made;
     }
@@ -193,7 +227,8 @@ class Maker {
     Side make_side(std::size_t groups, std::size_t experts, std::size_t slices) {
         Side side;
         do {
-            side = {1 + below(6), slices > 0 ? 1 : 1 + below(4) / 3, slices > 0 ? 1 : 1 + below(4) / 3, 1, {}};
+            side = {
+                1 + below(6), slices > 0 ? 1 : 1 + below(4) / 3, slices > 0 ? 1 : 1 + below(4) / 3, 1, {}, {}, {}};
         } while (side.ranks() > 8 || (slices > 0 && slices % side.data() != 0));
         if (experts > 0 && below(3) != 0) {
             side.ep = below(2) == 0 ? 2 : experts;
@@ -245,7 +280,7 @@ inline float gradient_of_slices(const Step& step, std::size_t group, std::size_t
 }
 /// Whether a rank has a gradient of a group in a microbatch; it adds zeros where it has none. Alike over tp.
 inline bool adds(const Step& step, std::size_t group, std::size_t microbatch, std::size_t data) {
-    return step.overflows || mixed(step.seed * 3 + group * 77 + microbatch * 7 + data) % 6 != 0;
+    return step.must_add || mixed(step.seed * 3 + group * 77 + microbatch * 7 + data) % 6 != 0;
 }
 /// The sum over all ranks of a side.
 inline double total_of(const Case& given, const Side& side, const Step& step, std::size_t g, std::size_t t,
@@ -308,8 +343,12 @@ struct Training {
                                          : whole != nullptr ? 1
                                                             : step.microbatches;
         const double scale = given.scales ? loss_scale.value() : 1;
+        const sk::Divisor divisor = divisor_of(step, whole);
         sk::Accumulation accumulation{model, microbatches};
+        if (given.in_backward) { optimizer->step_in_backward(accumulation, {.divisor = divisor}); }
         for (std::size_t m = 0; m < microbatches; ++m) {
+            // Where steps are alike, windows are opened at the same places.
+            const std::uint64_t places = given.follows ? 0 : step.seed;
             const std::size_t source = in_slices ? sk::slice_of(model, m) : data;
             const std::size_t number = in_slices ? 0 : m;
             for (std::size_t g = 0; g < layers.size(); ++g) {
@@ -318,7 +357,7 @@ struct Training {
                     if (m == 0) { accumulation.skip(layers[g]); }
                     continue;
                 }
-                if (!before.values.empty() && mixed(step.seed + g + m) % 4 == 0) { require_values(g, before); }
+                if (!before.values.empty() && mixed(places + g + m) % 4 == 0) { require_values(g, before); }
                 // Which slices lack experts would depend on which rank has these.
                 const bool must_add = in_slices && given.groups[g].experts;
                 if (whole == nullptr && !must_add && !adds(step, g, number, source)) {
@@ -346,10 +385,10 @@ struct Training {
                 accumulation.add(std::move(gradients));
             }
         }
-        const double ranks = static_cast<double>((whole != nullptr ? *whole : side).data());
-        const sk::Divisor divisor = step.divisor != 0  ? sk::divide_by(step.divisor)
-                                    : whole != nullptr ? sk::divide_by(ranks)
-                                                       : sk::mean;
+        if (given.in_backward) {
+            optimizer->step(std::move(accumulation), {.divisor = divisor});
+            return 0;
+        }
         const auto norm =
             optimizer->step(std::move(accumulation), {.divisor = divisor,
                                                       .max_norm = step.max_norm,
@@ -414,6 +453,10 @@ struct Training {
     sk::LossScale<Engine> loss_scale;
 
   private:
+    sk::Divisor divisor_of(const Step& step, const Side* whole) const {
+        if (step.divisor != 0) { return sk::divide_by(step.divisor); }
+        return whole != nullptr ? sk::divide_by(static_cast<double>(whole->data())) : sk::mean;
+    }
     double of_slices(const Step& step, std::size_t g, std::size_t t, std::uint64_t element, std::size_t slice) const {
         const std::size_t with = given.groups[g].experts ? side.ep : 1;
         return gradient_of_slices(step, g, t, element, slice / with * with, with);
@@ -440,6 +483,9 @@ struct Training {
                 of.slices > 0 ? std::optional(sk::Slices{of.slices}) : std::nullopt;
             typename Layer::Options options{sk::named_policy(side.policies[g], slices)};
             options.master = of.masters;
+            if (!side.releases.empty() && side.releases[g] != 0) {
+                options.gradient_release = sk::GradientRelease::at_update;
+            }
             if (of.rounds) { options.stochastic_rounding = sk::StochasticRounding{7}; }
             layers.emplace_back(context, of.groups[g].path, sk::TensorList<T>(tensors), options);
         }
@@ -479,7 +525,7 @@ struct Training {
 template <class T>
 std::vector<Seen> on_one_rank(const Case& given) {
     std::vector<Seen> all;
-    const Side alone{1, 1, 1, 1, std::vector<std::string>(given.groups.size(), "no_shard")};
+    const Side alone{1, 1, 1, 1, std::vector<std::string>(given.groups.size(), "no_shard"), {}, {}};
     sk::self::run(sk::DeviceMesh<1>{}, [&](auto& rank) {
         Training<T> training(rank, given, alone);
         training.initialize(0);
@@ -516,6 +562,20 @@ inline void require_alike(const Case& given, const Side& side, const Seen& seen,
     }
 }
 
+template <class Groups>
+sk::Schedule passed(std::size_t pass, const sk::Schedule& schedule, const Groups& groups) {
+    switch (pass) {
+        case 0:
+            return sk::schedule::prefetch(schedule, groups, 1);
+        case 1:
+            return sk::schedule::overlap_reductions(schedule, groups);
+        case 2:
+            return sk::schedule::gather_after_update(schedule, groups);
+        default:
+            return sk::schedule::keep_gathered(schedule, groups, sk::ByteCount{std::size_t{1} << 20U});
+    }
+}
+
 enum class Outcome : std::uint8_t { in_memory, in_files };
 
 /// One case in a folder of its own. @throws std::logic_error where a mesh has other values than one rank
@@ -528,6 +588,9 @@ Outcome run_of(const Case& given, const std::string& folder, bool half) {
         const std::size_t data =
             mesh.template coordinate<sk::Dp>(rank) * side.cp + mesh.template coordinate<sk::Cp>(rank);
         const std::size_t tp = mesh.template coordinate<sk::Tp>(rank);
+        sk::Schedule schedule;
+        using Following = decltype(sk::schedule::follow(training.model, schedule));
+        std::optional<Following> following;
         for (std::size_t s = from; s < to; ++s) {
             const Step& step = given.steps[s];
             if (step.fails) { training.give_up(step); }
@@ -535,7 +598,16 @@ Outcome run_of(const Case& given, const std::string& folder, bool half) {
                 training.initialize(step.seed);
                 before = training.seen();
             }
-            const double norm = training.step(step, data, tp, nullptr, before);
+            double norm = 0;
+            const auto take_step = [&] { norm = training.step(step, data, tp, nullptr, before); };
+            if (given.follows && s == from) {
+                const auto groups = sk::describe_groups(training.model);
+                schedule = sk::schedule::record(training.model, take_step);
+                for (const std::size_t pass : side.passes) { schedule = passed(pass, schedule, groups); }
+                following.emplace(sk::schedule::follow(training.model, schedule));
+            } else {
+                take_step();
+            }
             Seen now = training.seen();
             now.norm = norm;
             require_alike(given, side, now, expected[s + 1], half);
