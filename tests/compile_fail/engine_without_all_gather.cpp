@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expected-error: Sharded<..., Engine>: Engine::Communicator must satisfy AllGathers; see comm/all_gather.hpp
+// expected-error: Sharded<..., Engine>: Engine must satisfy engine::GroupVerbs; see rank/engine.hpp
 #include "model.hpp"
 
 #include "../concepts/least_engine.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expected-error: split layers: Engine::Kernels must have for_each_index(stream, n, work); see rank/engine.hpp
+// expected-error: split layers: Engine must satisfy engine::IndexKernels; see rank/index_kernels.hpp
 #include "model.hpp"
 
 #include <shardkit/tensor_parallel/cross_entropy.hpp>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expected-error: Rank<Engine, Mesh>: Engine must have a name that converts to std::string_view; see rank/engine.hpp
+// expected-error: Rank<Engine, Mesh>: Engine must satisfy shardkit::Engine; see rank/engine.hpp
 #include "model.hpp"
 
 #include "../concepts/least_engine.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expected-error: Sharded<..., Engine>: Engine::Kernels must have update(stream, ranges, updates, skip, spans) for any number of states; see rank/engine.hpp
+// expected-error: Sharded<..., Engine>: Engine must satisfy engine::StepKernels; see rank/engine.hpp
 #include "model.hpp"
 
 #include "../concepts/least_engine.hpp"

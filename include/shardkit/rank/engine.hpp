@@ -270,72 +270,26 @@ namespace shardkit {
 
 namespace detail {
 
-/// Says in one sentence what an engine lacks for a rank; instantiated once for each engine. Code that needs it checks
-/// `are_stated`, so that no second error follows.
+/// Says which concept an engine does not satisfy that a rank needs; instantiated once for each engine. Code that
+/// needs it checks `are_stated`, so that no second error follows. What is missing is in the compiler's notes.
 template <class E>
 struct EngineRules {
     static constexpr bool are_stated = true;
     static_assert(IsDefined<E>,
                   "Rank<Engine, Mesh>: Engine is only declared here; include an engine's run.hpp, or "
                   "backend/host/engine.hpp");
-    static_assert(
-        !IsDefined<E> || NamesItself<E>,
-        "Rank<Engine, Mesh>: Engine must have a name that converts to std::string_view; see rank/engine.hpp");
-    static_assert(!IsDefined<E> || HasCommunicator<E>,
-                  "Rank<Engine, Mesh>: Engine::Communicator must satisfy Communicator; see comm/communicator.hpp");
-    static_assert(!HasCommunicator<E> || HasStream<E>,
-                  "Rank<Engine, Mesh>: Engine::Stream must satisfy Stream and be the Communicator's; see "
-                  "rank/engine.hpp");
-    static_assert(
-        !HasCommunicator<E> || HasBuffers<E>,
-        "Rank<Engine, Mesh>: Engine::Buffer<T> must satisfy BufferOf<T> and be made from a number of elements; "
-        "see rank/engine.hpp");
+    static_assert(!IsDefined<E> || Engine<E>,
+                  "Rank<Engine, Mesh>: Engine must satisfy shardkit::Engine; see rank/engine.hpp");
 };
 
-/// Says what an engine lacks for a group of parameters and its optimizer.
+/// Says the same of a group of parameters and its optimizer.
 template <class E, class P>
 struct StepRules {
     static constexpr bool are_stated = true;
-    using C = typename E::Communicator;
-    static_assert(engine::AllGathers<C, typename P::Gather>,
-                  "Sharded<..., Engine>: Engine::Communicator must satisfy AllGathers; see comm/all_gather.hpp");
-    static_assert(
-        engine::ReduceScatters<C, typename P::Gradient, typename P::Reduction>,
-        "Sharded<..., Engine>: Engine::Communicator must satisfy ReduceScatters; see comm/reduce_scatter.hpp");
-    static_assert(engine::AllReduces<C, typename P::Gradient, typename P::Reduction> &&
-                      engine::AllReduces<C, typename P::Reduction, typename P::Reduction>,
-                  "Sharded<..., Engine>: Engine::Communicator must satisfy AllReduces; see comm/all_reduce.hpp");
-    static_assert(
-        !engine::AllReduces<C, typename P::Gradient, typename P::Reduction> || engine::AllReduces<C, double, double>,
-        "Sharded<..., Engine>: Engine::Communicator must add doubles up, for norms; see comm/all_reduce.hpp");
-
-    static constexpr bool none = !HasKernels<E>;
-    static_assert(!none, "Sharded<..., Engine>: Engine must have Kernels; see rank/engine.hpp");
-    static_assert(none || (Fills<E, typename P::Gather> && Fills<E, typename P::Gradient>),
-                  "Sharded<..., Engine>: Engine::Kernels must have fill(stream, to, value); see rank/engine.hpp");
-    static_assert(none || Converts<E, typename P::Gather, typename P::Master>,
-                  "Sharded<..., Engine>: Engine::Kernels must have convert(stream, from, to); see rank/engine.hpp");
-    static_assert(none || Accumulates<E, typename P::Reduction>,
-                  "Sharded<..., Engine>: Engine::Kernels must have accumulate(stream, addend, total); see "
-                  "rank/engine.hpp");
-    static_assert(
-        none || (CopiesIn<E, typename P::Gather> && CopiesIn<E, AnyWork>),
-        "Sharded<..., Engine>: Engine::Kernels must have copy_in(stream, from, to) for every type that can be "
-        "copied; see rank/engine.hpp");
-    static_assert(
-        none || (CopiesOut<E, typename P::Gather> && CopiesOut<E, AnyWork>),
-        "Sharded<..., Engine>: Engine::Kernels must have copy_out(stream, from, to) for every type that can be "
-        "copied; see rank/engine.hpp");
-    static_assert(none || RunsOnce<E>,
-                  "Sharded<..., Engine>: Engine::Kernels must have run_once(stream, work); see rank/engine.hpp");
-    static_assert(
-        none || SumsNorms<E, typename P::Reduction>,
-        "Sharded<..., Engine>: Engine::Kernels must have norm_partial(stream, pieces, positions, scale, into); "
-        "see rank/engine.hpp");
-    static_assert(
-        none || Updates<E, P>,
-        "Sharded<..., Engine>: Engine::Kernels must have update(stream, ranges, updates, skip, spans) for any number "
-        "of states; see rank/engine.hpp");
+    static_assert(engine::GroupVerbs<E, P>,
+                  "Sharded<..., Engine>: Engine must satisfy engine::GroupVerbs; see rank/engine.hpp");
+    static_assert(engine::StepKernels<E, P>,
+                  "Sharded<..., Engine>: Engine must satisfy engine::StepKernels; see rank/engine.hpp");
 };
 
 }  // namespace detail

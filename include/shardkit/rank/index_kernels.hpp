@@ -65,16 +65,12 @@ concept IndexKernels = detail::HasKernels<E> && detail::RunsByIndex<E> && detail
 
 namespace detail {
 
-/// Says what an engine lacks for layers that tensor or context parallelism splits.
+/// Says that an engine lacks what layers need that tensor or context parallelism splits.
 template <class E>
 struct IndexRules {
     static constexpr bool are_stated = true;
-    static constexpr bool none = !HasKernels<E>;
-    static_assert(!none, "split layers: Engine must have Kernels; see rank/engine.hpp");
-    static_assert(none || RunsByIndex<E>,
-                  "split layers: Engine::Kernels must have for_each_index(stream, n, work); see rank/engine.hpp");
-    static_assert(none || CountsRowWorkers<E>,
-                  "split layers: Engine::Kernels::row_workers must be a number of at least 1; see rank/engine.hpp");
+    static_assert(HasKernels<E> && RunsByIndex<E> && CountsRowWorkers<E>,
+                  "split layers: Engine must satisfy engine::IndexKernels; see rank/index_kernels.hpp");
 };
 
 }  // namespace detail
