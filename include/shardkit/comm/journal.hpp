@@ -225,20 +225,6 @@ class Journal : shardkit::detail::NotCopied {
 
 }  // namespace shardkit::engine
 
-namespace shardkit::recorder {
-
-/// Returns a text with a line for each call: number, call, axes.
-inline std::string recent_calls_table(const std::vector<RecentCall>& calls) {
-    std::string table;
-    for (const RecentCall& call : calls) {
-        detail::append(table, "  ", call.number, "  ", describe(call.signature, call.where, call.subject), " over ",
-                       call.axes, "\n");
-    }
-    return table.empty() ? "  (nothing)\n" : table;
-}
-
-}  // namespace shardkit::recorder
-
 namespace shardkit::engine {
 
 /// The engine keeps a journal for each rank. Without one, the calls of its communicators are not counted.

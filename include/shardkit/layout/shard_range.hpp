@@ -37,14 +37,3 @@ constexpr IndexRange shard_range(std::size_t index, std::size_t numel, std::size
 }
 
 }  // namespace shardkit::detail
-
-namespace shardkit::layout {
-
-/// Returns the rows of a tensor that rank `index` of `ranks` holds when dimension 0 is chunked.
-/// Source:  torch.chunk as DTensor's Shard(0) uses it: 5 rows on 4 ranks are 2, 2, 1, 0
-/// @pre ranks > 0
-constexpr IndexRange chunk_range(std::size_t rows, std::size_t index, std::size_t ranks) noexcept {
-    return detail::shard_range(index, detail::divide_up(rows, ranks), rows);
-}
-
-}  // namespace shardkit::layout

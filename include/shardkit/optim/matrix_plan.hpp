@@ -2,11 +2,9 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
 #include <deque>
 #include <span>
 #include <string>
@@ -211,25 +209,5 @@ class MatrixPlanner {
     detail::List<detail::MatrixUnit> units_;
     std::vector<bool> taken_;
 };
-
-/// Returns who owns which matrix as a text table, with the work of each rank as a multiple of an equal share.
-inline std::string matrix_table(const MatrixPlan& plan) {
-    std::string table;
-    std::array<char, 160> line{};
-    double total = 0;
-    for (const std::uint64_t load : plan.loads) { total += static_cast<double>(load); }
-    for (const PlannedMatrix& matrix : plan.matrices) {
-        std::snprintf(line.data(), line.size(), "  %-32s %6zu x %-6zu rank %zu\n", matrix.name.c_str(),
-                      matrix.extents.rows, matrix.extents.columns, matrix.owner);
-        table += line.data();
-    }
-    for (std::size_t rank = 0; rank < plan.loads.size(); ++rank) {
-        const double share = total / static_cast<double>(plan.loads.size());
-        std::snprintf(line.data(), line.size(), "  rank %-6zu %.3f of an equal share\n", rank,
-                      total > 0 ? static_cast<double>(plan.loads[rank]) / share : 0);
-        table += line.data();
-    }
-    return table;
-}
 
 }  // namespace shardkit::planner

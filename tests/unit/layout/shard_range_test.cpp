@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <algorithm>
 #include <cstddef>
 #include <limits>
-#include <vector>
 
 #include <doctest/doctest.h>
 
@@ -54,20 +52,6 @@ constexpr bool all_of(std::size_t n_end, std::size_t a_end, std::size_t b_end, F
 static_assert(all_of(20, 8, 2, [](auto n, auto m, auto) { return rounds_up(n, m) && divides_up(n, m); }));
 static_assert(all_of(20, 6, 5, is_shard_numel));
 
-/// torch.chunk's rule: pieces of ceil(rows / ranks) rows until none are left; further ranks have nothing.
-std::vector<IndexRange> torch_chunks(std::size_t rows, std::size_t ranks) {
-    std::size_t piece = 0;
-    while (piece * ranks < rows) { ++piece; }
-    std::vector<IndexRange> chunks;
-    std::size_t at = 0;
-    while (chunks.size() < ranks) {
-        const std::size_t take = std::min(piece, rows - at);
-        chunks.push_back({at, at + take});
-        at += take;
-    }
-    return chunks;
-}
-
 }  // namespace
 
 TEST_CASE("round_up, divide_up and shard_numel keep their post-conditions") {
@@ -108,28 +92,6 @@ TEST_CASE("shard_range: past 2^32 and up to the last index") {
     CHECK(rounds_up(largest - 10, 4));
     CHECK(detail::divide_up(largest, 2) == (std::size_t{1} << 63U));
     CHECK(detail::divide_up(largest, largest) == 1);
-}
-
-TEST_CASE("chunk_range: 5 rows on 4 ranks are 2, 2, 1, 0") {
-    CHECK(layout::chunk_range(5, 0, 4) == IndexRange{0, 2});
-    CHECK(layout::chunk_range(5, 1, 4) == IndexRange{2, 4});
-    CHECK(layout::chunk_range(5, 2, 4) == IndexRange{4, 5});
-    CHECK(layout::chunk_range(5, 3, 4) == IndexRange{5, 5});
-    static_assert(layout::chunk_range(5, 2, 4).size() == 1 && layout::chunk_range(5, 3, 4).empty());
-}
-
-TEST_CASE("chunk_range: torch.chunk's rule for every small case, and min(r c, d0) as DTensor writes it") {
-    for (std::size_t rows = 0; rows <= 40; ++rows) {
-        for (std::size_t ranks = 1; ranks <= 12; ++ranks) {
-            const auto chunks = torch_chunks(rows, ranks);
-            const std::size_t c = (rows + ranks - 1) / ranks;
-            for (std::size_t r = 0; r < ranks; ++r) {
-                REQUIRE(layout::chunk_range(rows, r, ranks) == chunks[r]);
-                REQUIRE(layout::chunk_range(rows, r, ranks) ==
-                        IndexRange{std::min(r * c, rows), std::min((r + 1) * c, rows)});
-            }
-        }
-    }
 }
 
 }  // namespace shard_range_test

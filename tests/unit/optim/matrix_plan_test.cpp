@@ -139,14 +139,4 @@ TEST_CASE("no rank can have less than some of the costliest matrices together") 
     CHECK(least(4) == 1);
 }
 
-TEST_CASE("owners are printed, with the work of each rank") {
-    sk::planner::MatrixPlanner<sk::rules::MuonRule, float> planner{Mesh(2, 1, 1).grid()};
-    planner.add<List, sk::FullShard>("a", block());
-    CHECK(matrix_table(planner.plan()) ==
-          "  a.wide                                3 x 8      rank 1\n"
-          "  a.square                              5 x 5      rank 0\n"
-          "  rank 0      1.346 of an equal share\n"
-          "  rank 1      0.654 of an equal share\n");
-}
-
 }  // namespace matrix_plan_test
