@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks over the source tree: check.py CHECK ROOT. `check.py write-lists ROOT` brings the lists of files up to date,
-`check.py write-reference ROOT` docs/reference.md."""
+"""Checks over the source tree: check.py CHECK ROOT; all of them and the planted faults: check.py all ROOT, as `tests/run tree`
+does. `check.py write-lists ROOT` brings the lists of files up to date, `check.py write-reference ROOT` docs/reference.md."""
 import pathlib
 import re
 import subprocess
@@ -392,6 +392,41 @@ def check_stages(root):
         yield "docs/testing.md: no line 'Both tiers passed last on DATE, at commit COMMIT'"
 
 
+# Of the table "Where a question is answered": a question, a file, and a name that it has.
+ROW_OF_A_QUESTION = re.compile(r"^\| ([^|]+\?) \| `([^`]+)` \| `(\w+)` \|$", re.MULTILINE)
+
+
+def names_in(root, file):
+    """The files that a page or a header leads to: what it names or links to, what it includes."""
+    page = file.endswith(".md")
+    path = root / ("docs" if page else "include/shardkit") / file
+    if not path.is_file():
+        return set()
+    text = path.read_text(encoding="utf-8")
+    if not page:
+        return set(re.findall(r"^#include <shardkit/([^>]+)>", text, re.MULTILINE))
+    text = ROW_OF_A_QUESTION.sub("", text)
+    return set(re.findall(r"`([\w/]+\.(?:hpp|inc|cuh))`", text) + re.findall(r"\]\(([\w/]+\.md)[^)]*\)", text))
+
+
+def check_questions(root):
+    """docs/architecture.md says where a reader's questions are answered; each file has the name, and is found in at most
+    two steps from the page without that table."""
+    rows = ROW_OF_A_QUESTION.findall((root / "docs/architecture.md").read_text(encoding="utf-8"))
+    near = names_in(root, "architecture.md")
+    near |= {name for file in near for name in names_in(root, file)}
+    for question, file, name in rows:
+        path = root / "include/shardkit" / file
+        if not path.is_file():
+            yield f"docs/architecture.md: '{question}': there is no file {file}"
+        elif not re.search(rf"\b{name}\b", path.read_text(encoding="utf-8")):
+            yield f"docs/architecture.md: '{question}': {file} has no {name}"
+        elif file not in near:
+            yield f"docs/architecture.md: '{question}': {file} is more than two steps away"
+    if len(rows) < 12:
+        yield f"docs/architecture.md: {len(rows)} questions, expected at least 12"
+
+
 def section(text, title):
     return re.search(rf"^## {title}\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)[1]
 
@@ -431,25 +466,42 @@ CHECKS = {"lists": check_lists, "umbrella": check_umbrella, "rooms": check_rooms
           "errors": check_errors, "words": check_words, "lengths": check_lengths,
           "reference": check_reference, "versions": check_versions,
           "figures": check_figures, "suites": check_suites, "first": check_first,
-          "pages": check_pages, "stages": check_stages}
+          "pages": check_pages, "stages": check_stages, "questions": check_questions}
+
+
+def check_all(root):
+    """Ends as tests/run does."""
+    here = pathlib.Path(__file__)
+    failed = [check for check in CHECKS if not is_right(check, root)]
+    planted = subprocess.run([sys.executable, "-B", here.with_name("check_planted.py"), here, root], check=False)
+    failed += ["planted"] if planted.returncode != 0 else []
+    for check in failed:
+        print(f"failed: tree/{check}")
+    print(f"{len(CHECKS) + 1 - len(failed)} passed, {len(failed)} failed")
+    return not failed
+
+
+def is_right(check, root):
+    """Prints what is wrong."""
+    wrong = list(CHECKS[check](root))
+    for line in wrong:
+        print(line)
+    if wrong and check in ("lists", "reference"):
+        print(f"to bring them up to date: python3 tests/tree/check.py write-{check} .")
+    return not wrong
 
 
 WRITERS = {"write-lists": write_lists, "write-reference": write_reference}
 
 
 def main():
-    if len(sys.argv) != 3 or sys.argv[1] not in {*CHECKS, *WRITERS}:
+    if len(sys.argv) != 3 or sys.argv[1] not in {*CHECKS, *WRITERS, "all"}:
         sys.exit(f"{__doc__}\nCHECK is one of {', '.join(CHECKS)}.")
     check, root = sys.argv[1], pathlib.Path(sys.argv[2])
     if check in WRITERS:
         WRITERS[check](root)
-        return
-    wrong = list(CHECKS[check](root))
-    for line in wrong:
-        print(line)
-    if wrong and check in ("lists", "reference"):
-        print(f"to bring them up to date: python3 tests/tree/check.py write-{check} .")
-    sys.exit(1 if wrong else 0)
+    else:
+        sys.exit(0 if (check_all(root) if check == "all" else is_right(check, root)) else 1)
 
 
 if __name__ == "__main__":

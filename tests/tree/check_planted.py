@@ -7,6 +7,8 @@ import subprocess
 import sys
 import tempfile
 
+import check as checks
+
 HEADER = "// SPDX-License-Identifier: Apache-2.0\n#pragma once\n"
 
 
@@ -85,6 +87,10 @@ PLANTS = [
     ("pages", "docs/planted.md", "# Planted\n", "CONTENTS lacks docs/planted.md"),
     ("stages", ".ci/run", "later_stage planted true\n", "the table of stages lacks planted in the second tier"),
     ("stages", "docs/testing.md", "| mpi | first | nothing |\n", "has the stage mpi in the first tier, where .ci/run has none"),
+    ("questions", "docs/architecture.md", "| Where? | `core/absent.hpp` | `x` |\n", "'Where?': there is no file core/absent.hpp"),
+    ("questions", "docs/architecture.md", "| Where? | `core/error.hpp` | `absent` |\n", "'Where?': core/error.hpp has no absent"),
+    ("questions", "docs/architecture.md", "| Where? | `detail/ticks.hpp` | `ticks` |\n",
+     "'Where?': detail/ticks.hpp is more than two steps away"),
     ("first", "README.md", "[a page](docs/glossary.md)\n", "first.txt has no line for docs/glossary.md, which README.md promises"),
     ("first", "tests/first.txt", "Adam: tree\n", "first.txt has a line for Adam, which README.md does not promise"),
     ("first", "tests/first.txt", "Planted: unit/optim/sgd_test.cpp\n", "first.txt: nothing for Planted names it"),
@@ -113,20 +119,25 @@ def main():
             shutil.copy(root / name, copy / name)
         for name, path, text, expected in PLANTS:
             before = append(copy / path, text)
-            done = subprocess.run([sys.executable, "-B", check, name, copy], capture_output=True, text=True,
-                                  check=False)
+            found = list(checks.CHECKS[name](copy))
             restore(copy / path, before)
-            if done.returncode == 0 or expected not in done.stdout:
+            if not any(expected in line for line in found):
                 wrong += 1
-                print(f"{name}: a planted {path} was not found: expected '{expected}' in\n{done.stdout}{done.stderr}")
+                print(f"{name}: a planted {path} was not found: expected '{expected}' in", *found, sep="\n")
         for name, path, text in ALLOWED:
             before = append(copy / path, text)
-            done = subprocess.run([sys.executable, "-B", check, name, copy], capture_output=True, text=True,
-                                  check=False)
+            found = list(checks.CHECKS[name](copy))
             restore(copy / path, before)
-            if done.returncode != 0:
+            if found:
                 wrong += 1
-                print(f"{name}: a planted {path} was found, which is no fault:\n{done.stdout}{done.stderr}")
+                print(f"{name}: a planted {path} was found, which is no fault:", *found, sep="\n")
+        # What is found ends with 1.
+        before = append(copy / PLANTS[0][1], PLANTS[0][2])
+        done = subprocess.run([sys.executable, "-B", check, PLANTS[0][0], copy], capture_output=True, text=True, check=False)
+        restore(copy / PLANTS[0][1], before)
+        if done.returncode != 1 or PLANTS[0][3] not in done.stdout:
+            wrong += 1
+            print(f"check.py {PLANTS[0][0]} ended with {done.returncode} and said\n{done.stdout}{done.stderr}")
     for arguments in ([], ["lists"], ["no_such_check", root]):
         done = subprocess.run([sys.executable, "-B", check, *arguments], capture_output=True, text=True, check=False)
         if done.returncode != 1 or "check.py CHECK ROOT" not in done.stderr or "Traceback" in done.stderr:

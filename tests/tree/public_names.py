@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The names that the headers promise to users: what is declared in namespace shardkit and below, but for `detail`."""
 import collections
+import functools
 import re
 
 # `sentence` is the first one of the docstring, or empty.
@@ -98,13 +99,15 @@ def first_sentence(doc):
     return (found[1] or found[2] or "").strip()
 
 
+@functools.cache
 def names_of(header, text):
     """Every declaration of a public namespace in a header's text."""
     spaces, head, doc, line, depth, skipping = [], "", [], 1, 0, 0
-    found, begun = [], 0
+    found, begun, counted = [], 0, 0
     for token in TOKENS.finditer(text):
         kind, code = token.lastgroup, token.group()
-        line = text.count("\n", 0, token.start()) + 1
+        line += text.count("\n", counted, token.start())
+        counted = token.start()
         if kind == "directive" or kind == "comment":
             continue
         if skipping:
