@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""check.py ROOT PAGE [--precompiled FILE --templates OBJECT] -- COMPILER [flags]: a page of documentation says what is so.
+"""check.py ROOT PAGE [--precompiled FILE --templates OBJECT --compiled-form FILE] -- COMPILER [flags]: a page of
+documentation says what is so.
 
 Every C++ block is a whole program (```cpp program): it compiles without a warning, header-only and in the compiled form,
 and exits with 0; what the compiled form does not have is marked (```cpp program header-only). One for GPUs
 (```cpp gpu program) compiles against the stand-in's declarations of CUDA and NCCL. A struct that is shown alone (```cpp
 declarations) has the members of its header. Where a block
-```text output follows, it prints exactly that. Commands in ```sh blocks, flags of examples/run, links and names of
+```text output follows, it prints exactly that; ```text output of FILE is what the program in that file of the tree prints
+(```text output of FILE header-only as above). Commands in ```sh blocks, flags of examples/run, links and names of
 files exist. `check.py ROOT pages PAGE...` compares a list of pages with those on disk. FILE: shardkit/shardkit.hpp,
-precompiled by g++, which takes longer to read than the programs; what it says to be elsewhere is in OBJECT.
+precompiled by g++, which takes longer to read than the programs, header-only and in the compiled form; what it says to be
+elsewhere is in OBJECT.
 """
 import argparse
 import pathlib
@@ -80,12 +83,20 @@ def as_one(programs):
         "".join(calls) + "    return 99;\n}\n"
 
 
-def check_compiled_form(root, page, number, code, compiler, marked):
+def put_precompiled(folder, precompiled):
+    """g++ takes it instead of the header of that name in a folder that it looks into later."""
+    if precompiled:
+        pathlib.Path(folder, "shardkit").mkdir()
+        pathlib.Path(folder, "shardkit/shardkit.hpp.gch").symlink_to(precompiled)
+
+
+def check_compiled_form(root, page, number, code, compiler, precompiled, marked):
     """The compiled form takes a second, and a program that includes too little does not compile in it."""
     with tempfile.TemporaryDirectory(prefix="shardkit-docs-") as folder:
         source = pathlib.Path(folder, "page.cpp")
         source.write_text(code, encoding="utf-8")
-        command = [*compiler, "-DSHARDKIT_COMPILED", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", "-I",
+        put_precompiled(folder, precompiled)
+        command = [*compiler, "-DSHARDKIT_COMPILED", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", "-I", folder, "-I",
                    root / "include", source]
         built = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     if marked and built.returncode == 0:
@@ -102,10 +113,7 @@ def check_programs(root, page, programs, compiler, precompiled, templates):
     with tempfile.TemporaryDirectory(prefix="shardkit-docs-") as folder:
         source, program = pathlib.Path(folder, "page.cpp"), pathlib.Path(folder, "page")
         source.write_text(programs[0][1] if alone else as_one([each[:2] for each in programs]), encoding="utf-8")
-        if precompiled:
-            # g++ takes it instead of the header of that name in a folder that it looks into later.
-            (source.parent / "shardkit").mkdir()
-            (source.parent / "shardkit/shardkit.hpp.gch").symlink_to(precompiled)
+        put_precompiled(folder, precompiled)
         # By its name alone, as what the program prints may say where it went wrong.
         command = [*compiler, "-Wall", "-Wextra", "-Werror", "-I", folder, "-I", root.resolve() / "include", source.name,
                    *templates, "-pthread", "-o", program]
@@ -159,12 +167,22 @@ def check_commands(root, page, number, text):
                     yield f"{where}: train_gpt has no flag {word}"
 
 
+def anchors(path):
+    """What a link can name in a page: its headings, as GitHub and Sphinx write them."""
+    heads = (line.lstrip("#").strip().lower() for line in path.read_text(encoding="utf-8").splitlines() if line.startswith("#"))
+    return {re.sub(r"[^\w\- ]", "", head).replace(" ", "-") for head in heads}
+
+
 def check_names(root, page, rest):
     folder = (root / page).parent
     for number, line in rest:
         for target in re.findall(r"\]\(([^)#]+)[^)]*\)", line):
             if "://" not in target and not (folder / target).exists():
                 yield f"{page}:{number}: the link {target} leads nowhere"
+        for target, anchor in re.findall(r"\]\(([^)#:]*)#([^)]+)\)", line):
+            path = folder / target if target else root / page
+            if path.exists() and anchor not in anchors(path):
+                yield f"{page}:{number}: {target or page} has no heading #{anchor}"
         for name in re.findall(r"`([^`]+)`", line):
             roots = [folder, *(root / base for base in FILE_ROOTS)]
             if FILE_NAME.fullmatch(name) and not any((base / name).exists() for base in roots):
@@ -198,14 +216,14 @@ def check_declarations(root, page, number, content):
             yield f"{page}:{number}: struct {struct} is shown with {shown}, and has {found}"
 
 
-def check_page(root, page, compiler, precompiled, templates, without_program):
+def check_page(root, page, compiler, precompiled, templates, compiled_form, without_program):
     found, rest = blocks((root / page).read_text(encoding="utf-8"))
     programs, alike = 0, {}
     for i, (info, content, number) in enumerate(found):
         if info in ("cpp program", "cpp program header-only"):
             programs += 1
             marked = info.endswith("header-only")
-            yield from check_compiled_form(root, page, number, content, compiler, marked)
+            yield from check_compiled_form(root, page, number, content, compiler, compiled_form, marked)
             if not content.startswith(UMBRELLA) and UMBRELLA in content:
                 yield f"{page}:{number}: includes shardkit/shardkit.hpp, expected first: only there it is taken precompiled"
             following = found[i + 1] if i + 1 < len(found) else ("", "", 0)
@@ -214,6 +232,12 @@ def check_page(root, page, compiler, precompiled, templates, without_program):
             lines = len(content.splitlines())
             if page == "README.md" and programs == 1 and lines > README_PROGRAM_LINES:
                 yield f"{page}:{number}: the first program has {lines} lines, at most {README_PROGRAM_LINES} are promised"
+        elif of_file := re.fullmatch(r"text output of (\S+)( header-only)?", info):
+            programs += 1
+            code = (root / of_file[1]).read_text(encoding="utf-8")
+            marked = of_file[2] is not None
+            yield from check_compiled_form(root, page, number, code, compiler, compiled_form, marked)
+            alike.setdefault(library_headers(code) if marked else (), []).append((number, code, content))
         elif info == "cpp gpu program":
             programs += 1
             yield from check_gpu_program(root, page, number, content, compiler)
@@ -248,12 +272,14 @@ def main():
         options = argparse.ArgumentParser()
         options.add_argument("--precompiled", type=pathlib.Path)
         options.add_argument("--templates", type=pathlib.Path)
+        options.add_argument("--compiled-form", type=pathlib.Path)
         options.add_argument("--without-program", action="store_true")
         options.add_argument("compiler", nargs="*")
         given = options.parse_args(sys.argv[3:])
         templates = [given.templates.resolve()] if given.templates else []
-        wrong = list(check_page(root, sys.argv[2], given.compiler, given.precompiled and given.precompiled.resolve(),
-                                templates, given.without_program))
+        precompiled, compiled_form = (file and file.resolve() for file in (given.precompiled, given.compiled_form))
+        wrong = list(check_page(root, sys.argv[2], given.compiler, precompiled, templates, compiled_form,
+                                given.without_program))
     for line in wrong:
         print(line)
     sys.exit(1 if wrong else 0)

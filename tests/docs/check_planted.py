@@ -18,7 +18,10 @@ PLANTS = [
     (PROGRAM.format("return 3;"), "page.md:2: exited with 3"),
     (GOOD.replace("int main", "#include <shardkit/shardkit.hpp>\nint main"), "page.md:2: includes shardkit/shardkit.hpp, expected"),
     (GOOD.replace("\nhello\n", "\ngoodbye\n"), "page.md:2: prints\nhello"),
+    ("```text output of examples/hello.cpp\nhello\n```\n", ""),
+    ("```text output of examples/hello.cpp\ngoodbye\n```\n", "page.md:2: prints\nhello"),
     # Programs of one page are compiled as one.
+    (GOOD + "```text output of examples/hello.cpp\ngoodbye\n```\n", "page.md:9: prints\nhello"),
     (GOOD + GOOD, ""),
     (GOOD + PROGRAM.format("undeclared();"), "page.md:2, 9: do not compile"),
     (GOOD + PROGRAM.format("return 3;"), "page.md:9: exited with 3"),
@@ -32,6 +35,8 @@ PLANTS = [
     (GOOD + "```sh\nexamples/run --steps 3\n```\n", ""),
     (GOOD + "```sh\nexamples/run --stepz 3\n```\n", "page.md:9: train_gpt has no flag --stepz"),
     (GOOD + "[there](absent.md)\n", "page.md:8: the link absent.md leads nowhere"),
+    (GOOD + "## What `it` does, now\n[there](#what-it-does-now)\n", ""),
+    (GOOD + "## What `it` does\n[there](page.md#what-it-did)\n", "page.md:9: page.md has no heading #what-it-did"),
     (GOOD + "```cpp declarations\nstruct Pair {\n    int a, b;  // two\n};\n```\n", ""),
     (GOOD + "```cpp declarations\nstruct Pair {\n    int a;\n};\n```\n", "struct Pair is shown with ['a'], and has ['a', 'b']"),
     (GOOD + "```cpp declarations\nstruct Absent {\n    int a;\n};\n```\n", "struct Absent is shown with ['a'], and has None"),
@@ -46,6 +51,8 @@ def make_tree(root):
     (root / "tests/tool.py").touch(mode=0o644)
     (root / "examples/train_gpt").mkdir()
     (root / "examples/train_gpt/flags.cpp").write_text('add("--steps");\n', encoding="utf-8")
+    (root / "examples/hello.cpp").write_text(PROGRAM.format('std::puts("hello");').split("\n", 1)[1].removesuffix("```\n"),
+                                             encoding="utf-8")
     (root / "include").mkdir()
     (root / "include/pair.hpp").write_text("struct Pair {\n    int a = 1;\n    std::map<int, int> b{};\n};\n", encoding="utf-8")
 

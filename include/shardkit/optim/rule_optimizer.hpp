@@ -93,7 +93,7 @@ namespace shardkit::rules SHARDKIT_BUILD {
 
 /// An optimizer made of a rule: its states (one buffer per state and group, over the elements that this rank
 /// updates), parameter groups and each step's updates. AdamW, SGD and the others derive from it, and so does one of
-/// your own; see docs/optimizers.md.
+/// your own; see docs/own_optimizer.md.
 template <class Rule, class EngineType, class PrecisionType>
 class RuleOptimizer : public Optimizer<EngineType> {
     static_assert(OptimizerRule<Rule>,

@@ -116,7 +116,7 @@ struct ProgressProduct {
 
 /// One element's step in arithmetic type A: update(parameter, states..., gradient), const, with that many states. It
 /// is called with values of A and with short vectors of A whose lanes behave alike, so it is a template; see
-/// docs/optimizers.md for what both can do.
+/// docs/own_optimizer.md for what both can do.
 template <class Update, class A, std::size_t StateCount>
 concept UpdateOf = std::floating_point<A> && detail::updates_with<Update, A, std::make_index_sequence<StateCount>>;
 

@@ -25,10 +25,12 @@
 #include <shardkit/backend/self/run.hpp>
 #include <shardkit/backend/threads/run.hpp>
 #include <shardkit/checkpoint/saving_process.hpp>
+#include <shardkit/comm/barrier.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/policy/policies.hpp>
 #include <shardkit/sharded/sharded.hpp>
 
+#include "object_store.hpp"
 #include "temporary_folder.hpp"
 #include "unit/thrown_message.hpp"
 
@@ -293,6 +295,34 @@ TEST_CASE("steps that are damaged do not count among those that are kept") {
     CHECK(is_whole(run, 4));
     CHECK_FALSE(fs::exists(step_path(run, 1)));
     CHECK(fs::exists(step_path(run, 3)));
+}
+
+TEST_CASE("a store of objects, which has no folders and no rename, holds checkpoints as a file system does") {
+    object_store::Objects store;
+    sk::threads::run(sk::DeviceMesh<2>{}, [&](auto& rank) {
+        sk::Sharded<Weight, sk::FullShard> layer(rank, "layer");
+        const sk::Model model{layer};
+        for (std::uint64_t step = 1; step <= 3; ++step) {
+            layer.initialize([&](auto, auto, std::uint64_t i) { return static_cast<double>(10 * step + i); });
+            sk::checkpoint::save(rank, "bucket/run", step, sk::checkpoint::State{model},
+                                 {.keep = 2, .files = &store});
+        }
+        layer.initialize([](auto, auto, auto) { return 0.0; });
+        const auto found = sk::checkpoint::latest(rank, "bucket/run", &store);
+        REQUIRE(found);
+        CHECK(found->path == "bucket/run/step-00000003");
+        sk::checkpoint::load(rank, found->path, sk::checkpoint::State{model}, {.files = &store});
+        std::vector<float> values(5);
+        layer.read_full(Weight{}, values);
+        CHECK(values == std::vector<float>{30, 31, 32, 33, 34});
+        // Where the last of the objects that a step consists of is missing, there is no such step.
+        if (rank.rank() == 0) { CHECK(store.remove_file("bucket/run/step-00000003/manifest.json") == 0); }
+        sk::barrier(rank.world());
+        CHECK(sk::checkpoint::latest(rank, "bucket/run", &store)->step == 2);
+    });
+    std::vector<std::string> names;
+    CHECK(store.list("bucket/run", names) == 0);
+    CHECK(names == std::vector<std::string>{"step-00000002", "step-00000003"});
 }
 
 TEST_CASE("keep_every: multiples stay besides the newest") {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A rule of whole matrices that is not the library's, as docs/optimizers.md says how to write one.
+// A rule of whole matrices that is not the library's, as docs/own_optimizer.md says how to write one.
 #include <array>
 #include <cmath>
 #include <cstddef>
