@@ -85,8 +85,11 @@ def pictures(result, results):
 
 def section(results, everything):
     lines = ["Time of a call, and the share of the copy that this is: 100 % is as fast as a plain copy of what has to "
-             "be read and written.", ""]
-    for result in results:
+             "be read and written. Of several results of the same ranks and types the newest is shown.", ""]
+    newest = {}
+    for result in sorted(results, key=lambda result: (not result.is_quick, result["date"])):
+        newest[who(result), tuple(sorted({row["type"] or "" for row in result["rows"]}))] = result
+    for result in [result for result in results if result in newest.values()]:
         sizes = list(dict.fromkeys(rough_size(row["size"]) for row in result["rows"] if row["size"]))
         columns = [name for name in sizes if name in SHOWN] or sizes[-1:]
         lines += [f"### {result.name}: {who(result)}", "", *table(

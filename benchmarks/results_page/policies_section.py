@@ -98,19 +98,17 @@ def result_lines(result):
                 f"{model['numel']} elements in {len(model['groups'])} groups, {model['type']}.")
     if links is not None:
         yield from link_lines(links)
-        if rows:
-            yield "Where predictions are far off, and why: [method](benchmarks_policies.md#method-of-the-policies)."
     yield ""
     if rows:
         yield from table(HEADS, [measured_row(row) for row in rows if follows(row) == "none"])
         if with_schedules := [schedule_row(result, *pair) for pair in scheduled(result)]:
-            yield from ("", "With schedules, in turns:", "", *table(SCHEDULE_HEADS, with_schedules))
+            yield from ("With schedules, in turns:", "", *table(SCHEDULE_HEADS, with_schedules))
             if result["slow_percent"] > 0 and not result["slow_in_turns"]:
                 yield from (f"Rank 0 computes {result['slow_percent']:g} % longer all the time, and that is the computation of "
                             "these steps: whatever they follow, the others wait for it, and only what rank 0 itself waits "
                             "for communication can be hidden.", "")
     if result["predicted"] is not None:
-        yield from ("Predicted, not measured:", "", *(f"- {cell(text)}" for text in result["predicted"]["assumptions"]), "",
+        yield from ("Predicted, not measured: " + "; ".join(map(cell, result["predicted"]["assumptions"])) + ".", "",
                     *table(PREDICTED_HEADS, [predicted_row(row) for row in result["predicted"]["rows"]]))
 
 
@@ -145,4 +143,5 @@ def section(results, _everything):
         first = next((result for result in results if result[wanted]), None)
         if first is not None:
             pictures.append((name, *chart(first)))
-    return [*(line for result in results for line in result_lines(result)), *beside(results)], pictures
+    return ["Where predictions are far off, and why: [method](benchmarks_policies.md#method-of-the-policies).", "",
+            *(line for result in results for line in result_lines(result)), *beside(results)], pictures

@@ -96,6 +96,9 @@ def method(result):
         yield "**others used the machine at the same time**"
     if result.is_quick:
         yield f"**a quick run: a first look, no result; the targets ask for {LEAST_ROUNDS} rounds**"
+    build = result.get("versions") or result["build"]
+    if "commit" in build:
+        yield f"shardkit {build['shardkit']}, commit {build['commit']}"
     for name, value in sorted(result.found.items()):
         text = short(value)
         if name not in OWN and text is not None and not (result.is_prediction and name in OF_MEASURED):
@@ -103,15 +106,14 @@ def method(result):
 
 
 def origin(result):
-    """Machine, compiler and library."""
+    """Machine and compiler."""
     machine, build = result["machine"], result.get("versions") or result["build"]
     parts = [machine["processor"], f"{machine['processors']} processors usable", f"last cache "
              f"{size_text(machine['last_cache_bytes'])}", f"{machine['memory_bytes'] / (1 << 30):.0f} GiB",
              machine["system"]]
     made = [f"{'' if name in ('compiler', 'flags') else name + ' '}{build[name]}"
             for name in ("compiler", "flags", "python", "valgrind") if build.get(name)]
-    tree = f"; shardkit {build['shardkit']}, commit {build['commit']}" if "commit" in build else ""
-    return f"{', '.join(parts)}; {', '.join(made)}{tree}"
+    return f"{', '.join(parts)}; {', '.join(made)}"
 
 
 def measured_lines(results):

@@ -131,11 +131,11 @@ def check_kinds(tree, found):
                   "### checkpoints.json: 2 ranks, full_shard, a state of ", "| begin_save | ", "| load, cold | ",
                   "### policies.json: GPT of 1 layers", "### predicted.json: GPT", "Predicted, not measured:",
                   "### collectives, peers.json: times faster", "| all_reduce \\| 1 MiB | 1500 us |", "a \\| b", "no network",
-                  "| 4.000 (3.000-5.000) >= 4 met |", "flags -O3", "hybrid_shard<2>",
+                  "| 4.000 (3.000-5.000) >= 4 met |", "hybrid_shard<2>",
                   "| verb | type | placement | 256 B | 1 MiB |", "| all_reduce | float sum | in place |", ", 90.0 %",
                   "Links: given by flags: within a node 5 us, 300 GB/s; across nodes 15 us, 25 GB/s.",
-                  ">moved (B) | theory (B) | planned (B)".removeprefix(">"), MOVED, "- peer, 2 ranks: flags -O2",
-                  "In 3 rounds, not 15: nvcc.", f"; shardkit {built['shardkit']}, commit {built['commit']}: "):
+                  ">moved (B) | theory (B) | planned (B)".removeprefix(">"), MOVED, "In 3 rounds, not 15: nvcc.",
+                  f"shardkit {built['shardkit']}, commit {built['commit']}"):
         expect(words in page, f"the page says {words}", page)
     predicted = next(line for line in page.splitlines() if line.startswith("| [predicted.json]"))
     expect("predicted, nothing was measured" in predicted and " | - | " in predicted and not any(
@@ -163,6 +163,22 @@ def check_kinds(tree, found):
                           ("a quick run", {"quick": True})):
         check_written(tree, f"peers of {what}", **found, peers=changed(peers, **members))
         expect("openmpi" not in str(tree.texts("collectives_all_reduce.svg")), "are in no picture beside ours")
+
+
+def check_repeated(tree, collectives):
+    """Of results that compare the same the newest is shown, of peers that with more rows; all of them are evidence."""
+    later = "2027-01-31T00:00:00Z"
+    check_written(tree, "the same twice", a=changed(collectives, date=later), b=collectives)
+    expect("### a.json" in tree.page() and "### b.json" not in tree.page() and "[b.json]" in tree.page(), "is shown once", tree.page())
+    more = compared()
+    more["rows"].append(more["rows"][0] | {"what": "another size"})
+    check_written(tree, "a part of a comparison", p=changed(compared(row.at_least(4)), date=later), q=more)
+    expect("### collectives, q.json" in tree.page() and "### collectives, p.json" not in tree.page(), "is not shown", tree.page())
+    headers = of_peers(*(row.make_row("includes", name, row.side(name) | {"instructions": 5}, row.side("<vector>"), "times_the_instructions",
+                                      [value], row.at_most(3), compiler="c++") for name, value in (("a.hpp", 1.5), ("b.hpp", 2.5))))
+    check_written(tree, "headers that are counted alone", p=headers)
+    expect("Of 2 other headers instructions alone were counted: 1.500 to 2.500 times" in tree.page() and "a.hpp" not in tree.page(),
+           "stand on one line", tree.page())
 
 
 def check_shares_of_copy(tree, collectives):
@@ -389,6 +405,7 @@ def main():
         else:
             check_empty(tree)
             check_kinds(tree, found)
+            check_repeated(tree, found["collectives"])
             check_targets(tree, found)
             check_checks(tree, found)
     end()
