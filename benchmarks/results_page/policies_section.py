@@ -10,6 +10,8 @@ HEADS = ("mesh", "policy", ">peak (MiB)", ">planned (MiB)", ">calls", ">moved (B
          ">differs")
 SCHEDULE_HEADS = ("mesh", "policy", "schedule", ">peak (MiB)", ">step (us)", ">of the step without", ">exposed, of communication",
                   ">hidden of ranks' waiting for each other", ">simulated (us)", ">error (%)")
+BYTES_HEADS = ("mesh", "policy", "collective", ">calls", ">moved (B)", ">theory (B)", ">planned (B)", ">to other groups (B)",
+               ">theory (B)", ">planned (B)")
 # Steps that follow no schedule.
 WITHOUT = ("none", "hand")
 PREDICTED_HEADS = ("mesh", ">nodes", "policy", ">memory (MiB)", ">calls", ">moved (MiB)", ">communication (us)",
@@ -68,6 +70,16 @@ def measured_row(row):
             "-" if error is None else f"{100 * error:+.0f}", f"{row['difference']:.1e}")
 
 
+def bytes_rows(result):
+    """What each collective moves, and of it what goes to other shard groups: of results in which something does."""
+    rows = [row for row in result["rows"] if follows(row) == "none"]
+    if not any(each.get("across_bytes") for row in rows for each in row["collectives"]):
+        return []
+    members = ("bytes", "theory_bytes", "planned_bytes", "across_bytes", "theory_across_bytes", "planned_across_bytes")
+    return [(row["mesh"], policy_label(row), each["verb"], f"{each['calls']:.6g}", *(f"{each[member]:.0f}" for member in members))
+            for row in rows for each in row["collectives"] if each["calls"]]
+
+
 def predicted_row(row):
     return (row["mesh"], row["nodes"], policy_label(row), mebibytes(row["memory_bytes"]), f"{row['calls']:.6g}",
             mebibytes(row["bytes"]), figure(row["communication_us"]), figure(row["compute_us"]),
@@ -94,12 +106,19 @@ def link_lines(links):
 
 def result_lines(result):
     model, links, rows = result["model"], result["links"], result["rows"]
+    moved = bytes_rows(result)
+    timed = not (moved and result.is_quick)
     yield from (f"### {result.name}: {cell(model['description'])}", "",
                 f"{model['numel']} elements in {len(model['groups'])} groups, {model['type']}.")
-    if links is not None:
+    if links is not None and timed:
         yield from link_lines(links)
     yield ""
-    if rows:
+    if moved:
+        yield from ("Bytes that a rank moves in a step, and those of them that go to other shard groups: between hosts where each "
+                    "group is on one.", "", *table(BYTES_HEADS, moved), "")
+    if not timed:
+        yield from ("Its times are no result, and are left out.", "")
+    elif rows:
         yield from table(HEADS, [measured_row(row) for row in rows if follows(row) == "none"])
         if with_schedules := [schedule_row(result, *pair) for pair in scheduled(result)]:
             yield from ("With schedules, in turns:", "", *table(SCHEDULE_HEADS, with_schedules))

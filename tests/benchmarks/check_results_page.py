@@ -244,6 +244,7 @@ def check_targets(tree, found):
         expect((along in tree.page()) == (what == "two groups"), "and names an axis that has several groups")
     check_engines_beside(tree, found["policies"])
     check_schedules(tree, found["policies"])
+    check_other_groups(tree, found["policies"])
     policies = copy.deepcopy(found["policies"])
     policies["rows"][1]["peak_bytes"] = policies["rows"][1]["planned_peak_bytes"] * 0.97
     check_refused(tree, "memory that is 3 % off", "p.json", "peak_bytes", "0.030", "expected <= 0.02", p=policies)
@@ -302,6 +303,18 @@ def check_schedules(tree, policies):
                   "expected <= 0.05", p=changed(spare, machine=MACHINE, work_elsewhere=True))
     check_written(tree, "without a processor to spare", p=changed(spare, machine=MACHINE))
     expect(tree.target("exposed_communication")[1] == "not measured", "nothing is expected of it", tree.page())
+
+
+def check_other_groups(tree, policies):
+    """Bytes that go to other shard groups stand beside theory and plan, also of a quick run, whose times are no result."""
+    plain = policies["rows"][0]
+    moved = plain | {"collectives": [each | {"across_bytes": 7, "theory_across_bytes": 8, "planned_across_bytes": 9}
+                                     for each in plain["collectives"]]}
+    check_written(tree, "policies of groups", p=changed(policies, rows=[moved]))
+    expect("| 7 | 8 | 9 |" in tree.page() and "| step (us) |" in tree.page(), "the page has the bytes and the times", tree.page())
+    check_written(tree, "a quick run of them", p=changed(policies, rows=[moved], rounds=1))
+    expect("| 7 | 8 | 9 |" in tree.page() and "| step (us) |" not in tree.page() and "Its times are no result" in tree.page(),
+           "the page has the bytes alone", tree.page())
 
 
 def check_engines_beside(tree, threads):
