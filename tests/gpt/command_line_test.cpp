@@ -187,8 +187,6 @@ TEST_SUITE("gpt.command_line") {
             {"--experts 6 --mesh 4x1x1 --ep 3", {"--ep 3 with --mesh 4x1x1", "expected a divisor of dp x cp"}},
             {"--experts 4 --mesh 4x1x1 --ep 4 --policy hybrid_shard:2",
              {"--ep 4", "--policy hybrid_shard:2", "expected a divisor of a group's 2 data ranks"}},
-            {"--experts 4 --mesh 2x1x1 --ep 2 --slices 8 --policy no_shard",
-             {"--slices 8 with --ep 2", "--policy no_shard", "expected as many slices as ranks"}},
             {"--experts 4 --mesh 2x1x1 --ep 2 --slices 8 --dtype bf16",
              {"--slices 8 with --ep 2 and --dtype bf16", "expected fp32 or fp64"}},
             {"--experts 4 --mesh 1x2x1 --sequence-parallel on",

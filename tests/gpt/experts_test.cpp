@@ -35,6 +35,11 @@ struct Tensors {
     Tensor operator[](P) const noexcept {
         return {const_cast<double*>(values[Group::template index<P>].data())};
     }
+    static std::size_t sources() noexcept { return 1; }
+    template <class P>
+    Tensor of_source(std::size_t /*source*/, P parameter) const noexcept {
+        return (*this)[parameter];
+    }
 };
 template <class Group>
 Tensors<Group> filled(const sk::Shapes<Group>& shapes, std::size_t seed) {

@@ -51,11 +51,14 @@ TEST_SUITE("gpt.plan") {
             std::size_t ep, capacity;
             program::PolicyChoice policy;
             ScheduleChoice schedule{};
+            std::size_t slices = 0;
         };
         const ScheduleChoice ahead{ScheduleChoice::Kind::prefetch, 1};
-        for (const On& on : {On{{4, 1, 1}, 4, 0, {full_shard}}, On{{4, 1, 1}, 2, 24, {hybrid_shard, 2}},
-                             On{{4, 1, 1}, 2, 0, {shard_optimizer}, ahead}, On{{2, 2, 2}, 4, 16, {full_shard}, ahead},
-                             On{{2, 2, 1}, 1, 24, {no_shard}}, On{{1, 1, 1}, 1, 0, {no_shard}}}) {
+        for (const On& on :
+             {On{{4, 1, 1}, 4, 0, {full_shard}}, On{{4, 1, 1}, 2, 24, {hybrid_shard, 2}},
+              On{{4, 1, 1}, 2, 0, {shard_optimizer}, ahead}, On{{2, 2, 2}, 4, 16, {full_shard}, ahead},
+              On{{2, 2, 1}, 1, 24, {no_shard}}, On{{1, 1, 1}, 1, 0, {no_shard}},
+              On{{2, 1, 1}, 2, 0, {no_shard}, {}, 8}, On{{4, 1, 1}, 2, 0, {shard_optimizer}, ahead, 8}}) {
             Options options = few_steps(1, 8);
             options.mesh = on.mesh;
             options.model.sequence = 16;
@@ -64,6 +67,8 @@ TEST_SUITE("gpt.plan") {
             options.ep = on.ep;
             options.policy = on.policy;
             options.schedule = on.schedule;
+            options.slices = on.slices;
+            if (on.slices > 0) { options.microbatches = on.slices / on.mesh.dp; }
             options.dtype = on.capacity == 0 ? Dtype::fp32 : Dtype::bf16;
             check_plan(options);
         }

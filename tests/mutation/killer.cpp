@@ -117,6 +117,12 @@ Outcome parallel(Rank& rank, const Case& c, Policy policy) {
             rank, "layers." + std::to_string(l),
             sk::Shapes<Layer<E>>{sk::shape<Weight<E>>(weight_numel(l)), sk::shape<Bias<E>>(bias_numel)},
             typename Group::Options{.policy = policy});
+        // Padding is less than one alignment behind each parameter and in each part, whatever the extents.
+        const std::size_t padding = model[l].layout().buffer_numel() - weight_numel(l) - bias_numel;
+        if (padding >= (2 + c.dp * c.cp) * 128 / 2) {
+            std::printf("%zu elements of padding\n", padding);
+            std::exit(1);
+        }
         model[l].initialize([&](auto, auto name, std::size_t i) { return initial(l, name == "weight" ? 0 : 1, i); });
     }
     sk::Model groups{model};

@@ -372,7 +372,7 @@ RELEASED = [
      "overwrites_ = begins && geometry_->overwritten_numel > 0;"),
     (GRADIENTS, "nothing is left unzeroed", "overwrites_ = begins && overwrites && geometry_->overwritten_numel > 0;",
      "overwrites_ = false;"),
-    (GRADIENTS, "what is overwritten counted from the buffer's begin", "zeroed = p.range.end;", "static_cast<void>(p);"),
+    ("shardkit/sharded/unwritten_gradients.hpp", "what is overwritten counted from the buffer's begin", "zeroed = p.range.end;", "static_cast<void>(p);"),
     ("shardkit/param/attributes.hpp", "frozen gradients that nobody writes", "return overwritten && !frozen;",
      "return overwritten;"),
     ("shardkit/plan/step_machine.hpp", "each microbatch begins a sum", "made.begins_sum = !adds_on(its, rows);",
@@ -507,6 +507,10 @@ GATHERED_CODES_EXPRESSIONS = [
 # When the shard that stays behind windows is fetched, and what the sums of several microbatches are made of.
 PLACED = [
     (STEP_MACHINE, "a kept shard that stays stale", "made.calls = rows.called_by(act, [[!its.coded]]);", "made.makes_codes"),
+    (GRADIENTS, "no sum over replicas where groups are of one rank", "if ([[is_nothing(row)]]) { continue; }",
+     "is_nothing(row) || comms_[Over::shards].size() == 1"),
+    ("shardkit/layout/flat_layout.hpp", "shards aligned to each tensor's extent too", "shardkit::detail::shard_numel(total_, shards_, [[alignment_]]);",
+     "alignment_ * numel"),
     (GRADIENTS, "the sum of one microbatch alone", "const bool adds = [[last != nullptr && last->when == When::later_microbatch]];", "false"),
 ]
 
@@ -867,12 +871,39 @@ PART = "shardkit/param/tensor_part.hpp"
 MESHES = "shardkit/policy/group_mesh.hpp"
 ASSIGNMENT = "shardkit/expert_parallel/assignment.hpp"
 ROWS_OF_TOKENS = "shardkit/expert_parallel/token_rows.hpp"
+TOKENS = "shardkit/expert_parallel/token_exchange.hpp"
+ADDS = "if (adds) { accumulate(last->target, applied.carry, stream); }"
+SENT = """all_to_all_uneven(ranks_, from, std::span<const std::size_t>(sent), to,
+                          std::span<const std::size_t>(received), context_->compute_stream(), where);"""
+FORGOTTEN = """throw_usage_error(where, "'", path,
+                              "': reduce() before any gradient was added; call add, add_zero or skip");"""
+# The ranks that have the same experts.
+ONE_EXPERTS_RANKS = """[&]() -> const typename Engine::Communicator& {
+    for (Group<Engine>& group : Access::each(groups, where)) {
+        if (group.geometry().experts) { return group.communicators().data; }
+    }
+    return context.world();
+}()"""
 EXPERTS = [
     (ROWS_OF_TOKENS, "padding left as it was", "rows[i] = T{};", "static_cast<void>(i);"),
     (PART, "local numbers of experts that begin at 0", "part.begin_ = span() * index;", "part.begin_ = 0 * index;"),
+    (GRADIENTS, "parts of the ranks that share experts lost", "join_sources(stream);", "static_cast<void>(stream);"),
+    (GRADIENTS, "parts of the ranks that share experts added in turn", "join_sources(stream);",
+     "for (std::size_t s = 1; s < geometry_->sources(); ++s) { Kernels::accumulate(stream, constant(of_source(s)), of_source(0)); }"),
+    (GRADIENTS, "microbatches counted twice where one rank has an expert", ADDS,
+     f"{ADDS} if (adds && comms_[Over::data].size() == 1) {{ accumulate(last->target, applied.carry, stream); }}"),
+    (TOKENS, "a rank without rows that skips an exchange", SENT, f"if (from.empty() && to.empty()) {{ return; }} {SENT}"),
+    ("shardkit/sharded/step_state.hpp", "a rank without tokens that skips the sums of all", FORGOTTEN, "its_.skipped = true; return;"),
 ]
 EXPERT_EXPRESSIONS = [
     (DESCRIBED, "a mean over ep_dp alone", "return [[shards * replicas * ep]];", "shards * replicas"),
+    (DESCRIBED, "a factor lost where one rank has an expert", "return [[shards * replicas * ep]];",
+     "shards * replicas == 1 ? 1 : shards * replicas * ep"),
+    (GRADIENTS, "a rank whose shard has no element that skips a sum", "if ([[is_nothing(row)]]) { continue; }",
+     "is_nothing(row) || geometry_->own.begin >= geometry_->parameters[geometry_->parameters.size() - 1].range.end"),
+    ("shardkit/optim/norm.hpp", "a norm over the ranks of one expert", "all_reduce_in_place([[context.world()]], squares ?", ONE_EXPERTS_RANKS),
+    (GROUP, "replicas in the norm", "const bool counts = [[geometry_.table.reduced == Extent::piece || geometry_.replica_index == 0]];", "true"),
+    ("shardkit/reshard/reshard_run.hpp", "moments of before a reshard", "options.states = [[options_.states]];", "false"),
     (GEOMETRY, "slices that do not know ep", "return [[(replica_index * shards + shard_index) * ep + ep_index]];",
      "replica_index * shards + shard_index"),
     (MESHES, "experts reduced over all data ranks", "data_([[experts ? AxisNames(ExpertDataAxes{}) : AxisNames(DataAxes{})]])",

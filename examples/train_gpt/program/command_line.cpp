@@ -391,18 +391,10 @@ void validate_experts(const Options& o) {
         throw program::InputError(ep + mesh + policy + ": expected a divisor of a group's " +
                                   std::to_string(o.policy.group * o.mesh.cp) + " data ranks");
     }
-    if (o.slices > 0 && o.ep > 1) {
-        const std::string slices = "--slices " + std::to_string(o.slices) + " with " + ep;
-        const bool adds_first =
-            o.policy.kind == program::PolicyKind::no_shard || o.policy.kind == program::PolicyKind::shard_optimizer;
-        if (adds_first && o.slices != o.mesh.dp) {
-            throw program::InputError(slices + mesh + policy + ", which adds a rank's slices before those of the " +
-                                      "ranks that share experts: expected as many slices as ranks");
-        }
-        if (o.dtype == Dtype::bf16) {
-            throw program::InputError(slices + " and --dtype bf16, whose gradients would be rounded once for " +
-                                      "several ranks: expected fp32 or fp64");
-        }
+    if (o.slices > 0 && o.ep > 1 && o.dtype == Dtype::bf16) {
+        throw program::InputError("--slices " + std::to_string(o.slices) + " with " + ep +
+                                  " and --dtype bf16, whose " +
+                                  "gradients would be rounded once for several ranks: expected fp32 or fp64");
     }
     if (o.split().splits_tokens()) {
         throw program::InputError(experts + mesh + " and --sequence-parallel on: expected off, as each rank of tp " +

@@ -178,9 +178,8 @@ class ExpertLayers {
             gelu_backward_in_place(count * x_.hidden, kept.up + row * x_.hidden, d);
         });
         for (std::size_t e = 0; e < l.routes.experts(); ++e) {
-            add_tree(l.routes, {x_.width, x_.hidden}, e, kept.received, scratch_.d_up,
-                     d_experts[ExpertUp<T>{}].data());
-            add_tree(l.routes, {x_.hidden, x_.width}, e, kept.gelu, scratch_.made, d_experts[ExpertDown<T>{}].data());
+            add_tree(l.routes, {x_.width, x_.hidden}, e, kept.received, scratch_.d_up, d_experts, ExpertUp<T>{});
+            add_tree(l.routes, {x_.hidden, x_.width}, e, kept.gelu, scratch_.made, d_experts, ExpertDown<T>{});
         }
         for_each_part(l.routes, [&](std::size_t expert, std::size_t row, std::size_t count) {
             input_gradient<T>({count, x_.width, x_.hidden}, up_of(experts, expert), scratch_.d_up + row * x_.hidden,
@@ -248,12 +247,16 @@ class ExpertLayers {
             }
         }
     }
-    /// d += the gradient of an expert's matrix, of the rows of all ranks.
+    /// Adds the gradient of an expert's matrix, of the rows of all ranks, or of each where gradients are kept apart.
+    template <class Gradients, class P>
     void add_tree(const sk::ep::Routes& routes, Product product, std::size_t expert, const A* x, const A* dy,
-                  T* d) const {
+                  const Gradients& d, P parameter) const {
         const std::size_t numel = product.inputs * product.outputs;
-        tree(routes, product, expert, x, dy, 0, routes.sources(), scratch_.tree);
-        add_rounded(d + expert * numel, scratch_.tree, numel);
+        const std::size_t together = routes.sources() / d.sources();
+        for (std::size_t source = 0; source < d.sources(); ++source) {
+            tree(routes, product, expert, x, dy, source * together, together, scratch_.tree);
+            add_rounded(d.of_source(source, parameter).data() + expert * numel, scratch_.tree, numel);
+        }
     }
     static void tree(const sk::ep::Routes& routes, Product product, std::size_t expert, const A* x, const A* dy,
                      std::size_t first, std::size_t count, A* to) {

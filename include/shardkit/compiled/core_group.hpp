@@ -53,6 +53,7 @@ class GroupOf final : public AnyGroup<EngineType> {
         this->layout = &state_.layout();
         this->parameters = state_.geometry().parameters;
         this->updated = state_.geometry().updated;
+        this->sources = state_.geometry().sources();
         this->trainable = state_.trainable();
         this->window_generation = &state_.parameters().generation();
         this->gradient_generation = &state_.gradient_generation();
@@ -117,7 +118,7 @@ class GroupOf final : public AnyGroup<EngineType> {
         on<AccumulationOf<Engine>>(accumulation, where).core.add(Access::make<Handle>(state_, where), where);
     }
     void drop_gradients() noexcept override { state_.drop_gradients(); }
-    void* full_gradients() noexcept override { return state_.gradients().full().data(); }
+    void* gradients_of(std::size_t source) noexcept override { return state_.gradients().of_source(source).data(); }
     bool overwrites(std::size_t parameter) noexcept override { return state_.gradients().overwrites(parameter); }
 
     void show_updated(bool to_write, ShownTo show, void* to, SourceLocation where) override {

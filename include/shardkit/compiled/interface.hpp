@@ -135,6 +135,7 @@ class Group : public Object {
     const layout::FlatLayout* layout = nullptr;
     std::span<const PlacedParameter> parameters;
     IndexRange updated;
+    std::size_t sources = 1;
     bool trainable = true;
     // What views compare in a checked build.
     const std::uint64_t* window_generation = nullptr;
@@ -166,7 +167,7 @@ class Group : public Object {
     virtual void take_gradients(Accumulation& accumulation, SourceLocation where) = 0;
     virtual void add_gradients(Accumulation& accumulation, SourceLocation where) = 0;
     virtual void drop_gradients() noexcept = 0;
-    virtual void* full_gradients() noexcept = 0;
+    virtual void* gradients_of(std::size_t source) noexcept = 0;
     virtual bool overwrites(std::size_t parameter) noexcept = 0;
 
     /// Shows the elements that this rank updates, `updated` of the flat order, to be read or written.

@@ -134,6 +134,8 @@ class ShardedState {
             return group_.number_of(static_cast<std::ptrdiff_t>(number), where);
         }
 
+        std::size_t sources() const noexcept { return group_.sources; }
+
       private:
         const compiled::Group& group_;
     };
@@ -195,7 +197,9 @@ class ShardedState {
             Gradient* at;
             Gradient* data() const noexcept { return at; }
         };
-        Full full() const noexcept { return {static_cast<Gradient*>(group.full_gradients())}; }
+        Full of_source(std::size_t source) const noexcept {
+            return {static_cast<Gradient*>(group.gradients_of(source))};
+        }
     };
     GradientMemory gradients() const noexcept { return {*group_}; }
     const std::uint64_t& gradient_generation() const noexcept { return *group_->gradient_generation; }

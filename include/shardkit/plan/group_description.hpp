@@ -64,6 +64,12 @@ struct GroupDescription {
     constexpr std::size_t microbatches_of_slices(std::size_t otherwise) const noexcept {
         return policy.slices == 0 ? otherwise : policy.slices / data_ranks();
     }
+    /// Returns of how many ranks' tokens, one behind the other, the group's gradients of a microbatch are kept apart:
+    /// of those that share its experts where each rank adds up several slices before they are reduced, as theirs are
+    /// neighbours in the tree then; otherwise 1.
+    constexpr std::size_t sources() const noexcept {
+        return policy.accumulate == Accumulate::unreduced && microbatches_of_slices(1) > 1 ? ep : 1;
+    }
     /// Returns the number of ranks whose tokens are in the sum of a gradient: those of dp x cp.
     constexpr std::size_t data_ranks() const noexcept { return shards * replicas * ep; }
     /// Returns the number of pieces into which shards are cut across groups.
@@ -204,15 +210,6 @@ constexpr void require_slices(std::string_view path, const rules::PolicyValues& 
                                " slices, gradients of ", sizes.gradient, " bytes and ep = ", ep,
                                ", expected gradients of the sums' ", sizes.reduction,
                                " bytes: one that has the slices of several ranks would be rounded once for all");
-    }
-    if (ep > 1 && policy.accumulate == Accumulate::unreduced && policy.slices > ranks) {
-        throw_invalid_argument(
-            where, "'", path, "': policy '", policy.name, "' with ", policy.slices, " slices on ", ranks,
-            " data-parallel ranks, ", ep,
-            " of which share experts, expected as many slices "
-            "as ranks, or a policy that reduces every microbatch: a rank adds up its microbatches, "
-            "and each already has the slices of ",
-            ep, " ranks");
     }
     if (sizes.rounds_sums) {
         throw_invalid_argument(where, "'", path, "': policy '", policy.name, "' with ", policy.slices,

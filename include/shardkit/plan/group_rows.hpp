@@ -43,8 +43,8 @@ struct GroupRows : PlacementTable {
 
     constexpr GroupRows() = default;
     constexpr explicit GroupRows(const GroupDescription& group)
-        : PlacementTable(
-              placement_table(group.policy, group.sizes, group.trainable, group.microbatches_of_slices(1))),
+        : PlacementTable(placement_table(group.policy, group.sizes, group.trainable, group.microbatches_of_slices(1),
+                                         group.sources())),
           trainable(group.trainable),
           slices(group.trainable ? static_cast<std::uint32_t>(group.microbatches_of_slices(0)) : 0) {
         // By the policy's own lease, before a release leases them all.

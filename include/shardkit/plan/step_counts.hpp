@@ -13,7 +13,8 @@ namespace shardkit::detail {
 
 /// Returns the bytes of a group's gradients that are zeroed where a sum begins.
 constexpr ByteCount zeroed_bytes(const GroupDescription& group) noexcept {
-    return ByteCount(group.trainable ? (group.buffer_numel - group.overwritten_numel) * group.sizes.gradient : 0);
+    const std::size_t zeroed = group.buffer_numel - group.overwritten_numel;
+    return ByteCount(group.trainable ? group.sources() * zeroed * group.sizes.gradient : 0);
 }
 
 /// Returns the bytes that a rank reads and writes to make the codes of its masters that an update has begun: none

@@ -149,9 +149,9 @@ constexpr Verb verb_of(rules::Transition change) {
 }
 /// Makes the table for a valid policy and a group's element types. A group that is not trainable has neither
 /// gradients nor an optimizer. `slices` is the number of slices that a rank adds along the tree; 1 where it adds
-/// microbatches in turn.
+/// microbatches in turn. `sources` is the number of gradients that it keeps apart: see GroupDescription::sources.
 constexpr PlacementTable placement_table(const rules::PolicyValues& policy, const ElementSizes& elements,
-                                         bool trainable, std::size_t slices = 1) {
+                                         bool trainable, std::size_t slices = 1, std::size_t sources = 1) {
     using enum Placement;
     const auto collective = [](When when, Placement from, Placement to, Over over, Role source, Role target,
                                Extent extent) {
@@ -201,11 +201,12 @@ constexpr PlacementTable placement_table(const rules::PolicyValues& policy, cons
     const bool each_across = across.reduced == sharded;
     const Extent sums = extent_of(within.summed(), across.reduced);
     const Role result = each || !elements.reduces_in_place ? Role::reduced : Role::gradients;
-    table.add({Role::gradients, Extent::full, each ? Held::leased : Held::always, ElementRole::gradient});
+    table.add({Role::gradients, Extent::full, each ? Held::leased : Held::always, ElementRole::gradient, sources});
     if (result == Role::reduced) { table.add({Role::reduced, sums, Held::always, ElementRole::reduction}); }
     const std::size_t subtotals = subtotals_of(slices, each);
     if (subtotals > 0) {
-        table.add({Role::subtotals, each ? sums : Extent::full, Held::always, ElementRole::reduction, subtotals});
+        table.add(
+            {Role::subtotals, each ? sums : Extent::full, Held::always, ElementRole::reduction, subtotals * sources});
     }
     if (each) {
         const Role later = elements.reduces_in_place ? Role::gradients : Role::addend;

@@ -46,17 +46,11 @@ class GradientStore {
         if (table.find(Role::gradients) == nullptr) { return; }
         const IndexRange held = reduced_range();
         tp_sum_ = relative_to(intersect(held, geometry.tp_sum), held.begin);
-        std::size_t zeroed = 0;
-        for (const PlacedParameter& p : geometry.parameters) {
-            if (!p.leaves_unzeroed()) { continue; }
-            if (zeroed < p.range.begin) { zeroed_.push_back({zeroed, p.range.begin}); }
-            zeroed = p.range.end;
-        }
-        if (zeroed < geometry.buffer_numel) { zeroed_.push_back({zeroed, geometry.buffer_numel}); }
+        zeroed_ = zeroed_ranges(geometry);
         if (table.gradient_bytes > 0) {
-            lease_ = group_lease(context, geometry, SlotPurpose::gradient, geometry.buffer_numel * sizeof(Gradient));
+            lease_ = group_lease(context, geometry, SlotPurpose::gradient, table.gradient_bytes);
         } else if (adopted.empty()) {
-            full_memory_ = group_buffer<Gradient>(context, geometry.path, "full gradients", geometry.buffer_numel);
+            full_memory_ = group_buffer<Gradient>(context, geometry.path, "full gradients", bottom().size());
             full_ = full_memory_.data();
         }
         if (const BufferRow* const reduced = table.find(Role::reduced); reduced != nullptr) {
@@ -69,9 +63,9 @@ class GradientStore {
             }
         }
         if (const BufferRow* const sums = table.find(Role::subtotals); sums != nullptr) {
-            subtotal_numel_ = geometry.range(sums->extent).size();
-            subtotals_ =
-                group_buffer<Reduction>(context, geometry.path, "sums of slices", sums->count * subtotal_numel_);
+            const std::size_t numel = geometry.range(sums->extent).size();
+            subtotal_numel_ = geometry.sources() * numel;
+            subtotals_ = group_buffer<Reduction>(context, geometry.path, "sums of slices", sums->count * numel);
             stacks_slices_ = Precision::reduces_in_place && !table.reduces_each && adopted.empty();
         }
     }
@@ -101,14 +95,9 @@ class GradientStore {
         overwrites_ = begins && overwrites && geometry_->overwritten_numel > 0;
         if (begins && !overwrites_) { Kernels::fill(stream, full(), Gradient{}); }
         if (!overwrites_) { return; }
+        if constexpr (checked) { Kernels::fill(stream, full(), unwritten<Gradient>()); }
         for (const IndexRange range : zeroed_) {
             Kernels::fill(stream, full().subspan(range.begin, range.size()), Gradient{});
-        }
-        if constexpr (checked) {
-            for (const PlacedParameter& p : geometry_->parameters) {
-                if (!p.leaves_unzeroed()) { continue; }
-                Kernels::fill(stream, full().subspan(p.range.begin, p.range.size()), unwritten<Gradient>());
-            }
         }
     }
     /// Returns whether the backward pass must overwrite what the open buffer holds for this parameter.
@@ -141,9 +130,11 @@ class GradientStore {
                 Kernels::convert(stream, constant(full()), sum(carry.depth));
             }
             slice_ = 0;
-            if constexpr (Precision::reduces_in_place) {  // the user's memory gets the sum of all slices
+            if constexpr (Precision::reduces_in_place) {
                 const bool last = step_->added == geometry_->table.slices;
+                // The user's memory gets the sum of all slices.
                 if (last && !stacks_slices_) { Kernels::convert(stream, constant(sum(0)), full()); }
+                if (last) { join_sources(stream); }
             }
         }
         written_ = stream.record();
@@ -182,7 +173,12 @@ class GradientStore {
     }
     IndexRange sums_range() const noexcept { return geometry_->range(geometry_->table.summed()); }
 
-    /// Returns the full buffer of the open microbatch, or of the step where microbatches accumulate in it.
+    /// Returns the gradients of the open microbatch of one of geometry().sources() ranks' tokens.
+    std::span<Gradient> of_source(std::size_t source) noexcept {
+        return full().subspan(source * geometry_->buffer_numel, geometry_->buffer_numel);
+    }
+    /// Returns the full buffer of the open microbatch, or of the step where microbatches accumulate in it: those of
+    /// all sources, one behind the other, and in the first place at last their sum.
     std::span<Gradient> full() noexcept {
         if constexpr (Precision::reduces_in_place) {
             if (slice_ > 0) { return sum(slice_); }
@@ -208,7 +204,7 @@ class GradientStore {
     }
 
     bool leases_full() const noexcept { return geometry_->table.gradient_bytes > 0; }
-    std::span<Gradient> bottom() const noexcept { return {full_, geometry_->buffer_numel}; }
+    std::span<Gradient> bottom() const noexcept { return {full_, geometry_->sources() * geometry_->buffer_numel}; }
     /// Returns whether the row has no elements to sum. All ranks of tp agree on this, as they hold the same range.
     bool is_nothing(const CollectiveRow& row) const noexcept {
         return row.extent == Extent::tp_sum && tp_sum_.empty();
@@ -319,6 +315,15 @@ class GradientStore {
         add_on(last);
         while (at > end) { add_on(constant(sum(at))); }
     }
+    /// Adds up the sources' sums of all their slices, which are neighbours in the tree, into that of the first one.
+    void join_sources(typename Engine::Stream stream) {
+        const std::size_t sources = geometry_->sources();
+        for (std::size_t half = 1; half < sources; half *= 2) {
+            for (std::size_t first = 0; first < sources; first += 2 * half) {
+                Kernels::accumulate(stream, constant(of_source(first + half)), of_source(first));
+            }
+        }
+    }
     /// Returns one of the sums of microbatches that wait for others, the oldest first.
     std::span<Reduction> sum(std::size_t number) noexcept {
         if (geometry_->table.reduces_each) { return number == 0 ? held_sums() : subtotal(number - 1); }
@@ -344,10 +349,10 @@ class GradientStore {
     Reduction* placed_addend_ = nullptr;
     Buffer<Gradient> full_memory_;
     Buffer<Reduction> reduced_memory_;
-    Buffer<Reduction> subtotals_;  // one behind the other
-    std::size_t subtotal_numel_ = 0;
-    List<IndexRange> zeroed_;  // ranges of the full buffer: all that nobody overwrites
-    std::size_t slice_ = 0;    // place in the stack of sums of the microbatch under way
+    Buffer<Reduction> subtotals_;     // one behind the other
+    std::size_t subtotal_numel_ = 0;  // of all sources
+    List<IndexRange> zeroed_;         // ranges of the full buffer: all that nobody overwrites
+    std::size_t slice_ = 0;           // place in the stack of sums of the microbatch under way
     SlotLease<Engine> lease_;
     SlotLease<Engine> sums_;
     SlotLease<Engine> addend_;

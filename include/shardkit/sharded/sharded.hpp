@@ -143,8 +143,8 @@ class Sharded {
     /// later does not reach them: use `load`. Where the optimizer is sharded, the next window after a step gathers
     /// the parameters of other ranks' shards.
     /// Shapes:  parameters (and gradients, unless empty) hold `buffer_numel` elements, one parameter behind the
-    /// other;
-    ///          where the policy shards, padding follows the last one.
+    ///          other; where the policy shards, padding follows the last one. Gradients that are kept apart
+    ///          (Gradients::sources) lie one behind the other.
     /// @pre     the same parameters on every rank
     /// @throws  std::invalid_argument when a span has another size, another group has adopted some of it, or the
     /// policy
@@ -344,14 +344,15 @@ class Sharded {
                                    "': adopted gradients with GradientRelease::at_update, expected none: "
                                    "they are released into buffers that groups take turns in");
         }
-        const std::size_t expected = buffer_numel(context, path, tensors, options, where);
-        const auto check = [&](std::string_view what, std::size_t given) {
+        const auto group = describe_group<Group, Policy, Precision>(path, tensors, context.grid(), options, where);
+        const auto check = [&](std::string_view what, std::size_t given, std::size_t expected) {
             if (given == expected) { return; }
             throw_invalid_argument(where, "'", path, "': adopted ", what, " hold ", given, " elements, expected ",
                                    expected);
         };
-        check("parameters", memory.parameters.size());
-        if (!memory.gradients.empty()) { check("gradients", memory.gradients.size()); }
+        check("parameters", memory.parameters.size(), group.buffer_numel);
+        if (memory.gradients.empty()) { return; }
+        check("gradients", memory.gradients.size(), group.sources() * group.buffer_numel);
     }
 
     detail::Owned<State> state_;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include <shardkit/core/checked.hpp>
+#include <shardkit/core/error.hpp>
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/detail/access.hpp>
 #include <shardkit/mesh/axes.hpp>
@@ -81,6 +82,33 @@ class Gradients {
         return whole(state_->geometry().number_of(parameter, where));
     }
 
+    /// Returns how many gradients of each parameter the handle has. It is 1 but for experts that ep ranks share, of a
+    /// policy that adds up several slices before it reduces them (NoShard and ShardOptimizer with TreeSums): there it
+    /// is ep, one for the tokens of each of these ranks, since each rank's slices are a part of the tree.
+    /// @throws UsageError after the handle was added
+    std::size_t sources(SourceLocation where = SourceLocation::current()) const {
+        if (state_ == nullptr) { refuse_added(where); }
+        return state_->geometry().sources();
+    }
+    /// Returns a view of a parameter's gradient of the tokens of one of these ranks, 0 to sources() - 1. The
+    /// parameter is given by its type, name or number.
+    /// @throws UsageError after the handle was added; std::invalid_argument when there is no such source, or the
+    /// group
+    ///         has no such parameter
+    template <class P>
+    auto of_source(std::size_t source, const P& parameter, SourceLocation where = SourceLocation::current()) const {
+        if (source >= sources(where)) {
+            throw_invalid_argument(where, "Gradients::of_source: source ", source, " given, expected one below ",
+                                   sources(where));
+        }
+        if constexpr (ParamType<P>) {
+            static_assert(State::Group::template contains<P>, "Gradients: this parameter is not in the group");
+            return part(State::Group::template index<P>, source);
+        } else {
+            return part(state_->geometry().number_of(parameter, where), source);
+        }
+    }
+
   private:
     friend detail::Access;
     Gradients(State& state, SourceLocation taken) noexcept : state_(&state), taken_(taken) {}
@@ -89,12 +117,22 @@ class Gradients {
         State::refuse_use(where, "gradient handle used after it was added");
     }
     auto whole(std::size_t parameter) const {
+        if (state_->geometry().sources() > 1) [[unlikely]] {
+            state_->refuse_group(
+                taken_,
+                "each rank that shares the experts has gradients of its own, as its slices are added "
+                "up first; expected gradients.of_source(source, parameter)");
+        }
+        return part(parameter, 0);
+    }
+    auto part(std::size_t parameter, std::size_t source) const {
         if (!asked_ && state_->gradients().overwrites(parameter)) [[unlikely]] {
             state_->refuse_group(taken_,
                                  "a gradient that was not zeroed is used, and nobody has asked whether it is to be "
                                  "overwritten; expected gradients.overwrites(parameter) before");
         }
-        return state_->view(parameter, state_->gradients().full().data(), state_->gradient_generation(), taken_);
+        return state_->view(parameter, state_->gradients().of_source(source).data(), state_->gradient_generation(),
+                            taken_);
     }
 
     State* state_;

@@ -36,16 +36,22 @@ TEST_CASE("dispatch and combine: rows of each source and expert, ranks without t
     }
 }
 
-TEST_CASE("dispatch: no rank has a token") {
-    sk::threads::run(sk::ExpertMesh<sk::DeviceMesh<2>, 2>{}, [&](auto& rank) {
-        sk::ep::TokenExchange exchange{rank, sk::ep::ranks(rank), experts};
-        sk::ep::Assignment none(experts);
-        none.assign({});
-        const auto routes = exchange.route(none.rows());
-        CHECK(routes.rows_received() == 0);
-        exchange.dispatch(routes, width, std::span<const float>(), std::span<float>());
-        exchange.combine(routes, width, std::span<const float>(), std::span<float>());
-    });
+TEST_CASE("dispatch: a rank that sends and gets nothing, and no rank that has a token") {
+    for (const std::size_t tokens : {3U, 0U}) {
+        sk::threads::run(sk::ExpertMesh<sk::DeviceMesh<2>, 2>{}, [&](auto& rank) {
+            sk::ep::TokenExchange exchange{rank, sk::ep::ranks(rank), experts};
+            const std::vector<std::uint32_t> first(rank.rank() == 0 ? tokens : 0);  // expert 0, on rank 0
+            sk::ep::Assignment assignment(experts);
+            assignment.assign(first);
+            const auto routes = exchange.route(assignment.rows());
+            REQUIRE(routes.rows_received() == first.size());
+            const std::vector<float> rows(first.size() * width, static_cast<float>(tokens));
+            std::vector<float> received(rows.size()), back(rows.size());
+            exchange.dispatch(routes, width, std::span<const float>(rows), std::span(received));
+            exchange.combine(routes, width, std::span<const float>(received), std::span(back));
+            CHECK(back == rows);
+        });
+    }
 }
 
 TEST_CASE("dispatch: what cannot be is refused, with both sides") {

@@ -49,6 +49,7 @@ std::vector<On> all_kinds() {
             {4, 1, 4, sk::DynamicPolicy(sk::TreeSums<sk::FullShard>{cut})},
             {4, 1, 2, sk::DynamicPolicy(sk::TreeSums<sk::NoShard>{cut})},
             {2, 1, 2, sk::DynamicPolicy(sk::TreeSums<sk::ShardGradOp>{cut})},
+            {2, 1, 2, sk::DynamicPolicy(sk::TreeSums<sk::NoShard>{cut})},
             {4, 1, 1, sk::DynamicPolicy(sk::TreeSums<sk::HybridShard<2>>{cut})},
             {4, 1, 2, sk::DynamicPolicy(sk::TreeSums<sk::HybridShard<2>>{cut})},
             {4, 1, 2, sk::DynamicPolicy(sk::TreeSums<sk::ShardOptimizer>{cut})}};

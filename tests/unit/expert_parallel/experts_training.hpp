@@ -89,16 +89,22 @@ struct Training {
         experts.initialize(value);
     }
 
-    /// Writes what the given slices add to a layer's gradient.
+    /// Writes what the given slices add to a layer's gradient, or to each of those that are kept apart.
     template <class Gradients>
     void write(const Gradients& gradients, const auto& geometry, std::size_t first_number,
                const std::vector<std::size_t>& slices, std::size_t step) {
         for (std::size_t p = 0; p < geometry.parameters.size(); ++p) {
-            const auto view = gradients.view(p);
-            if (view.size() == 0) { continue; }
-            AddSlices add{view.data(), geometry.parameters[p].part, first_number + p, step};
-            for (const std::size_t slice : slices) { add.slices.at(add.count++) = slice; }
-            Engine::Kernels::run_once(context.compute_stream(), add);
+            const std::size_t together = slices.size() / gradients.sources();
+            for (std::size_t source = 0; source < gradients.sources(); ++source) {
+                const auto view = gradients.of_source(source, p);
+                if (view.size() == 0) { continue; }
+                AddSlices add{view.data(), geometry.parameters[p].part, first_number + p, step};
+                while (add.count < together) {
+                    add.slices.at(add.count) = slices[source * together + add.count];
+                    ++add.count;
+                }
+                Engine::Kernels::run_once(context.compute_stream(), add);
+            }
         }
     }
     double step(std::size_t number) {

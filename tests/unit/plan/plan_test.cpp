@@ -206,6 +206,21 @@ static_assert(peak_of_experts<sk::HybridShard<4>, 2> == 4 * 18 + 8 * (2 + 4));
 static_assert(peak_of_experts<sk::HybridOptimizer<4>, 2> == 4 * (2 + 4) + 2 * 12 + 8 * (2 + 4));
 static_assert(peak_of_experts<sk::SecondaryShard<4>, 2> == 2 * 2 + 4 * 2 + 2 * 16 + 8 * (2 + 4));
 
+/// Bytes of gradients of a rank's experts, likewise, of 32 slices: 4 on each of the 8 ranks.
+template <class Policy, std::size_t ep>
+constexpr std::uint64_t gradients_of_experts = [] {
+    using P = sk::Precision<sk::bf16, float, float, float>;
+    const auto grid = sk::ExpertMesh<sk::DeviceMesh<8>, ep>{}.grid();
+    using Sliced = sk::TreeSums<Policy>;
+    const std::array group{sk::describe_group<Stack, Sliced, P>("experts", {}, grid, Sliced{sk::Slices{32}})};
+    const auto memory = sk::plan(group, grid, {.microbatches = 4, .norms_per_step = 0}).memory;
+    return (memory.gradients + memory.gradient_buffers).value / (std::uint64_t{16} * 64 * 32 / ep);
+}();
+// Sums of 1, 2 and 4 slices, of each of the ranks that share experts: as much as without sharing them.
+static_assert(gradients_of_experts<sk::NoShard, 1> == 3 * 4);
+static_assert(gradients_of_experts<sk::NoShard, 4> == 4 * 3 * 4);
+static_assert(gradients_of_experts<sk::ShardOptimizer, 8> == 8 * 3 * 4);
+
 // The paper's own table: 7.5 billion parameters on 64 ranks, in gigabytes; the last figure is 1.875 there too.
 template <class Policy>
 constexpr std::uint64_t tenths_of_a_gigabyte = [] {

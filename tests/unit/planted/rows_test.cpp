@@ -16,8 +16,8 @@ inline std::function<void(shardkit::detail::PlacementTable&)> change;
 
 namespace shardkit::detail {
 constexpr PlacementTable placement_table(const rules::PolicyValues& policy, const ElementSizes& elements,
-                                         bool trainable, std::size_t slices = 1) {
-    PlacementTable table = placement_table_of_the_library(policy, elements, trainable, slices);
+                                         bool trainable, std::size_t slices = 1, std::size_t sources = 1) {
+    PlacementTable table = placement_table_of_the_library(policy, elements, trainable, slices, sources);
     if (!std::is_constant_evaluated() && planted::change) { planted::change(table); }
     return table;
 }
