@@ -96,9 +96,6 @@ int main() {
               NCCL_VERSION_CODE < nccl::configured_calls_version ? nccl::configured_calls_version
                                                                  : nccl::launch_event_version,
               "resident gathers");
-    nccl::Options sharp;
-    sharp.nvls = nccl::Nvls::off;
-    try_world(sharp, nccl::nvls_mode_version, "NVLink SHARP");
     nccl::Options captured;
     captured.graph_usage = nccl::GraphUsage::one;
     captured.graph_stream_ordering = false;

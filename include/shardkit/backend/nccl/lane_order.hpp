@@ -49,9 +49,7 @@ inline Options with_room_for_two(Options options, int device, std::size_t ranks,
     int units = 0;
     gpu::detail::check(cudaDeviceGetAttribute(&units, cudaDevAttrMultiProcessorCount, device),
                        "cudaDeviceGetAttribute", where);
-    if (options.max_ctas == 0) {
-        options.max_ctas = std::clamp((units / 2 - 1) / 2, std::max(1, options.min_ctas), most_ctas);
-    }
+    if (options.max_ctas == 0) { options.max_ctas = std::clamp((units / 2 - 1) / 2, 1, most_ctas); }
     const char* const said = std::getenv(launch_order_variable);
     const bool ordered =
         said == nullptr ? configures_order() : std::atoi(said) != 0 && library_version(where) >= launch_order_version;

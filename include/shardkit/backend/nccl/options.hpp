@@ -32,8 +32,6 @@ inline constexpr int launch_event_version = 23200;
 inline constexpr int graph_usage_version = 22900;
 /// The first NCCL with ncclConfig_t::graphStreamOrdering.
 inline constexpr int graph_ordering_version = 23000;
-/// The first NCCL with ncclConfig_t::nvlsHostMode.
-inline constexpr int nvls_mode_version = 23200;
 
 namespace detail {
 
@@ -95,12 +93,10 @@ inline void require_possible(const Options& options, std::string_view making, So
     require_registration(options.registration, where);
     if (options.survivable) { require_version(revoke_version, "a survivable World", where); }
     if (options.sums == Sums::by_nccl) { require_version(configured_calls_version, "Sums::by_nccl", where); }
-    if (options.nvls_ctas > 0) { require_version(windows_version, "nvls_ctas", where); }
     if (options.cta_policy == CtaPolicy::efficiency) { require_version(windows_version, "cta_policy", where); }
     if (options.cta_policy == CtaPolicy::zero) { require_version(zero_cta_version, "CtaPolicy::zero", where); }
     if (options.graph_usage != GraphUsage::by_default) { require_version(graph_usage_version, "graph_usage", where); }
     if (!options.graph_stream_ordering) { require_version(graph_ordering_version, "graph_stream_ordering", where); }
-    if (options.nvls != Nvls::by_default) { require_version(nvls_mode_version, "nvls", where); }
     const CallOptions& each = options.each_call;
     if (each != CallOptions{}) { require_version(configured_calls_version, "each_call", where); }
     if (each.resident_gathers) { require_version(launch_event_version, "each_call.resident_gathers", where); }
@@ -132,30 +128,19 @@ inline void require_possible(const Options& options, std::string_view making, So
     require_windows(options.sums == Sums::by_nccl, "Sums::by_nccl", "adds 16-bit elements in fp32 only out of");
 }
 
-/// MAXCHANNELS in NCCL's device.h. parseCommConfig refuses a minimum without a maximum.
+/// MAXCHANNELS in NCCL's device.h.
 inline constexpr int most_ctas = 64;
 
-#if NCCL_VERSION_CODE >= 23200
-inline int nvls_host_mode(Nvls nvls) noexcept {
-    return nvls == Nvls::without_multimem    ? ncclNvlsHostModeDisableSymmetricMultimem
-           : nvls == Nvls::without_transport ? ncclNvlsHostModeDisableTransport
-                                             : ncclNvlsHostModeDisable;
-}
-#endif
 /// Returns NCCL's configuration for each communicator that a World makes. It does not block, even if it is made from
 /// one that does, so that the wait for peers can end. Other settings are NCCL's defaults, unless the options set
 /// them.
 inline ncclConfig_t config_of(const Options& options) {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
-    if (options.min_ctas > 0) { config.minCTAs = options.min_ctas; }
-    if (options.min_ctas > 0 || options.max_ctas > 0) {
-        config.maxCTAs = options.max_ctas > 0 ? options.max_ctas : most_ctas;
-    }
+    if (options.max_ctas > 0) { config.maxCTAs = options.max_ctas; }
     config.splitShare = options.split_share ? 1 : 0;
 #if NCCL_VERSION_CODE >= 22703
     if (options.name != nullptr) { config.commName = options.name; }
-    if (options.nvls_ctas > 0) { config.nvlsCTAs = options.nvls_ctas; }
     // NCCL_CTA_POLICY_EFFICIENCY and, from 2.28 on, NCCL_CTA_POLICY_ZERO, which are the enumerators' values.
     if (options.cta_policy != CtaPolicy::by_default) { config.CTAPolicy = static_cast<int>(options.cta_policy); }
 #endif
@@ -164,9 +149,6 @@ inline ncclConfig_t config_of(const Options& options) {
 #endif
 #if NCCL_VERSION_CODE >= 23000
     if (!options.graph_stream_ordering) { config.graphStreamOrdering = 0; }
-#endif
-#if NCCL_VERSION_CODE >= 23200
-    if (options.nvls != Nvls::by_default) { config.nvlsHostMode = nvls_host_mode(options.nvls); }
 #endif
 #if NCCL_VERSION_CODE >= 22900
     if (options.graph_usage != GraphUsage::by_default) {

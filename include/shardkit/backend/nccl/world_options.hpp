@@ -42,14 +42,6 @@ enum class GraphUsage : std::uint8_t {
     one,         ///< all verbs are captured, in one graph at a time
 };
 
-/// Which parts of NVLink SHARP NCCL uses: see NCCL's nvlsHostMode. Needs NCCL 2.32.
-enum class Nvls : std::uint8_t {
-    by_default,         ///< NCCL decides
-    without_multimem,   ///< none in kernels for symmetric windows and in gathers by copy engines
-    without_transport,  ///< none in its algorithm for other memory
-    off,                ///< none at all
-};
-
 /// What NCCL is told of each collective alone (ncclCollConfig_t), where the environment says nothing else. Needs NCCL
 /// 2.31.2. None of it changes bits.
 struct CallOptions {
@@ -147,14 +139,10 @@ struct Options {
     /// counts through World::keep_pace.
     std::size_t verbs_ahead = 8;
 
-    /// The smallest and largest number of CTAs, and thereby SMs, that NCCL uses for a collective. More CTAs move more
-    /// bytes per second, and leave less of the GPU to other kernels. 0: NCCL decides, but where reductions are
-    /// separate the largest number is just below a quarter of the GPU's SMs, so that both communicators together take
-    /// less than half of them.
-    int min_ctas = 0;
+    /// The largest number of CTAs, and thereby SMs, that NCCL uses for a collective. More CTAs move more bytes per
+    /// second, and leave less of the GPU to other kernels. 0: NCCL decides, but where reductions are separate it is
+    /// just below a quarter of the GPU's SMs, so that both communicators together take less than half of them.
     int max_ctas = 0;
-    /// The number of CTAs for NVLink SHARP; 0: NCCL decides. Needs NCCL 2.27.
-    int nvls_ctas = 0;
     /// What NCCL's collectives save.
     CtaPolicy cta_policy = CtaPolicy::by_default;
     /// How verbs are captured in CUDA graphs.
@@ -162,8 +150,6 @@ struct Options {
     /// Whether NCCL orders captured verbs by a stream of its own, beside the World's order: see NCCL's
     /// graphStreamOrdering. Off: a captured step has fewer nodes. Needs GraphUsage::one and NCCL 2.30.
     bool graph_stream_ordering = true;
-    /// What NCCL uses of NVLink SHARP, which adds in an order of its own.
-    Nvls nvls = Nvls::by_default;
     /// What NCCL is told of each collective.
     CallOptions each_call{};
 

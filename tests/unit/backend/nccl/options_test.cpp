@@ -10,7 +10,6 @@
 #include <map>
 #include <stdexcept>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -67,15 +66,15 @@ TEST_CASE("nccl: every communicator is made with what the options say, and does 
     }
 }
 
-TEST_CASE("nccl: a minimum of CTAs alone is one that NCCL takes; sharing is not for survivors") {
+TEST_CASE("nccl: what the options do not say is NCCL's; sharing is not for survivors") {
     gpu_ranks::restart();
     nccl::Options options = gpu_ranks::patient();
-    options.min_ctas = 4;
     {
         const nccl::World world(nccl::UniqueId::create(), 1, 0, options);
         const ncclConfig_t configuration = standin::configuration(world.world_group().comm);
-        CHECK(configuration.minCTAs == 4);
-        CHECK(configuration.maxCTAs == 64);
+        CHECK(configuration.minCTAs == NCCL_CONFIG_UNDEF_INT);
+        CHECK(configuration.maxCTAs == NCCL_CONFIG_UNDEF_INT);
+        CHECK(configuration.nvlsCTAs == NCCL_CONFIG_UNDEF_INT);
         CHECK(configuration.commName == nullptr);
         CHECK(configuration.splitShare == 0);
     }
@@ -149,13 +148,11 @@ TEST_CASE("nccl: two communicators at once fit on the GPU, or NCCL orders their 
 TEST_CASE("nccl: policies of CTAs and graphs are NCCL's, where it knows them") {
     gpu_ranks::restart();
     nccl::Options options = gpu_ranks::patient();
-    options.nvls_ctas = 5;
     options.cta_policy = nccl::CtaPolicy::zero;
     options.registration = nccl::Registration::windows;
     {
         const nccl::World world(nccl::UniqueId::create(), 1, 0, options);
         const ncclConfig_t configuration = standin::configuration(world.world_group().comm);
-        CHECK(configuration.nvlsCTAs == 5);
         CHECK(configuration.CTAPolicy == NCCL_CTA_POLICY_ZERO);
     }
     const auto refused = [&] {
@@ -166,8 +163,6 @@ TEST_CASE("nccl: policies of CTAs and graphs are NCCL's, where it knows them") {
     options.registration = nccl::Registration::none;
     options.cta_policy = nccl::CtaPolicy::efficiency;
     standin::set_nccl_version(22605);
-    CHECK(contains(refused(), "nvls_ctas"));
-    options.nvls_ctas = 0;
     CHECK(contains(refused(), "cta_policy"));
     options.cta_policy = nccl::CtaPolicy::by_default;
     options.graph_usage = nccl::GraphUsage::one;
@@ -212,7 +207,7 @@ TEST_CASE("nccl: each collective says what the options ask for, and nothing wher
         nccl::Options options = gpu_ranks::patient();
         options.registration = nccl::Registration::windows;
         options.cta_policy = nccl::CtaPolicy::efficiency;
-        options.min_ctas = 2;
+        options.max_ctas = 2;
         if (asks) { options.each_call = {.one_cta_up_to = 4096, .copy_engine_gathers = true, .numbered = true}; }
         std::vector<recorder::RecentCall> recorded;
         std::array<int, 2> right{};
@@ -304,30 +299,21 @@ TEST_CASE("nccl: a gather ahead keeps out later work of the compute stream until
     }
 }
 
-TEST_CASE("nccl: NVLink SHARP and the order of captures are what the options say, where NCCL knows them") {
+TEST_CASE("nccl: the order of captures is what the options say, where NCCL knows it") {
     gpu_ranks::restart();
-    standin::set_nccl_version(nccl::nvls_mode_version);
+    standin::set_nccl_version(nccl::graph_ordering_version);
     const auto configuration = [](const nccl::Options& options) {
         const nccl::World world(nccl::UniqueId::create(), 1, 0, options);
         return standin::configuration(world.world_group().comm);
     };
     nccl::Options options = gpu_ranks::patient();
-    CHECK(configuration(options).nvlsHostMode == NCCL_CONFIG_UNDEF_INT);
     CHECK(configuration(options).graphStreamOrdering == NCCL_CONFIG_UNDEF_INT);
     options.graph_usage = nccl::GraphUsage::one;
     options.graph_stream_ordering = false;
     CHECK(configuration(options).graphStreamOrdering == 0);
-    for (const auto& [nvls, mode] :
-         {std::pair{nccl::Nvls::without_multimem, ncclNvlsHostModeDisableSymmetricMultimem},
-          std::pair{nccl::Nvls::without_transport, ncclNvlsHostModeDisableTransport},
-          std::pair{nccl::Nvls::off, ncclNvlsHostModeDisable}}) {
-        options.nvls = nvls;
-        CHECK(configuration(options).nvlsHostMode == mode);
-    }
 }
 
-TEST_CASE(
-    "nccl: what an older NCCL does not know of calls, SHARP and captures is refused, and what contradicts itself") {
+TEST_CASE("nccl: what an older NCCL does not know of calls and captures is refused, and what contradicts itself") {
     gpu_ranks::restart();
     struct Case {
         int version;
@@ -338,7 +324,6 @@ TEST_CASE(
         {22809, "each_call", [](nccl::Options& o) { o.each_call.numbered = true; }},
         {22809, "each_call", [](nccl::Options& o) { o.each_call.one_cta_up_to = 1; }},
         {23102, "each_call.resident_gathers", [](nccl::Options& o) { o.each_call.resident_gathers = true; }},
-        {23102, "nvls", [](nccl::Options& o) { o.nvls = nccl::Nvls::off; }},
         {22907, "graph_stream_ordering",
          [](nccl::Options& o) {
              o.graph_usage = nccl::GraphUsage::one;
