@@ -60,9 +60,9 @@
     prefix template void shardkit::detail::all_reduce_span(const Engine::Communicator&, shardkit::ReduceOp,         \
                                                            std::span<float>, Engine::Stream,                        \
                                                            shardkit::engine::CallSite);                             \
-    prefix template void shardkit::detail::all_reduce_span(const Engine::Communicator&, shardkit::ReduceOp,         \
-                                                           std::span<double>, Engine::Stream,                       \
-                                                           shardkit::engine::CallSite);
+    prefix template void shardkit::detail::all_reduce_span(const Engine::Communicator&,                             \
+                                                           shardkit::detail::TreelessOp, std::span<double>,         \
+                                                           Engine::Stream, shardkit::engine::CallSite);
 /// The same of the launch of threads.
 #define SHARDKIT_THREADS_TEMPLATES(prefix)                                                         \
     prefix template void shardkit::threads::detail::collect_and_throw(                             \

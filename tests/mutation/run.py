@@ -307,10 +307,9 @@ TREE = [
      "if (offset != 0) { offset_ = offset; return; } offset_ = offset;"),
     (BLOCKS, "elements behind whole registers lost", "if (rest != 0) { sum_rest<Tree, A>(summands, count - rest, count); }",
      ""),
-    (BLOCKS, "tiles of 8 ranks added in rank order", "done = op == ReduceOp::sum || ranks == 2 ? sum_side_by_side<0>(summands, begin, count)\n"
-     "               : ranks == 4                      ? sum_side_by_side<4>(summands, begin, count)\n"
-     "               : ranks == 8                      ? sum_side_by_side<8>(summands, begin, count)\n"
-     "                                                 : sum_side_by_side<tree_of_bundles>(summands, begin, count);", "done = sum_side_by_side<0>(summands, begin, count);"),
+    (BLOCKS, "tiles of 8 ranks added in rank order", "done = ranks == 4   ? sum_side_by_side<4>(summands, begin, count)\n"
+     "                   : ranks == 8 ? sum_side_by_side<8>(summands, begin, count)\n"
+     "                                : sum_side_by_side<tree_of_bundles>(summands, begin, count);", "done = sum_side_by_side<0>(summands, begin, count);"),
     (BLOCKS, "a subtree joined with its neighbour's wrong one", "combine_block(stack[depth - 1], stack[depth], size, [](A a, A b) { return add(a, b); });",
      "combine_block(stack[0], stack[depth], size, [](A a, A b) { return add(a, b); });"),
     (COMBINED, "subtrees of 8 not joined", "left.add(sum);", "left = sum;"),

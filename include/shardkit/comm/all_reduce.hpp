@@ -58,10 +58,10 @@ void all_reduce(const C& comm, ReduceOp op, Input&& input, Output&& output,
 }
 
 namespace detail {
-/// Reduces in place. Apart from the verb, so that `extern template` names it whatever the verb is given.
-template <Element T, engine::AllReduces<T, T> C>
-void all_reduce_span(const C& comm, ReduceOp op, std::span<T> values, typename C::Stream stream,
-                     engine::CallSite site) {
+/// Reduces in place, with a ReduceOp or a TreelessOp. Apart from the verb, so that `extern template` names it
+/// whatever the verb is given.
+template <class Op, Element T, engine::AllReduces<T, T> C>
+void all_reduce_span(const C& comm, Op op, std::span<T> values, typename C::Stream stream, engine::CallSite site) {
     if (comm.size() == 1) { return; }
     require_tree(comm, op, "all_reduce_in_place", site.where);
     const Call call = call_of<T>(Verb::all_reduce, values.size(), values.size_bytes(), site, op);

@@ -26,6 +26,21 @@ constexpr std::string_view name(ReduceOp op) noexcept {
 namespace detail {
 constexpr bool adds(ReduceOp op) noexcept { return op == ReduceOp::sum || op == ReduceOp::tree_sum; }
 
+/// An operation that is no tree_sum: sums along trees are not compiled for a call that is given one. Norms are in
+/// every program, and their trees would be 10 KB of it.
+class TreelessOp {
+  public:
+    constexpr explicit TreelessOp(ReduceOp op) : op_(op) {
+        if (op == ReduceOp::tree_sum) {
+            throw_invalid_argument({}, "a tree_sum, expected an operation without a tree");
+        }
+    }
+    constexpr operator ReduceOp() const noexcept { return op_; }
+
+  private:
+    ReduceOp op_;
+};
+
 /// @throws std::invalid_argument where ranks have no tree
 template <class C>
 void require_tree(const C& comm, ReduceOp op, std::string_view verb, SourceLocation where) {

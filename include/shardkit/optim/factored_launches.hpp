@@ -198,9 +198,9 @@ class FactoredLaunches {
                 run_each<Engine>(compute, sums_in<Rule>(Pass, each.extents), AddTerms<Part, Rule, Pass>{of, counts});
             });
             reduction.wait(compute.record());
-            all_reduce_in_place(context.world(), ReduceOp::sum,
-                                sums_.span().subspan(first_[Pass], first_[Pass + 1] - first_[Pass]), reduction,
-                                {where, subject_});
+            all_reduce_span(context.world(), TreelessOp(ReduceOp::sum),
+                            sums_.span().subspan(first_[Pass], first_[Pass + 1] - first_[Pass]), reduction,
+                            {where, subject_});
             compute.wait(reduction.record());
             for_each_taken([&](const Parameter& /*each*/, const Part& of) {
                 Kernels::run_once(compute, Settle<Part, Pass>{of.numbers, of.update, skip});

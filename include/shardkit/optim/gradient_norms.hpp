@@ -47,8 +47,8 @@ GradientNorms gradient_norms(const Reduced<Engine>& reduced, SourceLocation wher
     const engine::CallSite site{where, memory.subject(), memory.stated(Access::stated(reduced).gradients_hash())};
     const auto reduction = context.reduction_stream();
     reduction.wait(stream.record());
-    all_reduce_in_place(context.world(), ReduceOp::sum, squares, reduction, site);
-    all_reduce_in_place(context.world(), ReduceOp::max, largest, reduction, site);
+    all_reduce_span(context.world(), TreelessOp(ReduceOp::sum), squares, reduction, site);
+    all_reduce_span(context.world(), TreelessOp(ReduceOp::max), largest, reduction, site);
     stream.wait(reduction.record());
     Engine::Kernels::copy_out(stream, std::span<const double>(numbers.span()), std::span<double>(host));
 

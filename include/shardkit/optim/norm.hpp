@@ -322,9 +322,9 @@ GlobalNorm<Engine> global_norm(const Reduced<Engine>& reduced, NormKind kind, No
     }
     directed.communicates(Act::norm);
     reduction.wait(compute.record());
-    all_reduce_in_place(context.world(), squares ? ReduceOp::sum : ReduceOp::max, squares ? sums : sums.first(2),
-                        reduction,
-                        {where, memory.subject(), memory.stated(Access::stated(reduced).gradients_hash())});
+    all_reduce_span(context.world(), TreelessOp(squares ? ReduceOp::sum : ReduceOp::max),
+                    squares ? sums : sums.first(2), reduction,
+                    {where, memory.subject(), memory.stated(Access::stated(reduced).gradients_hash())});
     compute.wait(reduction.record());
     double* const total = memory.take_total();
     const FinishNorm finish{sums.data(), total, kind};

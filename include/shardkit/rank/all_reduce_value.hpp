@@ -71,7 +71,7 @@ double exact_sum(Context<Engine>& rank, const typename Engine::Communicator& com
     double numbers[ExactSum::numbers]{};
     total.add_to(numbers);
     Engine::Kernels::copy_in(stream, std::span<const double>(numbers), memory);
-    all_reduce_in_place(comm, ReduceOp::sum, memory, stream, where);
+    detail::all_reduce_span(comm, detail::TreelessOp(ReduceOp::sum), memory, stream, where);
     Engine::Kernels::copy_out(stream, std::span<const double>(memory), std::span<double>(numbers));
     return ExactSum(numbers).value();
 }

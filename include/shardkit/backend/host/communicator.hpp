@@ -95,6 +95,11 @@ class Communicator {
                              const Call& call) const {
         return verbs_->all_reduce(detail::reducer<In, Out>(), op, input, output, stream, call);
     }
+    template <Element In, Element Out>
+    std::uint64_t all_reduce(shardkit::detail::TreelessOp op, std::span<const In> input, std::span<Out> output,
+                             const Stream& stream, const Call& call) const {
+        return verbs_->all_reduce(detail::reducer<In, Out, false>(), op, input, output, stream, call);
+    }
     template <Element T>
     std::uint64_t broadcast(std::span<T> values, std::size_t root, const Stream& stream, const Call& call) const {
         return verbs_->broadcast(values, root, stream, call);

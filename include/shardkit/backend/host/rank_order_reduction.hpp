@@ -136,14 +136,13 @@ void tree_blocks(const Summands<In, Out>& summands, std::size_t begin, std::size
 
 /// Reduces elements [begin, end) for reduce_in_rank_order(), block after block; a block stays in the first-level
 /// cache.
-template <class In, class Out>
+template <bool Trees = true, class In, class Out>
 void reduce_blocks(ReduceOp op, const Summands<In, Out>& summands, std::size_t begin, std::size_t end) noexcept {
     using A = Arithmetic<Out>;
     constexpr std::size_t block = reduction_block;
     A sums[block];
-    if (op == ReduceOp::tree_sum) {
-        tree_blocks(summands, begin, end);
-        return;
+    if constexpr (Trees) {
+        if (op == ReduceOp::tree_sum) { return tree_blocks(summands, begin, end); }
     }
     for (std::size_t offset = begin; offset < end; offset += block) {
         const std::size_t size = std::min(block, end - offset);
@@ -169,12 +168,10 @@ void reduce_blocks(ReduceOp op, const Summands<In, Out>& summands, std::size_t b
 }
 
 /// Adds up elements from `begin` on side by side, if they are floating-point ones and the processor has sum_lanes.
-/// Returns the end of the finished part. Sums in fp64, which every program has for norms and which none of these adds
-/// along a tree, have no loops for trees: they would be 8 KB of each program.
+/// Returns the end of the finished part.
 template <std::size_t Tree, class In, class Out>
 std::size_t sum_side_by_side(const Summands<In, Out>& summands, std::size_t begin, std::size_t count) noexcept {
-    constexpr bool has_loop = Tree == 0 || !std::is_same_v<Arithmetic<Out>, double>;
-    if constexpr (FloatingElement<In> && FloatingElement<Out> && has_loop) {
+    if constexpr (FloatingElement<In> && FloatingElement<Out>) {
         if (!sums_in_lanes()) { return begin; }
         using A = Arithmetic<Out>;
         const std::size_t rest = (count - begin) % summed_elements<A>;
@@ -186,27 +183,30 @@ std::size_t sum_side_by_side(const Summands<In, Out>& summands, std::size_t begi
     }
 }
 
-/// Implements reduce_in_rank_order().
-template <class In, class Out>
+/// Implements reduce_in_rank_order(); without `Trees` not for a tree_sum.
+template <bool Trees, class In, class Out>
 void reduce_summands(ReduceOp op, const Summands<In, Out>& summands, std::size_t count) noexcept {
     std::size_t done = 0;
     const std::size_t ranks = summands.ranks;
     if ((op == ReduceOp::sum || op == ReduceOp::tree_sum) && ranks > 1 && summands.side_by_side()) {
         const std::size_t begin = summands.elements_before_line(count);
-        reduce_blocks(op, summands, 0, begin);
-        done = op == ReduceOp::sum || ranks == 2 ? sum_side_by_side<0>(summands, begin, count)
-               : ranks == 4                      ? sum_side_by_side<4>(summands, begin, count)
-               : ranks == 8                      ? sum_side_by_side<8>(summands, begin, count)
-                                                 : sum_side_by_side<tree_of_bundles>(summands, begin, count);
+        reduce_blocks<Trees>(op, summands, 0, begin);
+        if (!Trees || op == ReduceOp::sum || ranks == 2) {
+            done = sum_side_by_side<0>(summands, begin, count);
+        } else if constexpr (Trees) {
+            done = ranks == 4   ? sum_side_by_side<4>(summands, begin, count)
+                   : ranks == 8 ? sum_side_by_side<8>(summands, begin, count)
+                                : sum_side_by_side<tree_of_bundles>(summands, begin, count);
+        }
     }
-    reduce_blocks(op, summands, done, count);
+    reduce_blocks<Trees>(op, summands, done, count);
 }
 
-/// The Reducer of two element types.
-template <Element In, Element Out>
+/// The Reducer of two element types; one without `Trees` is given no tree_sum.
+template <Element In, Element Out, bool Trees = true>
 inline constexpr Reducer reducer_of{sizeof(In), sizeof(Out), element_type_of<In>, element_type_of<Out>,
                                     [](ReduceOp op, const Operands& operands, std::size_t count) noexcept {
-                                        reduce_summands(op, Summands<In, Out>(operands), count);
+                                        reduce_summands<Trees>(op, Summands<In, Out>(operands), count);
                                     }};
 
 }  // namespace shardkit::host::detail SHARDKIT_HOST_TARGET
@@ -228,7 +228,7 @@ inline constexpr bool core_reduces =
 
 /// Returns the Reducer of two types for a verb: the core's, so that sums are the same whatever the file is compiled
 /// for.
-template <Element In, Element Out>
+template <Element In, Element Out, bool Trees = true>
 const Reducer& reducer() noexcept {
 #ifdef SHARDKIT_COMPILED
     if constexpr (core_reduces<In, Out>) {
@@ -236,7 +236,7 @@ const Reducer& reducer() noexcept {
     } else
 #endif
     {
-        return reducer_of<In, Out>;
+        return reducer_of<In, Out, Trees>;
     }
 }
 

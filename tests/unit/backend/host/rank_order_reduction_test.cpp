@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <stdexcept>
 #include <type_traits>
 #include <vector>
 
@@ -93,8 +94,9 @@ bool reduces(ReduceOp op, std::size_t ranks, std::size_t count, std::size_t resu
     if constexpr (std::is_same_v<In, Out>) {
         if (replaces) { places[0] = inputs[replaced].data() + guard; }
     }
+    const bool with_trees = op == ReduceOp::tree_sum || count % 2 == 0;
     host::detail::reduce_in_rank_order(
-        host::detail::reducer_of<In, Out>, op, ranks, count,
+        with_trees ? host::detail::reducer_of<In, Out> : host::detail::reducer_of<In, Out, false>, op, ranks, count,
         [&](std::size_t q) { return static_cast<const In*>(inputs[q].data() + guard); }, results,
         [&](std::size_t r) {
             return host::detail::Result<Out>{places[r], replaces && r == 0 ? host::detail::Store::cached : store};
@@ -144,6 +146,11 @@ void check_sizes() {
 }
 
 }  // namespace
+
+TEST_CASE("host: a call that is given no tree cannot ask for one") {
+    CHECK(static_cast<ReduceOp>(detail::TreelessOp(ReduceOp::max)) == ReduceOp::max);
+    CHECK_THROWS_AS(detail::TreelessOp(ReduceOp::tree_sum), std::invalid_argument);
+}
 
 TEST_CASE_TEMPLATE("host: a reduction of any size, to one place or several, gives the serial sum bit for bit", T,
                    float, double, bf16, fp16, std::int32_t, std::uint8_t) {
@@ -281,9 +288,7 @@ void check_tree(std::size_t ranks) {
     check([](const auto& given, std::size_t begin, std::size_t end) {
         host::detail::reduce_blocks(ReduceOp::tree_sum, given, begin, end);
     });
-    if constexpr (!std::is_same_v<T, double>) {  // trees of fp64 are added block after block
-        if (host::detail::sums_in_lanes()) { check(host::detail::avx2::sum_lanes<A, Tree, T, T>); }
-    }
+    if (host::detail::sums_in_lanes()) { check(host::detail::avx2::sum_lanes<A, Tree, T, T>); }
     if constexpr (std::is_same_v<T, bf16>) {
         if (host::detail::avx512::use()) { check(host::detail::avx512::sum_bf16<Tree>); }
     }
