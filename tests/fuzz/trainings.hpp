@@ -243,10 +243,8 @@ class Maker {
             const std::array<std::string, 7> names{"no_shard",           "shard_optimizer",  "shard_grad_op",
                                                    "full_shard",         "hybrid_shard" + n, "hybrid_optimizer" + n,
                                                    "secondary_shard" + n};
-            // All groups of a model take slices in one order, and those of experts with policies that shard sums.
-            const std::size_t from = slices > 0 && side.ep > 1 ? 2 : 0;
-            side.policies.push_back(slices > 0 && g > 0 ? side.policies[0]
-                                                        : names[from + below(names.size() - from)]);
+            // All groups of a model take slices in one order.
+            side.policies.push_back(slices > 0 && g > 0 ? side.policies[0] : names[below(names.size())]);
         }
         return side;
     }
@@ -368,19 +366,29 @@ struct Training {
                 for (std::size_t t = 0; t < given.groups[g].tensors.size(); ++t) {
                     const auto& parameter = layers[g].parameters()[t];
                     const bool begins = gradients.overwrites(t);
-                    const auto view = gradients.view(t);
-                    parameter.part.for_each_run(0, view.size(), [&](std::size_t i, std::size_t at, std::size_t run) {
-                        for (std::size_t k = 0; k < run; ++k) {
-                            const double of = in_slices          ? of_slices(step, g, t, at + k, source)
-                                              : whole != nullptr ? total_of(given, *whole, step, g, t, at + k)
-                                                                 : own(step, g, t, at + k, m, data, tp);
-                            T& sum = view.data()[i + k];
-                            sum = T(static_cast<float>(of * scale) + (begins ? 0.0F : static_cast<float>(sum)));
-                            if (step.overflows && (whole != nullptr || source == 0)) {
-                                sum = T(std::numeric_limits<float>::infinity());
-                            }
-                        }
-                    });
+                    for (std::size_t from = 0; from < gradients.sources(); ++from) {
+                        // Of each rank that shares the experts apart, or of all of them together.
+                        const bool apart = gradients.sources() > 1;
+                        const std::size_t first = apart ? source + from * microbatches - data % side.ep * microbatches
+                                                  : given.groups[g].experts ? source / side.ep * side.ep
+                                                                            : source;
+                        const std::size_t count = apart || !given.groups[g].experts ? 1 : side.ep;
+                        const auto view = gradients.of_source(from, t);
+                        parameter.part.for_each_run(
+                            0, view.size(), [&](std::size_t i, std::size_t at, std::size_t run) {
+                                for (std::size_t k = 0; k < run; ++k) {
+                                    const double of = in_slices ? gradient_of_slices(step, g, t, at + k, first, count)
+                                                      : whole != nullptr ? total_of(given, *whole, step, g, t, at + k)
+                                                                         : own(step, g, t, at + k, m, data, tp);
+                                    T& sum = view.data()[i + k];
+                                    sum =
+                                        T(static_cast<float>(of * scale) + (begins ? 0.0F : static_cast<float>(sum)));
+                                    if (step.overflows && (whole != nullptr || source == 0)) {
+                                        sum = T(std::numeric_limits<float>::infinity());
+                                    }
+                                }
+                            });
+                    }
                 }
                 accumulation.add(std::move(gradients));
             }
@@ -404,7 +412,7 @@ struct Training {
             auto gradients = accumulation.gradients(layers[g]);
             for (std::size_t t = 0; t < given.groups[g].tensors.size(); ++t) {
                 static_cast<void>(gradients.overwrites(t));
-                for (T& each : gradients.view(t)) { each = T(1000.0F); }
+                for (T& each : gradients.of_source(0, t)) { each = T(1000.0F); }
             }
             if (mixed(step.seed + g) % 3 != 0) { accumulation.add(std::move(gradients)); }
         }
@@ -456,10 +464,6 @@ struct Training {
     sk::Divisor divisor_of(const Step& step, const Side* whole) const {
         if (step.divisor != 0) { return sk::divide_by(step.divisor); }
         return whole != nullptr ? sk::divide_by(static_cast<double>(whole->data())) : sk::mean;
-    }
-    double of_slices(const Step& step, std::size_t g, std::size_t t, std::uint64_t element, std::size_t slice) const {
-        const std::size_t with = given.groups[g].experts ? side.ep : 1;
-        return gradient_of_slices(step, g, t, element, slice / with * with, with);
     }
     double own(const Step& step, std::size_t g, std::size_t t, std::uint64_t element, std::size_t m, std::size_t data,
                std::size_t tp) const {
