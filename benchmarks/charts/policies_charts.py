@@ -5,7 +5,7 @@ from chart import Bar, Panel, Series, bar_chart, line_chart
 
 def policy_label(row):
     """As it is written in C++."""
-    return f"hybrid_shard<{row['shard_group']}>" if row["policy"] in ("hybrid_shard", "hybrid_optimizer", "secondary_shard") else row["policy"]
+    return f"{row['policy']}<{row['shard_group']}>" if row["policy"] in ("hybrid_shard", "hybrid_optimizer", "secondary_shard") else row["policy"]
 
 
 def follows(row):

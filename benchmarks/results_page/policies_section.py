@@ -115,10 +115,9 @@ def result_lines(result):
     yield ""
     if moved:
         yield from ("Bytes that a rank moves in a step, and those of them that go to other shard groups: between hosts where each "
-                    "group is on one.", "", *table(BYTES_HEADS, moved), "")
-    if not timed:
-        yield from ("Its times are no result, and are left out.", "")
-    elif rows:
+                    "group is on one." + ("" if timed else " Its times are no result, and are left out."), "",
+                    *table(BYTES_HEADS, moved))
+    if rows and timed:
         yield from table(HEADS, [measured_row(row) for row in rows if follows(row) == "none"])
         if with_schedules := [schedule_row(result, *pair) for pair in scheduled(result)]:
             yield from ("With schedules, in turns:", "", *table(SCHEDULE_HEADS, with_schedules))
