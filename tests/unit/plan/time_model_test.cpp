@@ -128,35 +128,4 @@ static_assert(sk::planner::offloaded_update_seconds(7, {sk::ByteCount(30), sk::B
               3 + 7 + 5);
 static_assert(sk::planner::offloaded_update_seconds(20, {}, {1, 10}) == 20);
 
-TEST_CASE("an exchange pays from the size on at which it takes as long as a ring") {
-    // 8 ranks; a reduce-scatter of bf16 sends twice the bytes as fp32: 7 us + 2 * 7 / 8 S / B against
-    // 70 us + 7 / 8 S / B of an all-to-all whose messages take ten times as long.
-    sk::planner::TimeModel slow = model(0);
-    slow.within[static_cast<std::size_t>(sk::Verb::all_to_all)].latency = 1e-5;
-    CHECK(sk::planner::exchange_pays_from(slow, {.ranks = 8}) == doctest::Approx(63e-6 * 1e9 * 8 / 7).epsilon(1e-4));
-    // Of an all-reduce the sums are gathered in fp32 both times: 14 us + 4 * 7 / 8 S / B, and 77 us + 3 * 7 / 8 S /
-    // B.
-    CHECK(sk::planner::exchange_pays_from(slow, {.verb = sk::Verb::all_reduce, .ranks = 8}) ==
-          doctest::Approx(63e-6 * 1e9 * 8 / 7).epsilon(1e-4));
-    // Equal links: at once for 16 bits, and for fp32 too, of which both send the same.
-    CHECK(sk::planner::exchange_pays_from(model(0), {.ranks = 8}) == 0);
-    CHECK(sk::planner::exchange_pays_from(model(0), {.ranks = 8, .addend_bytes = 4}) == 0);
-    // Never where an all-to-all is slower by more than the bytes that it saves, nor where it saves none and starts
-    // later.
-    sk::planner::TimeModel narrow = model(0);
-    narrow.within[static_cast<std::size_t>(sk::Verb::all_to_all)].bandwidth = 4e8;
-    CHECK(sk::planner::exchange_pays_from(narrow, {.ranks = 8}) == sk::engine::never_exchanged);
-    CHECK(sk::planner::exchange_pays_from(slow, {.ranks = 8, .addend_bytes = 4}) == sk::engine::never_exchanged);
-    // The links across nodes are other ones.
-    CHECK(sk::planner::exchange_pays_from(narrow, {.ranks = 8, .spans_nodes = true}) == 0);
-    static_assert(sk::planner::exchange_pays_from(sk::planner::TimeModel{}, {.ranks = 2}) == 0);
-    CHECK_INVALID_ARGUMENT(
-        static_cast<void>(sk::planner::exchange_pays_from(model(0), {.verb = sk::Verb::all_gather})),
-        "exchange_pays_from: all_gather of 2 into 4 bytes over 2 ranks given, expected a "
-        "reduce_scatter or an all_reduce over at least 2");
-    CHECK_INVALID_ARGUMENT(static_cast<void>(sk::planner::exchange_pays_from(model(0), {.ranks = 1})),
-                           "exchange_pays_from: reduce_scatter of 2 into 4 bytes over 1 ranks given, expected a "
-                           "reduce_scatter or an all_reduce over at least 2");
-}
-
 }  // namespace time_model_test

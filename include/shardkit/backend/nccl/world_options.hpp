@@ -88,7 +88,7 @@ class Sums {
     constexpr Sums(Kind kind) noexcept  // NOLINT(google-explicit-constructor): the usual way to say it
         : kind_(kind), exchange_from_(kind == exchanged ? 0 : engine::never_exchanged) {}
     /// Says that sums of at least `bytes` addends on each rank, in bytes, are `exchanged`, and others `widened`.
-    /// `planner::exchange_pays_from` of a time model says from which size on an exchange is faster.
+    /// The planner::communication_seconds of plans with and without say where an exchange is faster.
     static constexpr Sums exchanged_from(std::size_t bytes) noexcept {
         Sums sums = exchanged;
         sums.exchange_from_ = bytes;
