@@ -70,7 +70,7 @@ std::string not_written(const Options& options) {
 }
 
 std::string text_line(const Text& text) {
-    return "text:  " + text.source + ", " + std::to_string(text.bytes.size()) + " bytes\n";
+    return "text:  " + text.source + ", " + std::to_string(text.tokens.size()) + " bytes\n";
 }
 
 std::optional<Prepared> prepare(int count, char** arguments, const Processes& processes) {
@@ -91,10 +91,10 @@ std::optional<Prepared> prepare(int count, char** arguments, const Processes& pr
     if (trains) { require_address_space(*options, prepared.plan.bytes_per_rank()); }
     const bool begins_with_files = !(options->save.empty() && options->resume.empty() && options->init.empty());
     if (trains || begins_with_files || !options->text.empty()) {
-        prepared.text = read_text(options->text, options->model.sequence);
+        prepared.text = read_text(options->text, options->model);
     }
     if (begins_with_files) {
-        prepared.identity = identity_of(*options, prepared.text.bytes);
+        prepared.identity = identity_of(*options, prepared.text.tokens);
         prepared.start = find_start(*options, prepared.identity);
     }
     if (processes.reports()) {
@@ -205,7 +205,7 @@ Results train_to_the_end(const Prepared& prepared, Job& job, Progress& progress)
 Results train_and_show(const Prepared& prepared, bool reports) {
     const Options& options = prepared.options;
     const Start& start = prepared.start;
-    Job job{options, prepared.text.bytes, {}, KeepParameters::no, start, prepared.identity, prepared.plan.chosen, {},
+    Job job{options, prepared.text.tokens, {}, KeepParameters::no, start, prepared.identity, prepared.plan.chosen, {},
             {}};
     std::optional<StopSignals> signals;
     if (!options.save.empty()) {

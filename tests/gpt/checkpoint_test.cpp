@@ -32,7 +32,7 @@ namespace {
 namespace fs = std::filesystem;
 using temporary_folder::Folder;
 
-const std::vector<std::uint8_t> text = test::make_text(500);
+const std::vector<Token> text = test::make_text(500);
 
 Options small() {
     Options options;
@@ -280,7 +280,7 @@ TEST_SUITE("gpt.checkpoint") {
         CHECK(with([](Options& o) { o.clip = 2.5; }) == by("--clip 1", "--clip 2.5"));
         CHECK(with([](Options& o) { o.steps = 1; }) ==
               what + "after step 2, this run has --steps 1: expected at least as many");
-        const std::vector<std::uint8_t> longer = test::make_text(501);
+        const std::vector<Token> longer = test::make_text(501);
         CHECK_THROWS_WITH_AS(find_start(saved, identity_of(saved, longer)),
                              doctest::Contains("this one has --text of 501 bytes with hash "), program::InputError);
         saved.resume = folder.file("missing");
@@ -304,6 +304,33 @@ TEST_SUITE("gpt.checkpoint") {
             options.policy = ranks.policy;
             const double loss = run(options).losses.at(0);
             CHECK(loss == doctest::Approx(given.loss).epsilon(1e-6));
+        }
+    }
+
+    TEST_CASE("a padded vocabulary is saved without its padding, under both names, and resumed") {
+        const Folder folder;
+        for (const NameKind names : {NameKind::shardkit, NameKind::gpt2}) {
+            Options options = small();
+            options.model.vocabulary = 250;
+            options.model.head = HeadKind::untied;
+            options.mesh = {1, 2, 1};
+            const Results whole = run(options);
+            options.names = names;
+            options.save = folder.file(std::string(name_kinds[static_cast<std::size_t>(names)]));
+            options.save_every = 3;
+            require_same_end(whole, run(options), 0);
+            std::size_t of_tokens = 0;
+            for (const Tensor& tensor : read_all(options.save + "/step-00000003/model.safetensors")) {
+                CHECK(tensor.shape.front() != 256);
+                of_tokens += tensor.shape.front() == 250;
+            }
+            CHECK(of_tokens == 2);
+            Options resumed = options;
+            resumed.save.clear();
+            resumed.resume = options.save + "/step-00000003";
+            require_same_end(whole, run(resumed), 3);
+            resumed.model.vocabulary = 251;
+            CHECK(refusal(resumed).find("--vocabulary 250") != std::string::npos);
         }
     }
 

@@ -95,6 +95,14 @@ TEST_SUITE("gpt.command_line") {
         CHECK(saving->resume == "runs/6");
         CHECK(saving->init == "model.safetensors");
         CHECK(saving->names == NameKind::gpt2);
+        const auto gpt2 = parse("--layers 3 --model 350M --head untied");
+        CHECK(gpt2->model.layers == 3);
+        CHECK(gpt2->model.width == 1024);
+        CHECK(gpt2->model.heads == 16);
+        CHECK(gpt2->model.sequence == 1024);
+        CHECK(gpt2->model.vocabulary == 50'257);
+        CHECK(gpt2->model.head == HeadKind::untied);
+        CHECK(parse("--vocabulary 300")->model.vocabulary == 300);
         const auto replayed = parse("--slices 4 --mesh 1x2x1 --replay 3");
         CHECK(replayed->replay == std::size_t{3});
         CHECK(replayed->schedule.text() == "none");
@@ -112,6 +120,9 @@ TEST_SUITE("gpt.command_line") {
             {"--mesh 2x1x1x", {"'2x1x1x'", "DPxTPxCP"}},
             {"--mesh 2x3x1", {"--heads 4", "2x3x1", "multiple of tp = 3"}},
             {"--mesh 1x3x1 --heads 3 --width 96", {"1x3x1", "tp that divides the vocabulary of 256"}},
+            {"--model 125M", {"--model '125M'", "124M, 350M or 1.5B"}},
+            {"--vocabulary 65537", {"--vocabulary '65537'", "from 1 to 65536"}},
+            {"--vocabulary 257 --sample 3", {"--vocabulary 257", "at most 256"}},
             {"--mesh 1x1x3", {"--sequence 64", "1x1x3", "multiple of 6"}},
             {"--mesh 1x1x2 --sequence 6", {"--sequence 6", "multiple of 4"}},
             {"--mesh 1x4x1 --sequence-parallel on --sequence 6", {"--sequence 6", "multiple of 4", "cp * tp"}},

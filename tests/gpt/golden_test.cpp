@@ -41,7 +41,7 @@ TEST_SUITE("gpt.golden") {
             const double learning_rate = given.at("learning_rate");
             const std::size_t steps = given.at("steps");
             Tensors<double> weights(config);
-            weights.fill(Initialiser(given.at("seed"), config.layers));
+            weights.fill(Initialiser(given.at("seed"), config));
             OwnedPass<double> pass(config, batch);
             Tensors<double> gradients(config);
             for (std::size_t step = 0; step < steps; ++step) {

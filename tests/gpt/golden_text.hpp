@@ -9,11 +9,9 @@ namespace train_gpt::test {
 
 /// 26 of the 256 tokens, from one end of the vocabulary to the other; tests/golden/make_gpt_training_golden.py has
 /// the same formula.
-inline std::vector<std::uint8_t> make_text(std::size_t count) {
-    std::vector<std::uint8_t> text;
-    for (std::size_t i = 0; i < count; ++i) {
-        text.push_back(static_cast<std::uint8_t>(9 * ((i * i + i / 50) % 26) + 13));
-    }
+inline std::vector<Token> make_text(std::size_t count) {
+    std::vector<Token> text;
+    for (std::size_t i = 0; i < count; ++i) { text.push_back(static_cast<Token>(9 * ((i * i + i / 50) % 26) + 13)); }
     return text;
 }
 

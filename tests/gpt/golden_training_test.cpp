@@ -75,7 +75,7 @@ void check(const Options& options, const nlohmann::json& expected) {
     REQUIRE(losses.size() == options.steps);
     REQUIRE(norms.size() == options.steps);
     validate(options);
-    const std::vector<std::uint8_t> text = test::make_text(expected.at("config").at("text_bytes"));
+    const std::vector<Token> text = test::make_text(expected.at("config").at("text_bytes"));
     const Results results = train({options, text, {}, KeepParameters::no});
     REQUIRE(results.losses.size() == options.steps);
     REQUIRE(results.grad_norms.size() == options.steps);

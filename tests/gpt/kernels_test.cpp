@@ -121,7 +121,8 @@ TEST_SUITE("gpt.kernels") {
     }
 
     TEST_CASE("first values: normal with the asked deviation, a function of path, name, index and seed alone") {
-        const Initialiser init(42, 8);
+        const const ModelConfig of_eight{64, 8};
+        const Initialiser init(42, of_eight);
         constexpr std::size_t n = 200'000;
         const auto moments = [&](const char* name) {
             double sum = 0;
@@ -146,8 +147,8 @@ TEST_SUITE("gpt.kernels") {
         CHECK(init("a", "qkv_weight", 1) != init("b", "qkv_weight", 1));
         CHECK(init("a", "qkv_weight", 1) != init("a", "up_weight", 1));
         CHECK(init("a", "qkv_weight", 1) != init("a", "qkv_weight", 2));
-        CHECK(init("a", "qkv_weight", 1) != Initialiser(43, 8)("a", "qkv_weight", 1));
-        CHECK(init("a", "qkv_weight", 1) == Initialiser(42, 8)("a", "qkv_weight", 1));
+        CHECK(init("a", "qkv_weight", 1) != Initialiser(43, of_eight)("a", "qkv_weight", 1));
+        CHECK(init("a", "qkv_weight", 1) == Initialiser(42, of_eight)("a", "qkv_weight", 1));
     }
 }
 

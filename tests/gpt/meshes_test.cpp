@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstddef>
@@ -162,12 +163,33 @@ TEST_SUITE("gpt.meshes") {
         CHECK(peak(sequence, 1, {1, 1, 8}, ContextExchange::gather) > ring);
     }
 
+    TEST_CASE("a vocabulary that is padded, of which a rank has nothing, trains as on one rank") {
+        Options options = base_of_meshes();
+        options.model.vocabulary = 130;
+        for (const HeadKind head : {HeadKind::tied, HeadKind::untied}) {
+            options.model.head = head;
+            options.mesh = {1, 1, 1};
+            const Results one = run(options);
+            for (const FinalParameter& parameter : one.parameters) {
+                if (parameter.name != "wte" && parameter.path != "logits") { continue; }
+                REQUIRE(parameter.values.size() == 256 * options.model.width);
+                const auto padding = parameter.values.begin() + 130 * 16;
+                CHECK(std::all_of(padding, parameter.values.end(), [](double value) { return value == 0; }));
+                CHECK(std::any_of(padding - 16, padding, [](double value) { return value != 0; }));
+            }
+            options.mesh = {1, 4, 1};
+            check_close(options, one, run(options), {1e-11, 1e-9, 1e-9});
+        }
+    }
+
     TEST_CASE("a sample is the same text on every mesh") {
         Options options = base_of_meshes();
+        options.model.vocabulary = 130;
         options.steps = 3;
         options.sample = 40;
         const std::string one = run(options).sample;
         REQUIRE(one.size() == 40);
+        CHECK(std::all_of(one.begin(), one.end(), [](char c) { return static_cast<unsigned char>(c) < 130; }));
         for (const program::MeshExtents mesh : {program::MeshExtents{1, 2, 1}, {1, 1, 4}, {2, 2, 2}}) {
             options.mesh = mesh;
             for (const SequenceParallel sequence_parallel : {SequenceParallel::off, SequenceParallel::on}) {

@@ -20,10 +20,13 @@ namespace {
 template <class T>
 double first_loss(const ModelConfig& config, BatchShape batch) {
     Tensors<T> weights(config);
-    weights.fill(Initialiser(1, config.layers));
+    weights.fill(Initialiser(1, config));
     OwnedPass<T> pass(config, batch);
-    const auto tokens = random_bytes(batch.tokens(), 21);
-    const auto targets = random_bytes(batch.tokens(), 22);
+    auto tokens = random_bytes(batch.tokens(), 21);
+    auto targets = random_bytes(batch.tokens(), 22);
+    for (auto* const all : {&tokens, &targets}) {
+        for (Token& token : *all) { token = static_cast<Token>(token % config.vocabulary); }
+    }
     return forward(*pass, config, batch, weights, tokens.data(), targets.data()).mean();
 }
 
@@ -40,6 +43,15 @@ TEST_SUITE("gpt.pass") {
         }
     }
 
+    TEST_CASE("an untrained model of another vocabulary has the loss of its tokens alone, not of those that pad it") {
+        for (const std::size_t vocabulary : {10U, 130U, 50'257U}) {
+            const ModelConfig config{32, 1, 48, 4, HeadKind::tied, 0, 2, 0, vocabulary};
+            CAPTURE(vocabulary);
+            CHECK(std::abs(first_loss<double>(config, {4, 32}) - std::log(static_cast<double>(vocabulary))) < 0.05);
+        }
+        CHECK(models[0].rows_of_vocabulary() == 50'304);
+    }
+
     TEST_CASE("the arena is used up exactly, never exceeded, and every byte around it stays") {
         for (const std::size_t sequence : {1U, 3U, 16U}) {
             for (const std::size_t width : {1U, 7U, 32U}) {
@@ -47,7 +59,7 @@ TEST_SUITE("gpt.pass") {
                 const BatchShape capacity{2, sequence};
                 Tensors<shardkit::bf16> weights(config);
                 Tensors<shardkit::bf16> gradients(config);
-                weights.fill(Initialiser(1, 3));
+                weights.fill(Initialiser(1, config));
                 OwnedPass<shardkit::bf16> pass(config, capacity);
                 CHECK(pass.used() == pass.bytes());
                 const auto tokens = random_bytes(capacity.tokens(), 1);
@@ -73,7 +85,7 @@ TEST_SUITE("gpt.pass") {
         const ModelConfig config{12, 2, 32, 4, HeadKind::tied};
         const BatchShape batch{2, 12};
         Tensors<float> weights(config);
-        weights.fill(Initialiser(9, 2));
+        weights.fill(Initialiser(9, config));
         OwnedPass<float> pass(config, batch);
         auto tokens = random_bytes(batch.tokens(), 31);
         const auto targets = random_bytes(batch.tokens(), 32);
@@ -90,13 +102,14 @@ TEST_SUITE("gpt.pass") {
             pass->embed(batch, weights.embedding<const float*>(), tokens.data());
             for (std::size_t l = 0; l < config.layers; ++l) { pass->block(l, weights.block<const float*>(l)); }
             pass->head(weights.head<const float*>());
-            return std::vector<float>(pass->logits(), pass->logits() + batch.tokens() * vocabulary);
+            return std::vector<float>(pass->logits(), pass->logits() + batch.tokens() * config.vocabulary);
         };
         const auto before = logits();
         tokens[7] ^= 0xffU;
         const auto after = logits();
         const auto row_equal = [&](std::size_t t) {
-            return std::memcmp(&before[t * vocabulary], &after[t * vocabulary], vocabulary * sizeof(float)) == 0;
+            return std::memcmp(&before[t * config.vocabulary], &after[t * config.vocabulary],
+                               config.vocabulary * sizeof(float)) == 0;
         };
         for (std::size_t t = 0; t < batch.tokens(); ++t) {
             const bool sees_the_change = t >= 7 && t < batch.sequence;
@@ -108,7 +121,7 @@ TEST_SUITE("gpt.pass") {
     TEST_CASE("a pass over fewer and shorter sequences than its capacity gives the same loss") {
         const ModelConfig config{16, 2, 24, 3, HeadKind::tied};
         Tensors<double> weights(config);
-        weights.fill(Initialiser(4, 2));
+        weights.fill(Initialiser(4, config));
         const auto tokens = random_bytes(10, 41);
         const auto targets = random_bytes(10, 42);
         OwnedPass<double> large(config, {3, 16});
@@ -123,7 +136,7 @@ TEST_SUITE("gpt.pass") {
         const ModelConfig config{8, 3, 16, 2, HeadKind::tied};
         const BatchShape batch{4, 8};
         Tensors<float> weights(config);
-        weights.fill(Initialiser(4, 3));
+        weights.fill(Initialiser(4, config));
         OwnedPass<float> pass(config, batch);
         const auto tokens = random_bytes(batch.tokens(), 1);
         const std::uint64_t before = multiply_adds().all;

@@ -65,30 +65,30 @@ TEST_SUITE("gpt.program") {
     }
 
     TEST_CASE("the data order depends on seed, step and sequence number alone, and stays inside the text") {
-        std::vector<std::uint8_t> text(500);
+        std::vector<Token> text(500);
         for (std::size_t i = 0; i < text.size(); ++i) { text[i] = static_cast<std::uint8_t>(i * 7); }
         const DataOrder order(text, 31, 5);
-        std::vector<std::uint8_t> whole(12 * 31);
-        std::vector<std::uint8_t> targets(12 * 31);
+        std::vector<Token> whole(12 * 31);
+        std::vector<Token> targets(12 * 31);
         const auto all = shardkit::cp::CausalChunks::of(31, 1, 0);
         order.fill(3, 0, 12, all, whole.data(), targets.data());
         for (std::size_t i = 0; i < 12; ++i) {
             for (std::size_t t = 0; t + 1 < 31; ++t) { CHECK(targets[i * 31 + t] == whole[i * 31 + t + 1]); }
             // In pieces, as ranks and microbatches take them.
-            std::vector<std::uint8_t> tokens(31);
-            std::vector<std::uint8_t> next(31);
+            std::vector<Token> tokens(31);
+            std::vector<Token> next(31);
             order.fill(3, i, 1, all, tokens.data(), next.data());
             CHECK(std::equal(tokens.begin(), tokens.end(), whole.begin() + static_cast<std::ptrdiff_t>(i * 31)));
         }
         // In chunks, as ranks of cp take them.
         const DataOrder even(text, 24, 5);
-        std::vector<std::uint8_t> both(2 * 24);
-        std::vector<std::uint8_t> next(2 * 24);
+        std::vector<Token> both(2 * 24);
+        std::vector<Token> next(2 * 24);
         even.fill(3, 0, 2, shardkit::cp::CausalChunks::of(24, 1, 0), both.data(), next.data());
         for (std::size_t r = 0; r < 3; ++r) {
             const auto part = shardkit::cp::CausalChunks::of(24, 3, r);
-            std::vector<std::uint8_t> tokens(2 * 8);
-            std::vector<std::uint8_t> follow(2 * 8);
+            std::vector<Token> tokens(2 * 8);
+            std::vector<Token> follow(2 * 8);
             even.fill(3, 0, 2, part, tokens.data(), follow.data());
             for (std::size_t i = 0; i < 16; ++i) {
                 CHECK(tokens[i] == both[i / 8 * 24 + part.position(i % 8)]);
@@ -100,17 +100,17 @@ TEST_SUITE("gpt.program") {
         CHECK(largest + 31 < text.size());
         CHECK(largest > 440);
         CHECK(DataOrder(text, 31, 6).start(3, 0) != order.start(3, 0));
-        const DataOrder shortest(std::span<const std::uint8_t>(text.data(), 32), 31, 5);
+        const DataOrder shortest(std::span<const Token>(text.data(), 32), 31, 5);
         CHECK(shortest.start(9, 9) == 0);
     }
 
     TEST_CASE("text: the repository's own by default; missing, empty and short files are refused by name") {
-        const Text own = read_text("", 64);
-        CHECK(own.bytes.size() > 100'000);
+        const Text own = read_text("", ModelConfig{64});
+        CHECK(own.tokens.size() > 100'000);
         const Folder folder;
         const auto message = [&](const std::string& file) -> std::string {
             try {
-                read_text(file, 8);
+                read_text(file, ModelConfig{8});
             } catch (const program::InputError& error) { return error.what(); }
             return "no error";
         };
@@ -122,7 +122,14 @@ TEST_SUITE("gpt.program") {
         CHECK(message(folder.file("")).find("folder") != std::string::npos);
         CHECK(message(folder.file("empty")).find("0 bytes: expected at least 9") != std::string::npos);
         CHECK(message(folder.file("short")).find("8 bytes: expected at least 9") != std::string::npos);
-        CHECK(read_text(folder.file("enough"), 8).bytes.size() == 9);
+        CHECK(read_text(folder.file("enough"), ModelConfig{8}).tokens.size() == 9);
+        try {
+            read_text(folder.file("enough"), ModelConfig{8, 4, 128, 4, HeadKind::tied, 0, 2, 0, '7'});
+            FAIL("no error");
+        } catch (const program::InputError& error) {
+            CHECK(std::string(error.what()).find("has 55 at 6: expected tokens below --vocabulary 55") !=
+                  std::string::npos);
+        }
     }
 
     TEST_CASE("result files: an unwritable one is refused at once, an unwritten one leaves nothing behind") {
@@ -183,7 +190,7 @@ TEST_SUITE("gpt.program") {
     }
 
     TEST_CASE("the JSON object has every field, and a sample has as many bytes as asked for on every mesh") {
-        std::vector<std::uint8_t> text(300, 'x');
+        std::vector<Token> text(300, 'x');
         for (std::size_t i = 0; i < text.size(); i += 3) { text[i] = 'y'; }
         Options options;
         options.model = {8, 1, 8, 2, HeadKind::tied};

@@ -18,10 +18,10 @@
 namespace train_gpt::test {
 
 /// Text with structure, so that the loss falls and gradients are not noise alone.
-inline const std::vector<std::uint8_t>& corpus() {
-    static const std::vector<std::uint8_t> text = [] {
-        std::vector<std::uint8_t> bytes = random_bytes(997, 77);
-        for (std::uint8_t& byte : bytes) { byte = static_cast<std::uint8_t>('a' + byte % 23); }
+inline const std::vector<Token>& corpus() {
+    static const std::vector<Token> text = [] {
+        std::vector<Token> bytes = random_bytes(997, 77);
+        for (Token& byte : bytes) { byte = static_cast<Token>('a' + byte % 23); }
         for (std::size_t i = 400; i < bytes.size(); ++i) { bytes[i] = bytes[i % 200]; }
         return bytes;
     }();

@@ -122,7 +122,7 @@ struct SummedLoss {
 
 template <class T>
 SummedLoss forward(Pass<T>& pass, const ModelConfig& config, BatchShape batch, Tensors<T>& weights,
-                   const std::uint8_t* tokens, const std::uint8_t* targets, double scale = 1.0) {
+                   const Token* tokens, const Token* targets, double scale = 1.0) {
     pass.embed(batch, weights.template embedding<const T*>(), tokens);
     for (std::size_t l = 0; l < config.layers; ++l) { pass.block(l, weights.template block<const T*>(l)); }
     pass.head(weights.template head<const T*>());
@@ -133,7 +133,7 @@ SummedLoss forward(Pass<T>& pass, const ModelConfig& config, BatchShape batch, T
 
 /// Follows forward(); adds to `gradients`.
 template <class T>
-void backward(Pass<T>& pass, const ModelConfig& config, Tensors<T>& weights, const std::uint8_t* tokens,
+void backward(Pass<T>& pass, const ModelConfig& config, Tensors<T>& weights, const Token* tokens,
               Tensors<T>& gradients) {
     pass.head_backward(weights.template head<const T*>(), gradients.template head<T*>(), train_gpt::Into::add);
     for (std::size_t l = config.layers; l > 0; --l) {
@@ -144,8 +144,8 @@ void backward(Pass<T>& pass, const ModelConfig& config, Tensors<T>& weights, con
 }
 
 /// Bytes 0..255 without a pattern.
-inline std::vector<std::uint8_t> random_bytes(std::size_t count, std::uint64_t seed) {
-    std::vector<std::uint8_t> bytes(count);
+inline std::vector<Token> random_bytes(std::size_t count, std::uint64_t seed) {
+    std::vector<Token> bytes(count);
     for (std::size_t i = 0; i < count; ++i) { bytes[i] = static_cast<std::uint8_t>(mix(seed + i) >> 32U); }
     return bytes;
 }

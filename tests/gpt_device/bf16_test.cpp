@@ -61,14 +61,14 @@ std::vector<double> emulate(const Options& options) {
         const BatchShape batch = options.pass_shape();
         DeviceModel<OfHost, bf16> model(rank, options.model, options.chosen_policy());
         auto groups = model.groups();
-        groups.initialize(Initialiser(options.seed, options.model.layers));
+        groups.initialize(Initialiser(options.seed, options.model));
         const auto optimizer = make_adamw<sk::StateFormat::full>(groups, options);
         NoLinks<bf16> links;
         std::vector<std::byte> memory(Pass<bf16, EmulatedPlace>::bytes(options.model, {}, batch));
         Arena arena(memory.data(), memory.size());
         Pass<bf16, EmulatedPlace> pass(options.model, {}, batch, links, arena);
         const DataOrder data(test::corpus(), options.model.sequence, options.seed);
-        std::vector<std::uint8_t> tokens(2 * batch.tokens());
+        std::vector<Token> tokens(2 * batch.tokens());
         for (std::size_t step = 0; step < options.steps; ++step) {
             sk::Accumulation accumulation{groups, options.microbatches};
             double sum = 0;

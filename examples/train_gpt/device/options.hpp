@@ -33,6 +33,8 @@ inline constexpr const char* device_usage =
     "  --steps N            [400]\n"
     "  --batch N            sequences of a step, over all ranks and microbatches [16]\n"
     "  --microbatches N     parts in which a rank works through its sequences [1]\n"
+    "  --model NAME         124M, 350M or 1.5B: a size of GPT-2, whose values the flags behind it change\n"
+    "  --vocabulary N       how many tokens there are [256, the bytes of a text]\n"
     "  --sequence N         tokens of a sequence [64]\n"
     "  --layers N           transformer blocks [4]\n"
     "  --width N            width of the residual stream [128]\n"
@@ -61,9 +63,9 @@ inline void validate_for_ranks(const Options& o, std::size_t ranks) {
             "--batch " + std::to_string(o.batch),
             "a multiple of the " + std::to_string(o.mesh.dp) +
                 " data-parallel ranks, with a sequence for each of --microbatches " + std::to_string(o.microbatches));
-    require(o.model.heads % o.mesh.tp == 0 && vocabulary % o.mesh.tp == 0, "--mesh " + mesh,
+    require(o.model.heads % o.mesh.tp == 0 && o.model.rows_of_vocabulary() % o.mesh.tp == 0, "--mesh " + mesh,
             "tensor-parallel ranks that divide --heads " + std::to_string(o.model.heads) + " and the vocabulary of " +
-                std::to_string(vocabulary));
+                std::to_string(o.model.rows_of_vocabulary()));
     require(o.model.sequence % o.split().token_unit() == 0, "--sequence " + std::to_string(o.model.sequence),
             "a multiple of " + std::to_string(o.split().token_unit()) + ", which --mesh " + mesh + " can split");
     try {
@@ -100,6 +102,10 @@ inline DeviceOptions parse_device_options(std::span<const char* const> words, st
             o.batch = count();
         } else if (flag == "--microbatches") {
             o.microbatches = count();
+        } else if (flag == "--model") {
+            o.model = models[name(model_names)];
+        } else if (flag == "--vocabulary") {
+            o.model.vocabulary = program::parse_count(flag, given, 1, most_tokens);
         } else if (flag == "--sequence") {
             o.model.sequence = count();
         } else if (flag == "--layers") {

@@ -31,7 +31,7 @@ int device_program(std::span<const char* const> words, std::FILE* out, std::FILE
             std::fputs(device_usage, out);
             return EXIT_SUCCESS;
         }
-        const Text text = read_text(options.training.text, options.training.model.sequence);
+        const Text text = read_text(options.training.text, options.training.model);
         sk::nccl::World world =
             launcher ? sk::nccl::World(*launcher) : sk::nccl::World(sk::nccl::UniqueId::create(), 1, 0);
         const auto& mesh = options.training.mesh;
@@ -55,7 +55,7 @@ int device_program(std::span<const char* const> words, std::FILE* out, std::FILE
                 since = Clock::now();
             };
             const std::vector<double> losses =
-                train_on_device<float>(rank, options, text.bytes, DeviceProducts<Engine>::workspace_bytes, report,
+                train_on_device<float>(rank, options, text.tokens, DeviceProducts<Engine>::workspace_bytes, report,
                                        [&] { world.keep_pace(rank.compute_stream()); });
             if (prints) { std::fprintf(out, "loss: %.4f first, %.4f last\n", losses.front(), losses.back()); }
         });

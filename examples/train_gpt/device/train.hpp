@@ -17,8 +17,8 @@ namespace train_gpt {
 /// and at the last one, launched() behind each launch of a graph.
 template <class T, class Engine, class Report, class Launched>
 std::vector<double> train_on_device(sk::Context<Engine>& context, const DeviceOptions& options,
-                                    std::span<const std::uint8_t> text, std::size_t workspace_bytes,
-                                    const Report& report, const Launched& launched) {
+                                    std::span<const Token> text, std::size_t workspace_bytes, const Report& report,
+                                    const Launched& launched) {
     DeviceTrainer<Engine, T> trainer(context, options.training, text, workspace_bytes);
     const std::size_t steps = options.training.steps;
     std::optional<cuda_trainer::after::StepGraph> graph;

@@ -36,7 +36,7 @@ class DeviceTrainer {
 
   public:
     /// Takes all memory of the run. Collective over the mesh.
-    DeviceTrainer(sk::Context<Engine>& context, const Options& options, std::span<const std::uint8_t> text,
+    DeviceTrainer(sk::Context<Engine>& context, const Options& options, std::span<const Token> text,
                   std::size_t workspace_bytes = DeviceProducts<Engine>::workspace_bytes)
         : context_(context),
           options_(options),
@@ -55,9 +55,9 @@ class DeviceTrainer {
               context.template buffer<std::uint8_t>(DevicePass::bytes(options.model, split_, capacity_, place()))),
           arena_(reinterpret_cast<std::byte*>(memory_.data()), memory_.size()),
           pass_(options.model, split_, capacity_, links_, arena_, place()),
-          steps_ahead_(std::clamp<std::size_t>(ahead_bytes / tokens_of_step(), 1, options.steps)),
-          ahead_on_device_(context.template local_buffer<std::uint8_t>(steps_ahead_ * tokens_of_step())),
-          tokens_(context.template local_buffer<std::uint8_t>(tokens_of_step())),
+          steps_ahead_(std::clamp<std::size_t>(ahead_tokens / tokens_of_step(), 1, options.steps)),
+          ahead_on_device_(context.template local_buffer<Token>(steps_ahead_ * tokens_of_step())),
+          tokens_(context.template local_buffer<Token>(tokens_of_step())),
           losses_(context.template buffer<double>(options.microbatches)),
           history_(context.template local_buffer<double>(options.microbatches * options.steps)) {}
 
@@ -66,15 +66,15 @@ class DeviceTrainer {
     void load(std::size_t number) {
         if (number < ahead_first_ || number >= ahead_first_ + steps_ahead_ || ahead_.empty()) { copy_ahead(number); }
         place().each(tokens_of_step(),
-                     Convert<std::uint8_t, std::uint8_t>{
-                         ahead_on_device_.data() + (number - ahead_first_) * tokens_of_step(), tokens_.data()});
+                     Convert<Token, Token>{ahead_on_device_.data() + (number - ahead_first_) * tokens_of_step(),
+                                           tokens_.data()});
     }
 
     /// Gives the streams a step over the tokens that were loaded last.
     void step() {
         sk::Accumulation accumulation{groups_, options_.microbatches};
         for (std::size_t m = 0; m < options_.microbatches; ++m) {
-            const std::uint8_t* const tokens = tokens_.data() + tokens_at(m);
+            const Token* const tokens = tokens_.data() + tokens_at(m);
             forward_backward(model_, accumulation, pass_, {options_.microbatch_sequences(m), part_.tokens()}, tokens,
                              tokens + capacity_.tokens(), losses_.data() + m);
         }
@@ -109,7 +109,7 @@ class DeviceTrainer {
     std::size_t activation_bytes() const noexcept { return memory_.size(); }
 
   private:
-    static constexpr std::size_t ahead_bytes = std::size_t{4} << 20U;
+    static constexpr std::size_t ahead_tokens = std::size_t{4} << 20U;
 
     Place place() const { return {context_.compute_stream(), products_}; }
     std::size_t tokens_at(std::size_t microbatch) const { return 2 * microbatch * capacity_.tokens(); }
@@ -121,18 +121,18 @@ class DeviceTrainer {
         ahead_.resize(steps_ahead_ * tokens_of_step());
         for (std::size_t step = 0; step < steps_ahead_; ++step) {
             for (std::size_t m = 0; m < options_.microbatches; ++m) {
-                std::uint8_t* const to = ahead_.data() + step * tokens_of_step() + tokens_at(m);
+                Token* const to = ahead_.data() + step * tokens_of_step() + tokens_at(m);
                 data_.fill(number + step, first + options_.microbatch_begin(m), options_.microbatch_sequences(m),
                            part_, to, to + capacity_.tokens());
             }
         }
-        Engine::Kernels::copy_in(context_.compute_stream(), std::span<const std::uint8_t>(ahead_),
-                                 std::span<std::uint8_t>(ahead_on_device_.data(), ahead_.size()));
+        Engine::Kernels::copy_in(context_.compute_stream(), std::span<const Token>(ahead_),
+                                 std::span<Token>(ahead_on_device_.data(), ahead_.size()));
         ahead_first_ = number;
     }
     auto initialized() {
         auto groups = model_.groups();
-        groups.initialize(Initialiser(options_.seed, options_.model.layers));
+        groups.initialize(Initialiser(options_.seed, options_.model));
         return groups;
     }
 
@@ -153,11 +153,11 @@ class DeviceTrainer {
     DevicePass pass_;
     std::size_t ahead_first_ = 0;  // the step whose tokens `ahead_` begins with
     std::size_t steps_ahead_;
-    std::vector<std::uint8_t> ahead_;       // [steps_ahead, microbatches, tokens | targets]
-    Buffer<std::uint8_t> ahead_on_device_;  // likewise
-    Buffer<std::uint8_t> tokens_;           // of one step
-    Buffer<double> losses_;                 // [microbatches]
-    Buffer<double> history_;                // [steps, microbatches]
+    std::vector<Token> ahead_;       // [steps_ahead, microbatches, tokens | targets]
+    Buffer<Token> ahead_on_device_;  // likewise
+    Buffer<Token> tokens_;           // of one step
+    Buffer<double> losses_;          // [microbatches]
+    Buffer<double> history_;         // [steps, microbatches]
 };
 
 }  // namespace train_gpt

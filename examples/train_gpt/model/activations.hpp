@@ -53,7 +53,7 @@ struct HeadActivations {
     Arithmetic<S>* norm_mean;       // [outer]
     Arithmetic<S>* norm_deviation;  // [outer], inverse
     S* norm;                        // [outer, C]
-    S* logits;                      // [tokens, 256 / tp]; the backward pass turns them into their gradient in place
+    S* logits;                      // [tokens, columns]; the backward pass turns them into their gradient in place
     Arithmetic<S>* largest;         // [tokens]
     Arithmetic<S>* sums;            // [2 * tokens]
 };
@@ -84,7 +84,7 @@ template <class T, class S>
 std::size_t converted_elements(const ModelConfig& config, const Split& split) {
     if (!needs_conversion<T>) { return 0; }
     const std::size_t matrix = std::same_as<T, S> ? 0 : 4 * split.width(config);
-    return config.width * std::max({matrix, split.rows_of_vocabulary(), config.sequence});
+    return config.width * std::max({matrix, split.rows_of_vocabulary(config), config.sequence});
 }
 
 template <class S, class Place>
@@ -119,7 +119,7 @@ HeadActivations<S> take_head(Arena& arena, const ModelConfig& config, const Spli
     return {arena.take<A>(outer),
             arena.take<A>(outer),
             arena.take<S>(outer * config.width),
-            arena.take<S>(tokens * split.rows_of_vocabulary()),
+            arena.take<S>(tokens * split.rows_of_vocabulary(config)),
             arena.take<A>(tokens),
             arena.take<A>(2 * tokens)};
 }

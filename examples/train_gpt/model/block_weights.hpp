@@ -26,7 +26,7 @@ struct BlockWeights {
 /// Token and position embedding.
 template <class P>
 struct EmbeddingWeights {
-    P wte;  // [256, C], rows split
+    P wte;  // [rows of the vocabulary, C], rows split
     P wpe;  // [sequence, C], whole
 };
 
@@ -35,7 +35,7 @@ template <class P>
 struct HeadWeights {
     P norm_weight;  // [C], whole
     P norm_bias;    // [C], whole
-    P logits;       // [256, C], rows split
+    P logits;       // as wte
 };
 
 /// Gradients without those of what every tp rank holds whole: for a rank whose peer adds them.

@@ -1,16 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 
 namespace train_gpt {
 
-/// Bytes are the tokens.
-inline constexpr std::size_t vocabulary = 256;
+/// A byte of a text, or a number that a tokenizer gives.
+using Token = std::uint16_t;
+inline constexpr std::size_t most_tokens = std::numeric_limits<Token>::max() + std::size_t{1};
+inline constexpr std::size_t bytes_vocabulary = 256;
+inline constexpr std::size_t gpt2_vocabulary = 50'257;
 
 /// Where the matrix that makes logits comes from: the token embedding again, or a parameter of its own.
 enum class HeadKind : std::uint8_t { tied, untied };
@@ -25,9 +30,21 @@ struct ModelConfig {
     std::size_t experts = 0;   // of the layer behind each block; 0: there is none
     std::size_t top = 2;       // experts of a token
     std::size_t capacity = 0;  // rows of a pass for each expert; 0: as many as there are
+    std::size_t vocabulary = bytes_vocabulary;
 
     constexpr std::size_t head_width() const noexcept { return width / heads; }
+    /// Rows of the token embedding, and of the head's matrix: those behind the vocabulary's are zero and stay so.
+    /// They make products fast, and tp can divide them.
+    constexpr std::size_t rows_of_vocabulary() const noexcept { return (vocabulary + 127) / 128 * 128; }
 };
+
+/// GPT-2 in three of its sizes.
+inline constexpr std::array<std::string_view, 3> model_names{"124M", "350M", "1.5B"};
+inline constexpr std::array<ModelConfig, 3> models{{
+    {1024, 12, 768, 12, HeadKind::tied, 0, 2, 0, gpt2_vocabulary},
+    {1024, 24, 1024, 16, HeadKind::tied, 0, 2, 0, gpt2_vocabulary},
+    {1024, 48, 1600, 25, HeadKind::tied, 0, 2, 0, gpt2_vocabulary},
+}};
 
 /// The inner width of an expert.
 constexpr std::size_t expert_width(const ModelConfig& config) noexcept { return 2 * config.width; }
@@ -73,6 +90,7 @@ inline void validate(const ModelConfig& config, std::size_t sequences_per_pass) 
     positive("--layers", config.layers);
     positive("--width", config.width);
     positive("--heads", config.heads);
+    positive("--vocabulary", config.vocabulary);
     at_most("--width", config.width, limit / 4);
     at_most("--sequence", config.sequence, limit);
     at_most("--layers", config.layers, limit);
@@ -99,7 +117,8 @@ inline void validate(const ModelConfig& config, std::size_t sequences_per_pass) 
     const std::string sequence = "--sequence " + std::to_string(config.sequence);
     const std::string pass = std::to_string(tokens) + " tokens in one pass";
     countable("parameters", width + " and " + layers, 12 * config.width, config.width, config.layers);
-    countable("embeddings", sequence + " and " + width, vocabulary + config.sequence, config.width, 1);
+    countable("embeddings", sequence + " and " + width, config.rows_of_vocabulary() + config.sequence, config.width,
+              1);
     countable("activations", pass + ", " + width + " and " + layers, tokens, config.width, config.layers);
     countable("attention scores", sequence, config.sequence, config.sequence, 1);
 }

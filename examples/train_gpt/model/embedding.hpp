@@ -24,7 +24,7 @@ struct Positions {
 /// The row of the token embedding of each of a rank's tokens; of tokens before the first that a rank has, the
 /// difference wraps around and is large.
 struct TokenRows {
-    const std::uint8_t* tokens;
+    const Token* tokens;
     std::size_t first;
 
     constexpr std::size_t operator()(std::size_t t) const { return tokens[t] - first; }
@@ -79,11 +79,12 @@ struct AddPosition {
 /// output[t] = wte[tokens[t]] + wpe[position of t]; each tp rank has the rows of a part of the tokens' values.
 /// Shapes: tokens [batch, sequence], output [outer, width].
 template <class T, class Rank, class S>
-void embedding_forward(const Rank& pass, const EmbeddingWeights<const T*>& w, const std::uint8_t* tokens, S* output) {
+void embedding_forward(const Rank& pass, const EmbeddingWeights<const T*>& w, const Token* tokens, S* output) {
     const std::size_t c = pass.config.width;
-    const TokenRows row_of{tokens, pass.split.first_of_vocabulary()};
+    const TokenRows row_of{tokens, pass.split.first_of_vocabulary(pass.config)};
     pass.sum(output, [&](S* partial) {
-        pass.place.rows(pass.tokens(), TakeRow<T, S>{row_of, pass.split.rows_of_vocabulary(), c, w.wte, partial});
+        pass.place.rows(pass.tokens(),
+                        TakeRow<T, S>{row_of, pass.split.rows_of_vocabulary(pass.config), c, w.wte, partial});
     });
     pass.place.rows(pass.outer(), AddPosition<T, S>{positions(pass), c, w.wpe, output});
 }
@@ -135,16 +136,16 @@ void scatter_rows(std::size_t tokens, std::size_t rows, std::size_t width, RowOf
 
 /// Adds to both embeddings' gradients, given the gradient at the embedding's output in scratch.d_residual.
 template <class T, class Rank>
-void embedding_backward(const Rank& pass, const std::uint8_t* tokens, const EmbeddingWeights<T*>& d) {
+void embedding_backward(const Rank& pass, const Token* tokens, const EmbeddingWeights<T*>& d) {
     const std::size_t c = pass.config.width;
     auto* const scratch = pass.scratch.converted;
     const auto* const d_output = pass.scratch.d_residual;
     if (d.wpe != nullptr) {
         scatter_rows(pass.outer(), pass.config.sequence, c, positions(pass), d_output, d.wpe, scratch, pass.place);
     }
-    const TokenRows row_of{tokens, pass.split.first_of_vocabulary()};
-    scatter_rows(pass.tokens(), pass.split.rows_of_vocabulary(), c, row_of, pass.gather(d_output), d.wte, scratch,
-                 pass.place);
+    const TokenRows row_of{tokens, pass.split.first_of_vocabulary(pass.config)};
+    scatter_rows(pass.tokens(), pass.split.rows_of_vocabulary(pass.config), c, row_of, pass.gather(d_output), d.wte,
+                 scratch, pass.place);
 }
 
 }  // namespace train_gpt

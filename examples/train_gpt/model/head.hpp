@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 
 #include "activations.hpp"
 #include "block_weights.hpp"
@@ -15,26 +16,28 @@
 namespace train_gpt {
 
 /// logits = norm(input) W^T, of this rank's part of the vocabulary. Shapes: input [outer, width]; kept.logits
-/// [tokens, 256 / tp].
+/// [tokens, split.rows_of_vocabulary].
 template <class T, class Rank, class S>
 void head_forward(const Rank& pass, const HeadWeights<const T*>& w, const S* input, const HeadActivations<S>& kept) {
     const std::size_t c = pass.config.width;
     layer_norm_forward(pass.outer(), c, w.norm_weight, w.norm_bias, input, kept.norm, kept.norm_mean,
                        kept.norm_deviation, pass.place);
-    linear_forward({pass.tokens(), c, pass.split.rows_of_vocabulary()}, w.logits, pass.gather(kept.norm), kept.logits,
-                   pass.scratch.converted, pass.place);
+    linear_forward({pass.tokens(), c, pass.split.rows_of_vocabulary(pass.config)}, w.logits, pass.gather(kept.norm),
+                   kept.logits, pass.scratch.converted, pass.place);
 }
 
-/// This rank's part of the logits, and the columns of their targets; of targets before the first column that it has,
-/// the difference wraps around and is large.
+/// This rank's part of the logits, of which the first `columns` are those of tokens and the others padding, and the
+/// columns of their targets; of targets before the first column that it has, the difference wraps around and is
+/// large.
 template <class S>
 struct TargetLogits {
     S* logits;
+    std::size_t stride;
     std::size_t columns;
-    const std::uint8_t* targets;
+    const Token* targets;
     std::size_t first;
 
-    constexpr S* row(std::size_t t) const { return logits + t * columns; }
+    constexpr S* row(std::size_t t) const { return logits + t * stride; }
     constexpr std::size_t column(std::size_t t) const { return targets[t] - first; }
 };
 
@@ -49,7 +52,8 @@ struct LargestLogit {
     template <class Row>
     constexpr void operator()(const Row& row, std::size_t t) const {
         const S* const from = of.row(t);
-        const A found = row.max(of.columns, [&](std::size_t v) { return static_cast<A>(from[v]); });
+        const A found = of.columns == 0 ? std::numeric_limits<A>::lowest()
+                                        : row.max(of.columns, [&](std::size_t v) { return static_cast<A>(from[v]); });
         row.once([&] { largest[t] = found; });
     }
 };
@@ -75,7 +79,7 @@ struct Exponentials {
         row.once([&] { totals[t] = total; });
     }
 };
-/// As rows: exponentials become scale * (softmax - onehot).
+/// As rows: exponentials become scale * (softmax - onehot), and padding 0.
 template <class S>
 struct LogitsGradient {
     using A = Arithmetic<S>;
@@ -90,6 +94,7 @@ struct LogitsGradient {
         const auto value = [&](std::size_t v) { return static_cast<A>(to[v]); };
         const A factor = scale / totals[t];
         row.each(of.columns, [&](std::size_t v) { to[v] = static_cast<S>(value(v) * factor); });
+        row.each(of.stride - of.columns, [&](std::size_t v) { to[of.columns + v] = S{}; });
         row.once([&] {
             if (of.column(t) < of.columns) { to[of.column(t)] = static_cast<S>(value(of.column(t)) - scale); }
         });
@@ -115,10 +120,12 @@ struct SumLosses {
 /// scale times that sum. No rank holds a token's whole row: its largest logit, the sum of its exponentials and the
 /// target's logit go over tp. The same on every tp rank.
 template <class Rank, class S, class A = Arithmetic<S>>
-void cross_entropy_in_place(const Rank& pass, const std::uint8_t* targets, A scale, const HeadActivations<S>& kept,
+void cross_entropy_in_place(const Rank& pass, const Token* targets, A scale, const HeadActivations<S>& kept,
                             double* sum) {
     const std::size_t tokens = pass.tokens();
-    const TargetLogits<S> of{kept.logits, pass.split.rows_of_vocabulary(), targets, pass.split.first_of_vocabulary()};
+    const TargetLogits<S> of{kept.logits, pass.split.rows_of_vocabulary(pass.config),
+                             pass.split.tokens_of_vocabulary(pass.config), targets,
+                             pass.split.first_of_vocabulary(pass.config)};
     A* const totals = kept.sums;
     A* const chosen = kept.sums + tokens;
     pass.place.rows(tokens, LargestLogit<S>{of, kept.largest});
@@ -137,7 +144,7 @@ void head_backward(const Rank& pass, const HeadWeights<const T*>& w, const S* in
                    const HeadWeights<T*>& d, Into into) {
     const auto& scratch = pass.scratch;
     const std::size_t c = pass.config.width;
-    const LinearShape shape{pass.tokens(), c, pass.split.rows_of_vocabulary()};
+    const LinearShape shape{pass.tokens(), c, pass.split.rows_of_vocabulary(pass.config)};
     const S* const normed = pass.split.splits_tokens() ? scratch.gathered : kept.norm;
     weight_gradient<T>(shape, normed, kept.logits, d.logits, into, scratch.converted, pass.place);
     pass.sum(scratch.d_width, [&](S* partial) {

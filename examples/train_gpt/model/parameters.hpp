@@ -21,7 +21,7 @@ namespace sk = shardkit;
 /// product overwrites the gradient of a matrix in the first microbatch, so that nobody zeroes it; a tied head adds to
 /// Wte.
 // clang-format off
-template <class T> struct Wte : sk::Param<"wte", T, vocabulary, sk::dynamic>, sk::tp::Split<0>, sk::NoMatrix {};
+template <class T> struct Wte : sk::Param<"wte", T, sk::dynamic, sk::dynamic>, sk::tp::Split<0>, sk::NoMatrix {};
 template <class T> struct Wpe : sk::Param<"wpe", T, sk::dynamic, sk::dynamic>, sk::tp::PartialSum, sk::NoMatrix {};
 
 template <class T> struct Norm1Weight : sk::Param<"norm1_weight", T, sk::dynamic>, sk::tp::PartialSum {};
@@ -39,7 +39,7 @@ template <class T> struct DownWeight : sk::Param<"down_weight", T, sk::dynamic, 
 
 template <class T> struct NormWeight : sk::Param<"norm_weight", T, sk::dynamic>, sk::tp::PartialSum {};
 template <class T> struct NormBias : sk::Param<"norm_bias", T, sk::dynamic>, sk::tp::PartialSum {};
-template <class T> struct LogitsWeight : sk::Param<"weight", T, vocabulary, sk::dynamic>, sk::tp::Split<0>, sk::NoMatrix, sk::OverwrittenGradient {};
+template <class T> struct LogitsWeight : sk::Param<"weight", T, sk::dynamic, sk::dynamic>, sk::tp::Split<0>, sk::NoMatrix, sk::OverwrittenGradient {};
 
 template <class T> struct RouterNormWeight : sk::Param<"norm_weight", T, sk::dynamic> {};
 template <class T> struct RouterNormBias : sk::Param<"norm_bias", T, sk::dynamic> {};
@@ -69,7 +69,7 @@ using ExpertGroup = sk::Params<ExpertUp<T>, ExpertDown<T>>;
 
 template <class T>
 constexpr auto embedding_shapes(const ModelConfig& config) {
-    return sk::Shapes<EmbeddingGroup<T>>{sk::shape<Wte<T>>(vocabulary, config.width),
+    return sk::Shapes<EmbeddingGroup<T>>{sk::shape<Wte<T>>(config.rows_of_vocabulary(), config.width),
                                          sk::shape<Wpe<T>>(config.sequence, config.width)};
 }
 template <class T>
@@ -87,7 +87,7 @@ constexpr auto head_shapes(const ModelConfig& config) {
 }
 template <class T>
 constexpr auto logits_shapes(const ModelConfig& config) {
-    return sk::Shapes<LogitsGroup<T>>{sk::shape<LogitsWeight<T>>(vocabulary, config.width)};
+    return sk::Shapes<LogitsGroup<T>>{sk::shape<LogitsWeight<T>>(config.rows_of_vocabulary(), config.width)};
 }
 
 template <class T>

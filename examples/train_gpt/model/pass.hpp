@@ -55,17 +55,17 @@ class Pass {
 
     /// The input is this rank's part of the first `batch.batch` sequences: tokens [batch, sequence].
     /// @pre batch fits the capacity
-    void embed(BatchShape batch, const EmbeddingWeights<const T*>& w, const std::uint8_t* tokens) {
+    void embed(BatchShape batch, const EmbeddingWeights<const T*>& w, const Token* tokens) {
         batch_ = batch;
         embedding_forward<T>(rank(), w, tokens, residual(0));
     }
     void block(std::size_t layer, const BlockWeights<const T*>& w) {
         block_forward<T>(rank(), w, residual(layer), residual(layer + 1), kept(layer));
     }
-    /// Leaves the logits [tokens, 256 / tp] in logits().
+    /// Leaves the logits [tokens, split.rows_of_vocabulary] in logits().
     void head(const HeadWeights<const T*>& w) { head_forward<T>(rank(), w, residual(config_.layers), head_); }
     /// *sum becomes the loss summed over this rank's tokens; logits() become the gradient of `scale` times that sum.
-    void loss(const std::uint8_t* targets, double scale, double* sum) {
+    void loss(const Token* targets, double scale, double* sum) {
         cross_entropy_in_place(rank(), targets, static_cast<A>(scale), head_, sum);
     }
     void head_backward(const HeadWeights<const T*>& w, const HeadWeights<T*>& d, Into into) {
@@ -74,7 +74,7 @@ class Pass {
     void block_backward(std::size_t layer, const BlockWeights<const T*>& w, const BlockWeights<T*>& d, Into into) {
         train_gpt::block_backward<T>(rank(), w, residual(layer), kept(layer), added(d), into);
     }
-    void embed_backward(const std::uint8_t* tokens, const EmbeddingWeights<T*>& d) {
+    void embed_backward(const Token* tokens, const EmbeddingWeights<T*>& d) {
         embedding_backward<T>(rank(), tokens, added(d));
     }
 
@@ -84,13 +84,14 @@ class Pass {
     S* behind(std::size_t layer) const noexcept { return residual(layer + 1); }
     S* gradient() const noexcept { return scratch_.d_residual; }
     std::size_t outer() const noexcept { return rank().outer(); }
-    /// Writes what this rank has of the logits at `position` of the first sequence to their places in `row` [256].
+    /// Writes what this rank has of the logits at `position` of the first sequence to their places in `row`
+    /// [vocabulary].
     void copy_logits(std::size_t position, std::span<S> row) const {
         const auto chunks = split_.chunks(batch_.sequence * split_.cp);
         for (std::size_t i = 0; i < batch_.sequence; ++i) {
             if (chunks.position(i) != position) { continue; }
-            std::copy_n(head_.logits + i * split_.rows_of_vocabulary(), split_.rows_of_vocabulary(),
-                        row.data() + split_.first_of_vocabulary());
+            std::copy_n(head_.logits + i * split_.rows_of_vocabulary(config_), split_.tokens_of_vocabulary(config_),
+                        row.data() + split_.first_of_vocabulary(config_));
         }
     }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <array>
+#include <algorithm>
 #include <cstddef>
 
 #include <shardkit/context_parallel/causal_chunks.hpp>
@@ -30,8 +30,17 @@ struct Split {
 
     constexpr std::size_t heads(const ModelConfig& config) const noexcept { return config.heads / tp; }
     constexpr std::size_t width(const ModelConfig& config) const noexcept { return config.width / tp; }
-    constexpr std::size_t rows_of_vocabulary() const noexcept { return vocabulary / tp; }
-    constexpr std::size_t first_of_vocabulary() const noexcept { return tp_index * rows_of_vocabulary(); }
+    constexpr std::size_t rows_of_vocabulary(const ModelConfig& config) const noexcept {
+        return config.rows_of_vocabulary() / tp;
+    }
+    constexpr std::size_t first_of_vocabulary(const ModelConfig& config) const noexcept {
+        return tp_index * rows_of_vocabulary(config);
+    }
+    /// Of these rows, those of tokens that there are: the first ones.
+    constexpr std::size_t tokens_of_vocabulary(const ModelConfig& config) const noexcept {
+        const std::size_t first = first_of_vocabulary(config);
+        return first < config.vocabulary ? std::min(rows_of_vocabulary(config), config.vocabulary - first) : 0;
+    }
 
     /// What this rank holds of `batch` whole sequences.
     constexpr BatchShape local(BatchShape whole) const noexcept { return {whole.batch, whole.sequence / cp}; }

@@ -52,6 +52,9 @@ void add_flags(program::Flags& flags) {
     flags.add("--slices", "S",
               "parts of the batch, a power of two: a rank works through S / dp of them, one in each microbatch, and "
               "the run has the same bits on any number of ranks [not cut]");
+    flags.add("--model", "NAME",
+              "124M, 350M or 1.5B: a size of GPT-2, whose values the flags for shapes and --vocabulary change");
+    flags.add("--vocabulary", "N", "how many tokens there are [256, the bytes of a text]");
     flags.add("--sequence", "N", "tokens of a sequence [64]");
     flags.add("--layers", "N", "transformer blocks [4]");
     flags.add("--width", "N", "width of the residual stream [128]");
@@ -286,6 +289,10 @@ std::optional<Options> parse_command_line(int count, const char* const* argument
         validate_slices(o);
         o.microbatches = o.slices / o.mesh.dp;
     }
+    flags.use("--model", [&](const auto& flag, const auto& given) {
+        o.model = models[program::parse_name(flag, given, model_names)];
+    });
+    program::read_count(flags, "--vocabulary", o.model.vocabulary, 1, most_tokens);
     program::read_count(flags, "--sequence", o.model.sequence, 1);
     program::read_count(flags, "--layers", o.model.layers, 1);
     program::read_count(flags, "--width", o.model.width, 1);
@@ -355,9 +362,9 @@ void validate_split(const Options& o) {
         throw program::InputError("--heads " + std::to_string(o.model.heads) + by("tp", o.mesh.tp) +
                                   ", which splits them");
     }
-    if (vocabulary % o.mesh.tp != 0) {
+    if (o.model.rows_of_vocabulary() % o.mesh.tp != 0) {
         throw program::InputError("--mesh " + o.mesh.describe() + ": expected a tp that divides the vocabulary of " +
-                                  std::to_string(vocabulary));
+                                  std::to_string(o.model.rows_of_vocabulary()));
     }
     const Split split = o.split();
     if (o.model.sequence % split.token_unit() != 0) {
@@ -478,6 +485,10 @@ void validate(const Options& o) {
     constexpr std::size_t many = 1'000'000'000;
     if (o.steps > many) { throw program::bad_flag("--steps", std::to_string(o.steps), "at most 1000000000"); }
     if (o.sample > many) { throw program::bad_flag("--sample", std::to_string(o.sample), "at most 1000000000"); }
+    if (o.sample > 0 && o.model.vocabulary > bytes_vocabulary) {
+        throw program::InputError("--sample with --vocabulary " + std::to_string(o.model.vocabulary) +
+                                  ": expected at most 256, whose tokens are bytes that can be printed");
+    }
     try {
         validate(o.model, o.pass_shape().batch);
         checked_product(o.batch, o.model.sequence, "--batch x --sequence");

@@ -8,6 +8,7 @@
 
 #include <shardkit/context_parallel/causal_chunks.hpp>
 
+#include "../model/config.hpp"
 #include "../model/initialise.hpp"
 
 namespace train_gpt {
@@ -17,7 +18,7 @@ namespace train_gpt {
 class DataOrder {
   public:
     /// @pre text.size() > sequence
-    DataOrder(std::span<const std::uint8_t> text, std::size_t sequence, std::uint64_t seed)
+    DataOrder(std::span<const Token> text, std::size_t sequence, std::uint64_t seed)
         : text_(text), sequence_(sequence), seed_(seed) {}
 
     std::size_t start(std::size_t step, std::size_t index) const noexcept {
@@ -27,9 +28,9 @@ class DataOrder {
     /// Of `batch` sequences of the step's global batch, from number `first` on, the tokens that a rank of cp holds;
     /// targets are the tokens that follow. Shapes: tokens, targets [batch, part.tokens()].
     void fill(std::size_t step, std::size_t first, std::size_t batch, const shardkit::cp::CausalChunks& part,
-              std::uint8_t* tokens, std::uint8_t* targets) const {
+              Token* tokens, Token* targets) const {
         for (std::size_t i = 0; i < batch; ++i) {
-            const std::uint8_t* from = text_.data() + start(step, first + i);
+            const Token* from = text_.data() + start(step, first + i);
             for (std::size_t c = 0; c < part.count(); ++c) {
                 const std::size_t place = i * part.tokens() + c * part.chunk();
                 std::copy_n(from + part.number(c) * part.chunk(), part.chunk(), tokens + place);
@@ -39,7 +40,7 @@ class DataOrder {
     }
 
   private:
-    std::span<const std::uint8_t> text_;
+    std::span<const Token> text_;
     std::size_t sequence_;
     std::uint64_t seed_;
 };

@@ -108,13 +108,13 @@ class DryAccumulation {
 /// The verbs of Pass; computes nothing.
 template <class T>
 struct DryPass {
-    void embed(BatchShape, const EmbeddingWeights<const T*>&, const std::uint8_t*) {}
+    void embed(BatchShape, const EmbeddingWeights<const T*>&, const Token*) {}
     void block(std::size_t, const BlockWeights<const T*>&) {}
     void head(const HeadWeights<const T*>&) {}
-    void loss(const std::uint8_t*, double, double*) {}
+    void loss(const Token*, double, double*) {}
     void head_backward(const HeadWeights<const T*>&, const HeadWeights<T*>&, Into) {}
     void block_backward(std::size_t, const BlockWeights<const T*>&, const BlockWeights<T*>&, Into) {}
-    void embed_backward(const std::uint8_t*, const EmbeddingWeights<T*>&) {}
+    void embed_backward(const Token*, const EmbeddingWeights<T*>&) {}
     std::size_t outer() const noexcept { return 0; }
     std::nullptr_t behind(std::size_t) const noexcept { return nullptr; }
     std::nullptr_t gradient() const noexcept { return nullptr; }

@@ -29,7 +29,7 @@ const auto& numbers_of(Model& model, const Window& window) {
 
 /// Embedding and blocks, each gathered just before it is used and released just after.
 template <class Model, class Pass, class T = typename Model::T>
-void forward_blocks(Model& model, Pass& pass, BatchShape batch, const std::uint8_t* tokens) {
+void forward_blocks(Model& model, Pass& pass, BatchShape batch, const Token* tokens) {
     {
         auto w = model.embedding.unshard();
         pass.embed(batch, {w[Wte<T>{}], w[Wpe<T>{}]}, tokens);
@@ -85,8 +85,8 @@ Into overwritten(const Gradients& gradients, const P& parameter) {
 /// whoever reduces them divides by the tokens of all ranks and microbatches; *loss becomes that sum. `seen(layer,
 /// gradients)` is called for each group before its gradients are added.
 template <class Model, class Accumulation, class Pass, class Seen = NotSeen, class T = typename Model::T>
-void forward_backward(Model& model, Accumulation& accumulation, Pass& pass, BatchShape batch,
-                      const std::uint8_t* tokens, const std::uint8_t* targets, double* loss, const Seen& seen = {}) {
+void forward_backward(Model& model, Accumulation& accumulation, Pass& pass, BatchShape batch, const Token* tokens,
+                      const Token* targets, double* loss, const Seen& seen = {}) {
     const auto add = [&](auto& layer, auto&& gradients) {
         seen(layer, gradients);
         accumulation.add(std::forward<decltype(gradients)>(gradients));

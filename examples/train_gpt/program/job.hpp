@@ -28,7 +28,7 @@ enum class KeepParameters : std::uint8_t { no, yes };
 /// One training run.
 struct Job {
     Options options;
-    std::span<const std::uint8_t> text;
+    std::span<const Token> text;
     std::function<void(const StepReport&)> after_step;  // may be empty
     KeepParameters keep_parameters = KeepParameters::no;
     Start start{};

@@ -75,15 +75,24 @@ void for_each_gpt2_name(const ModelConfig& config, std::string_view prefix, F f)
     if (config.head == HeadKind::untied) { f(std::string(gpt2_head)); }
 }
 
+/// A matrix with a row for each token, without the rows that pad the vocabulary.
+inline sk::checkpoint::StoredAs stored_tokens(std::string name, const ModelConfig& config,
+                                              const sk::TensorShape& shape) {
+    const std::size_t padding = config.rows_of_vocabulary() - config.vocabulary;
+    return padding == 0 ? sk::checkpoint::stored(std::move(name), shape)
+                        : sk::checkpoint::stored_without_padding(std::move(name), shape, padding);
+}
 /// The parameter `parameter` of the group at `path`, as files of GPT-2 hold it.
-inline sk::checkpoint::StoredAs stored_as_gpt2(std::size_t heads, std::string_view prefix, std::string_view path,
-                                               const sk::ParameterRecord& parameter) {
-    if (path == "logits") { return sk::checkpoint::stored(std::string(gpt2_head), parameter.shape); }
+inline sk::checkpoint::StoredAs stored_as_gpt2(const ModelConfig& config, std::string_view prefix,
+                                               std::string_view path, const sk::ParameterRecord& parameter) {
+    const std::size_t heads = config.heads;
+    if (path == "logits") { return stored_tokens(std::string(gpt2_head), config, parameter.shape); }
     const auto find = [&](std::string before, const auto& tensors) {
         before.insert(0, prefix);
         for (const Gpt2Tensor& tensor : tensors) {
             if (tensor.parameter != parameter.name) { continue; }
             std::string name = before + std::string(tensor.name);
+            if (tensor.parameter == "wte") { return stored_tokens(std::move(name), config, parameter.shape); }
             if (tensor.form == Gpt2Tensor::Form::as_it_is) {
                 return sk::checkpoint::stored(std::move(name), parameter.shape);
             }
@@ -110,10 +119,15 @@ inline sk::checkpoint::StoredAs stored_as_gpt2(std::size_t heads, std::string_vi
 /// Names and forms of the model's parameters in files.
 inline sk::checkpoint::TensorNames tensor_names(NameKind kind, const ModelConfig& config,
                                                 std::string prefix = std::string(gpt2_prefix)) {
-    if (kind == NameKind::shardkit) { return sk::checkpoint::stored_by_path; }
-    return [heads = config.heads, prefix = std::move(prefix)](std::string_view path,
-                                                              const sk::ParameterRecord& parameter) {
-        return stored_as_gpt2(heads, prefix, path, parameter);
+    if (kind == NameKind::shardkit) {
+        return [config](std::string_view path, const sk::ParameterRecord& parameter) {
+            sk::checkpoint::StoredAs stored = sk::checkpoint::stored_by_path(path, parameter);
+            const bool of_tokens = parameter.name == "wte" || path == "logits";
+            return of_tokens ? stored_tokens(stored.name, config, parameter.shape) : stored;
+        };
+    }
+    return [config, prefix = std::move(prefix)](std::string_view path, const sk::ParameterRecord& parameter) {
+        return stored_as_gpt2(config, prefix, path, parameter);
     };
 }
 

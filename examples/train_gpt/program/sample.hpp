@@ -2,7 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -21,23 +20,23 @@
 
 namespace train_gpt {
 
-/// The byte whose share of the softmax over `logits` holds the point `uniform` in (0, 1].
+/// The token whose share of the softmax over `logits` holds the point `uniform` in (0, 1].
 template <class A>
-std::uint8_t pick(const A* logits, double uniform) {
-    const A highest = *std::max_element(logits, logits + vocabulary);
+Token pick(std::span<const A> logits, double uniform) {
+    const A highest = *std::max_element(logits.begin(), logits.end());
     const auto weight = [&](std::size_t v) { return std::exp(static_cast<double>(logits[v] - highest)); };
     double total = 0;
-    for (std::size_t v = 0; v < vocabulary; ++v) { total += weight(v); }
+    for (std::size_t v = 0; v < logits.size(); ++v) { total += weight(v); }
     double left = uniform * total;
-    for (std::size_t v = 0; v + 1 < vocabulary; ++v) {
+    for (std::size_t v = 0; v + 1 < logits.size(); ++v) {
         left -= weight(v);
-        if (left <= 0) { return static_cast<std::uint8_t>(v); }
+        if (left <= 0) { return static_cast<Token>(v); }
     }
-    return static_cast<std::uint8_t>(vocabulary - 1);
+    return static_cast<Token>(logits.size() - 1);
 }
 
-/// `count` bytes that the model writes after a line break, each drawn from its distribution over the next byte.
-/// Where sequences are split, bytes are added up to the next length that can be; no byte before sees them.
+/// `count` bytes that a model of bytes writes after a line break, each drawn from its distribution over the next
+/// byte. Where sequences are split, bytes are added up to the next length that can be; no byte before sees them.
 /// Collective: every rank runs it and gathers the same groups; all get the same text.
 template <class Model, class Engine, class T = typename Model::T>
 std::string sample(sk::Context<Engine>& context, Model& model, Pass<T>& pass, const ModelConfig& config,
@@ -45,8 +44,8 @@ std::string sample(sk::Context<Engine>& context, Model& model, Pass<T>& pass, co
     using A = Arithmetic<T>;
     std::string text = "\n";
     text.reserve(count + 1);
-    std::vector<std::uint8_t> tokens;
-    std::array<A, vocabulary> logits{};
+    std::vector<Token> tokens;
+    std::vector<A> logits(config.vocabulary);
     for (std::size_t i = 0; i < count; ++i) {
         const std::size_t seen = std::min(text.size(), config.sequence);
         const std::size_t length = (seen + split.token_unit() - 1) / split.token_unit() * split.token_unit();
@@ -54,16 +53,16 @@ std::string sample(sk::Context<Engine>& context, Model& model, Pass<T>& pass, co
         tokens.assign(part.tokens(), 0);
         for (std::size_t t = 0; t < tokens.size(); ++t) {
             const std::size_t position = part.position(t);
-            if (position < seen) { tokens[t] = static_cast<std::uint8_t>(text[text.size() - seen + position]); }
+            if (position < seen) { tokens[t] = static_cast<unsigned char>(text[text.size() - seen + position]); }
         }
         forward_blocks(model, pass, split.local({1, length}), tokens.data());
         with_head(model, [&](const HeadWeights<const T*>& w) { pass.head(w); });
         // Each number is known to the ranks of one tp and cp coordinate.
-        logits.fill(-std::numeric_limits<A>::infinity());
+        std::fill(logits.begin(), logits.end(), -std::numeric_limits<A>::infinity());
         pass.copy_logits(seen - 1, logits);
         sk::all_reduce_in_place(context.world(), sk::ReduceOp::max, std::span<A>(logits), context.compute_stream());
         const double uniform = unit_interval(mix(mix(seed ^ 0x73616d706c65U) + i));
-        text += static_cast<char>(pick(logits.data(), uniform));
+        text += static_cast<char>(pick(std::span<const A>(logits), uniform));
     }
     return text.substr(1);
 }

@@ -36,10 +36,9 @@ std::string text_of(double value) {
     return {digits.data(), end};
 }
 
-std::string text_of(std::span<const std::uint8_t> text) {
-    const std::string_view bytes(reinterpret_cast<const char*>(text.data()), text.size());
+std::string text_of(std::span<const Token> text) {
     std::array<char, 16> digits{};
-    const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), hash(bytes, 0), 16).ptr;
+    const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), hash(text, 0), 16).ptr;
     return "of " + std::to_string(text.size()) + " bytes with hash " + std::string(digits.data(), end);
 }
 
@@ -216,7 +215,7 @@ void check_save(const Options& options, const Start& start) {
 
 }  // namespace
 
-Identity identity_of(const Options& options, std::span<const std::uint8_t> text) {
+Identity identity_of(const Options& options, std::span<const Token> text) {
     const ModelConfig& model = options.model;
     const auto named = [](const auto& names, auto value) {
         return std::string(names[static_cast<std::size_t>(value)]);
@@ -240,6 +239,9 @@ Identity identity_of(const Options& options, std::span<const std::uint8_t> text)
         {"--seed", std::to_string(options.seed)},
         {"--text", text_of(text)},
     };
+    if (model.vocabulary != bytes_vocabulary) {
+        identity.emplace_back("--vocabulary", std::to_string(model.vocabulary));
+    }
     if (model.experts > 0) {
         for (const auto& [flag, number] : {std::pair("--experts", model.experts), std::pair("--top", model.top),
                                            std::pair("--capacity", model.capacity)}) {

@@ -15,7 +15,7 @@ namespace train_gpt {
 /// What decides a run's numbers, as flags and texts: a run that is resumed has the same. What may differ is where and
 /// how it is computed: mesh, policy, engine, microbatches, --sequence-parallel, --context, and the number of steps.
 using Identity = std::vector<std::pair<std::string, std::string>>;
-Identity identity_of(const Options& options, std::span<const std::uint8_t> text);
+Identity identity_of(const Options& options, std::span<const Token> text);
 
 /// Where a run begins.
 struct Start {

@@ -16,9 +16,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-void append_file(const fs::path& path, std::vector<std::uint8_t>& bytes) {
+void append_file(const fs::path& path, std::vector<Token>& tokens) {
     std::ifstream file(path, std::ios::binary);
-    bytes.insert(bytes.end(), std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
+    for (std::istreambuf_iterator<char> at(file), end; at != end; ++at) {
+        tokens.push_back(static_cast<unsigned char>(*at));
+    }
 }
 
 /// Headers and pages below the repository's root, by name so that the order is the same everywhere.
@@ -37,9 +39,24 @@ std::vector<fs::path> repository_files(const fs::path& root) {
     return files;
 }
 
+void check_text(const Text& text, const ModelConfig& model) {
+    if (text.tokens.size() < model.sequence + 1) {
+        throw program::InputError("--text '" + text.source + "' has " + std::to_string(text.tokens.size()) +
+                                  " bytes: expected at least " + std::to_string(model.sequence + 1) +
+                                  ", one more than --sequence");
+    }
+    const auto beyond =
+        std::find_if(text.tokens.begin(), text.tokens.end(), [&](Token token) { return token >= model.vocabulary; });
+    if (beyond != text.tokens.end()) {
+        throw program::InputError("--text '" + text.source + "' has " + std::to_string(*beyond) + " at " +
+                                  std::to_string(beyond - text.tokens.begin()) + ": expected tokens below " +
+                                  "--vocabulary " + std::to_string(model.vocabulary));
+    }
+}
+
 }  // namespace
 
-Text read_text(const std::string& file, std::size_t sequence) {
+Text read_text(const std::string& file, const ModelConfig& model) {
     Text text;
     if (file.empty()) {
         const auto files = repository_files(TRAIN_GPT_REPOSITORY);
@@ -48,7 +65,7 @@ Text read_text(const std::string& file, std::size_t sequence) {
                 std::string("no --text given, and the repository's headers are no longer in '") +
                 TRAIN_GPT_REPOSITORY + "': expected --text FILE");
         }
-        for (const auto& path : files) { append_file(path, text.bytes); }
+        for (const auto& path : files) { append_file(path, text.tokens); }
         text.source = std::to_string(files.size()) + " headers and pages of this repository";
     } else {
         std::error_code ignored;
@@ -61,14 +78,10 @@ Text read_text(const std::string& file, std::size_t sequence) {
             throw program::bad_flag("--text", file,
                                     std::string("a file that can be read (") + std::strerror(errno) + ")");
         }
-        append_file(file, text.bytes);
+        append_file(file, text.tokens);
         text.source = file;
     }
-    if (text.bytes.size() < sequence + 1) {
-        throw program::InputError("--text '" + text.source + "' has " + std::to_string(text.bytes.size()) +
-                                  " bytes: expected at least " + std::to_string(sequence + 1) +
-                                  ", one more than --sequence");
-    }
+    check_text(text, model);
     return text;
 }
 

@@ -269,7 +269,7 @@ class Trainer {
                                        {.names = tensor_names(options_.names, options_.model, job.start.prefix),
                                         .subset = job.start.subset});
         } else if (!resumes) {
-            const Initialiser first_values(options_.seed, options_.model.layers);
+            const Initialiser first_values(options_.seed, options_.model);
             groups_.initialize(first_values);
         }
         if (!job.chosen.schedule) { return std::nullopt; }

@@ -20,8 +20,8 @@ class Workspace {
     /// Exactly what a workspace for passes of `capacity` allocates.
     static std::size_t bytes(const ModelConfig& config, const Split& split, BatchShape capacity) {
         Arena counter;
-        counter.take<std::uint8_t>(capacity.tokens());
-        counter.take<std::uint8_t>(capacity.tokens());
+        counter.take<Token>(capacity.tokens());
+        counter.take<Token>(capacity.tokens());
         return counter.used() + Pass<T>::bytes(config, split, capacity);
     }
 
@@ -30,19 +30,19 @@ class Workspace {
               BatchShape capacity, Links<Arithmetic<T>>& links)
         : memory_(context.template buffer<std::uint8_t>(bytes(config, split, capacity))),
           arena_(reinterpret_cast<std::byte*>(memory_.data()), memory_.size()),
-          tokens_(arena_.take<std::uint8_t>(capacity.tokens())),
-          targets_(arena_.take<std::uint8_t>(capacity.tokens())),
+          tokens_(arena_.take<Token>(capacity.tokens())),
+          targets_(arena_.take<Token>(capacity.tokens())),
           pass_(config, split, capacity, links, arena_) {}
 
     Pass<T>& pass() noexcept { return pass_; }
-    std::uint8_t* tokens() noexcept { return tokens_; }
-    std::uint8_t* targets() noexcept { return targets_; }
+    Token* tokens() noexcept { return tokens_; }
+    Token* targets() noexcept { return targets_; }
 
   private:
     shardkit::HostBuffer<std::uint8_t> memory_;
     Arena arena_;
-    std::uint8_t* tokens_;
-    std::uint8_t* targets_;
+    Token* tokens_;
+    Token* targets_;
     Pass<T> pass_;
 };
 
