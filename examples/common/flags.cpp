@@ -51,6 +51,9 @@ bool Flags::parse(int count, const char* const* arguments, std::string& help) {
     }
 }
 
-bool Flags::is_given(const std::string& flag) const { return app_->cli.count(flag) > 0; }
+bool Flags::is_given(const std::string& flag) const {
+    const CLI::Option* const option = app_->cli.get_option_no_throw(flag);
+    return option != nullptr && option->count() > 0;
+}
 
 }  // namespace program

@@ -31,6 +31,7 @@ class Flags {
     void use(const std::string& flag, F f) const {
         if (is_given(flag)) { f(flag, given_.at(flag)); }
     }
+    /// False too for a flag that this program does not have.
     bool is_given(const std::string& flag) const;
 
   private:

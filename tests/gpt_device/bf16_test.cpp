@@ -59,7 +59,7 @@ std::vector<double> emulate(const Options& options) {
     sk::self::run(sk::DeviceMesh(1, 1, 1), [&](auto& rank) {
         using OfHost = sk::EngineOf<std::remove_cvref_t<decltype(rank)>>;
         const BatchShape batch = options.pass_shape();
-        DeviceModel<OfHost, bf16> model(rank, options.model, options.chosen_policy());
+        DenseModel<OfHost, bf16> model(rank, options.model, options.chosen_policy());
         auto groups = model.groups();
         groups.initialize(Initialiser(options.seed, options.model));
         const auto optimizer = make_adamw<sk::StateFormat::full>(groups, options);

@@ -27,8 +27,10 @@ enum class Steps : std::uint8_t { plain, captured };
 template <class T, class Report>
 std::vector<double> train_on(sk::Context<Engine>& rank, const Options& options, Steps how, const Report& report) {
     constexpr std::size_t workspace_bytes = 4096;
-    return train_on_device<T>(rank, {.training = options, .every = 1, .graph = how == Steps::captured},
-                              test::corpus(), workspace_bytes, report, [] {});
+    Options each = options;
+    each.every = 1;
+    each.graph = how == Steps::captured;
+    return train_on_device<T>(rank, each, test::corpus(), workspace_bytes, report, [] {});
 }
 /// The same on a World.
 template <class T, class Report>

@@ -32,18 +32,21 @@ struct Ended {
     int status;
     std::string out, errors;
 };
-Ended started(const std::vector<const char*>& words) {
+Ended started(std::vector<const char*> words) {
     gpu_ranks::restart();
     const File out(std::tmpfile());
     const File errors(std::tmpfile());
-    const int status = device_program<Engine>(words, out.get(), errors.get());
+    words.insert(words.begin(), "gpt");
+    const int status = device_program<Engine>(static_cast<int>(words.size()), words.data(), out.get(), errors.get());
     return {status, contents(out.get()), contents(errors.get())};
 }
 
 /// What is refused, and that nothing was printed.
 std::string refused(std::vector<const char*> words, std::size_t ranks) {
     try {
-        static_cast<void>(parse_device_options(words, ranks));
+        words.insert(words.begin(), "gpt");
+        std::string help;
+        static_cast<void>(parse_gpu_command_line(static_cast<int>(words.size()), words.data(), help, ranks));
     } catch (const program::InputError& error) { return error.what(); }
     return "nothing";
 }
@@ -74,19 +77,22 @@ TEST_CASE("gpt.device: the program names what it cannot use, and what it expecte
     CHECK(ended.status == EXIT_FAILURE);
     CHECK(ended.out == "");
     CHECK(ended.errors.find("--text 'no-such-file': expected a file that can be read") != std::string::npos);
-    CHECK(started({"--help"}).out == device_usage);
-    CHECK(refused({"--widht", "4"}, 1) == "unknown flag --widht: expected one that --help lists");
-    CHECK(refused({"--width"}, 1) == "--width: expected a value behind it");
-    CHECK(refused({"--mesh", "2x1x1"}, 4) == "--mesh 2x1x1: expected as many ranks as there are processes, 4");
+    const std::string help = started({"--help"}).out;
+    CHECK(help.find("--graph on|off") != std::string::npos);
+    // What this program cannot follow is none of its flags.
+    for (const char* const flag : {"--experts", "--optimizer", "--release", "--schedule", "--slices", "--engine"}) {
+        CHECK(help.find(flag) == std::string::npos);
+        CHECK(refused({flag, "1"}, 1) ==
+              "unknown argument '" + std::string(flag) + "': expected one of the flags that --help lists");
+    }
+    CHECK(refused({"--width"}, 1).find("--width") == 0);
+    CHECK(refused({"--dtype", "fp64"}, 1) == "--dtype 'fp64': expected fp32");
+    CHECK(refused({"--mesh", "2x1x1"}, 4) ==
+          "--mesh 2x1x1 has 2 ranks, but this job has 4 processes: expected --mesh 4x1x1");
     CHECK(refused({"--policy", "hybrid_shard:3"}, 4) ==
           "--policy 'hybrid_shard:3': expected a group that divides the 4 data-parallel ranks of --mesh 4x1x1");
-    CHECK(
-        refused({"--batch", "6"}, 4) ==
-        "--batch 6: expected a multiple of the 4 data-parallel ranks, with a sequence for each of --microbatches 1");
-    CHECK(refused({"--mesh", "1x3x1", "--batch", "6"}, 3) ==
-          "--mesh 1x3x1: expected tensor-parallel ranks that divide --heads 4 and the vocabulary of 256");
-    CHECK(refused({"--mesh", "1x1x2", "--sequence", "6"}, 2) ==
-          "--sequence 6: expected a multiple of 4, which --mesh 1x1x2 can split");
+    CHECK(refused({"--batch", "6"}, 4) ==
+          "--batch 6: expected a multiple of the 4 data-parallel ranks of --mesh 4x1x1");
     CHECK(refused({"--heads", "3"}, 1) == "--heads 3: expected a divisor of --width 128");
 }
 

@@ -6,6 +6,6 @@
 
 int main(int count, char** words) {
     using Engine = shardkit::nccl::Engine<shardkit::gpu::Kernels>;
-    return train_gpt::device_program<Engine>({words + 1, words + count}, stdout, stderr);
+    return train_gpt::device_program<Engine>(count, words, stdout, stderr);
 }
 #endif

@@ -7,34 +7,38 @@
 #include <cstdlib>
 #include <exception>
 #include <optional>
-#include <span>
+#include <string>
 #include <vector>
 
 #include <shardkit/backend/nccl/run.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 
+#include "../program/command_line.hpp"
 #include "../program/text.hpp"
 #include "train.hpp"
 
 namespace train_gpt {
 
-/// The program, on an engine for GPUs. Rank 0 writes to `out`, every rank its errors to `errors`. Returns the exit
-/// status.
+/// The program, on an engine for GPUs, with main's arguments. Rank 0 writes to `out`, every rank its errors to
+/// `errors`. Returns the exit status.
 template <class Engine>
-int device_program(std::span<const char* const> words, std::FILE* out, std::FILE* errors) {
+int device_program(int count, const char* const* words, std::FILE* out, std::FILE* errors) {
     try {
         const bool alone = std::getenv("RANK") == nullptr && std::getenv("WORLD_SIZE") == nullptr;
         const std::optional<sk::nccl::Launcher> launcher =
             alone ? std::nullopt : std::optional(sk::nccl::Launcher::from_environment());
-        const DeviceOptions options = parse_device_options(words, launcher ? launcher->world_size() : 1);
-        if (options.help) {
-            std::fputs(device_usage, out);
+        std::string help;
+        const std::optional<Options> parsed =
+            parse_gpu_command_line(count, words, help, launcher ? launcher->world_size() : 1);
+        if (!parsed) {
+            std::fputs(help.c_str(), out);
             return EXIT_SUCCESS;
         }
-        const Text text = read_text(options.training.text, options.training.model);
+        const Options& options = *parsed;
+        const Text text = read_text(options.text, options.model);
         sk::nccl::World world =
             launcher ? sk::nccl::World(*launcher) : sk::nccl::World(sk::nccl::UniqueId::create(), 1, 0);
-        const auto& mesh = options.training.mesh;
+        const auto& mesh = options.mesh;
         sk::nccl::run<Engine>(sk::DeviceMesh(mesh.dp, mesh.tp, mesh.cp), world, [&](auto& rank) {
             using Clock = std::chrono::steady_clock;
             const bool prints = rank.rank() == 0;
@@ -43,11 +47,11 @@ int device_program(std::span<const char* const> words, std::FILE* out, std::FILE
             const auto report = [&](std::size_t step, double loss) {
                 const double seconds = std::chrono::duration<double>(Clock::now() - since).count();
                 if (!prints) { return; }
-                std::fprintf(out, "step %zu/%zu  loss %.4f", step + 1, options.training.steps, loss);
+                std::fprintf(out, "step %zu/%zu  loss %.4f", step + 1, options.steps, loss);
                 // The first step takes memory, and is not timed.
                 if (step > 0) {
                     std::fprintf(out, "  %.0f tokens/s",
-                                 static_cast<double>((step - before) * options.training.tokens_per_step()) / seconds);
+                                 static_cast<double>((step - before) * options.tokens_per_step()) / seconds);
                 }
                 std::fputs("\n", out);
                 std::fflush(out);

@@ -8,19 +8,17 @@
 #include <vector>
 
 #include "../../cuda_trainer/graph.hpp"
-#include "options.hpp"
 #include "trainer.hpp"
 
 namespace train_gpt {
 
-/// Trains on one rank, and returns the loss of each step: report(step, loss) is called every `options.every` steps
+/// Trains on one rank, and returns the loss of each step: report(step, loss) is called every options.every steps
 /// and at the last one, launched() behind each launch of a graph.
 template <class T, class Engine, class Report, class Launched>
-std::vector<double> train_on_device(sk::Context<Engine>& context, const DeviceOptions& options,
-                                    std::span<const Token> text, std::size_t workspace_bytes, const Report& report,
-                                    const Launched& launched) {
-    DeviceTrainer<Engine, T> trainer(context, options.training, text, workspace_bytes);
-    const std::size_t steps = options.training.steps;
+std::vector<double> train_on_device(sk::Context<Engine>& context, const Options& options, std::span<const Token> text,
+                                    std::size_t workspace_bytes, const Report& report, const Launched& launched) {
+    DeviceTrainer<Engine, T> trainer(context, options, text, workspace_bytes);
+    const std::size_t steps = options.steps;
     std::optional<cuda_trainer::after::StepGraph> graph;
     for (std::size_t step = 0; step < steps; ++step) {
         trainer.load(step);

@@ -17,10 +17,10 @@
 #include "../model/pass.hpp"
 #include "../program/adamw.hpp"
 #include "../program/data_order.hpp"
+#include "../program/dense_model.hpp"
 #include "../program/engine_links.hpp"
 #include "../program/forward_backward.hpp"
 #include "../program/options.hpp"
-#include "model.hpp"
 #include "place.hpp"
 
 namespace train_gpt {
@@ -143,7 +143,7 @@ class DeviceTrainer {
     BatchShape capacity_;
     typename Engine::Communicator data_ranks_;
     DataOrder data_;
-    DeviceModel<Engine, T> model_;
+    DenseModel<Engine, T> model_;
     decltype(model_.groups()) groups_;
     std::unique_ptr<sk::Optimizer<Engine>> optimizer_;
     EngineLinks<Engine, typename DevicePass::S> links_;

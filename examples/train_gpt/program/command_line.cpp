@@ -7,6 +7,7 @@
 #include <iterator>
 #include <string>
 #include <system_error>
+#include <utility>
 
 #include <shardkit/backend/host/processor.hpp>
 
@@ -35,23 +36,13 @@ void add_checkpoint_flags(program::Flags& flags) {
               "[shardkit]");
 }
 
+/// Of both programs.
 void add_flags(program::Flags& flags) {
-    flags.add_switch("--plan",
-                     "print memory and traffic per rank for --mesh, of any size, and stop; files are "
-                     "checked, none is written");
     flags.add("--mesh", "DPxTPxCP", "data x tensor x context parallel ranks [2x1x1; all processes with mpi]");
     flags.add("--policy", "NAME", std::string(program::policy_words) + " [full_shard]");
-    flags.add("--engine", "NAME", "threads (ranks in this process) or mpi (processes of mpirun) [threads]");
-    flags.add(
-        "--ranks-per-host", "N",
-        "with --engine mpi or --plan: count bytes between hosts as if each N ranks, in their order, were a host "
-        "[with mpi the hosts that there are; with --plan all ranks on one]");
     flags.add("--steps", "N", "training steps in all, those before --resume included [400]");
     flags.add("--batch", "N", "sequences per step over all ranks and microbatches [16]");
     flags.add("--microbatches", "N", "parts in which a rank works through its sequences [1]");
-    flags.add("--slices", "S",
-              "parts of the batch, a power of two: a rank works through S / dp of them, one in each microbatch, and "
-              "the run has the same bits on any number of ranks [not cut]");
     flags.add("--model", "NAME",
               "124M, 350M or 1.5B: a size of GPT-2, whose values the flags for shapes and --vocabulary change");
     flags.add("--vocabulary", "N", "how many tokens there are [256, the bytes of a text]");
@@ -60,14 +51,34 @@ void add_flags(program::Flags& flags) {
     flags.add("--width", "N", "width of the residual stream [128]");
     flags.add("--heads", "N", "attention heads [4]");
     flags.add("--head", "NAME", "tied (logits from the token embedding) or untied [tied]");
+    flags.add("--sequence-parallel", "on|off", "with tp: norms and residuals hold a part of the tokens [off]");
+    flags.add("--context", "ring|gather", "with cp: how keys and values get to the queries [ring]");
+    flags.add("--dtype", "NAME", "fp64, fp32 or bf16: type of parameters and gradients [fp32]");
+    flags.add("--lr", "X", "learning rate [1e-3; 0.1 with sgd, 3e-4 with lion]");
+    flags.add("--weight-decay", "X", "weight decay of the matrices [0.01]");
+    flags.add("--clip", "X", "largest global gradient norm; 0 for no clipping [1; 0 with --release on]");
+    flags.add("--seed", "N", "decides first values, data order and samples [1]");
+    flags.add("--text", "FILE", "what to train on [this repository's headers and documentation]");
+}
+
+/// Of the program for hosts alone.
+void add_host_flags(program::Flags& flags) {
+    flags.add_switch("--plan",
+                     "print memory and traffic per rank for --mesh, of any size, and stop; files are "
+                     "checked, none is written");
+    flags.add("--engine", "NAME", "threads (ranks in this process) or mpi (processes of mpirun) [threads]");
+    flags.add(
+        "--ranks-per-host", "N",
+        "with --engine mpi or --plan: count bytes between hosts as if each N ranks, in their order, were a host "
+        "[with mpi the hosts that there are; with --plan all ranks on one]");
+    flags.add("--slices", "S",
+              "parts of the batch, a power of two: a rank works through S / dp of them, one in each microbatch, and "
+              "the run has the same bits on any number of ranks [not cut]");
     flags.add("--experts", "E", "experts of a layer behind each block, with a router; 0 for none [0]");
     flags.add("--top", "K", "with --experts: how many a token uses [2]");
     flags.add("--ep", "N", "with --experts: ranks of dp x cp that share them [1]");
     flags.add("--capacity", "N",
               "with --experts: rows of a pass for each expert, past which a token goes without; 0 for no limit [0]");
-    flags.add("--sequence-parallel", "on|off", "with tp: norms and residuals hold a part of the tokens [off]");
-    flags.add("--context", "ring|gather", "with cp: how keys and values get to the queries [ring]");
-    flags.add("--dtype", "NAME", "fp64, fp32 or bf16: type of parameters and gradients [fp32]");
     flags.add(
         "--gather", "NAME",
         "what gathers of the blocks carry: full for elements of --dtype, or 8-bit codes, e4m3 (a scale for each "
@@ -80,9 +91,6 @@ void add_flags(program::Flags& flags) {
               "pinned memory of the host, from which pieces come and go; update for updates on the host [none]");
     flags.add("--master", "NAME",
               "fp32 masters of bf16 parameters: kept, split (16 bits beside each parameter) or none [kept]");
-    flags.add("--lr", "X", "learning rate [1e-3; 0.1 with sgd, 3e-4 with lion]");
-    flags.add("--weight-decay", "X", "weight decay of the matrices [0.01]");
-    flags.add("--clip", "X", "largest global gradient norm; 0 for no clipping [1; 0 with --release on]");
     flags.add(
         "--release", "on|off",
         "update each group in the backward pass, behind its gradients' reduction, and give them back: one pass a "
@@ -94,8 +102,6 @@ void add_flags(program::Flags& flags) {
         "left, or, with threads or mpi and a processor to spare, gathers a window ahead) [auto]");
     flags.add("--memory-limit", "BYTES",
               "largest memory of a rank, with K, M or G behind it [with auto: what a step without a schedule takes]");
-    flags.add("--seed", "N", "decides first values, data order and samples [1]");
-    flags.add("--text", "FILE", "what to train on [this repository's headers and documentation]");
     flags.add("--json", "FILE",
               "write the results as one JSON object; an interrupted run writes what it has reached");
     flags.add("--plot", "FILE", "draw the loss curve, .png or .svg");
@@ -249,22 +255,8 @@ void validate_files(const Options& o) {
     }
 }
 
-}  // namespace
-
-std::optional<Options> parse_command_line(int count, const char* const* arguments, std::string& help,
-                                          std::size_t processes, std::size_t ranks_per_host, bool spare_processor) {
-    program::Flags flags("Trains a byte-level GPT with sharded parameters, gradients and optimizer states.",
-                         "train_gpt");
-    add_flags(flags);
-    if (!flags.parse(count, arguments, help)) { return std::nullopt; }
-
-    Options o;
-    program::read_name(flags, "--engine", engine_names, o.engine);
-    if (o.engine == EngineKind::mpi) {
-        o.mesh = {processes, 1, 1};
-        o.ranks_per_host = ranks_per_host;
-        o.spare_processor = spare_processor;
-    }
+/// Reads what is given of all flags, and checks it. `o`: the engine, and what it has without flags.
+Options read_options(const program::Flags& flags, Options o, std::size_t processes) {
     program::read_name(flags, "--release", program::switch_names, o.release);
     const bool releases = o.release == sk::GradientRelease::at_update;
     if (releases) { o.clip = 0; }
@@ -277,6 +269,8 @@ std::optional<Options> parse_command_line(int count, const char* const* argument
               [&](const auto& flag, const auto& given) { o.policy = program::parse_policy(flag, given); });
     program::read_count(flags, "--ranks-per-host", o.ranks_per_host, 1);
     program::read_count(flags, "--steps", o.steps, 1);
+    program::read_count(flags, "--every", o.every, 1);
+    program::read_name(flags, "--graph", program::switch_names, o.graph);
     program::read_count(flags, "--batch", o.batch, 1);
     program::read_count(flags, "--microbatches", o.microbatches, 1);
     program::read_count(flags, "--slices", o.slices, 1);
@@ -340,17 +334,17 @@ std::optional<Options> parse_command_line(int count, const char* const* argument
                                   std::string(engine_names[static_cast<std::size_t>(o.engine)]) +
                                   ", whose ranks are on one host: expected --engine mpi or --plan");
     }
-    if (o.engine == EngineKind::mpi && o.action == Options::Action::train && o.mesh.world() != processes) {
+    if (o.engine != EngineKind::threads && o.action == Options::Action::train && o.mesh.world() != processes) {
+        const bool of_mpi = o.engine == EngineKind::mpi;
         throw program::InputError("--mesh " + o.mesh.describe() + " has " + std::to_string(o.mesh.world()) +
-                                  " ranks, but this job of --engine mpi has " + std::to_string(processes) +
-                                  " processes: expected mpirun -n " + std::to_string(o.mesh.world()) +
-                                  ", or --mesh " + std::to_string(processes) + "x1x1");
+                                  " ranks, but this job" + (of_mpi ? " of --engine mpi has " : " has ") +
+                                  std::to_string(processes) + " processes: expected " +
+                                  (of_mpi ? "mpirun -n " + std::to_string(o.mesh.world()) + ", or " : std::string()) +
+                                  "--mesh " + std::to_string(processes) + "x1x1");
     }
     validate(o);
     return o;
 }
-
-namespace {
 
 /// That tp divides what it splits of the model, and cp, with 2 chunks a rank, every sequence.
 void validate_split(const Options& o) {
@@ -496,6 +490,43 @@ void validate(const Options& o) {
     if (!o.plot.empty() && !o.plot.ends_with(".png") && !o.plot.ends_with(".svg")) {
         throw program::bad_flag("--plot", o.plot, "a name that ends in .png or .svg");
     }
+    if (o.engine == EngineKind::nccl && o.dtype != Dtype::fp32) {
+        throw program::bad_flag("--dtype", std::string(dtype_names[static_cast<std::size_t>(o.dtype)]), "fp32");
+    }
+}
+
+std::optional<Options> parse_command_line(int count, const char* const* arguments, std::string& help,
+                                          std::size_t processes, std::size_t ranks_per_host, bool spare_processor) {
+    program::Flags flags("Trains a byte-level GPT with sharded parameters, gradients and optimizer states.",
+                         "train_gpt");
+    add_flags(flags);
+    add_host_flags(flags);
+    if (!flags.parse(count, arguments, help)) { return std::nullopt; }
+    Options o;
+    program::read_name(flags, "--engine", host_engine_names, o.engine);
+    if (o.engine == EngineKind::mpi) {
+        o.mesh = {processes, 1, 1};
+        o.ranks_per_host = ranks_per_host;
+        o.spare_processor = spare_processor;
+    }
+    return read_options(flags, std::move(o), processes);
+}
+
+std::optional<Options> parse_gpu_command_line(int count, const char* const* arguments, std::string& help,
+                                              std::size_t processes) {
+    program::Flags flags(
+        "Trains train_gpt's model on GPUs: one, or as many as there are processes, where RANK, WORLD_SIZE, "
+        "LOCAL_RANK, "
+        "MASTER_ADDR and MASTER_PORT are set as torchrun does.",
+        "gpt");
+    add_flags(flags);
+    flags.add("--graph", "on|off", "all steps but the first are launches of one CUDA graph [off]");
+    flags.add("--every", "N", "steps between two lines of output [20]");
+    if (!flags.parse(count, arguments, help)) { return std::nullopt; }
+    Options o;
+    o.engine = EngineKind::nccl;
+    o.mesh = {processes, 1, 1};
+    return read_options(flags, std::move(o), processes);
 }
 
 }  // namespace train_gpt

@@ -16,6 +16,9 @@ namespace train_gpt {
 std::optional<Options> parse_command_line(int count, const char* const* arguments, std::string& help,
                                           std::size_t processes = 1, std::size_t ranks_per_host = 0,
                                           bool spare_processor = false);
+/// The same for the program for GPUs, which has those of the flags that it can follow, and `processes` ranks.
+std::optional<Options> parse_gpu_command_line(int count, const char* const* arguments, std::string& help,
+                                              std::size_t processes);
 
 /// Checks what involves several flags: ranks, batch and shape.
 /// @throws InputError that names the flags, what was given and what was expected

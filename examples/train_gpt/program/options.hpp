@@ -22,7 +22,7 @@
 
 namespace train_gpt {
 
-enum class EngineKind : std::uint8_t { threads, mpi };
+enum class EngineKind : std::uint8_t { threads, mpi, nccl };
 enum class Dtype : std::uint8_t { fp64, fp32, bf16 };
 /// How keys and values get to the queries of other cp ranks.
 enum class ContextExchange : std::uint8_t { ring, gather };
@@ -30,7 +30,8 @@ enum class ContextExchange : std::uint8_t { ring, gather };
 enum class GatherKind : std::uint8_t { full, e4m3, int8 };
 enum class OptimizerKind : std::uint8_t { adamw, sgd, lion, muon };
 
-inline constexpr std::array<std::string_view, 2> engine_names{"threads", "mpi"};
+inline constexpr std::array<std::string_view, 3> engine_names{"threads", "mpi", "nccl"};
+inline constexpr std::array<std::string_view, 2> host_engine_names{engine_names[0], engine_names[1]};
 inline constexpr std::array<std::string_view, 3> dtype_names{"fp64", "fp32", "bf16"};
 inline constexpr std::array<std::string_view, 4> optimizer_names{"adamw", "sgd", "lion", "muon"};
 inline constexpr std::array<std::string_view, 3> state_names{"full", "bf16", "block8"};  // in StateFormat's order
@@ -52,6 +53,8 @@ struct Options {
     SequenceParallel sequence_parallel = SequenceParallel::off;
     ContextExchange context = ContextExchange::ring;
     std::size_t steps = 400;
+    std::size_t every = 20;  // steps between two lines of output of the program for GPUs
+    bool graph = false;      // whose steps, but the first, are then launches of one CUDA graph
     std::size_t batch = 16;  // sequences of one step, over all ranks and microbatches
     std::size_t microbatches = 1;
     std::size_t slices = 0;  // of the batch, added along one tree; 0: microbatches and ranks are added in turn

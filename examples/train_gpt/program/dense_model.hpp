@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include <shardkit/policy/dynamic_policy.hpp>
+#include <shardkit/policy/precision.hpp>
+#include <shardkit/rank/context.hpp>
+#include <shardkit/sharded/sharded.hpp>
+#include <shardkit/step/model.hpp>
+
+#include "../model/parameters.hpp"
+#include "group_options.hpp"
+
+namespace train_gpt {
+
+/// The GPT's parameters in sharded groups: every transformer block is one. Its policy comes from the command
+/// line: a trainer that knows it says Sharded<Group, FullShard, Engine>. `Gather`: what gathers of the blocks carry.
+template <class Engine, class ElementType, class Gather = ElementType>
+struct DenseModel {
+    using T = ElementType;
+    template <class Group>
+    using Layer = sk::Sharded<Group, sk::DynamicPolicy, Engine>;
+    using Block = sk::Sharded<BlockGroup<T>, sk::DynamicPolicy, Engine, sk::Precision<Gather, T>>;
+
+    /// Collective over the mesh. Parameters are zero until `groups()` are initialized.
+    DenseModel(sk::Context<Engine>& context, const ModelConfig& config, const sk::DynamicPolicy& policy,
+               sk::MasterWeights master = sk::MasterWeights::kept,
+               sk::GradientRelease release = sk::GradientRelease::never)
+        : embedding(context, "embedding", embedding_shapes<T>(config),
+                    group_options<EmbeddingGroup<T>>(policy, master, release)),
+          head(context, "head", head_shapes<T>(config), group_options<HeadGroup<T>>(policy, master, release)) {
+        // Places before groups: a vector that grew would move what an optimizer refers to.
+        blocks.reserve(config.layers);
+        for (std::size_t l = 0; l < config.layers; ++l) {
+            blocks.emplace_back(context, "blocks." + std::to_string(l), block_shapes<T>(config),
+                                group_options<BlockGroup<T>>(policy, master, release));
+        }
+        if (config.head == HeadKind::untied) {
+            logits.emplace_back(context, "logits", logits_shapes<T>(config),
+                                group_options<LogitsGroup<T>>(policy, master, release));
+        }
+    }
+
+    Layer<EmbeddingGroup<T>> embedding;
+    std::vector<Block> blocks;
+    Layer<HeadGroup<T>> head;
+    std::vector<Layer<LogitsGroup<T>>> logits;  // one where the head is untied, else none
+
+    bool tied() const noexcept { return logits.empty(); }
+    auto groups() { return sk::Model{embedding, blocks, head, logits}; }
+    /// f(layer) for each of them in that order, with its type.
+    template <class F>
+    void for_each_layer(const F& f) {
+        f(embedding);
+        for (auto& block : blocks) { f(block); }
+        f(head);
+        for (auto& untied : logits) { f(untied); }
+    }
+};
+
+}  // namespace train_gpt
