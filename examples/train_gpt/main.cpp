@@ -69,8 +69,9 @@ std::string not_written(const Options& options) {
                   : "";
 }
 
-std::string text_line(const Text& text) {
-    return "text:  " + text.source + ", " + std::to_string(text.tokens.size()) + " bytes\n";
+std::string text_line(const Options& options, const Text& text) {
+    return "text:  " + text.source + ", " + std::to_string(text.tokens.size()) + " " + std::string(options.unit()) +
+           "\n";
 }
 
 std::optional<Prepared> prepare(int count, char** arguments, const Processes& processes) {
@@ -90,8 +91,8 @@ std::optional<Prepared> prepare(int count, char** arguments, const Processes& pr
     }
     if (trains) { require_address_space(*options, prepared.plan.bytes_per_rank()); }
     const bool begins_with_files = !(options->save.empty() && options->resume.empty() && options->init.empty());
-    if (trains || begins_with_files || !options->text.empty()) {
-        prepared.text = read_text(options->text, options->model);
+    if (trains || begins_with_files || !options->text.empty() || !options->tokens.empty()) {
+        prepared.text = read_text(*options);
     }
     if (begins_with_files) {
         prepared.identity = identity_of(*options, prepared.text.tokens);
@@ -113,8 +114,9 @@ std::optional<Prepared> prepare(int count, char** arguments, const Processes& pr
             for (std::size_t j = 0; j < i; ++j) { require_two_files(*files[j], *files[i]); }
         }
         // Before all agree to begin: the others would wait for a process that fails here.
-        print(describe_plan(*options, prepared.plan) + (trains ? text_line(prepared.text) + blas().text() : "") +
-              prepared.start.notes + (trains ? "" : not_written(*options)));
+        print(describe_plan(*options, prepared.plan) +
+              (trains ? text_line(*options, prepared.text) + blas().text() : "") + prepared.start.notes +
+              (trains ? "" : not_written(*options)));
         if (trains && prepared.schedule->wanted()) { prepared.schedule->write(prepared.plan.schedule_text); }
     }
     if (!trains) { return std::nullopt; }

@@ -102,6 +102,9 @@ TEST_SUITE("gpt.command_line") {
         CHECK(gpt2->model.sequence == 1024);
         CHECK(gpt2->model.vocabulary == 50'257);
         CHECK(gpt2->model.head == HeadKind::untied);
+        CHECK(parse("--tokens a.bin")->tokens == "a.bin");
+        CHECK(parse("--tokens a.bin")->model.vocabulary == 50'257);
+        CHECK(parse("--tokens a.bin --vocabulary 300")->model.vocabulary == 300);
         CHECK(parse("--vocabulary 300")->model.vocabulary == 300);
         const auto replayed = parse("--slices 4 --mesh 1x2x1 --replay 3");
         CHECK(replayed->replay == std::size_t{3});
@@ -120,6 +123,8 @@ TEST_SUITE("gpt.command_line") {
             {"--mesh 2x1x1x", {"'2x1x1x'", "DPxTPxCP"}},
             {"--mesh 2x3x1", {"--heads 4", "2x3x1", "multiple of tp = 3"}},
             {"--mesh 1x3x1 --heads 3 --width 96", {"1x3x1", "tp that divides the vocabulary of 256"}},
+            {"--tokens a.bin --text b.txt", {"--text with --tokens", "one of them"}},
+            {"--tokens a.bin --vocabulary 99 --sample 3", {"--sample with --tokens", "expected a text"}},
             {"--model 125M", {"--model '125M'", "124M, 350M or 1.5B"}},
             {"--vocabulary 65537", {"--vocabulary '65537'", "from 1 to 65536"}},
             {"--vocabulary 257 --sample 3", {"--vocabulary 257", "at most 256"}},

@@ -105,12 +105,14 @@ TEST_SUITE("gpt.program") {
     }
 
     TEST_CASE("text: the repository's own by default; missing, empty and short files are refused by name") {
-        const Text own = read_text("", ModelConfig{64});
-        CHECK(own.tokens.size() > 100'000);
+        CHECK(read_text({}).tokens.size() > 100'000);
         const Folder folder;
+        Options options;
+        options.model.sequence = 8;
         const auto message = [&](const std::string& file) -> std::string {
+            options.text = file;
             try {
-                read_text(file, ModelConfig{8});
+                read_text(options);
             } catch (const program::InputError& error) { return error.what(); }
             return "no error";
         };
@@ -122,14 +124,62 @@ TEST_SUITE("gpt.program") {
         CHECK(message(folder.file("")).find("folder") != std::string::npos);
         CHECK(message(folder.file("empty")).find("0 bytes: expected at least 9") != std::string::npos);
         CHECK(message(folder.file("short")).find("8 bytes: expected at least 9") != std::string::npos);
-        CHECK(read_text(folder.file("enough"), ModelConfig{8}).tokens.size() == 9);
-        try {
-            read_text(folder.file("enough"), ModelConfig{8, 4, 128, 4, HeadKind::tied, 0, 2, 0, '7'});
-            FAIL("no error");
-        } catch (const program::InputError& error) {
-            CHECK(std::string(error.what()).find("has 55 at 6: expected tokens below --vocabulary 55") !=
-                  std::string::npos);
+        CHECK(message(folder.file("enough")) == "no error");
+        CHECK(read_text(options).tokens.size() == 9);
+        options.model.vocabulary = '7';
+        CHECK(message(folder.file("enough")).find("' has 55 at 6: expected tokens below --vocabulary 55") !=
+              std::string::npos);
+    }
+
+    TEST_CASE(
+        "tokens: read as llm.c writes them; what is cut, too long or another file is refused with its numbers") {
+        const Folder folder;
+        Options options;
+        options.tokens = folder.file("tokens.bin");
+        options.model = {8, 4, 128, 4, HeadKind::tied, 0, 2, 0, gpt2_vocabulary};
+        std::vector<std::uint32_t> header(256);
+        header[0] = 20'240'520;
+        header[1] = 1;
+        std::vector<Token> tokens(1000);
+        for (std::size_t i = 0; i < tokens.size(); ++i) {
+            tokens[i] = static_cast<Token>(i * 7919 % gpt2_vocabulary);
         }
+        const auto write = [&](std::size_t count, std::size_t bytes_behind) {
+            header[2] = static_cast<std::uint32_t>(count);
+            std::string bytes(reinterpret_cast<const char*>(header.data()), 1024);
+            bytes.append(reinterpret_cast<const char*>(tokens.data()), bytes_behind);
+            std::ofstream(options.tokens, std::ios::binary) << bytes;
+        };
+        const auto message = [&]() -> std::string {
+            try {
+                read_text(options);
+            } catch (const program::InputError& error) { return error.what(); }
+            return "no error";
+        };
+        const std::string file = "--tokens '" + options.tokens + "'";
+        CHECK(message().find(file + ": expected a file that can be read") == 0);
+        write(1000, 2000);
+        CHECK(read_text(options).tokens == tokens);
+        for (const std::size_t bytes : {std::size_t{0}, std::size_t{1998}, std::size_t{1999}}) {
+            write(1000, bytes);
+            CHECK(message() == file + " has " + std::to_string(1024 + bytes) +
+                                   " bytes: expected 3024 for the 1000 tokens that its header counts");
+        }
+        write(999, 2000);
+        CHECK(message() == file + " has 3024 bytes: expected 3022 for the 999 tokens that its header counts");
+        write(8, 16);
+        CHECK(message() == file + " has 8 tokens: expected at least 9, one more than --sequence");
+        write(1000, 2000);
+        options.model.vocabulary = 50'000;
+        CHECK(message() == file + " has 50210 at 165: expected tokens below --vocabulary 50000");
+        header[1] = 7;
+        write(1000, 2000);
+        CHECK(message() == file + " has version 7: expected 1, as llm.c writes it for GPT-2");
+        header[0] = 20'240'801;
+        write(1000, 2000);
+        CHECK(message() == file + " has the mark 20240801: expected 20240520, as llm.c writes it for GPT-2");
+        std::ofstream(options.tokens, std::ios::binary) << std::string(1023, ' ');
+        CHECK(message() == file + ": expected a header of 1024 bytes, as llm.c writes it");
     }
 
     TEST_CASE("result files: an unwritable one is refused at once, an unwritten one leaves nothing behind") {

@@ -35,7 +35,7 @@ int device_program(int count, const char* const* words, std::FILE* out, std::FIL
             return EXIT_SUCCESS;
         }
         const Options& options = *parsed;
-        const Text text = read_text(options.text, options.model);
+        const Text text = read_text(options);
         sk::nccl::World world =
             launcher ? sk::nccl::World(*launcher) : sk::nccl::World(sk::nccl::UniqueId::create(), 1, 0);
         const auto& mesh = options.mesh;

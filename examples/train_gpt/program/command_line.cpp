@@ -45,7 +45,7 @@ void add_flags(program::Flags& flags) {
     flags.add("--microbatches", "N", "parts in which a rank works through its sequences [1]");
     flags.add("--model", "NAME",
               "124M, 350M or 1.5B: a size of GPT-2, whose values the flags for shapes and --vocabulary change");
-    flags.add("--vocabulary", "N", "how many tokens there are [256, the bytes of a text]");
+    flags.add("--vocabulary", "N", "how many tokens there are [256, the bytes of a text; 50257 with --tokens]");
     flags.add("--sequence", "N", "tokens of a sequence [64]");
     flags.add("--layers", "N", "transformer blocks [4]");
     flags.add("--width", "N", "width of the residual stream [128]");
@@ -59,6 +59,7 @@ void add_flags(program::Flags& flags) {
     flags.add("--clip", "X", "largest global gradient norm; 0 for no clipping [1; 0 with --release on]");
     flags.add("--seed", "N", "decides first values, data order and samples [1]");
     flags.add("--text", "FILE", "what to train on [this repository's headers and documentation]");
+    flags.add("--tokens", "FILE", "train on GPT-2's tokens in a file as llm.c writes them (.bin), instead of a text");
 }
 
 /// Of the program for hosts alone.
@@ -240,7 +241,7 @@ void validate_files(const Options& o) {
                              {"--schedule-out", o.schedule_out},
                              {"--trace", o.trace},
                              {"--hashes", o.hashes}};
-    const Named inputs[] = {{"--text", o.text}, {"--init", o.init}, {"--resume", o.resume}};
+    const Named inputs[] = {{"--text", o.text}, {"--tokens", o.tokens}, {"--init", o.init}, {"--resume", o.resume}};
     const auto refuse = [](const Named& output, const Named& other, const char* what) {
         throw program::InputError(std::string(output.flag) + " '" + output.path + "' " + what + " " + other.flag +
                                   " '" + other.path + "': expected a file of its own");
@@ -283,6 +284,8 @@ Options read_options(const program::Flags& flags, Options o, std::size_t process
         validate_slices(o);
         o.microbatches = o.slices / o.mesh.dp;
     }
+    program::read_file(flags, "--tokens", o.tokens);
+    if (!o.tokens.empty()) { o.model.vocabulary = gpt2_vocabulary; }
     flags.use("--model", [&](const auto& flag, const auto& given) {
         o.model = models[program::parse_name(flag, given, model_names)];
     });
@@ -314,6 +317,9 @@ Options read_options(const program::Flags& flags, Options o, std::size_t process
               [&](const auto& flag, const auto& given) { o.memory_limit = program::parse_bytes(flag, given); });
     program::read_count(flags, "--seed", o.seed, 0);
     program::read_file(flags, "--text", o.text);
+    if (!o.text.empty() && !o.tokens.empty()) {
+        throw program::InputError("--text with --tokens: expected one of them");
+    }
     program::read_file(flags, "--json", o.json);
     program::read_file(flags, "--plot", o.plot);
     program::read_file(flags, "--schedule-out", o.schedule_out);
@@ -479,9 +485,11 @@ void validate(const Options& o) {
     constexpr std::size_t many = 1'000'000'000;
     if (o.steps > many) { throw program::bad_flag("--steps", std::to_string(o.steps), "at most 1000000000"); }
     if (o.sample > many) { throw program::bad_flag("--sample", std::to_string(o.sample), "at most 1000000000"); }
-    if (o.sample > 0 && o.model.vocabulary > bytes_vocabulary) {
-        throw program::InputError("--sample with --vocabulary " + std::to_string(o.model.vocabulary) +
-                                  ": expected at most 256, whose tokens are bytes that can be printed");
+    if (o.sample > 0 && (o.model.vocabulary > bytes_vocabulary || !o.tokens.empty())) {
+        throw program::InputError(
+            "--sample with " +
+            (o.tokens.empty() ? "--vocabulary " + std::to_string(o.model.vocabulary) : std::string("--tokens")) +
+            ": expected a text and at most its 256 bytes, which can be printed");
     }
     try {
         validate(o.model, o.pass_shape().batch);

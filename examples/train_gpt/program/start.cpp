@@ -36,10 +36,11 @@ std::string text_of(double value) {
     return {digits.data(), end};
 }
 
-std::string text_of(std::span<const Token> text) {
+std::string text_of(std::span<const Token> text, std::string_view unit) {
     std::array<char, 16> digits{};
     const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), hash(text, 0), 16).ptr;
-    return "of " + std::to_string(text.size()) + " bytes with hash " + std::string(digits.data(), end);
+    return "of " + std::to_string(text.size()) + " " + std::string(unit) + " with hash " +
+           std::string(digits.data(), end);
 }
 
 std::string step_text(std::size_t step) { return "step " + std::to_string(step); }
@@ -237,7 +238,7 @@ Identity identity_of(const Options& options, std::span<const Token> text) {
         {"--weight-decay", text_of(options.weight_decay)},
         {"--clip", text_of(options.clip)},
         {"--seed", std::to_string(options.seed)},
-        {"--text", text_of(text)},
+        {"--text", text_of(text, options.unit())},
     };
     if (model.vocabulary != bytes_vocabulary) {
         identity.emplace_back("--vocabulary", std::to_string(model.vocabulary));

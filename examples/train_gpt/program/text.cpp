@@ -2,7 +2,9 @@
 #include "text.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
+#include <cstdint>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -16,8 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-void append_file(const fs::path& path, std::vector<Token>& tokens) {
-    std::ifstream file(path, std::ios::binary);
+void append_bytes(std::ifstream file, std::vector<Token>& tokens) {
     for (std::istreambuf_iterator<char> at(file), end; at != end; ++at) {
         tokens.push_back(static_cast<unsigned char>(*at));
     }
@@ -39,49 +40,84 @@ std::vector<fs::path> repository_files(const fs::path& root) {
     return files;
 }
 
-void check_text(const Text& text, const ModelConfig& model) {
-    if (text.tokens.size() < model.sequence + 1) {
-        throw program::InputError("--text '" + text.source + "' has " + std::to_string(text.tokens.size()) +
-                                  " bytes: expected at least " + std::to_string(model.sequence + 1) +
-                                  ", one more than --sequence");
+/// The file of a flag, which is there and has an end.
+std::ifstream open_file(const std::string& flag, const std::string& file) {
+    std::error_code ignored;
+    if (fs::is_directory(file, ignored)) { throw program::bad_flag(flag, file, "a file, this is a folder"); }
+    // Another one may have no end, or make the reader wait for a writer.
+    if (fs::exists(file, ignored) && !fs::is_regular_file(file, ignored)) {
+        throw program::bad_flag(flag, file, "a regular file");
     }
-    const auto beyond =
-        std::find_if(text.tokens.begin(), text.tokens.end(), [&](Token token) { return token >= model.vocabulary; });
-    if (beyond != text.tokens.end()) {
-        throw program::InputError("--text '" + text.source + "' has " + std::to_string(*beyond) + " at " +
-                                  std::to_string(beyond - text.tokens.begin()) + ": expected tokens below " +
-                                  "--vocabulary " + std::to_string(model.vocabulary));
+    std::ifstream opened(file, std::ios::binary);
+    if (!opened) {
+        throw program::bad_flag(flag, file, std::string("a file that can be read (") + std::strerror(errno) + ")");
     }
+    return opened;
+}
+
+/// Tokens as llm.c writes them: 256 numbers of 32 bits, the first three a mark, a version and how many tokens follow,
+/// of 16 bits each.
+std::vector<Token> tokens_of(const std::string& path) {
+    std::ifstream file = open_file("--tokens", path);
+    const auto read = [&](auto& numbers) {
+        const auto bytes = static_cast<std::streamsize>(numbers.size() * sizeof numbers[0]);
+        file.read(reinterpret_cast<char*>(numbers.data()), bytes);
+        return file.gcount() == bytes;
+    };
+    std::array<std::uint32_t, 256> header{};
+    if (!read(header)) { throw program::bad_flag("--tokens", path, "a header of 1024 bytes, as llm.c writes it"); }
+    const auto require = [&](const char* what, std::uint32_t given, std::uint32_t expected) {
+        if (given == expected) { return; }
+        throw program::InputError("--tokens '" + path + "' has " + what + " " + std::to_string(given) +
+                                  ": expected " + std::to_string(expected) + ", as llm.c writes it for GPT-2");
+    };
+    require("the mark", header[0], 20'240'520);
+    require("version", header[1], 1);
+    const std::uint64_t bytes = sizeof header + std::uint64_t{header[2]} * sizeof(Token);
+    if (const std::uint64_t found = fs::file_size(path); found != bytes) {
+        throw program::InputError("--tokens '" + path + "' has " + std::to_string(found) + " bytes: expected " +
+                                  std::to_string(bytes) + " for the " + std::to_string(header[2]) +
+                                  " tokens that its header counts");
+    }
+    std::vector<Token> tokens(header[2]);
+    if (!read(tokens)) { throw program::bad_flag("--tokens", path, "a file that can be read to its end"); }
+    return tokens;
 }
 
 }  // namespace
 
-Text read_text(const std::string& file, const ModelConfig& model) {
+Text read_text(const Options& options) {
     Text text;
-    if (file.empty()) {
+    std::string given = options.tokens.empty() ? "--text" : "--tokens";
+    if (!options.tokens.empty()) {
+        text = {tokens_of(options.tokens), options.tokens};
+    } else if (!options.text.empty()) {
+        append_bytes(open_file("--text", options.text), text.tokens);
+        text.source = options.text;
+    } else {
         const auto files = repository_files(TRAIN_GPT_REPOSITORY);
         if (files.empty()) {
             throw program::InputError(
                 std::string("no --text given, and the repository's headers are no longer in '") +
                 TRAIN_GPT_REPOSITORY + "': expected --text FILE");
         }
-        for (const auto& path : files) { append_file(path, text.tokens); }
+        for (const auto& path : files) { append_bytes(std::ifstream(path, std::ios::binary), text.tokens); }
         text.source = std::to_string(files.size()) + " headers and pages of this repository";
-    } else {
-        std::error_code ignored;
-        if (fs::is_directory(file, ignored)) { throw program::bad_flag("--text", file, "a file, this is a folder"); }
-        // Another one may have no end, or make the reader wait for a writer.
-        if (fs::exists(file, ignored) && !fs::is_regular_file(file, ignored)) {
-            throw program::bad_flag("--text", file, "a regular file");
-        }
-        if (!std::ifstream(file)) {
-            throw program::bad_flag("--text", file,
-                                    std::string("a file that can be read (") + std::strerror(errno) + ")");
-        }
-        append_file(file, text.tokens);
-        text.source = file;
     }
-    check_text(text, model);
+    given += " '" + text.source + "' has ";
+    const ModelConfig& model = options.model;
+    if (text.tokens.size() < model.sequence + 1) {
+        throw program::InputError(given + std::to_string(text.tokens.size()) + " " + std::string(options.unit()) +
+                                  ": expected at least " + std::to_string(model.sequence + 1) +
+                                  ", one more than --sequence");
+    }
+    const auto beyond =
+        std::find_if(text.tokens.begin(), text.tokens.end(), [&](Token token) { return token >= model.vocabulary; });
+    if (beyond != text.tokens.end()) {
+        throw program::InputError(given + std::to_string(*beyond) + " at " +
+                                  std::to_string(beyond - text.tokens.begin()) + ": expected tokens below " +
+                                  "--vocabulary " + std::to_string(model.vocabulary));
+    }
     return text;
 }
 

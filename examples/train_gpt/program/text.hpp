@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "../model/config.hpp"
+#include "options.hpp"
 
 namespace train_gpt {
 
@@ -16,9 +16,9 @@ struct Text {
     std::string source;
 };
 
-/// Reads `file`, or without a name the repository's own headers and documentation.
-/// @throws InputError when it is missing, shorter than one sequence and the token after it, or has tokens that are
-/// not of the model's vocabulary
-Text read_text(const std::string& file, const ModelConfig& model);
+/// Reads the file of --tokens or --text, or without one the repository's own headers and documentation.
+/// @throws InputError when it is missing, shorter than one sequence and the token after it, has tokens that are not
+/// of the model's vocabulary, or is no whole file of tokens
+Text read_text(const Options& options);
 
 }  // namespace train_gpt
