@@ -34,12 +34,13 @@ for architecture in ${architectures:-80 90}; do
     flags+=(-gencode "arch=compute_$architecture,code=sm_$architecture")
 done
 if [ -n "${CXX:-}" ]; then flags+=(-ccbin "$CXX"); fi
-# Of the GPT's command line.
-cli11=true
-if ! echo '#include <CLI/CLI.hpp>' | "${CXX:-g++}" -x c++ -fsyntax-only - 2>/dev/null; then
-    cli11=false
-    echo "without gpt, which reads its flags with CLI11: no CLI/CLI.hpp; expected libcli11-dev installed"
-fi
+with_gpt=true
+for header in CLI/CLI.hpp nlohmann/json.hpp; do
+    if ! echo "#include <$header>" | "${CXX:-g++}" -x c++ -fsyntax-only - 2>/dev/null; then
+        with_gpt=false
+        echo "without gpt: no <$header>; expected libcli11-dev and nlohmann-json3-dev installed"
+    fi
+done
 find_nccl
 if [ -z "$nccl_home" ]; then echo "build.sh: $(nccl_taken)" >&2 && exit 1; fi
 echo "with $(nccl_taken)"
@@ -59,8 +60,8 @@ flags+=(-DTRAIN_GPT_REPOSITORY="\"$root\"")
 gpt=$root/examples/train_gpt
 running=0
 sources=("$here"/{before,after,kernels}.cu)
-if $cli11; then
-    sources+=("$gpt"/device/{gpt,gpt_kernels}.cu "$gpt"/program/{command_line,text}.cpp "$here"/../common/flags.cpp)
+if $with_gpt; then
+    sources+=("$gpt"/device/{gpt,gpt_kernels}.cu "$gpt"/program/{command_line,start,text}.cpp "$here"/../common/flags.cpp)
 fi
 for source in "${sources[@]}"; do
     if [ "$running" -ge "$at_once" ]; then
@@ -76,4 +77,4 @@ while [ "$running" -gt 0 ]; do
 done
 link before before.o
 link after after.o kernels.o
-if $cli11; then link gpt gpt.o gpt_kernels.o kernels.o command_line.o flags.o text.o; fi
+if $with_gpt; then link gpt gpt.o gpt_kernels.o kernels.o command_line.o flags.o start.o text.o; fi

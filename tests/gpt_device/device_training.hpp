@@ -25,12 +25,16 @@ enum class Steps : std::uint8_t { plain, captured };
 
 /// options.steps steps on one rank, as a program for GPUs makes them.
 template <class T, class Report>
-std::vector<double> train_on(sk::Context<Engine>& rank, const Options& options, Steps how, const Report& report) {
+std::vector<double> train_on(sk::Context<Engine>& rank, const Options& options, Steps how, const Report& report,
+                             const Start& start = {}) {
     constexpr std::size_t workspace_bytes = 4096;
     Options each = options;
     each.every = 1;
     each.graph = how == Steps::captured;
-    return train_on_device<T>(rank, each, test::corpus(), workspace_bytes, report, [] {});
+    Job job{each, test::corpus()};
+    job.start = start;
+    return train_on_device<T>(
+        rank, job, workspace_bytes, report, [](const std::string&) {}, [] {});
 }
 /// The same on a World.
 template <class T, class Report>

@@ -8,7 +8,11 @@
 
 #include <doctest/doctest.h>
 
+#include <shardkit/checkpoint/safetensors_file.hpp>
+
+#include "../../examples/common/text_format.hpp"
 #include "../../examples/train_gpt/device/program.hpp"
+#include "../temporary_folder.hpp"
 #include "device_training.hpp"
 
 namespace program_test {
@@ -94,6 +98,91 @@ TEST_CASE("gpt.device: the program names what it cannot use, and what it expecte
     CHECK(refused({"--batch", "6"}, 4) ==
           "--batch 6: expected a multiple of the 4 data-parallel ranks of --mesh 4x1x1");
     CHECK(refused({"--heads", "3"}, 1) == "--heads 3: expected a divisor of --width 128");
+}
+
+TEST_CASE(
+    "gpt.device: weights of GPT-2 go in and out as they are, with a vocabulary that is padded in memory alone") {
+    const temporary_folder::Folder folder;
+    Options options = test::base();
+    options.dtype = Dtype::fp32;
+    options.batch = 4;
+    options.steps = 4;
+    options.model.vocabulary = 250;
+    options.names = NameKind::gpt2;
+    options.save = folder.file("host");
+    options.text = licence;
+    const Text text = read_text(options);
+    const auto on_host = [&] {
+        Job job{options, text.tokens};
+        job.identity = identity_of(options, text.tokens);
+        job.start = find_start(options, job.identity);
+        return train(job);
+    };
+    const std::string weights = on_host().saved + "/model.safetensors";
+    options.save.clear();
+    options.init = weights;
+    const double loss = on_host().losses.front();
+    options.init.clear();
+
+    const std::string to = folder.file("device");
+    const Ended ended = started({"--text",       licence.c_str(),
+                                 "--steps",      "4",
+                                 "--batch",      "4",
+                                 "--sequence",   "8",
+                                 "--layers",     "2",
+                                 "--width",      "8",
+                                 "--heads",      "2",
+                                 "--vocabulary", "250",
+                                 "--seed",       "3",
+                                 "--init",       weights.c_str(),
+                                 "--names",      "gpt2",
+                                 "--save",       to.c_str(),
+                                 "--lr",         "0",
+                                 "--every",      "1",
+                                 "--graph",      "on"});
+    CHECK(ended.errors == "");
+    CHECK(ended.out.find("step 1/4  loss " + program::formatted("%.4f", loss)) != std::string::npos);
+    CHECK(ended.out.find("saved: " + to + "/step-00000004\n") != std::string::npos);
+    const sk::safetensors::File before(weights), after(to + "/step-00000004/model.safetensors");
+    REQUIRE(after.tensors().size() == before.tensors().size());
+    for (const auto& tensor : before.tensors()) {
+        CAPTURE(tensor.name);
+        const auto* const same = after.find(tensor.name);
+        REQUIRE(same != nullptr);
+        CHECK(same->shape == tensor.shape);
+        CHECK(tensor.shape.extents[0] != 256);
+        CHECK(after.read<float>(tensor.name) == before.read<float>(tensor.name));
+    }
+}
+
+TEST_CASE("gpt.device: a run that was saved on GPUs goes on there and on hosts") {
+    const temporary_folder::Folder folder;
+    Options options = test::base();
+    options.dtype = Dtype::fp32;
+    options.batch = 4;
+    options.steps = 6;
+    options.text = licence;
+    const Text text = read_text(options);
+    Job job{options, text.tokens};
+    const Results whole = train(job);
+    const std::string to = folder.file("run"), from = to + "/step-00000003";
+    const std::vector<const char*> words{
+        "--text", licence.c_str(), "--steps", "6",       "--batch", "4",      "--sequence", "8",       "--layers",
+        "2",      "--width",       "8",       "--heads", "2",       "--seed", "3",          "--every", "1"};
+    auto saving = words;
+    saving.insert(saving.end(), {"--save", to.c_str(), "--save-every", "3"});
+    CHECK(started(saving).errors == "");
+    auto resumed = words;
+    resumed.insert(resumed.end(), {"--resume", from.c_str()});
+    const Ended ended = started(resumed);
+    CHECK(ended.errors == "");
+    CHECK(ended.out.find("resume: '" + from + "', after step 3 of 6\nstep 4/6  loss " +
+                         program::formatted("%.4f", whole.losses[3])) == 0);
+    CHECK(ended.out.find("step 6/6  loss " + program::formatted("%.4f", whole.losses[5])) != std::string::npos);
+    job.options.resume = from;
+    job.identity = identity_of(job.options, text.tokens);
+    job.start = find_start(job.options, job.identity);
+    CHECK(worst(train(job).losses, {whole.losses[3], whole.losses[4], whole.losses[5]}) < 1e-5);
 }
 
 }  // namespace program_test

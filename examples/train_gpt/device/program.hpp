@@ -14,6 +14,7 @@
 #include <shardkit/mesh/device_mesh.hpp>
 
 #include "../program/command_line.hpp"
+#include "../program/start.hpp"
 #include "../program/text.hpp"
 #include "train.hpp"
 
@@ -36,20 +37,23 @@ int device_program(int count, const char* const* words, std::FILE* out, std::FIL
         }
         const Options& options = *parsed;
         const Text text = read_text(options);
+        Job job{options, text.tokens};
+        job.identity = identity_of(options, text.tokens);
+        job.start = find_start(options, job.identity);
         sk::nccl::World world =
             launcher ? sk::nccl::World(*launcher) : sk::nccl::World(sk::nccl::UniqueId::create(), 1, 0);
         const auto& mesh = options.mesh;
         sk::nccl::run<Engine>(sk::DeviceMesh(mesh.dp, mesh.tp, mesh.cp), world, [&](auto& rank) {
             using Clock = std::chrono::steady_clock;
             const bool prints = rank.rank() == 0;
+            if (prints) { std::fputs(job.start.notes.c_str(), out); }
             std::size_t before = 0;
-            Clock::time_point since;
+            std::optional<Clock::time_point> since;  // the first step takes memory, and is not timed
             const auto report = [&](std::size_t step, double loss) {
-                const double seconds = std::chrono::duration<double>(Clock::now() - since).count();
                 if (!prints) { return; }
                 std::fprintf(out, "step %zu/%zu  loss %.4f", step + 1, options.steps, loss);
-                // The first step takes memory, and is not timed.
-                if (step > 0) {
+                if (since) {
+                    const double seconds = std::chrono::duration<double>(Clock::now() - *since).count();
                     std::fprintf(out, "  %.0f tokens/s",
                                  static_cast<double>((step - before) * options.tokens_per_step()) / seconds);
                 }
@@ -58,10 +62,15 @@ int device_program(int count, const char* const* words, std::FILE* out, std::FIL
                 before = step;
                 since = Clock::now();
             };
+            const auto saved = [&](const std::string& folder) {
+                if (prints) { std::fprintf(out, "saved: %s\n", folder.c_str()); }
+            };
             const std::vector<double> losses =
-                train_on_device<float>(rank, options, text.tokens, DeviceProducts<Engine>::workspace_bytes, report,
+                train_on_device<float>(rank, job, DeviceProducts<Engine>::workspace_bytes, report, saved,
                                        [&] { world.keep_pace(rank.compute_stream()); });
-            if (prints) { std::fprintf(out, "loss: %.4f first, %.4f last\n", losses.front(), losses.back()); }
+            if (prints && !losses.empty()) {
+                std::fprintf(out, "loss: %.4f first, %.4f last\n", losses.front(), losses.back());
+            }
         });
         return EXIT_SUCCESS;
     } catch (const std::exception& error) {

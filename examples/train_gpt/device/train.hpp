@@ -2,9 +2,7 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <optional>
-#include <span>
 #include <vector>
 
 #include "../../cuda_trainer/graph.hpp"
@@ -13,17 +11,19 @@
 namespace train_gpt {
 
 /// Trains on one rank, and returns the loss of each step: report(step, loss) is called every options.every steps
-/// and at the last one, launched() behind each launch of a graph.
-template <class T, class Engine, class Report, class Launched>
-std::vector<double> train_on_device(sk::Context<Engine>& context, const Options& options, std::span<const Token> text,
-                                    std::size_t workspace_bytes, const Report& report, const Launched& launched) {
-    DeviceTrainer<Engine, T> trainer(context, options, text, workspace_bytes);
+/// and at the last one, saved(folder) behind each save, and launched() behind each launch of a graph.
+template <class T, class Engine, class Report, class Saved, class Launched>
+std::vector<double> train_on_device(sk::Context<Engine>& context, const Job& job, std::size_t workspace_bytes,
+                                    const Report& report, const Saved& saved, const Launched& launched) {
+    DeviceTrainer<Engine, T> trainer(context, job, workspace_bytes);
+    const Options& options = job.options;
+    const std::size_t first = job.start.first_step;
     const std::size_t steps = options.steps;
     std::optional<cuda_trainer::after::StepGraph> graph;
-    for (std::size_t step = 0; step < steps; ++step) {
+    for (std::size_t step = first; step < steps; ++step) {
         trainer.load(step);
         // The first step is a plain one: it takes memory, which a capture refuses.
-        if (options.graph && step > 0) {
+        if (options.graph && step > first) {
             if (!graph) {
                 graph.emplace(context.streams(), [&] { trainer.step(); });
             }
@@ -33,9 +33,11 @@ std::vector<double> train_on_device(sk::Context<Engine>& context, const Options&
             trainer.step();
         }
         trainer.keep_losses(step);
-        if (step % options.every == 0 || step + 1 == steps) { report(step, trainer.losses(step, 1).front()); }
+        const bool last = step + 1 == steps;
+        if (step % options.every == 0 || last) { report(step, trainer.losses(step, 1).front()); }
+        if (save_is_due(options, step + 1, last)) { saved(trainer.save(step + 1)); }
     }
-    return trainer.losses(0, steps);
+    return trainer.losses(first, steps - first);
 }
 
 }  // namespace train_gpt

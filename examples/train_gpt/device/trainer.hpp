@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include <shardkit/optim/optimizer.hpp>
@@ -13,14 +14,13 @@
 #include <shardkit/step/accumulation.hpp>
 #include <shardkit/step/divisor.hpp>
 
-#include "../model/initialise.hpp"
 #include "../model/pass.hpp"
 #include "../program/adamw.hpp"
 #include "../program/data_order.hpp"
 #include "../program/dense_model.hpp"
 #include "../program/engine_links.hpp"
 #include "../program/forward_backward.hpp"
-#include "../program/options.hpp"
+#include "../program/saved_run.hpp"
 #include "place.hpp"
 
 namespace train_gpt {
@@ -35,31 +35,35 @@ class DeviceTrainer {
     using Buffer = typename Engine::template Buffer<X>;
 
   public:
-    /// Takes all memory of the run. Collective over the mesh.
-    DeviceTrainer(sk::Context<Engine>& context, const Options& options, std::span<const Token> text,
+    /// Takes all memory of the run, and reads what the run begins with. Collective over the mesh.
+    /// @throws FileError or std::invalid_argument, on every rank, when that cannot be read
+    DeviceTrainer(sk::Context<Engine>& context, const Job& job,
                   std::size_t workspace_bytes = DeviceProducts<Engine>::workspace_bytes)
         : context_(context),
-          options_(options),
-          split_(options.split(context.grid().coordinate(sk::Tp::name, context.rank()),
-                               context.grid().coordinate(sk::Cp::name, context.rank()))),
-          part_(split_.chunks(options.model.sequence)),
-          capacity_(split_.local(options.pass_shape())),
+          job_(job),
+          options_(job.options),
+          split_(options_.split(context.grid().coordinate(sk::Tp::name, context.rank()),
+                                context.grid().coordinate(sk::Cp::name, context.rank()))),
+          part_(split_.chunks(options_.model.sequence)),
+          capacity_(split_.local(options_.pass_shape())),
           data_ranks_(context.template sub_mesh<sk::Axes<sk::Dp, sk::Cp>>()),
-          data_(text, options.model.sequence, options.seed),
-          model_(context, options.model, options.chosen_policy()),
+          data_(job.text, options_.model.sequence, options_.seed),
+          model_(context, options_.model, options_.chosen_policy()),
           groups_(initialized()),
-          optimizer_(make_adamw<sk::StateFormat::full>(groups_, options)),
-          links_(context, split_, options.context, attention_shape(options.model, split_, capacity_).keys_values()),
+          optimizer_(make_adamw<sk::StateFormat::full>(groups_, options_)),
+          links_(context, split_, options_.context, attention_shape(options_.model, split_, capacity_).keys_values()),
           products_(context, workspace_bytes),
           memory_(
-              context.template buffer<std::uint8_t>(DevicePass::bytes(options.model, split_, capacity_, place()))),
+              context.template buffer<std::uint8_t>(DevicePass::bytes(options_.model, split_, capacity_, place()))),
           arena_(reinterpret_cast<std::byte*>(memory_.data()), memory_.size()),
-          pass_(options.model, split_, capacity_, links_, arena_, place()),
-          steps_ahead_(std::clamp<std::size_t>(ahead_tokens / tokens_of_step(), 1, options.steps)),
+          pass_(options_.model, split_, capacity_, links_, arena_, place()),
+          steps_ahead_(std::clamp<std::size_t>(ahead_tokens / tokens_of_step(), 1, options_.steps)),
           ahead_on_device_(context.template local_buffer<Token>(steps_ahead_ * tokens_of_step())),
           tokens_(context.template local_buffer<Token>(tokens_of_step())),
-          losses_(context.template buffer<double>(options.microbatches)),
-          history_(context.template local_buffer<double>(options.microbatches * options.steps)) {}
+          losses_(context.template buffer<double>(options_.microbatches)),
+          history_(context.template local_buffer<double>(options_.microbatches * options_.steps)) {
+        resume_run(context, job, groups_, *optimizer_);
+    }
 
     /// Gives the device the tokens of step `number`, where every step reads them. Waits for the device only where
     /// those of the next steps have to be copied there.
@@ -103,6 +107,9 @@ class DeviceTrainer {
         return means;
     }
 
+    /// As save_run.
+    std::string save(std::size_t steps) { return save_run(context_, job_, steps, groups_, *optimizer_); }
+
     auto& groups() noexcept { return groups_; }
     sk::Optimizer<Engine>& optimizer() noexcept { return *optimizer_; }
     /// Of activations and scratch.
@@ -132,12 +139,13 @@ class DeviceTrainer {
     }
     auto initialized() {
         auto groups = model_.groups();
-        groups.initialize(Initialiser(options_.seed, options_.model));
+        give_first_values(context_, job_, groups);
         return groups;
     }
 
     sk::Context<Engine>& context_;
-    Options options_;
+    const Job& job_;
+    const Options& options_;
     Split split_;
     sk::cp::CausalChunks part_;
     BatchShape capacity_;

@@ -19,11 +19,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-void add_checkpoint_flags(program::Flags& flags) {
-    flags.add(
-        "--save", "DIR",
-        "save model and optimizer to DIR/step-00000400 after the last step, and when SIGTERM or SIGINT ends the "
-        "run after its current step");
+void add_checkpoint_flags(program::Flags& flags, const std::string& when) {
+    flags.add("--save", "DIR", "save model and optimizer to DIR/step-00000400 after the last step" + when);
     flags.add("--save-every", "N", "with --save: save after every N steps too");
     flags.add("--keep", "K", "with --save: keep only the newest K steps in DIR; 0 keeps all [0]");
     flags.add(
@@ -132,7 +129,7 @@ void add_host_flags(program::Flags& flags) {
                      "measured memory has the calls that are kept for it");
     flags.add("--stragglers-plot", "FILE", "draw it, .png or .svg");
     flags.add("--slow", "RANK:SECONDS", "let a rank sleep so long before each step, to see what is told of it");
-    add_checkpoint_flags(flags);
+    add_checkpoint_flags(flags, ", and when SIGTERM or SIGINT ends the run after its current step");
 }
 
 void read_checkpoint_flags(const program::Flags& flags, Options& o) {
@@ -530,6 +527,7 @@ std::optional<Options> parse_gpu_command_line(int count, const char* const* argu
     add_flags(flags);
     flags.add("--graph", "on|off", "all steps but the first are launches of one CUDA graph [off]");
     flags.add("--every", "N", "steps between two lines of output [20]");
+    add_checkpoint_flags(flags, "");
     if (!flags.parse(count, arguments, help)) { return std::nullopt; }
     Options o;
     o.engine = EngineKind::nccl;

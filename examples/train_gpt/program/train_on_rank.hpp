@@ -248,9 +248,7 @@ class RankSteps {
     }
 
     void save_if_due(std::size_t steps, bool at_the_end) {
-        const Options& options = job_.options;
-        if (options.save.empty()) { return; }
-        if (!at_the_end && (options.save_every == 0 || steps % options.save_every != 0)) { return; }
+        if (!save_is_due(job_.options, steps, at_the_end)) { return; }
         std::string folder = trainer_.save(steps);
         if (reports()) { results_.saved = std::move(folder); }
     }

@@ -12,8 +12,6 @@
 #include <utility>
 #include <vector>
 
-#include <shardkit/checkpoint/load.hpp>
-#include <shardkit/checkpoint/save.hpp>
 #include <shardkit/comm/all_gather.hpp>
 #include <shardkit/follow/follow.hpp>
 #include <shardkit/follow/measured_step.hpp>
@@ -35,9 +33,9 @@
 #include "engine_links.hpp"
 #include "forward_backward.hpp"
 #include "job.hpp"
-#include "names.hpp"
 #include "optimizer.hpp"
 #include "sample.hpp"
+#include "saved_run.hpp"
 #include "sharded_model.hpp"
 #include "slice_hashes.hpp"
 #include "workspace.hpp"
@@ -55,8 +53,8 @@ class Trainer {
     /// @throws FileError or std::invalid_argument, on every rank, when that cannot be read
     Trainer(sk::Context<Engine>& context, const Job& job)
         : context_(context),
+          job_(job),
           options_(job.options),
-          identity_(job.identity),
           split_(options_.split(context.grid().coordinate(sk::Tp::name, context.rank()),
                                 context.grid().coordinate(sk::Cp::name, context.rank()))),
           part_(split_.chunks(options_.model.sequence)),
@@ -76,7 +74,7 @@ class Trainer {
             groups_.for_each([&](const auto& group) { paths.push_back(group.path()); });
             slice_hashes_.emplace(std::move(paths));
         }
-        if (!job.start.folder.empty()) { resume(job.start); }
+        resume_run(context, job, groups_, *optimizer_);
     }
 
     struct Step {
@@ -180,18 +178,8 @@ class Trainer {
         return sk::schedule::trace(schedule, sk::describe_groups(groups_), ranks);
     }
 
-    /// The state after `steps` steps, into --save. Collective over the mesh.
-    /// @returns the step's folder
-    /// @throws FileError, on every rank, when it cannot be written
-    std::string save(std::size_t steps) {
-        auto strings = identity_;
-        strings.emplace_back(names_key, name_kinds[static_cast<std::size_t>(options_.names)]);
-        return sk::checkpoint::save(context_, options_.save, steps, sk::checkpoint::State{groups_, *optimizer_},
-                                    {.names = tensor_names(options_.names, options_.model),
-                                     .strings = std::move(strings),
-                                     .keep = options_.keep})
-            .path;
-    }
+    /// As save_run.
+    std::string save(std::size_t steps) { return save_run(context_, job_, steps, groups_, *optimizer_); }
 
     std::string sample(std::size_t count) {
         return train_gpt::sample(context_, model_, work_.pass(), options_.model, split_, count, options_.seed);
@@ -263,15 +251,7 @@ class Trainer {
     /// Gives the model its first values, and lets its steps follow their schedule: before the optimizer takes memory,
     /// because the buffers that windows share without a schedule are given back for it.
     std::optional<sk::schedule::Following<Engine>> begin(const Job& job) {
-        const bool resumes = !job.start.folder.empty();
-        if (!resumes && !options_.init.empty()) {
-            sk::checkpoint::load_model(context_, options_.init, groups_,
-                                       {.names = tensor_names(options_.names, options_.model, job.start.prefix),
-                                        .subset = job.start.subset});
-        } else if (!resumes) {
-            const Initialiser first_values(options_.seed, options_.model);
-            groups_.initialize(first_values);
-        }
+        give_first_values(context_, job, groups_);
         if (!job.chosen.schedule) { return std::nullopt; }
         return sk::schedule::follow(groups_, *job.chosen.schedule);
     }
@@ -283,11 +263,6 @@ class Trainer {
             return make_optimizer(groups_, options_);
         }
     }
-    void resume(const Start& start) {
-        sk::checkpoint::State state{groups_, *optimizer_};
-        sk::checkpoint::load(context_, start.folder, state, {.names = tensor_names(start.names, options_.model)});
-    }
-
     template <class Layer, class P>
     void read(Layer& layer, P parameter, std::vector<FinalParameter>& all) {
         std::vector<double> values;
@@ -299,8 +274,8 @@ class Trainer {
     }
 
     sk::Context<Engine>& context_;
+    const Job& job_;
     const Options& options_;
-    const Identity& identity_;
     Split split_;
     sk::cp::CausalChunks part_;
     typename Engine::Communicator data_ranks_;
