@@ -31,8 +31,8 @@ struct EmulatedPlace : HostPlace {
             for (std::size_t c = 0; c < n; ++c) { work(Columns<1>{c}, part); }
         }
     }
-    template <class S>
-    static void multiply(Matrix<const bf16> a, Matrix<const bf16> b, Matrix<bf16> result, Into into, float scale = 1,
+    template <class S, class R>
+    static void multiply(Matrix<const bf16> a, Matrix<const bf16> b, Matrix<R> result, Into into, float scale = 1,
                          Repeats repeats = {}) {
         const auto at = [](const auto& m, std::size_t row, std::size_t column) {
             return m.order == Order::transposed ? column * m.stride + row : row * m.stride + column;
@@ -45,8 +45,8 @@ struct EmulatedPlace : HostPlace {
                         sum += static_cast<float>(a.data[r * repeats.left + at(a, i, k)]) *
                                static_cast<float>(b.data[r * repeats.right + at(b, k, j)]);
                     }
-                    bf16& to = result.data[r * repeats.result + at(result, i, j)];
-                    to = static_cast<bf16>(into == Into::add ? scale * sum + static_cast<float>(to) : scale * sum);
+                    R& to = result.data[r * repeats.result + at(result, i, j)];
+                    to = static_cast<R>(into == Into::add ? scale * sum + static_cast<float>(to) : scale * sum);
                 }
             }
         }
@@ -119,6 +119,18 @@ TEST_CASE("gpt.device: activations in bf16 with sums in fp32 have the losses of 
         CAPTURE(with.policy.text());
         CHECK(worst(train<bf16>(with), emulated) < 1e-2);
     });
+    // Parts of the model and of sequences add in fp32.
+    options.policy = {program::PolicyKind::full_shard};
+    for (const program::MeshExtents mesh : {program::MeshExtents{1, 2, 1}, {1, 1, 2}, {2, 2, 2}}) {
+        options.mesh = mesh;
+        for (const auto exchange : {ContextExchange::ring, ContextExchange::gather}) {
+            options.context = exchange;
+            options.sequence_parallel =
+                exchange == ContextExchange::ring ? SequenceParallel::on : SequenceParallel::off;
+            CAPTURE(mesh.describe());
+            CHECK(worst(train<bf16>(options), emulated) < 1e-2);
+        }
+    }
 }
 
 }  // namespace bf16_test

@@ -60,20 +60,29 @@ const std::string licence = std::string(SHARDKIT_GOLDEN_DIR) + "/../../LICENSE";
 }  // namespace
 
 TEST_CASE("gpt.device: the program trains and prints, the same with a graph but for the speed") {
-    std::vector<std::string> losses;
-    for (const char* const graph : {"off", "on"}) {
-        const Ended ended =
-            started({"--text", licence.c_str(), "--steps", "5", "--batch", "4", "--sequence", "16", "--layers", "1",
-                     "--width", "16", "--heads", "2", "--every", "2", "--graph", graph});
-        CHECK(ended.errors == "");
-        CHECK(ended.status == EXIT_SUCCESS);
-        CHECK(ended.out.find("step 1/5  loss 5.5") == 0);
-        CHECK(ended.out.find("\nstep 5/5  loss ") != std::string::npos);
-        const std::size_t last = ended.out.find("\nloss: 5.5");
-        REQUIRE(last != std::string::npos);
-        losses.push_back(ended.out.substr(last));
+    for (const char* const dtype : {"fp32", "bf16"}) {
+        std::vector<std::string> losses;
+        for (const char* const graph : {"off", "on"}) {
+            const Ended ended = started({"--text",     licence.c_str(),
+                                         "--steps",    "5",
+                                         "--batch",    "4",
+                                         "--sequence", "16",
+                                         "--layers",   "1",
+                                         "--width",    "16",
+                                         "--heads",    "2",
+                                         "--every",    "2",
+                                         "--graph",    graph,
+                                         "--dtype",    dtype});
+            CHECK(ended.errors == "");
+            CHECK(ended.status == EXIT_SUCCESS);
+            CHECK(ended.out.find("step 1/5  loss 5.5") == 0);
+            CHECK(ended.out.find("\nstep 5/5  loss ") != std::string::npos);
+            const std::size_t last = ended.out.find("\nloss: 5.5");
+            REQUIRE(last != std::string::npos);
+            losses.push_back(ended.out.substr(last));
+        }
+        CHECK(losses[0] == losses[1]);
     }
-    CHECK(losses[0] == losses[1]);
 }
 
 TEST_CASE("gpt.device: the program names what it cannot use, and what it expected") {
@@ -82,15 +91,15 @@ TEST_CASE("gpt.device: the program names what it cannot use, and what it expecte
     CHECK(ended.out == "");
     CHECK(ended.errors.find("--text 'no-such-file': expected a file that can be read") != std::string::npos);
     const std::string help = started({"--help"}).out;
-    CHECK(help.find("--graph on|off") != std::string::npos);
+    CHECK(help.find("\n  --graph on|off ") != std::string::npos);
     // What this program cannot follow is none of its flags.
     for (const char* const flag : {"--experts", "--optimizer", "--release", "--schedule", "--slices", "--engine"}) {
-        CHECK(help.find(flag) == std::string::npos);
+        CHECK(help.find("\n  " + std::string(flag) + " ") == std::string::npos);
         CHECK(refused({flag, "1"}, 1) ==
               "unknown argument '" + std::string(flag) + "': expected one of the flags that --help lists");
     }
     CHECK(refused({"--width"}, 1).find("--width") == 0);
-    CHECK(refused({"--dtype", "fp64"}, 1) == "--dtype 'fp64': expected fp32");
+    CHECK(refused({"--dtype", "fp64"}, 1) == "--dtype 'fp64': expected fp32 or bf16");
     CHECK(refused({"--mesh", "2x1x1"}, 4) ==
           "--mesh 2x1x1 has 2 ranks, but this job has 4 processes: expected --mesh 4x1x1");
     CHECK(refused({"--policy", "hybrid_shard:3"}, 4) ==

@@ -18,12 +18,14 @@ namespace train_gpt {
 template <class T>
 struct PassKernels {
     using A = Arithmetic<T>;
-    using Elements = shardkit::gpu::Launches<Fill<T>, Fill<A>, Gelu<T>, GeluBackward<T>, AddRounded<T>>;
+    using Elements =
+        shardkit::gpu::Launches<Fill<T>, Fill<A>, Gelu<T>, GeluBackward<T>, AddRounded<T>, Convert<A, T>>;
     using Rows =
-        shardkit::gpu::Launches<EachRow<TakeRow<T, T>>, EachRow<AddPosition<T, T>>, EachRow<LayerNorm<T, T>>,
-                                EachRow<LayerNormBackward<T, T>>, EachRow<AddBias<T, T>>, EachRow<CopyKeysValues<T>>,
-                                EachRow<MergeScores<T>>, EachRow<ScoresBackward<T>>, EachRow<LargestLogit<T>>,
-                                EachRow<Exponentials<T>>, EachRow<LogitsGradient<T>>, EachRow<SumLosses<A>>>;
+        shardkit::gpu::Launches<EachRow<TakeRow<T, T>>, EachRow<TakeRow<T, A>>, EachRow<AddPosition<T, T>>,
+                                EachRow<LayerNorm<T, T>>, EachRow<LayerNormBackward<T, T>>, EachRow<AddBias<T, T>>,
+                                EachRow<CopyKeysValues<T, T>>, EachRow<CopyKeysValues<T, A>>, EachRow<MergeScores<T>>,
+                                EachRow<ScoresBackward<T>>, EachRow<LargestLogit<T>>, EachRow<Exponentials<T>>,
+                                EachRow<LogitsGradient<T>>, EachRow<SumLosses<A>>>;
     using OfColumns =
         shardkit::gpu::Launches<EachColumn<LayerNormSums<T>>, EachColumn<ColumnSums<T>>,
                                 EachColumn<ScatterRows<T, Positions>>, EachColumn<ScatterRows<T, TokenRows>>>;

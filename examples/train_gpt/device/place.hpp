@@ -115,8 +115,8 @@ class DevicePlace {
     void columns(std::size_t n, const Work& work) const {
         Kernels::for_each_index(stream_, n * column_parts, EachColumn<Work>{work, n});
     }
-    template <class S, class A = shardkit::Arithmetic<S>>
-    void multiply(Matrix<const S> a, Matrix<const S> b, Matrix<S> result, Into into, A scale = A{1},
+    template <class S, class R, class A = shardkit::Arithmetic<S>>
+    void multiply(Matrix<const S> a, Matrix<const S> b, Matrix<R> result, Into into, A scale = A{1},
                   Repeats repeats = {}) const {
         products_->template multiply<S>(a, b, result, into, scale, repeats);
     }

@@ -39,24 +39,30 @@ class DeviceProducts {
     DeviceProducts& operator=(const DeviceProducts&) = delete;
     ~DeviceProducts() { static_cast<void>(cublasDestroy(handle_)); }
 
-    /// As HostPlace::multiply, in the order of the stream; sums of bf16 are made in fp32, and rounded once.
-    template <class S, class A = shardkit::Arithmetic<S>>
-    void multiply(Matrix<const S> a, Matrix<const S> b, Matrix<S> result, Into into, A scale, Repeats repeats) const {
-        constexpr bool wide = std::same_as<S, double>;
-        static_assert(wide || std::same_as<S, float> || std::same_as<S, shardkit::bf16>);
-        constexpr cudaDataType_t type = wide ? CUDA_R_64F : std::same_as<S, float> ? CUDA_R_32F : CUDA_R_16BF;
-        constexpr cublasComputeType_t sums = wide ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F;
+    /// As HostPlace::multiply, in the order of the stream; sums of bf16 are made in fp32, and rounded once where the
+    /// result is bf16.
+    template <class S, class R, class A = shardkit::Arithmetic<S>>
+    void multiply(Matrix<const S> a, Matrix<const S> b, Matrix<R> result, Into into, A scale, Repeats repeats) const {
+        static_assert(std::same_as<R, S> || std::same_as<R, A>);
+        constexpr cudaDataType_t type = type_of<S>();
+        constexpr cublasComputeType_t sums = std::same_as<S, double> ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F;
         const A beta = into == Into::add ? A{1} : A{0};
         // Row-major matrices are the transposes of those that cuBLAS sees.
-        check(cublasGemmStridedBatchedEx(handle_, op(b.order), op(a.order), extent(result.columns),
-                                         extent(result.rows), extent(a.columns), &scale, b.data, type,
-                                         extent(b.stride), stride(repeats.right), a.data, type, extent(a.stride),
-                                         stride(repeats.left), &beta, result.data, type, extent(result.stride),
-                                         stride(repeats.result), extent(repeats.count), sums, CUBLAS_GEMM_DEFAULT),
+        check(cublasGemmStridedBatchedEx(
+                  handle_, op(b.order), op(a.order), extent(result.columns), extent(result.rows), extent(a.columns),
+                  &scale, b.data, type, extent(b.stride), stride(repeats.right), a.data, type, extent(a.stride),
+                  stride(repeats.left), &beta, result.data, type_of<R>(), extent(result.stride),
+                  stride(repeats.result), extent(repeats.count), sums, CUBLAS_GEMM_DEFAULT),
               "cublasGemmStridedBatchedEx");
     }
 
   private:
+    template <class X>
+    static constexpr cudaDataType_t type_of() {
+        constexpr bool wide = std::same_as<X, double>;
+        static_assert(wide || std::same_as<X, float> || std::same_as<X, shardkit::bf16>);
+        return wide ? CUDA_R_64F : std::same_as<X, float> ? CUDA_R_32F : CUDA_R_16BF;
+    }
     static cublasOperation_t op(Order order) { return order == Order::transposed ? CUBLAS_OP_T : CUBLAS_OP_N; }
     static long long stride(std::size_t elements) { return static_cast<long long>(elements); }
     static int extent(std::size_t extent) {

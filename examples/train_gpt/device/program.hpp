@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <shardkit/backend/nccl/run.hpp>
+#include <shardkit/core/bf16.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 
 #include "../program/command_line.hpp"
@@ -65,9 +66,11 @@ int device_program(int count, const char* const* words, std::FILE* out, std::FIL
             const auto saved = [&](const std::string& folder) {
                 if (prints) { std::fprintf(out, "saved: %s\n", folder.c_str()); }
             };
-            const std::vector<double> losses =
-                train_on_device<float>(rank, job, DeviceProducts<Engine>::workspace_bytes, report, saved,
-                                       [&] { world.keep_pace(rank.compute_stream()); });
+            const auto train = [&](auto element) {
+                return train_on_device<decltype(element)>(rank, job, DeviceProducts<Engine>::workspace_bytes, report,
+                                                          saved, [&] { world.keep_pace(rank.compute_stream()); });
+            };
+            const std::vector<double> losses = options.dtype == Dtype::bf16 ? train(sk::bf16{}) : train(float{});
             if (prints && !losses.empty()) {
                 std::fprintf(out, "loss: %.4f first, %.4f last\n", losses.front(), losses.back());
             }

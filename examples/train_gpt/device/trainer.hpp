@@ -58,8 +58,8 @@ class DeviceTrainer {
           arena_(reinterpret_cast<std::byte*>(memory_.data()), memory_.size()),
           pass_(options_.model, split_, capacity_, links_, arena_, place()),
           steps_ahead_(std::clamp<std::size_t>(ahead_tokens / tokens_of_step(), 1, options_.steps)),
-          ahead_on_device_(context.template local_buffer<Token>(steps_ahead_ * tokens_of_step())),
-          tokens_(context.template local_buffer<Token>(tokens_of_step())),
+          ahead_on_device_(tokens(steps_ahead_ * tokens_of_step())),
+          tokens_(tokens(tokens_of_step())),
           losses_(context.template buffer<double>(options_.microbatches)),
           history_(context.template local_buffer<double>(options_.microbatches * options_.steps)) {
         resume_run(context, job, groups_, *optimizer_);
@@ -118,6 +118,15 @@ class DeviceTrainer {
   private:
     static constexpr std::size_t ahead_tokens = std::size_t{4} << 20U;
 
+    /// In a device's memory, whose elements these are not.
+    struct Tokens {
+        Buffer<std::uint8_t> bytes;
+
+        Token* data() const noexcept { return reinterpret_cast<Token*>(bytes.data()); }
+    };
+    Tokens tokens(std::size_t count) const {
+        return {context_.template local_buffer<std::uint8_t>(count * sizeof(Token))};
+    }
     Place place() const { return {context_.compute_stream(), products_}; }
     std::size_t tokens_at(std::size_t microbatch) const { return 2 * microbatch * capacity_.tokens(); }
     std::size_t tokens_of_step() const { return tokens_at(options_.microbatches); }
@@ -133,8 +142,11 @@ class DeviceTrainer {
                            part_, to, to + capacity_.tokens());
             }
         }
-        Engine::Kernels::copy_in(context_.compute_stream(), std::span<const Token>(ahead_),
-                                 std::span<Token>(ahead_on_device_.data(), ahead_.size()));
+        const std::size_t bytes = ahead_.size() * sizeof(Token);
+        Engine::Kernels::copy_in(
+            context_.compute_stream(),
+            std::span<const std::uint8_t>(reinterpret_cast<const std::uint8_t*>(ahead_.data()), bytes),
+            std::span<std::uint8_t>(ahead_on_device_.bytes.data(), bytes));
         ahead_first_ = number;
     }
     auto initialized() {
@@ -161,11 +173,11 @@ class DeviceTrainer {
     DevicePass pass_;
     std::size_t ahead_first_ = 0;  // the step whose tokens `ahead_` begins with
     std::size_t steps_ahead_;
-    std::vector<Token> ahead_;       // [steps_ahead, microbatches, tokens | targets]
-    Buffer<Token> ahead_on_device_;  // likewise
-    Buffer<Token> tokens_;           // of one step
-    Buffer<double> losses_;          // [microbatches]
-    Buffer<double> history_;         // [steps, microbatches]
+    std::vector<Token> ahead_;  // [steps_ahead, microbatches, tokens | targets]
+    Tokens ahead_on_device_;    // likewise
+    Tokens tokens_;             // of one step
+    Buffer<double> losses_;     // [microbatches]
+    Buffer<double> history_;    // [steps, microbatches]
 };
 
 }  // namespace train_gpt

@@ -38,7 +38,8 @@ struct Scratch {
     S* d_residual;             // [outer, C], the gradient that travels down the residual stream
     S* d_width;                // [outer, C]
     S* gathered;               // [tokens, C] where norms hold a part of the tokens; else empty
-    S* partial;                // [tokens, C] likewise
+    Arithmetic<S>* partial;    // [tokens, C] where sums over tp cannot be made in place; else empty
+    Arithmetic<S>* summed;     // [outer, C] of them, where they are rounded to S; else empty
     S* d_heads;                // [tokens, c]
     S* d_packed;               // [tokens, 3 c]
     S* d_up;                   // [tokens, 4 c]
@@ -90,7 +91,7 @@ std::size_t converted_elements(const ModelConfig& config, const Split& split) {
 template <class S, class Place>
 AttentionScratch<S> take_attention(Arena& arena, const AttentionShape& shape, std::size_t chunk) {
     const std::size_t scores = Place::heads_at_once(shape.heads) * chunk * chunk;
-    return {arena.take<S>(shape.keys_values()), arena.take<S>(shape.keys_values()), arena.take<S>(scores),
+    return {arena.take<S>(shape.keys_values()), arena.take<Arithmetic<S>>(shape.keys_values()), arena.take<S>(scores),
             arena.take<S>(scores)};
 }
 
@@ -99,11 +100,13 @@ Scratch<S> take_scratch(Arena& arena, const ModelConfig& config, const Split& sp
     const std::size_t wide = split.outer_tokens(capacity) * config.width;
     const std::size_t all = split.splits_tokens() ? capacity.tokens() * config.width : 0;
     const std::size_t part = capacity.tokens() * split.width(config);
+    const bool rounded = split.tp > 1 && !std::same_as<S, A>;
     const std::size_t chunk = split.cp == 1 ? capacity.sequence : capacity.sequence / 2;
     return {arena.take<S>(wide),
             arena.take<S>(wide),
             arena.take<S>(all),
-            arena.take<S>(all),
+            arena.take<A>(rounded ? capacity.tokens() * config.width : all),
+            arena.take<A>(rounded && split.splits_tokens() ? wide : 0),
             arena.take<S>(part),
             arena.take<S>(3 * part),
             arena.take<S>(4 * part),

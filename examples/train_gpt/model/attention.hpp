@@ -104,11 +104,11 @@ struct ScoresBackward {
 };
 /// As rows [batch, heads, sequence]: copies a row of keys and values from where a token's values lie to a block, or
 /// back.
-template <class S>
+template <class S, class B>
 struct CopyKeysValues {
     AttentionShape shape;
     S* packed;
-    S* keys_values;
+    B* keys_values;
     bool back;
 
     template <class Row>
@@ -117,15 +117,15 @@ struct CopyKeysValues {
         const std::size_t i = r % shape.batch.sequence;
         S* const token = packed + shape.packed_offset(head / shape.heads, head % shape.heads) + i * shape.packed() +
                          shape.head_width;
-        S* const key = keys_values + r * shape.head_width;
+        B* const key = keys_values + r * shape.head_width;
         const std::size_t half = shape.keys_values() / 2;
         row.each(shape.head_width, [&](std::size_t c) {
             if (back) {
-                token[c] = key[c];
-                token[shape.head_width + c] = key[half + c];
+                token[c] = static_cast<S>(key[c]);
+                token[shape.head_width + c] = static_cast<S>(key[half + c]);
             } else {
-                key[c] = token[c];
-                key[half + c] = token[shape.head_width + c];
+                key[c] = static_cast<B>(token[c]);
+                key[half + c] = static_cast<B>(token[shape.head_width + c]);
             }
         });
     }
@@ -154,7 +154,7 @@ class CausalAttention {
         pack(qkv);
         place_.each(shape_.batch.tokens() * shape_.width(), Fill<S>{output, S{}});
         place_.each(shape_.rows(), Fill<A>{log_sum_exp, -std::numeric_limits<A>::infinity()});
-        const auto attend = [&](std::size_t source, const S* block, S*) {
+        const auto attend = [&](std::size_t source, const S* block, A*) {
             for_each_pair(source, [&](const Pair& pair) {
                 const auto p = scores(scratch_.scores);
                 const auto out = outputs(output, pair);
@@ -172,9 +172,9 @@ class CausalAttention {
     void backward(S* qkv, const S* output, const A* log_sum_exp, const S* d_output, S* d_qkv) const {
         [[maybe_unused]] const typename Place::CountsAttention counts;
         pack(qkv);
-        place_.each(shape_.keys_values(), Fill<S>{scratch_.d_keys_values, S{}});
+        place_.each(shape_.keys_values(), Fill<A>{scratch_.d_keys_values, A{0}});
         place_.each(shape_.batch.tokens() * shape_.packed(), Fill<S>{d_qkv, S{}});
-        const auto attend = [&](std::size_t source, const S* block, S* d_block) {
+        const auto attend = [&](std::size_t source, const S* block, A* d_block) {
             for_each_pair(source, [&](const Pair& pair) {
                 const auto p = scores(scratch_.scores);
                 const auto d_p = scores(scratch_.d_scores);
@@ -191,7 +191,7 @@ class CausalAttention {
         };
         links_.each_block_with_gradients({scratch_.keys_values, shape_.keys_values()},
                                          {scratch_.d_keys_values, shape_.keys_values()}, attend);
-        place_.rows(shape_.rows(), CopyKeysValues<S>{shape_, d_qkv, scratch_.d_keys_values, true});
+        place_.rows(shape_.rows(), CopyKeysValues<S, A>{shape_, d_qkv, scratch_.d_keys_values, true});
     }
 
   private:
@@ -241,9 +241,10 @@ class CausalAttention {
         }
     }
     void pack(S* qkv) const {
-        place_.rows(shape_.rows(), CopyKeysValues<S>{shape_, qkv, scratch_.keys_values, false});
+        place_.rows(shape_.rows(), CopyKeysValues<S, S>{shape_, qkv, scratch_.keys_values, false});
     }
-    void multiply(Heads<const S> a, Heads<const S> b, Heads<S> result, Into into, A scale = A{1}) const {
+    template <class R>
+    void multiply(Heads<const S> a, Heads<const S> b, Heads<R> result, Into into, A scale = A{1}) const {
         place_.template multiply<S>(a.matrix, b.matrix, result.matrix, into, scale,
                                     {heads_, a.step, b.step, result.step});
     }

@@ -40,10 +40,10 @@ struct AttentionShape {
 /// Work space of attention.
 template <class S>
 struct AttentionScratch {
-    S* keys_values;    // [key | value][batch, heads, sequence, head_width], of this rank
-    S* d_keys_values;  // their gradients
-    S* scores;         // [heads at once, sequence, sequence]
-    S* d_scores;       // likewise
+    S* keys_values;                          // [key | value][batch, heads, sequence, head_width], of this rank
+    shardkit::Arithmetic<S>* d_keys_values;  // their gradients
+    S* scores;                               // [heads at once, sequence, sequence]
+    S* d_scores;                             // likewise
 };
 
 inline AttentionShape attention_shape(const ModelConfig& config, const Split& split, BatchShape batch) {

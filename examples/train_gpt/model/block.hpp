@@ -38,7 +38,7 @@ void block_forward(const Rank& pass, const BlockWeights<const T*>& w, const S* i
     };
     const auto row_parallel = [&](std::size_t inputs, const T* weight, const T* bias, const S* x, const S* residual,
                                   S* y) {
-        pass.sum(y, [&](S* partial) {
+        pass.sum(y, [&](auto* partial) {
             linear_forward({tokens, inputs, c}, weight, x, partial, scratch.converted, place);
         });
         place.rows(outer, AddBias<T, S>{c, bias, residual, y});
@@ -83,7 +83,7 @@ void block_backward(const Rank& pass, const BlockWeights<const T*>& w, const S* 
                                      T* d_bias) {
         bias_gradient(tokens, outputs, dy, d_bias, scratch.sums, place);
         weight_gradient({tokens, c, outputs}, pass.gather(norm), dy, d_weight, into, scratch.converted, place);
-        pass.sum(scratch.d_width, [&](S* partial) {
+        pass.sum(scratch.d_width, [&](auto* partial) {
             input_gradient({tokens, c, outputs}, weight, dy, partial, scratch.converted, place);
         });
     };

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <type_traits>
 
 #include <shardkit/context_parallel/causal_chunks.hpp>
 
@@ -82,9 +83,9 @@ template <class T, class Rank, class S>
 void embedding_forward(const Rank& pass, const EmbeddingWeights<const T*>& w, const Token* tokens, S* output) {
     const std::size_t c = pass.config.width;
     const TokenRows row_of{tokens, pass.split.first_of_vocabulary(pass.config)};
-    pass.sum(output, [&](S* partial) {
-        pass.place.rows(pass.tokens(),
-                        TakeRow<T, S>{row_of, pass.split.rows_of_vocabulary(pass.config), c, w.wte, partial});
+    pass.sum(output, [&](auto* partial) {
+        pass.place.rows(pass.tokens(), TakeRow<T, std::remove_pointer_t<decltype(partial)>>{
+                                           row_of, pass.split.rows_of_vocabulary(pass.config), c, w.wte, partial});
     });
     pass.place.rows(pass.outer(), AddPosition<T, S>{positions(pass), c, w.wpe, output});
 }

@@ -147,7 +147,7 @@ void head_backward(const Rank& pass, const HeadWeights<const T*>& w, const S* in
     const LinearShape shape{pass.tokens(), c, pass.split.rows_of_vocabulary(pass.config)};
     const S* const normed = pass.split.splits_tokens() ? scratch.gathered : kept.norm;
     weight_gradient<T>(shape, normed, kept.logits, d.logits, into, scratch.converted, pass.place);
-    pass.sum(scratch.d_width, [&](S* partial) {
+    pass.sum(scratch.d_width, [&](auto* partial) {
         input_gradient(shape, w.logits, kept.logits, partial, scratch.converted, pass.place);
     });
     pass.place.each(pass.outer() * c, Fill<S>{scratch.d_residual, S{}});

@@ -21,8 +21,8 @@ struct LinearShape {
 /// y = x W^T.
 /// Shapes: x [rows, inputs], W [outputs, inputs], y [rows, outputs]; scratch [outputs * inputs] where T needs
 /// conversion, else unused.
-template <class T, class S, class Place = HostPlace>
-void linear_forward(LinearShape shape, const T* weight, const S* x, S* y, Arithmetic<T>* scratch,
+template <class T, class S, class R, class Place = HostPlace>
+void linear_forward(LinearShape shape, const T* weight, const S* x, R* y, Arithmetic<T>* scratch,
                     const Place& place = {}) {
     const S* w = as_stored<S>(weight, shape.outputs * shape.inputs, scratch, place);
     place.template multiply<S>(matrix(x, shape.rows, shape.inputs),
@@ -54,8 +54,8 @@ struct AddBias {
 };
 
 /// dx = dy W. Shapes and scratch as linear_forward.
-template <class T, class S, class Place = HostPlace>
-void input_gradient(LinearShape shape, const T* weight, const S* dy, S* dx, Arithmetic<T>* scratch,
+template <class T, class S, class R, class Place = HostPlace>
+void input_gradient(LinearShape shape, const T* weight, const S* dy, R* dx, Arithmetic<T>* scratch,
                     const Place& place = {}) {
     const S* w = as_stored<S>(weight, shape.outputs * shape.inputs, scratch, place);
     place.template multiply<S>(matrix(dy, shape.rows, shape.outputs), matrix(w, shape.outputs, shape.inputs),

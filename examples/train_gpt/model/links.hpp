@@ -22,7 +22,7 @@ class Links {
     /// The tokens of all tp ranks, from each rank's part; `part` itself where every rank has all of them.
     virtual const S* gather_tokens(std::span<const S> part, std::span<S> gathered) = 0;
     /// The sum over tp of `partial`: in place, or where norms hold a part of the tokens that part of it in `sum`.
-    virtual void sum_tokens(std::span<S> partial, std::span<S> sum) = 0;
+    virtual void sum_tokens(std::span<Arithmetic<S>> partial, std::span<Arithmetic<S>> sum) = 0;
     virtual void max_over_tp(std::span<Arithmetic<S>> values) = 0;
     virtual void sum_over_tp(std::span<Arithmetic<S>> values) = 0;
 
@@ -30,7 +30,8 @@ class Links {
     virtual void each_block(std::span<const S> own, BlockUse<S> use) = 0;
     /// use(source, block, gradients) likewise; what all ranks add to the gradients of this rank's keys and values is
     /// added to `d_own`.
-    virtual void each_block_with_gradients(std::span<const S> own, std::span<S> d_own, BlockUse<S> use) = 0;
+    virtual void each_block_with_gradients(std::span<const S> own, std::span<Arithmetic<S>> d_own,
+                                           BlockUse<S> use) = 0;
 };
 
 /// One rank, which holds everything.
@@ -38,11 +39,11 @@ template <class S>
 class NoLinks final : public Links<S> {
   public:
     const S* gather_tokens(std::span<const S> part, std::span<S>) override { return part.data(); }
-    void sum_tokens(std::span<S>, std::span<S>) override {}
+    void sum_tokens(std::span<Arithmetic<S>>, std::span<Arithmetic<S>>) override {}
     void max_over_tp(std::span<Arithmetic<S>>) override {}
     void sum_over_tp(std::span<Arithmetic<S>>) override {}
     void each_block(std::span<const S> own, BlockUse<S> use) override { use(0, own.data(), nullptr); }
-    void each_block_with_gradients(std::span<const S> own, std::span<S> d_own, BlockUse<S> use) override {
+    void each_block_with_gradients(std::span<const S> own, std::span<Arithmetic<S>> d_own, BlockUse<S> use) override {
         use(0, own.data(), d_own.data());
     }
 };

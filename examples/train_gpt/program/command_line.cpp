@@ -495,8 +495,8 @@ void validate(const Options& o) {
     if (!o.plot.empty() && !o.plot.ends_with(".png") && !o.plot.ends_with(".svg")) {
         throw program::bad_flag("--plot", o.plot, "a name that ends in .png or .svg");
     }
-    if (o.engine == EngineKind::nccl && o.dtype != Dtype::fp32) {
-        throw program::bad_flag("--dtype", std::string(dtype_names[static_cast<std::size_t>(o.dtype)]), "fp32");
+    if (o.engine == EngineKind::nccl && o.dtype == Dtype::fp64) {
+        throw program::bad_flag("--dtype", std::string(dtype_names[static_cast<std::size_t>(o.dtype)]), "fp32 or bf16");
     }
 }
 

@@ -39,7 +39,7 @@ class EngineLinks final : public Links<S> {
     const S* gather_tokens(std::span<const S> part, std::span<S> gathered) override {
         return sk::tp::gather_tokens(tp_, sequence_parallel_, part, gathered, context_.compute_stream()).data();
     }
-    void sum_tokens(std::span<S> partial, std::span<S> sum) override {
+    void sum_tokens(std::span<Arithmetic<S>> partial, std::span<Arithmetic<S>> sum) override {
         sk::tp::sum_tokens(tp_, sequence_parallel_, partial, sum, context_.compute_stream());
     }
     void max_over_tp(std::span<Arithmetic<S>> values) override {
@@ -54,12 +54,12 @@ class EngineLinks final : public Links<S> {
                           [&](std::size_t source, std::span<const S> block) { use(source, block.data(), nullptr); });
         });
     }
-    void each_block_with_gradients(std::span<const S> own, std::span<S> d_own, BlockUse<S> use) override {
+    void each_block_with_gradients(std::span<const S> own, std::span<Arithmetic<S>> d_own, BlockUse<S> use) override {
         with_exchange([&](auto& exchange) {
-            exchange.each_with_gradients(own, d_own,
-                                         [&](std::size_t source, std::span<const S> block, std::span<S> d_block) {
-                                             use(source, block.data(), d_block.data());
-                                         });
+            exchange.each_with_gradients(
+                own, d_own, [&](std::size_t source, std::span<const S> block, std::span<Arithmetic<S>> d_block) {
+                    use(source, block.data(), d_block.data());
+                });
         });
     }
 

@@ -29,7 +29,7 @@ enum class KeepParameters : std::uint8_t { no, yes };
 struct Job {
     Options options;
     std::span<const Token> text;
-    std::function<void(const StepReport&)> after_step;  // may be empty
+    std::function<void(const StepReport&)> after_step{};  // may be empty
     KeepParameters keep_parameters = KeepParameters::no;
     Start start{};
     Identity identity{};            // saved with each step

@@ -7,6 +7,7 @@
 #include <shardkit/comm/all_gather.hpp>
 #include <shardkit/comm/reduce_scatter.hpp>
 #include <shardkit/context_parallel/attention_shape.hpp>
+#include <shardkit/core/element.hpp>
 #include <shardkit/rank/engine_table.hpp>
 
 namespace shardkit::cp {
@@ -17,6 +18,8 @@ namespace shardkit::cp {
 /// Cost:    forward one all-gather; backward one more and a reduce-scatter.
 template <class Engine, class A>
 class GatherExchange {
+    using Sum = Arithmetic<A>;
+
   public:
     /// Returns the number of elements in memory, after a backward pass, of an exchange of blocks of `block` elements
     /// over `size` ranks.
@@ -26,7 +29,7 @@ class GatherExchange {
 
     /// Allocates the memory of an exchange. `block` is the largest number of elements in a block.
     GatherExchange(Context<Engine>& context, const typename Engine::Communicator& cp, std::size_t block)
-        : context_(context), cp_(cp), block_(block), blocks_(Table::zeroed(context, block * cp.size())) {}
+        : context_(context), cp_(cp), block_(block), blocks_(Table<A>::zeroed(context, block * cp.size())) {}
 
     /// Calls `use` like RingExchange::each, in the order of the ranks.
     template <class Use>
@@ -41,37 +44,38 @@ class GatherExchange {
 
     /// Calls `use` like RingExchange::each_with_gradients.
     template <class Use>
-    void each_with_gradients(std::span<const A> own, std::span<A> d_own, const Use& use,
+    void each_with_gradients(std::span<const A> own, std::span<Sum> d_own, const Use& use,
                              SourceLocation where = SourceLocation::current()) {
         using Kernels = typename Engine::Kernels;
         const auto compute = context_.compute_stream();
         detail::check_block("GatherExchange", own.size(), block_, where);
         if (addends_.size() == 0) {
-            addends_ = Table::zeroed(context_, block_ * cp_.size());
-            sum_ = Table::zeroed(context_, block_);
+            addends_ = Table<Sum>::zeroed(context_, block_ * cp_.size());
+            sum_ = Table<Sum>::zeroed(context_, block_);
         }
-        const std::span<A> addends = addends_.span().first(cp_.size() * own.size());
-        const std::span<A> sum = sum_.span().first(own.size());
-        Kernels::fill(compute, addends, A{0});
+        const std::span<Sum> addends = addends_.span().first(cp_.size() * own.size());
+        const std::span<Sum> sum = sum_.span().first(own.size());
+        Kernels::fill(compute, addends, Sum{0});
         each(
             own,
             [&](std::size_t source, std::span<const A> block) {
                 use(source, block, addends.subspan(source * own.size(), own.size()));
             },
             where);
-        reduce_scatter(cp_, ReduceOp::sum, std::span<const A>(addends), sum, compute, where);
-        Kernels::accumulate(compute, std::span<const A>(sum), d_own);
+        reduce_scatter(cp_, ReduceOp::sum, std::span<const Sum>(addends), sum, compute, where);
+        Kernels::accumulate(compute, std::span<const Sum>(sum), d_own);
     }
 
   private:
-    using Table = detail::EngineTable<Engine, A>;
+    template <class T>
+    using Table = detail::EngineTable<Engine, T>;
 
     Context<Engine>& context_;
     typename Engine::Communicator cp_;
     std::size_t block_;
-    Table blocks_;
-    Table addends_;
-    Table sum_;
+    Table<A> blocks_;
+    Table<Sum> addends_;
+    Table<Sum> sum_;
 };
 
 }  // namespace shardkit::cp

@@ -7,6 +7,7 @@
 
 #include <shardkit/comm/send_receive.hpp>
 #include <shardkit/context_parallel/attention_shape.hpp>
+#include <shardkit/core/element.hpp>
 #include <shardkit/rank/engine_table.hpp>
 
 namespace shardkit::cp {
@@ -15,9 +16,12 @@ namespace shardkit::cp {
 /// block, the next one is sent, from each rank to the next. A rank holds two blocks besides its own.
 /// Memory:  2 blocks, and 4 more from the first backward pass on.
 /// Cost:    forward size - 1 blocks sent and received per rank; backward these and size blocks of gradients.
+/// Gradients are numbers of Arithmetic<A>: fp32 for bf16.
 /// Source:  Liu et al., Ring Attention, arXiv 2310.01889
 template <class Engine, class A>
 class RingExchange {
+    using Sum = Arithmetic<A>;
+
   public:
     /// Returns the number of elements in memory, after a backward pass, of an exchange of blocks of `block` elements
     /// over `size` ranks.
@@ -28,7 +32,7 @@ class RingExchange {
     /// Allocates the memory of an exchange. `block` is the largest number of elements in a block.
     RingExchange(Context<Engine>& context, const typename Engine::Communicator& cp, std::size_t block)
         : context_(context), cp_(cp), block_(block) {
-        if (cp.size() > 1) { travelling_ = pair(); }
+        if (cp.size() > 1) { travelling_ = pair<A>(); }
     }
 
     /// Calls use(source, block) for every rank's block, this rank's first; all ranks' blocks have the same size. The
@@ -53,7 +57,7 @@ class RingExchange {
     /// Calls use(source, block, gradients of the block) likewise. The gradients are zero when `use` is called. What
     /// the ranks add to them is summed on the block's way, and added to its owner's `d_own`.
     template <class Use>
-    void each_with_gradients(std::span<const A> own, std::span<A> d_own, const Use& use,
+    void each_with_gradients(std::span<const A> own, std::span<Sum> d_own, const Use& use,
                              SourceLocation where = SourceLocation::current()) {
         using Kernels = typename Engine::Kernels;
         const auto compute = context_.compute_stream();
@@ -64,16 +68,16 @@ class RingExchange {
             return;
         }
         if (addends_[0].size() == 0) {
-            addends_ = pair();
-            sums_ = pair();
+            addends_ = pair<Sum>();
+            sums_ = pair<Sum>();
         }
         communication.wait(compute.record());
         std::span<const A> current = own;
         for (std::size_t step = 0; step < cp_.size(); ++step) {
             const auto next = pass_on(current, step, where);
-            const std::span<A> addend =
+            const std::span<Sum> addend =
                 addends_[step % 2].span().first(own.size());  // sent two steps ago; the last step waited for it
-            Kernels::fill(compute, addend, A{0});
+            Kernels::fill(compute, addend, Sum{0});
             settled([&] { use(source(step), current, addend); });
             // The sums of the ranks before this one arrive while this rank works.
             if (step > 0) {
@@ -81,7 +85,7 @@ class RingExchange {
                 Kernels::accumulate(compute, sum(step - 1, own.size()), addend);
             }
             communication.wait(compute.record());
-            send_receive(cp_, std::span<const A>(addend), behind(), sums_[step % 2].span().first(own.size()),
+            send_receive(cp_, std::span<const Sum>(addend), behind(), sums_[step % 2].span().first(own.size()),
                          before(), communication, where);
             sent_ = communication.record();
             current = arrived(next, step);
@@ -102,11 +106,16 @@ class RingExchange {
         }
     }
 
-    using Table = detail::EngineTable<Engine, A>;
+    template <class T>
+    using Pair = std::array<detail::EngineTable<Engine, T>, 2>;
     using Event = typename Engine::Stream::Event;
 
-    std::array<Table, 2> pair() const { return {Table::zeroed(context_, block_), Table::zeroed(context_, block_)}; }
-    std::span<const A> sum(std::size_t step, std::size_t size) const { return sums_[step % 2].span().first(size); }
+    template <class T>
+    Pair<T> pair() const {
+        using Table = detail::EngineTable<Engine, T>;
+        return {Table::zeroed(context_, block_), Table::zeroed(context_, block_)};
+    }
+    std::span<const Sum> sum(std::size_t step, std::size_t size) const { return sums_[step % 2].span().first(size); }
     std::size_t behind() const { return (cp_.rank() + 1) % cp_.size(); }
     std::size_t before() const { return (cp_.rank() + cp_.size() - 1) % cp_.size(); }
     std::size_t source(std::size_t step) const { return (cp_.rank() + cp_.size() - step) % cp_.size(); }
@@ -132,9 +141,9 @@ class RingExchange {
     Context<Engine>& context_;
     typename Engine::Communicator cp_;
     std::size_t block_;
-    std::array<Table, 2> travelling_;
-    std::array<Table, 2> addends_;
-    std::array<Table, 2> sums_;
+    Pair<A> travelling_;
+    Pair<Sum> addends_;
+    Pair<Sum> sums_;
     std::array<Event, 2> used_{};
     Event sent_{};
     Event received_{};

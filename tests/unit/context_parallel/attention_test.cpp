@@ -16,6 +16,7 @@
 #include <shardkit/backend/threads/run.hpp>
 #include <shardkit/context_parallel/attention.hpp>
 #include <shardkit/context_parallel/gather_exchange.hpp>
+#include <shardkit/core/bf16.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 
 #include "largest_difference.hpp"
@@ -231,6 +232,33 @@ TEST_CASE("cp: an exchange takes smaller blocks than it was made for, and refuse
         check_smaller_blocks<sk::cp::RingExchange>(cp);
         check_smaller_blocks<sk::cp::GatherExchange>(cp);
     }
+}
+
+TEST_CASE("cp: gradients at blocks of bf16 are added in fp32") {
+    const auto add = [](auto exchange_of) {
+        sk::threads::run(Mesh(1, 1, 3), [&](auto& rank) {
+            auto exchange = exchange_of(rank);
+            const std::vector<sk::bf16> own(4, sk::bf16(static_cast<float>(rank.rank() + 1)));
+            std::vector<float> sums(4, 1.0F);
+            exchange.each_with_gradients(
+                std::span<const sk::bf16>(own), std::span<float>(sums),
+                [&](std::size_t source, std::span<const sk::bf16> block, std::span<float> gradients) {
+                    CHECK(static_cast<float>(block[3]) == static_cast<float>(source + 1));
+                    // 256 is the first whole number in bf16 that adding 1 does not change.
+                    for (float& gradient : gradients) { gradient += rank.rank() == source ? 256.0F : 1.0F; }
+                });
+            rank.synchronize();
+            CHECK(sums == std::vector<float>(4, 259.0F));
+        });
+    };
+    add([]<class Rank>(Rank& rank) {
+        return sk::cp::RingExchange<sk::EngineOf<Rank>, sk::bf16>(rank, rank.template sub_mesh<sk::Axes<sk::Cp>>(),
+                                                                  4);
+    });
+    add([]<class Rank>(Rank& rank) {
+        return sk::cp::GatherExchange<sk::EngineOf<Rank>, sk::bf16>(rank, rank.template sub_mesh<sk::Axes<sk::Cp>>(),
+                                                                    4);
+    });
 }
 
 TEST_CASE("cp: whoever leaves a ring by an exception has no block under way, beside its computation either") {
