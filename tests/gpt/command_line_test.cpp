@@ -105,6 +105,7 @@ TEST_SUITE("gpt.command_line") {
         CHECK(parse("--tokens a.bin")->tokens == "a.bin");
         CHECK(parse("--tokens a.bin")->model.vocabulary == 50'257);
         CHECK(parse("--tokens a.bin --vocabulary 300")->model.vocabulary == 300);
+        CHECK(parse("--recompute on")->model.recompute);
         CHECK(parse("--vocabulary 300")->model.vocabulary == 300);
         const auto replayed = parse("--slices 4 --mesh 1x2x1 --replay 3");
         CHECK(replayed->replay == std::size_t{3});

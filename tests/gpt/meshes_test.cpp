@@ -182,6 +182,34 @@ TEST_SUITE("gpt.meshes") {
         }
     }
 
+    TEST_CASE("activations that are made again give the same bits in less memory, as planned") {
+        for (const program::MeshExtents mesh : {program::MeshExtents{1, 1, 1}, {2, 1, 1}, {1, 2, 1}, {1, 2, 2}}) {
+            Options options = base_of_meshes();
+            options.model = {16, 3, 64, 4, HeadKind::tied};
+            options.batch = 4;
+            options.steps = 3;
+            options.mesh = mesh;
+            options.policy = {program::PolicyKind::full_shard};
+            for (const ContextExchange context : {ContextExchange::ring, ContextExchange::gather}) {
+                options.context = context;
+                options.sequence_parallel =
+                    context == ContextExchange::ring ? SequenceParallel::on : SequenceParallel::off;
+                options.microbatches = context == ContextExchange::ring ? 1 : 2;
+                options.model.recompute = false;
+                const Results kept = run(options);
+                options.model.recompute = true;
+                const Results made = run(options);
+                CAPTURE(mesh.describe());
+                CHECK(made.losses == kept.losses);
+                for (std::size_t p = 0; p < kept.parameters.size(); ++p) {
+                    CHECK(made.parameters[p].values == kept.parameters[p].values);
+                }
+                CHECK(made.peak_bytes_per_rank < kept.peak_bytes_per_rank);
+                check_plan(options);
+            }
+        }
+    }
+
     TEST_CASE("a sample is the same text on every mesh") {
         Options options = base_of_meshes();
         options.model.vocabulary = 130;

@@ -34,7 +34,7 @@ std::vector<double> train_on(sk::Context<Engine>& rank, const Options& options, 
     Job job{each, test::corpus()};
     job.start = start;
     return train_on_device<T>(
-        rank, job, workspace_bytes, report, [](const std::string&) {}, [] {});
+        rank, job, workspace_bytes, [](const DeviceMemory&) {}, report, [](const std::string&) {}, [] {});
 }
 /// The same on a World.
 template <class T, class Report>

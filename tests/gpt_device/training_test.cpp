@@ -58,6 +58,43 @@ TEST_SUITE("gpt.device") {
             }
         }
     }
+    TEST_CASE("the memory that a run takes is the planned one, but for what buffers and tables are rounded to") {
+        for (const program::MeshExtents mesh : {program::MeshExtents{1, 1, 1}, {2, 1, 1}, {1, 2, 2}}) {
+            for (const bool recompute : {false, true}) {
+                Options options = twenty_steps(mesh, Dtype::fp32);
+                options.policy = {program::PolicyKind::full_shard};
+                options.model = {32, 3, 64, 4, HeadKind::tied};
+                options.model.recompute = recompute;
+                options.steps = 2;
+                gpu_ranks::restart();
+                const sk::nccl::UniqueId id = sk::nccl::UniqueId::create();
+                const auto outcomes = gpu_ranks::each_in_a_thread(options.mesh.world(), [&](std::size_t number) {
+                    sk::nccl::Options of_world = gpu_ranks::patient();
+                    of_world.arena_chunk_bytes = 1;  // a chunk of its own for every buffer
+                    sk::nccl::World world(id, options.mesh.world(), number, of_world);
+                    using Mesh = sk::DeviceMesh<sk::dynamic, sk::dynamic, sk::dynamic>;
+                    sk::Rank<Engine, Mesh> rank(Mesh(mesh.dp, mesh.tp, mesh.cp), gpu_ranks::Comm(world), {},
+                                                world.streams());
+                    const Job job{options, test::corpus()};
+                    DeviceTrainer<Engine, float> trainer(rank, job, 4096);
+                    for (std::size_t step = 0; step < options.steps; ++step) {
+                        trainer.load(step);
+                        trainer.step();
+                        trainer.keep_losses(step);
+                    }
+                    CHECK(trainer.losses(0, 2).back() > 0);
+                    const std::size_t planned = trainer.planned().total();
+                    const std::size_t taken = standin::peak_device_bytes(static_cast<int>(number));
+                    CAPTURE(mesh.describe());
+                    MESSAGE(planned, " ", taken);
+                    CHECK(taken >= planned);
+                    CHECK(taken < planned + planned / 100);
+                    world.finish();
+                });
+                CHECK(gpu_ranks::first_error(outcomes) == "");
+            }
+        }
+    }
     TEST_CASE("captured steps have the bits of plain ones, at whatever pace the streams work") {
         Options options = twenty_steps({2, 1, 1}, Dtype::fp32);
         options.steps = 6;
@@ -65,6 +102,9 @@ TEST_SUITE("gpt.device") {
         for (const auto policy : {program::PolicyKind::no_shard, program::PolicyKind::full_shard}) {
             options.policy = {policy};
             const std::vector<double> plain = train<float>(options);
+            Options made_again = options;
+            made_again.model.recompute = true;
+            CHECK(train<float>(made_again, Steps::captured) == plain);
             for (const Paces paces : paced_ranks::one_lazy) {
                 CHECK(train<float>(options, Steps::plain, paces) == plain);
                 CHECK(train<float>(options, Steps::captured, paces) == plain);

@@ -39,6 +39,9 @@ class DeviceProducts {
     DeviceProducts& operator=(const DeviceProducts&) = delete;
     ~DeviceProducts() { static_cast<void>(cublasDestroy(handle_)); }
 
+    /// Of the workspace.
+    std::size_t bytes() const noexcept { return workspace_.size(); }
+
     /// As HostPlace::multiply, in the order of the stream; sums of bf16 are made in fp32, and rounded once where the
     /// result is bf16.
     template <class S, class R, class A = shardkit::Arithmetic<S>>

@@ -14,6 +14,7 @@
 #include <shardkit/core/bf16.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 
+#include "../../common/text_format.hpp"
 #include "../program/command_line.hpp"
 #include "../program/start.hpp"
 #include "../program/text.hpp"
@@ -63,12 +64,23 @@ int device_program(int count, const char* const* words, std::FILE* out, std::FIL
                 before = step;
                 since = Clock::now();
             };
+            const auto planned = [&](const DeviceMemory& memory) {
+                if (!prints) { return; }
+                const auto text = [](std::uint64_t bytes) { return program::bytes_text(bytes); };
+                std::fprintf(out,
+                             "memory of a rank, planned: %s (parameters, gradients and states %s, activations %s, "
+                             "keys and values of other ranks %s, tokens and cuBLAS %s)\n",
+                             text(memory.total()).c_str(), text(memory.model).c_str(),
+                             text(memory.activations).c_str(), text(memory.exchange).c_str(),
+                             text(memory.beside).c_str());
+            };
             const auto saved = [&](const std::string& folder) {
                 if (prints) { std::fprintf(out, "saved: %s\n", folder.c_str()); }
             };
             const auto train = [&](auto element) {
-                return train_on_device<decltype(element)>(rank, job, DeviceProducts<Engine>::workspace_bytes, report,
-                                                          saved, [&] { world.keep_pace(rank.compute_stream()); });
+                return train_on_device<decltype(element)>(rank, job, DeviceProducts<Engine>::workspace_bytes, planned,
+                                                          report, saved,
+                                                          [&] { world.keep_pace(rank.compute_stream()); });
             };
             const std::vector<double> losses = options.dtype == Dtype::bf16 ? train(sk::bf16{}) : train(float{});
             if (prints && !losses.empty()) {

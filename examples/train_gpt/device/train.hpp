@@ -10,12 +10,15 @@
 
 namespace train_gpt {
 
-/// Trains on one rank, and returns the loss of each step: report(step, loss) is called every options.every steps
-/// and at the last one, saved(folder) behind each save, and launched() behind each launch of a graph.
-template <class T, class Engine, class Report, class Saved, class Launched>
+/// Trains on one rank, and returns the loss of each step: planned(memory) is called before the first step,
+/// report(step, loss) every options.every steps and at the last one, saved(folder) behind each save, and launched()
+/// behind each launch of a graph.
+template <class T, class Engine, class Planned, class Report, class Saved, class Launched>
 std::vector<double> train_on_device(sk::Context<Engine>& context, const Job& job, std::size_t workspace_bytes,
-                                    const Report& report, const Saved& saved, const Launched& launched) {
+                                    const Planned& planned, const Report& report, const Saved& saved,
+                                    const Launched& launched) {
     DeviceTrainer<Engine, T> trainer(context, job, workspace_bytes);
+    planned(trainer.planned());
     const Options& options = job.options;
     const std::size_t first = job.start.first_step;
     const std::size_t steps = options.steps;

@@ -13,6 +13,7 @@
 #include <shardkit/rank/context.hpp>
 #include <shardkit/step/accumulation.hpp>
 #include <shardkit/step/divisor.hpp>
+#include <shardkit/step/plan_model.hpp>
 
 #include "../model/pass.hpp"
 #include "../program/adamw.hpp"
@@ -24,6 +25,16 @@
 #include "place.hpp"
 
 namespace train_gpt {
+
+/// What a run takes of a device, in bytes.
+struct DeviceMemory {
+    std::uint64_t model;        ///< parameters, gradients, states and buffers of the library
+    std::uint64_t activations;  ///< and scratch
+    std::uint64_t exchange;     ///< of keys and values
+    std::uint64_t beside;       ///< tokens, losses, and cuBLAS's workspace
+
+    std::uint64_t total() const noexcept { return model + activations + exchange + beside; }
+};
 
 /// One rank's training run on an engine whose memory is a device's: what Trainer does, but that nothing in a step
 /// waits for the device or reads its memory, so that a step can be captured into a graph.
@@ -112,8 +123,15 @@ class DeviceTrainer {
 
     auto& groups() noexcept { return groups_; }
     sk::Optimizer<Engine>& optimizer() noexcept { return *optimizer_; }
-    /// Of activations and scratch.
-    std::size_t activation_bytes() const noexcept { return memory_.size(); }
+    /// The memory of a device that the run is planned to take at most.
+    DeviceMemory planned() const {
+        const sk::planner::PlanOptions steps{.microbatches = options_.microbatches,
+                                             .norms_per_step = options_.clip > 0 ? 1U : 0U};
+        const std::size_t tokens = (steps_ahead_ + 1) * tokens_of_step() * sizeof(Token);
+        return {sk::plan(groups_, steps).memory.total().value, memory_.size(),
+                exchange_bytes<Engine, typename DevicePass::S>(options_),
+                products_.bytes() + tokens + (losses_.size() + history_.size()) * sizeof(double)};
+    }
 
   private:
     static constexpr std::size_t ahead_tokens = std::size_t{4} << 20U;

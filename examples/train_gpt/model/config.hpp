@@ -31,6 +31,7 @@ struct ModelConfig {
     std::size_t top = 2;       // experts of a token
     std::size_t capacity = 0;  // rows of a pass for each expert; 0: as many as there are
     std::size_t vocabulary = bytes_vocabulary;
+    bool recompute = false;  // what blocks need of their forward pass is made again for the backward pass, not kept
 
     constexpr std::size_t head_width() const noexcept { return width / heads; }
     /// Rows of the token embedding, and of the head's matrix: those behind the vocabulary's are zero and stay so.

@@ -61,6 +61,7 @@ class Pass {
     }
     void block(std::size_t layer, const BlockWeights<const T*>& w) {
         block_forward<T>(rank(), w, residual(layer), residual(layer + 1), kept(layer));
+        made_ = layer;
     }
     /// Leaves the logits [tokens, split.rows_of_vocabulary] in logits().
     void head(const HeadWeights<const T*>& w) { head_forward<T>(rank(), w, residual(config_.layers), head_); }
@@ -72,6 +73,7 @@ class Pass {
         train_gpt::head_backward<T>(rank(), w, residual(config_.layers), head_, added(d), into);
     }
     void block_backward(std::size_t layer, const BlockWeights<const T*>& w, const BlockWeights<T*>& d, Into into) {
+        if (config_.recompute && made_ != layer) { block(layer, w); }
         train_gpt::block_backward<T>(rank(), w, residual(layer), kept(layer), added(d), into);
     }
     void embed_backward(const Token* tokens, const EmbeddingWeights<T*>& d) {
@@ -96,7 +98,8 @@ class Pass {
     }
 
   private:
-    /// One layer's kept activations lie behind another's, so the first and the distance are enough.
+    /// One layer's kept activations lie behind another's, so the first and the distance are enough; with
+    /// recomputation all have the same place.
     struct Layers {
         std::byte* first;
         std::size_t bytes;
@@ -110,13 +113,13 @@ class Pass {
     static Layers take_layers(Arena& arena, const ModelConfig& config, const Split& split, BatchShape capacity) {
         Arena counter;
         take_block<S>(counter, config, split, capacity);
-        return {arena.take<std::byte>(config.layers * counter.used()), counter.used()};
+        return {arena.take<std::byte>((config.recompute ? 1 : config.layers) * counter.used()), counter.used()};
     }
     S* residual(std::size_t layer) const noexcept {
         return residuals_ + layer * split_.outer_tokens(capacity_) * config_.width;
     }
     BlockActivations<S> kept(std::size_t layer) const {
-        Arena arena(blocks_.first + layer * blocks_.bytes, blocks_.bytes);
+        Arena arena(blocks_.first + (config_.recompute ? 0 : layer) * blocks_.bytes, blocks_.bytes);
         return take_block<S>(arena, config_, split_, capacity_);
     }
 
@@ -130,6 +133,7 @@ class Pass {
     HeadActivations<S> head_;
     S* residuals_;  // [layers + 1, outer, C]
     Layers blocks_;
+    std::size_t made_ = 0;  // the layer whose activations were made last
 };
 
 }  // namespace train_gpt

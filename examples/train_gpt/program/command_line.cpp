@@ -50,6 +50,8 @@ void add_flags(program::Flags& flags) {
     flags.add("--head", "NAME", "tied (logits from the token embedding) or untied [tied]");
     flags.add("--sequence-parallel", "on|off", "with tp: norms and residuals hold a part of the tokens [off]");
     flags.add("--context", "ring|gather", "with cp: how keys and values get to the queries [ring]");
+    flags.add("--recompute", "on|off",
+              "make what blocks need of their forward pass again in the backward pass, instead of keeping it [off]");
     flags.add("--dtype", "NAME", "fp64, fp32 or bf16: type of parameters and gradients [fp32]");
     flags.add("--lr", "X", "learning rate [1e-3; 0.1 with sgd, 3e-4 with lion]");
     flags.add("--weight-decay", "X", "weight decay of the matrices [0.01]");
@@ -298,6 +300,7 @@ Options read_options(const program::Flags& flags, Options o, std::size_t process
     program::read_count(flags, "--capacity", o.model.capacity, 0);
     program::read_name(flags, "--sequence-parallel", program::switch_names, o.sequence_parallel);
     program::read_name(flags, "--context", exchange_names, o.context);
+    program::read_name(flags, "--recompute", program::switch_names, o.model.recompute);
     program::read_name(flags, "--dtype", dtype_names, o.dtype);
     program::read_name(flags, "--gather", gather_names, o.gather);
     program::read_name(flags, "--optimizer", optimizer_names, o.optimizer);
@@ -496,7 +499,8 @@ void validate(const Options& o) {
         throw program::bad_flag("--plot", o.plot, "a name that ends in .png or .svg");
     }
     if (o.engine == EngineKind::nccl && o.dtype == Dtype::fp64) {
-        throw program::bad_flag("--dtype", std::string(dtype_names[static_cast<std::size_t>(o.dtype)]), "fp32 or bf16");
+        throw program::bad_flag("--dtype", std::string(dtype_names[static_cast<std::size_t>(o.dtype)]),
+                                "fp32 or bf16");
     }
 }
 

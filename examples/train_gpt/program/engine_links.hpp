@@ -11,6 +11,7 @@
 #include <shardkit/rank/context.hpp>
 #include <shardkit/tensor_parallel/tokens.hpp>
 
+#include "../model/attention_shape.hpp"
 #include "../model/links.hpp"
 #include "../model/split.hpp"
 #include "options.hpp"
@@ -18,6 +19,16 @@
 namespace train_gpt {
 
 namespace sk = shardkit;
+
+/// What the exchange of a rank's keys and values holds, if activations are S.
+template <class Engine, class S>
+std::size_t exchange_bytes(const Options& options) {
+    const Split split = options.split();
+    const std::size_t block = attention_shape(options.model, split, split.local(options.pass_shape())).keys_values();
+    return options.context == ContextExchange::ring
+               ? sk::cp::RingExchange<Engine, S>::bytes(block, options.mesh.cp)
+               : sk::cp::GatherExchange<Engine, S>::bytes(block, options.mesh.cp);
+}
 
 /// The links of a rank to those that it shares the model and the sequences with, over an engine's communicators.
 template <class Engine, class S>

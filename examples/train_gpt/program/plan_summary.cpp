@@ -13,8 +13,6 @@
 
 #include <shardkit/backend/self/engine.hpp>
 #include <shardkit/backend/threads/engine.hpp>
-#include <shardkit/context_parallel/gather_exchange.hpp>
-#include <shardkit/context_parallel/ring_exchange.hpp>
 #include <shardkit/core/exact_sum.hpp>
 #include <shardkit/mesh/axes_label.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
@@ -31,6 +29,7 @@
 #include "choose_schedule.hpp"
 #include "decoded_block.hpp"
 #include "dry_run.hpp"
+#include "engine_links.hpp"
 #include "expert_layers.hpp"
 #include "group_options.hpp"
 #include "run_on_engine.hpp"
@@ -125,6 +124,8 @@ void add_activations(sk::planner::TrafficPlan& plan, const Options& options, std
     const Split split = options.split();
     const sk::planner::PlannedAxes over_ep{sk::Axes<sk::Ep>{}, dp, true};
     const auto sharing = over_ep.group(grid, 0);
+    // Forward passes of blocks, made once more for all but the last one where activations are not kept.
+    const std::size_t forward = options.model.recompute ? 2 * layers - 1 : layers;
     for (std::size_t m = 0; m < options.microbatches; ++m) {
         const std::size_t tokens = split.local({options.microbatch_sequences(m), options.model.sequence}).tokens();
         if (options.model.experts > 0 && options.ep > 1) {
@@ -143,11 +144,11 @@ void add_activations(sk::planner::TrafficPlan& plan, const Options& options, std
         }
         const std::size_t wide = tokens * options.model.width * element;
         if (tp > 1) {
-            // Four for a block, one behind the embedding and one at the head's backward pass.
-            const std::size_t sums = 4 * layers + 2;
+            // Two for each pass of a block, one behind the embedding and one at the head's backward pass.
+            const std::size_t sums = 2 * forward + 2 * layers + 2;
             if (split.splits_tokens()) {
                 // Two for a block's forward pass and four for its backward pass, one each for embedding and head.
-                plan.add(Verb::all_gather, over_tp, 6 * layers + 2, wide,
+                plan.add(Verb::all_gather, over_tp, 2 * forward + 4 * layers + 2, wide,
                          sk::detail::gather_moved(wide, tp, engine, tp_hosts));
                 plan.add(Verb::reduce_scatter, over_tp, sums, wide,
                          sk::detail::scatter_moved(wide, tp, engine, tp_hosts));
@@ -173,14 +174,14 @@ void add_activations(sk::planner::TrafficPlan& plan, const Options& options, std
         if (cp > 1) {
             const std::size_t block = 2 * tokens * split.width(options.model) * element;
             if (options.context == ContextExchange::ring) {
-                const std::size_t messages = layers * (2 * (cp - 1) + cp);
+                const std::size_t messages = (forward + layers) * (cp - 1) + layers * cp;
                 // To the next rank of the ring.
                 const sk::planner::MovedBytes message{block,
                                                       sk::detail::part_of(block, cp_hosts.links, cp_hosts.ranks)};
                 plan.add(Verb::send, over_cp, messages, block, message);
                 plan.add(Verb::receive, over_cp, messages, block, message);
             } else {
-                plan.add(Verb::all_gather, over_cp, 2 * layers, cp * block,
+                plan.add(Verb::all_gather, over_cp, forward + layers, cp * block,
                          sk::detail::gather_moved(cp * block, cp, engine, cp_hosts));
                 plan.add(Verb::reduce_scatter, over_cp, layers, cp * block,
                          sk::detail::scatter_moved(cp * block, cp, engine, cp_hosts));
@@ -199,16 +200,6 @@ std::string split_text(const Options& options) {
         text += options.context == ContextExchange::ring ? ", ring attention" : ", gathered keys and values";
     }
     return text;
-}
-
-/// What the exchange of keys and values holds besides the workspace.
-template <class A>
-std::size_t exchange_elements(const Options& options) {
-    const Split split = options.split();
-    const std::size_t block = attention_shape(options.model, split, split.local(options.pass_shape())).keys_values();
-    return options.context == ContextExchange::ring
-               ? sk::cp::RingExchange<sk::self::Engine, A>::elements(block, options.mesh.cp)
-               : sk::cp::GatherExchange<sk::self::Engine, A>::elements(block, options.mesh.cp);
 }
 
 /// A plan's rows as they are measured: those of experts are logged with others over axes of the same names.
@@ -287,7 +278,7 @@ PlanSummary plan_for(const Options& options) {
     PlanSummary summary;
     const Split split = options.split();
     summary.workspace_bytes = Workspace<T>::bytes(options.model, split, split.local(options.pass_shape())) +
-                              exchange_elements<Arithmetic<T>>(options) * sizeof(Arithmetic<T>);
+                              exchange_bytes<sk::self::Engine, Arithmetic<T>>(options);
     if (options.model.experts > 0) {
         const std::size_t tokens = split.local(options.pass_shape()).tokens();
         summary.workspace_bytes += ExpertLayers<sk::self::Engine, T>::bytes(options.model, split, tokens, options.ep);

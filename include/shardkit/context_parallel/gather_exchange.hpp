@@ -21,10 +21,10 @@ class GatherExchange {
     using Sum = Arithmetic<A>;
 
   public:
-    /// Returns the number of elements in memory, after a backward pass, of an exchange of blocks of `block` elements
-    /// over `size` ranks.
-    static constexpr std::size_t elements(std::size_t block, std::size_t size) noexcept {
-        return (2 * size + 1) * block;
+    /// Returns the bytes in memory, after a backward pass, of an exchange of blocks of `block` elements over `size`
+    /// ranks.
+    static constexpr std::size_t bytes(std::size_t block, std::size_t size) noexcept {
+        return block * (size * sizeof(A) + (size + 1) * sizeof(Sum));
     }
 
     /// Allocates the memory of an exchange. `block` is the largest number of elements in a block.

@@ -23,10 +23,10 @@ class RingExchange {
     using Sum = Arithmetic<A>;
 
   public:
-    /// Returns the number of elements in memory, after a backward pass, of an exchange of blocks of `block` elements
-    /// over `size` ranks.
-    static constexpr std::size_t elements(std::size_t block, std::size_t size) noexcept {
-        return size == 1 ? 0 : 6 * block;
+    /// Returns the bytes in memory, after a backward pass, of an exchange of blocks of `block` elements over `size`
+    /// ranks.
+    static constexpr std::size_t bytes(std::size_t block, std::size_t size) noexcept {
+        return size == 1 ? 0 : block * (2 * sizeof(A) + 4 * sizeof(Sum));
     }
 
     /// Allocates the memory of an exchange. `block` is the largest number of elements in a block.
