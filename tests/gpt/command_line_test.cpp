@@ -128,7 +128,7 @@ TEST_SUITE("gpt.command_line") {
             {"--tokens a.bin --vocabulary 99 --sample 3", {"--sample with --tokens", "expected a text"}},
             {"--model 125M", {"--model '125M'", "124M, 350M or 1.5B"}},
             {"--vocabulary 65537", {"--vocabulary '65537'", "from 1 to 65536"}},
-            {"--vocabulary 257 --sample 3", {"--vocabulary 257", "at most 256"}},
+            {"--vocabulary 257 --sample 3", {"--vocabulary 257", "at most its 256"}},
             {"--mesh 1x1x3", {"--sequence 64", "1x1x3", "multiple of 6"}},
             {"--mesh 1x1x2 --sequence 6", {"--sequence 6", "multiple of 4"}},
             {"--mesh 1x4x1 --sequence-parallel on --sequence 6", {"--sequence 6", "multiple of 4", "cp * tp"}},

@@ -121,7 +121,7 @@ TEST_SUITE("gpt.kernels") {
     }
 
     TEST_CASE("first values: normal with the asked deviation, a function of path, name, index and seed alone") {
-        const const ModelConfig of_eight{64, 8};
+        const ModelConfig of_eight{64, 8};
         const Initialiser init(42, of_eight);
         constexpr std::size_t n = 200'000;
         const auto moments = [&](const char* name) {

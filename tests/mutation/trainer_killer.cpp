@@ -25,8 +25,8 @@ namespace {
 
 Results train_on(const program::MeshExtents& mesh, SequenceParallel sequence_parallel, ContextExchange context,
                  std::size_t experts = 0, std::size_t ep = 1) {
-    std::vector<std::uint8_t> text;
-    for (std::size_t i = 0; i < 500; ++i) { text.push_back(static_cast<std::uint8_t>(11 * (i * i % 23))); }
+    std::vector<Token> text;
+    for (std::size_t i = 0; i < 500; ++i) { text.push_back(static_cast<Token>(11 * (i * i % 23))); }
     Options options;
     options.mesh = mesh;
     options.model = {8, 1, 8, 2, HeadKind::tied};
@@ -123,7 +123,7 @@ bool cross_entropy_is_closed_form() {
 
 /// A signal that one rank alone has seen ends the run of all after the same step.
 bool stops_together() {
-    std::vector<std::uint8_t> text(100, 7);
+    std::vector<Token> text(100, 7);
     Options options;
     options.mesh = {2, 2, 2};
     options.model = {8, 1, 8, 2, HeadKind::tied};

@@ -66,13 +66,12 @@ int device_program(int count, const char* const* words, std::FILE* out, std::FIL
             };
             const auto planned = [&](const DeviceMemory& memory) {
                 if (!prints) { return; }
-                const auto text = [](std::uint64_t bytes) { return program::bytes_text(bytes); };
+                const auto of = [](std::uint64_t bytes) { return program::bytes_text(bytes); };
                 std::fprintf(out,
                              "memory of a rank, planned: %s (parameters, gradients and states %s, activations %s, "
                              "keys and values of other ranks %s, tokens and cuBLAS %s)\n",
-                             text(memory.total()).c_str(), text(memory.model).c_str(),
-                             text(memory.activations).c_str(), text(memory.exchange).c_str(),
-                             text(memory.beside).c_str());
+                             of(memory.total()).c_str(), of(memory.model).c_str(), of(memory.activations).c_str(),
+                             of(memory.exchange).c_str(), of(memory.beside).c_str());
             };
             const auto saved = [&](const std::string& folder) {
                 if (prints) { std::fprintf(out, "saved: %s\n", folder.c_str()); }

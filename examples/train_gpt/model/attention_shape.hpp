@@ -3,6 +3,8 @@
 
 #include <cstddef>
 
+#include <shardkit/core/element.hpp>
+
 #include "config.hpp"
 #include "split.hpp"
 

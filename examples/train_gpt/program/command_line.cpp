@@ -35,7 +35,8 @@ void add_checkpoint_flags(program::Flags& flags, const std::string& when) {
 
 /// Of both programs.
 void add_flags(program::Flags& flags) {
-    flags.add("--mesh", "DPxTPxCP", "data x tensor x context parallel ranks [2x1x1; all processes with mpi]");
+    flags.add("--mesh", "DPxTPxCP",
+              "data x tensor x context parallel ranks [2x1x1 with threads, else all processes]");
     flags.add("--policy", "NAME", std::string(program::policy_words) + " [full_shard]");
     flags.add("--steps", "N", "training steps in all, those before --resume included [400]");
     flags.add("--batch", "N", "sequences per step over all ranks and microbatches [16]");

@@ -133,7 +133,8 @@ constexpr auto code_launches() {
     }
 }
 
-/// Lists the launches that make the masters of frozen parameters those of their elements.
+/// Lists the launches that make the masters of frozen parameters those of their elements, and those that save and
+/// load split masters.
 template <class P>
 constexpr auto frozen_launches() {
     using Gather = typename P::Gather;
@@ -144,7 +145,8 @@ constexpr auto frozen_launches() {
         return std::type_identity<gpu::Launches<gpu::detail::ConvertPass<Gather, Master>>>{};
     } else {
         return std::type_identity<
-            gpu::Launches<gpu::detail::ConvertPass<Gather, Master>, shardkit::detail::SplitWork<Gather>>>{};
+            gpu::Launches<gpu::detail::ConvertPass<Gather, Master>, gpu::detail::ConvertPass<Master, Gather>,
+                          shardkit::detail::SplitWork<Gather>, shardkit::detail::JoinWork<Gather>>>{};
     }
 }
 

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""benchmarks/run gpt [--gpus N] [--model 124M|350M|1.5B] [--batch N] [--steps N] [--dtype bf16|fp32] [flags of the trainer]
+
+Times steps of examples/cuda_trainer's `gpt`, plain and as launches of a CUDA graph, and prints for each: tokens in a
+second, their share of the GPU's peak, on several GPUs the share of a step that communication makes longer, and the
+memory beside its plan. Below it are the commands of what others have for the same tokens. Needs a GPU.
+"""
+import argparse
+import pathlib
+import re
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+SEQUENCE = 1024
+VOCABULARY = 50_257
+SHAPES = {"124M": (12, 768), "350M": (24, 1024), "1.5B": (48, 1600)}  # blocks and width, of heads of 64
+# Products of dense bf16 matrices with fp32 sums, in 10^12 operations a second, as NVIDIA's data sheets have them.
+PEAKS = {"H200": 989.4, "H100 PCIe": 756, "H100": 989.4, "A100": 312, "GH200": 989.4, "B200": 2250}
+
+
+def operations_of_token(model):
+    """Of forward and backward pass: 6 for each element of a matrix, and 12 for each position of a sequence and each element
+    of the width, though half of the positions are not seen."""
+    layers, width = SHAPES[model]
+    return 6 * (12 * layers * width**2 + VOCABULARY * width) + 12 * layers * width * SEQUENCE
+
+
+def heads_of(model):
+    return SHAPES[model][1] // 64
+
+
+def peak_of(name, dtype):
+    """In operations a second; none where it is not known."""
+    if dtype != "bf16":
+        return None
+    return next((peak * 1e12 for chip, peak in PEAKS.items() if chip in name), None)
+
+
+def run(program, gpus, flags):
+    """(tokens a second behind the first report, the lines on memory)
+    @raise SystemExit when the trainer fails"""
+    command = [str(program), *flags]
+    if gpus > 1:
+        command = [str(ROOT / "scripts/start_ranks"), str(gpus), *command]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    rates = re.findall(r"(\d+) tokens/s", done.stdout)
+    if done.returncode != 0 or not rates:
+        sys.exit(f"benchmarks/run gpt: error: {' '.join(command)} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
+    return int(rates[-1]), re.findall(r"^memory of a rank, .*$", done.stdout, re.MULTILINE)
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="benchmarks/run gpt", description=__doc__, allow_abbrev=False,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--gpus", type=int, default=1)
+    parser.add_argument("--model", choices=SHAPES, default="124M")
+    parser.add_argument("--batch", type=int, default=16, help="sequences of a step, over all GPUs")
+    parser.add_argument("--steps", type=int, default=30)
+    parser.add_argument("--dtype", choices=["bf16", "fp32"], default="bf16")
+    parser.add_argument("--program", type=pathlib.Path, default=ROOT / "build/cuda_trainer/gpt", help=argparse.SUPPRESS)
+    parser.add_argument("--chip", help=argparse.SUPPRESS)
+    given, others = parser.parse_known_args()
+    if given.gpus < 1 or given.batch % given.gpus != 0 or given.steps < 3:
+        parser.error(f"--gpus {given.gpus} --batch {given.batch} --steps {given.steps}: expected at least a GPU and 3 steps, "
+                     "and a batch that is a multiple of the GPUs")
+    chip = given.chip or subprocess.run(["nvidia-smi", "--id=0", "--query-gpu=name", "--format=csv,noheader"],
+                                        capture_output=True, text=True, check=True).stdout.strip()
+    peak = peak_of(chip, given.dtype)
+    print(f"GPT-2 {given.model}, {given.dtype}, {given.batch} x {SEQUENCE} tokens a step, on {given.gpus} x {chip}", flush=True)
+    for graph in ("off", "on"):
+        # Two reports behind the first: the steps between the last two are timed.
+        flags = ["--model", given.model, "--dtype", given.dtype, "--steps", str(given.steps), "--every",
+                 str((given.steps - 1) // 2), "--graph", graph, *others]
+        rate, memory = run(given.program, given.gpus, [*flags, "--batch", str(given.batch)])
+        words = [f"{rate} tokens/s"]
+        if peak:
+            words.append(f"{rate * operations_of_token(given.model) / (peak * given.gpus):.1%} of the peak")
+        if given.gpus > 1:
+            alone, _ = run(given.program, 1, [*flags, "--batch", str(given.batch // given.gpus)])
+            words.append(f"{max(0.0, 1 - rate / given.gpus / alone):.1%} of a step is communication that is waited for")
+        print(f"graph {graph}: " + ", ".join(words), *memory, sep="\n  ", flush=True)
+    each = given.batch // given.gpus
+    print(f"beside:\n  PyTorch's FSDP2:\n    torchrun --nproc-per-node {given.gpus} benchmarks/gpt/fsdp2.py --model {given.model} "
+          f"--batch {given.batch} --steps {given.steps} --dtype {given.dtype}\n  llmq, of Qwen2.5 0.5 B, which is its smallest model:\n    ./build/train --model=Qwen/Qwen2.5-0.5B "
+          "--from-scratch --train-file=train.bin --eval-file=eval.bin --model-dtype=bf16 --opt-m-dtype=fp32 --opt-v-dtype=fp32 "
+          f"--grad-accumulation=1 --batch-size={each} --seq-len={SEQUENCE} --steps={given.steps} --gpus={given.gpus}")
+
+
+if __name__ == "__main__":
+    main()
