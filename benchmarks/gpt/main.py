@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""benchmarks/run gpt [--gpus N] [--model 124M|350M|1.5B] [--batch N] [--steps N] [--dtype bf16|fp32] [flags of the trainer]
+"""benchmarks/run gpt [--gpus N] [--model 124M|350M|1.5B] [--batch N] [--steps N] [--dtype bf16|fp32] [--json FILE] [flags of
+the trainer]
 
 Times steps of examples/cuda_trainer's `gpt`, plain and as launches of a CUDA graph, and prints for each: tokens in a
 second, their share of the GPU's peak, on several GPUs the share of a step that communication makes longer, and the
 memory beside its plan. Below it are the commands of what others have for the same tokens. Needs a GPU.
 """
 import argparse
+import json
+import os
 import pathlib
 import re
 import subprocess
@@ -58,6 +61,7 @@ def main():
     parser.add_argument("--batch", type=int, default=16, help="sequences of a step, over all GPUs")
     parser.add_argument("--steps", type=int, default=30)
     parser.add_argument("--dtype", choices=["bf16", "fp32"], default="bf16")
+    parser.add_argument("--json", type=pathlib.Path, help="write the same as one object")
     parser.add_argument("--program", type=pathlib.Path, default=ROOT / "build/cuda_trainer/gpt", help=argparse.SUPPRESS)
     parser.add_argument("--chip", help=argparse.SUPPRESS)
     given, others = parser.parse_known_args()
@@ -68,23 +72,35 @@ def main():
                                         capture_output=True, text=True, check=True).stdout.strip()
     peak = peak_of(chip, given.dtype)
     print(f"GPT-2 {given.model}, {given.dtype}, {given.batch} x {SEQUENCE} tokens a step, on {given.gpus} x {chip}", flush=True)
+    rows = []
     for graph in ("off", "on"):
         # Two reports behind the first: the steps between the last two are timed.
         flags = ["--model", given.model, "--dtype", given.dtype, "--steps", str(given.steps), "--every",
                  str((given.steps - 1) // 2), "--graph", graph, *others]
         rate, memory = run(given.program, given.gpus, [*flags, "--batch", str(given.batch)])
+        row = {"graph": graph, "tokens_per_second": rate, "memory": memory}
         words = [f"{rate} tokens/s"]
         if peak:
-            words.append(f"{rate * operations_of_token(given.model) / (peak * given.gpus):.1%} of the peak")
+            row["share_of_peak"] = rate * operations_of_token(given.model) / (peak * given.gpus)
+            words.append(f"{row['share_of_peak']:.1%} of the peak")
         if given.gpus > 1:
             alone, _ = run(given.program, 1, [*flags, "--batch", str(given.batch // given.gpus)])
-            words.append(f"{max(0.0, 1 - rate / given.gpus / alone):.1%} of a step is communication that is waited for")
+            row["exposed_communication"] = max(0.0, 1 - rate / given.gpus / alone)
+            words.append(f"{row['exposed_communication']:.1%} of a step is communication that is waited for")
+        rows.append(row)
         print(f"graph {graph}: " + ", ".join(words), *memory, sep="\n  ", flush=True)
+    if given.json:
+        given.json.write_text(json.dumps({
+            "gpu": chip, "gpus": given.gpus, "model": given.model, "dtype": given.dtype, "batch": given.batch,
+            "sequence": SEQUENCE, "steps": given.steps, "flags": others, "commit": os.environ.get("SHARDKIT_COMMIT"),
+            "rows": rows}, indent=1) + "\n", encoding="utf-8")
     each = given.batch // given.gpus
-    print(f"beside:\n  PyTorch's FSDP2:\n    torchrun --nproc-per-node {given.gpus} benchmarks/gpt/fsdp2.py --model {given.model} "
-          f"--batch {given.batch} --steps {given.steps} --dtype {given.dtype}\n  llmq, of Qwen2.5 0.5 B, which is its smallest model:\n    ./build/train --model=Qwen/Qwen2.5-0.5B "
-          "--from-scratch --train-file=train.bin --eval-file=eval.bin --model-dtype=bf16 --opt-m-dtype=fp32 --opt-v-dtype=fp32 "
-          f"--grad-accumulation=1 --batch-size={each} --seq-len={SEQUENCE} --steps={given.steps} --gpus={given.gpus}")
+    print("beside:\n  PyTorch's FSDP2:\n    torchrun --nproc-per-node "
+          f"{given.gpus} benchmarks/gpt/fsdp2.py --model {given.model} --batch {given.batch} --steps {given.steps} "
+          f"--dtype {given.dtype}\n  llmq, of Qwen2.5 0.5 B, which is its smallest model:\n    ./build/train "
+          "--model=Qwen/Qwen2.5-0.5B --from-scratch --train-file=train.bin --eval-file=eval.bin --model-dtype=bf16 "
+          f"--opt-m-dtype=fp32 --opt-v-dtype=fp32 --grad-accumulation=1 --batch-size={each} --seq-len={SEQUENCE} "
+          f"--steps={given.steps} --gpus={given.gpus}")
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """check_run.py ROOT: how many ranks benchmarks/run starts for its flags, and what its GPT says of a trainer's times."""
+import json
 import os
 import pathlib
 import subprocess
@@ -49,12 +50,16 @@ echo "step 30/30  loss 9.0  $rate tokens/s"
 """, encoding="utf-8")
     trainer.chmod(0o755)
     asked = [sys.executable, "-B", ROOT / "benchmarks/gpt/main.py", "--program", trainer, "--chip", "NVIDIA H100 80GB HBM3"]
-    done = subprocess.run([*asked, "--gpus", "2", "--policy", "no_shard"], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([*asked, "--gpus", "2", "--policy", "no_shard", "--json", folder / "gpt.json"], capture_output=True, text=True, timeout=60, check=False)
     # 6 (12 x 12 x 768^2 + 50,257 x 768) + 12 x 12 x 768 x 1,024 operations a token, of 2 x 989.4e12 a second.
     share = 800_000 * (6 * 123_532_032 + 113_246_208) / (2 * 989.4e12)
     for graph in ("off", "on"):
         expect(f"graph {graph}: 800000 tokens/s, {share:.1%} of the peak, 20.0% of a step is communication that is waited "
                "for\n  memory of a rank, planned: 9.0 GB\n" in done.stdout, f"graph {graph}", done)
+    written = json.loads((folder / "gpt.json").read_text(encoding="utf-8"))
+    expect([(row["graph"], row["tokens_per_second"], round(row["share_of_peak"] / share, 9),
+             round(row["exposed_communication"], 9)) for row in written["rows"]] ==
+           [("off", 800_000, 1, 0.2), ("on", 800_000, 1, 0.2)], "--json has the same", str(written))
     expect("--batch-size=8 --seq-len=1024 --steps=30 --gpus=2\n" in done.stdout, "llmq's command", done)
     flags = (folder / "gpt.flags").read_text(encoding="utf-8").splitlines()
     expect(sorted(flags) == sorted(
