@@ -2,6 +2,7 @@
 """check.py WAY ROOT -- COMPILER...: builds and runs the program in this folder, outside the tree, with shardkit
 found in one way: meson (subproject), pkg_config, pkg_config_compiled, cmake, cmake_compiled, cmake_compiled_nccl, cmake_cuda,
 fetch_content, plain (-I), single_header, conan, conan_compiled."""
+import json
 import os
 import pathlib
 import re
@@ -99,9 +100,13 @@ def run_on_mpi(program, environment):
         env=dict(environment, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1"))
 
 
+# What the programs here train in: the core of all precisions, which tests/compiled has, takes three times as long.
+OF_FLOAT = "SHARDKIT_COMPILED_PRECISIONS=shardkit::Precisions<shardkit::DefaultPrecision<float>>"
+
+
 def pkg_config_compiled(root, outside, compiler, environment):
     """README's first program over the core that Meson builds and installs; and over MPI where there is one."""
-    environment = install(root, outside, environment, "-Dcompiled=true", "-Dbuildtype=plain")
+    environment = install(root, outside, dict(environment, CXXFLAGS=f"-D{OF_FLOAT}"), "-Dcompiled=true", "-Dbuildtype=plain")
     output = first_program(root, outside)
 
     def flags(module):
@@ -140,7 +145,7 @@ def cmake_compiled(root, outside, compiler, environment):
     with open(outside / "CMakeLists.txt", "a", encoding="utf-8") as project:
         project.write("add_executable(first first.cpp)\ntarget_link_libraries(first PRIVATE shardkit::compiled)\n")
     build = outside / "build"
-    run("cmake", "-S", outside, "-B", build, f"-DCMAKE_CXX_COMPILER={compiler[-1]}", env=environment)
+    run("cmake", "-S", outside, "-B", build, f"-DCMAKE_CXX_COMPILER={compiler[-1]}", f"-D{OF_FLOAT}", env=environment)
     run("cmake", "--build", build, env=environment)
     require_prints([build / "first"], output)
     return build / "consumer"
@@ -265,8 +270,9 @@ def find_conan(outside):
     return target / "bin/conan", {"PYTHONPATH": str(target)}
 
 
-def conan_with(root, outside, environment, *options):
-    """Creates the package with the recipe's `options`. @return what runs Conan with them, and its environment"""
+def conan_with(root, outside, environment, *options, define=None):
+    """Creates the package with the recipe's `options`, and with a variable of CMake's. @return what runs Conan with the options,
+    and its environment"""
     recipe = copy_library(root, outside / "recipe")
     shutil.copy(root / "conanfile.py", recipe)
     program, more = find_conan(outside)
@@ -274,7 +280,9 @@ def conan_with(root, outside, environment, *options):
     environment.pop("CXX")  # what a compiler cache's name would be taken for
     run(program, "profile", "detect", env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     standard = ("-s", "compiler.cppstd=20", "--no-remote", *options)
-    run(program, "create", recipe, *standard, env=environment)
+    name, _, value = (define or "").partition("=")
+    defined = ("-c", "tools.cmake.cmaketoolchain:extra_variables=" + json.dumps({name: value})) if define else ()
+    run(program, "create", recipe, *standard, *defined, env=environment)
     return program, environment, standard, recipe
 
 
@@ -308,7 +316,7 @@ def conan_compiled(root, outside, compiler, environment):
     on_mpi = (root / "tests/compiled/on_mpi.cpp").resolve()
     program, environment, standard, recipe = conan_with(
         root, outside, environment, "-o", "shardkit/*:compiled=True", "-o", f"shardkit/*:mpi={bool(mpi)}", "-s",
-        "build_type=Debug")
+        "build_type=Debug", define=OF_FLOAT)
     shutil.rmtree(recipe)
     output = first_program(root, outside)
     shutil.copytree(HERE / "cmake", outside, dirs_exist_ok=True)
